@@ -1,0 +1,188 @@
+"""An op call as text, and back: DESIGN section 3. Imports nothing heavy, for both ends use it.
+
+Forms of one argument (a dict in `Marker.args`):
+
+    tensor            {"name", "type": "tensor", "shape": [64, 1024], "dtype": "float32"} and, only where
+                      they say something: "stride", "device", "layout", "class"
+    number, str,      {"name", "type": "int", "value": 3}; complex, dtype, device, slice as strings,
+    bool, None          float inf and nan as "inf", "-inf", "nan"
+    list of scalars   {"name", "type": "tuple", "value": [1, 2]}
+    other list        {"name", "type": "list", "items": [{"type": "tensor", ...}, ...]}; items have no name
+    anything else     {"name", "type": "MyClass"}
+
+A list that was cut holds its first items and "len", the true length. "name" is "" where it is not known.
+Sizes that are not numbers (a nested tensor's ragged one, a symbolic one) are -1.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+VERSION = 1
+START = '{"v":1'  # what our own texts begin with
+OLD_START = "{'"  # PyProf's and DLProf's: str() of a dict
+MAX_TEXT = 65_000  # characters; nsys keeps 65,535 bytes of an NVTX message and our text is ASCII
+LONG_LIST = 64  # items kept of a list argument
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One op call of the user's. `op` is empty for PyProf's trace-only and module-only texts."""
+
+    mod: str
+    op: str
+    args: list[dict[str, Any]] = field(default_factory=list)
+    autocast: str | None = None  # dtype, where autocast was on
+    trace: list[str] = field(default_factory=list)  # "file.py:123", outermost first
+    func_stack: str = ""  # PyProf's "/Net::forward/conv2d", where asked for
+
+
+def format_marker(marker: Marker) -> str:
+    """One line of ASCII that `parse_marker` reads back; of at most MAX_TEXT characters: what is cut says so."""
+    text = _dumps(_payload(marker))
+    if len(text) <= MAX_TEXT:
+        return text
+    args = _fitting(marker.args, MAX_TEXT // 2)
+    short = Marker(marker.mod[:200], marker.op[:200], args, marker.autocast, marker.trace[-50:])
+    for candidate in (replace(marker, args=args), short, replace(short, trace=[])):
+        text = _dumps(_payload(candidate))
+        if len(text) <= MAX_TEXT:
+            break
+    return text
+
+
+def parse_marker(text: str) -> Marker | None:
+    """The marker that a range's text holds, ours or PyProf's; None for any other text, however broken."""
+    if text.startswith(START):
+        return _parse_ours(text)
+    if text.startswith(OLD_START):
+        return _parse_old(text)
+    return None
+
+
+def _dumps(payload: object) -> str:
+    return json.dumps(payload, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _payload(marker: Marker) -> dict[str, Any]:
+    payload: dict[str, Any] = {"v": VERSION, "mod": marker.mod, "op": marker.op, "args": marker.args}
+    if marker.autocast is not None:
+        payload["autocast"] = marker.autocast
+    if marker.trace:
+        payload["trace"] = marker.trace
+    if marker.func_stack:
+        payload["funcStack"] = marker.func_stack
+    return payload
+
+
+def _fitting(args: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    """The first arguments that fit `room` characters, without the values of the very large ones.
+
+    What is left out says so: "len" for a list, "cut": true for the rest, and a last "..." for whole arguments.
+    """
+    kept: list[dict[str, Any]] = []
+    for arg in args:
+        size = len(_dumps(arg))
+        if size > room // 8:
+            arg = _cut(arg)
+            size = len(_dumps(arg))
+        if size > room:
+            return [*kept, {"name": "", "type": "...", "len": len(args)}]
+        kept.append(arg)
+        room -= size + 1
+    return kept
+
+
+def _cut(arg: dict[str, Any]) -> dict[str, Any]:
+    short: dict[str, Any] = {"name": str(arg.get("name", ""))[:100], "type": str(arg["type"])[:100]}
+    items = arg.get("items", arg.get("value"))
+    if isinstance(items, list):
+        return {**short, "len": arg.get("len", len(items))}
+    return {**short, "cut": True}
+
+
+def _parse_ours(text: str) -> Marker | None:
+    try:
+        payload = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(payload, dict) or payload.get("v") != VERSION or not _encodable(text, payload):
+        return None
+    if not (isinstance(payload.get("mod"), str) and isinstance(payload.get("op"), str)):
+        return None
+    return _checked(payload, "trace")
+
+
+def _parse_old(text: str) -> Marker | None:
+    """PyProf wrote up to three dicts a call, with the keys mod op args, mod strRepr, traceMarker funcStack."""
+    if "'mod'" not in text and "'traceMarker'" not in text:  # not worth the slow parser
+        return None
+    try:
+        payload = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+    if not isinstance(payload, dict) or not _encodable(text, payload):
+        return None
+    marker = _checked(payload, "traceMarker")
+    return marker if marker and (marker.mod or marker.trace or marker.func_stack) else None
+
+
+def _checked(payload: dict[str, Any], trace_key: str) -> Marker | None:
+    names = [payload.get(key, "") for key in ("mod", "op", "funcStack")]
+    args = _clean_args(payload.get("args", []))
+    trace = _strings(payload.get(trace_key, []))
+    if args is None or trace is None or not all(isinstance(name, str) for name in names):
+        return None
+    autocast = payload.get("autocast")
+    return Marker(names[0], names[1], args, autocast if isinstance(autocast, str) else None, trace, names[2])
+
+
+def _encodable(text: str, payload: object) -> bool:
+    """False for an escaped half of a surrogate pair: it would break whoever writes the string as UTF-8."""
+    if "\\u" not in text and "\\U" not in text and text.isascii():
+        return True
+    try:
+        json.dumps(payload, ensure_ascii=False, default=str).encode()
+    except (UnicodeEncodeError, TypeError, RecursionError):
+        return False
+    return True
+
+
+def _strings(value: object) -> list[str] | None:
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return list(value)
+    return None
+
+
+def _clean_args(value: object) -> list[dict[str, Any]] | None:
+    """Check the forms of the module's docstring; tuples (old texts) become lists. None where one is wrong."""
+    if not isinstance(value, (list, tuple)):
+        return None
+    args = [_clean_arg(arg) for arg in value]
+    return None if None in args else [arg for arg in args if arg is not None]
+
+
+def _clean_arg(arg: object) -> dict[str, Any] | None:
+    if not (isinstance(arg, dict) and isinstance(arg.get("type"), str) and isinstance(arg.get("name", ""), str)):
+        return None
+    clean: dict[str, Any] = {"name": "", **arg}
+    for key in ("shape", "stride"):
+        if key in clean:
+            if not _is_sizes(clean[key]):
+                return None
+            clean[key] = list(clean[key])
+    whole_tensor = "shape" in clean and isinstance(clean.get("dtype"), str)
+    if clean["type"] == "tensor" and not (whole_tensor or clean.get("cut")):
+        return None
+    if "items" in clean:
+        clean["items"] = _clean_args(clean["items"])
+    if isinstance(clean.get("value"), tuple):
+        clean["value"] = list(clean["value"])
+    return None if clean.get("items", ()) is None else clean
+
+
+def _is_sizes(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(type(size) is int for size in value)
