@@ -1,0 +1,153 @@
+"""What an op model is: shapes in, work out.
+
+A model is a pure function of an op's arguments in the order of PyTorch's schema for the aten op
+(torch/_C or native_functions.yaml), e.g. ``addmm(self, mat1, mat2, beta, alpha)``:
+
+* a tensor is a ``Tensor`` (shape, dtype, strides), a list of tensors a tuple of them, a missing optional one ``None``;
+* a number, bool, string or list of numbers is itself;
+* what the capture does not tell is ``UNKNOWN``: a model may compare ``x is UNKNOWN`` and do without; using it in
+  arithmetic or as a condition raises ``UnknownArgument``, and the call stays uncounted.
+
+A model returns ``Work``, or ``Parts`` where one op runs separate pieces of work in separate kernels (the data and
+weight gradients of a convolution). Bytes are exact integers, or NaN where a dtype is not known: unknown is not zero,
+and NaN spreads by itself through every sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from pyprof.errors import ModelError, ShapeError, UnknownArgument
+
+__all__ = ["FAMILY", "MATRIX", "MODELS", "UNKNOWN", "Parts", "ShapeError", "Tensor", "Unknown", "Work", "model", "total"]
+
+ITEM_BYTES: Mapping[str, float] = {
+    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex32": 4, "complex64": 8, "complex128": 16,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+    "float4_e2m1fn_x2": 1, "qint8": 1, "quint8": 1, "qint32": 4,
+}  # fmt: skip
+
+
+class Unknown:
+    """An argument that the capture does not tell. Any use of its value raises ``UnknownArgument``."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise UnknownArgument("the capture does not tell an argument that the count depends on")
+
+    __bool__ = __int__ = __index__ = __float__ = __len__ = __iter__ = __getitem__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __floordiv__ = __neg__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor's description: no data. ``dtype`` is torch's name without ``torch.``, empty where unknown."""
+
+    shape: tuple[int, ...]
+    dtype: str = ""
+    strides: tuple[int, ...] | None = None  # in elements; None: contiguous
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> float:
+        """Bytes of an element; NaN where the dtype is not known."""
+        return ITEM_BYTES.get(self.dtype, math.nan)
+
+    @property
+    def stored(self) -> int:
+        """Elements that lie in memory: a dimension of stride 0 counts once, overlapping windows their span."""
+        if self.strides is None or len(self.strides) != len(self.shape):
+            return self.numel
+        if 0 in self.shape:
+            return 0
+        distinct = math.prod(n for n, s in zip(self.shape, self.strides, strict=True) if s != 0)
+        span = 1 + sum((n - 1) * abs(s) for n, s in zip(self.shape, self.strides, strict=True))
+        return min(distinct, span)
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of the distinct stored elements; NaN where the dtype is not known."""
+        return self.stored * self.itemsize if self.stored else 0
+
+    @property
+    def is_complex(self) -> bool:
+        return self.dtype.startswith("complex")
+
+    def like(self, shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
+        """A new contiguous tensor of another shape, and another dtype where one is given."""
+        return Tensor(tuple(shape), self.dtype if dtype is None else dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the algorithm needs: an amount of floating-point operations (one FMA = 2), bytes read and written."""
+
+    flop: int = 0
+    read: float = 0
+    write: float = 0
+
+    @property
+    def nbytes(self) -> float:
+        return self.read + self.write
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.flop + other.flop, self.read + other.read, self.write + other.write)
+
+
+Parts = dict[str, Work]  # piece of work -> its work: {"dgrad": ..., "wgrad": ..., "bias": ...}
+
+MODELS: dict[str, Callable[..., Work | Parts]] = {}  # aten name without "aten::" and overload -> model
+FAMILY: dict[str, str] = {}  # the same names -> "gemm", "conv", "attention", "pointwise", ...
+MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families whose ops hold a matrix product
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def model(*names: str, family: str) -> Callable[[F], F]:
+    """Register a model under its ops' names; refuses a second registration, naming both functions."""
+
+    def register(function: F) -> F:
+        for name in names:
+            if name in MODELS:
+                raise ModelError(f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}")
+            MODELS[name] = function
+            FAMILY[name] = family
+        return function
+
+    return register
+
+
+def total(work: Work | Parts) -> Work:
+    """The sum of the parts."""
+    if isinstance(work, Work):
+        return work
+    return sum(work.values(), Work())
+
+
+def find(op: str) -> str | None:
+    """The registered name that counts an aten op, or None.
+
+    ``op`` may carry ``aten::`` and an overload. An in-place op (``add_``) counts as its out-of-place form unless it
+    has a model of its own: it reads and writes as many bytes.
+    """
+    name = op.removeprefix("aten::").partition(".")[0]
+    if name in MODELS:
+        return name
+    if name.endswith("_") and not name.endswith("__") and name[:-1] in MODELS:
+        return name[:-1]
+    return None

@@ -1,0 +1,43 @@
+"""The errors that pyprof raises, in one tree.
+
+    PyprofError                 anything below; a command prints it as one line and exits with 1
+      InputError                a file is not what it should be
+        SchemaError             a table, column or field is missing or has another meaning
+      ModelError                an op model cannot count this call
+        ShapeError              the shapes do not fit the op
+        UnknownArgument         the capture does not tell an argument that the count depends on
+
+A message holds the file, what was expected, what was found and what to do.
+"""
+
+from __future__ import annotations
+
+
+class PyprofError(Exception):
+    """The root: everything that a command reports in one line."""
+
+
+class InputError(PyprofError):
+    """A file is not what it should be."""
+
+    def __init__(self, file: object, message: str) -> None:
+        super().__init__(f"{file}: {message}")
+
+
+class SchemaError(InputError):
+    """A table, column or field of the file is missing or has another meaning than expected."""
+
+
+class ModelError(PyprofError):
+    """An op model cannot count this call."""
+
+
+class ShapeError(ModelError):
+    """The shapes do not fit the op."""
+
+    def __init__(self, op: str, expected: str, found: object) -> None:
+        super().__init__(f"{op}: expected {expected}, found {found}")
+
+
+class UnknownArgument(ModelError):
+    """The count depends on an argument that the capture does not tell."""
