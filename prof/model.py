@@ -11,18 +11,32 @@ A model is a pure function of an op's arguments in the order of PyTorch's schema
 A model returns ``Work``, or ``Parts`` where one op runs separate pieces of work in separate kernels (the data and
 weight gradients of a convolution). Bytes are exact integers, or NaN where a dtype is not known: unknown is not zero,
 and NaN spreads by itself through every sum.
+
+Two conventions serve what some captures know and others do not:
+
+* a model may declare a keyword ``out: tuple[Tensor | None, ...] | None = None``: the outputs' descriptions where the
+  capture tells them (None for an output that was not computed). ``evaluate`` passes it to those that declare it;
+* ``"name.backward"`` is the whole backward of an op as its algorithm needs it, where autograd's formula runs several
+  ops (``"matmul.backward"``, ``"div.backward"``). It takes the *forward* op's arguments; ``Tensor.needs_grad`` says
+  which gradients are wanted. ``pyprof.count`` uses it in place of what the backward node dispatches; a trace, which
+  holds the dispatched ops with their kernels, does not.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from pyprof.errors import ModelError, ShapeError, UnknownArgument
 
-__all__ = ["FAMILY", "MATRIX", "MODELS", "UNKNOWN", "Parts", "ShapeError", "Tensor", "Unknown", "Work", "model", "total"]
+__all__ = [
+    "FAMILY", "MATRIX", "MODELS", "UNKNOWN", "ModelError", "Parts", "ShapeError", "Tensor", "Unknown", "UnknownArgument",
+    "Work", "distinct", "evaluate", "find", "model", "total",
+]  # fmt: skip
 
 ITEM_BYTES: Mapping[str, float] = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
@@ -58,6 +72,8 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str = ""
     strides: tuple[int, ...] | None = None  # in elements; None: contiguous
+    needs_grad: bool = True  # read by the ".backward" models only
+    ident: int = 0  # equal numbers other than 0 in one call: the same memory, to be counted once
 
     @property
     def numel(self) -> int:
@@ -151,3 +167,44 @@ def find(op: str) -> str | None:
     if name.endswith("_") and not name.endswith("__") and name[:-1] in MODELS:
         return name[:-1]
     return None
+
+
+def distinct(*arguments: Any) -> float:
+    """Bytes of the tensors among the arguments (lists of tensors too), each piece of memory once.
+
+    ``None`` and numbers are nothing; an optional tensor that is ``UNKNOWN`` counts as absent, because that is what an
+    empty size list means in all but a few calls.
+    """
+    flat = [t for argument in arguments for t in (argument if isinstance(argument, (tuple, list)) else (argument,))]
+    seen: set[int] = set()
+    nbytes: float = 0
+    for tensor in flat:
+        if isinstance(tensor, Tensor) and (not tensor.ident or tensor.ident not in seen):
+            seen.add(tensor.ident)
+            nbytes += tensor.nbytes
+    return nbytes
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
+    """How many positional arguments a model takes (None: any number), and whether it wants ``out``."""
+    parameters = inspect.signature(function).parameters.values()
+    kinds = [parameter.kind for parameter in parameters]
+    count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    named = any(parameter.name == "out" for parameter in parameters)
+    return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, named
+
+
+def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None) -> Work | Parts:
+    """Call the model registered under ``name`` (see ``find``); trailing arguments that it does not know are dropped.
+
+    A model that meets arguments it was not written for raises a ``ModelError``, whatever the model itself raised:
+    a strange trace must not stop a report.
+    """
+    function = MODELS[name]
+    count, wants_out = _signature(function)
+    keywords = {"out": out} if wants_out else {}
+    try:
+        return function(*(args if count is None else args[:count]), **keywords)
+    except (TypeError, ValueError, AttributeError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
+        raise ModelError(f"{name}: arguments {args!r:.200} do not fit its model: {error}") from error
