@@ -1,0 +1,86 @@
+"""What is installed: the folders pyprof/, parse/ and prof/ as one package, its commands and what it needs."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+VERSION = (ROOT / "pyprof" / "_version.py").read_text(encoding="utf-8")  # __version__ = "1.0.0"
+
+# Folders are the stages of the work, packages are what Python imports. examples/ goes along for `pyprof demo`.
+FOLDER = {
+    "pyprof": "pyprof",
+    "pyprof.parse": "parse",
+    "pyprof.prof": "prof",
+    "pyprof.examples": "examples",
+}
+
+# The lower bounds are the first releases with wheels for each Python from 3.10 to 3.12; torch is the user's own.
+BASE = [
+    "numpy>=1.26",
+    "pandas>=2.2",
+    "pyarrow>=16",
+    "orjson>=3.10",
+    "cxxfilt>=0.3",
+    "nvtx>=0.2.10",
+    "rich>=13",
+    "jinja2>=3.1.4",
+]
+REPORT = ["plotly>=5.22"]
+CLUSTER = ["dask[distributed]>=2024.5"]
+DEV = [
+    "coverage[toml]>=7.5",
+    "hypothesis>=6.100",
+    "mypy==1.20.2",
+    "pandas-stubs>=2.2",
+    "pytest>=8.3,<10",
+    "ruff==0.16.10",
+    "setuptools>=77",  # the packaging tests build without isolation; venvs of Python 3.12 come without it
+]
+
+setup(
+    name="torch-pyprof",
+    version=VERSION.split('"')[1],
+    description="Annotates the kernels of a PyTorch run: op, layer, line, FLOPs, bytes, tensor cores, limits",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Intended Audience :: Developers",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Software Development :: Debuggers",
+        "Typing :: Typed",
+    ],
+    python_requires=">=3.10",
+    package_dir=FOLDER,
+    packages=[
+        package
+        for name, folder in FOLDER.items()
+        for package in [name, *(f"{name}.{sub}" for sub in find_packages(folder))]
+    ],
+    package_data={
+        "pyprof": ["py.typed"],
+        "pyprof.prof": ["templates/*.html", "data/*.csv", "data/*.json"],
+    },
+    install_requires=BASE,
+    extras_require={
+        "report": REPORT,
+        "cluster": CLUSTER,
+        "dev": DEV,
+        "all": [*REPORT, *CLUSTER, *DEV],
+    },
+    entry_points={
+        "console_scripts": [
+            "pyprof = pyprof.cli:main",
+            "pyprof-parse = pyprof.parse.cli:main",
+            "pyprof-prof = pyprof.prof.cli:main",
+            "parse.py = pyprof.parse.cli:main",
+            "prof.py = pyprof.prof.cli:main",
+        ]
+    },
+)
