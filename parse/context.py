@@ -1,0 +1,175 @@
+"""What the ranges around a launch say of it, worked out once for each distinct nest of ranges.
+
+A million launches have a few thousand distinct contexts: the same scopes, outermost first. So every text is made once
+a context (or once a pair of a backward launch's own and its forward op's context), never once a row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyprof.parse.scope import Kind, Scope
+
+Path = tuple[Scope, ...]  # outermost first
+
+# Dispatcher names that differ from the function that the user called (torch/nn/functional.py of 2.13).
+PUBLIC = {
+    "cross_entropy_loss": "cross_entropy", "nll_loss_nd": "nll_loss", "batch_norm": "batch_norm",
+    "_embedding_bag": "embedding_bag", "native_layer_norm": "layer_norm", "native_group_norm": "group_norm",
+    "native_batch_norm": "batch_norm", "native_dropout": "dropout", "_log_softmax": "log_softmax",
+    "_softmax": "softmax", "convolution": "conv", "_convolution": "conv", "_to_copy": "to",
+}  # fmt: skip
+_OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
+_NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """Where in a context, counted from its innermost range (0), something stands; -1 for nowhere."""
+
+    op: int  # the innermost op of the launch's own: not one around the backward node that it runs in
+    node: int  # the backward node or autograd's range around it
+    call: int  # what numbers the op's call: innermost op, marker or node
+
+
+def hops(path: Path) -> Hops:
+    """Find the op, node and call of a context."""
+    op = node = call = -1
+    for hop, scope in enumerate(reversed(path)):
+        if scope.kind in (Kind.NODE, Kind.ENGINE):
+            node = hop
+            call = hop if call < 0 else call
+            break
+        if scope.kind == Kind.OP and op < 0:
+            op = hop
+        if scope.kind in (Kind.OP, Kind.MARKER, Kind.COMM) and call < 0:
+            call = hop
+    return Hops(op, node, op if op >= 0 else call)
+
+
+def own_part(path: Path) -> Path:
+    """A context's scopes inside the innermost backward node: all of it where there is none."""
+    node = hops(path).node
+    return path if node < 0 else path[len(path) - node :]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The columns that a launch's context (and its forward op's) decide; lists are JSON."""
+
+    layer: str
+    trace: str
+    marker: str
+    mod: str
+    op: str
+    dir: str
+    phase: str
+    aten: str
+    sizes: str
+    dtypes: str
+    strides: str
+    args: str
+    nodes: str
+    reason: str
+
+
+def facts(own: Path, forward: Path | None, recomputed: bool) -> Facts:
+    """Facts of a launch.
+
+    ``own``: the ranges around the launch. ``forward``: around the forward op, for a launch inside a backward node whose
+    forward op is in the capture. ``recomputed``: the launch re-runs a forward op inside a backward node.
+    """
+    inside = own_part(own)
+    backward = len(inside) < len(own) and not recomputed
+    communication = any(s.kind == Kind.COMM or s.name.startswith("c10d::") for s in inside)
+    if backward and not communication:
+        source = forward if forward is not None else ()
+    else:
+        source = inside if recomputed or communication else own
+    mods, ops = _called(source)
+    if not ops and backward:
+        mods, ops = _node_called(own)
+    optimizer = [s for s in own if s.kind == Kind.OPTIMIZER]
+    if optimizer:
+        mods, ops = ["torch.optim", *mods], [_optimizer_name(optimizer[-1].name), *ops]
+    phase = _phase(own, bool(ops))
+    innermost = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
+    return Facts(
+        layer=_json(_layers(source)),
+        trace=_json(_trace(source)),
+        marker=_json([s.text for s in source if s.kind == Kind.MARKER and s.marker and s.marker.op]),
+        mod=_json(mods),
+        op=_json(ops),
+        dir="" if communication or not ops else "bprop" if backward else "fprop" if phase == "forward" or recomputed
+        else "",
+        phase=phase,
+        aten=innermost.name if innermost else "",
+        sizes=innermost.sizes if innermost else "",
+        dtypes=innermost.dtypes if innermost else "",
+        strides=innermost.strides if innermost else "",
+        args=innermost.args if innermost else "",
+        nodes=_json([s.name for s in own if s.kind in (Kind.OP, Kind.NODE)]),
+        reason="" if ops else _why(own),
+    )  # fmt: skip
+
+
+def _json(items: Sequence[str]) -> str:
+    return json.dumps(list(items), ensure_ascii=False) if items else ""
+
+
+def _layers(path: Path) -> list[str]:
+    named = [s.name for s in path if s.kind == Kind.LAYER]
+    return named or [s.name for s in path if s.kind == Kind.MODULE]
+
+
+def _trace(path: Path) -> list[str]:
+    for scope in path:
+        if scope.marker is not None and scope.marker.trace:
+            return scope.marker.trace
+    return [s.name for s in path if s.kind == Kind.FRAME]
+
+
+def _called(path: Path) -> tuple[list[str], list[str]]:
+    """Module and name of what the user called: of the markers, else of the outermost op, else of NCCL's range."""
+    marked = [s.marker for s in path if s.marker is not None and s.marker.op]
+    if marked:
+        return [m.mod for m in marked], [m.op for m in marked]
+    for scope in path:
+        if scope.kind == Kind.OP:
+            mod, _, name = scope.name.rpartition("::")
+            return [mod or "autograd"], [PUBLIC.get(name, name) if mod == "aten" else name]
+    named = [s.name for s in path if s.kind == Kind.COMM]
+    return (["nccl"], [named[-1]]) if named else ([], [])
+
+
+def _node_called(own: Path) -> tuple[list[str], list[str]]:
+    """A backward node without a forward op in the capture is named after the node: AccumulateGrad, Mm."""
+    node = next(s for s in reversed(own) if s.kind in (Kind.NODE, Kind.ENGINE))
+    match = _NODE_OP.match(node.name)
+    return ["autograd"], [match.group(1) if match and match.group(1) else node.name]
+
+
+def _optimizer_name(text: str) -> str:
+    """`Optimizer.step#AdamW.step` -> `AdamW.step`."""
+    match = _OPTIMIZER.match(text)
+    return f"{match.group(2)}.{match.group(1)}" if match else text
+
+
+def _phase(own: Path, called: bool) -> str:
+    kinds = {scope.kind for scope in own}
+    if Kind.OPTIMIZER in kinds:
+        return "optimizer"
+    if Kind.DATA in kinds:
+        return "data"
+    if Kind.NODE in kinds or Kind.ENGINE in kinds:
+        return "backward"
+    return "forward" if called else "other"
+
+
+def _why(own: Path) -> str:
+    if not own:
+        return "no range around the launch"
+    return f"only user ranges around the launch: {own[-1].name[:80]}"

@@ -1,0 +1,334 @@
+"""Capture -> kernel table: which op, layer, line and direction each GPU operation belongs to.
+
+All readers share this. Ranges are numbers in arrays, nested by one pass a thread; a launch finds its innermost range by
+binary search; a backward launch finds its forward op by sequence number; texts are made once a distinct context.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.parse import ranges as nesting
+from pyprof.parse.capture import Capture, Ranges
+from pyprof.parse.context import Facts, Hops, Path, facts, hops
+from pyprof.parse.scope import Kind, Scope
+from pyprof.table import NULL, Coded, Data, Ints, Ragged, Table
+
+
+def correlate(capture: Capture) -> Table:
+    """The kernel table of a capture, one row a GPU operation in the capture's order; no row is ever dropped."""
+    nest = Nest(capture)
+    inner, by_graph_launch = nest.place(capture)
+    node, recomputed = nest.backward(inner)
+    forward = nest.forward_of(node, recomputed)
+    columns: dict[str, Data] = dict(capture.columns)
+    columns.update(_texts(capture, nest, inner, forward, recomputed, by_graph_launch))
+    columns["opId"] = nest.up(inner, nest.hop("call")[inner])
+    columns["outs"] = _outs(capture, nest, inner)
+    columns["step"] = _steps(capture, nest)
+    columns.update(_sequence(capture, nest, inner, node, columns))
+    return Table(capture.rows, columns)
+
+
+class Nest:
+    """A capture's ranges in order, who contains whom, and the distinct contexts."""
+
+    def __init__(self, capture: Capture) -> None:
+        given = capture.ranges
+        end = np.maximum(given.end, given.start + 1)  # a range of 0 ns still holds its place
+        self.order = nesting.order(given.thread, given.start, end)
+        self.rank = np.empty(len(self.order), np.int64)
+        self.rank[self.order] = np.arange(len(self.order))
+        self.thread, self.start, self.end = given.thread[self.order], given.start[self.order], end[self.order]
+        self.scope, self.seq = given.scope[self.order], given.seq[self.order]
+        self.forward_thread = None if given.forward_thread is None else given.forward_thread[self.order]
+        self.forward_range = _ranked(given, self)
+        self.parent = nesting.parents(self.thread, self.start, self.end)
+        self.scopes = capture.scopes
+        self.kind = np.array([s.kind for s in capture.scopes], np.int64)[self.scope]
+        self.pid = np.array([pid for pid, _ in capture.threads], np.int64)[self.thread]
+        self._contexts()
+
+    def __len__(self) -> int:
+        return len(self.scope)
+
+    def _contexts(self) -> None:
+        """Give every range the number of its context: (its parent's context, its scope), a level at a time."""
+        self.context = np.full(len(self), -1, np.int64)
+        self.paths: list[Path] = []
+        self.recorded = (self.kind == Kind.OP) & (self.seq > 0)  # an op recorded for autograd, or inside of one,
+        boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))  # but not across a backward node
+        for level in _levels(self.parent):
+            around = self.context[self.parent[level]] if len(self.paths) else np.full(len(level), -1, np.int64)
+            if len(self.paths):
+                self.recorded[level] |= self.recorded[self.parent[level]] & ~boundary[level]
+            key = (around + 1) * len(self.scopes) + self.scope[level]
+            distinct, inverse = np.unique(key, return_inverse=True)
+            self.context[level] = inverse + len(self.paths)
+            for outer, code in zip(*(part.tolist() for part in np.divmod(distinct, len(self.scopes))), strict=True):
+                self.paths.append((*(self.paths[outer - 1] if outer else ()), self.scopes[code]))
+        self.hops: list[Hops] = [hops(path) for path in self.paths]
+
+    def hop(self, what: str) -> Ints:
+        """Of each range (and, last, of none): how many ranges up its context's op, node or call stands."""
+        by_context = np.array([*(getattr(h, what) for h in self.hops), -1], np.int64)
+        return by_context[np.append(self.context, -1)]
+
+    def up(self, inner: Ints, count: Ints) -> Ints:
+        """The range ``count`` levels above each; ``NULL`` where count is negative."""
+        found, left = inner.copy(), count.copy()
+        while True:
+            moving = left > 0
+            if not moving.any():
+                return np.where(count >= 0, found, NULL)
+            found[moving] = self.parent[found[moving]]
+            left[moving] -= 1
+
+    def place(self, capture: Capture) -> tuple[Ints, Ints]:
+        """The innermost range of each row (-1: none), and a mask of graph nodes placed by their graph's launch."""
+        point = nesting.innermost(
+            self.thread, self.start, self.end, self.parent, capture.launch_thread, capture.launch_time
+        )
+        if capture.launch_range is not None:
+            named = (capture.launch_range >= 0) & (point < 0)
+            point[named] = self.rank[capture.launch_range[named]]
+        at_launch = np.zeros(len(point), bool)
+        if capture.origin_thread is not None and capture.origin_time is not None:
+            captured = nesting.innermost(
+                self.thread, self.start, self.end, self.parent, capture.origin_thread, capture.origin_time
+            )
+            at_launch = (capture.origin_thread >= 0) & (captured < 0)
+            point = np.where(captured >= 0, captured, point)
+        return point, at_launch
+
+    def backward(self, inner: Ints) -> tuple[Ints, Ints]:
+        """Of each row: the backward node around it (-1: none), and whether it re-runs a forward op inside of one.
+
+        Ops that a node runs are not recorded for autograd, so they carry no sequence number; an op under a node that
+        carries one is checkpointing's second forward.
+        """
+        count = self.hop("node")[inner]
+        node = self.up(inner, count)
+        node[count < 0] = -1
+        return node, (count > 0) & np.append(self.recorded, False)[inner]
+
+    def node_seq(self) -> Ints:
+        """Every range's sequence number, autograd's own range having its node's."""
+        seq = self.seq.copy()
+        nodes = np.flatnonzero((self.kind == Kind.NODE) & (self.seq != NULL) & (self.parent >= 0))
+        around = self.parent[nodes]
+        fits = (self.kind[around] == Kind.ENGINE) & (seq[around] == NULL)
+        seq[around[fits]] = self.seq[nodes[fits]]
+        return seq
+
+    def forward_of(self, node: Ints, recomputed: Ints) -> Ints:
+        """The forward op's range of each row that runs in a backward node, -1 for none.
+
+        It is the last op of the process with the node's sequence number that began before the node did: outer composite
+        ops show the number that the next node will get, so the innermost (last begun) made it; and recomputation makes
+        a second one, later, which the node belongs to.
+        """
+        forward = np.full(len(node), -1, np.int64)
+        asked = np.unique(node[(node >= 0) & ~recomputed])
+        if not len(asked):
+            return forward
+        seq = self.node_seq()
+        made = np.flatnonzero((self.kind == Kind.OP) & (self.seq > 0))
+        found = _last_before(
+            self.pid[made], self.seq[made], self.start[made], self.pid[asked], seq[asked], self.start[asked]
+        )
+        of_node = np.where(found >= 0, made[found], -1) if len(made) else found
+        if self.forward_thread is not None:  # sequence numbers count per thread: where the thread is known, it decides
+            thread = self.forward_thread[asked]
+            exact = _last_before(
+                self.thread[made], self.seq[made], self.start[made], thread, seq[asked], self.start[asked]
+            )
+            of_node = np.where(thread >= 0, np.where(exact >= 0, made[exact], -1), of_node) if len(made) else of_node
+        if self.forward_range is not None:
+            named = self.forward_range[asked]
+            of_node = np.where(named >= 0, named, of_node)
+        rows = node >= 0
+        forward[rows] = of_node[np.searchsorted(asked, node[rows]).clip(0, len(asked) - 1)]
+        forward[recomputed] = -1
+        return forward
+
+
+def _ranked(given: Ranges, nest: Nest) -> Ints | None:
+    if given.forward_range is None:
+        return None
+    wanted = given.forward_range[nest.order]
+    return np.where(wanted >= 0, nest.rank[np.maximum(wanted, 0)], -1)
+
+
+def _levels(parent: Ints) -> list[Ints]:
+    """Range indices by depth, outermost level first."""
+    depth = np.zeros(len(parent), np.int64)
+    above = parent.copy()
+    while (inside := above >= 0).any():
+        depth[inside] += 1
+        above[inside] = parent[above[inside]]
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
+
+
+def _last_before(
+    owner: Ints, number: Ints, time: Ints, for_owner: Ints, for_number: Ints, before: Ints
+) -> Ints:
+    """For each wanted (owner, number) the index of the last row with it whose time is before ``before``; -1: none."""
+    found = np.full(len(for_owner), -1, np.int64)
+    order = np.lexsort((time, number, owner))
+    for value in np.unique(for_owner).tolist():
+        lo, hi = np.searchsorted(owner[order], [value, value + 1])
+        mine = np.flatnonzero((for_owner == value) & (for_number != NULL))
+        if lo == hi or not len(mine):
+            continue
+        rows = order[lo:hi]
+        times = np.sort(time[rows])
+        span = len(rows) + 1
+        # one key for (number, rank of time), so that one binary search answers both
+        key = number[rows] * span + np.searchsorted(times, time[rows], "right")
+        ask = for_number[mine] * span + np.searchsorted(times, before[mine], "left")
+        at = np.searchsorted(key, ask, "right") - 1
+        fits = (at >= 0) & (number[rows[np.maximum(at, 0)]] == for_number[mine])
+        found[mine[fits]] = rows[at[fits]]
+    return found
+
+
+def _texts(
+    capture: Capture, nest: Nest, inner: Ints, forward: Ints, recomputed: Ints, by_graph_launch: Ints
+) -> dict[str, Data]:
+    """The columns that contexts decide: facts once a distinct (own, forward, recomputed), then one code a row."""
+    context = np.append(nest.context, -1)
+    reason_code = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
+    lost = np.where(inner < 0, reason_code, -1)
+    keys = np.stack([context[inner], context[forward], recomputed, lost, by_graph_launch], axis=1).astype(np.int64)
+    distinct, codes = np.unique(keys, axis=0, return_inverse=True)
+    known: list[Facts] = []
+    for own, ahead, again, why, graph in distinct.tolist():
+        path = nest.paths[own] if own >= 0 else ()
+        fact = facts(path, nest.paths[ahead] if ahead >= 0 else None, bool(again))
+        known.append(_with_reason(fact, capture.reason[why] if why >= 0 else "", bool(graph)))
+    columns: dict[str, Data] = {}
+    for field in fields(Facts):
+        values: dict[str, int] = {}
+        by_key = [values.setdefault(text, len(values)) if (text := getattr(f, field.name)) else -1 for f in known]
+        rows = np.array(by_key, np.int32)[codes.reshape(-1)] if known else np.zeros(0, np.int32)
+        columns[field.name] = Coded(rows, list(values))
+    return columns
+
+
+def _with_reason(fact: Facts, lost: str, graph: bool) -> Facts:
+    """A row without an op keeps the reason that its reader found; a graph node says how it was placed."""
+    if lost and not fact.op:
+        return replace(fact, reason=lost)
+    return replace(fact, reason="op of the graph's launch, not of its capture") if graph and fact.op else fact
+
+
+def _outs(capture: Capture, nest: Nest, inner: Ints) -> Coded:
+    """Inferred output shapes of each row's op; a nested op (cudnn_convolution in conv2d) has its outer op's."""
+    if not capture.outs or not len(nest):
+        return Coded.empty(capture.rows)
+    shape = np.full(len(nest) + 1, -1, np.int32)
+    values = list(dict.fromkeys(capture.outs.values()))
+    number = {text: code for code, text in enumerate(values)}
+    for index, text in capture.outs.items():
+        shape[nest.rank[index]] = number[text]
+    at = nest.up(inner, nest.hop("op")[inner])
+    at = np.where(at == NULL, -1, at)
+    codes = shape[at]
+    for _ in range(6):  # conv2d > convolution > _convolution > cudnn_convolution
+        bare = np.flatnonzero((codes < 0) & (at >= 0))
+        if not len(bare):
+            break
+        outer = nest.parent[at[bare]]
+        at[bare] = np.where(_same_operands(nest, at[bare], outer), outer, -1)
+        codes[bare] = shape[at[bare]]
+    return Coded(codes, values)
+
+
+def _same_operands(nest: Nest, op: Ints, outer: Ints) -> NDArray[np.bool_]:
+    """Whether each op was given the same tensors as the op around it: then it made the same output."""
+    pairs, inverse = np.unique(
+        np.stack([nest.scope[op], np.where(outer >= 0, nest.scope[outer], -1)], axis=1), axis=0, return_inverse=True
+    )
+    same = [b >= 0 and _operands(nest.scopes[a]) == _operands(nest.scopes[b]) != [] for a, b in pairs.tolist()]
+    return np.array(same, bool)[inverse.reshape(-1)]
+
+
+def _operands(scope: Scope) -> list[object]:
+    return json.loads(scope.sizes)[:2] if scope.kind == Kind.OP and scope.sizes else []
+
+
+def _steps(capture: Capture, nest: Nest) -> Ints:
+    """The step that was running when each row was launched, on any thread: backward runs on its own."""
+    step = np.full(capture.rows, NULL, np.int64)
+    marks = np.flatnonzero(nest.kind == Kind.STEP)
+    if not len(marks):
+        return step
+    marks = marks[np.argsort(nest.start[marks], kind="stable")]
+    number = np.array([_step_number(nest.scopes[s]) for s in nest.scope[marks].tolist()], np.int64)
+    pids = np.append(np.array([pid for pid, _ in capture.threads], np.int64), NULL)[capture.launch_thread]
+    for pid in np.unique(nest.pid[marks]).tolist():
+        mine, rows = marks[nest.pid[marks] == pid], np.flatnonzero(pids == pid)
+        at = np.searchsorted(nest.start[mine], capture.launch_time[rows], "right") - 1
+        inside = (at >= 0) & (capture.launch_time[rows] < nest.end[mine[at]])
+        step[rows[inside]] = number[nest.pid[marks] == pid][at[inside]]
+    return step
+
+
+def _step_number(scope: Scope) -> int:
+    match = re.search(r"\d+", scope.name)
+    return int(match.group()) if match else NULL
+
+
+def _sequence(
+    capture: Capture, nest: Nest, inner: Ints, node: Ints, columns: dict[str, Data]
+) -> dict[str, Data]:
+    """seqMarker, seqId, altSeqId and subSeqId: PyProf's columns of autograd sequence numbers."""
+    ranges, rows = np.unique(inner, return_inverse=True)
+    climbing = ranges.copy()
+    names: list[list[str]] = [[] for _ in ranges]
+    numbers: list[list[int]] = [[] for _ in ranges]
+    while (up := np.flatnonzero(climbing >= 0)).size:
+        numbered = up[nest.seq[climbing[up]] != NULL]
+        at = climbing[numbered]
+        for index, scope, seq in zip(numbered.tolist(), nest.scope[at].tolist(), nest.seq[at].tolist(), strict=True):
+            names[index].append(f"{nest.scopes[scope].name}, seq = {seq}")
+            numbers[index].append(seq)
+        climbing[up] = nest.parent[climbing[up]]
+    texts = Coded.of(json.dumps(items, ensure_ascii=False) if items else "" for items in names)
+    own = nest.node_seq()[node] if len(nest) else np.zeros(0, np.int64)
+    effective = np.full(capture.rows, NULL, np.int64)
+    chosen = np.array([_innermost_number(n) for n in numbers], np.int64)[rows] if len(ranges) else effective
+    effective = np.where(node >= 0, own, chosen) if len(nest) else effective
+    seq_id = Ragged.of(sorted({n for n in items if n > 0}) for items in numbers)
+    alternative = Ragged.of(sorted({n for n in items if n <= 0}) if not any(items) else [] for items in numbers)
+    return {
+        "seqMarker": texts.take(rows),
+        "seqId": seq_id.take(rows),
+        "altSeqId": alternative.take(rows),
+        "subSeqId": _count_before(effective, columns),
+    }
+
+
+def _innermost_number(numbers: list[int]) -> int:
+    return next((n for n in numbers if n > 0), NULL)
+
+
+def _count_before(seq: Ints, columns: dict[str, Data]) -> Ints:
+    """How many earlier rows of the process have the same sequence number and direction."""
+    direction, pid = columns["dir"], columns["pid"]
+    assert isinstance(direction, Coded) and isinstance(pid, np.ndarray)
+    order = np.lexsort((np.arange(len(seq)), direction.codes, seq, pid))
+    keys = np.stack([pid[order], seq[order], direction.codes[order]], axis=1)
+    new = np.ones(len(seq), bool)
+    new[1:] = np.any(keys[1:] != keys[:-1], axis=1)
+    first = np.maximum.accumulate(np.where(new, np.arange(len(seq)), 0)) if len(seq) else np.zeros(0, np.int64)
+    count = np.empty(len(seq), np.int64)
+    count[order] = np.arange(len(seq)) - first
+    return np.where(seq == NULL, 0, count)

@@ -1,0 +1,109 @@
+"""A profiler's SQLite database, opened so that nothing in it can harm and a wrong file is told in one line."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import sqlite3
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyprof.errors import InputError, SchemaError
+from pyprof.table import NULL, Ints
+
+HEADER = b"SQLite format 3\0"
+
+
+class Database:
+    """Read-only access by table and column name. An absent table has no rows: profilers create tables lazily."""
+
+    def __init__(self, file: Path, connection: sqlite3.Connection) -> None:
+        self.file = file
+        self.connection = connection
+        listed = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name")
+        self.columns: dict[str, frozenset[str]] = {
+            name: frozenset(row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (name,)))
+            for (name,) in listed.fetchall()
+        }
+
+    def has(self, table: str, column: str = "") -> bool:
+        return table in self.columns and (not column or column in self.columns[table])
+
+    def require(self, table: str, *columns: str) -> None:
+        """Raise ``SchemaError`` where a table that is there lacks a column that nothing can replace."""
+        for column in columns:
+            if self.has(table) and not self.has(table, column):
+                raise SchemaError(
+                    self.file, f"table {table} has no column {column} (export again with a newer nsys)"
+                )
+
+    def select(self, table: str, *columns: str, where: str = "", default: int = NULL) -> str:
+        """The text of a SELECT of integer columns; one that the table lacks, and NULL, become ``default``.
+
+        Names come from our own code, never from the file.
+        """
+        wanted = [f'coalesce("{c}", {default})' if self.has(table, c) else str(default) for c in columns]
+        return f'SELECT {", ".join(wanted)} FROM "{table}"' + (f" WHERE {where}" if where else "")  # noqa: S608
+
+    def ints(self, table: str, *columns: str, where: str = "") -> list[Ints]:
+        """Integer columns as arrays, in the table's own order: whoever needs an order sorts the arrays."""
+        if not self.has(table):
+            return [np.zeros(0, np.int64) for _ in columns]
+        cursor = self.connection.execute(self.select(table, *columns, where=where))
+        flat = np.fromiter(chain.from_iterable(cursor), np.int64).reshape(-1, len(columns))
+        return [np.ascontiguousarray(flat[:, i]) for i in range(len(columns))]
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self.connection.execute(query, values).fetchall()
+
+    def strings(self, ids: Ints) -> dict[int, str]:
+        """The texts of StringIds, fetched once a distinct id."""
+        if not self.has("StringIds"):
+            return {}
+        wanted = set(np.unique(ids).tolist())
+        found = self.connection.execute("SELECT id, value FROM StringIds ORDER BY id")
+        return {id_: value for id_, value in found if id_ in wanted}
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "replace")  # NVTX texts are whatever the program passed: seen in files of 2025
+
+
+@contextmanager
+def unpacked(file: Path) -> Iterator[Path]:
+    """The file itself, or a temporary copy without gzip's packing, whatever the suffix."""
+    with file.open("rb") as source:
+        if source.read(2) != b"\x1f\x8b":
+            yield file
+            return
+    with tempfile.NamedTemporaryFile(prefix="pyprof-", suffix=".sqlite") as copy:
+        try:
+            with gzip.open(file) as packed:
+                shutil.copyfileobj(packed, copy, 1 << 20)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise InputError(file, f"expected a whole gzip file, found {error} (copy or compress it again)") from None
+        copy.flush()
+        yield Path(copy.name)
+
+
+@contextmanager
+def database(file: Path) -> Iterator[Database]:
+    """Open a profiler's database; SQLite's own errors become an ``InputError`` of one line."""
+    with unpacked(file) as plain:
+        connection = sqlite3.connect(f"{plain.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        connection.text_factory = _decode
+        try:
+            yield Database(file, connection)
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                file, f"expected a whole SQLite database, found an error: {error} (export it again)"
+            ) from None
+        finally:
+            connection.close()

@@ -1,0 +1,339 @@
+"""``nsys export --type sqlite`` -> Capture, for every schema from before 2022 to 2026.
+
+Columns are detected, never versions: NVIDIA promises no compatibility of the SQLite export. An absent table means
+that there were no such events. Times are ns from the capture's start and may be negative.
+"""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.errors import InputError
+from pyprof.parse.capture import Capture, Ranges
+from pyprof.parse.database import Database, database
+from pyprof.parse.dataflow import output_shapes
+from pyprof.parse.join import lookup
+from pyprof.parse.scope import Kind, Scope, classify, split
+from pyprof.table import NULL, Coded, Data, Ints
+
+KERNEL, MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
+GRAPH, API = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
+NODES = "CUDA_GRAPH_NODE_EVENTS"
+KINDS = ((KERNEL, "kernel"), (MEMCPY, "memcpy"), (MEMSET, "memset"), (GRAPH, "graph"))
+
+# ENUM_CUDA_MEMCPY_OPER, which old files lack; labels as nsys stats prints them.
+COPIES = {
+    1: "Host-to-Device", 2: "Device-to-Host", 3: "Host-to-Array", 4: "Array-to-Host", 5: "Array-to-Array",
+    6: "Array-to-Device", 7: "Device-to-Array", 8: "Device-to-Device", 9: "Host-to-Host", 10: "Peer-to-Peer",
+    11: "Unified Host-to-Device", 12: "Unified Device-to-Host", 13: "Unified Device-to-Device",
+}  # fmt: skip
+PUSH_POP = "eventType IN (59, 70)"  # 70: the same, from NVTXT
+COMMON = ("start", "end", "globalPid", "correlationId", "deviceId", "streamId", "graphNodeId", "bytes")
+LAUNCH = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory",
+          "dynamicSharedMemory", "demangledName", "shortName")  # fmt: skip
+
+
+def is_nsys(db: Database) -> bool:
+    return db.has("StringIds") and (db.has("NVTX_EVENTS") or any(db.has(table) for table, _ in KINDS) or db.has(API))
+
+
+def read(file: Path) -> Capture:
+    """Read an nsys SQLite export.
+
+    Raises InputError where the file is no nsys export, SchemaError where a column is missing that nothing replaces.
+    """
+    with database(file) as db:
+        if not is_nsys(db):
+            found = ", ".join(sorted(db.columns)[:4]) or "no tables"
+            raise InputError(file, f"expected an nsys SQLite export, found a database with {found}")
+        return _capture(file, db)
+
+
+def _capture(file: Path, db: Database) -> Capture:
+    gpu = _gpu_rows(db)
+    ranges, scopes, thread_ids, outs = _ranges(db)
+    calls = _calls(db)
+    threads = _Threads(thread_ids)
+    call = lookup(calls.pid, calls.corr, gpu.pid, gpu.corr)
+    known = call >= 0
+    at = np.where(known, call, 0)
+    columns = dict(gpu.columns)
+    columns["pid"], columns["corr"] = gpu.pid, gpu.corr
+    if len(calls.pid):
+        columns["tid"] = np.where(known, calls.tid[at] & 0xFFFFFF, NULL)
+        columns["apiStart"] = np.where(known, calls.start[at], NULL)
+        columns["apiDuration"] = np.where(known, calls.end[at] - calls.start[at], NULL)
+        codes = np.where(known, calls.name.codes[at], -1).astype(np.int32)
+        columns["api"] = Coded(codes, calls.name.values)
+        launch_thread = np.where(known, threads.index(calls.tid)[at], -1)
+        launch_time = np.where(known, calls.start[at], NULL)
+    else:
+        launch_thread, launch_time = np.full(gpu.rows, -1, np.int64), np.full(gpu.rows, NULL, np.int64)
+    origin_thread, origin_time = _graph_origins(db, threads, gpu)
+    reasons, reason_code = _reasons(calls, gpu, known)
+    return Capture(
+        file=str(file),
+        profiler=f"nsys {_version(db)}".strip(),
+        threads=threads.pairs(),
+        scopes=scopes,
+        ranges=ranges,
+        rows=gpu.rows,
+        columns=columns,
+        launch_thread=launch_thread,
+        launch_time=launch_time,
+        reason=reasons,
+        reason_code=reason_code,
+        origin_thread=origin_thread,
+        origin_time=origin_time,
+        outs=outs,
+        warnings=_warnings(db, gpu, calls),
+    )
+
+
+class _Gpu(NamedTuple):
+    rows: int
+    pid: Ints
+    corr: Ints
+    start: Ints
+    graph_node: Ints
+    kind: Ints  # index into KINDS
+    columns: dict[str, Data]
+
+
+def _gpu_rows(db: Database) -> _Gpu:
+    """All GPU operations in order of start: kernels, copies, memsets and opaque graph launches."""
+    tables = [_gpu_table(db, number) for number in range(len(KINDS))]
+    data = {key: np.concatenate([t[key] for t in tables]) for key in tables[0]}
+    order = np.lexsort((data["correlationId"], data["start"]))
+    data = {key: column[order] for key, column in data.items()}
+    kind = data["kind"]
+    short, long = _names(db, data)
+    pid = np.where(data["globalPid"] == NULL, NULL, (data["globalPid"] >> 24) & 0xFFFFFF)
+    if np.all(pid == NULL):  # hand-made subsets lack globalPid: right only where one process was captured
+        pids = np.unique((db.ints(API, "globalTid")[0] >> 24) & 0xFFFFFF)
+        pid = np.full(len(pid), pids[0] if len(pids) == 1 else NULL, np.int64)
+    columns: dict[str, Data] = {
+        "kind": Coded(kind.astype(np.int32), [name for _, name in KINDS]),
+        "kShortName": short,
+        "kLongName": long,
+        "start": data["start"],
+        "kDuration": data["end"] - data["start"],
+        "device": data["deviceId"],
+        "stream": data["streamId"],
+        "registers": data["registersPerThread"],
+        "staticSmem": data["staticSharedMemory"],
+        "dynamicSmem": data["dynamicSharedMemory"],
+        "graphNode": data["graphNodeId"],
+        "bytes": data["bytes"],
+        "grid": _triples(data["gridX"], data["gridY"], data["gridZ"]),
+        "block": _triples(data["blockX"], data["blockY"], data["blockZ"]),
+        "gpu": _gpu_names(db, pid, data["deviceId"]),
+    }
+    return _Gpu(len(pid), pid, data["correlationId"], data["start"], data["graphNodeId"], kind, columns)
+
+
+def _gpu_table(db: Database, number: int) -> dict[str, Ints]:
+    table = KINDS[number][0]
+    db.require(table, "start", "end", "correlationId")
+    keys = (*COMMON, *LAUNCH, "copyKind", "graphId")
+    data = dict(zip(keys, db.ints(table, *keys), strict=True))
+    data["kind"] = np.full(len(data["start"]), number, np.int64)
+    return data
+
+
+def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
+    """Short and long names: of a kernel from the file, of the rest as nsys stats prints them."""
+    strings = db.strings(np.concatenate([data["demangledName"], data["shortName"]]))
+    short = _coded(data["shortName"], strings)
+    long = _coded(data["demangledName"], strings)
+    for number, (table, kind) in enumerate(KINDS):
+        mine = data["kind"] == number
+        if table == KERNEL or not mine.any():
+            continue
+        detail = data["copyKind"] if table == MEMCPY else data["graphId"]
+        for value in np.unique(detail[mine]).tolist():
+            words = COPIES.get(value, "") if table == MEMCPY else str(value) if table == GRAPH and value >= 0 else ""
+            rows = mine & (detail == value)
+            for names in (short, long):
+                names.values.append(f"[CUDA {kind} {words}".rstrip() + "]")
+                names.codes[rows] = len(names.values) - 1
+    return short, long
+
+
+def _coded(ids: Ints, strings: dict[int, str]) -> Coded:
+    distinct, codes = np.unique(ids, return_inverse=True)
+    values = [strings.get(id_, "") for id_ in distinct.tolist()]
+    return Coded(codes.astype(np.int32), values)
+
+
+def _triples(x: Ints, y: Ints, z: Ints) -> Coded:
+    """Grid or block: `[x,y,z]` a distinct one, empty where the row has none."""
+    if not len(x):
+        return Coded.empty(0)
+    distinct, codes = np.unique(np.stack([x, y, z], axis=1), axis=0, return_inverse=True)
+    values = ["" if row[0] == NULL else f"[{row[0]}, {row[1]}, {row[2]}]" for row in distinct.tolist()]
+    coded = Coded(codes.reshape(-1).astype(np.int32), values)
+    coded.codes[x == NULL] = -1
+    return coded
+
+
+def _gpu_names(db: Database, pid: Ints, device: Ints) -> Coded:
+    """The GPU's name a row: by TARGET_INFO_CUDA_DEVICE where it is there, else by TARGET_INFO_GPU.cuDevice.
+
+    Never by TARGET_INFO_GPU.id: on a 4-GPU host ids 0, 1, 2, 3 were CUDA devices 1, 0, 3, 2.
+    """
+    names: dict[tuple[int | None, int], str] = {}
+    if db.has("TARGET_INFO_GPU", "name"):
+        if db.has("TARGET_INFO_GPU", "cuDevice"):
+            real = "WHERE computeMajor > 0" if db.has("TARGET_INFO_GPU", "computeMajor") else ""
+            query = f"SELECT cuDevice, name FROM TARGET_INFO_GPU {real} ORDER BY cuDevice"  # noqa: S608 (our own text)
+            names.update({(None, number): str(name) for number, name in db.rows(query)})
+        if db.has("TARGET_INFO_CUDA_DEVICE", "gpuId"):
+            query = ("SELECT d.pid, d.cudaId, g.name FROM TARGET_INFO_CUDA_DEVICE d"
+                     " JOIN TARGET_INFO_GPU g ON g.id = d.gpuId ORDER BY d.pid, d.cudaId")  # fmt: skip
+            names.update({(owner, number): str(name) for owner, number, name in db.rows(query)})
+    pairs, codes = np.unique(np.stack([pid, device], axis=1), axis=0, return_inverse=True)
+    values = [names.get((p, d)) or names.get((None, d), "") for p, d in pairs.tolist()]
+    return Coded(codes.reshape(-1).astype(np.int32), values)
+
+
+class _Calls(NamedTuple):
+    pid: Ints
+    corr: Ints
+    tid: Ints  # globalTid
+    start: Ints
+    end: Ints
+    name: Coded
+
+
+def _calls(db: Database) -> _Calls:
+    """CUDA API calls, runtime and driver; class 67 (backtraces) repeats correlation ids and is left out."""
+    db.require(API, "start", "end", "correlationId", "globalTid")
+    where = "eventClass IN (0, 1)" if db.has(API, "eventClass") else ""
+    corr, tid, start, end, name = db.ints(API, "correlationId", "globalTid", "start", "end", "nameId", where=where)
+    return _Calls((tid >> 24) & 0xFFFFFF, corr, tid, start, end, _coded(name, db.strings(name)))
+
+
+class _Threads:
+    """globalTids <-> dense numbers."""
+
+    def __init__(self, ids: dict[int, int]) -> None:
+        self.ids = ids
+
+    def index(self, tids: Ints) -> Ints:
+        distinct, inverse = np.unique(tids, return_inverse=True)
+        numbers = [self.ids.setdefault(tid, len(self.ids)) for tid in distinct.tolist()]
+        return np.array(numbers, np.int64)[inverse] if len(distinct) else np.zeros(0, np.int64)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        return [((tid >> 24) & 0xFFFFFF, tid & 0xFFFFFF) for tid in self.ids]
+
+
+def _ranges(db: Database) -> tuple[Ranges, list[Scope], dict[int, int], dict[int, str]]:
+    """NVTX push/pop ranges. Each text is split once into scope and numbers and not kept."""
+    if not db.has("NVTX_EVENTS"):
+        return Ranges.empty(), [], {}, {}
+    db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
+    domains = _domains(db)
+    tids: dict[int, int] = {}
+    codes: dict[tuple[str, bool, str, str], int] = {}
+    thread, starts, ends, scope, seqs, op_ids = (array("q") for _ in range(6))
+    for start, end, tid, text, domain in db.connection.execute(_ranges_query(db)):
+        name, seq, op_id, sizes = split(text)
+        key = (name, seq is not None or op_id is not None, sizes, domains.get((tid >> 24, domain), ""))
+        code = codes.get(key)
+        if code is None:
+            code = codes[key] = len(codes)
+        thread.append(tids.setdefault(tid, len(tids)))
+        starts.append(start)
+        ends.append(NULL if end is None else end)
+        scope.append(code)
+        seqs.append(NULL if seq is None else seq)
+        op_ids.append(NULL if op_id is None else op_id)
+    ranges = Ranges(*(np.frombuffer(a, np.int64).copy() for a in (thread, starts, ends, scope, seqs, op_ids)))
+    still_open = ranges.end == NULL  # never closed: lasts to the end of the capture
+    ranges.end[still_open] = max(int(ranges.end.max()), int(ranges.start.max())) + 1 if len(ranges) else 0
+    scopes = [_scope(*key) for key in codes]
+    return ranges, scopes, tids, output_shapes(db, ranges, scopes, list(tids))
+
+
+def _ranges_query(db: Database) -> str:
+    by_id = db.has("NVTX_EVENTS", "textId") and db.has("StringIds")
+    text = "coalesce(e.text, s.value)" if by_id else "e.text"
+    join = " LEFT JOIN StringIds s ON s.id = e.textId" if by_id else ""
+    domain = "coalesce(e.domainId, 0)" if db.has("NVTX_EVENTS", "domainId") else "0"
+    return (
+        f"SELECT e.start, e.end, e.globalTid, {text}, {domain} FROM NVTX_EVENTS e{join}"  # noqa: S608 (our own text)
+        f" WHERE e.{PUSH_POP} AND {text} IS NOT NULL ORDER BY e.rowid"
+    )
+
+
+def _domains(db: Database) -> dict[tuple[int, int], str]:
+    """(process, domain id) -> the name of its creation row; ids are per process."""
+    if not db.has("NVTX_EVENTS", "domainId"):
+        return {}
+    query = "SELECT globalTid, domainId, text FROM NVTX_EVENTS WHERE eventType = 75 ORDER BY rowid"
+    return {(tid >> 24, domain): str(name) for tid, domain, name in db.rows(query) if tid is not None}
+
+
+def _scope(name: str, recorded: bool, sizes: str, domain: str) -> Scope:
+    if domain.startswith("NCCL") or name.startswith("nccl"):  # sliced files may have lost the domain's name
+        return Scope(Kind.COMM, name)
+    return classify(name, recorded, sizes)
+
+
+def _graph_origins(db: Database, threads: _Threads, gpu: _Gpu) -> tuple[Ints | None, Ints | None]:
+    """Where each CUDA graph node was captured: its creation event, behind clones followed to the original."""
+    if not db.has(NODES, "graphNodeId") or not np.any(gpu.graph_node != NULL):
+        return None, None
+    node, original, start, tid = db.ints(NODES, "graphNodeId", "originalGraphNodeId", "start", "globalTid")
+    pid = (tid >> 24) & 0xFFFFFF
+    event = lookup(pid, node, gpu.pid, gpu.graph_node)
+    for _ in range(len(node)):  # a chain cannot be longer than the table
+        found = np.flatnonzero(event >= 0)
+        clones = found[original[event[found]] != NULL]
+        further = lookup(pid, node, gpu.pid[clones], original[event[clones]])
+        moved = (further >= 0) & (further != event[clones])
+        if not moved.any():
+            break
+        event[clones[moved]] = further[moved]
+    known = event >= 0
+    at = np.where(known, event, 0)
+    return np.where(known, threads.index(tid)[at], -1), np.where(known, start[at], NULL)
+
+
+def _reasons(calls: _Calls, gpu: _Gpu, known: Ints) -> tuple[list[str], Ints]:
+    """Why a row has no launch: before the first API call of its process, or lost."""
+    code = np.where(known, -1, 1)
+    for pid in np.unique(gpu.pid[~known]).tolist():
+        mine = calls.start[calls.pid == pid]
+        if len(mine):
+            code[~known & (gpu.pid == pid) & (gpu.start < mine.min())] = 0
+        else:
+            code[~known & (gpu.pid == pid)] = 2
+    return ["launched before the capture", "no API row", "the capture has no API rows of its process"], code
+
+
+def _version(db: Database) -> str:
+    if not db.has("META_DATA_EXPORT", "value"):
+        return ""
+    rows = db.rows("SELECT value FROM META_DATA_EXPORT WHERE name = 'EXPORT_PRODUCT_VERSION'")
+    return str(rows[0][0]) if rows else ""
+
+
+def _warnings(db: Database, gpu: _Gpu, calls: _Calls) -> list[str]:
+    said = []
+    if not gpu.rows:
+        said.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
+    if np.any(gpu.kind == 3):
+        said.append(
+            "CUDA graphs are opaque in this capture: profile with --cuda-graph-trace=node to see their kernels"
+        )
+    if db.has("DIAGNOSTIC_EVENT", "severity"):
+        rows = db.rows("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2 ORDER BY timestamp LIMIT 5")
+        said += [f"nsys: {text}" for (text,) in rows]
+    return said

@@ -1,0 +1,104 @@
+"""What a range on a CPU thread means.
+
+Readers hand over ranges whose text has been reduced to a ``Scope``: the text without what differs from call to call
+(sequence number, op id), so that a capture of millions of ranges has a few thousand scopes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+from pyprof.marker import Marker, parse_marker
+
+
+class Kind(IntEnum):
+    """What a range is to attribution."""
+
+    USER = 0  # a name that means nothing to us: the user's or a library's annotation
+    OP = 1  # an op that the dispatcher (or a custom autograd Function) recorded: aten::addmm
+    NODE = 2  # a backward node: AddmmBackward0
+    ENGINE = 3  # autograd's own range around a node: autograd::engine::evaluate_function
+    MARKER = 4  # pyprof's, PyProf's or DLProf's op marker
+    LAYER = 5  # layer:encoder.3
+    MODULE = 6  # a Kineto nn.Module call: nn.Module: Linear_3
+    FRAME = 7  # a Python frame: train.py(88): step
+    OPTIMIZER = 8  # Optimizer.step#AdamW.step
+    DATA = 9  # enumerate(DataLoader)
+    STEP = 10  # ProfilerStep#3
+    COMM = 11  # a communication library's own range: ncclAllReduce
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A distinct range text. ``sizes`` .. ``args`` are JSON lists in the op's schema order, empty where unknown."""
+
+    kind: Kind
+    name: str
+    sizes: str = ""
+    dtypes: str = ""
+    strides: str = ""
+    args: str = ""
+    marker: Marker | None = None
+    text: str = ""  # a marker's own text
+
+
+ENGINE = "autograd::engine::evaluate_function: "
+_NODE = re.compile(r"(?:Backward\d*|Backwards|AccumulateGrad|GraphRoot|UndefinedGrad)$")
+# A range with its numbers, as torch/csrc/profiler/util.cpp (getNvtxStr) writes it.
+_NUMBERED = re.compile(
+    r"([^,]+?)(?:, seq = (-?\d+))?(?:, op_id = (\d+))?(?:, sizes = (\[[\[\]\d, ]*\]))?(?:, input_op_ids = .*)?",
+    re.DOTALL,
+)
+_STEP = re.compile(r"(?:ProfilerStep#|pyprof\.step[ :#])\d+")
+
+
+def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
+    """The scope of a range text without its numbers.
+
+    ``recorded`` says that PyTorch's dispatcher recorded it (it carries a sequence number or op id, or is a cpu_op).
+    """
+    if name.startswith("{"):
+        marker = parse_marker(name)
+        if marker is not None:
+            return Scope(Kind.MARKER, f"{marker.mod}.{marker.op}" if marker.op else "", marker=marker, text=name)
+    if name.startswith("layer:"):
+        return Scope(Kind.LAYER, name[len("layer:") :].strip())
+    if name.startswith(ENGINE):
+        return Scope(Kind.ENGINE, name[len(ENGINE) :])
+    if name.startswith("Optimizer."):
+        return Scope(Kind.OPTIMIZER, name)
+    if name.startswith("enumerate(DataLoader)"):
+        return Scope(Kind.DATA, name)
+    if _STEP.match(name):
+        return Scope(Kind.STEP, name)
+    if _NODE.search(name) and (recorded or "::" in name):
+        return Scope(Kind.NODE, name, sizes)
+    if _is_op(name, recorded):
+        return Scope(Kind.OP, name, sizes)
+    return Scope(Kind.USER, name)
+
+
+def _is_op(name: str, recorded: bool) -> bool:
+    """Compiled regions, dynamo's look-ups and the like carry an op id too, but have blanks in their names."""
+    return name.startswith("aten::") or (recorded and " " not in name)
+
+
+def split(text: str) -> tuple[str, int | None, int | None, str]:
+    """A range text -> (name, sequence number, op id, sizes). Sizes are JSON, empty where there are none or cut.
+
+    >>> split("aten::mm, seq = 7, op_id = 9, sizes = [[2, 3], [3, 4]], input_op_ids = [(0,-1), (8,0)]")
+    ('aten::mm', 7, 9, '[[2, 3], [3, 4]]')
+    """
+    if text[:1] == "{":  # a marker: its commas are its own
+        return text, None, None, ""
+    match = _NUMBERED.fullmatch(text)
+    if match is None:  # cut in the middle, or a comma in the name
+        match = re.match(r"(.*?)(?:, seq = (-?\d+))?(?:, op_id = (\d+))?(?:, sizes = .*)?$", text, re.DOTALL)
+        assert match is not None
+        name, seq, op_id = match.groups()
+        sizes = None
+    else:
+        name, seq, op_id, sizes = match.groups()
+    return name, int(seq) if seq else None, int(op_id) if op_id else None, sizes or ""

@@ -1,0 +1,80 @@
+"""The kernel table: its columns, once.
+
+One row a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without a GPU, a CPU op
+that does work of its own. ``KERNELS`` is what net.dict's keys, the Parquet schema, the documentation and the tests
+derive from; the first nineteen keys are PyProf's, same names and same types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["int", "float", "text", "json", "triple", "ints"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its key in net.dict (and name in Parquet), kind, unit and meaning.
+
+    Kinds: ``int`` and ``float`` (None where unknown), ``text`` (a string, empty where there is none), ``json`` (a list
+    or dict), ``triple`` (three integers, a tuple in net.dict), ``ints`` (a list of integers).
+    """
+
+    key: str
+    kind: Kind
+    unit: str
+    meaning: str
+
+
+KERNELS: tuple[Column, ...] = (
+    # PyProf's keys
+    Column("kShortName", "text", "", "kernel name without template arguments"),
+    Column("kDuration", "int", "ns", "silicon time: end - start on the GPU"),
+    Column("layer", "json", "", "layer names around the forward op, outermost first"),
+    Column("trace", "json", "", "the user's call stack at the forward op, file:line, outermost first"),
+    Column("reprMarkers", "json", "", "texts of module repr() markers (PyProf's layer form)"),
+    Column("marker", "json", "", "texts of the op markers around the forward op, outermost first"),
+    Column("seqMarker", "json", "", "the ranges with an autograd sequence number around the launch, outermost first"),
+    Column("seqId", "ints", "", "autograd sequence numbers of seqMarker, each once, ascending"),
+    Column("subSeqId", "int", "", "how many kernels of the same sequence number and direction came before"),
+    Column("altSeqId", "ints", "", "sequence numbers seen around the launch that are not the row's own"),
+    Column("dir", "text", "", "fprop, bprop or empty"),
+    Column("mod", "json", "", "module of each op of `op`"),
+    Column("op", "json", "", "what the user called, outermost first; a backward kernel has its forward op's"),
+    Column("tid", "int", "", "thread that launched it"),
+    Column("device", "int", "", "CUDA ordinal as the process saw it"),
+    Column("stream", "int", "", "CUDA stream"),
+    Column("grid", "triple", "blocks", "launch grid"),
+    Column("block", "triple", "threads", "block size"),
+    Column("kLongName", "text", "", "kernel name with template arguments"),
+    # ours
+    Column("kind", "text", "", "kernel, memcpy, memset, graph or cpu"),
+    Column("start", "int", "ns", "start, since the capture began; may be negative"),
+    Column("pid", "int", "", "process"),
+    Column("rank", "int", "", "rank in the distributed job"),
+    Column("corr", "int", "", "correlation id of the launch, unique within its process only"),
+    Column("api", "text", "", "the CUDA API call that launched it"),
+    Column("apiStart", "int", "ns", "start of that call"),
+    Column("apiDuration", "int", "ns", "duration of that call"),
+    Column("phase", "text", "", "forward, backward, optimizer, data or other"),
+    Column("step", "int", "", "training step, where the capture marks them"),
+    Column("reason", "text", "", "why the row has no op, where it has none"),
+    Column("aten", "text", "", "innermost aten op around the launch: the op that did it"),
+    Column("sizes", "json", "", "shapes of that op's inputs in schema order; [] is a scalar, a 0-d tensor or None"),
+    Column("dtypes", "json", "", "their dtypes, torch's names; empty for what is no tensor"),
+    Column("strides", "json", "elements", "their strides"),
+    Column("args", "json", "", "their values where they are no tensors, as the capture wrote them"),
+    Column("outs", "json", "", "shapes of the op's outputs, inferred from the ops that consume them"),
+    Column("nodes", "json", "", "all aten ops and autograd nodes around the launch, outermost first"),
+    Column("opId", "int", "", "number of that op's call within the capture: rows that share it are one op's kernels"),
+    Column("registers", "int", "", "registers a thread"),
+    Column("staticSmem", "int", "bytes", "static shared memory a block"),
+    Column("dynamicSmem", "int", "bytes", "dynamic shared memory a block"),
+    Column("occupancy", "float", "%", "estimated achieved occupancy, where the profiler says"),
+    Column("graphNode", "int", "", "CUDA graph node"),
+    Column("bytes", "int", "bytes", "bytes of a memcpy or memset"),
+    Column("gpu", "text", "", "name of the GPU"),
+)
+
+COLUMN = {column.key: column for column in KERNELS}
