@@ -22,6 +22,7 @@ PUBLIC = {
     "native_batch_norm": "batch_norm", "native_dropout": "dropout", "_log_softmax": "log_softmax",
     "_softmax": "softmax", "convolution": "conv", "_convolution": "conv", "_to_copy": "to",
 }  # fmt: skip
+COMMUNICATION = ("c10d::", "torch.distributed.", "torch::distributed::")  # collectives and DDP's reducer: their own ops, wherever they run
 _OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
 _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
@@ -84,7 +85,7 @@ def facts(own: Path, forward: Path | None, recomputed: bool) -> Facts:
     """
     inside = own_part(own)
     backward = len(inside) < len(own) and not recomputed
-    communication = any(s.kind == Kind.COMM or s.name.startswith("c10d::") for s in inside)
+    communication = any(s.kind == Kind.COMM or s.name.startswith(COMMUNICATION) for s in inside)
     if backward and not communication:
         source = forward if forward is not None else ()
     else:
@@ -95,7 +96,7 @@ def facts(own: Path, forward: Path | None, recomputed: bool) -> Facts:
     optimizer = [s for s in own if s.kind == Kind.OPTIMIZER]
     if optimizer:
         mods, ops = ["torch.optim", *mods], [_optimizer_name(optimizer[-1].name), *ops]
-    phase = _phase(own, bool(ops))
+    phase = _phase(own, bool(ops) and not communication)
     innermost = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
     return Facts(
         layer=_json(_layers(source)),

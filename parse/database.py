@@ -56,9 +56,12 @@ class Database:
         """Integer columns as arrays, in the table's own order: whoever needs an order sorts the arrays."""
         if not self.has(table):
             return [np.zeros(0, np.int64) for _ in columns]
-        cursor = self.connection.execute(self.select(table, *columns, where=where))
-        flat = np.fromiter(chain.from_iterable(cursor), np.int64).reshape(-1, len(columns))
-        return [np.ascontiguousarray(flat[:, i]) for i in range(len(columns))]
+        return self.query_ints(self.select(table, *columns, where=where), len(columns))
+
+    def query_ints(self, query: str, width: int) -> list[Ints]:
+        """The integer columns of a query of our own."""
+        flat = np.fromiter(chain.from_iterable(self.connection.execute(query)), np.int64).reshape(-1, width)
+        return [np.ascontiguousarray(flat[:, i]) for i in range(width)]
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(query, values).fetchall()

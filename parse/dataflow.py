@@ -8,55 +8,87 @@ this is how a convolution's output is known.
 from __future__ import annotations
 
 import re
+from array import array
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pyprof.parse.capture import Ranges
-from pyprof.parse.database import Database
-from pyprof.parse.scope import Kind, Scope
-from pyprof.table import NULL
+from pyprof.table import NULL, Ints
 
 # Ops whose output shape their inputs' shapes do not tell.
-NEEDED = frozenset(
-    f"aten::{op}"
-    for op in (
-        "conv1d conv2d conv3d convolution _convolution cudnn_convolution miopen_convolution mkldnn_convolution"
-        " conv_transpose1d conv_transpose2d conv_transpose3d cudnn_convolution_transpose max_pool2d"
-        " max_pool2d_with_indices avg_pool2d max_pool3d_with_indices avg_pool3d sum mean amax amin max min argmax"
-        " cat stack index upsample_nearest2d upsample_bilinear2d _adaptive_avg_pool2d adaptive_avg_pool2d"
-    ).split()
+NEEDED = re.compile(
+    rb"aten::(?:_?convolution|(?:cudnn|miopen|mkldnn)_convolution\w*|conv(?:_transpose)?[123]d"
+    rb"|(?:max|avg|adaptive_avg|adaptive_max|_adaptive_avg)_pool[123]d\w*|sum|mean|amax|amin|max|min|argmax|argmin"
+    rb"|cat|stack|index|upsample_\w+|constant_pad_nd), op_id = "
 )
-_LINKS = re.compile(r"\((\d+),(-?\d+)\)")
-_SIZES = re.compile(r"\[[\d, ]*\]")
+_DIMS = re.compile(rb"\[[\d, ]*\]")
+_SIZES = b", sizes = ["
 
 
-def output_shapes(db: Database, ranges: Ranges, scopes: list[Scope], tids: list[int]) -> dict[int, str]:
-    """Range index -> JSON list with the shape of the range's first output, where a later op consumed it.
+class DataFlow:
+    """Collects the first consumer's view of each needed op's first output, a chunk of ranges at a time."""
 
-    ``tids`` are the globalTids of the threads' numbers. Read in a pass of its own, and only where the capture has ops
-    that need it: the links differ from call to call, and keeping them would cost more than the rest of the capture.
+    def __init__(self, tid: Ints) -> None:
+        self.outs: dict[int, str] = {}
+        self._pid = (tid >> 24) & 0xFFFFFF
+        self._needed: list[bool] = []  # by head
+        self._row = 0  # ranges seen
+        self._keys = np.zeros(0, np.int64)  # (pid, op id) of the needed ops seen, sorted, and their ranges
+        self._ranges = np.zeros(0, np.int64)
+
+    def add(self, heads: array[int], op_ids: array[int], links: list[bytes], texts: dict[bytes, int]) -> None:
+        """Take the ranges that came since the last call. ``links`` are theirs alone, the rest is of all so far."""
+        first, self._row = self._row, len(heads)
+        known = list(texts)
+        self._needed += [NEEDED.match(head) is not None for head in known[len(self._needed) :]]
+        if not any(self._needed):
+            return
+        code = np.array(heads[first:], np.int64)
+        op_id = np.array(op_ids[first:], np.int64)
+        pid = self._pid[first : self._row]
+        self._remember(np.flatnonzero(np.array(self._needed)[code] & (op_id != NULL)), first, pid, op_id)
+        row, position, producer = _links(links)
+        found = self._find((pid[row] << 40) + producer)
+        for r, place, index in zip(row[found >= 0].tolist(), position[found >= 0].tolist(), found[found >= 0].tolist(), strict=True):  # fmt: skip
+            if index not in self.outs and (shape := _shape(known[int(code[r])], place)):
+                self.outs[index] = f"[{shape}]"
+
+    def _remember(self, rows: NDArray[np.intp], first: int, pid: Ints, op_id: Ints) -> None:
+        keys = np.concatenate([self._keys, (pid[rows] << 40) + op_id[rows]])
+        ranges = np.concatenate([self._ranges, rows + first])
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._ranges = keys[order], ranges[order]
+
+    def _find(self, keys: Ints) -> Ints:
+        if not len(self._keys):
+            return np.full(len(keys), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[at] == keys, self._ranges[at], -1)
+
+
+def _links(links: list[bytes]) -> tuple[Ints, Ints, Ints]:
+    """(row, input position, producer's op id) of every link to an op's first output.
+
+    Vectorised over the text `[(3691,0), (0,-1), ...]` of many ranges: millions of links are read at array speed.
     """
-    codes = [code for code, scope in enumerate(scopes) if scope.kind == Kind.OP and scope.name in NEEDED]
-    producers = np.flatnonzero(np.isin(ranges.scope, codes) & (ranges.op_id != NULL))
-    pids = [(tid >> 24) & 0xFFFFFF for tid in tids]
-    wanted = {(pids[int(ranges.thread[i])], int(ranges.op_id[i])): int(i) for i in producers.tolist()}
-    outs: dict[int, str] = {}
-    if not wanted:
-        return outs
-    query = "SELECT globalTid, text FROM NVTX_EVENTS WHERE instr(text, ', input_op_ids = ') ORDER BY rowid"
-    for tid, text in db.connection.execute(query):
-        head, _, links = text.partition(", input_op_ids = ")
-        pid = (tid >> 24) & 0xFFFFFF
-        for position, (producer, output) in enumerate(_LINKS.findall(links)):
-            index = wanted.get((pid, int(producer))) if output == "0" else None
-            if index is not None and index not in outs:
-                shape = _shape(head, position)
-                if shape:
-                    outs[index] = f"[{shape}]"
-    return outs
+    text = np.frombuffer(b"\n".join(links) + b"\n          ", np.uint8)
+    begin = np.flatnonzero(text == ord("("))
+    row = np.searchsorted(np.flatnonzero(text == ord("\n")), begin)
+    producer = np.zeros(len(begin), np.int64)
+    at = begin + 1
+    digit = np.ones(len(begin), bool)
+    while digit.any():
+        byte = text[at]
+        digit = (byte >= ord("0")) & (byte <= ord("9"))
+        producer = np.where(digit, producer * 10 + (byte - ord("0")), producer)
+        at = at + digit
+    first_output = (text[at] == ord(",")) & (text[at + 1] == ord("0")) & (text[at + 2] == ord(")"))
+    position = np.arange(len(begin)) - np.searchsorted(row, row)
+    keep = first_output & (producer > 0)
+    return row[keep], position[keep], producer[keep]
 
 
-def _shape(head: str, position: int) -> str:
-    """The shape of input ``position`` in a range text's `sizes = [[..], ..]`, empty where it is cut or none."""
-    sizes = _SIZES.findall(head.partition(", sizes = [")[2])
-    return sizes[position] if position < len(sizes) and sizes[position] != "[]" else ""
+def _shape(head: bytes, position: int) -> str:
+    """The shape of input ``position`` in a head's `sizes = [[..], ..]`, empty where it is cut or none."""
+    sizes = _DIMS.findall(head.partition(_SIZES)[2])
+    return sizes[position].decode() if position < len(sizes) and sizes[position] != b"[]" else ""

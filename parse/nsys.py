@@ -6,18 +6,16 @@ that there were no such events. Times are ns from the capture's start and may be
 
 from __future__ import annotations
 
-from array import array
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.parse.capture import Capture, Ranges
+from pyprof.parse.capture import Capture
 from pyprof.parse.database import Database, database
-from pyprof.parse.dataflow import output_shapes
 from pyprof.parse.join import lookup
-from pyprof.parse.scope import Kind, Scope, classify, split
+from pyprof.parse.nvtx import read_ranges
 from pyprof.table import NULL, Coded, Data, Ints
 
 KERNEL, MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
@@ -31,7 +29,6 @@ COPIES = {
     6: "Array-to-Device", 7: "Device-to-Array", 8: "Device-to-Device", 9: "Host-to-Host", 10: "Peer-to-Peer",
     11: "Unified Host-to-Device", 12: "Unified Device-to-Host", 13: "Unified Device-to-Device",
 }  # fmt: skip
-PUSH_POP = "eventType IN (59, 70)"  # 70: the same, from NVTXT
 COMMON = ("start", "end", "globalPid", "correlationId", "deviceId", "streamId", "graphNodeId", "bytes")
 LAUNCH = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory",
           "dynamicSharedMemory", "demangledName", "shortName")  # fmt: skip
@@ -55,9 +52,9 @@ def read(file: Path) -> Capture:
 
 def _capture(file: Path, db: Database) -> Capture:
     gpu = _gpu_rows(db)
-    ranges, scopes, thread_ids, outs = _ranges(db)
+    nvtx = read_ranges(db)
     calls = _calls(db)
-    threads = _Threads(thread_ids)
+    threads = _Threads(nvtx.tids)
     call = lookup(calls.pid, calls.corr, gpu.pid, gpu.corr)
     known = call >= 0
     at = np.where(known, call, 0)
@@ -79,8 +76,8 @@ def _capture(file: Path, db: Database) -> Capture:
         file=str(file),
         profiler=f"nsys {_version(db)}".strip(),
         threads=threads.pairs(),
-        scopes=scopes,
-        ranges=ranges,
+        scopes=nvtx.scopes,
+        ranges=nvtx.ranges,
         rows=gpu.rows,
         columns=columns,
         launch_thread=launch_thread,
@@ -89,7 +86,7 @@ def _capture(file: Path, db: Database) -> Capture:
         reason_code=reason_code,
         origin_thread=origin_thread,
         origin_time=origin_time,
-        outs=outs,
+        outs=nvtx.outs,
         warnings=_warnings(db, gpu, calls),
     )
 
@@ -231,59 +228,6 @@ class _Threads:
 
     def pairs(self) -> list[tuple[int, int]]:
         return [((tid >> 24) & 0xFFFFFF, tid & 0xFFFFFF) for tid in self.ids]
-
-
-def _ranges(db: Database) -> tuple[Ranges, list[Scope], dict[int, int], dict[int, str]]:
-    """NVTX push/pop ranges. Each text is split once into scope and numbers and not kept."""
-    if not db.has("NVTX_EVENTS"):
-        return Ranges.empty(), [], {}, {}
-    db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
-    domains = _domains(db)
-    tids: dict[int, int] = {}
-    codes: dict[tuple[str, bool, str, str], int] = {}
-    thread, starts, ends, scope, seqs, op_ids = (array("q") for _ in range(6))
-    for start, end, tid, text, domain in db.connection.execute(_ranges_query(db)):
-        name, seq, op_id, sizes = split(text)
-        key = (name, seq is not None or op_id is not None, sizes, domains.get((tid >> 24, domain), ""))
-        code = codes.get(key)
-        if code is None:
-            code = codes[key] = len(codes)
-        thread.append(tids.setdefault(tid, len(tids)))
-        starts.append(start)
-        ends.append(NULL if end is None else end)
-        scope.append(code)
-        seqs.append(NULL if seq is None else seq)
-        op_ids.append(NULL if op_id is None else op_id)
-    ranges = Ranges(*(np.frombuffer(a, np.int64).copy() for a in (thread, starts, ends, scope, seqs, op_ids)))
-    still_open = ranges.end == NULL  # never closed: lasts to the end of the capture
-    ranges.end[still_open] = max(int(ranges.end.max()), int(ranges.start.max())) + 1 if len(ranges) else 0
-    scopes = [_scope(*key) for key in codes]
-    return ranges, scopes, tids, output_shapes(db, ranges, scopes, list(tids))
-
-
-def _ranges_query(db: Database) -> str:
-    by_id = db.has("NVTX_EVENTS", "textId") and db.has("StringIds")
-    text = "coalesce(e.text, s.value)" if by_id else "e.text"
-    join = " LEFT JOIN StringIds s ON s.id = e.textId" if by_id else ""
-    domain = "coalesce(e.domainId, 0)" if db.has("NVTX_EVENTS", "domainId") else "0"
-    return (
-        f"SELECT e.start, e.end, e.globalTid, {text}, {domain} FROM NVTX_EVENTS e{join}"  # noqa: S608 (our own text)
-        f" WHERE e.{PUSH_POP} AND {text} IS NOT NULL ORDER BY e.rowid"
-    )
-
-
-def _domains(db: Database) -> dict[tuple[int, int], str]:
-    """(process, domain id) -> the name of its creation row; ids are per process."""
-    if not db.has("NVTX_EVENTS", "domainId"):
-        return {}
-    query = "SELECT globalTid, domainId, text FROM NVTX_EVENTS WHERE eventType = 75 ORDER BY rowid"
-    return {(tid >> 24, domain): str(name) for tid, domain, name in db.rows(query) if tid is not None}
-
-
-def _scope(name: str, recorded: bool, sizes: str, domain: str) -> Scope:
-    if domain.startswith("NCCL") or name.startswith("nccl"):  # sliced files may have lost the domain's name
-        return Scope(Kind.COMM, name)
-    return classify(name, recorded, sizes)
 
 
 def _graph_origins(db: Database, threads: _Threads, gpu: _Gpu) -> tuple[Ints | None, Ints | None]:

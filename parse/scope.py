@@ -81,8 +81,8 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
 
 
 def _is_op(name: str, recorded: bool) -> bool:
-    """Compiled regions, dynamo's look-ups and the like carry an op id too, but have blanks in their names."""
-    return name.startswith("aten::") or (recorded and " " not in name)
+    """Regions carry an op id too: dynamo's look-ups (blanks in the name), DistributedDataParallel.forward (a dot)."""
+    return name.startswith("aten::") or (recorded and " " not in name and ("::" in name or "." not in name))
 
 
 def split(text: str) -> tuple[str, int | None, int | None, str]:
