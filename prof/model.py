@@ -3,23 +3,25 @@
 A model is a pure function of an op's arguments in the order of PyTorch's schema for the aten op
 (torch/_C or native_functions.yaml), e.g. ``addmm(self, mat1, mat2, beta, alpha)``:
 
-* a tensor is a ``Tensor`` (shape, dtype, strides), a list of tensors a tuple of them, a missing optional one ``None``;
+* a tensor is a ``Tensor`` (shape, dtype, strides), a list of tensors a tuple of them, a missing optional one
+  ``None``;
 * a number, bool, string or list of numbers is itself;
-* what the capture does not tell is ``UNKNOWN``: a model may compare ``x is UNKNOWN`` and do without; using it in
-  arithmetic or as a condition raises ``UnknownArgument``, and the call stays uncounted.
+* what the capture does not tell is ``UNKNOWN``: a model may compare ``x is UNKNOWN`` and do without; using it
+  in arithmetic or as a condition raises ``UnknownArgument``, and the call stays uncounted.
 
-A model returns ``Work``, or ``Parts`` where one op runs separate pieces of work in separate kernels (the data and
-weight gradients of a convolution). Bytes are exact integers, or NaN where a dtype is not known: unknown is not zero,
-and NaN spreads by itself through every sum.
+A model returns ``Work``, or ``Parts`` where one op runs separate pieces of work in separate kernels (the data
+and weight gradients of a convolution). Bytes are exact integers, or NaN where a dtype is not known: unknown
+is not zero, and NaN spreads by itself through every sum.
 
 Two conventions serve what some captures know and others do not:
 
-* a model may declare a keyword ``out: tuple[Tensor | None, ...] | None = None``: the outputs' descriptions where the
-  capture tells them (None for an output that was not computed). ``evaluate`` passes it to those that declare it;
-* ``"name.backward"`` is the whole backward of an op as its algorithm needs it, where autograd's formula runs several
-  ops (``"matmul.backward"``, ``"div.backward"``). It takes the *forward* op's arguments; ``Tensor.needs_grad`` says
-  which gradients are wanted. ``pyprof.count`` uses it in place of what the backward node dispatches; a trace, which
-  holds the dispatched ops with their kernels, does not.
+* a model may declare a keyword ``out: tuple[Tensor | None, ...] | None = None``: the outputs' descriptions
+  where the capture tells them (None for an output that was not computed). ``evaluate`` passes it to those
+  that declare it;
+* ``"name.backward"`` is the whole backward of an op as its algorithm needs it, where autograd's formula runs
+  several ops (``"matmul.backward"``, ``"div.backward"``). It takes the *forward* op's arguments;
+  ``Tensor.needs_grad`` says which gradients are wanted. ``pyprof.count`` uses it in place of what the
+  backward node dispatches; a trace, which holds the dispatched ops with their kernels, does not.
 """
 
 from __future__ import annotations
@@ -34,12 +36,13 @@ from typing import Any, NoReturn, TypeVar
 from pyprof.errors import ModelError, ShapeError, UnknownArgument
 
 __all__ = [
-    "FAMILY", "MATRIX", "MODELS", "UNKNOWN", "ModelError", "Parts", "ShapeError", "Tensor", "Unknown", "UnknownArgument",
-    "Work", "distinct", "evaluate", "find", "model", "total",
+    "FAMILY", "MATRIX", "MODELS", "UNKNOWN", "ModelError", "Parts", "ShapeError", "Tensor", "Unknown",
+    "UnknownArgument", "Work", "distinct", "evaluate", "find", "model", "total",
 ]  # fmt: skip
 
 ITEM_BYTES: Mapping[str, float] = {
-    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
+    "int64": 8, "uint64": 8,
     "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex32": 4, "complex64": 8, "complex128": 16,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
     "float4_e2m1fn_x2": 1, "qint8": 1, "quint8": 1, "qint32": 4,
@@ -55,7 +58,9 @@ class Unknown:
         raise UnknownArgument("the capture does not tell an argument that the count depends on")
 
     __bool__ = __int__ = __index__ = __float__ = __len__ = __iter__ = __getitem__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __floordiv__ = __neg__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __floordiv__ = __neg__ = (
+        _refuse
+    )
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __repr__(self) -> str:
@@ -86,7 +91,7 @@ class Tensor:
 
     @property
     def stored(self) -> int:
-        """Elements that lie in memory: a dimension of stride 0 counts once, overlapping windows their span."""
+        """Elements that lie in memory: a dimension of stride 0 counts once, overlaps their span."""
         if self.strides is None or len(self.strides) != len(self.shape):
             return self.numel
         if 0 in self.shape:
@@ -111,7 +116,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the algorithm needs: an amount of floating-point operations (one FMA = 2), bytes read and written."""
+    """What the algorithm needs: floating-point operations (one FMA = 2), bytes read and written."""
 
     flop: int = 0
     read: float = 0
@@ -140,7 +145,9 @@ def model(*names: str, family: str) -> Callable[[F], F]:
     def register(function: F) -> F:
         for name in names:
             if name in MODELS:
-                raise ModelError(f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}")
+                raise ModelError(
+                    f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}"
+                )
             MODELS[name] = function
             FAMILY[name] = family
         return function
@@ -158,8 +165,8 @@ def total(work: Work | Parts) -> Work:
 def find(op: str) -> str | None:
     """The registered name that counts an aten op, or None.
 
-    ``op`` may carry ``aten::`` and an overload. An in-place op (``add_``) counts as its out-of-place form unless it
-    has a model of its own: it reads and writes as many bytes.
+    ``op`` may carry ``aten::`` and an overload. An in-place op (``add_``) counts as its out-of-place form
+    unless it has a model of its own: it reads and writes as many bytes.
     """
     name = op.removeprefix("aten::").partition(".")[0]
     if name in MODELS:
@@ -172,10 +179,14 @@ def find(op: str) -> str | None:
 def distinct(*arguments: Any) -> float:
     """Bytes of the tensors among the arguments (lists of tensors too), each piece of memory once.
 
-    ``None`` and numbers are nothing; an optional tensor that is ``UNKNOWN`` counts as absent, because that is what an
-    empty size list means in all but a few calls.
+    ``None`` and numbers are nothing; an optional tensor that is ``UNKNOWN`` counts as absent, because that is
+    what an empty size list means in all but a few calls.
     """
-    flat = [t for argument in arguments for t in (argument if isinstance(argument, (tuple, list)) else (argument,))]
+    flat = [
+        t
+        for argument in arguments
+        for t in (argument if isinstance(argument, (tuple, list)) else (argument,))
+    ]
     seen: set[int] = set()
     nbytes: float = 0
     for tensor in flat:
@@ -190,21 +201,32 @@ def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
     """How many positional arguments a model takes (None: any number), and whether it wants ``out``."""
     parameters = inspect.signature(function).parameters.values()
     kinds = [parameter.kind for parameter in parameters]
-    count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    count = sum(
+        kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds
+    )
     named = any(parameter.name == "out" for parameter in parameters)
     return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, named
 
 
 def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None) -> Work | Parts:
-    """Call the model registered under ``name`` (see ``find``); trailing arguments that it does not know are dropped.
+    """Call the model registered under ``name`` (see ``find``); trailing arguments that it does not know are
+    dropped.
 
-    A model that meets arguments it was not written for raises a ``ModelError``, whatever the model itself raised:
-    a strange trace must not stop a report.
+    A model that meets arguments it was not written for raises a ``ModelError``, whatever the model itself
+    raised: a strange trace must not stop a report.
     """
     function = MODELS[name]
     count, wants_out = _signature(function)
     keywords = {"out": out} if wants_out else {}
     try:
         return function(*(args if count is None else args[:count]), **keywords)
-    except (TypeError, ValueError, AttributeError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        KeyError,
+        ZeroDivisionError,
+        OverflowError,
+    ) as error:
         raise ModelError(f"{name}: arguments {args!r:.200} do not fit its model: {error}") from error

@@ -1,0 +1,549 @@
+"""Convolutions, forward and backward, by every name and argument order that PyTorch has for them.
+
+flop    nominal: each output point sums Cin/groups * kernel products, padding zeros included
+            2 * N * Cout * out * (Cin/groups) * kernel  =  2 * (elements of y) * (elements of weight / Cout)
+        a transposed convolution is the data gradient of one: each *input* point scatters Cout/groups * kernel
+        products
+            2 * N * Cin * in * (Cout/groups) * kernel   =  2 * (elements of x) * (elements of weight / Cin)
+        so groups never need to be known. Complex numbers: 8 where the above has 2. A bias adds nothing.
+read    x, weight, bias, each once
+write   y
+Backward, as separate kernels run it:
+dgrad   reads dy, weight, writes dx;  wgrad   reads dy, x, writes dweight: the forward's flop each
+bias    reads dy, writes dbias: one sum an element of dy, less one a channel
+
+``valid`` counts the products without those with a padding zero, which some algorithms skip and some hardware
+counters therefore do not see.
+Source: torch/utils/flop_counter.py, conv_flop and conv_backward_flop; the latter counts the weight gradient
+of a grouped convolution ``groups`` times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Parts, ShapeError, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.gemm import multiply_adds
+from pyprof.prof.ops.operands import Out, given, moved
+
+FAMILY_NAME = "conv"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How the kernel moves. One number stands for all dimensions; padding may be "same" or "valid"."""
+
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: Any = 1
+    transposed: Any = False
+    output_padding: Any = 0
+
+
+def spread(value: Any, rank: int) -> tuple[int, ...]:
+    """A number, or a list of one, for each spatial dimension."""
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values * rank if len(values) == 1 else values
+
+
+def paddings(window: Window, kernel: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """(before, after) of each dimension. "same" pads dilation * (k - 1) in all, the odd one after."""
+    if window.padding == "valid":
+        return ((0, 0),) * len(kernel)
+    if window.padding == "same":
+        whole = [d * (k - 1) for d, k in zip(spread(window.dilation, len(kernel)), kernel, strict=True)]
+        return tuple((n // 2, n - n // 2) for n in whole)
+    return tuple((p, p) for p in spread(window.padding, len(kernel)))
+
+
+def output_shape(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
+    """Y's shape; an input without a batch dimension has an output without one."""
+    rank = len(weight.shape) - 2
+    batch, spatial, kernel = x.shape[: -rank - 1], x.shape[-rank:], weight.shape[2:]
+    strides, dilations = spread(window.stride, rank), spread(window.dilation, rank)
+    pads = paddings(window, kernel)
+    if window.transposed:
+        extra = spread(window.output_padding, rank)
+        sizes = [
+            (n - 1) * s - sum(p) + d * (k - 1) + e + 1
+            for n, s, p, d, k, e in zip(spatial, strides, pads, dilations, kernel, extra, strict=True)
+        ]
+        return (*batch, weight.shape[1] * groups_of(x, weight, window), *sizes)
+    sizes = [
+        (n + sum(p) - d * (k - 1) - 1) // s + 1
+        for n, s, p, d, k in zip(spatial, strides, pads, dilations, kernel, strict=True)
+    ]
+    return (*batch, weight.shape[0], *sizes)
+
+
+def groups_of(x: Tensor, weight: Tensor, window: Window) -> int:
+    """The groups: as told, or from the channels (a transposed convolution's do not tell)."""
+    if window.groups is not UNKNOWN:
+        return int(window.groups)
+    if window.transposed:
+        raise UnknownArgument("the groups of a transposed convolution decide its output's channels")
+    return channels(x, weight) // weight.shape[1]
+
+
+def channels(x: Tensor, weight: Tensor) -> int:
+    return x.shape[-(len(weight.shape) - 1)]
+
+
+def check(op: str, x: Tensor, weight: Tensor) -> None:
+    rank = len(weight.shape) - 2
+    if rank < 1 or len(x.shape) not in (rank + 1, rank + 2):
+        raise ShapeError(op, "x[N,Cin,..], weight[Cout,Cin/groups,..]", f"{x.shape}, {weight.shape}")
+
+
+def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, window: Window) -> bool:
+    """As told, or from the shapes: x has weight[1] * groups channels in a convolution, weight[0] in a
+    transposed one.
+
+    Where both fit (as many channels out as in), a convolution does not enlarge and a transposed one does not
+    shrink its input in any network we know; if nothing but channels is left to go by, the question stays
+    open.
+    """
+    if window.transposed is not UNKNOWN:
+        return bool(window.transposed)
+    cin, (cout, per_group) = channels(x, weight), weight.shape[:2]
+    forward = cin % per_group == 0 and (y is None or channels(y, weight) == cout)
+    transposed = cin == cout and (y is None or channels(y, weight) % per_group == 0)
+    if forward != transposed:
+        return transposed
+    rank = len(weight.shape) - 2
+    if forward and y is not None and math.prod(y.shape[-rank:]) <= math.prod(x.shape[-rank:]):
+        return False
+    raise UnknownArgument("a convolution or a transposed one: both fit the shapes")
+
+
+def result_of(x: Tensor, weight: Tensor, window: Window, out: Out) -> Tensor:
+    """y: as the capture tells, or computed, in x's type."""
+    described = out[0] if out and out[0] is not None else None
+    if described is not None:
+        return described if described.dtype else x.like(described.shape)
+    return x.like(output_shape(x, weight, window))
+
+
+def multiplications(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:
+    """Products of a convolution, padding zeros included."""
+    return (x if transposed else y).numel * math.prod(weight.shape[1:])
+
+
+def forward(op: str, x: Tensor, weight: Tensor, bias: Any, window: Window, out: Out, *more: Any) -> Work:
+    """The forward pass; ``more`` are further tensors read (the addend of a fused sum)."""
+    check(op, x, weight)
+    if window.transposed is UNKNOWN:
+        known = out[0] if out else None
+        window = Window(
+            window.stride,
+            window.padding,
+            window.dilation,
+            window.groups,
+            is_transposed(x, weight, known, window),
+            window.output_padding,
+        )
+    if window.transposed and dtype_only(x, weight, window, out):
+        return Work(multiply_adds(multiplications(x, weight, x, True), x, weight), math.nan, math.nan)
+    y = result_of(x, weight, window, out)
+    flop = multiply_adds(multiplications(x, weight, y, bool(window.transposed)), x, weight)
+    return Work(flop, distinct(x, weight, given(bias), *more), moved(y.numel, y))
+
+
+def dtype_only(x: Tensor, weight: Tensor, window: Window, out: Out) -> bool:
+    """Is neither y nor what decides y's shape known? A transposed convolution's flop needs x alone."""
+    told = (window.stride, window.padding, window.dilation, window.output_padding, window.groups)
+    return not (out and out[0] is not None) and any(argument is UNKNOWN for argument in told)
+
+
+def valid(x: Tensor, weight: Tensor, window: Window) -> int:
+    """Flop without the products with padding zeros (transposed: without those that fall outside of y).
+
+    The dimensions are independent: the pairs of position and tap that hit the input, one dimension times the
+    other. dgrad and wgrad have the same products, so the same count.
+    """
+    rank = len(weight.shape) - 2
+    y = output_shape(x, weight, window)
+    # a transposed convolution is the gather from y to x, with the kernel moving over y
+    small, large = (x.shape[-rank:], y[-rank:]) if window.transposed else (y[-rank:], x.shape[-rank:])
+    pads = paddings(window, weight.shape[2:])
+    pairs = math.prod(
+        taps_inside(*dimension)
+        for dimension in zip(
+            small,
+            large,
+            weight.shape[2:],
+            spread(window.stride, rank),
+            (before for before, _ in pads),
+            spread(window.dilation, rank),
+            strict=True,
+        )
+    )
+    points = math.prod(x.shape[: -rank - 1]) * weight.shape[0] * weight.shape[1]
+    return multiply_adds(points * pairs, x, weight)
+
+
+def taps_inside(positions: int, size: int, kernel: int, stride: int, before: int, dilation: int) -> int:
+    """Pairs (position, tap) of one dimension whose tap falls on one of ``size`` elements, not beside them.
+
+    Tap j at position i reads element i * stride + j * dilation - before; for each tap, the fitting positions
+    are an interval.
+    """
+    count = 0
+    for tap in range(kernel):
+        offset = tap * dilation - before
+        first = max(0, -(offset // stride))  # least i with i * stride + offset >= 0
+        last = min(positions - 1, (size - 1 - offset) // stride)
+        count += max(0, last - first + 1)
+    return count
+
+
+def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tuple[bool, bool, bool]) -> Parts:
+    """The gradients that the mask (dx, dweight, dbias) asks for."""
+    flop = multiply_adds(multiplications(x, weight, dy, transposed), x, weight)
+    parts: Parts = {}
+    if mask[0]:
+        parts["dgrad"] = Work(flop, distinct(dy, weight), moved(x.numel, x))
+    if mask[1]:
+        parts["wgrad"] = Work(flop, distinct(dy, x), moved(weight.numel, weight))
+    if mask[2]:
+        size = channels(dy, weight)
+        parts["bias"] = Work(dy.numel - size if dy.numel else 0, dy.nbytes, moved(size, weight))
+    return parts
+
+
+def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
+    """Which gradients were computed: as told, or those of the outputs that there are.
+
+    Where the capture tells neither (NVTX ranges), the weight's and the data's are returned, each a part of
+    its own: keep those whose kernels ran. A network's first layer has no data gradient. A bias gradient is
+    left out: autograd asks for it where the forward had a bias, and most convolutions before a normalisation
+    have none.
+    """
+    if output_mask is not UNKNOWN and output_mask is not None:
+        return tuple(bool(wanted) for wanted in output_mask)
+    if out:
+        return tuple(isinstance(t, Tensor) for t in (*out, None, None))[:size]
+    return (True, True, False)[:size]
+
+
+@model("convolution_backward", "convolution_backward_overrideable", family=FAMILY_NAME)
+def convolution_backward(
+    dy: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias_sizes: Any = UNKNOWN,
+    stride: Any = UNKNOWN,
+    padding: Any = UNKNOWN,
+    dilation: Any = UNKNOWN,
+    transposed: Any = UNKNOWN,
+    output_padding: Any = UNKNOWN,
+    groups: Any = UNKNOWN,
+    output_mask: Any = UNKNOWN,
+    *_: Any,
+    out: Out = None,
+) -> Parts:
+    """dgrad, wgrad and bias by output_mask; flop need the shapes alone
+
+    ``convolution_backward_overrideable`` has no bias_sizes: its arguments are shifted by one.
+    """
+    if isinstance(output_padding, bool) or isinstance(dilation, bool):  # the overrideable form
+        transposed, output_mask = dilation, groups
+    check("convolution_backward", x, weight)
+    window = Window(stride, padding, dilation, groups, transposed)
+    dx, dw, db = mask_of(output_mask, out)
+    return backward(dy, x, weight, is_transposed(x, weight, dy, window), (dx, dw, db))
+
+
+def pair_backward(
+    x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any, transposed: bool, out: Out
+) -> Parts:
+    """Old backends' backward: (self, grad_output, weight, ..., output_mask)."""
+    mask = (*mask_of(output_mask, out), False, False)
+    return backward(dy, x, weight, transposed, (mask[0], mask[1], mask[2]))
+
+
+@model(
+    "cudnn_convolution_backward",
+    "miopen_convolution_backward",
+    "mkldnn_convolution_backward",
+    "miopen_depthwise_convolution_backward",
+    "thnn_conv2d_backward",
+    "_slow_conv2d_backward",
+    "slow_conv3d_backward",
+    "_conv_depthwise2d_backward",
+    "conv_depthwise3d_backward",
+    "thnn_conv_depthwise2d_backward",
+    "slow_conv_dilated2d_backward",
+    "slow_conv_dilated3d_backward",
+    family=FAMILY_NAME,
+)
+def old_backward(first: Tensor, second: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
+    """PyTorch 1.x: cudnn and its kin take (x, dy, weight, ..., mask), the native ones (dy, x, weight, ...,
+    mask).
+
+    The flop and bytes take x from the channels: x has Cin, dy has Cout. Where they are the same, the two hold
+    the same numbers of elements unless the stride is above 1, in which case x is the larger one.
+    """
+    x, dy = x_and_dy(first, second, weight)
+    mask = next((a for a in reversed(rest) if is_mask(a)), UNKNOWN)
+    return pair_backward(x, dy, weight, mask, False, out)
+
+
+def x_and_dy(first: Tensor, second: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Which of the two is x: the one whose channels are not Cout, else the larger."""
+    cout = weight.shape[0]
+    a, b = channels(first, weight), channels(second, weight)
+    if a != b:
+        return (second, first) if a == cout else (first, second)
+    return (first, second) if first.numel >= second.numel else (second, first)
+
+
+def is_mask(argument: Any) -> bool:
+    return (
+        isinstance(argument, (tuple, list)) and bool(argument) and all(isinstance(b, bool) for b in argument)
+    )
+
+
+@model("cudnn_convolution_transpose_backward", "miopen_convolution_transpose_backward", family=FAMILY_NAME)
+def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
+    """PyTorch 1.x: the transposed convolution's gradients"""
+    mask = next((a for a in reversed(rest) if is_mask(a)), UNKNOWN)
+    return pair_backward(x, dy, weight, mask, True, out)
+
+
+# Forward ops: one model for each argument order
+
+
+@model("convolution", "_convolution", "convolution_overrideable", family=FAMILY_NAME)
+def convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    transposed: Any = False,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """All convolutions end here"""
+    window = Window(stride, padding, dilation, groups, transposed, output_padding)
+    return forward("convolution", x, weight, bias, window, out)
+
+
+@model("conv1d", "conv2d", "conv3d", family=FAMILY_NAME)
+def conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """torch.nn.functional.conv1d to conv3d; padding may be "same" or "valid" """
+    return forward("conv", x, weight, bias, Window(stride, padding, dilation, groups), out)
+
+
+@model("_convolution_mode", family=FAMILY_NAME)
+def convolution_mode(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """padding="same" or "valid" """
+    return forward("_convolution_mode", x, weight, bias, Window(stride, padding, dilation, groups), out)
+
+
+@model("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", family=FAMILY_NAME)
+def conv_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """Each input point scatters Cout/groups * kernel products"""
+    window = Window(stride, padding, dilation, groups, True, output_padding)
+    return forward("conv_transpose", x, weight, bias, window, out)
+
+
+@model("cudnn_convolution", family=FAMILY_NAME)
+def cudnn_convolution(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
+    """(x, weight, padding, stride, dilation, groups, ...); before torch 1.8 a bias follows the weight"""
+    bias, (padding, stride, dilation, groups) = bias_and_four(rest)
+    return forward("cudnn_convolution", x, weight, bias, Window(stride, padding, dilation, groups), out)
+
+
+def bias_and_four(rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, Any, Any, Any]]:
+    """Split (bias?), padding, stride, dilation, groups; what is missing is unknown."""
+    has_bias = bool(rest) and (rest[0] is None or isinstance(rest[0], Tensor))
+    bias, numbers = (rest[0], rest[1:]) if has_bias else (None, rest)
+    padding, stride, dilation, groups = (*numbers, *(UNKNOWN,) * 4)[:4]
+    return bias, (padding, stride, dilation, groups)
+
+
+@model("cudnn_convolution_transpose", family=FAMILY_NAME)
+def cudnn_convolution_transpose(
+    x: Tensor,
+    weight: Tensor,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """CuDNN's data gradient as a forward op"""
+    window = Window(stride, padding, dilation, groups, True, output_padding)
+    return forward("cudnn_convolution_transpose", x, weight, None, window, out)
+
+
+@model("cudnn_convolution_relu", "miopen_convolution_relu", family=FAMILY_NAME)
+def convolution_relu(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """With ReLU in the epilogue: a comparison, no flop"""
+    return forward("convolution_relu", x, weight, bias, Window(stride, padding, dilation, groups), out)
+
+
+@model("cudnn_convolution_add_relu", "miopen_convolution_add_relu", family=FAMILY_NAME)
+def convolution_add_relu(
+    x: Tensor,
+    weight: Tensor,
+    z: Any = None,
+    _alpha: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """relu(conv(x, weight) + alpha * z + bias): z is read too; the sum rides in the multiply-adds"""
+    window = Window(stride, padding, dilation, groups)
+    return forward("convolution_add_relu", x, weight, bias, window, out, given(z))
+
+
+@model(
+    "miopen_convolution",
+    "miopen_depthwise_convolution",
+    "mkldnn_convolution",
+    "mkldnn::_convolution_pointwise",
+    family=FAMILY_NAME,
+)
+def backend_convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """Padding before stride"""
+    return forward("backend_convolution", x, weight, bias, Window(stride, padding, dilation, groups), out)
+
+
+@model("miopen_convolution_transpose", "mkldnn::_convolution_transpose_pointwise", family=FAMILY_NAME)
+def miopen_convolution_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """Padding and output padding before stride"""
+    window = Window(stride, padding, dilation, groups, True, output_padding)
+    return forward("convolution_transpose", x, weight, bias, window, out)
+
+
+@model(
+    "thnn_conv2d",
+    "_slow_conv2d_forward",
+    "thnn_conv2d_forward",
+    "slow_conv3d",
+    "slow_conv3d_forward",
+    "slow_conv_dilated2d",
+    "slow_conv_dilated3d",
+    "_conv_depthwise2d",
+    "conv_depthwise3d",
+    "thnn_conv_depthwise2d",
+    "thnn_conv_depthwise2d_forward",
+    family=FAMILY_NAME,
+)
+def native_convolution(
+    x: Tensor,
+    weight: Tensor,
+    _kernel_size: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """PyTorch's own kernels; those without dilation may have an ``out`` tensor in its place"""
+    steps = 1 if dilation is None or isinstance(dilation, Tensor) else dilation
+    return forward("native_convolution", x, weight, bias, Window(stride, padding, steps), out)
+
+
+@model("slow_conv_transpose2d", "slow_conv_transpose3d", family=FAMILY_NAME)
+def native_transpose(
+    x: Tensor,
+    weight: Tensor,
+    _kernel_size: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """PyTorch's own transposed kernels, which know no groups"""
+    window = Window(stride, padding, dilation, 1, True, output_padding)
+    return forward("native_transpose", x, weight, bias, window, out)
+
+
+@model("conv_tbc", family=FAMILY_NAME)
+def conv_tbc(x: Tensor, weight: Tensor, bias: Any = None, pad: Any = 0, *_: Any) -> Work:
+    """x[T,B,Cin], weight[k,Cin,Cout] -> y[T + 2*pad - k + 1, B, Cout]"""
+    kernel, cin, cout = weight.shape
+    y = x.like((x.shape[0] + 2 * pad - kernel + 1, x.shape[1], cout))
+    return Work(multiply_adds(y.numel * cin * kernel, x), distinct(x, weight, given(bias)), moved(y.numel, y))
