@@ -1,0 +1,60 @@
+# make demo, make test, make lint, make types, make docs, make bench, make clean.
+# Settings: PYTHON=python3.12 (3.10 to 3.13), TORCH="torch==2.13.0" (what pip is asked for where no torch with CUDA is
+# there), VENV=.venv, ARGS for pytest: make test ARGS="-k packaging".
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV ?= .venv
+ARGS ?=
+
+BIN = $(VENV)/bin
+RUN = $(BIN)/python
+PIP = $(RUN) -m pip install --quiet --disable-pip-version-check
+# `python -m TOOL` and never bin/TOOL: a console script puts bin/ first on its path, where our parse.py would be taken
+# for PyPI's parse.
+
+# Stamps carry the Python's version, so that another PYTHON makes another environment.
+TAG := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+BASE = $(VENV)/.base-$(TAG)
+DEV = $(VENV)/.dev-$(TAG)
+
+.PHONY: all demo test lint types docs bench clean
+all: test
+
+$(BASE): setup.py pyproject.toml pyprof/_version.py tools/make_venv.py
+	$(PYTHON) tools/make_venv.py $(VENV)
+	@$(RUN) -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' \
+	  || { echo "installing $(TORCH) into $(VENV), which takes minutes the first time"; $(PIP) $(TORCH); }
+	$(PIP) -e .
+	touch $@
+
+$(DEV): $(BASE)
+	$(PIP) -e '.[dev]'
+	touch $@
+
+demo: $(BASE)
+	$(RUN) -m pyprof demo -o build/demo
+
+test: $(DEV)
+	$(RUN) -m pytest -q $(ARGS)
+
+lint: $(DEV)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+# On an installed copy: mypy follows no editable install into parse/ and prof/, checks three files and says Success.
+types: $(DEV)
+	rm -rf build/lib build/typed
+	$(PIP) --no-deps --no-build-isolation --target build/typed .
+	$(RUN) -m mypy build/typed/pyprof
+
+docs: $(DEV)
+	$(RUN) tools/check_docs.py
+
+bench: $(DEV)
+	@for script in tests/bench/bench_*.py; do \
+	  if [ -e "$$script" ]; then $(RUN) "$$script" || exit 1; else echo "no benchmark is written yet"; fi; \
+	done
+
+clean:
+	rm -rf $(VENV) build dist torch_pyprof.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

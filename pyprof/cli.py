@@ -1,0 +1,54 @@
+"""The command pyprof: one table of subcommands, each imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NamedTuple
+
+from pyprof._version import __version__
+
+
+class Command(NamedTuple):
+    """A subcommand; `module` has a `main(argv: list[str] | None) -> int`."""
+
+    name: str
+    module: str
+    does: str
+
+
+COMMANDS = (
+    Command("run", "pyprof.run", "run a script under the embedded collector (torch.profiler)"),
+    Command("parse", "pyprof.parse.cli", "profiler file to kernel table: the command parse.py"),
+    Command("prof", "pyprof.prof.cli", "kernel table to FLOPs, bytes and limits: the command prof.py"),
+    Command("demo", "pyprof.demo", "all three on one training step of LeNet"),
+)
+USAGE = "usage: pyprof [-h] [--version] COMMAND ..."
+
+
+def main(argv: list[str] | None = None) -> int:
+    first, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+    if first in ("-h", "--help"):
+        print(help_text())
+        return 0
+    if first == "--version":
+        print(f"pyprof {__version__}")
+        return 0
+    for command in COMMANDS:
+        if command.name == first:
+            return int(importlib.import_module(command.module).main(rest))
+    print(f"{USAGE}\npyprof: {_complaint(first)}", file=sys.stderr)
+    return 2
+
+
+def help_text() -> str:
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:{width}}  {command.does}" for command in COMMANDS]
+    return "\n".join([USAGE, "", "commands:", *lines, "", "`pyprof COMMAND --help` tells a command's options."])
+
+
+def _complaint(word: str) -> str:
+    names = ", ".join(command.name for command in COMMANDS)
+    if not word:
+        return f"a command is missing (there are {names})"
+    return f"{'no option' if word.startswith('-') else 'no command'} {word} (the commands are {names})"
