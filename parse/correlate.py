@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.parse import ranges as nesting
+from pyprof.parse import ranges
 from pyprof.parse.capture import Capture, Ranges
 from pyprof.parse.context import Facts, Hops, Path, facts, hops
 from pyprof.parse.scope import Kind, Scope
@@ -28,7 +28,8 @@ def correlate(capture: Capture) -> Table:
     forward = nest.forward_of(node, recomputed)
     columns: dict[str, Data] = dict(capture.columns)
     columns.update(_texts(capture, nest, inner, forward, recomputed, by_graph_launch))
-    columns["opId"] = nest.up(inner, nest.hop("call")[inner])
+    call = nest.up(inner, nest.hop("call")[inner])
+    columns["opId"] = np.where(call >= 0, np.append(nest.source, NULL)[np.maximum(call, -1)], NULL)
     columns["outs"] = _outs(capture, nest, inner)
     columns["step"] = _steps(capture, nest)
     columns.update(_sequence(capture, nest, inner, node, columns))
@@ -40,15 +41,14 @@ class Nest:
 
     def __init__(self, capture: Capture) -> None:
         given = capture.ranges
-        end = np.maximum(given.end, given.start + 1)  # a range of 0 ns still holds its place
-        self.order = nesting.order(given.thread, given.start, end)
-        self.rank = np.empty(len(self.order), np.int64)
-        self.rank[self.order] = np.arange(len(self.order))
-        self.thread, self.start, self.end = given.thread[self.order], given.start[self.order], end[self.order]
-        self.scope, self.seq = given.scope[self.order], given.seq[self.order]
-        self.forward_thread = None if given.forward_thread is None else given.forward_thread[self.order]
+        self.nesting = nested = ranges.nest(given.thread, given.start, given.end)
+        self.source, self.parent = nested.source, nested.parent
+        self.thread, self.start, self.end = nested.thread, nested.start, nested.end
+        self.rank = np.empty(len(given), np.int64)  # of a given range: where it stands (its first piece)
+        self.rank[nested.source[::-1]] = np.arange(len(nested))[::-1]
+        self.scope, self.seq = given.scope[self.source], given.seq[self.source]
+        self.forward_thread = None if given.forward_thread is None else given.forward_thread[self.source]
         self.forward_range = _ranked(given, self)
-        self.parent = nesting.parents(self.thread, self.start, self.end)
         self.scopes = capture.scopes
         self.kind = np.array([s.kind for s in capture.scopes], np.int64)[self.scope]
         self.pid = np.array([pid for pid, _ in capture.threads], np.int64)[self.thread]
@@ -91,17 +91,13 @@ class Nest:
 
     def place(self, capture: Capture) -> tuple[Ints, Ints]:
         """The innermost range of each row (-1: none), and a mask of graph nodes placed by their graph's launch."""
-        point = nesting.innermost(
-            self.thread, self.start, self.end, self.parent, capture.launch_thread, capture.launch_time
-        )
+        point = ranges.innermost(self.nesting, capture.launch_thread, capture.launch_time)
         if capture.launch_range is not None:
             named = (capture.launch_range >= 0) & (point < 0)
             point[named] = self.rank[capture.launch_range[named]]
         at_launch = np.zeros(len(point), bool)
         if capture.origin_thread is not None and capture.origin_time is not None:
-            captured = nesting.innermost(
-                self.thread, self.start, self.end, self.parent, capture.origin_thread, capture.origin_time
-            )
+            captured = ranges.innermost(self.nesting, capture.origin_thread, capture.origin_time)
             at_launch = (capture.origin_thread >= 0) & (captured < 0)
             point = np.where(captured >= 0, captured, point)
         return point, at_launch
@@ -161,7 +157,7 @@ class Nest:
 def _ranked(given: Ranges, nest: Nest) -> Ints | None:
     if given.forward_range is None:
         return None
-    wanted = given.forward_range[nest.order]
+    wanted = given.forward_range[nest.source]
     return np.where(wanted >= 0, nest.rank[np.maximum(wanted, 0)], -1)
 
 
@@ -290,10 +286,10 @@ def _sequence(
     capture: Capture, nest: Nest, inner: Ints, node: Ints, columns: dict[str, Data]
 ) -> dict[str, Data]:
     """seqMarker, seqId, altSeqId and subSeqId: PyProf's columns of autograd sequence numbers."""
-    ranges, rows = np.unique(inner, return_inverse=True)
-    climbing = ranges.copy()
-    names: list[list[str]] = [[] for _ in ranges]
-    numbers: list[list[int]] = [[] for _ in ranges]
+    distinct, rows = np.unique(inner, return_inverse=True)
+    climbing = distinct.copy()
+    names: list[list[str]] = [[] for _ in distinct]
+    numbers: list[list[int]] = [[] for _ in distinct]
     while (up := np.flatnonzero(climbing >= 0)).size:
         numbered = up[nest.seq[climbing[up]] != NULL]
         at = climbing[numbered]
@@ -304,7 +300,7 @@ def _sequence(
     texts = Coded.of(json.dumps(items, ensure_ascii=False) if items else "" for items in names)
     own = nest.node_seq()[node] if len(nest) else np.zeros(0, np.int64)
     effective = np.full(capture.rows, NULL, np.int64)
-    chosen = np.array([_innermost_number(n) for n in numbers], np.int64)[rows] if len(ranges) else effective
+    chosen = np.array([_innermost_number(n) for n in numbers], np.int64)[rows] if len(distinct) else effective
     effective = np.where(node >= 0, own, chosen) if len(nest) else effective
     seq_id = Ragged.of(sorted({n for n in items if n > 0}) for items in numbers)
     alternative = Ragged.of(sorted({n for n in items if n <= 0}) if not any(items) else [] for items in numbers)

@@ -2,83 +2,124 @@
 
 Push/pop ranges of a thread nest. So a range's depth is the number of ranges that began before it less the number that
 ended before it, its parent the last range one level up, and both come out of sorting and binary search over arrays,
-whatever the number of ranges. Where ranges overlap without nesting (clock steps, ranges that other tools made), the
-thread is swept with a stack instead.
+whatever the number of ranges. Ranges of several NVTX domains may overlap without nesting (push A, push B, pop A, pop
+B): such a thread is swept with a stack, and a range that outlives one that began before it goes on as a new piece, so
+that the pieces nest and every moment has exactly the ranges around it that are open then.
 """
 
 from __future__ import annotations
 
+import heapq
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.table import Ints
 
-Rows = NDArray[np.intp]
+
+@dataclass(frozen=True, slots=True)
+class Nesting:
+    """Ranges (or pieces of them) by thread and start, an outer one before the inner ones."""
+
+    source: Ints  # the range that each is (a piece of): an index into what was given
+    thread: Ints
+    start: Ints
+    end: Ints
+    parent: Ints  # the innermost that contains each, an index into these; -1 for none
+
+    def __len__(self) -> int:
+        return len(self.source)
 
 
-def order(thread: Ints, start: Ints, end: Ints) -> Rows:
-    """Indices that sort ranges by thread, start, longest first; of equal ones the first given is the outer."""
-    return np.lexsort((-end, start, thread))
-
-
-def parents(thread: Ints, start: Ints, end: Ints) -> Ints:
-    """The innermost range that contains each range, -1 for none. Ranges come in ``order``, with end > start."""
-    parent = np.full(len(start), -1, np.int64)
-    bounds = np.flatnonzero(np.diff(thread, prepend=-1, append=-1)) if len(thread) else np.zeros(1, np.intp)
+def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
+    """Nest ranges given in any order. Of equal ones the first given is the outer; one of 0 ns holds 1."""
+    end = np.maximum(end, start + 1)
+    order = np.lexsort((-end, start, thread))
+    pieces: list[tuple[Ints, ...]] = []
+    total = 0
+    bounds = np.flatnonzero(np.diff(thread[order], prepend=-1, append=-1)) if len(order) else np.zeros(1, np.int64)
     for lo, hi in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        found = _nested(start[lo:hi], end[lo:hi])
-        if found is None:
-            found = _swept(start[lo:hi], end[lo:hi])
-        parent[lo:hi] = np.where(found >= 0, found + lo, -1)
-    return parent
+        mine = order[lo:hi]
+        parent = _parents(start[mine], end[mine])
+        if parent is None:
+            piece = _swept(mine, thread[mine], start[mine], end[mine])
+        else:
+            piece = (mine, thread[mine], start[mine], end[mine], parent)
+        pieces.append((*piece[:4], np.where(piece[4] >= 0, piece[4] + total, -1)))
+        total += len(piece[0])
+    if not pieces:
+        return Nesting(*(np.zeros(0, np.int64) for _ in range(5)))
+    return Nesting(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
 
-def _nested(start: Ints, end: Ints) -> Ints | None:
+def _parents(start: Ints, end: Ints) -> Ints | None:
     """Parents within one thread, a level at a time; None where the ranges do not nest."""
     index = np.arange(len(start))
     depth = index - np.searchsorted(np.sort(end), start, "right")
-    parent = np.full(len(start), -1, np.int64)
-    if len(depth) and depth.min() < 0:
+    if depth.min() < 0:
         return None
-    by_depth = np.argsort(depth, kind="stable")
-    levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
-    for above, level in zip(levels[:-1], levels[1:], strict=True):
-        parent[level] = above[np.searchsorted(above, level) - 1]
-    inner = index[parent >= 0]
-    outer = parent[inner]
-    return parent if bool(np.all(end[inner] <= end[outer])) and bool(np.all(outer < inner)) else None
-
-
-def _swept(start: Ints, end: Ints) -> Ints:
-    """Parents within one thread of ranges that may overlap: the innermost that is open at each start."""
     parent = np.full(len(start), -1, np.int64)
-    stack: list[tuple[int, int]] = []
-    for index, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-        stack = [entry for entry in stack if entry[0] > begin]
-        if stack:
-            parent[index] = stack[-1][1]
-        stack.append((finish, index))
-    return parent
+    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
+    for above, level in zip(levels[:-1], levels[1:], strict=True):
+        at = np.searchsorted(above, level) - 1
+        if at.min(initial=0) < 0:
+            return None
+        parent[level] = above[at]
+    inner = index[parent >= 0]
+    return parent if bool(np.all(end[inner] <= end[parent[inner]])) else None
 
 
-def innermost(
-    thread: Ints, start: Ints, end: Ints, parent: Ints, point_thread: Ints, point_time: Ints
-) -> Ints:
+def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ...]:
+    """One thread's ranges that overlap, in pieces that nest."""
+    found: list[list[int]] = []  # source, start, end, parent
+    stack: list[int] = []  # open pieces, outermost first
+    ends: list[tuple[int, int]] = []  # (end, range)
+    whole_end = end.tolist()
+    piece_of: dict[int, int] = {}
+
+    def open_piece(number: int, at: int) -> None:
+        found.append([number, at, whole_end[number], stack[-1] if stack else -1])
+        piece_of[number] = len(found) - 1
+        stack.append(len(found) - 1)
+
+    def close(number: int, at: int) -> None:
+        place = stack.index(piece_of.pop(number))
+        above = [found[piece][0] for piece in stack[place + 1 :]]
+        for piece in stack[place:]:
+            found[piece][2] = at
+        del stack[place:]
+        for other in above:
+            open_piece(other, at)
+
+    for number, begin in enumerate(start.tolist()):
+        while ends and ends[0][0] <= begin:
+            close(*reversed(heapq.heappop(ends)))
+        open_piece(number, begin)
+        heapq.heappush(ends, (whole_end[number], number))
+    while ends:
+        close(*reversed(heapq.heappop(ends)))
+    number, begins, finish, parent = np.array(found, np.int64).T
+    return source[number], thread[number], begins, finish, parent
+
+
+def innermost(nesting: Nesting, thread: Ints, time: Ints) -> Ints:
     """The innermost range that is open at each point (start <= time < end) on its thread, -1 for none.
 
-    Ranges come in ``order``; points in any. A point with thread -1 has none.
+    Points come in any order; one with thread -1 has none.
     """
-    found = np.full(len(point_time), -1, np.int64)
-    first = np.searchsorted(thread, np.arange(thread[-1] + 2)) if len(thread) else np.zeros(1, np.int64)
-    for number in np.unique(point_thread):
+    found = np.full(len(time), -1, np.int64)
+    if not len(nesting):
+        return found
+    first = np.searchsorted(nesting.thread, np.arange(nesting.thread[-1] + 2))
+    for number in np.unique(thread).tolist():
         if number < 0 or number + 1 >= len(first) or first[number] == first[number + 1]:
             continue
         lo, hi = int(first[number]), int(first[number + 1])
-        mine = np.flatnonzero(point_thread == number)
-        at = np.searchsorted(start[lo:hi], point_time[mine], "right") - 1
+        mine = np.flatnonzero(thread == number)
+        at = np.searchsorted(nesting.start[lo:hi], time[mine], "right") - 1
         found[mine] = np.where(at >= 0, at + lo, -1)
     while True:  # the last range begun may have ended: the one around it may not
-        closed = np.flatnonzero((found >= 0) & (end[found] <= point_time))
+        closed = np.flatnonzero((found >= 0) & (nesting.end[found] <= time))
         if not len(closed):
             return found
-        found[closed] = parent[found[closed]]
+        found[closed] = nesting.parent[found[closed]]
