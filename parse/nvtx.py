@@ -19,6 +19,7 @@ from pyprof.parse.scope import Kind, Scope, classify, split
 from pyprof.table import NULL, Ints
 
 PUSH_POP = "e.eventType IN (59, 70)"  # 70: the same, from NVTXT
+OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
 CHUNK = 50_000  # texts whose data flow is held at a time
 
 # torch/csrc/profiler/util.cpp (getNvtxStr): name, seq = N, op_id = N, sizes = [[..], ..], input_op_ids = [(N,N), ..]
@@ -41,8 +42,7 @@ def read_ranges(db: Database) -> Nvtx:
     start, end, tid, domain = db.query_ints(
         f'SELECT e.start, coalesce(e."end", {NULL}), e.globalTid, {_domain(db)} {source}', 4  # noqa: S608 (our text)
     )  # fmt: skip
-    if np.any(end == NULL):  # never closed: lasts to the end of the capture
-        end[end == NULL] = max(int(end.max()), int(start.max())) + 1
+    end[end == NULL] = OPEN
     tids, thread = np.unique(tid, return_inverse=True)
     text, seq, op_id, heads, outs = _texts(db, source, tid)
     scope, scopes = _scopes(db, heads, text, domain, tid >> 24)

@@ -1,0 +1,65 @@
+"""Tiny nsys exports out of literal rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+COLUMNS = {
+    "StringIds": "id, value",
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName,"
+    " registersPerThread, gridX, gridY, gridZ, blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory,"
+    " graphNodeId",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start, end, deviceId, streamId, correlationId, globalPid, bytes, copyKind",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "start, end, deviceId, streamId, correlationId, globalPid, bytes, value",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start, end, deviceId, streamId, correlationId, globalPid, graphId",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start, end, eventClass, globalTid, correlationId, nameId",
+    "NVTX_EVENTS": "start, end, eventType, text, textId, globalTid, domainId",
+    "CUDA_GRAPH_NODE_EVENTS": "start, end, globalTid, graphNodeId, originalGraphNodeId",
+    "TARGET_INFO_GPU": "id, cuDevice, name, computeMajor",
+    "TARGET_INFO_CUDA_DEVICE": "pid, cudaId, gpuId",
+    "DIAGNOSTIC_EVENT": "timestamp, severity, text",
+}
+KERNEL, API, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+
+
+def thread(pid: int, tid: int) -> int:
+    """A globalTid: hardware 1, machine 0."""
+    return (1 << 56) | (pid << 24) | tid
+
+
+def process(pid: int) -> int:
+    return thread(pid, 0)
+
+
+def kernel(start: int, corr: int, pid: int = 7, name: int = 1, node: int | None = None) -> tuple[Any, ...]:
+    """A kernel of 10 ns."""
+    return (start, start + 10, 0, 7, corr, process(pid), name + 100, name, 32, 4, 5, 6, 128, 1, 1, 0, 1024, node)
+
+
+def call(start: int, corr: int, pid: int = 7, tid: int = 1, event_class: int = 0) -> tuple[Any, ...]:
+    """An API call of 4 ns."""
+    return (start, start + 4, event_class, thread(pid, tid), corr, 50)
+
+
+def push(start: int, end: int | None, text: Any, pid: int = 7, tid: int = 1, domain: int = 0) -> tuple[Any, ...]:
+    """A push/pop range; an int is a textId."""
+    by_id = isinstance(text, int)
+    return (start, end, 59, None if by_id else text, text if by_id else None, thread(pid, tid), domain)
+
+
+def write(path: Path, drop: dict[str, str] | None = None, **tables: list[tuple[Any, ...]]) -> Path:
+    """An export with these tables; ``drop`` names a column to leave out of a table."""
+    connection = sqlite3.connect(path)
+    tables.setdefault("StringIds", [(1, "gemm"), (101, "void gemm<float>(int)"), (50, "cudaLaunchKernel_v7000")])
+    for table, rows in tables.items():
+        names = [name.strip() for name in COLUMNS[table].split(",")]
+        keep = [i for i, name in enumerate(names) if (drop or {}).get(table) != name]
+        listed = ", ".join(f'"{names[i]}"' for i in keep)
+        connection.execute(f'CREATE TABLE "{table}" ({listed})')
+        marks = ", ".join("?" * len(keep))
+        connection.executemany(f'INSERT INTO "{table}" VALUES ({marks})', [[row[i] for i in keep] for row in rows])
+    connection.commit()
+    connection.close()
+    return path
