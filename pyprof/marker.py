@@ -40,16 +40,16 @@ class Marker:
     func_stack: str = ""  # PyProf's "/Net::forward/conv2d", where asked for
 
 
-def format_marker(marker: Marker) -> str:
-    """One line of ASCII that `parse_marker` reads back; of at most MAX_TEXT characters: what is cut says so."""
+def format_marker(marker: Marker, room: int = MAX_TEXT) -> str:
+    """One line of ASCII that `parse_marker` reads back, of at most `room` characters: what is cut says so."""
     text = _dumps(_payload(marker))
-    if len(text) <= MAX_TEXT:
+    if len(text) <= room:
         return text
-    args = _fitting(marker.args, MAX_TEXT // 2)
+    args = _fitting(marker.args, room // 2)
     short = Marker(marker.mod[:200], marker.op[:200], args, marker.autocast, marker.trace[-50:])
     for candidate in (replace(marker, args=args), short, replace(short, trace=[])):
         text = _dumps(_payload(candidate))
-        if len(text) <= MAX_TEXT:
+        if len(text) <= room:
             break
     return text
 
@@ -81,7 +81,7 @@ def _payload(marker: Marker) -> dict[str, Any]:
 def _fitting(args: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
     """The first arguments that fit `room` characters, without the values of the very large ones.
 
-    What is left out says so: "len" for a list, "cut": true for the rest, and a last "..." for whole arguments.
+    What is left out says so: "len" for a list, "cut" for the rest, and a last "..." for whole arguments.
     """
     kept: list[dict[str, Any]] = []
     for arg in args:
@@ -117,7 +117,7 @@ def _parse_ours(text: str) -> Marker | None:
 
 
 def _parse_old(text: str) -> Marker | None:
-    """PyProf wrote up to three dicts a call, with the keys mod op args, mod strRepr, traceMarker funcStack."""
+    """PyProf wrote up to three dicts a call: mod op args, mod strRepr, and traceMarker funcStack."""
     if "'mod'" not in text and "'traceMarker'" not in text:  # not worth the slow parser
         return None
     try:
@@ -166,9 +166,11 @@ def _clean_args(value: object) -> list[dict[str, Any]] | None:
 
 
 def _clean_arg(arg: object) -> dict[str, Any] | None:
-    if not (isinstance(arg, dict) and isinstance(arg.get("type"), str) and isinstance(arg.get("name", ""), str)):
+    if not isinstance(arg, dict):
         return None
     clean: dict[str, Any] = {"name": "", **arg}
+    if not (isinstance(clean.get("type"), str) and isinstance(clean["name"], str)):
+        return None
     for key in ("shape", "stride"):
         if key in clean:
             if not _is_sizes(clean[key]):

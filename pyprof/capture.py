@@ -1,0 +1,191 @@
+"""The embedded collector: PyTorch's profiler (Kineto) with our markers in it, as a gzipped Chrome trace.
+
+`start()` and `stop()` set the range to collect, for it and for a tool that waits for cudaProfilerStart.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyprof import session
+from pyprof.errors import PyprofError
+from pyprof.sinks import Entry, Profiler
+
+
+class Collector:
+    """One run of PyTorch's profiler at a time, written to one file."""
+
+    def __init__(self, file: Path, force: bool) -> None:
+        self.file = file
+        self._force = force
+        self._sink = Profiler()
+        self._profiler: Any = None
+        self._by_hand = False  # start() was called: what it and stop() enclose is the file
+        self._done = False
+
+    def begin(self) -> None:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        activities = [ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(ProfilerActivity.CUDA)
+        self._profiler = profile(activities=activities, record_shapes=True, acc_events=False)
+        self._profiler.__enter__()
+        active = session.current()
+        if active is not None:
+            active.set_profiler(self._sink)
+
+    def end(self) -> None:
+        """Stop collecting. What was collected is kept until `write`."""
+        active = session.current()
+        if active is not None:
+            active.set_profiler(None)
+        if self._profiler is not None and not self._done:
+            self._done = True
+            self._profiler.__exit__(None, None, None)
+
+    def start(self) -> None:
+        """The user's start(): drop what was collected before it."""
+        if self._by_hand:
+            print(
+                f"pyprof: {self.file} holds the first range from start() to stop(); this one is left out",
+                file=sys.stderr,
+            )
+            return
+        self._by_hand = True
+        self.end()
+        self._done = False
+        self.begin()
+
+    def stop(self) -> None:
+        if self._by_hand:
+            self.end()
+
+    def write(self) -> None:
+        from pyprof.chrome import write_trace
+
+        self.end()
+        write_trace(self._profiler, self._sink.texts, self.file, self._force)
+
+
+_collector: Collector | None = None
+_lock = threading.Lock()
+
+
+@contextmanager
+def profile(file: str | os.PathLike[str], *, force: bool = False, trace: bool | str = False) -> Iterator[None]:
+    """Collect what runs inside into `file`, a Chrome trace (gzipped where the name ends in .gz).
+
+    Calls pyprof.init(trace=trace) for the block where the program has not. Where the block calls start() and stop(),
+    the file holds just the range between. The file is written when the block raises, too, and all at once.
+
+    Raises PyprofError, before anything runs, where the file is there already (unless `force`), cannot be written, or
+    another `profile` is running.
+    """
+    path = Path(file)
+    check_output(path, force)
+    ours = session.current() is None
+    if ours:
+        session.init(trace=trace)
+    try:
+        collector = _claim(Collector(path, force))
+        try:
+            collector.begin()
+            yield
+        finally:
+            _release()
+            collector.write()
+    finally:
+        if ours:
+            session.deinit()
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Raise PyprofError where `path` could not be written."""
+    if path.exists() and not force:
+        raise PyprofError(f"{path}: is there already (use --force, or force=True, to write over it)")
+    if path.is_dir():
+        raise PyprofError(f"{path}: is a folder, not a file")
+    if not path.absolute().parent.is_dir():
+        raise PyprofError(f"{path}: there is no folder {path.parent}")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise PyprofError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def _claim(collector: Collector) -> Collector:
+    global _collector
+    with _lock:
+        if _collector is not None:
+            raise PyprofError(f"{collector.file}: {_collector.file} is still being collected; one file at a time")
+        _collector = collector
+    return collector
+
+
+def _release() -> None:
+    global _collector
+    with _lock:
+        _collector = None
+
+
+def start() -> None:
+    """Begin the range to collect: of the embedded collector where it runs, else cudaProfilerStart for nsys and ncu.
+
+    Waits for the GPU first, so that no earlier kernel runs into the range. Without either it does nothing.
+    """
+    _mark_range("start")
+
+
+def stop() -> None:
+    """End the range that start() began, once the GPU has finished what was launched in it."""
+    _mark_range("stop")
+
+
+def _mark_range(what: str) -> None:
+    import torch
+
+    has_cuda = torch.cuda.is_available()
+    if what == "stop":
+        _close_step()
+    if has_cuda:
+        torch.cuda.synchronize()
+    collector = _collector
+    if collector is not None:
+        collector.start() if what == "start" else collector.stop()
+    elif has_cuda:
+        (torch.cuda.profiler.start if what == "start" else torch.cuda.profiler.stop)()
+
+
+class _Step(threading.local):
+    def __init__(self) -> None:
+        self.number = 0
+        self.range: Any = None
+
+
+_step = _Step()
+
+
+def step() -> None:
+    """End an iteration and begin the next: ranges `ProfilerStep#0`, `ProfilerStep#1`, ... as PyTorch's profiler has.
+
+    Call it at the end of each iteration, at the same depth. Without init() it does nothing.
+    """
+    _close_step()
+    active = session.current()
+    sink = None if active is None else active.sink()
+    if sink is not None:
+        _step.number += 1
+        _step.range = sink, sink.push(Entry(f"ProfilerStep#{_step.number}"))
+
+
+def _close_step() -> None:
+    opened, _step.range = _step.range, None
+    if opened is not None:
+        sink, token = opened
+        sink.pop(token)

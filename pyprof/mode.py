@@ -1,0 +1,211 @@
+"""The one wrapper: a torch function mode that PyTorch calls for every call of its public functions.
+
+Why a mode and not wrapped names: docs/capture.md, with the measurements. While PyTorch is in `__torch_function__` the
+mode is off, so what an op calls in its own Python is not marked again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+from torch.nn import Parameter
+from torch.overrides import TorchFunctionMode
+
+from pyprof import describe
+from pyprof.describe import PLAIN, key_of
+from pyprof.marker import Marker, format_marker
+from pyprof.sinks import Entry, Sink
+from pyprof.targets import Target, Targets
+from pyprof.trace import Tracer
+
+_CALLS_MOST = 8_192  # remembered calls of one op, and traces of one call: dynamic shapes must not fill the memory
+_FAILURES_MOST = 100  # kept for whoever asks
+_UNSEEN = object()
+_any_autocast = torch._C._is_any_autocast_enabled
+_tracing = torch._C._get_tracing_state
+_push_mode = torch._C._push_on_torch_function_stack
+_pop_mode = torch._C._pop_torch_function_stack
+_mode_count = torch._C._len_torch_function_stack
+_mode_at = torch._C._get_function_stack_at
+_backward = Tensor.backward
+_getframe = sys._getframe
+
+
+class MarkerMode(TorchFunctionMode):
+    """Pushes a marker around each call of a target. `sink` may change at any time, None pushes nothing."""
+
+    def __init__(self, tracer: Tracer | None) -> None:
+        super().__init__()
+        self.sink: Sink | None = None
+        self.failures: list[str] = []  # ops whose arguments could not be described; their marker has none
+        self._targets = Targets()
+        self._known = self._targets.known
+        self._tracer = tracer
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if is_compiling():  # dynamo reads this as a constant and sees only the call
+            return func(*args, **kwargs) if kwargs else func(*args)
+        sink = self.sink
+        target: Any = self._known.get(func, _UNSEEN)
+        if target is _UNSEEN:
+            target = self._targets.add(func)
+        if target is None or sink is None or _tracing() is not None:
+            if func is _backward:
+                return _backward_with_mode(self, *args, **kwargs or {})
+            return func(*args, **kwargs) if kwargs else func(*args)
+
+        entry = None
+        try:
+            key: Any = []
+            for arg in args:
+                kind = type(arg)
+                if kind is Tensor or kind is Parameter:
+                    key += arg.shape, arg.dtype, arg.stride(), arg.device
+                elif kind in PLAIN:
+                    key += kind, arg
+                else:
+                    key.append(key_of(arg))
+            if kwargs:
+                key += [(name, key_of(arg)) for name, arg in kwargs.items()]
+            if _any_autocast():
+                key.append(_autocast_dtype())
+            key = tuple(key)
+            entry = target.cache.get(key)
+        except describe.StepAside:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        except (RuntimeError, TypeError, NotImplementedError, AttributeError, ValueError):
+            key = None  # sparse and nested tensors have no strides
+        if entry is None:
+            entry = self._entry(target, key, args, kwargs or {})
+        if self._tracer is not None:
+            entry = _with_trace(entry, self._tracer.text(_getframe(1)))
+
+        token = sink.push(entry)
+        try:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        finally:
+            sink.pop(token)
+
+    def entry_of(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        """For calls that PyTorch does not show us: what pyprof.wrap() wrapped."""
+        entry = self._entry(target, None, args, kwargs)
+        if self._tracer is not None:
+            entry = _with_trace(entry, self._tracer.text(_getframe(2)))
+        return entry
+
+    def _entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        """The call's text, remembered under its key. This runs once a distinct call."""
+        try:
+            if key is None:
+                key = tuple(key_of(arg) for arg in args) + tuple((n, key_of(arg)) for n, arg in kwargs.items())
+                key += (_autocast_dtype(),)
+            known = target.cache.get(key)
+            if known is not None:
+                return known
+            text = describe.text(target, args, kwargs, _autocast_name())
+        except Exception as error:  # noqa: BLE001  (the user's classes run here: they must not break the program)
+            if len(self.failures) < _FAILURES_MOST:
+                self.failures.append(f"{target.mod}.{target.op}: {error!r}")
+            if target.bare is None:
+                target.bare = Entry(format_marker(Marker(target.mod, target.op)))
+            return target.bare
+        if len(target.cache) >= _CALLS_MOST:
+            target.cache.clear()
+        entry = target.cache[key] = Entry(text)
+        return entry
+
+
+def _with_trace(entry: Entry, trace: str) -> Entry:
+    found = entry.with_trace.get(trace)
+    if found is None:
+        if len(entry.with_trace) >= _CALLS_MOST:
+            entry.with_trace.clear()
+        found = entry.with_trace[trace] = Entry(entry.text[:-1] + trace + "}")
+    return found
+
+
+def _autocast_dtype() -> torch.dtype | None:
+    """The autocast dtype of the first device type for which autocast is on."""
+    for device in ("cuda", "cpu"):
+        if torch.is_autocast_enabled(device):
+            return torch.get_autocast_dtype(device)
+    return None
+
+
+def _autocast_name() -> str | None:
+    dtype = _autocast_dtype()
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def _backward_with_mode(
+    mode: MarkerMode,
+    tensor: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Tensor.backward without its first two lines, so that recomputation and custom functions in it are marked."""
+    _push_mode(mode)
+    try:
+        torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+    finally:
+        _pop_mode()
+
+
+def enter(mode: MarkerMode) -> None:
+    """Put the mode under all others of this thread, so that theirs end as they began."""
+    others = [_pop_mode() for _ in range(_mode_count())]
+    _push_mode(mode)
+    for other in reversed(others):
+        _push_mode(other)
+
+
+def leave(mode: MarkerMode) -> None:
+    """Take the mode out of this thread's stack, wherever it stands."""
+    others = [_pop_mode() for _ in range(_mode_count())]
+    for other in reversed(others):
+        if other is not mode:
+            _push_mode(other)
+
+
+def fast_handler(mode: MarkerMode, original: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's handle_torch_function, without its context manager where ours is the only mode (3 us to 0.3)."""
+
+    def handle_torch_function(public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not _only(mode):
+            return original(public_api, relevant_args, *args, **kwargs)
+        _pop_mode()
+        try:
+            return mode.__torch_function__(public_api, (), args, kwargs)
+        finally:
+            _push_mode(mode)
+
+    return handle_torch_function
+
+
+def honest_asker(mode: MarkerMode, original: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's has_torch_function, not counting our mode: nn.MultiheadAttention and others ask it whether they
+    may take their fast path, and must take it under pyprof too."""
+
+    def has_torch_function(relevant_args: Any) -> bool:
+        if is_compiling() or not _only(mode):
+            return bool(original(relevant_args))
+        _pop_mode()
+        try:
+            return bool(original(relevant_args))
+        finally:
+            _push_mode(mode)
+
+    return has_torch_function
+
+
+def _only(mode: MarkerMode) -> bool:
+    return _mode_count() == 1 and _mode_at(0) is mode and torch._C._is_torch_function_mode_enabled()

@@ -1,0 +1,119 @@
+"""`pyprof run script.py args...`: run a script under the embedded collector, unchanged."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyprof.errors import PyprofError
+
+DEFAULT_OUTPUT = "net.json.gz"
+TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # --trace -> init(trace=)
+
+
+def run(
+    script: str,
+    args: Sequence[str] = (),
+    out: str | Path = DEFAULT_OUTPUT,
+    *,
+    force: bool = False,
+    trace: bool | str = True,
+    module: bool = False,
+) -> int:
+    """Run `script` as __main__ with `args`, collect it into `out`; returns the exit code that it would have had.
+
+    The file is written when the script fails, exits or is interrupted, too. With `module`, `script` is a module's
+    name, as for `python -m`. Raises PyprofError, before anything runs, where there is no such script or the file
+    cannot be written.
+    """
+    from pyprof.capture import profile
+
+    if not module and not Path(script).is_file():
+        raise PyprofError(f"{script}: no such file (a script to run was expected)")
+    before = sys.argv[:], sys.path[:]
+    with profile(out, force=force, trace=trace):
+        sys.argv[:] = [script, *args]
+        sys.path.insert(0, "" if module else str(Path(script).resolve().parent))
+        try:
+            return _exit_code(script, module)
+        finally:
+            sys.argv[:], sys.path[:] = before
+
+
+def _exit_code(script: str, module: bool) -> int:
+    """Run it. As the interpreter would: 0, what SystemExit says, 1 after an exception's traceback, 130 after ^C."""
+    try:
+        if module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script, run_name="__main__")
+    except SystemExit as stop:
+        return _code_of(stop)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        return 130
+    except Exception as error:  # noqa: BLE001  (the script's own failure, told as Python tells it)
+        _print_script_error(error)
+        return 1
+    return 0
+
+
+def _code_of(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def _print_script_error(error: BaseException) -> None:
+    """The traceback, from the script's own first frame on."""
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename in ours:
+        tb = tb.tb_next
+    traceback.print_exception(type(error), error, tb)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pyprof run",
+        description="Run a script with every PyTorch call marked, and collect it into a trace for `pyprof parse`. "
+        "Where the script calls pyprof.start() and pyprof.stop(), just that range is collected.",
+    )
+    parser.add_argument("-o", "--output", default=DEFAULT_OUTPUT, help="the trace to write (default: %(default)s)")
+    parser.add_argument("--force", action="store_true", help="write over an existing file")
+    parser.add_argument(
+        "--trace",
+        choices=tuple(TRACES),
+        default="user",
+        help="whose frames to keep in the call stacks (default: %(default)s)",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    parser.add_argument("script", help="the script to run")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command. The script's exit code, or 1 where pyprof itself could not do its part."""
+    options = build_parser().parse_args(argv)
+    try:
+        code = run(
+            options.script,
+            options.args,
+            options.output,
+            force=options.force,
+            trace=TRACES[options.trace],
+            module=options.module,
+        )
+    except PyprofError as error:
+        print(f"pyprof run: {error}", file=sys.stderr)
+        return 1
+    print(f"pyprof run: wrote {options.output}", file=sys.stderr)
+    return code

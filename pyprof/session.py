@@ -1,0 +1,190 @@
+"""init() and deinit(): one session a process, which knows everything that it changed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyprof.patch import Patches
+from pyprof.sinks import Both, Nvtx, Sink
+
+if TYPE_CHECKING:
+    from pyprof.mode import MarkerMode
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    trace: bool | str
+    layers: bool
+    function_stack: bool
+    sink: str
+
+
+class Session:
+    """What init() made. `sink()` is where markers go now, None for nowhere."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.patches = Patches()
+        self.mode: MarkerMode | None = None
+        self._nvtx: Sink | None = None
+        self._profiler: Sink | None = None
+        self._sink: Sink | None = None
+
+    def sink(self) -> Sink | None:
+        return self._sink
+
+    def set_profiler(self, profiler: Sink | None) -> None:
+        """Let the embedded collector have the ranges, too."""
+        self._profiler = profiler
+        both = Both(self._nvtx, profiler) if self._nvtx and profiler else None
+        self._sink = both or self._nvtx or profiler
+        if self.mode is not None:
+            self.mode.sink = self._sink
+
+    def open(self) -> None:
+        from pyprof import mode
+        from pyprof.trace import Tracer
+
+        options = self.options
+        if options.sink == "nvtx" or (options.sink == "auto" and Nvtx.listening()):
+            self._nvtx = Nvtx()
+        stack = options.function_stack
+        tracer = Tracer(options.trace == "all", stack) if options.trace or stack else None
+        self.mode = mode.MarkerMode(tracer)
+        self.set_profiler(None)
+        try:
+            self._install()
+        except BaseException:
+            self.patches.undo()
+            raise
+        mode.enter(self.mode)
+
+    def close(self) -> None:
+        from pyprof import mode
+
+        self.patches.undo()
+        if self.mode is not None:
+            self.mode.sink = None  # threads that still hold the mode
+            mode.leave(self.mode)
+
+    def _install(self) -> None:
+        """Everything of PyTorch's and Python's that is replaced."""
+        import torch
+
+        from pyprof.layers import Layers
+        from pyprof.mode import fast_handler, honest_asker
+
+        assert self.mode is not None
+        for module in _handler_users():
+            handler = fast_handler(self.mode, module.handle_torch_function)
+            self.patches.set(module, "handle_torch_function", handler)
+        for module in (torch.overrides, torch.autograd):
+            asker = honest_asker(self.mode, module.has_torch_function)
+            self.patches.set(module, "has_torch_function", asker)
+        if self.options.layers:
+            call = Layers().wrap(torch.nn.Module.__call__, self.sink)
+            self.patches.set(torch.nn.Module, "__call__", call)
+        self.patches.set(threading.Thread, "_bootstrap_inner", _thread_start(self))
+
+
+def _handler_users() -> list[Any]:
+    """The modules whose Python functions ask for the mode by a global of their own."""
+    import torch
+
+    modules = (torch.nn.functional, torch.functional, torch._tensor, torch.overrides, torch.autograd)
+    return [module for module in modules if hasattr(module, "handle_torch_function")]
+
+
+def _thread_start(session: Session) -> Any:
+    """threading's private first function of a thread (3.10 to 3.14): modes are per thread, so each is given ours."""
+    original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def _bootstrap_inner(thread: threading.Thread) -> None:
+        if _session is session and session.mode is not None:
+            from pyprof import mode
+
+            mode.enter(session.mode)
+        original(thread)
+
+    return _bootstrap_inner
+
+
+_session: Session | None = None
+_lock = threading.Lock()
+_fork_watched = False
+
+
+def current() -> Session | None:
+    """The session between init() and deinit()."""
+    return _session
+
+
+def init(
+    trace: bool | str = False,
+    *,
+    layers: bool = True,
+    enable_function_stack: bool = False,
+    sink: str = "auto",
+) -> None:
+    """Mark every PyTorch call of this process from now on.
+
+    trace: add the call stack; True for the user's frames, "all" for torch's and the standard library's too.
+    layers: name the nn.Modules that run.
+    enable_function_stack: PyProf's option: add the names of the calling functions.
+    sink: "auto" pushes NVTX ranges where a tool listens, "nvtx" always, "none" never. `pyprof.profile` collects
+        in any case.
+
+    A second call with the same options changes nothing; with others, they hold from then on. Threads that run
+    already are not marked; a forked child starts without pyprof. Raises ValueError for an unknown sink or trace.
+    """
+    global _session
+    if sink not in ("auto", "nvtx", "none"):
+        raise ValueError(f"pyprof.init: sink={sink!r} is not one of 'auto', 'nvtx', 'none'")
+    if trace not in (True, False, "all"):
+        raise ValueError(f"pyprof.init: trace={trace!r} is not one of True, False, 'all'")
+    options = Options(trace, layers, enable_function_stack, sink)
+    with _lock:
+        if _session is not None:
+            if _session.options == options:
+                return
+            profiler = _session._profiler
+            _close()
+        else:
+            profiler = None
+        session = Session(options)
+        session.open()
+        session.set_profiler(profiler)
+        _session = session
+        _watch_forks()
+
+
+def deinit() -> None:
+    """Put back everything that init() replaced. Without init() it does nothing."""
+    with _lock:
+        _close()
+
+
+def _close() -> None:
+    global _session
+    session, _session = _session, None
+    if session is not None:
+        session.close()
+
+
+def _watch_forks() -> None:
+    global _fork_watched
+    if not _fork_watched and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+        _fork_watched = True
+
+
+def _after_fork() -> None:
+    """A child (a DataLoader's worker, mostly) has no profiler attached: NVTX calls in it could only do harm."""
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it
+    if "torch" in sys.modules:
+        _close()

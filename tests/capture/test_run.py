@@ -1,0 +1,175 @@
+"""`pyprof run` and `pyprof.profile`: the script runs unchanged and its trace is written, whole and valid."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import pyprof  # noqa: E402
+from pyprof.marker import Marker, parse_marker  # noqa: E402
+from pyprof.run import main  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def events(file: Path) -> list[dict[str, Any]]:
+    with gzip.open(file, "rt", encoding="utf-8") as text:
+        return list(json.load(text)["traceEvents"])
+
+
+def markers(file: Path) -> list[Marker]:
+    found = [parse_marker(event["name"]) for event in events(file) if event.get("cat") == "user_annotation"]
+    return [marker for marker in found if marker is not None]
+
+
+def pyprof_run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from pyprof.run import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *args],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def script(folder: Path, text: str) -> str:
+    (folder / "script.py").write_text(text, encoding="utf-8")
+    return "script.py"
+
+
+def test_lenet_runs_alone_and_under_pyprof_with_the_same_loss(tmp_path: Path) -> None:
+    lenet = str(ROOT / "examples" / "lenet.py")
+    alone = subprocess.run(
+        [sys.executable, lenet], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300
+    )
+    under = pyprof_run(tmp_path, "-o", "net.json.gz", lenet)
+    assert alone.returncode == under.returncode == 0
+    assert alone.stdout == under.stdout != ""
+    ops = [marker.op for marker in markers(tmp_path / "net.json.gz")]
+    # one training step, for start() and stop() enclose one: warm-up steps are left out
+    assert ops[:4] == ["conv2d", "relu", "max_pool2d", "conv2d"]
+    assert (ops.count("linear"), ops.count("cross_entropy")) == (3, 1)
+    layers = [e["name"] for e in events(tmp_path / "net.json.gz") if str(e.get("name")).startswith("layer:")]
+    assert layers == ["layer:LeNet", "layer:conv1", "layer:conv2", "layer:fc1", "layer:fc2", "layer:fc3"]
+
+
+def test_trace_names_the_script_s_line(tmp_path: Path) -> None:
+    name = script(tmp_path, "import torch\nx = torch.ones(3)\ntorch.relu(x)\n")
+    assert pyprof_run(tmp_path, "-o", "net.json.gz", name).returncode == 0
+    relu = [marker for marker in markers(tmp_path / "net.json.gz") if marker.op == "relu"]
+    assert [marker.trace for marker in relu] == [["script.py:3"]]
+
+
+SCRIPTS = [
+    ("import sys; sys.exit(7)", 7, ""),
+    ("raise SystemExit", 0, ""),
+    ("import sys; sys.exit('stopped here')", 1, "stopped here"),
+    ("import torch; torch.relu(torch.ones(2)); 1 / 0", 1, "ZeroDivisionError"),
+    ("raise KeyboardInterrupt", 130, "KeyboardInterrupt"),
+    ("import sys; print(sys.argv, __name__, sys.path[0] != ''); sys.exit(3)", 3, ""),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "error"), SCRIPTS, ids=[str(i) for i in range(len(SCRIPTS))])
+def test_exit_code_is_passed_on_and_the_file_written(tmp_path: Path, text: str, code: int, error: str) -> None:
+    done = pyprof_run(tmp_path, "-o", "net.json.gz", script(tmp_path, text), "--flag", "x")
+    assert done.returncode == code
+    assert error in done.stderr
+    assert "pyprof/run.py" not in done.stderr  # a traceback begins with the script's own frame
+    events(tmp_path / "net.json.gz")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.json.gz", "script.py"]
+    if "argv" in text:
+        assert done.stdout == "['script.py', '--flag', 'x'] __main__ True\n"
+
+
+def test_module_mode(tmp_path: Path) -> None:
+    script(tmp_path, "import sys, torch; torch.relu(torch.ones(2)); print(sys.argv[1:])")
+    done = pyprof_run(tmp_path, "-o", "net.json.gz", "-m", "script", "a")
+    assert (done.returncode, done.stdout) == (0, "['a']\n")
+
+
+def test_an_existing_file_is_kept_unless_forced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "script.py").write_text("print('ran')", encoding="utf-8")
+    out = tmp_path / "net.json.gz"
+    out.write_bytes(b"mine")
+    assert main(["-o", str(out), str(tmp_path / "script.py")]) == 1
+    told = capsys.readouterr()
+    assert told.out == "" and "--force" in told.err and told.err.count("\n") == 1
+    assert out.read_bytes() == b"mine"
+    assert main(["-o", str(out), "--force", str(tmp_path / "script.py")]) == 0
+    assert out.read_bytes() != b"mine"
+
+
+@pytest.mark.parametrize("where", ["missing.py", "folder"])
+def test_a_missing_script_is_one_line(
+    tmp_path: Path, where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    assert main(["-o", str(tmp_path / "net.json.gz"), str(tmp_path / where)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "net.json.gz").exists()
+
+
+def test_names_are_exact_whatever_they_hold(tmp_path: Path) -> None:
+    names = ['a "b"', "back\\slash", "ünï", "new\nline", "{'mod': 1}"]
+    with pyprof.profile(tmp_path / "net.json.gz"):
+        for name in names:
+            with pyprof.annotate(name):
+                torch.relu(torch.ones(2))
+        with torch.profiler.record_function('of the user\'s "own"'):
+            torch.relu(torch.ones(2))
+    found = [event["name"] for event in events(tmp_path / "net.json.gz") if event.get("cat") == "user_annotation"]
+    assert [name for name in found if name.startswith("layer:")] == ["layer:" + name for name in names]
+    assert 'of the user\'s "own"' in found
+
+
+def test_the_file_tells_nothing_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    monkeypatch.setenv("PYPROF_TEST_SECRET", "xyzzy-secret")
+    with pyprof.profile(tmp_path / "net.json.gz", trace=True):
+        torch.relu(torch.ones(2))
+    with gzip.open(tmp_path / "net.json.gz", "rt", encoding="utf-8") as file:
+        text = file.read()
+    trace = json.loads(text)
+    assert trace.get("host_name", "") == trace.get("traceName", "") == ""
+    assert "xyzzy-secret" not in text and str(tmp_path) not in text and str(Path.home()) + "/" not in text
+    assert f'"{socket.gethostname()}"' not in text
+
+
+def test_profile_refuses_an_existing_file_before_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("mine", encoding="utf-8")
+    with pytest.raises(pyprof.PyprofError, match=r"x\.json: is there already"):
+        with pyprof.profile(tmp_path / "x.json"):
+            raise AssertionError("must not run")
+    assert pyprof.session.current() is None  # type: ignore[attr-defined]
+
+
+def test_profile_writes_when_the_block_raises_and_leaves_nothing_changed(tmp_path: Path) -> None:
+    call = torch.nn.Module.__call__
+    with pytest.raises(ZeroDivisionError):
+        with pyprof.profile(tmp_path / "x.json"):
+            torch.relu(torch.ones(2))
+            1 / 0  # noqa: B018
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert torch.nn.Module.__call__ is call
+
+
+def test_steps_are_ranges(tmp_path: Path) -> None:
+    with pyprof.profile(tmp_path / "net.json.gz"):
+        for _ in range(3):
+            torch.relu(torch.ones(2))
+            pyprof.step()
+        pyprof.stop()
+    steps = [e["name"] for e in events(tmp_path / "net.json.gz") if "ProfilerStep" in str(e.get("name"))]
+    assert steps == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
