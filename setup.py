@@ -15,12 +15,12 @@ FOLDER = {
     "pyprof.examples": "examples",
 }
 
-# The lower bounds are the first releases with wheels for each Python from 3.10 to 3.12; torch is the user's own.
+# The lower bounds are the first releases with wheels for each Python from 3.10 on that they can have; torch is the user's own.
 BASE = [
     "numpy>=1.26",
     "pandas>=2.2",
     "pyarrow>=16",
-    "orjson>=3.10",
+    "msgspec>=0.19",
     "cxxfilt>=0.3",
     "nvtx>=0.2.10",
     "rich>=13",

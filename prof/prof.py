@@ -7,7 +7,7 @@ if not __package__:  # run by path: sys.path holds this folder, where it should 
     _here = Path(__file__).resolve().parent
     sys.path[:] = [str(_here.parent), *(p for p in sys.path if Path(p).resolve() != _here)]
 
-from pyprof.prof.cli import main  # noqa: E402 - only importable after the lines above
+from pyprof.prof.cli import main  # importable only after the lines above
 
 if __name__ == "__main__":
     sys.exit(main())

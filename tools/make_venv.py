@@ -8,11 +8,13 @@ left alone, and the Makefile installs the release that the tests were written fo
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
+HINT = "name another with make PYTHON=python3.12"
 PROBE = """
 import os, torch
 if torch.cuda.is_available():
@@ -21,9 +23,11 @@ if torch.cuda.is_available():
 
 
 def main() -> int:
-    if sys.version_info < (3, 10):
-        print(f"make: Python 3.10 or newer is needed, {sys.executable} is {sys.version.split()[0]}: "
-              "try make PYTHON=python3.12", file=sys.stderr)  # fmt: skip - read by Python 2 and 3.0 to 3.9 too
+    if sys.version_info < (3, 10):  # noqa: UP036 - an older Python is what this is here to refuse
+        print(f"make: {sys.executable} is Python {sys.version.split()[0]}, and 3.10 or newer is needed: {HINT}")
+        return 2
+    if importlib.util.find_spec("ensurepip") is None:  # Debian and Ubuntu split it off
+        print(f"make: {sys.executable} has no ensurepip: install the package python3-venv, or {HINT}")
         return 2
     target = Path(sys.argv[1])
     site = cuda_torch(sys.executable)

@@ -1,0 +1,47 @@
+"""What all tests share: where the large captures lie, and the checkout."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real captures, too large for the repository: PYPROF_DATA. Without it the test skips."""
+    return _folder("PYPROF_DATA")
+
+
+@pytest.fixture(scope="session")
+def truth() -> Path:
+    """The folder of worked cases: PYPROF_TRUTH. Without it the test skips."""
+    return _folder("PYPROF_TRUTH")
+
+
+def _folder(variable: str) -> Path:
+    value = os.environ.get(variable)
+    if not value:
+        pytest.skip(f"{variable} is not set")
+    folder = Path(value)
+    if not folder.is_dir():  # a typing error must not turn the real tests off
+        pytest.fail(f"{variable}={value} is no folder")
+    return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files; review the diff")
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))

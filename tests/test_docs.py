@@ -1,0 +1,61 @@
+"""The checker of the docs finds what it is there for. (That the pages are right is `make docs`.)"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def checker(root):
+    spec = importlib.util.spec_from_file_location("check_docs", root / "tools" / "check_docs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def page(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "other.md").write_text("# The other page\n\n## Rows, and why\n")
+    return tmp_path / "docs" / "page.md"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [
+        ("[a](other.md) [b](other.md#rows-and-why) [c](https://example.org/x) [d](#here)\n# Here\n", []),
+        ("[a](missing.md)", ["the link missing.md leads nowhere"]),
+        ("[a](other.md#columns)", ["the link other.md#columns leads to no heading"]),
+        ("`docs/other.md` and `docs/`", []),
+        (
+            "`docs/missing.md` and `prof/`",
+            ["docs/missing.md is not in the checkout", "prof/ is not in the checkout"],
+        ),
+        ("`pip install x/y` and `build/demo/`", []),
+        ("```sh\n[a](missing.md) `docs/missing.md`\n```\n", []),
+    ],
+)
+def test_links_and_paths(checker, page, text, complaints):
+    page.write_text(text)
+    root = page.parents[1]
+    assert list(checker.check(page, root)) == [f"{Path('docs/page.md')}: {line}" for line in complaints]
+
+
+def test_a_changed_help_is_found_and_written(checker, page):
+    page.write_text("before\n<!-- help: pyprof -->\n```text\nusage: old\n```\n<!-- /help -->\nafter\n")
+    root = page.parents[1]
+    assert [line.split(": ", 1)[1] for line in checker.check(page, root)] == [
+        "the help of pyprof has changed: run tools/check_docs.py --write"
+    ]
+    checker.paste(page)
+    assert "usage: pyprof [-h] [--version] COMMAND" in page.read_text()
+    assert page.read_text().endswith("```\n<!-- /help -->\nafter\n")
+    assert list(checker.check(page, root)) == []
+
+
+def test_the_help_of_python_3_13_and_of_older_ones_are_the_same_words(checker):
+    old = "  -o FILE, --output FILE\n                        write here\n"
+    assert checker.words(old) == checker.words("  -o, --output FILE     write here\n")

@@ -1,0 +1,117 @@
+"""Check the Markdown pages against the checkout: links, paths and pasted --help texts.
+
+    python tools/check_docs.py [--write]
+
+- A relative link leads to a file, and its #anchor to a heading there.
+- `parse/cli.py` or `tests/bench/`, in backquotes, is there.
+- Between <!-- help: parse.py --> and <!-- /help --> stands what `parse.py --help` prints; --write pastes it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("pyprof", "parse", "prof", "tests", "tools", "docs", "examples", ".ci")
+MODULES = {"parse.py": "pyprof.parse", "prof.py": "pyprof.prof", "pyprof": "pyprof"}  # a command's first word
+
+LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+CODE = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*")
+HELP = re.compile(r"(<!-- help: ([^>]+?) -->\n)(.*?)(<!-- /help -->)", re.DOTALL)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Check the Markdown pages against the checkout.")
+    parser.add_argument("--write", action="store_true", help="paste the --help texts again")
+    args = parser.parse_args(argv)
+    pages = list(markdown(ROOT))
+    if args.write:
+        for page in pages:
+            paste(page)
+    complaints = [line for page in pages for line in check(page, ROOT)]
+    print("\n".join(complaints) or f"{len(pages)} pages agree with the checkout")
+    return 1 if complaints else 0
+
+
+def markdown(root: Path) -> Iterator[Path]:
+    """README.md and its neighbours, and all below docs/ and examples/; nothing of .venv or build."""
+    yield from sorted(root.glob("*.md"))
+    for folder in FOLDERS:
+        yield from sorted((root / folder).rglob("*.md"))
+
+
+def check(page: Path, root: Path) -> Iterator[str]:
+    text = page.read_text(encoding="utf-8")
+    prose = FENCE.sub("", text)
+    here = page.relative_to(root)
+    for target in LINK.findall(CODE.sub("", prose)):
+        if complaint := broken(target, page):
+            yield f"{here}: the link {target} {complaint}"
+    for span in CODE.findall(prose):
+        if PATH.fullmatch(span) and not (root / span).exists():
+            yield f"{here}: {span} is not in the checkout"
+    for _, command, pasted, _ in HELP.findall(text):
+        if words(pasted) != words(fenced(help_text(command))):
+            yield f"{here}: the help of {command} has changed: run tools/check_docs.py --write"
+
+
+def broken(target: str, page: Path) -> str | None:
+    """What is wrong with a link; None if nothing is, or if it leads out of the checkout."""
+    if re.match(r"[a-z][a-z0-9+.-]*:", target):
+        return None
+    file, _, anchor = target.partition("#")
+    goal = page.parent / file if file else page
+    if not goal.exists():
+        return "leads nowhere"
+    if anchor and anchor not in anchors(goal):
+        return "leads to no heading"
+    return None
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub and MkDocs make them: lower case, words joined by hyphens, punctuation left out."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def paste(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    new = HELP.sub(lambda m: f"{m[1]}{fenced(help_text(m[2]))}{m[4]}", text)
+    if new != text:
+        page.write_text(new, encoding="utf-8")
+
+
+def fenced(text: str) -> str:
+    return f"```text\n{text.rstrip()}\n```\n"
+
+
+def help_text(command: str) -> str:
+    """What `COMMAND --help` prints on a terminal of 100 columns."""
+    first, *rest = command.split()
+    done = subprocess.run(
+        [sys.executable, "-m", MODULES[first], *rest, "--help"],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def words(text: str) -> list[str]:
+    """Without the line breaks and the `-o FILE, --output FILE`, which argparse writes differently since Python 3.13."""
+    return re.sub(r"(?m)^(\s+-\w) \S+, --", r"\1, --", text).split()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
