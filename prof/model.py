@@ -58,9 +58,7 @@ class Unknown:
         raise UnknownArgument("the capture does not tell an argument that the count depends on")
 
     __bool__ = __int__ = __index__ = __float__ = __len__ = __iter__ = __getitem__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __floordiv__ = __neg__ = (
-        _refuse
-    )
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __floordiv__ = __neg__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __repr__(self) -> str:
@@ -79,6 +77,7 @@ class Tensor:
     strides: tuple[int, ...] | None = None  # in elements; None: contiguous
     needs_grad: bool = True  # read by the ".backward" models only
     ident: int = 0  # equal numbers other than 0 in one call: the same memory, to be counted once
+    values: tuple[int, ...] | None = None  # contents that decide a count (cumulative lengths), where they are known
 
     @property
     def numel(self) -> int:
@@ -145,9 +144,7 @@ def model(*names: str, family: str) -> Callable[[F], F]:
     def register(function: F) -> F:
         for name in names:
             if name in MODELS:
-                raise ModelError(
-                    f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}"
-                )
+                raise ModelError(f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}")
             MODELS[name] = function
             FAMILY[name] = family
         return function
@@ -182,11 +179,7 @@ def distinct(*arguments: Any) -> float:
     ``None`` and numbers are nothing; an optional tensor that is ``UNKNOWN`` counts as absent, because that is
     what an empty size list means in all but a few calls.
     """
-    flat = [
-        t
-        for argument in arguments
-        for t in (argument if isinstance(argument, (tuple, list)) else (argument,))
-    ]
+    flat = [t for argument in arguments for t in (argument if isinstance(argument, (tuple, list)) else (argument,))]
     seen: set[int] = set()
     nbytes: float = 0
     for tensor in flat:
@@ -201,9 +194,7 @@ def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
     """How many positional arguments a model takes (None: any number), and whether it wants ``out``."""
     parameters = inspect.signature(function).parameters.values()
     kinds = [parameter.kind for parameter in parameters]
-    count = sum(
-        kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds
-    )
+    count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
     named = any(parameter.name == "out" for parameter in parameters)
     return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, named
 

@@ -2,3 +2,4 @@
 from pyprof.prof.ops import gemm as gemm
 from pyprof.prof.ops import conv as conv
 from pyprof.prof.ops import views as views
+from pyprof.prof.ops import attention as attention

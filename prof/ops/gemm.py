@@ -173,7 +173,7 @@ def general(op: str, a: Tensor, b: Tensor) -> tuple[tuple[int, ...], int]:
 
 @model("matmul", "linalg_matmul", family=FAMILY_NAME)
 def matmul(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
-    """By numpy.matmul's rules; each operand read once, whatever copies an implementation makes to broadcast"""
+    """By numpy.matmul's rules; each operand read once, whatever copies are made to broadcast"""
     shape, k = general("matmul", a, b)
     return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
 
@@ -344,7 +344,7 @@ def kron(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 def tensordot(a: Tensor, b: Tensor, dims_a: Any = UNKNOWN, dims_b: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Sum over dims_a of a against dims_b of b"""
     free_a, k = split_dims(a, dims_a)
-    free_b, _ = split_dims(b, dims_b)
+    free_b = split_dims(b, dims_b)[0]
     shape = (*free_a, *free_b)
     return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
 
@@ -353,7 +353,7 @@ def tensordot(a: Tensor, b: Tensor, dims_a: Any = UNKNOWN, dims_b: Any = UNKNOWN
 def tensordot_backward(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any, *_: Any) -> Parts:
     """Two products of the forward's size"""
     free_a, k = split_dims(a, dims_a)
-    free_b, _ = split_dims(b, dims_b)
+    free_b = split_dims(b, dims_b)[0]
     shape = (*free_a, *free_b)
     return gradients(a, b, a.like(shape), math.prod(shape) * k, None)
 
@@ -476,9 +476,7 @@ def weight_int8pack_mm(x: Tensor, weight: Tensor, scales: Any = None, *, out: Ou
 
 
 @model("_weight_int4pack_mm", family=FAMILY_NAME)
-def weight_int4pack_mm(
-    x: Tensor, weight: Tensor, _group: Any = None, scales: Any = None, *, out: Out = None
-) -> Work:
+def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: Any = None, *, out: Out = None) -> Work:
     """y[M,N] = x[M,K] @ weight', which is packed as int32[N/8, K/(tiles*16), 32, tiles/2]: 8 numbers each
 
     Source: aten/src/ATen/native/cuda/int4mm.cu, _convert_weight_to_int4pack_cuda.
@@ -554,12 +552,9 @@ def chain_matmul(matrices: tuple[Tensor, ...], *_: Any) -> Work:
     linalg.multi_dot does.
     """
     ends = [
-        m if len(m.shape) > 1 else m.like((1, *m.shape) if i == 0 else (*m.shape, 1))
-        for i, m in enumerate(matrices)
+        m if len(m.shape) > 1 else m.like((1, *m.shape) if i == 0 else (*m.shape, 1)) for i, m in enumerate(matrices)
     ]
-    best: dict[tuple[int, int], tuple[int, Work, Tensor]] = {
-        (i, i): (0, Work(), m) for i, m in enumerate(ends)
-    }
+    best: dict[tuple[int, int], tuple[int, Work, Tensor]] = {(i, i): (0, Work(), m) for i, m in enumerate(ends)}
     for width in range(1, len(ends)):
         for i in range(len(ends) - width):
             best[i, i + width] = min(
