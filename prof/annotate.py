@@ -1,0 +1,227 @@
+"""Kernel table -> FLOPs, bytes, tensor cores and role of every row.
+
+A model runs once a distinct signature of an op, not once a row. An op's work goes to its main kernels, split by
+duration where several share it; aux kernels get no FLOPs and their own bytes. So sums over rows are sums over ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import pyprof.prof.ops  # noqa: F401 (fills the registry)
+from pyprof.prof.count import Counted, count_op
+from pyprof.prof.model import MATRIX
+from pyprof.prof.roles import assign_parts, role
+from pyprof.prof.tensorcore import tensor_core
+from pyprof.table import NULL, Coded, Ints, Table
+
+SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir")
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What the models say of each row, aligned with the table."""
+
+    flops: Ints  # NULL: unknown
+    bytes: Ints  # NULL: unknown
+    tc: Coded  # "1", "0", or "-" where the op has no matrix product
+    tcprec: Coded  # precision that entered the tensor cores
+    role: Coded  # "main", "aux" or empty
+    family: Coded
+    uncounted: dict[str, int]  # op without a count -> ns of its rows
+
+
+def annotate(table: Table) -> Annotation:
+    """Annotate every row. Unknown stays unknown: NULL, and the op named in ``uncounted``."""
+    signature, counted = _counted(table)
+    family = np.array([c.family for c in counted] or [""], object)[signature]
+    names = _name_codes(table)
+    roles, precision, tensor = _kernels(table, signature, counted, names)
+    _someone_works(table, roles)
+    flops, nbytes = _shares(table, signature, counted, names, roles)
+    _own_bytes(table, roles, flops, nbytes)
+    return Annotation(
+        flops=flops,
+        bytes=nbytes,
+        tc=Coded.of(tensor),
+        tcprec=Coded.of(precision),
+        role=Coded.of(roles),
+        family=Coded.of(family.tolist()),
+        uncounted=_uncounted(table, flops),
+    )
+
+
+def _counted(table: Table) -> tuple[Ints, list[Counted]]:
+    """The number of each row's signature, and the signatures' counts."""
+    columns = [table.coded(key) for key in SIGNATURE]
+    codes = np.stack([c.codes for c in columns], axis=1)
+    distinct, signature = np.unique(codes, axis=0, return_inverse=True)
+    texts = [[*c.values, ""] for c in columns]
+    counted = [
+        count_op(**{key: text[code] for key, text, code in zip(SIGNATURE, texts, row, strict=True)})
+        for row in distinct.tolist()
+    ]
+    return signature.reshape(-1), counted
+
+
+def _name_codes(table: Table) -> Coded:
+    """Kernel names, one code a distinct (short, long) pair; the long one tells more."""
+    short, long = table.coded("kShortName"), table.coded("kLongName")
+    pairs, codes = np.unique(np.stack([short.codes, long.codes], axis=1), axis=0, return_inverse=True)
+    values = [([*long.values, ""][b] or [*short.values, ""][a]) for a, b in pairs.tolist()]
+    return Coded(codes.reshape(-1).astype(np.int32), values)
+
+
+def _kernels(
+    table: Table, signature: Ints, counted: Sequence[Counted], names: Coded
+) -> tuple[list[str], list[str], list[str]]:
+    """Role, tensor-core precision and tensor-core use of each row, decided once a (kernel name, op)."""
+    kinds = table.coded("kind")
+    keys = np.stack([names.codes, signature, kinds.codes], axis=1)
+    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    decided = [
+        _kernel(names.values[name], counted[op], [*kinds.values, ""][kind]) for name, op, kind in distinct.tolist()
+    ]
+    rows = inverse.reshape(-1).tolist()
+    roles, precision, tensor = ([decision[i] for decision in decided] for i in range(3))
+    return [roles[i] for i in rows], [precision[i] for i in rows], [tensor[i] for i in rows]
+
+
+def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
+    what = ("main" if kind == "cpu" else role(name, op.name, op.family)) if op.name else ""
+    if op.family not in MATRIX and (op.name or kind != "kernel"):
+        return what, "", "-"
+    if kind != "kernel" or what == "aux":
+        return what, "", "0"
+    use = tensor_core(name, op.family)
+    if use is None:
+        return what, "", "-"
+    return what, use.precision, "?" if use.tc is None else str(use.tc)
+
+
+def _someone_works(table: Table, roles: list[str]) -> None:
+    """An op whose kernels are all chores by name did its work with them: none of its work may vanish."""
+    op, kind = _op_numbers(table), table.coded("kind").texts()
+    main = np.array([r == "main" for r in roles], bool)
+    mains = np.bincount(op, weights=main)
+    for i in np.flatnonzero(mains[op] == 0).tolist():
+        if roles[i] == "aux" and kind[i] == "kernel":
+            roles[i] = "main"
+
+
+def _shares(
+    table: Table, signature: Ints, counted: Sequence[Counted], names: Coded, roles: Sequence[str]
+) -> tuple[Ints, Ints]:
+    """Each row's part of its op's work."""
+    flops, nbytes = np.full(len(table), NULL, np.int64), np.full(len(table), NULL, np.int64)
+    flop_of = np.array([NULL if c.flop is None else c.flop for c in counted] or [0], np.int64)
+    bytes_of = np.array([NULL if c.nbytes is None else c.nbytes for c in counted] or [0], np.int64)
+    pieces = np.array([len(c.parts) > 1 for c in counted] or [False])
+    pieces = pieces[signature] & (np.array(table.coded("kind").texts(), object) != "cpu")  # a CPU op is all of it
+    main = np.array([r == "main" for r in roles], bool)
+    op = _op_numbers(table)
+    _, group, size = np.unique(op, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    mains = np.bincount(group, weights=main, minlength=len(size))
+    simple = (size[group] == 1) & ~pieces  # one kernel did it all
+    flops[simple], nbytes[simple] = flop_of[signature[simple]], bytes_of[signature[simple]]
+    alone = ~simple & main & (mains[group] == 1) & ~pieces  # one main kernel among aux ones
+    flops[alone], nbytes[alone] = flop_of[signature[alone]], bytes_of[signature[alone]]
+    aux = ~simple & ~main & (mains[group] > 0)
+    flops[aux] = np.where(flop_of[signature[aux]] == NULL, NULL, 0)
+    shared = np.flatnonzero(~simple & ~alone & ~aux)
+    _share(table, shared, group, signature, counted, names, main, flops, nbytes)
+    return flops, nbytes
+
+
+def _op_numbers(table: Table) -> Ints:
+    """One number an op's call: (pid, opId); a row without an op stands alone."""
+    op, pid = table.ints("opId"), table.ints("pid")
+    _, dense = np.unique(np.stack([pid, op], axis=1), axis=0, return_inverse=True)  # (old numpy: 2-d inverse)
+    dense = dense.reshape(-1).astype(np.int64)
+    alone = op == NULL
+    dense[alone] = dense.max(initial=0) + 1 + np.arange(int(alone.sum()))
+    return dense
+
+
+def _share(
+    table: Table,
+    rows: Ints,
+    group: Ints,
+    signature: Ints,
+    counted: Sequence[Counted],
+    names: Coded,
+    main: Ints,
+    flops: Ints,
+    nbytes: Ints,
+) -> None:
+    """Split the work of ops with several main kernels or several pieces of work."""
+    duration = table.ints("kDuration")
+    order = rows[np.argsort(group[rows], kind="stable")]
+    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        if not len(members):
+            continue
+        op = counted[int(signature[members[0]])]
+        if op.flop is None:
+            continue
+        workers = [int(i) for i in members if main[i]] or [int(i) for i in members]
+        parts = _pieces(op, [names.values[names.codes[i]] for i in workers])
+        for part in set(parts):
+            mine = [i for i, p in zip(workers, parts, strict=True) if p == part]
+            work = op.parts.get(part, (0, 0))
+            ns = [int(duration[i]) for i in mine]
+            flops[mine] = split(work[0], ns) if work[0] is not None else NULL
+            nbytes[mine] = split(work[1], ns) if work[1] is not None else NULL
+
+
+def _pieces(op: Counted, names: list[str]) -> list[str]:
+    if len(op.parts) <= 1:
+        return [next(iter(op.parts))] * len(names)
+    return assign_parts(names, list(op.parts))
+
+
+def split(amount: int, weights: Sequence[int]) -> list[int]:
+    """``amount`` in whole shares by weight; the shares sum to it exactly.
+
+    >>> split(10, [1, 1, 1])
+    [3, 4, 3]
+    """
+    whole = sum(weights)
+    if not whole:
+        weights, whole = [1] * len(weights), len(weights)
+    edges = [0]
+    for weight in weights:
+        edges.append(edges[-1] + weight)
+    marks = [(2 * amount * edge + whole) // (2 * whole) for edge in edges]
+    return [b - a for a, b in zip(marks[:-1], marks[1:], strict=True)]
+
+
+def _own_bytes(table: Table, roles: Sequence[str], flops: Ints, nbytes: Ints) -> None:
+    """Copies and memsets that are not an op's main work: no FLOPs, and the bytes that the profiler counted.
+
+    A copy within a device reads and writes; one to or from the host moves each byte once through the GPU's memory.
+    """
+    kind, name, size = table.coded("kind").texts(), table.coded("kShortName").texts(), table.ints("bytes")
+    for i, what in enumerate(kind):
+        if what in ("memcpy", "memset") and (roles[i] != "main" or nbytes[i] == NULL) and size[i] != NULL:
+            both = what == "memcpy" and ("Device-to-Device" in name[i] or "DtoD" in name[i])
+            flops[i] = 0
+            nbytes[i] = size[i] * (2 if both else 1)
+
+
+def _uncounted(table: Table, flops: Ints) -> dict[str, int]:
+    rows = np.flatnonzero(flops == NULL)
+    aten, op, name = (table.coded(key) for key in ("aten", "op", "kShortName"))
+    sums: dict[str, int] = {}
+    for i in rows.tolist():
+        what = _text(aten, i) or _text(op, i) or _text(name, i)
+        sums[what] = sums.get(what, 0) + int(table.ints("kDuration")[i])
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def _text(column: Coded, row: int) -> str:
+    code = int(column.codes[row])
+    return column.values[code] if code >= 0 else ""
