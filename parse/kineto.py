@@ -1,0 +1,88 @@
+"""torch.profiler's Chrome trace (Kineto) -> Capture, in all its forms from 2021 to today.
+
+Categories and keys by docs/SCHEMAS and real files: 2021's ``Operator``, ``Kernel``, ``Runtime`` .. and today's ``cpu_op``,
+``kernel``, ``cuda_runtime`` ..; AMD's traces have the same. Times become exact nanoseconds since the capture began.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from pyprof.errors import InputError
+from pyprof.parse import kineto_gpu, kineto_ranges
+from pyprof.parse.capture import Capture
+from pyprof.parse.host import host_capture
+from pyprof.parse.kineto_events import Clock, Events, Threads, sort
+from pyprof.parse.kineto_json import WANTED, Trace, load
+from pyprof.table import NULL
+
+
+def read(file: Path) -> Capture:
+    """Read a torch.profiler trace, plain or gzip. Raises InputError where the file is none."""
+    with _uncollected():
+        trace = load(Path(file))
+        events = sort(trace.events)
+        if not events.known:
+            found = ", ".join(sorted(events.categories)[:4]) or "none"
+            raise InputError(file, f"{WANTED}, found a trace whose categories are not torch's: {found}")
+        if events.impossible:
+            trace.warnings.append(f"{events.impossible:,} events with impossible times are left out")
+        return _capture(file, trace, events)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection meanwhile: events make no cycles, and looking for them takes longer than reading."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _capture(file: Path, trace: Trace, events: Events) -> Capture:
+    clock, threads = Clock.of(events), Threads()
+    found = kineto_ranges.ranges(events, clock, threads)
+    gpu = kineto_gpu.rows(events, clock, threads, trace, found)
+    capture = Capture(
+        file=str(file),
+        profiler="kineto",
+        threads=threads.pairs,
+        scopes=found.scopes,
+        ranges=found.ranges,
+        rows=gpu.rows,
+        columns=gpu.columns,
+        launch_thread=gpu.launch_thread,
+        launch_time=gpu.launch_time,
+        reason=kineto_gpu.REASONS,
+        reason_code=gpu.reason_code,
+        launch_range=gpu.launch_range,
+        warnings=trace.warnings,
+    )
+    if not gpu.rows and not events.calls:
+        host_capture(capture, found.is_op)
+    capture.columns["rank"] = np.full(capture.rows, _rank(trace), np.int64)
+    capture.warnings += _missing(capture, found)
+    return capture
+
+
+def _rank(trace: Trace) -> int:
+    info = trace.distributed
+    rank = info.get("rank") if isinstance(info, dict) else None
+    return rank if type(rank) is int and abs(rank) < 2**31 else NULL
+
+
+def _missing(capture: Capture, found: kineto_ranges.Found) -> list[str]:
+    said = []
+    if not capture.rows:
+        said.append("no GPU activity and no CPU op that does work: was the profiler on while the model ran?")
+    if found.is_op.any() and not any(scope.sizes for scope in found.scopes):
+        said.append("the trace has no shapes: profile with record_shapes=True to have FLOPs and bytes")
+    return said

@@ -1,0 +1,106 @@
+"""Kernel names: demangled, and short as nsys and nvprof print them, without namespaces, templates and parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_OPEN = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_ANONYMOUS = ("(anonymous namespace)", "<unnamed>", "(anonymous class)")
+_OPERATOR = re.compile(r"operator\s*(?:\(\)|\[\]|<=>|<<=?|>>=?|->\*?|[<>]=?)")
+_CLONE = re.compile(r"(?: \[clone [^\]]*\])+$|\.kd$")
+
+
+def demangle(name: str) -> str:
+    """``_ZN2at3addEv`` -> ``at::add()``; any other name, and one that is no valid mangling, as it is."""
+    if not name.startswith(("_Z", "__Z")):
+        return name
+    import cxxfilt
+
+    try:
+        return str(cxxfilt.demangle(name))
+    except (cxxfilt.InvalidName, UnicodeError):
+        return name
+
+
+def short_name(long: str) -> str:
+    """The name of a kernel's function, alone.
+
+    >>> short_name("void at::native::(anonymous namespace)::gather<float, 2>(float*, int)::{lambda(int)#1}::operator()")
+    'gather'
+    >>> short_name("nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN")
+    'nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN'
+    """
+    name = _CLONE.sub("", demangle(long))
+    if name.startswith("_Z"):
+        return _mangled(name) or long
+    found = ""
+    for part in _parts(name):
+        if part and (not part.startswith("operator") or not found):
+            found = part
+    return found or long
+
+
+def _mangled(name: str) -> str:
+    """The innermost name of a mangling that no demangler accepts: cuDNN's CUTLASS kernels have such (seen in 9.x)."""
+    at = 3 if name.startswith("_ZN") else 2
+    found = ""
+    while (length := re.compile(r"\d{1,4}").match(name, at)) is not None:
+        at = length.end() + int(length[0])
+        found = name[length.end() : at]
+    return found
+
+
+def _parts(name: str) -> Iterator[str]:
+    """The components of a qualified name, without what stands in brackets; lambdas and anonymous ones are empty."""
+    closing: list[str] = []
+    part = ""
+    at = 0
+    while at < len(name):
+        char = name[at]
+        operator = _OPERATOR.match(name, at) if char == "o" and not closing else None
+        anonymous = next((word for word in _ANONYMOUS if name.startswith(word, at)), "") if char in "(<" else ""
+        if operator or anonymous:
+            word = operator[0] if operator else anonymous
+            part += word if operator and not part else ""
+            at += len(word)
+            continue
+        if closing:
+            at += 1
+            _nest(closing, char, name[at - 2])
+            continue
+        if char in _OPEN and not (char == "<" and not part):
+            if char == "(" and not _continues(name, at):
+                break
+            closing.append(_OPEN[char])
+        elif name.startswith("::", at):
+            yield part
+            part = ""
+            at += 1
+        elif char == " ":
+            part = ""  # what came before is the return type
+        else:
+            part += char
+        at += 1
+    yield part
+
+
+def _nest(closing: list[str], char: str, before: str) -> None:
+    """Keep the stack of brackets that are open; a > closes only a <, and is none in ->."""
+    if char == closing[-1] and not (char == ">" and before == "-"):
+        closing.pop()
+    elif char in _OPEN and not (char == "<" and closing[-1] != ">" and before in " <"):
+        closing.append(_OPEN[char])
+
+
+def _continues(name: str, at: int) -> bool:
+    """Whether a scope follows the parameter list that opens at ``at``: f(int)::{lambda()#1}::operator()."""
+    closing: list[str] = []
+    for index in range(at, len(name)):
+        if not closing:
+            if index > at:
+                return re.match(r"(?: const)?::", name[index : index + 8]) is not None
+            closing.append(")")
+        else:
+            _nest(closing, name[index], name[index - 1])
+    return False
