@@ -15,7 +15,7 @@ FOLDER = {
     "pyprof.examples": "examples",
 }
 
-# The lower bounds are the first releases with wheels for each Python from 3.10 on that they can have; torch is the user's own.
+# The lower bounds are what the tests were last run with on Python 3.10 (docs/development.md). torch is the user's own.
 BASE = [
     "numpy>=1.26",
     "pandas>=2.2",
