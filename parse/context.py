@@ -24,6 +24,7 @@ PUBLIC = {
 }  # fmt: skip
 COMMUNICATION = ("c10d::", "torch.distributed.", "torch::distributed::")  # collectives and DDP's reducer: their own ops, wherever they run
 _OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
+_CALL = re.compile(r"(?:^|/)torch/nn/modules/module\.py:\d+$")  # nn.Module.__call__ between the user's frames
 _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
 
@@ -129,7 +130,7 @@ def _layers(path: Path) -> list[str]:
 def _trace(path: Path) -> list[str]:
     for scope in path:
         if scope.marker is not None and scope.marker.trace:
-            return scope.marker.trace
+            return [line for line in scope.marker.trace if not _CALL.search(line)]
     return [s.name for s in path if s.kind == Kind.FRAME]
 
 

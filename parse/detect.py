@@ -11,21 +11,28 @@ from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
 from pyprof.parse.database import HEADER
 
-WANTED = "expected an nsys SQLite export or a torch.profiler JSON trace"
+WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON trace"
 
 
 def reader(file: Path) -> Callable[[Path], Capture]:
     """The reader of a file's format. Raises InputError where it is none that we know."""
     head = _head(file)
     if head.startswith(HEADER):
-        from pyprof.parse import nsys
-
-        return nsys.read
+        return _read_database
     if head.lstrip()[:1] in (b"{", b"["):
         from pyprof.parse import kineto
 
         return kineto.read
     raise InputError(file, f"{WANTED}, found {_describe(head)}")
+
+
+def _read_database(file: Path) -> Capture:
+    from pyprof.parse import nsys, nvprof
+    from pyprof.parse.database import database
+
+    with database(file) as db:
+        foreign = nvprof.is_nvprof(db)
+    return nvprof.read(file) if foreign else nsys.read(file)
 
 
 def _head(file: Path) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
+from pyprof.parse.cupti import name_operations, triples
 from pyprof.parse.database import Database, database
 from pyprof.parse.join import lookup
 from pyprof.parse.nvtx import read_ranges
@@ -23,12 +24,6 @@ GRAPH, API = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
 NODES = "CUDA_GRAPH_NODE_EVENTS"
 KINDS = ((KERNEL, "kernel"), (MEMCPY, "memcpy"), (MEMSET, "memset"), (GRAPH, "graph"))
 
-# ENUM_CUDA_MEMCPY_OPER, which old files lack; labels as nsys stats prints them.
-COPIES = {
-    1: "Host-to-Device", 2: "Device-to-Host", 3: "Host-to-Array", 4: "Array-to-Host", 5: "Array-to-Array",
-    6: "Array-to-Device", 7: "Device-to-Array", 8: "Device-to-Device", 9: "Host-to-Host", 10: "Peer-to-Peer",
-    11: "Unified Host-to-Device", 12: "Unified Device-to-Host", 13: "Unified Device-to-Device",
-}  # fmt: skip
 COMMON = ("start", "end", "globalPid", "correlationId", "deviceId", "streamId", "graphNodeId", "bytes")
 LAUNCH = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory",
           "dynamicSharedMemory", "demangledName", "shortName")  # fmt: skip
@@ -126,8 +121,8 @@ def _gpu_rows(db: Database) -> _Gpu:
         "dynamicSmem": data["dynamicSharedMemory"],
         "graphNode": data["graphNodeId"],
         "bytes": data["bytes"],
-        "grid": _triples(data["gridX"], data["gridY"], data["gridZ"]),
-        "block": _triples(data["blockX"], data["blockY"], data["blockZ"]),
+        "grid": triples(data["gridX"], data["gridY"], data["gridZ"]),
+        "block": triples(data["blockX"], data["blockY"], data["blockZ"]),
         "gpu": _gpu_names(db, pid, data["deviceId"]),
     }
     return _Gpu(len(pid), pid, data["correlationId"], data["start"], data["graphNodeId"], kind, columns)
@@ -145,19 +140,10 @@ def _gpu_table(db: Database, number: int) -> dict[str, Ints]:
 def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
     """Short and long names: of a kernel from the file, of the rest as nsys stats prints them."""
     strings = db.strings(np.concatenate([data["demangledName"], data["shortName"]]))
-    short = _coded(data["shortName"], strings)
-    long = _coded(data["demangledName"], strings)
+    short, long = _coded(data["shortName"], strings), _coded(data["demangledName"], strings)
     for number, (table, kind) in enumerate(KINDS):
-        mine = data["kind"] == number
-        if table == KERNEL or not mine.any():
-            continue
-        detail = data["copyKind"] if table == MEMCPY else data["graphId"]
-        for value in np.unique(detail[mine]).tolist():
-            words = COPIES.get(value, "") if table == MEMCPY else str(value) if table == GRAPH and value >= 0 else ""
-            rows = mine & (detail == value)
-            for names in (short, long):
-                names.values.append(f"[CUDA {kind} {words}".rstrip() + "]")
-                names.codes[rows] = len(names.values) - 1
+        if table != KERNEL:
+            name_operations([short, long], data["kind"] == number, kind, data["copyKind" if table == MEMCPY else "graphId"])
     return short, long
 
 
@@ -165,17 +151,6 @@ def _coded(ids: Ints, strings: dict[int, str]) -> Coded:
     distinct, codes = np.unique(ids, return_inverse=True)
     values = [strings.get(id_, "") for id_ in distinct.tolist()]
     return Coded(codes.astype(np.int32), values)
-
-
-def _triples(x: Ints, y: Ints, z: Ints) -> Coded:
-    """Grid or block: `[x,y,z]` a distinct one, empty where the row has none."""
-    if not len(x):
-        return Coded.empty(0)
-    distinct, codes = np.unique(np.stack([x, y, z], axis=1), axis=0, return_inverse=True)
-    values = ["" if row[0] == NULL else f"[{row[0]}, {row[1]}, {row[2]}]" for row in distinct.tolist()]
-    coded = Coded(codes.reshape(-1).astype(np.int32), values)
-    coded.codes[x == NULL] = -1
-    return coded
 
 
 def _gpu_names(db: Database, pid: Ints, device: Ints) -> Coded:

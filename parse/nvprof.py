@@ -1,0 +1,186 @@
+"""nvprof's database (``nvprof -o net.sql``) -> Capture.
+
+One process a file. Times are ns since 1970 and become ns since the first event. Kernel names are mangled. Ranges are
+marker records: flags 2 begins one, 4 ends it, and both have its id.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from pyprof.errors import InputError
+from pyprof.parse.capture import Capture, Ranges
+from pyprof.parse.cupti import name_operations, triples
+from pyprof.parse.database import Database, database
+from pyprof.parse.join import lookup
+from pyprof.parse.names import demangle, short_name
+from pyprof.parse.scope import Scope, classify, split
+from pyprof.table import NULL, Coded, Data, Ints
+
+PREFIX = "CUPTI_ACTIVITY_KIND_"
+KERNELS = ("CONCURRENT_KERNEL", "KERNEL")  # the second where nvprof serialised kernels
+COMMON = ("start", "end", "correlationId", "deviceId", "streamId", "bytes", "copyKind")
+LAUNCH = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory",
+          "dynamicSharedMemory", "name")  # fmt: skip
+BEGIN, END = 2, 4  # CUpti_ActivityFlag of a marker
+# cupti_runtime_cbid.h and cupti_driver_cbid.h: the calls that launch
+CALLS = {("RUNTIME", 13): "cudaLaunch", ("RUNTIME", 211): "cudaLaunchKernel", ("RUNTIME", 31): "cudaMemcpy",
+         ("RUNTIME", 41): "cudaMemcpyAsync", ("RUNTIME", 49): "cudaMemset", ("RUNTIME", 51): "cudaMemsetAsync",
+         ("DRIVER", 307): "cuLaunchKernel"}  # fmt: skip
+
+
+def is_nvprof(db: Database) -> bool:
+    return db.has("StringTable") and db.has(f"{PREFIX}RUNTIME")
+
+
+def read(file: Path) -> Capture:
+    """Read an nvprof database. Raises InputError where it is none or holds no GPU activity."""
+    with database(file) as db:
+        if not is_nvprof(db):
+            found = ", ".join(sorted(db.columns)[:4]) or "no tables"
+            raise InputError(file, f"expected an nvprof database, found one with {found}")
+        return _capture(file, db)
+
+
+def _capture(file: Path, db: Database) -> Capture:
+    data, kinds = _gpu_rows(db)
+    if not len(data["start"]):
+        raise InputError(
+            file,
+            "expected kernels, found an nvprof database without any GPU activity"
+            " (with --profile-from-start off the program must call cudaProfilerStart)",
+        )
+    calls = _calls(db)
+    call = lookup(np.zeros_like(calls["correlationId"]), calls["correlationId"],
+                  np.zeros_like(data["correlationId"]), data["correlationId"])  # fmt: skip
+    known = call >= 0
+    at = np.where(known, call, 0)
+    threads: dict[tuple[int, int], int] = {}
+    ranges, scopes = _ranges(db, threads)
+    owners = list(zip(calls["processId"].tolist(), (calls["threadId"] & 0xFFFFFFFF).tolist(), strict=True))
+    number = np.array([threads.setdefault(owner, len(threads)) for owner in owners] or [0], np.int64)
+    origin = min([int(data["start"].min()), *ranges.start[:1].tolist(), *calls["start"][:1].tolist()])
+    ranges.start -= origin
+    ranges.end -= origin
+    columns = _columns(db, data, kinds, origin)
+    columns["pid"] = np.where(known, calls["processId"][at], owners[0][0] if owners else NULL)
+    columns["tid"] = np.where(known, calls["threadId"][at] & 0xFFFFFFFF, NULL)
+    columns["apiStart"] = np.where(known, calls["start"][at] - origin, NULL)
+    columns["apiDuration"] = np.where(known, calls["end"][at] - calls["start"][at], NULL)
+    columns["api"] = Coded.of(calls["names"][i] if i >= 0 else "" for i in call.tolist())
+    return Capture(
+        file=str(file),
+        profiler="nvprof",
+        threads=list(threads),
+        scopes=scopes,
+        ranges=ranges,
+        rows=len(data["start"]),
+        columns=columns,
+        launch_thread=np.where(known, number[at], -1),
+        launch_time=np.where(known, calls["start"][at] - origin, NULL),
+        reason=["no API row"],
+        reason_code=np.where(known, -1, 0),
+    )
+
+
+def _gpu_rows(db: Database) -> tuple[dict[str, Ints], list[str]]:
+    """All GPU operations in order of start. nvprof reports a correlation id once."""
+    kernel = next((name for name in KERNELS if db.has(PREFIX + name)), KERNELS[0])
+    kinds = ["kernel", "memcpy", "memset"]
+    tables = []
+    for number, name in enumerate((kernel, "MEMCPY", "MEMSET")):
+        db.require(PREFIX + name, "start", "end", "correlationId")
+        keys = (*COMMON, *LAUNCH)
+        table = dict(zip(keys, db.ints(PREFIX + name, *keys), strict=True))
+        table["kind"] = np.full(len(table["start"]), number, np.int64)
+        tables.append(table)
+    data = {key: np.concatenate([table[key] for table in tables]) for key in tables[0]}
+    order = np.lexsort((data["correlationId"], data["start"]))
+    return {key: column[order] for key, column in data.items()}, kinds
+
+
+def _columns(db: Database, data: dict[str, Ints], kinds: list[str], origin: int) -> dict[str, Data]:
+    long, short = _names(db, data)
+    for number, kind in enumerate(kinds[1:], 1):
+        name_operations([short, long], data["kind"] == number, kind, data["copyKind"])
+    return {
+        "kind": Coded(data["kind"].astype(np.int32), kinds),
+        "kShortName": short,
+        "kLongName": long,
+        "start": data["start"] - origin,
+        "kDuration": data["end"] - data["start"],
+        "corr": data["correlationId"],
+        "device": data["deviceId"],
+        "stream": data["streamId"],
+        "registers": data["registersPerThread"],
+        "staticSmem": data["staticSharedMemory"],
+        "dynamicSmem": data["dynamicSharedMemory"],
+        "bytes": data["bytes"],
+        "grid": triples(data["gridX"], data["gridY"], data["gridZ"]),
+        "block": triples(data["blockX"], data["blockY"], data["blockZ"]),
+        "gpu": _gpu_names(db, data["deviceId"]),
+    }
+
+
+def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
+    distinct, codes = np.unique(data["name"], return_inverse=True)
+    strings = _strings(db)
+    mangled = [strings.get(id_, "") for id_ in distinct.tolist()]
+    rows = codes.reshape(-1).astype(np.int32)
+    return Coded(rows, [demangle(name) for name in mangled]), Coded(rows.copy(), [short_name(n) for n in mangled])
+
+
+def _strings(db: Database) -> dict[int, str]:
+    return {id_: str(value) for id_, value in db.rows("SELECT _id_, value FROM StringTable ORDER BY _id_")}
+
+
+def _gpu_names(db: Database, device: Ints) -> Coded:
+    if not db.has(f"{PREFIX}DEVICE", "id"):
+        return Coded.empty(len(device))
+    strings = _strings(db)
+    found = dict(db.rows(f"SELECT id, name FROM {PREFIX}DEVICE ORDER BY id"))  # noqa: S608 (our own text)
+    return Coded.of(strings.get(found.get(number, -1), "") for number in device.tolist())
+
+
+def _calls(db: Database) -> dict[str, Ints]:
+    """Runtime and driver calls. A runtime call that launches shadows the driver call under it: its rows come first."""
+    keys = ("correlationId", "processId", "threadId", "start", "end", "cbid")
+    tables = [dict(zip(keys, db.ints(f"{PREFIX}{api}", *keys), strict=True)) for api in ("RUNTIME", "DRIVER")]
+    calls = {key: np.concatenate([table[key] for table in tables]) for key in keys}
+    runtime = len(tables[0]["cbid"])
+    apis = ["RUNTIME" if i < runtime else "DRIVER" for i in range(len(calls["cbid"]))]
+    named = [CALLS.get(pair, f"{pair[0].lower()} call {pair[1]}") for pair in zip(apis, calls["cbid"].tolist(), strict=True)]
+    return {**calls, "names": np.array(named, object)}
+
+
+def _ranges(db: Database, threads: dict[tuple[int, int], int]) -> tuple[Ranges, list[Scope]]:
+    """Markers paired by id; one that never ends lasts to the end of the capture."""
+    table = f"{PREFIX}MARKER"
+    if not db.has(table):
+        return Ranges.empty(), []
+    strings = _strings(db)
+    query = f"SELECT flags, timestamp, id, objectKind, objectId, name FROM {table} ORDER BY timestamp, _id_"  # noqa: S608
+    opened: dict[int, int] = {}
+    rows: list[list[int]] = []
+    scopes: dict[tuple[str, bool, str], int] = {}
+    for flags, time, id_, kind, owner, name in db.connection.execute(query):
+        if flags == END and id_ in opened:
+            rows[opened.pop(id_)][2] = time
+        elif flags == BEGIN and kind == 2:  # 2: the object is a thread
+            text, seq, op_id, sizes = split(strings.get(name, ""))
+            scope = scopes.setdefault((text, seq is not None or op_id is not None, sizes), len(scopes))
+            thread = threads.setdefault(_thread(owner), len(threads))
+            opened[id_] = len(rows)
+            rows.append([thread, time, 1 << 62, scope, NULL if seq is None else seq, NULL if op_id is None else op_id])
+    columns = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+    return Ranges(*columns), [classify(*key) for key in scopes]
+
+
+def _thread(owner: object) -> tuple[int, int]:
+    """(process, thread) of a marker's object: 32 bits each, little-endian, as SQLite text or blob."""
+    data = owner.encode("latin-1", "replace") if isinstance(owner, str) else bytes(owner) if isinstance(owner, bytes) else b""
+    pid, tid = struct.unpack("<II", data[:8].ljust(8, b"\0"))
+    return pid, tid
