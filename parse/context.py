@@ -24,7 +24,7 @@ PUBLIC = {
 }  # fmt: skip
 COMMUNICATION = ("c10d::", "torch.distributed.", "torch::distributed::")  # collectives and DDP's reducer: their own ops, wherever they run
 _OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
-_CALL = re.compile(r"(?:^|/)torch/nn/modules/module\.py:\d+$")  # nn.Module.__call__ between the user's frames
+_CALL = re.compile(r"(?:^|/)torch/nn/modules/\w+\.py:\d+$")  # nn.Module calls between the user's frames, as PyProf left out
 _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
 
