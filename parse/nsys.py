@@ -29,8 +29,12 @@ LAUNCH = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPer
           "dynamicSharedMemory", "demangledName", "shortName")  # fmt: skip
 
 
+SIGNS = ("StringIds", "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # one is in every export
+EVENTS = ("NVTX_EVENTS", API, *(table for table, _ in KINDS))
+
+
 def is_nsys(db: Database) -> bool:
-    return db.has("StringIds") and (db.has("NVTX_EVENTS") or any(db.has(table) for table, _ in KINDS) or db.has(API))
+    return any(db.has(table) for table in SIGNS)
 
 
 def read(file: Path) -> Capture:
@@ -42,6 +46,10 @@ def read(file: Path) -> Capture:
         if not is_nsys(db):
             found = ", ".join(sorted(db.columns)[:4]) or "no tables"
             raise InputError(file, f"expected an nsys SQLite export, found a database with {found}")
+        if not any(db.has(table) for table in EVENTS):
+            raise InputError(
+                file, "expected CUDA or NVTX events, found an nsys export with none (profile with -t cuda,nvtx)"
+            )
         return _capture(file, db)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -319,9 +321,31 @@ def test_schema_error_names_the_column(tmp_path):
 
 
 def test_another_database_is_refused(tmp_path):
-    path = write(tmp_path / "a.sqlite", DIAGNOSTIC_EVENT=[], StringIds=[])
-    with pytest.raises(InputError, match="expected an nsys SQLite export, found a database with"):
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE customers (name)")
+    with pytest.raises(InputError, match="expected an nsys SQLite export, found a database with customers"):
         read(path)
+
+
+def test_an_export_without_events_says_what_to_record(tmp_path):
+    path = write(tmp_path / "a.sqlite", DIAGNOSTIC_EVENT=[(1, 2, "no permission")])
+    with pytest.raises(InputError, match="found an nsys export with none \\(profile with -t cuda,nvtx\\)"):
+        read(path)
+
+
+def test_markers_that_pyprof_never_closed_are_no_ops(tmp_path):
+    leaked = "{'mod': 'torch', 'op': '__getattr__', 'args': []}"
+    cat = "{'mod': 'torch', 'op': 'cat', 'args': []}"
+    found = table(
+        tmp_path,
+        **{
+            KERNEL: [kernel(100, 1), kernel(120, 2)],
+            API: [call(15, 1), call(35, 2)],
+            NVTX: [push(0, None, leaked), push(1, None, leaked), push(10, 20, cat)],
+        },
+    )
+    assert texts(found, "op") == [["cat"], ""]
 
 
 @pytest.mark.parametrize("size", [20, 5000])
