@@ -2,8 +2,8 @@
 
 ``HELPERS`` are kernels that serve an op and do none of its arithmetic, although many carry its library's name.
 ``PRODUCTS`` are kernels that multiply matrices, with what their name says of the unit and the input precision.
-Both are read top down, the first pattern found anywhere in the name wins. ``seen`` says where the pattern comes from:
-a capture (GPU, library), or the source or document that spells the name for parts no capture was at hand for.
+Both are read top down, the first pattern found anywhere in the name wins. ``seen`` says where a pattern comes
+from: GPUs and library of a capture that holds it, or the source or document that spells the name.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class Helper:
 class Product:
     """A kernel that multiplies matrices.
 
-    ``unit``: ``tc`` (tensor cores), ``fma`` (none), ``types`` (the type in group ``p`` decides: f32 means none),
-    ``triton`` (the name does not tell). ``precision``: fixed, or else read from group ``p``, or else by ``scan`` from
-    the type names in the whole template.
+    ``unit``: ``tc`` (tensor or matrix cores), ``fma`` (none), ``triton`` (the name does not tell, the dtype hints),
+    ``unknown`` (a product, and no more is known).
+    ``precision``: what enters, where the pattern fixes it. Else the pattern's group ``p`` names the type (f32 there
+    means none of the tensor cores), or with ``scan`` the types in the whole template do.
     """
 
     unit: str
@@ -48,126 +49,142 @@ class Product:
 
 
 HELPERS = (
-    # Sums of partial products. An xmma "execute_split_k_kernel" follows its "execute_kernel" of the same name, with a
-    # smaller grid and a tenth of the time: it adds the slices up.
-    Helper("reduce", r"splitKreduce", "V100, A100, H100, H200; cuBLAS, cuBLASLt"),
-    Helper("reduce", r"xmma_\w*execute_split_k_kernel", "A100, H200 cuDNN wgrad; H100 cuBLAS fp32"),
-    Helper("reduce", r"ReduceSplitK|cutlass\w*::reduction::", "A100, H200; CUTLASS inside cuDNN"),
-    Helper("reduce", r"reduce_wgrad_nchw_helper", "A100; cuDNN wgrad"),
-    Helper("reduce", r"reduce_1Block_kernel", "cuBLAS dot and nrm2, after dot_kernel"),
-    Helper("reduce", r"^Cijk_\w*PostGSU", "MI300; Tensile's global split-U, ROCm/Tensile KernelWriterConversion.py"),
-    Helper("reduce", r"flash_fwd_splitkv_combine|FlashAttnFwdCombine|FlashAttentionForwardCombine|FmhaFwdSplitKVCombine",
-           "FlashAttention 2, 3, 4; ck_tile"),
+    # Sums of partial products. xmma's "execute_split_k_kernel" stands right behind an "execute_kernel" (or
+    # "segment_k_on") of the same name, 254 times of 254 in an H100 capture, and takes a quarter to a twentieth of its
+    # time: it only adds the slices up.
+    Helper("reduce", r"splitKreduce", "V100, A100, H100, H200: cuBLAS, cuBLASLt"),
+    Helper("reduce", r"xmma_\w*execute_split_k_kernel", "A100, H200: cuDNN wgrad; H100: cuBLAS fp32"),
+    Helper("reduce", r"ReduceSplitK|cutlass\w*::reduction::", "A100, H200: CUTLASS inside cuDNN"),
+    Helper("reduce", r"reduce_wgrad_nchw_helper", "A100: cuDNN wgrad"),
+    Helper("reduce", r"reduce_1Block_kernel", "cuBLAS dot, after dot_kernel: public profiles"),
+    Helper("reduce", r"^Cijk_\w*PostGSU", "MI300: Tensile global split-U, KernelWriterConversion.py"),
+    Helper("reduce", r"splitkv_combine|FlashAttnFwdCombine|FlashAttentionForwardCombine|SplitKVCombine",
+           "FlashAttention 2, 3, 4 and ck_tile, their sources"),
     # Layout changes around a product.
-    Helper("layout", r"nchwToNhwc|nhwcToNchw|nhwcAddPadding|nchwAddPadding", "V100, A100, H200; cuDNN"),
-    Helper("layout", r"tensorTransform|transformTensor|convertTensor|cudnn::ops::\w*[tT]ranspose", "cuDNN"),
-    Helper("layout", r"transpose_readWrite_alignment_kernel", "V100; cuBLAS inside cuDNN's FFT convolution"),
-    Helper("layout", r"batched_transpose_\d+x\d+|SubTensorOpWith|transpose_\w+2\w+_kernel", "MIOpen"),
-    # Transforms into the domain where a convolution is a product, and back.
-    Helper("transform", r"winograd_nonfused::|generateWinogradTilesKernel", "V100; cuDNN Winograd"),
-    Helper("transform", r"fft[12]d_(?:r2c|c2r)_|flip_filter", "V100, A100; cuDNN FFT convolution"),
-    Helper("transform", r"im2col|im2Col|col2im|Im2d2Col|vol2col|col2vol", "V100 cuDNN, A100 deformable convolution"),
-    # Workspaces, scale factors, semaphores.
-    Helper("fill", r"init_device_workspace_kernel", "H200; cuDNN wgrad, carries the wgrad's template"),
-    Helper("fill", r"scalePackedTensor_kernel", "V100, H200; cuDNN, clears the output before a sum into it"),
-    Helper("fill", r"^Cijk_\w*BetaOnly|^Cijk_[A-Z]+_GB$", "Tensile, scales C by beta before a split-U product"),
-    Helper("fill", r"\bscal_kernel<", "H200; cuBLAS, scales C by beta before sgemm_largek"),
-    # Where to read: index tables computed ahead.
-    Helper("index", r"compute\w*OffsetsKernel|kern_precompute_indices", "V100, A100; cuDNN"),
-    Helper("index", r"prepare_varlen_num_blocks|prepare_grouped_gemm_data|unpack_cudnn|philox::unpack",
-           "FlashAttention 3; PyTorch grouped mm; H200 cuDNN attention's dropout seed"),
+    Helper("layout", r"nchwToNhwc|nhwcToNchw|nhwcAddPadding|nchwAddPadding", "V100, A100, H200: cuDNN"),
+    Helper("layout", r"tensorTransform|transformTensor|convertTensor", "cuDNN"),
+    Helper("layout", r"transpose_readWrite_alignment_kernel", "V100: cuBLAS inside cuDNN's FFT convolution"),
+    Helper("layout", r"batched_transpose_\d+x\d+|SubTensorOpWith", "MIOpen, its source"),
+    # Into the domain where a convolution is a product, and back.
+    Helper("transform", r"winograd_nonfused::|generateWinogradTilesKernel", "V100: cuDNN Winograd"),
+    Helper("transform", r"fft[12]d_(?:r2c|c2r)_|flip_filter", "V100, A100: cuDNN FFT convolution"),
+    Helper("transform", r"[iI]m2[cC]ol|[cC]ol2[iI]m|vol2col|col2vol|Im2d2Col",
+           "V100: cuDNN; A100: deformable convolution; ATen slow_conv"),
+    # Workspaces, scale factors.
+    Helper("fill", r"init_device_workspace_kernel", "H200: cuDNN wgrad, whose template it carries"),
+    Helper("fill", r"scalePackedTensor_kernel", "V100, H200: cuDNN, clears what a dgrad then adds to"),
+    Helper("fill", r"\bscal_kernel<", "H200: cuBLAS, scales C by beta before sgemm_largek"),
+    Helper("fill", r"^Cijk_\w*BetaOnly", "Tensile, scales C by beta before a split-U product, its source"),
+    # Where to read: tables of indices computed ahead; attention's dropout seed.
+    Helper("index", r"compute\w*OffsetsKernel|kern_precompute_indices", "V100, A100: cuDNN"),
+    Helper("index", r"prepare_varlen_num_blocks|prepare_grouped_gemm_data", "FlashAttention 3, PyTorch: sources"),
+    Helper("index", r"philox::unpack", "H200: PyTorch's cuDNN attention"),
     # Casts and row sums around fused attention's main loop.
-    Helper("cast", r"convert_dq|convert_dkv|FlashAttnBwdPostprocess|FlashAttentionBackwardPostprocess"
-           r"|flash_bwd_postprocess|FmhaBwdConvertQGrad", "H200 cuDNN; FlashAttention 2, 3, 4; ck_tile"),
-    Helper("cast", r"dot_do_o|FlashAttnBwdPreprocess|FlashAttentionBackwardPreprocess|flash_bwd_preprocess"
-           r"|bwd_preprocess|FmhaBwdOGradDotO", "H200 cuDNN; FlashAttention 2, 3, 4; AOTriton; ck_tile"),
-    Helper("epilogue", r"epilogue::impl::globalKernel", "A100, H200; cuBLASLt, adds the bias of addmm"),
+    Helper("cast", r"convert_dq|convert_dkv|Bwd\w*Postprocess|BackwardPostprocess|bwd_postprocess|BwdConvertQGrad",
+           "H200: cuDNN; FlashAttention 2, 3, 4 and ck_tile, their sources"),
+    Helper("cast", r"dot_do_o|Bwd\w*Preprocess|BackwardPreprocess|bwd_preprocess|OGradDotO",
+           "H200: cuDNN; FlashAttention 2, 3, 4, AOTriton and ck_tile, their sources"),
+    Helper("epilogue", r"epilogue::impl::globalKernel", "A100, H200: cuBLASLt, adds addmm's bias"),
     # Gates between a recurrent layer's products; the persistent kernels fuse them and are products.
-    Helper("gates", r"elemWiseRNNcell|(?:LSTM|GRU|RNN|GENERIC)_elementWise", "cuDNN RNN, non-persistent path"),
+    Helper("gates", r"elemWiseRNNcell|(?:LSTM|GRU|RNN|GENERIC)_elementWise", "cuDNN RNN, public profiles"),
 )  # fmt: skip
 
-_XTYPE = r"c?(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|u8|i32|u32|i4)"
-_GEMMISH = r"(?:gemm|cudnn|fprop|dgrad|wgrad|conv)"
-_PTYPE = r"(?:bf16|fp16|f16|tf32|e4m3|e5m2|s8|u8|int8|f64)"
+_X = r"c?(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|u8|i32|u32|i4)"  # xmma's types
+_T = r"(?:bf16|fp16|f16|tf32|e4m3|e5m2|s8|u8|int8)"  # CUTLASS's, cuBLAS's
+_OF = r"(?:gemm|cudnn|fprop|dgrad|wgrad|conv)"  # what follows the shape of the instruction
+_AT = r"(?<![a-zA-Z0-9])"
+_HOW = r"(?:_(?:relu|optimized|analytic|fixed_channels|few_channels|strided))*"
 
 PRODUCTS = (
-    # cuBLAS, cuBLASLt. nvjet's letters: A and B, (C,) accumulate, output; t bf16, h fp16, q/r fp8, o fp4, s f32.
-    Product("tc", r"nvjet_(?:sm\d+_)?sss_tf32", "H100-class; cuBLASLt, spelled in a public profile", "tf32"),
-    Product("tc", r"nvjet_(?:sm\d+_)?(?P<p>[thqros])[a-z]{2,4}_", "H100, H200, B200; cuBLASLt 12.6 to 13"),
-    # xmma (cask): storage pair, then multiplier and accumulator, then epilogue; "ffma" and the like: no tensor core.
-    Product("fma", r"xmma_\w*_(?:ffma|dfma|hfma2?|idp4a)\w*", "H100, H200 cuBLAS; ncu on H200: tensor pipe 0%"),
-    Product("tc", rf"xmma_\w*?_{_XTYPE}{_XTYPE}_f64f64_\w*(?:tensor|dmma)\d", "A100, H100; cuBLAS", "fp64"),
-    Product("types", rf"xmma_\w*?_{_XTYPE}{_XTYPE}_c?(?P<p>bf16|tf32|f16|f32|e4m3|e5m2|i8|u8|i4){_XTYPE}",
-            "A100, H100, H200; cuBLAS and cuDNN; ncu on H200: tf32f32 tensor pipe 92%"),
-    # CUTLASS by procedural name, cuBLAS's and cuDNN's own SASS kernels.
-    Product("fma", r"cutlass\w*_simt_", "A100, H100, H200; CUTLASS in cuBLAS"),
-    Product("tc", rf"cutlass3x_\w*_bs(?:sp)?tensorop_\w*?(?:gemm|conv)\w*?x(?P<p>e2m1|f4|e4m3|e5m2|f8)",
-            "CUTLASS 4, block-scaled for Blackwell"),
-    Product("tc", rf"cutlass3x_\w*tensorop_\w*?(?:gemm|{_GEMMISH})\w*?_(?P<p>{_PTYPE}|e2m1|f4|f8)_",
-            "CUTLASS 3 profiler names, docs profiler.md"),
-    Product("tc", r"(?<![a-zA-Z0-9])(?:gz|[dz])(?:884|888|1688|16816)" + _GEMMISH, "A100; cuBLAS, CUTLASS", "fp64"),
-    Product("tc", r"(?<![a-zA-Z0-9])i(?:8832|16864)" + _GEMMISH, "A100; CUTLASS", "int4"),
-    Product("tc", r"(?<![a-zA-Z0-9])i(?:8816|16816|16832|161616|32816|83216)" + _GEMMISH,
-            "T4 cuDNN; H200 cuBLAS _int_mm", "int8"),
-    Product("tc", r"(?<![a-zA-Z0-9])h(?:884|888|1688|16816|161616|32816|83216)" + _GEMMISH, "V100, T4, A100", "fp16"),
-    Product("tc", rf"(?<![a-zA-Z0-9])(?:gc|[sc])\d{{3,6}}(?P<p>tf32|bf16|f16){_GEMMISH}", "CUTLASS fast f32"),
-    Product("tc", rf"(?<![a-zA-Z0-9])s\d{{3,6}}{_GEMMISH}(?:_(?:relu|optimized|analytic|fixed_channels|few_channels))*"
-            rf"_(?P<p>{_PTYPE})", "V100, T4, A100, H100, H200; cuBLAS, cuDNN"),
-    Product("tc", rf"(?:turing_\w*s1688|s884){_GEMMISH}", "V100, T4; these parts have fp16 only", "fp16"),
-    Product("tc", rf"(?<![a-zA-Z0-9])(?:gc|[sc])1688{_GEMMISH}", "A100; cuBLAS, fp32 in: no type in the name", "tf32"),
-    Product("tc", rf"(?<![a-zA-Z0-9])s16832{_GEMMISH}", "L4; CUTLASS for Ada", "fp8"),
-    Product("tc", rf"(?<![a-zA-Z0-9])s(?:16816|161616){_GEMMISH}", "A100, fp16 or bf16"),
+    # cuBLASLt's nvjet. Letters: A and B, (C,) accumulate, output; t bf16, h fp16, q and r fp8, o fp4, s f32.
+    Product("tc", r"nvjet_(?:sm\d+_)?sss_tf32", "spelled in a public profile", "tf32"),
+    Product("tc", r"nvjet_(?:sm\d+_)?t[a-z]{2,4}_", "H100, H200, B200", "bf16"),
+    Product("tc", r"nvjet_(?:sm\d+_)?h[a-z]{2,4}_", "H100: nvFuser's comparison", "fp16"),
+    Product("tc", r"nvjet_(?:sm\d+_)?[qr][a-z]{2,4}_", "H200", "fp8"),
+    Product("tc", r"nvjet_(?:sm\d+_)?o[a-z]{2,4}_", "B200, in public profiles: nvfp4", "fp4"),
+    # xmma (cuBLAS, cuDNN): stored types, then multiplier and accumulator, then epilogue.
+    Product("fma", r"xmma_\w*_(?:ffma|dfma|hfma2?|idp4a)", "H100, H200; counters on H200: tensor pipe 0%"),
+    Product("tc", rf"xmma_\w*?_{_X}{_X}_c?f64c?f64_\w*(?:tensor|dmma)\d", "A100, H100: cuBLAS", "fp64"),
+    Product("tc", rf"xmma_\w*?_{_X}{_X}_c?(?P<p>bf16|tf32|f16|f32|e4m3|e5m2|i8|u8|i4){_X}",
+            "A100, H100, H200; counters on H200: tf32f32 tensor pipe 92%"),
+    # CUTLASS by procedural name; the instruction's shape in cuBLAS's and cuDNN's own kernels.
+    Product("fma", r"cutlass\w*_simt_", "A100, H100, H200: CUTLASS in cuBLAS"),
+    Product("tc", r"cutlass3x_\w*_bs(?:sp)?tensorop_\w*?(?:gemm|conv)\w*?x(?P<p>e2m1|f4|e3m2|e2m3|f6|e4m3|e5m2|f8)",
+            "CUTLASS 4: block-scaled for Blackwell, public profiles"),
+    Product("tc", rf"cutlass3x_\w*tensorop_\w*?{_OF}\w*?_(?P<p>{_T}|e2m1|f4|f8)_", "CUTLASS 3, docs/profiler.md"),
+    Product("tc", rf"{_AT}(?:gz|[dz])(?:884|888|1688|16816){_OF}", "A100: cuBLAS, CUTLASS's generator", "fp64"),
+    Product("tc", rf"{_AT}i(?:8832|16864){_OF}", "CUTLASS's generator", "int4"),
+    Product("tc", rf"{_AT}i(?:8816|16816|16832|161616|32816|83216){_OF}", "H200: _int_mm; T4: cuDNN", "int8"),
+    Product("tc", rf"{_AT}h(?:884|888|1688|16816|161616|32816|83216){_OF}", "V100, T4, A100: cuBLAS", "fp16"),
+    Product("tc", rf"{_AT}(?:gc|[sc])(?:884|1688|16816)(?P<p>tf32|bf16|f16){_OF}", "CUTLASS: fast f32"),
+    Product("tc", rf"{_AT}s\d{{3,6}}{_OF}{_HOW}_(?P<p>{_T})", "V100, T4, A100, H100, H200: cuBLAS, cuDNN"),
+    Product("tc", rf"turing_\w*s1688{_OF}|{_AT}s884{_OF}", "V100, T4, which have fp16 only", "fp16"),
+    Product("tc", rf"{_AT}(?:gc|[sc])1688{_OF}", "A100: cuBLAS, cuDNN; f32 in and out, no type named", "tf32"),
+    Product("tc", rf"{_AT}s16832{_OF}", "CUTLASS for Ada", "fp8"),
+    Product("tc", rf"{_AT}s(?:16816|161616){_OF}", "A100: fp16 or bf16"),
     Product("fma", r"(?:maxwell|pascal|volta|turing|ampere)_(?:\w+?_)?(?:gc|gz|[sdhczi])(?:gemm|cudnn)",
-            "V100, A100; cuBLAS and cuDNN"),
-    Product("fma", r"gemv|gemmk1_kernel|gemmSN_|\bdot_kernel<|sgemm_largek|gemm_kernel\dx\d_core|[sdhcz]gemm_\d+x\d+x\d+"
-            r"|gemm_template_\w*kernel|magma\w*gemm|gemm_kernel_fermi", "A100, H200; cuBLAS and MAGMA, vectors and odd shapes"),
-    # cuDNN convolutions without tensor cores.
-    Product("fma", r"(?:implicit|explicit)_convolve_[a-z]*gemm|convolve_common_engine", "V100, H200; cuDNN"),
-    Product("fma", r"(?:dgrad|wgrad)(?:2d)?(?:_c1_k1)?_(?:alg\d|engine|grouped_direct|\w*_engine)|conv2d_grouped_direct_kernel"
-            r"|conv2d_c1_k1", "V100, H200; cuDNN"),
-    Product("fma", r"pointwise_mult_and_sum_complex|winograd3x3Kernel|[fs]winograd", "V100; cuDNN FFT and Winograd"),
-    Product("fma", r"conv_depthwise[23]d|DepthwiseConv", "PyTorch, ATen/native/cuda/DepthwiseConv2d.cu, 3d"),
-    # Attention.
-    Product("tc", r"sdpa_sm\d+\w*_(?P<p>e4m3|e5m2|fp8|f8)_", "cuDNN 9 fp8 attention"),
-    Product("tc", r"cudnn_generated_\w*sdpa", "H200; cuDNN, says f16 for bf16 too: the op's dtype tells"),
-    Product("tc", r"fmha_cutlass[FB]_f32_\w*sm(?:8|9|1\d)\d", "H200; PyTorch: f32 by three tf32 products", "tf32"),
-    Product("tc", r"fmha_cutlass[FB]_(?P<p>f16|bf16)_\w*sm(?:[789]|1\d)\d", "V100 to H100; PyTorch, xFormers"),
-    Product("fma", r"fmha_cutlass[FB]_", "PyTorch, f32 before Ampere and all before Volta"),
-    Product("tc", r"Attention(?:Backward)?Kernel<(?:float, )?cutlass::arch::Sm(?:8|9|1\d)\d, (?:float|true|false),?",
-            "PyTorch's memory-efficient attention by template", "tf32"),
+            "V100, A100: cuBLAS, cuDNN"),
+    # Vectors, odd shapes, MAGMA.
+    Product("fma", r"gemv|gemmk1_kernel|gemmSN_|\bdot_kernel<|sgemm_largek", "A100, H200: cuBLAS"),
+    Product("fma", r"gemm_kernel\dx\d_core|[sdhcz]gemm_\d+x\d+x\d+|gemm_template_\w*kernel|magma\w*gemm"
+            r"|gemm_\w*fermi|fermiPlus", "cuBLAS before 11, MAGMA: their sources and public profiles"),
+    # cuDNN's and PyTorch's convolutions without tensor cores.
+    Product("fma", r"(?:implicit|explicit|precomputed)_convolve_[a-z]*gemm|convolve_common_engine",
+            "V100, H200: cuDNN"),
+    Product("fma", r"(?:dgrad|wgrad)(?:2d)?_(?:\w*_)?(?:alg\d|engine)|(?:conv|dgrad|wgrad)2d_(?:grouped_direct|c1_k1)",
+            "V100, H200: cuDNN"),
+    Product("fma", r"pointwise_mult_and_sum_complex|winograd3x3Kernel", "V100: cuDNN FFT and Winograd"),
+    Product("fma", r"(?i:conv_depthwise[23]d|depthwiseConvolution)", "PyTorch, ATen/native/cuda/DepthwiseConv2d.cu"),
+    # Attention. cuDNN says f16 for bf16 too: the op's dtype tells which.
+    Product("tc", r"sdpa_sm\d+\w*_(?P<p>e4m3|e5m2|fp8|f8)_", "cuDNN 9"),
+    Product("tc", r"cudnn_generated_\w*sdpa", "H200"),
+    Product("tc", r"fmha_cutlass[FB]_f32_\w*sm(?:8|9|1\d)\d", "H200: PyTorch, by three tf32 products", "tf32"),
+    Product("tc", r"fmha_cutlass[FB]_(?P<p>f16|bf16)_\w*sm(?:[789]|1\d)\d", "V100 to H100: PyTorch, xFormers"),
+    Product("fma", r"fmha_cutlass[FB]_", "PyTorch's gemm_kernel_utils.h: f32 before sm80, all before sm70"),
+    Product("tc", r"AttentionKernel<float, cutlass::arch::Sm(?:8|9|1\d)\d"
+            r"|AttentionBackwardKernel<cutlass::arch::Sm(?:8|9|1\d)\d, float", "the same by template", "tf32"),
     Product("tc", r"Attention(?:Backward)?Kernel<(?:cutlass::arch::Sm\d+, )?cutlass::(?P<p>half_t|bfloat16_t)",
-            "PyTorch's memory-efficient attention by template"),
-    Product("fma", r"Attention(?:Backward)?Kernel<(?:cutlass::arch::Sm[567]\d, )?float", "PyTorch, f32 before Ampere"),
-    Product("tc", r"fmhaSm\d+\w*Kernel_Qkv(?P<p>E4m3|E2m1|Bfloat16|Fp16|Half)", "B200; TensorRT-LLM in vLLM"),
-    Product("tc", r"fmha_v2_\w*?(?P<p>bf16|fp16|e4m3|int8)_", "TensorRT, TensorRT-LLM"),
-    Product("tc", r"flash_(?:fwd|bwd)\w*kernel", "H100; FlashAttention 2, its own and PyTorch's", scan=True),
-    Product("tc", r"FlashAttn(?:Fwd|Bwd)Sm\d+|FlashAttention(?:Forward|Backward)Sm\d+", "FlashAttention 3, 4", scan=True),
-    Product("tc", r"Batch(?:Prefill|Ragged)\w*Kernel|SinglePrefill\w*Kernel", "FlashInfer", scan=True),
-    Product("fma", r"BatchDecodeWith\w*Kernel|SingleDecode\w*Kernel|paged_attention_v[12]_kernel", "FlashInfer, vLLM"),
-    Product("tc", r"RNN_blockPersist\w*HMMA", "A10; cuDNN RNN", scan=True),
-    Product("fma", r"RNN_blockPersist\w*<float|persistRNN\w*<float", "cuDNN RNN in fp32"),
-    # Templates that say their instruction.
-    Product("tc", r"\b(?:bmm|gemm)_\w+?_(?P<p>MxE4m3|MxE2m1MxE4m3|E4m3|E2m1|MxE2m1|Bfloat16|Fp16)\w*_Fp32_t\d",
-            "B200; TensorRT-LLM's generated GEMMs; fp4 weights against fp8 run as fp8"),
-    Product("tc", r"(?:MMA|SM\d+)_\d+x\d+x\d+_[FS]\d\d(?P<p>TF32|BF16|F16|E4M3|E5M2|S8|U8|F64)", "CUTLASS 3 atoms"),
-    Product("tc", r"MmaTensorOp|MainloopSm(?:9|1\d)\d|GMMA::|SM100_MMA_|DeviceGemmFp4|OpClassTensorOp",
-            "A100, H200; CUTLASS inside cuDNN, mangled and not; CUTLASS 3", scan=True),
+            "the same by template"),
+    Product("fma", r"AttentionKernel<float|AttentionBackwardKernel<cutlass::arch::Sm\d+, float", "the same"),
+    Product("tc", r"fmhaSm\d+\w*Kernel_Qkv(?P<p>E4m3|E2m1|Bfloat16|Fp16)", "B200: TensorRT-LLM in vLLM"),
+    Product("tc", r"fmha_v2_\w*?(?P<p>bf16|fp16|e4m3|int8)_", "TensorRT, TensorRT-LLM: public profiles"),
+    Product("tc", r"flash_(?:fwd|bwd)_\w*kernel", "H100: FlashAttention 2, its own and PyTorch's", scan=True),
+    Product("tc", r"FlashAttn(?:Fwd|Bwd)Sm\d+|FlashAttention(?:Forward|Backward)Sm\d+", "FlashAttention 3, 4: sources",
+            scan=True),
+    Product("tc", r"Batch(?:Prefill|Ragged)\w*Kernel|SinglePrefill\w*Kernel", "FlashInfer, its source", scan=True),
+    Product("fma", r"(?:Batch|Single)DecodeWith\w*Kernel|paged_attention_v[12]_kernel", "FlashInfer, vLLM: sources"),
+    # Recurrent layers: the persistent kernels name their instruction.
+    Product("tc", r"RNN_blockPersist\w*HMMA", "A10: cuDNN, public profiles", scan=True),
+    Product("fma", r"RNN_blockPersist\w*<float", "cuDNN, public profiles"),
+    # Templates that name their instruction or their unit.
+    Product("tc", r"\b(?:bmm|gemm)_\w+?_(?P<p>MxE2m1MxE4m3|MxE4m3|MxE2m1|E4m3|E2m1|Bfloat16|Fp16)\w*_Fp32_t\d",
+            "B200: TensorRT-LLM; fp4 weights against fp8 multiply at fp8's rate"),
+    Product("tc", r"(?:MMA|SM\d+)_\d+x\d+x\d+_[FS]\d\d(?P<p>TF32|BF16|F16|E4M3|E5M2|S8|U8|F64)", "CUTLASS 3's atoms"),
+    Product("tc", r"MmaTensorOp|MainloopSm(?:9|1\d)\d|GMMA::|SM100_MMA_|OpClassTensorOp",
+            "A100, H200: CUTLASS inside cuDNN, mangled and not; CUTLASS 3", scan=True),
     Product("fma", r"MmaSimt|UniversalFMA|OpClassSimt", "CUTLASS"),
-    Product("tc", r"kernel_cutlass_\w*(?:[gG]emm|flash_(?:fwd|bwd))", "CUTLASS 4 Python DSL; FlashAttention 4", scan=True),
-    Product("tc", r"deep_gemm::\w*fp8|fp8_gemm_kernel", "H100; DeepGEMM", "fp8"),
-    Product("tc", r"[mM]arlin::Marlin|tinygemm_m16n8k16", "vLLM; PyTorch int4 weights, 16-bit products", scan=True),
-    # AMD: MFMA on CDNA, WMMA on RDNA. In Tensile's names MI is the matrix instruction, without it plain FMA.
-    Product("tc", r"^(?:Custom_)?Cijk_\w*?_B[a-z]{3}_(?P<p>[A-Z0-9a-z]+?)_\w*_MI(?!0)\d+x\d+", "MI250, MI300; rocBLAS, hipBLASLt"),
-    Product("fma", r"^Cijk_A", "Tensile without a matrix instruction"),
-    Product("tc", r"igemm_(?:fwd|bwd|wrw)_gtc\w*?_(?P<p>bf16|fp16|fp32|int8)", "MIOpen implicit GEMM"),
-    Product("fma", r"miopenSp3AsmConv|naive_conv_|gcnAsmConv|miopenGcnAsm|MIOpenConv", "MIOpen Winograd and direct"),
-    Product("tc", r"aiter::\w*?(?P<p>bf16|fp16|fp8)\w*gemm|aiter::(?:fmha|mla)\w*?_(?P<q>bf16|fp16|fp8)", "AITER"),
-    Product("tc", r"xdlops|_xdl|Xdl|_mfma_|_wmma_|DeviceGemmWmma|ck_tile::\w*Fmha|FmhaFwd|FmhaBwd", "Composable Kernel", scan=True),
+    Product("tc", r"kernel_cutlass_\w*(?:[gG]emm|flash_(?:fwd|bwd))", "B200: CUTLASS 4's Python DSL", scan=True),
+    Product("tc", r"deep_gemm::\w*fp8|fp8_gemm_kernel", "DeepGEMM, its source", "fp8"),
+    Product("tc", r"[mM]arlin::Marlin|tinygemm_m16n8k16", "vLLM, PyTorch: int4 weights, 16-bit products", scan=True),
+    # AMD: MFMA on CDNA, WMMA on RDNA. MI in Tensile's names is the matrix instruction; without it, plain FMA.
+    Product("tc", r"Cijk_A[a-z]+_B[a-z]+_\w*_MI(?!0)\d+x\d+", "MI250, MI300: rocBLAS, hipBLASLt", "tensile"),
+    Product("tc", r"Custom_Cijk_A[a-z]+_B[a-z]+_", "MI350: hipBLASLt's hand-written MFMA kernels", "tensile"),
+    Product("fma", r"Cijk_A[a-z]+_B[a-z]+_\w*_TT\d+_\d+_", "Tensile, ReplacementKernels: thread tiles only"),
+    Product("tc", r"igemm_(?:fwd|bwd|wrw)_gtc\w*?_(?P<p>bf16|fp16|int8)", "MIOpen, its source"),
+    Product("tc", r"igemm_(?:fwd|bwd|wrw)_gtc", "MIOpen, its source", "fp32"),
+    Product("fma", r"miopenSp3AsmConv|naive_conv_|gcnAsmConv|miopenGcnAsm|MIOpenConv", "MIOpen, its source"),
+    Product("tc", r"aiter::\w*?(?P<p>bf16|fp16|fp8)\w*gemm", "AITER"),
+    Product("tc", r"aiter::fmha_\w*?_(?P<p>bf16|fp16|fp8)", "AITER"),
+    Product("tc", r"xdl|Xdl|_mfma_|_wmma_|Fmha(?:Fwd|Bwd)\w*Kernel", "Composable Kernel, its source", scan=True),
     # Triton: the compiler decides from types and flags.
-    Product("triton", r"^triton_tem_", "torch.compile max-autotune templates"),
-    Product("triton", r"^_?attn_(?:fwd|bwd)|^bwd_kernel_d[kq]|^_?(?:matmul|bmm|gemm|fused_moe|unified_attention)_?kernel"
-            r"|^kernel_unified_attention|^_fwd_kernel|^_bwd_kernel", "MI300 AOTriton; common Triton kernels"),
-    Product("tc", r"(?i:[hid]g?mma(?![a-z])|wgmma|tcgen05|tensorop)", "the instruction in the name", scan=True),
+    Product("triton", r"^triton_tem_", "torch.compile's templates for mm, conv and attention"),
+    Product("triton", r"^_?attn_(?:fwd|bwd)|^bwd_kernel_d[kq]|^_(?:fwd|bwd)_kernel|^kernel_unified_attention",
+            "MI300: AOTriton; vLLM"),
+    Product("triton", r"^_?(?:matmul|bmm|gemm|fused_moe)_kernel", "Triton's tutorials, vLLM"),
+    # The instruction in the name, and last: a product, and no more is known.
+    Product("tc", r"(?i:[hid]g?mma(?![a-z])|wgmma|tcgen05|tensorop)", "hmma, imma, dmma, igmma ...", scan=True),
+    Product("unknown", r"nvjet_|RNN_blockPersist|persistRNN|(?i:(?<!fb)gemm|matmul|implicit_conv|fmha)|Cijk_",
+            "none: so that a product no row above knows is not taken for something else"),
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import combinations_with_replacement
+from itertools import accumulate, combinations_with_replacement, pairwise
 
 from pyprof.prof.kernels import find_helper, find_product
 from pyprof.prof.model import MATRIX
@@ -22,7 +22,7 @@ MEMORY = re.compile(r"^\[?(?:CUDA )?[mM]em(?:set|cpy)|^__amd_rocclr_(?:fill|copy
 MEMSET = re.compile(r"^\[?(?:CUDA )?[mM]emset|^__amd_rocclr_fill")
 
 # Ops whose whole work is to fill or to move: what is a chore elsewhere is theirs.
-FILLS = re.compile(r"^(?:fill|zero|zeros|ones|full|new_zeros|new_ones|new_full|zeros_like|ones_like|full_like|_foreach_zero)_?$")
+FILLS = re.compile(r"^(?:fill|zero|(?:new_)?(?:zeros|ones|full)|(?:zeros|ones|full)_like|_foreach_zero)_?$")
 MOVES = re.compile(r"^(?:copy|_to_copy|to|clone|contiguous|im2col|col2im|unfold_backward|cudnn_\w*transform\w*)_?$")
 
 # Inside a product: PyTorch's element-wise kernels copy the bias or the operands, or scale by alpha and beta.
@@ -38,16 +38,14 @@ SORTING = re.compile(r"\bcub::|\bthrust::|radix|krn_partial|compute_num_of_parti
 def role(name: str, aten: str, family: str) -> str:
     """``main`` or ``aux``, for one kernel of the innermost op ``aten`` (``aten::`` and overload may stand)."""
     op = aten.removeprefix("aten::").partition(".")[0]
-    if not op:
-        return AUX if find_helper(name) else MAIN
-    if MEMSET.search(name):
-        return MAIN if FILLS.match(op) else AUX
     if FILLS.match(op) or MOVES.match(op):
         return MAIN
     if find_helper(name):
         return AUX
     if family in MATRIX:
         return AUX if MEMORY.search(name) or ELEMENTWISE.search(name) else MAIN
+    if op and MEMSET.search(name):
+        return AUX
     return AUX if SCATTERED.match(op) and SORTING.search(name) else MAIN
 
 
@@ -66,7 +64,7 @@ PARTS = ("dgrad", "wgrad", "bias")  # ATen's order: ConvolutionBackward computes
 
 PART_NAMES = (
     ("wgrad", re.compile(r"(?i)wgrad|bwd_weight|backward_weight|grad_weight|igemm_wrw|_wrw_")),
-    ("dgrad", re.compile(r"(?i)dgrad|bwd_data|backward_data|backward_input|conv_depthwise2d_backward_kernel|igemm_bwd_")),
+    ("dgrad", re.compile(r"(?i)dgrad|bwd_data|backward_(?:data|input)|depthwise2d_backward_kernel|igemm_bwd_")),
     # V100 cuDNN: in 200 launches stridedB ran only under backward_input, stridedB_splitK only under backward_weight.
     ("wgrad", re.compile(r"cudnn_\w*stridedB_splitK_")),
     ("dgrad", re.compile(r"cudnn_\w*stridedB_")),
@@ -94,11 +92,10 @@ def assign_parts(names: Sequence[str], present: Sequence[str]) -> list[str]:
     out = [""] * len(names)
     if not order:
         return out
-    hints = [_hint(names[i]) for i in main]
-    ways = combinations_with_replacement(range(len(order)), len(main))
-    best = min(ways, key=lambda way: _cost([order[k] for k in way], hints, order))
-    for i, k in zip(main, best, strict=True):
-        out[i] = order[k]
+    cuts = _cuts([_hint(names[i]) for i in main], order)
+    for piece, (start, end) in zip(order, pairwise(cuts), strict=True):
+        for i in main[start:end]:
+            out[i] = piece
     return out
 
 
@@ -110,7 +107,14 @@ def _hint(name: str) -> tuple[str, ...]:
     return ("dgrad", "wgrad") if find_product(name) else PARTS
 
 
-def _cost(way: list[str], hints: list[tuple[str, ...]], order: list[str]) -> tuple[int, int, int]:
-    wrong = sum(piece not in hint for piece, hint in zip(way, hints, strict=True))
-    counts = [way.count(piece) for piece in order]
-    return wrong, counts.count(0), sum(n * n for n in counts)
+def _cuts(hints: Sequence[tuple[str, ...]], order: Sequence[str]) -> tuple[int, ...]:
+    """Where the best runs begin and end: (0, ..., number of kernels)."""
+    against = [(0, *accumulate(int(piece not in hint) for hint in hints)) for piece in order]
+
+    def cost(cuts: tuple[int, ...]) -> tuple[int, int, int]:
+        sizes = [end - start for start, end in pairwise(cuts)]
+        wrong = sum(count[end] - count[start] for count, (start, end) in zip(against, pairwise(cuts), strict=True))
+        return wrong, sizes.count(0), sum(size * size for size in sizes)
+
+    inner = combinations_with_replacement(range(len(hints) + 1), len(order) - 1)
+    return min(((0, *cuts, len(hints)) for cuts in inner), key=cost)
