@@ -15,7 +15,7 @@ from typing import Any
 
 from pyprof import session
 from pyprof.errors import PyprofError
-from pyprof.sinks import Entry, Profiler
+from pyprof.sinks import Entry, Profiler, pop, push
 
 
 class Collector:
@@ -181,11 +181,10 @@ def step() -> None:
     sink = None if active is None else active.sink()
     if sink is not None:
         _step.number += 1
-        _step.range = sink, sink.push(Entry(f"ProfilerStep#{_step.number}"))
+        _step.range = (push(sink, Entry(f"ProfilerStep#{_step.number}")),)
 
 
 def _close_step() -> None:
     opened, _step.range = _step.range, None
     if opened is not None:
-        sink, token = opened
-        sink.pop(token)
+        pop(opened[0])

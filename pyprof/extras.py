@@ -9,7 +9,7 @@ from typing import Any
 
 from pyprof import session
 from pyprof.marker import Marker, format_marker
-from pyprof.sinks import Entry, Sink
+from pyprof.sinks import Entry, pop, push
 
 
 class annotate(ContextDecorator):  # noqa: N801  (used as a function)
@@ -20,7 +20,7 @@ class annotate(ContextDecorator):  # noqa: N801  (used as a function)
 
     def __init__(self, name: str) -> None:
         self._entry = Entry(f"layer:{name}")
-        self._open: list[tuple[Sink, Any] | None] = []
+        self._open: list[tuple[Any] | None] = []
 
     def _recreate_cm(self) -> annotate:
         return annotate(self._entry.text.removeprefix("layer:"))  # each call of a decorated function has its own
@@ -28,14 +28,13 @@ class annotate(ContextDecorator):  # noqa: N801  (used as a function)
     def __enter__(self) -> annotate:
         active = session.current()
         sink = None if active is None else active.sink()
-        self._open.append(None if sink is None else (sink, sink.push(self._entry)))
+        self._open.append(None if sink is None else (push(sink, self._entry),))
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         opened = self._open.pop()
         if opened is not None:
-            sink, token = opened
-            sink.pop(token)
+            pop(opened[0])
 
 
 def wrap(owner: Any, name: str) -> None:
@@ -54,7 +53,7 @@ def wrap(owner: Any, name: str) -> None:
         raise TypeError(f"pyprof.wrap: {name!r} of {owner!r} cannot be called")
     if getattr(func, "__pyprof__", False):
         return
-    marked = _marked(func, _mod_of(owner), name, 0 if isinstance(static, classmethod) else None)
+    marked = _marked(func, _mod_of(owner), name)
     active.patches.set(owner, name, type(static)(marked) if isinstance(static, (staticmethod, classmethod)) else marked)
 
 
@@ -68,8 +67,8 @@ def _mod_of(owner: Any) -> str:
     return str(getattr(owner, "__name__", None) or type(owner).__name__)
 
 
-def _marked(func: Callable[..., Any], mod: str, op: str, first: int | None) -> Callable[..., Any]:
-    from torch.compiler import is_compiling
+def _marked(func: Callable[..., Any], mod: str, op: str) -> Callable[..., Any]:
+    from torch.compiler import is_dynamo_compiling
 
     from pyprof.targets import Target
 
@@ -77,17 +76,17 @@ def _marked(func: Callable[..., Any], mod: str, op: str, first: int | None) -> C
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if is_dynamo_compiling():
             return func(*args, **kwargs)
         active = session.current()
         sink = None if active is None else active.sink()
         if active is None or sink is None or active.mode is None:
             return func(*args, **kwargs)
-        token = sink.push(active.mode.entry_of(target, args, kwargs))
+        token = push(sink, active.mode.entry_of(target, args, kwargs))
         try:
             return func(*args, **kwargs)
         finally:
-            sink.pop(token)
+            pop(token)
 
     call.__pyprof__ = True  # type: ignore[attr-defined]
     return call

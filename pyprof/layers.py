@@ -10,9 +10,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyprof.sinks import Entry, Sink
+from pyprof.sinks import Entry, pop
+
+if TYPE_CHECKING:
+    from pyprof.mode import MarkerMode
 
 _WRAPPER_PARTS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # compile, FSDP, checkpointing
 _MODULE_WRAPPERS = {"DistributedDataParallel", "DataParallel"}  # these hold the user's model as `module`
@@ -44,16 +47,18 @@ class Layers:
         self._roots: dict[int, _Node] = {}
         self._stack = _Stack()
 
-    def wrap(self, call: Callable[..., Any], sink_of: Callable[[], Sink | None]) -> Callable[..., Any]:
-        """nn.Module.__call__ with a range around it."""
-        from torch.compiler import is_compiling
+    def wrap(self, call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
+        """nn.Module.__call__ with a range around it, where the mode has a sink."""
+        import torch
+        from torch.compiler import is_dynamo_compiling
 
         stack, roots = self._stack, self._roots
+        plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # a call less to do what that does
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling():  # dynamo reads this as a constant and sees only the original call
+            if is_dynamo_compiling():  # dynamo reads this as a constant and sees only the original call
                 return call(module, *args, **kwargs)
-            sink = sink_of()
+            sink = mode.sink
             if sink is None:
                 return call(module, *args, **kwargs)
             nodes = stack.nodes
@@ -61,13 +66,18 @@ class Layers:
             node = known.get(id(module))
             if node is None or node.module() is not module:
                 node = known[id(module)] = _node(module, nodes)
+            entry = node.entry
+            if entry.sink is not sink:
+                sink.bind(entry)
+            token = entry.push()
             nodes.append(node)
-            token = sink.push(node.entry)
             try:
+                if plain and module._compiled_call_impl is None:
+                    return module._call_impl(*args, **kwargs)
                 return call(module, *args, **kwargs)
             finally:
-                sink.pop(token)
                 nodes.pop()
+                pop(token)
 
         return __call__
 

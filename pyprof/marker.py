@@ -132,7 +132,7 @@ def _parse_old(text: str) -> Marker | None:
 
 def _checked(payload: dict[str, Any], trace_key: str) -> Marker | None:
     names = [payload.get(key, "") for key in ("mod", "op", "funcStack")]
-    args = _clean_args(payload.get("args", []))
+    args = _named(_clean_args(payload.get("args", [])))
     trace = _strings(payload.get(trace_key, []))
     if args is None or trace is None or not all(isinstance(name, str) for name in names):
         return None
@@ -165,11 +165,15 @@ def _clean_args(value: object) -> list[dict[str, Any]] | None:
     return None if None in args else [arg for arg in args if arg is not None]
 
 
+def _named(args: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    return None if args is None else [{"name": "", **arg} for arg in args]
+
+
 def _clean_arg(arg: object) -> dict[str, Any] | None:
     if not isinstance(arg, dict):
         return None
-    clean: dict[str, Any] = {"name": "", **arg}
-    if not (isinstance(clean.get("type"), str) and isinstance(clean["name"], str)):
+    clean: dict[str, Any] = dict(arg)
+    if not (isinstance(clean.get("type"), str) and isinstance(clean.get("name", ""), str)):
         return None
     for key in ("shape", "stride"):
         if key in clean:

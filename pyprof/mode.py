@@ -12,20 +12,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
 from pyprof import describe
 from pyprof.describe import PLAIN, key_of
-from pyprof.marker import Marker, format_marker
-from pyprof.sinks import Entry, Sink
+from pyprof.sinks import Entry, Nvtx, Sink, nvtx_pop
 from pyprof.targets import Target, Targets
 from pyprof.trace import Tracer
 
 _CALLS_MOST = 8_192  # remembered calls of one op, and traces of one call: dynamic shapes must not fill the memory
 _FAILURES_MOST = 100  # kept for whoever asks
-_UNSEEN = object()
 _any_autocast = torch._C._is_any_autocast_enabled
 _tracing = torch._C._get_tracing_state
 _push_mode = torch._C._push_on_torch_function_stack
@@ -39,87 +37,94 @@ _getframe = sys._getframe
 class MarkerMode(TorchFunctionMode):
     """Pushes a marker around each call of a target. `sink` may change at any time, None pushes nothing."""
 
-    def __init__(self, tracer: Tracer | None) -> None:
+    def __init__(self, tracer: Tracer | None, nvtx: Nvtx | None) -> None:
         super().__init__()
         self.sink: Sink | None = None
         self.failures: list[str] = []  # ops whose arguments could not be described; their marker has none
         self._targets = Targets()
         self._known = self._targets.known
         self._tracer = tracer
+        self._nvtx_pop = nvtx.pop if nvtx else nvtx_pop
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if is_compiling():  # dynamo reads this as a constant and sees only the call
+        if is_dynamo_compiling():  # dynamo reads this as a constant and sees only the call
             return func(*args, **kwargs) if kwargs else func(*args)
         sink = self.sink
-        target: Any = self._known.get(func, _UNSEEN)
-        if target is _UNSEEN:
+        try:
+            target = self._known[func]
+        except KeyError:
             target = self._targets.add(func)
         if target is None or sink is None or _tracing() is not None:
             if func is _backward:
                 return _backward_with_mode(self, *args, **kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
 
-        entry = None
-        try:
-            key: Any = []
+        try:  # key_of, written out for what most arguments are
+            parts: list[Any] = []
             for arg in args:
                 kind = type(arg)
                 if kind is Tensor or kind is Parameter:
-                    key += arg.shape, arg.dtype, arg.stride(), arg.device
+                    parts += arg.shape, arg.dtype, arg.stride(), arg.device
                 elif kind in PLAIN:
-                    key += kind, arg
+                    parts += kind, arg
                 else:
-                    key.append(key_of(arg))
+                    parts.append(key_of(arg))
             if kwargs:
-                key += [(name, key_of(arg)) for name, arg in kwargs.items()]
+                parts += [(name, key_of(arg)) for name, arg in kwargs.items()]
             if _any_autocast():
-                key.append(_autocast_dtype())
-            key = tuple(key)
+                parts.append(_autocast_dtype())
+            key = tuple(parts)
             entry = target.cache.get(key)
+            if entry is None:
+                entry = self._entry(target, key, args, kwargs or {})
         except describe.StepAside:
             return func(*args, **kwargs) if kwargs else func(*args)
-        except (RuntimeError, TypeError, NotImplementedError, AttributeError, ValueError):
-            key = None  # sparse and nested tensors have no strides
-        if entry is None:
-            entry = self._entry(target, key, args, kwargs or {})
+        except Exception:  # noqa: BLE001  (sparse tensors have no strides, and the user's classes may raise anything)
+            entry = self._slow_entry(target, args, kwargs or {})
+            if entry is None:
+                return func(*args, **kwargs) if kwargs else func(*args)
         if self._tracer is not None:
             entry = _with_trace(entry, self._tracer.text(_getframe(1)))
 
-        token = sink.push(entry)
+        if entry.sink is not sink:
+            sink.bind(entry)
+        token = entry.push()
         try:
             return func(*args, **kwargs) if kwargs else func(*args)
         finally:
-            sink.pop(token)
+            if token is None:
+                self._nvtx_pop()
+            else:
+                token.__exit__(None, None, None)
 
     def entry_of(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         """For calls that PyTorch does not show us: what pyprof.wrap() wrapped."""
-        entry = self._entry(target, None, args, kwargs)
+        entry = self._slow_entry(target, args, kwargs) or target.bare_entry()
         if self._tracer is not None:
             entry = _with_trace(entry, self._tracer.text(_getframe(2)))
         return entry
 
     def _entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         """The call's text, remembered under its key. This runs once a distinct call."""
-        try:
-            if key is None:
-                key = tuple(key_of(arg) for arg in args) + tuple((n, key_of(arg)) for n, arg in kwargs.items())
-                key += (_autocast_dtype(),)
-            known = target.cache.get(key)
-            if known is not None:
-                return known
-            text = describe.text(target, args, kwargs, _autocast_name())
-        except Exception as error:  # noqa: BLE001  (the user's classes run here: they must not break the program)
-            if len(self.failures) < _FAILURES_MOST:
-                self.failures.append(f"{target.mod}.{target.op}: {error!r}")
-            if target.bare is None:
-                target.bare = Entry(format_marker(Marker(target.mod, target.op)))
-            return target.bare
+        text = describe.text(target, args, kwargs, _autocast_name())
         if len(target.cache) >= _CALLS_MOST:
             target.cache.clear()
         entry = target.cache[key] = Entry(text)
         return entry
+
+    def _slow_entry(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+        """For arguments that the fast key is not made for. None for a call that computes nothing real."""
+        try:
+            key = (*map(key_of, args), *((name, key_of(arg)) for name, arg in kwargs.items()), _autocast_dtype())
+            return target.cache.get(key) or self._entry(target, key, args, kwargs)
+        except describe.StepAside:
+            return None
+        except Exception as error:  # noqa: BLE001  (as above: a description must not break the user's program)
+            if len(self.failures) < _FAILURES_MOST:
+                self.failures.append(f"{target.mod}.{target.op}: {error!r}")
+            return target.bare_entry()
 
 
 def _with_trace(entry: Entry, trace: str) -> Entry:
@@ -180,7 +185,7 @@ def fast_handler(mode: MarkerMode, original: Callable[..., Any]) -> Callable[...
     """PyTorch's handle_torch_function, without its context manager where ours is the only mode (3 us to 0.3)."""
 
     def handle_torch_function(public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not _only(mode):
+        if is_dynamo_compiling() or _mode_count() != 1 or _mode_at(0) is not mode:
             return original(public_api, relevant_args, *args, **kwargs)
         _pop_mode()
         try:
@@ -196,7 +201,7 @@ def honest_asker(mode: MarkerMode, original: Callable[..., Any]) -> Callable[...
     may take their fast path, and must take it under pyprof too."""
 
     def has_torch_function(relevant_args: Any) -> bool:
-        if is_compiling() or not _only(mode):
+        if is_dynamo_compiling() or _mode_count() != 1 or _mode_at(0) is not mode:
             return bool(original(relevant_args))
         _pop_mode()
         try:
@@ -205,7 +210,3 @@ def honest_asker(mode: MarkerMode, original: Callable[..., Any]) -> Callable[...
             _push_mode(mode)
 
     return has_torch_function
-
-
-def _only(mode: MarkerMode) -> bool:
-    return _mode_count() == 1 and _mode_at(0) is mode and torch._C._is_torch_function_mode_enabled()

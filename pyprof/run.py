@@ -53,8 +53,8 @@ def _exit_code(script: str, module: bool) -> int:
             runpy.run_path(script, run_name="__main__")
     except SystemExit as stop:
         return _code_of(stop)
-    except KeyboardInterrupt:
-        traceback.print_exc()
+    except KeyboardInterrupt as error:
+        _print_script_error(error)
         return 130
     except Exception as error:  # noqa: BLE001  (the script's own failure, told as Python tells it)
         _print_script_error(error)

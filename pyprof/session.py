@@ -30,7 +30,7 @@ class Session:
         self.options = options
         self.patches = Patches()
         self.mode: MarkerMode | None = None
-        self._nvtx: Sink | None = None
+        self._nvtx: Nvtx | None = None
         self._profiler: Sink | None = None
         self._sink: Sink | None = None
 
@@ -54,7 +54,7 @@ class Session:
             self._nvtx = Nvtx()
         stack = options.function_stack
         tracer = Tracer(options.trace == "all", stack) if options.trace or stack else None
-        self.mode = mode.MarkerMode(tracer)
+        self.mode = mode.MarkerMode(tracer, self._nvtx)
         self.set_profiler(None)
         try:
             self._install()
@@ -86,7 +86,7 @@ class Session:
             asker = honest_asker(self.mode, module.has_torch_function)
             self.patches.set(module, "has_torch_function", asker)
         if self.options.layers:
-            call = Layers().wrap(torch.nn.Module.__call__, self.sink)
+            call = Layers().wrap(torch.nn.Module.__call__, self.mode)
             self.patches.set(torch.nn.Module, "__call__", call)
         self.patches.set(threading.Thread, "_bootstrap_inner", _thread_start(self))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from types import MethodWrapperType
 from typing import Any
 
+from pyprof.marker import Marker, format_marker
 from pyprof.sinks import Entry
 
 # Never marked, and why. docs/capture.md prints this table.
@@ -41,15 +42,21 @@ _NAMES = frozenset(name for names in NOT_MARKED.values() for name in names.split
 class Target:
     """A marked function and the calls of it seen so far."""
 
-    __slots__ = ("bare", "cache", "func", "mod", "op", "parameters")
+    __slots__ = ("_bare", "cache", "func", "mod", "op", "parameters")
 
     def __init__(self, func: Any, mod: str, op: str) -> None:
         self.func = func
         self.mod = mod
         self.op = op
         self.parameters: tuple[str, ...] | None = None  # of a Python function, once asked for; see argnames.py
-        self.bare: Entry | None = None  # the marker of a call that could not be described
-        self.cache: dict[tuple[Any, ...], Entry | None] = {}
+        self.cache: dict[tuple[Any, ...], Entry] = {}
+        self._bare: Entry | None = None
+
+    def bare_entry(self) -> Entry:
+        """The marker of a call whose arguments could not be described."""
+        if self._bare is None:
+            self._bare = Entry(format_marker(Marker(self.mod, self.op)))
+        return self._bare
 
 
 class Targets:

@@ -24,6 +24,7 @@ _PACKAGES = tuple(
     os.path.join(path, "") for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")} if path
 )
 _OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+_RUN = _OURS + "run.py"
 
 
 class Tracer:
@@ -33,7 +34,8 @@ class Tracer:
         self._everything = everything
         self._function_stack = function_stack
         # By id: hashing a code object hashes its bytecode. The object stays in the value, so no id is used twice.
-        self._names: dict[int, tuple[str, CodeType]] = {}  # "" for code that is left out
+        # "" for code that is left out, None for `pyprof run` itself, outside of which nothing is the user's.
+        self._names: dict[int, tuple[str | None, CodeType]] = {}
         self._texts: dict[tuple[int, ...], str] = {}
         self._here = os.path.join(os.getcwd(), "")
         self._skipped = () if everything else (_OURS, _torch_folder(), "<frozen")
@@ -47,8 +49,11 @@ class Tracer:
             known = names.get(number)
             if known is None:
                 known = names[number] = (self._name(code.co_filename), code)
-            if known[0]:
-                key += (number, frame.f_lasti)
+            name = known[0]
+            if name:
+                key += number, frame.f_lasti
+            elif name is None:
+                break
             frame = frame.f_back
         found = self._texts.get(tuple(key))
         return found if found is not None else self._make(tuple(key))
@@ -64,7 +69,9 @@ class Tracer:
         self._texts[key] = text
         return text
 
-    def _name(self, path: str) -> str:
+    def _name(self, path: str) -> str | None:
+        if path == _RUN and not self._everything:
+            return None
         if path.startswith(self._skipped):
             return ""
         for folder in (self._here, *_PACKAGES):
