@@ -21,6 +21,7 @@ BASE = [
     "pandas>=2.2",
     "pyarrow>=16",
     "msgspec>=0.19",
+    "orjson>=3.10",
     "cxxfilt>=0.3",
     "nvtx>=0.2.10",
     "rich>=13",
