@@ -76,14 +76,14 @@ def same(a: Any, b: Any) -> bool:
     for x, y in zip(left, right, strict=True):
         if x.shape != y.shape or x.dtype != y.dtype or x.layout != y.layout or type(x) is not type(y):
             return False
-        if x.layout == torch.strided and not torch.equal(bits(x), bits(y)):
+        if x.layout == torch.strided and not equal(x, y):
             return False
     return True
 
 
-def bits(tensor: Any) -> Any:
-    """So that a NaN equals itself and 0.0 does not equal -0.0."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+def equal(x: Any, y: Any) -> bool:
+    """Bit for bit, but for the sign of zero; a NaN equals itself."""
+    return torch.equal(x, y) or bool(((x == y) | ((x != x) & (y != y))).all())
 
 
 UNINITIALISED = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize")
