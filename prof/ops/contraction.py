@@ -1,0 +1,227 @@
+"""Contractions that a program writes as one op and a library runs as one or several products.
+
+einsum, tensordot, chains of matrices, bilinear forms, Kronecker products, distances.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Parts, ShapeError, Tensor, Work, distinct, model, total
+from pyprof.prof.ops.gemm import FAMILY_NAME, dimensions, gradients, mm, multiplies, product
+from pyprof.prof.ops.operands import Out, broadcast, given, moved, output
+
+LETTERS = string.ascii_letters
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """An operand of a contraction: one label a dimension."""
+
+    labels: str
+    sizes: tuple[int, ...]
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pair of operands contracted into one; ``count`` multiply-adds, or products alone where nothing is summed."""
+
+    left: Labelled
+    right: Labelled
+    result: Labelled
+    count: int
+    summed: bool
+
+
+def parse(equation: str, tensors: tuple[Tensor, ...]) -> tuple[list[Labelled], str]:
+    """The operands with one letter a dimension ("..." becomes letters of its own), and the result's letters."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise ShapeError("einsum", f"{len(terms)} operands for {equation!r}", len(tensors))
+    hidden = [
+        len(t.shape) - len(term.replace("...", "")) if "..." in term else 0
+        for term, t in zip(terms, tensors, strict=True)
+    ]
+    free = [c for c in LETTERS if c not in equation]
+    stretch = "".join(free[: max(hidden, default=0)])
+    terms = [term.replace("...", stretch[len(stretch) - n :]) for term, n in zip(terms, hidden, strict=True)]
+    if arrow:
+        result = right.replace("...", stretch)
+    else:
+        once = [c for c in sorted(set("".join(terms))) if "".join(terms).count(c) == 1 and c not in stretch]
+        result = stretch + "".join(once)
+    return [labelled(term, t) for term, t in zip(terms, tensors, strict=True)], result
+
+
+def labelled(term: str, tensor: Tensor) -> Labelled:
+    """An operand; a label that it has twice is its diagonal, a view."""
+    if len(term) != len(tensor.shape):
+        raise ShapeError("einsum", f"a dimension for each of {term!r}", tensor.shape)
+    sizes = dict(zip(term, tensor.shape, strict=True))
+    return Labelled("".join(sizes), tuple(sizes.values()), tensor)
+
+
+def steps(operands: list[Labelled], result: str, path: Any) -> list[Step]:
+    """The pairs in the order of the path: positions of pairs, their result goes to the end; else from left to right."""
+    todo, done = list(operands), []
+    order = list(path or ())
+    while len(todo) > 1:
+        i, j = sorted((order.pop(0), order.pop(0))) if len(order) > 1 else (0, 1)
+        right, left = todo.pop(j), todo.pop(i)
+        later = set(result).union(*(o.labels for o in todo))
+        step = contracted(left, right, later)
+        done.append(step)
+        todo.insert(0 if not path else len(todo), step.result)
+    return done
+
+
+def contracted(left: Labelled, right: Labelled, later: set[str]) -> Step:
+    """Two operands into one that keeps the labels which are needed later. Sizes of 1 stretch."""
+    sizes: dict[str, int] = {}
+    for operand in (left, right):
+        for label, size in zip(operand.labels, operand.sizes, strict=True):
+            sizes[label] = max(size, sizes.get(label, 1)) if size else 0
+    kept = "".join(label for label in sizes if label in later)
+    shape = tuple(sizes[label] for label in kept)
+    gradient = left.tensor.needs_grad or right.tensor.needs_grad
+    tensor = replace(left.tensor, shape=shape, strides=None, ident=0, needs_grad=gradient)
+    return Step(left, right, Labelled(kept, shape, tensor), math.prod(sizes.values()), len(kept) < len(sizes))
+
+
+def lists(equation: Any, tensors: Any) -> tuple[Tensor, ...]:
+    if not isinstance(equation, str) or not isinstance(tensors, tuple):
+        raise ShapeError("einsum", "an equation and a list of tensors", f"{equation!r}")
+    return tensors
+
+
+@model("einsum", family=FAMILY_NAME)
+def einsum(equation: Any, tensors: Any, path: Any = None, *_: Any) -> Work:
+    """Pairs of operands contracted one after the other, by the path or from left to right
+
+    flop    2 * (product of all sizes of a pair's labels); 1 * that where a pair has nothing to sum over
+    bytes   each pair read, its result written; so intermediates are written and read
+    One operand: the sum over the labels that the result lacks; a permutation or a diagonal is a view.
+    Source: aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair.
+    """
+    operands, result = parse(equation, lists(equation, tensors))
+    if len(operands) == 1:
+        return reduced(operands[0], result)
+    return sum((step_work(step) for step in steps(operands, result, path)), Work())
+
+
+def reduced(operand: Labelled, result: str) -> Work:
+    """Sum of one operand over the labels that are not in the result."""
+    kept = math.prod(n for label, n in zip(operand.labels, operand.sizes, strict=True) if label in result)
+    whole = math.prod(operand.sizes)
+    return Work() if kept == whole else Work(whole - kept, operand.tensor.nbytes, moved(kept, operand.tensor))
+
+
+def step_work(step: Step) -> Work:
+    left, right, result = step.left.tensor, step.right.tensor, step.result.tensor
+    if step.summed:
+        return product(step.count, (left, right), result)
+    return Work(multiplies(step.count, left, right), distinct(left, right), moved(result.numel, result))
+
+
+@model("einsum.backward", family=FAMILY_NAME)
+def einsum_backward(equation: Any, tensors: Any, path: Any = None, *_: Any) -> Work:
+    """For each pair, a product of its size for each operand that wants a gradient; a sum's gradient is a view"""
+    operands, result = parse(equation, lists(equation, tensors))
+    work = Work()
+    for step in steps(operands, result, path):
+        left, right, c = step.left.tensor, step.right.tensor, step.result.tensor
+        work += total(gradients(left, right, c, step.count, None))
+    return work
+
+
+@model("kron", family=FAMILY_NAME)
+def kron(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
+    """Every element of a times every element of b: one product each"""
+    rank = max(len(a.shape), len(b.shape))
+    left, right = ((1,) * (rank - len(t.shape)) + t.shape for t in (a, b))
+    result = output(out, a.like(tuple(m * n for m, n in zip(left, right, strict=True))))
+    return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
+
+
+@model("tensordot", family=FAMILY_NAME)
+def tensordot(a: Tensor, b: Tensor, dims_a: Any = UNKNOWN, dims_b: Any = UNKNOWN, *, out: Out = None) -> Work:
+    """Sum over dims_a of a against dims_b of b"""
+    free_a, k = split_dims(a, dims_a)
+    free_b = split_dims(b, dims_b)[0]
+    shape = (*free_a, *free_b)
+    return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
+
+
+@model("tensordot.backward", family=FAMILY_NAME)
+def tensordot_backward(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any, *_: Any) -> Parts:
+    """Two products of the forward's size"""
+    free_a, k = split_dims(a, dims_a)
+    free_b = split_dims(b, dims_b)[0]
+    shape = (*free_a, *free_b)
+    return gradients(a, b, a.like(shape), math.prod(shape) * k, None)
+
+
+def split_dims(a: Tensor, dims: Any) -> tuple[tuple[int, ...], int]:
+    """(sizes of the dimensions that stay, product of those that are summed over)"""
+    summed = {d % len(a.shape) for d in dims}
+    stay = tuple(n for i, n in enumerate(a.shape) if i not in summed)
+    return stay, math.prod(a.shape[i] for i in summed)
+
+
+@model("bilinear", family=FAMILY_NAME)
+def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *, out: Out = None) -> Work:
+    """y[..,o] = x1[..,i] weight[o,i,j] x2[..,j] + bias[o]
+
+    flop    2 * rows * O * J * (I + 1): first x1 @ weight, then the sum with x2
+    """
+    o, i, j = weight.shape
+    rows = math.prod(x1.shape[:-1])
+    result = output(out, x1.like((*x1.shape[:-1], o)))
+    return product(rows * o * j * (i + 1), (x1, x2, weight, given(bias)), result)
+
+
+@model("cdist", "_cdist_forward", family="distance")
+def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *_: Any, out: Out = None) -> Work:
+    """y[..,P,R]: the p-norm of the difference of each row of x1[..,P,M] to each of x2[..,R,M]
+
+    flop    a pair and element: a difference, its power (p = 2: a product; p = 1, 0, inf: none; else 1), a
+            sum, but one sum less a pair; and a root at the end (p = 2 and other powers)
+    ``_euclidean_dist`` computes the same by a matrix product; its traces show ``mm`` or ``bmm`` with K = M +
+    2.
+    """
+    shape = (*broadcast("cdist", x1.shape[:-2], x2.shape[:-2]), x1.shape[-2], x2.shape[-2])
+    m, pairs = x1.shape[-1], math.prod(shape)
+    plain = p in (0, 1, math.inf) if p is not UNKNOWN else bool(p)
+    flop = pairs * (2 * m - 1 if plain else 3 * m) if m else 0
+    result = output(out, x1.like(shape))
+    return Work(flop, distinct(x1, x2), moved(result.numel, result))
+
+
+@model("chain_matmul", "linalg_multi_dot", family=FAMILY_NAME)
+def chain_matmul(matrices: tuple[Tensor, ...], *_: Any) -> Work:
+    """A1 @ A2 @ ... in the cheapest order; each intermediate is written and read
+
+    The order minimises multiply-adds by dynamic programming (Cormen et al., section 15.2), as
+    linalg.multi_dot does.
+    """
+    ends = [
+        m if len(m.shape) > 1 else m.like((1, *m.shape) if i == 0 else (*m.shape, 1)) for i, m in enumerate(matrices)
+    ]
+    best: dict[tuple[int, int], tuple[int, Work, Tensor]] = {(i, i): (0, Work(), m) for i, m in enumerate(ends)}
+    for width in range(1, len(ends)):
+        for i in range(len(ends) - width):
+            best[i, i + width] = min(
+                (joined(best[i, s], best[s + 1, i + width]) for s in range(i, i + width)), key=lambda chain: chain[0]
+            )
+    return best[0, len(ends) - 1][1]
+
+
+def joined(left: tuple[int, Work, Tensor], right: tuple[int, Work, Tensor]) -> tuple[int, Work, Tensor]:
+    """Two chains and the product of their results: (multiply-adds, work, result)."""
+    m, n, k = dimensions("chain_matmul", left[2], right[2])
+    return left[0] + right[0] + m * n * k, left[1] + right[1] + mm(left[2], right[2]), left[2].like((m, n))

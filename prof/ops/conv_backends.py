@@ -1,0 +1,224 @@
+"""Convolutions by the names and argument orders of their backends: cuDNN, MIOpen, oneDNN, PyTorch's own
+kernels.
+
+The counts are those of ``conv``. PyTorch 1.x had a backward op for each backend.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Parts, Tensor, Work, model
+from pyprof.prof.ops.conv import FAMILY_NAME, Window, backward, channels, forward, mask_of
+from pyprof.prof.ops.operands import Out, given
+
+
+@model("cudnn_convolution", family=FAMILY_NAME)
+def cudnn_convolution(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
+    """(x, weight, padding, stride, dilation, groups, ...); before torch 1.8 a bias follows the weight"""
+    bias, (padding, stride, dilation, groups) = bias_and_four(rest)
+    return forward("cudnn_convolution", x, weight, bias, Window(stride, padding, dilation, groups), out)
+
+
+def bias_and_four(rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, Any, Any, Any]]:
+    """Split (bias?), padding, stride, dilation, groups; what is missing is unknown."""
+    has_bias = bool(rest) and (rest[0] is None or isinstance(rest[0], Tensor))
+    bias, numbers = (rest[0], rest[1:]) if has_bias else (None, rest)
+    padding, stride, dilation, groups = (*numbers, *(UNKNOWN,) * 4)[:4]
+    return bias, (padding, stride, dilation, groups)
+
+
+@model("cudnn_convolution_transpose", family=FAMILY_NAME)
+def cudnn_convolution_transpose(
+    x: Tensor,
+    weight: Tensor,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """CuDNN's data gradient as a forward op"""
+    window = Window(stride, padding, dilation, groups, True, output_padding)
+    return forward("cudnn_convolution_transpose", x, weight, None, window, out)
+
+
+@model("cudnn_convolution_relu", "miopen_convolution_relu", family=FAMILY_NAME)
+def convolution_relu(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """With ReLU in the epilogue: a comparison, no flop"""
+    return forward("convolution_relu", x, weight, bias, Window(stride, padding, dilation, groups), out)
+
+
+@model("cudnn_convolution_add_relu", "miopen_convolution_add_relu", family=FAMILY_NAME)
+def convolution_add_relu(
+    x: Tensor,
+    weight: Tensor,
+    z: Any = None,
+    _alpha: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """relu(conv(x, weight) + alpha * z + bias): z is read too; the sum rides in the multiply-adds"""
+    window = Window(stride, padding, dilation, groups)
+    return forward("convolution_add_relu", x, weight, bias, window, out, given(z))
+
+
+@model(
+    "miopen_convolution",
+    "miopen_depthwise_convolution",
+    "mkldnn_convolution",
+    "mkldnn::_convolution_pointwise",
+    family=FAMILY_NAME,
+)
+def backend_convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """Padding before stride"""
+    return forward("backend_convolution", x, weight, bias, Window(stride, padding, dilation, groups), out)
+
+
+@model("miopen_convolution_transpose", "mkldnn::_convolution_transpose_pointwise", family=FAMILY_NAME)
+def miopen_convolution_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """Padding and output padding before stride"""
+    window = Window(stride, padding, dilation, groups, True, output_padding)
+    return forward("convolution_transpose", x, weight, bias, window, out)
+
+
+@model(
+    "thnn_conv2d",
+    "_slow_conv2d_forward",
+    "thnn_conv2d_forward",
+    "slow_conv3d",
+    "slow_conv3d_forward",
+    "slow_conv_dilated2d",
+    "slow_conv_dilated3d",
+    "_conv_depthwise2d",
+    "conv_depthwise3d",
+    "thnn_conv_depthwise2d",
+    "thnn_conv_depthwise2d_forward",
+    family=FAMILY_NAME,
+)
+def native_convolution(
+    x: Tensor,
+    weight: Tensor,
+    _kernel_size: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """PyTorch's own kernels; those without dilation may have an ``out`` tensor in its place"""
+    steps = 1 if dilation is None or isinstance(dilation, Tensor) else dilation
+    return forward("native_convolution", x, weight, bias, Window(stride, padding, steps), out)
+
+
+@model("slow_conv_transpose2d", "slow_conv_transpose3d", family=FAMILY_NAME)
+def native_transpose(
+    x: Tensor,
+    weight: Tensor,
+    _kernel_size: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """PyTorch's own transposed kernels, which know no groups"""
+    window = Window(stride, padding, dilation, 1, True, output_padding)
+    return forward("native_transpose", x, weight, bias, window, out)
+
+
+# PyTorch 1.x: backward
+
+
+def pair_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any, transposed: bool, out: Out) -> Parts:
+    """Old backends' backward: (self, grad_output, weight, ..., output_mask)."""
+    mask = (*mask_of(output_mask, out), False, False)
+    return backward(dy, x, weight, transposed, (mask[0], mask[1], mask[2]))
+
+
+@model(
+    "cudnn_convolution_backward",
+    "miopen_convolution_backward",
+    "mkldnn_convolution_backward",
+    "miopen_depthwise_convolution_backward",
+    "thnn_conv2d_backward",
+    "_slow_conv2d_backward",
+    "slow_conv3d_backward",
+    "_conv_depthwise2d_backward",
+    "conv_depthwise3d_backward",
+    "thnn_conv_depthwise2d_backward",
+    "slow_conv_dilated2d_backward",
+    "slow_conv_dilated3d_backward",
+    family=FAMILY_NAME,
+)
+def old_backward(first: Tensor, second: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
+    """PyTorch 1.x: cudnn and its kin take (x, dy, weight, ..., mask), the native ones (dy, x, weight, ...,
+    mask).
+
+    The flop and bytes take x from the channels: x has Cin, dy has Cout. Where they are the same, the two hold
+    the same numbers of elements unless the stride is above 1, in which case x is the larger one.
+    """
+    x, dy = x_and_dy(first, second, weight)
+    mask = next((a for a in reversed(rest) if is_mask(a)), UNKNOWN)
+    return pair_backward(x, dy, weight, mask, False, out)
+
+
+def x_and_dy(first: Tensor, second: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Which of the two is x: the one whose channels are not Cout, else the larger."""
+    cout = weight.shape[0]
+    a, b = channels(first, weight), channels(second, weight)
+    if a != b:
+        return (second, first) if a == cout else (first, second)
+    return (first, second) if first.numel >= second.numel else (second, first)
+
+
+def is_mask(argument: Any) -> bool:
+    return isinstance(argument, (tuple, list)) and bool(argument) and all(isinstance(b, bool) for b in argument)
+
+
+@model("cudnn_convolution_transpose_backward", "miopen_convolution_transpose_backward", family=FAMILY_NAME)
+def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
+    """PyTorch 1.x: the transposed convolution's gradients"""
+    mask = next((a for a in reversed(rest) if is_mask(a)), UNKNOWN)
+    return pair_backward(x, dy, weight, mask, True, out)

@@ -1,0 +1,159 @@
+"""Matrix products of packed operands: fp8 and fp4 with scales, groups, quantised weights, 2:4 sparsity.
+
+flop    2*M*N*K as in ``gemm``, the products that are done; scaling is part of the epilogue
+read    operands as they are stored (packed), scales, offsets and bias once
+write   the result in the type that the op is told
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
+from pyprof.prof.ops.gemm import FAMILY_NAME, dimensions, linear_shape, product, typed
+from pyprof.prof.ops.operands import Out, given, output, required
+
+
+def unpacked(k: int, a: Tensor) -> int:
+    """K in numbers: float4_e2m1fn_x2 holds two in a byte."""
+    return k * 2 if a.dtype.endswith("_x2") else k
+
+
+@model("_scaled_mm", family=FAMILY_NAME)
+def scaled_mm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    bias: Any = None,
+    scale_result: Any = None,
+    out_dtype: Any = None,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """(A * scale_a) @ (B * scale_b) + bias in ``out_dtype``; scales (one, a row's, or a block's each) are
+    read once.
+
+    The product with the scales is part of the epilogue. An empty size list is a 0-d scale: 4 bytes of
+    float32. ``out_dtype`` comes as a name; a trace has its number (c10/core/ScalarType.h). Absent, it is A's
+    type.
+    """
+    m, n, k = dimensions("_scaled_mm", a, b)
+    scales = [Tensor((), "float32") if s is UNKNOWN and a.dtype else s for s in (scale_a, scale_b)]
+    result = output(out, typed(a.like((m, n)), out_dtype))
+    return product(m * n * unpacked(k, a), (a, b, *scales, given(bias), given(scale_result)), result)
+
+
+@model("_scaled_mm_v2", family=FAMILY_NAME)
+def scaled_mm_v2(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Any = (),
+    _recipe_a: Any = (),
+    _swizzle_a: Any = (),
+    scale_b: Any = (),
+    _recipe_b: Any = (),
+    _swizzle_b: Any = (),
+    bias: Any = None,
+    out_dtype: Any = None,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """_scaled_mm with lists of scales (torch 2.10 and later)"""
+    m, n, k = dimensions("_scaled_mm_v2", a, b)
+    result = output(out, typed(a.like((m, n)), out_dtype))
+    work = product(m * n * unpacked(k, a), (a, b, given(bias)), result)
+    return work + Work(0, distinct(scale_a, scale_b))
+
+
+def grouped(a: Tensor, b: Tensor, offs: Any) -> tuple[tuple[int, ...], int]:
+    """(shape, multiply-adds) of a grouped product; ``offs`` ends where the last group does: all of it is
+    used.
+
+    [M,K] @ [G,K,N]: each group some rows of A       -> [M,N]     M*N*K
+    [G,M,K] @ [K,N]: each group some columns of B    -> [M,N]     M*N*K
+    [M,K] @ [K,N]:   each group a slice of K         -> [G,M,N]   M*N*K
+    [G,M,K] @ [G,K,N]: a batch                       -> [G,M,N]   G*M*N*K
+    """
+    ranks = (len(a.shape), len(b.shape))
+    if ranks not in ((2, 3), (3, 2), (2, 2), (3, 3)):
+        raise ShapeError("_grouped_mm", "operands of 2 or 3 dimensions", f"{a.shape} @ {b.shape}")
+    m, k, n = a.shape[-2], unpacked(a.shape[-1], a), b.shape[-1]
+    if ranks == (3, 3):
+        return (a.shape[0], m, n), a.shape[0] * m * n * k
+    groups = (required(offs).numel,) if ranks == (2, 2) else ()
+    return (*groups, m, n), m * n * k
+
+
+@model("_grouped_mm", family=FAMILY_NAME)
+def grouped_mm(
+    a: Tensor, b: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None, *_: Any, out: Out = None
+) -> Work:
+    """A product for each group of rows, columns or slices of K (mixtures of experts)"""
+    shape, count = grouped(a, b, offs)
+    return product(count, (a, b, given(offs), given(bias)), output(out, typed(a.like(shape), out_dtype)))
+
+
+@model("_scaled_grouped_mm", family=FAMILY_NAME)
+def scaled_grouped_mm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    offs: Any = None,
+    bias: Any = None,
+    scale_result: Any = None,
+    out_dtype: Any = None,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """_grouped_mm of fp8 with scales; bfloat16 where no ``out_dtype`` is given"""
+    shape, count = grouped(a, b, offs)
+    result = output(out, typed(a.like(shape, "bfloat16" if a.dtype else ""), out_dtype))
+    read = (a, b, given(scale_a), given(scale_b), given(offs), given(bias), given(scale_result))
+    return product(count, read, result)
+
+
+@model("_weight_int8pack_mm", family=FAMILY_NAME)
+def weight_int8pack_mm(x: Tensor, weight: Tensor, scales: Any = None, *, out: Out = None) -> Work:
+    """y[M,N] = x[M,K] @ (int8 weight[N,K] * scales[N])'"""
+    shape, k = linear_shape(x, weight)
+    return product(math.prod(shape) * k, (x, weight, given(scales)), output(out, x.like(shape)))
+
+
+@model("_weight_int4pack_mm", family=FAMILY_NAME)
+def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: Any = None, *, out: Out = None) -> Work:
+    """y[M,N] = x[M,K] @ weight', which is packed as int32[N/8, K/(tiles*16), 32, tiles/2]: 8 numbers each
+
+    Source: aten/src/ATen/native/cuda/int4mm.cu, _convert_weight_to_int4pack_cuda.
+    """
+    n = weight.shape[0] * 8 if len(weight.shape) == 4 else weight.shape[0]
+    result = output(out, x.like((*x.shape[:-1], n)))
+    return product(x.numel * n, (x, weight, given(scales)), result)
+
+
+@model(
+    "_weight_int4pack_mm_for_cpu",
+    "_weight_int4pack_mm_with_scales_and_zeros",
+    "_mixed_dtypes_linear",
+    family=FAMILY_NAME,
+)
+def weight_packed_mm(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
+    """y[M,N] = x[M,K] @ weight', weight quantised and packed along K: N rows, scales and bias read once"""
+    result = output(out, x.like((*x.shape[:-1], weight.shape[0])))
+    return product(x.numel * result.shape[-1], (x, weight, *rest), result)
+
+
+@model("_sparse_semi_structured_linear", "_sparse_semi_structured_mm", family=FAMILY_NAME)
+def sparse24_mm(a: Tensor, second: Tensor, third: Tensor, *rest: Any, out: Out = None) -> Work:
+    """2:4 sparsity: half of the products are done. ``mm(packed[M,K/2], meta, dense[K,N])``,
+    ``linear(dense[..,K], packed[N,K/2], meta)``"""
+    packed_first = len(third.shape) == 2 and a.shape[-1] * 2 == third.shape[0]
+    m_or_n, half, other = (
+        (a.shape[0], a.shape[1], third.shape[1])
+        if packed_first
+        else (second.shape[0], second.shape[1], math.prod(a.shape[:-1]))
+    )
+    shape = (m_or_n, other) if packed_first else (*a.shape[:-1], m_or_n)
+    return product(m_or_n * half * other, (a, second, third, *rest), output(out, a.like(shape)))

@@ -1,0 +1,221 @@
+"""Linear algebra: counts of the leading order in n, for real numbers (times 4 for complex ones).
+
+They are estimates in the sense that terms of n^2 are left out and that a library may choose another
+algorithm; iterative ones (eigenvalues, singular values) depend on the data, and the customary constants are
+used. Bytes are exact: each argument once, each result once; a library's work space is not counted.
+
+Source: Golub and Van Loan, Matrix Computations (4th ed.): Cholesky n^3/3 (4.2), LU 2n^3/3 (3.2), triangular
+solve n^2 a right hand side (3.1), Householder QR 2n^2 (m - n/3) (5.2), symmetric eigenvalues 4n^3/3 and with
+vectors 9n^3 (8.3), Hessenberg QR 10n^3 and 25n^3 (7.5), singular values 4mn^2 - 4n^3/3 and with thin vectors
+14mn^2 + 8n^3 (8.6); LAPACK Working Note 41 for the inverse (LU and 4n^3/3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import Out, given, moved
+
+FAMILY_NAME = "linalg"
+INFO_BYTES = 4  # int32: a status a matrix, and a pivot a row
+
+
+def scaled(flop: float, a: Tensor) -> int:
+    """Rounded; four times as many for complex numbers."""
+    return round(flop * (4 if a.is_complex else 1))
+
+
+def square(op: str, a: Tensor) -> tuple[int, int]:
+    """(number of matrices, n)"""
+    if len(a.shape) < 2 or a.shape[-1] != a.shape[-2]:
+        raise ShapeError(op, "square matrices [..,n,n]", a.shape)
+    return math.prod(a.shape[:-2]), a.shape[-1]
+
+
+def tall(op: str, a: Tensor) -> tuple[int, int, int]:
+    """(number of matrices, longer side m, shorter side n)"""
+    if len(a.shape) < 2:
+        raise ShapeError(op, "matrices [..,m,n]", a.shape)
+    return math.prod(a.shape[:-2]), max(a.shape[-2:]), min(a.shape[-2:])
+
+
+def written(out: Out, otherwise: float) -> float:
+    """Bytes of the results as the capture describes them, else by the op's own shapes."""
+    if not out:
+        return otherwise
+    return sum(moved(t.numel, t) for t in out if t is not None)
+
+
+def columns(a: Tensor, b: Tensor) -> int:
+    """Right hand sides of a x = b: b is [..,n,k], or a batch of vectors [..,n]."""
+    n = a.shape[-1]
+    return b.numel // (math.prod(a.shape[:-2]) * n) if a.numel else 0
+
+
+def factorisation(*names: str, flop: Callable[[int], float], doc: str) -> None:
+    """Register ops that factor square matrices in place of themselves."""
+
+    def count(a: Tensor, *_: Any, out: Out = None) -> Work:
+        batch, n = square(names[0], a)
+        return Work(scaled(batch * flop(n), a), a.nbytes, written(out, moved(a.numel, a)))
+
+    count.__doc__, count.__name__, count.__qualname__ = doc, names[0], names[0]
+    model(*names, family=FAMILY_NAME)(count)
+
+
+factorisation("linalg_cholesky_ex", "linalg_cholesky", "cholesky", flop=lambda n: n**3 / 3, doc="A = L L': n^3/3")
+factorisation("linalg_ldl_factor_ex", "linalg_ldl_factor", flop=lambda n: n**3 / 3, doc="A = L D L': n^3/3")
+factorisation(
+    "linalg_inv_ex", "linalg_inv", "inverse", flop=lambda n: 2 * n**3, doc="LU 2n^3/3, inverse from it 4n^3/3"
+)
+factorisation("cholesky_inverse", flop=lambda n: 2 * n**3 / 3, doc="From L: n^3/3 to invert it, n^3/3 for L'^-1 L^-1")
+factorisation(
+    "_linalg_det",
+    "_linalg_slogdet",
+    "linalg_det",
+    "linalg_slogdet",
+    "det",
+    "slogdet",
+    "logdet",
+    flop=lambda n: 2 * n**3 / 3,
+    doc="By LU: 2n^3/3",
+)
+factorisation(
+    "linalg_eig",
+    "_linalg_eigvals",
+    "linalg_eigvals",
+    flop=lambda n: 25 * n**3,
+    doc="Hessenberg and QR iteration with vectors: 25n^3",
+)
+
+
+@model("linalg_lu_factor_ex", "linalg_lu_factor", "linalg_lu", "_lu_with_info", family=FAMILY_NAME)
+def lu(a: Tensor, *_: Any, out: Out = None) -> Work:
+    """P A = L U of [m,n]: n^2 (m - n/3) for m >= n"""
+    batch, m, n = tall("lu", a)
+    pivots = batch * n * INFO_BYTES if a.dtype else math.nan
+    return Work(scaled(batch * n * n * (m - n / 3), a), a.nbytes, written(out, moved(a.numel, a) + pivots))
+
+
+@model("_linalg_solve_ex", "linalg_solve_ex", "linalg_solve", family=FAMILY_NAME)
+def solve(a: Tensor, b: Tensor, *_: Any) -> Work:
+    """A x = b by LU: 2n^3/3, and 2n^2 a right hand side; the factors are not counted as results"""
+    batch, n = square("solve", a)
+    flop = batch * (2 * n**3 / 3 + 2 * n * n * columns(a, b))
+    return Work(scaled(flop, a), distinct(a, b), moved(b.numel, b))
+
+
+@model("linalg_lu_solve", "lu_solve", family=FAMILY_NAME)
+def lu_solve(first: Tensor, second: Tensor, third: Tensor, *_: Any) -> Work:
+    """From the factors: 2n^2 a right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
+    factors, b = (
+        (second, first)
+        if len(second.shape) >= len(first.shape)
+        and second.shape[-1] == second.shape[-2]
+        and (len(third.shape) < len(second.shape))
+        else (first, third)
+    )
+    batch, n = square("lu_solve", factors)
+    flop = 2 * n * n * columns(factors, b) * batch
+    return Work(scaled(flop, factors), distinct(first, second, third), moved(b.numel, b))
+
+
+@model("triangular_solve", family=FAMILY_NAME)
+def triangular_solve(b: Tensor, a: Tensor, *_: Any) -> Work:
+    """T x = b: n^2 a right hand side; reads the triangle"""
+    return linalg_solve_triangular(a, b)
+
+
+@model("linalg_solve_triangular", family=FAMILY_NAME)
+def linalg_solve_triangular(a: Tensor, b: Tensor, *_: Any) -> Work:
+    """T x = b: n^2 a right hand side; reads the triangle, n (n + 1) / 2 numbers"""
+    batch, n = square("solve_triangular", a)
+    triangle = moved(batch * n * (n + 1) // 2, a)
+    return Work(scaled(batch * n * n * columns(a, b), a), triangle + b.nbytes, moved(b.numel, b))
+
+
+@model("cholesky_solve", family=FAMILY_NAME)
+def cholesky_solve(b: Tensor, a: Tensor, *_: Any) -> Work:
+    """L L' x = b: two triangular solves"""
+    batch, n = square("cholesky_solve", a)
+    triangle = moved(batch * n * (n + 1) // 2, a)
+    return Work(scaled(2 * batch * n * n * columns(a, b), a), triangle + b.nbytes, moved(b.numel, b))
+
+
+@model("geqrf", family=FAMILY_NAME)
+def geqrf(a: Tensor, *_: Any) -> Work:
+    """A = Q R, Q as reflectors: 2n^2 (m - n/3) for m >= n"""
+    batch, m, n = tall("geqrf", a)
+    return Work(scaled(2 * batch * n * n * (m - n / 3), a), a.nbytes, moved(a.numel + batch * n, a))
+
+
+@model("linalg_qr", "qr", family=FAMILY_NAME)
+def qr(a: Tensor, mode: Any = "reduced", *_: Any, out: Out = None) -> Work:
+    """The factorisation, and as much again to form Q: 2n^2 (m - n/3) each; mode "r" forms no Q
+
+    The complete Q of a tall matrix costs 4 (m^2 n - m n^2 + n^3 / 3) instead (Golub and Van Loan 5.2.2 with
+    5.1.6).
+    """
+    batch, m, n = tall("qr", a)
+    factor = 2 * n * n * (m - n / 3)
+    complete = mode == "complete" or mode is False
+    form = 0.0 if mode == "r" else 4 * (m * m * n - m * n * n + n**3 / 3) if complete else factor
+    rows, cols = a.shape[-2:]
+    side = rows if complete else min(rows, cols)
+    size = batch * (side * cols + (0 if mode == "r" else rows * side))
+    return Work(scaled(batch * (factor + form), a), a.nbytes, written(out, moved(size, a)))
+
+
+@model("linalg_householder_product", "orgqr", family=FAMILY_NAME)
+def householder_product(a: Tensor, tau: Tensor, *_: Any) -> Work:
+    """Q from k reflectors, [m,n]: 4mnk - 2 (m + n) k^2 + 4k^3/3"""
+    batch, m, n, k = math.prod(a.shape[:-2]), a.shape[-2], a.shape[-1], tau.shape[-1]
+    flop = batch * (4 * m * n * k - 2 * (m + n) * k * k + 4 * k**3 / 3)
+    return Work(scaled(flop, a), distinct(a, tau), moved(a.numel, a))
+
+
+@model("ormqr", family=FAMILY_NAME)
+def ormqr(a: Tensor, tau: Tensor, c: Tensor, *_: Any) -> Work:
+    """Q C for C[m,p], k reflectors: 2 p k (2m - k)"""
+    batch, m, p, k = math.prod(c.shape[:-2]), c.shape[-2], c.shape[-1], tau.shape[-1]
+    return Work(scaled(2 * batch * p * k * (2 * m - k), a), distinct(a, tau, c), moved(c.numel, c))
+
+
+@model("_linalg_svd", "linalg_svd", "svd", "linalg_svdvals", family=FAMILY_NAME)
+def svd(a: Tensor, full: Any = False, vectors: Any = True, *_: Any, out: Out = None) -> Work:
+    """Values: 4mn^2 - 4n^3/3; with thin vectors: 14mn^2 + 8n^3; with all of U: 4m^2 n + 22n^3"""
+    batch, m, n = tall("svd", a)
+    flop: float = 14 * m * n * n + 8 * n**3
+    if vectors is False:
+        flop = 4 * m * n * n - 4 * n**3 / 3
+    elif full is not UNKNOWN and full:
+        flop = 4 * m * m * n + 22 * n**3
+    return Work(scaled(batch * flop, a), a.nbytes, written(out, moved(batch * n * (1 + m + n), a)))
+
+
+@model("_linalg_eigh", "linalg_eigh", "linalg_eigvalsh", "symeig", family=FAMILY_NAME)
+def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *_: Any, out: Out = None) -> Work:
+    """Tridiagonal 4n^3/3 for values; 9n^3 with vectors"""
+    batch, n = square("eigh", a)
+    flop = 4 * n**3 / 3 if vectors is False else 9 * n**3
+    return Work(scaled(batch * flop, a), a.nbytes, written(out, moved(batch * (n + n * n), a)))
+
+
+@model("linalg_lstsq", "lstsq", family=FAMILY_NAME)
+def lstsq(a: Tensor, b: Tensor, *_: Any, out: Out = None) -> Work:
+    """By QR: 2n^2 (m - n/3), then 4mn - n^2 a right hand side"""
+    batch, m, n = tall("lstsq", a)
+    k = b.numel // (batch * a.shape[-2]) if batch and a.shape[-2] else 0
+    flop = batch * (2 * n * n * (m - n / 3) + k * (4 * m * n - n * n))
+    return Work(scaled(flop, a), distinct(a, given(b)), written(out, moved(batch * a.shape[-1] * k, b)))
+
+
+@model("linalg_matrix_exp", "matrix_exp", family=FAMILY_NAME)
+def matrix_exp(a: Tensor, *_: Any) -> Work:
+    """Taylor polynomial of degree 18 by Bader, Blanes and Casas (2019): 5 products, without the squarings
+    that a large norm needs (they depend on the data)"""
+    batch, n = square("matrix_exp", a)
+    return Work(scaled(5 * 2 * batch * n**3, a), a.nbytes, moved(a.numel, a))

@@ -1,0 +1,59 @@
+"""Fourier transforms, by the convention of benchFFT: a complex transform of n points is 5 n log2(n) flop.
+
+n is the product of the transformed sizes, the rest is batch. A real transform, either way, is half of the
+complex one of its *real* size: 2.5 n log2(n). It is a nominal count (the radix-2 algorithm's), made to
+compare rates; other factorisations need fewer or more. Bytes: the input once, the output once, whatever
+passes a large or multidimensional transform makes. A scaling by 1/n is not counted.
+Source: fftw.org/speed, benchFFT methodology.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, model
+from pyprof.prof.ops.operands import Out, moved, output
+
+FAMILY_NAME = "fft"
+REAL = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+COMPLEX = {real: name for name, real in REAL.items()}
+
+
+def transforms(batch_numel: int, points: int, factor: float) -> int:
+    """Flop of the transforms of ``points`` points that ``batch_numel`` numbers hold."""
+    return round(factor * batch_numel * math.log2(points)) if points > 1 else 0
+
+
+def points_of(shape: tuple[int, ...], dims: Any) -> int:
+    return math.prod(shape[d] for d in dims)
+
+
+@model("_fft_c2c", family=FAMILY_NAME)
+def c2c(x: Tensor, dims: Any, *_: Any) -> Work:
+    """Complex to complex, forward or inverse"""
+    return Work(transforms(x.numel, points_of(x.shape, dims), 5), x.nbytes, moved(x.numel, x))
+
+
+@model("_fft_r2c", family=FAMILY_NAME)
+def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *_: Any, out: Out = None) -> Work:
+    """Real to complex; one-sided: n/2 + 1 numbers of the last dimension are written"""
+    flop = transforms(x.numel, points_of(x.shape, dims), 2.5)
+    shape, last = list(x.shape), dims[-1]
+    half = onesided is not UNKNOWN and onesided
+    shape[last] = shape[last] // 2 + 1 if half else shape[last]
+    result = output(out, x.like(tuple(shape), COMPLEX.get(x.dtype, "")))
+    return Work(flop, x.nbytes, moved(result.numel, result))
+
+
+@model("_fft_c2r", family=FAMILY_NAME)
+def c2r(x: Tensor, dims: Any, _normalization: Any = 0, last_size: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+    """Complex to real: the last dimension has ``last_size`` numbers"""
+    shape = list(x.shape)
+    if last_size is not UNKNOWN:
+        shape[dims[-1]] = last_size
+    elif not out:
+        raise UnknownArgument("the size of the last dimension of the result")
+    result = output(out, x.like(tuple(shape), REAL.get(x.dtype, "")))
+    flop = transforms(math.prod(result.shape), points_of(result.shape, dims), 2.5)
+    return Work(flop, x.nbytes, moved(result.numel, result))
