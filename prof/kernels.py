@@ -14,6 +14,15 @@ from dataclasses import dataclass, field
 __all__ = ["HELPERS", "PRODUCTS", "Helper", "Product", "find_helper", "find_product"]
 
 
+REACH = 400  # characters: more than any word of a real name that a pattern spans (Tensile's: 300)
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    """A trace is a stranger's file: with a bounded reach, no name takes longer than its length allows."""
+    bounded = re.sub(r"(\\w|\[a-z\])([*+])", lambda m: f"{m[1]}{{{int(m[2] == '+')},{REACH}}}", pattern)
+    return re.compile(bounded)
+
+
 @dataclass(frozen=True, slots=True)
 class Helper:
     """A kernel that does a chore: ``kind`` is reduce, layout, transform, fill, index, cast, epilogue or gates."""
@@ -24,7 +33,7 @@ class Helper:
     regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "regex", re.compile(self.pattern))
+        object.__setattr__(self, "regex", _compile(self.pattern))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class Product:
     regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "regex", re.compile(self.pattern))
+        object.__setattr__(self, "regex", _compile(self.pattern))
 
 
 HELPERS = (
@@ -109,9 +118,10 @@ PRODUCTS = (
             "A100, H100, H200; counters on H200: tf32f32 tensor pipe 92%"),
     # CUTLASS by procedural name; the instruction's shape in cuBLAS's and cuDNN's own kernels.
     Product("fma", r"cutlass\w*_simt_", "A100, H100, H200: CUTLASS in cuBLAS"),
-    Product("tc", r"cutlass3x_\w*_bs(?:sp)?tensorop_\w*?(?:gemm|conv)\w*?x(?P<p>e2m1|f4|e3m2|e2m3|f6|e4m3|e5m2|f8)",
+    Product("tc", r"cutlass3x_sm\d+_bs(?:sp)?tensorop_\w{0,60}_ue\dm\dx(?P<p>e2m1|f4|e3m2|e2m3|f6|e4m3|e5m2|f8)",
             "CUTLASS 4: block-scaled for Blackwell, public profiles"),
-    Product("tc", rf"cutlass3x_\w*tensorop_\w*?{_OF}\w*?_(?P<p>{_T}|e2m1|f4|f8)_", "CUTLASS 3, docs/profiler.md"),
+    Product("tc", rf"cutlass3x_sm\d+_(?:sp)?tensorop_[a-z]?[\dx]{{0,12}}{_OF}[a-z_]{{0,40}}?_(?P<p>{_T}|e2m1|f4|f8)_",
+            "CUTLASS 3, docs/profiler.md"),
     Product("tc", rf"{_AT}(?:gz|[dz])(?:884|888|1688|16816){_OF}", "A100: cuBLAS, CUTLASS's generator", "fp64"),
     Product("tc", rf"{_AT}i(?:8832|16864){_OF}", "CUTLASS's generator", "int4"),
     Product("tc", rf"{_AT}i(?:8816|16816|16832|161616|32816|83216){_OF}", "H200: _int_mm; T4: cuDNN", "int8"),

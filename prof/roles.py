@@ -84,11 +84,12 @@ def part(name: str) -> str:
 def assign_parts(names: Sequence[str], present: Sequence[str]) -> list[str]:
     """Which present part each kernel of one backward call works for, names in launch order; chores get ''.
 
-    The parts follow each other in ATen's order, each as one run of kernels. Among the ways to cut the main kernels
-    into such runs, take the one that contradicts the fewest names, leaves out the fewest parts, and is most even.
+    ``names`` may hold the main kernels only. The parts follow each other in ATen's order, each as one run of kernels.
+    Among the ways to cut the main kernels into such runs, take the one that contradicts the fewest names, leaves out
+    the fewest parts, and is most even.
     """
-    main = [i for i, name in enumerate(names) if role(name, "convolution_backward", "conv") == MAIN]
-    order = [piece for piece in PARTS if piece in present]
+    main = [i for i, r in enumerate(roles(names, "convolution_backward", "conv")) if r == MAIN]
+    order = [*(piece for piece in PARTS if piece in present), *(piece for piece in present if piece not in PARTS)]
     out = [""] * len(names)
     if not order:
         return out

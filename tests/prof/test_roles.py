@@ -185,6 +185,11 @@ def test_parts_of_a_backward_convolution(present: list[str], call: list[tuple[st
     assert assign_parts([name for name, _ in call], present) == [piece for _, piece in call]
 
 
+def test_work_stays_where_names_or_parts_are_strange() -> None:
+    assert assign_parts([SPLIT_K], ["wgrad"]) == ["wgrad"]  # nothing but chores: one of them did it
+    assert assign_parts(["kernel_a", "kernel_b"], ["left", "right"]) == ["left", "right"]
+
+
 def test_no_part_present_assigns_none() -> None:
     assert assign_parts([NVJET], []) == [""]
     assert assign_parts([], BOTH) == []
@@ -196,7 +201,7 @@ KERNELS = [NVJET, GEMM_NT, GEMM_TN, SPLIT_K, MEMSET, TO_NHWC, "some_unknown_kern
 @given(st.lists(st.sampled_from(KERNELS), max_size=8), st.sets(st.sampled_from(["dgrad", "wgrad"]), min_size=1))
 def test_each_present_part_gets_a_main_kernel_in_order(names: list[str], present: set[str]) -> None:
     got = assign_parts(names, list(present))
-    each = [role(name, "convolution_backward", "conv") for name in names]
+    each = roles(names, "convolution_backward", "conv")
     used = [piece for piece in got if piece]
     assert [bool(piece) for piece in got] == [r == MAIN for r in each]
     assert used == sorted(used, key=PARTS.index)
