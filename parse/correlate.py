@@ -17,7 +17,7 @@ from pyprof.parse import ranges
 from pyprof.parse.capture import Capture, Ranges
 from pyprof.parse.context import Facts, Hops, Path, facts, hops
 from pyprof.parse.scope import Kind, Scope
-from pyprof.table import NULL, Coded, Data, Ints, Ragged, Table
+from pyprof.table import NULL, Coded, Data, Ints, Ragged, Table, distinct
 
 
 def correlate(capture: Capture) -> Table:
@@ -68,9 +68,9 @@ class Nest:
             if len(self.paths):
                 self.recorded[level] |= self.recorded[self.parent[level]] & ~boundary[level]
             key = (around + 1) * len(self.scopes) + self.scope[level]
-            distinct, inverse = np.unique(key, return_inverse=True)
-            self.context[level] = inverse + len(self.paths)
-            for outer, code in zip(*(part.tolist() for part in np.divmod(distinct, len(self.scopes))), strict=True):
+            keys, number = distinct(key)
+            self.context[level] = number + len(self.paths)
+            for outer, code in (divmod(key, len(self.scopes)) for (key,) in keys):
                 self.paths.append((*(self.paths[outer - 1] if outer else ()), self.scopes[code]))
         self.hops: list[Hops] = [hops(path) for path in self.paths]
 
@@ -202,10 +202,11 @@ def _texts(
     context = np.append(nest.context, -1)
     reason_code = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
     lost = np.where(inner < 0, reason_code, -1)
-    keys = np.stack([context[inner], context[forward], recomputed, lost, by_graph_launch], axis=1).astype(np.int64)
-    distinct, codes = np.unique(keys, axis=0, return_inverse=True)
+    keys, codes = distinct(
+        context[inner], context[forward], recomputed.astype(np.int64), lost, by_graph_launch.astype(np.int64)
+    )
     known: list[Facts] = []
-    for own, ahead, again, why, graph in distinct.tolist():
+    for own, ahead, again, why, graph in keys:
         path = nest.paths[own] if own >= 0 else ()
         fact = facts(path, nest.paths[ahead] if ahead >= 0 else None, bool(again))
         known.append(_with_reason(fact, capture.reason[why] if why >= 0 else "", bool(graph)))
@@ -213,7 +214,7 @@ def _texts(
     for field in fields(Facts):
         values: dict[str, int] = {}
         by_key = [values.setdefault(text, len(values)) if (text := getattr(f, field.name)) else -1 for f in known]
-        rows = np.array(by_key, np.int32)[codes.reshape(-1)] if known else np.zeros(0, np.int32)
+        rows = np.array(by_key, np.int32)[codes] if known else np.zeros(0, np.int32)
         columns[field.name] = Coded(rows, list(values))
     return columns
 
@@ -249,11 +250,9 @@ def _outs(capture: Capture, nest: Nest, inner: Ints) -> Coded:
 
 def _same_operands(nest: Nest, op: Ints, outer: Ints) -> NDArray[np.bool_]:
     """Whether each op was given the same tensors as the op around it: then it made the same output."""
-    pairs, inverse = np.unique(
-        np.stack([nest.scope[op], np.where(outer >= 0, nest.scope[outer], -1)], axis=1), axis=0, return_inverse=True
-    )
-    same = [b >= 0 and _operands(nest.scopes[a]) == _operands(nest.scopes[b]) != [] for a, b in pairs.tolist()]
-    return np.array(same, bool)[inverse.reshape(-1)]
+    pairs, number = distinct(nest.scope[op], np.where(outer >= 0, nest.scope[outer], -1))
+    same = [b >= 0 and _operands(nest.scopes[a]) == _operands(nest.scopes[b]) != [] for a, b in pairs]
+    return np.array(same, bool)[number]
 
 
 def _operands(scope: Scope) -> list[object]:
@@ -286,10 +285,10 @@ def _sequence(
     capture: Capture, nest: Nest, inner: Ints, node: Ints, columns: dict[str, Data]
 ) -> dict[str, Data]:
     """seqMarker, seqId, altSeqId and subSeqId: PyProf's columns of autograd sequence numbers."""
-    distinct, rows = np.unique(inner, return_inverse=True)
-    climbing = distinct.copy()
-    names: list[list[str]] = [[] for _ in distinct]
-    numbers: list[list[int]] = [[] for _ in distinct]
+    used, rows = np.unique(inner, return_inverse=True)
+    climbing = used.copy()
+    names: list[list[str]] = [[] for _ in used]
+    numbers: list[list[int]] = [[] for _ in used]
     while (up := np.flatnonzero(climbing >= 0)).size:
         numbered = up[nest.seq[climbing[up]] != NULL]
         at = climbing[numbered]
@@ -300,7 +299,7 @@ def _sequence(
     texts = Coded.of(json.dumps(items, ensure_ascii=False) if items else "" for items in names)
     own = nest.node_seq()[node] if len(nest) else np.zeros(0, np.int64)
     effective = np.full(capture.rows, NULL, np.int64)
-    chosen = np.array([_innermost_number(n) for n in numbers], np.int64)[rows] if len(distinct) else effective
+    chosen = np.array([_innermost_number(n) for n in numbers], np.int64)[rows] if len(used) else effective
     effective = np.where(node >= 0, own, chosen) if len(nest) else effective
     seq_id = Ragged.of(sorted({n for n in items if n > 0}) for items in numbers)
     alternative = Ragged.of(sorted({n for n in items if n <= 0}) if not any(items) else [] for items in numbers)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.table import NULL, Coded, Ints
+from pyprof.table import NULL, Coded, Ints, distinct
 
 # CUpti_ActivityMemcpyKind; labels as nsys stats prints them.
 COPIES = {
@@ -30,8 +30,8 @@ def triples(x: Ints, y: Ints, z: Ints) -> Coded:
     """Grid or block: `[x, y, z]` a distinct one, empty where the row has none."""
     if not len(x):
         return Coded.empty(0)
-    distinct, codes = np.unique(np.stack([x, y, z], axis=1), axis=0, return_inverse=True)
-    values = ["" if row[0] == NULL else f"[{row[0]}, {row[1]}, {row[2]}]" for row in distinct.tolist()]
-    coded = Coded(codes.reshape(-1).astype(np.int32), values)
+    sizes, codes = distinct(x, y, z)
+    values = ["" if size[0] == NULL else f"[{size[0]}, {size[1]}, {size[2]}]" for size in sizes]
+    coded = Coded(codes.astype(np.int32), values)
     coded.codes[x == NULL] = -1
     return coded

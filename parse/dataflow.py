@@ -8,7 +8,6 @@ this is how a convolution's output is known.
 from __future__ import annotations
 
 import re
-from array import array
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,29 +27,26 @@ _SIZES = b", sizes = ["
 class DataFlow:
     """Collects the first consumer's view of each needed op's first output, a chunk of ranges at a time."""
 
-    def __init__(self, tid: Ints) -> None:
+    def __init__(self) -> None:
         self.outs: dict[int, str] = {}
-        self._pid = (tid >> 24) & 0xFFFFFF
         self._needed: list[bool] = []  # by head
-        self._row = 0  # ranges seen
+        self._rows = 0  # ranges seen
         self._keys = np.zeros(0, np.int64)  # (pid, op id) of the needed ops seen, sorted, and their ranges
         self._ranges = np.zeros(0, np.int64)
 
-    def add(self, heads: array[int], op_ids: array[int], links: list[bytes], texts: dict[bytes, int]) -> None:
-        """Take the ranges that came since the last call. ``links`` are theirs alone, the rest is of all so far."""
-        first, self._row = self._row, len(heads)
-        known = list(texts)
-        self._needed += [NEEDED.match(head) is not None for head in known[len(self._needed) :]]
+    def add(self, heads: list[bytes], tid: Ints, code: Ints, op_id: Ints, links: list[bytes]) -> None:
+        """Take the next ranges: their threads, the numbers of their heads, op ids and links."""
+        first, self._rows = self._rows, self._rows + len(links)
+        self._needed += [NEEDED.match(head) is not None for head in heads[len(self._needed) :]]
         if not any(self._needed):
             return
-        code = np.array(heads[first:], np.int64)
-        op_id = np.array(op_ids[first:], np.int64)
-        pid = self._pid[first : self._row]
+        pid = (tid >> 24) & 0xFFFFFF
         self._remember(np.flatnonzero(np.array(self._needed)[code] & (op_id != NULL)), first, pid, op_id)
         row, position, producer = _links(links)
         found = self._find((pid[row] << 40) + producer)
-        for r, place, index in zip(row[found >= 0].tolist(), position[found >= 0].tolist(), found[found >= 0].tolist(), strict=True):  # fmt: skip
-            if index not in self.outs and (shape := _shape(known[int(code[r])], place)):
+        hits = np.flatnonzero(found >= 0)
+        for r, place, index in zip(row[hits].tolist(), position[hits].tolist(), found[hits].tolist(), strict=True):
+            if index not in self.outs and (shape := _shape(heads[int(code[r])], place)):
                 self.outs[index] = f"[{shape}]"
 
     def _remember(self, rows: NDArray[np.intp], first: int, pid: Ints, op_id: Ints) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.parse import kineto_gpu, kineto_ranges
 from pyprof.parse.capture import Capture
-from pyprof.parse.host import host_capture
+from pyprof.parse.host import host_rows
 from pyprof.parse.kineto_events import Clock, Events, Threads, sort
 from pyprof.parse.kineto_json import WANTED, Trace, load
 from pyprof.table import NULL
@@ -67,7 +67,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         warnings=trace.warnings,
     )
     if not gpu.rows and not events.calls:
-        host_capture(capture, found.is_op)
+        host_rows(capture, found.is_op)
     capture.columns["rank"] = np.full(capture.rows, _rank(trace), np.int64)
     capture.warnings += _missing(capture, found)
     return capture

@@ -17,7 +17,7 @@ from pyprof.parse.cupti import name_operations, triples
 from pyprof.parse.database import Database, database
 from pyprof.parse.join import lookup
 from pyprof.parse.nvtx import read_ranges
-from pyprof.table import NULL, Coded, Data, Ints
+from pyprof.table import NULL, Coded, Data, Ints, distinct
 
 KERNEL, MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH, API = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -156,9 +156,8 @@ def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
 
 
 def _coded(ids: Ints, strings: dict[int, str]) -> Coded:
-    distinct, codes = np.unique(ids, return_inverse=True)
-    values = [strings.get(id_, "") for id_ in distinct.tolist()]
-    return Coded(codes.astype(np.int32), values)
+    used, codes = distinct(ids)
+    return Coded(codes.astype(np.int32), [strings.get(id_, "") for (id_,) in used])
 
 
 def _gpu_names(db: Database, pid: Ints, device: Ints) -> Coded:
@@ -176,9 +175,8 @@ def _gpu_names(db: Database, pid: Ints, device: Ints) -> Coded:
             query = ("SELECT d.pid, d.cudaId, g.name FROM TARGET_INFO_CUDA_DEVICE d"
                      " JOIN TARGET_INFO_GPU g ON g.id = d.gpuId ORDER BY d.pid, d.cudaId")  # fmt: skip
             names.update({(owner, number): str(name) for owner, number, name in db.rows(query)})
-    pairs, codes = np.unique(np.stack([pid, device], axis=1), axis=0, return_inverse=True)
-    values = [names.get((p, d)) or names.get((None, d), "") for p, d in pairs.tolist()]
-    return Coded(codes.reshape(-1).astype(np.int32), values)
+    pairs, codes = distinct(pid, device)
+    return Coded(codes.astype(np.int32), [names.get((p, d)) or names.get((None, d), "") for p, d in pairs])
 
 
 class _Calls(NamedTuple):
@@ -205,9 +203,9 @@ class _Threads:
         self.ids = ids
 
     def index(self, tids: Ints) -> Ints:
-        distinct, inverse = np.unique(tids, return_inverse=True)
-        numbers = [self.ids.setdefault(tid, len(self.ids)) for tid in distinct.tolist()]
-        return np.array(numbers, np.int64)[inverse] if len(distinct) else np.zeros(0, np.int64)
+        used, inverse = distinct(tids)
+        numbers = [self.ids.setdefault(tid, len(self.ids)) for (tid,) in used]
+        return np.array(numbers, np.int64)[inverse] if used else np.zeros(0, np.int64)
 
     def pairs(self) -> list[tuple[int, int]]:
         return [((tid >> 24) & 0xFFFFFF, tid & 0xFFFFFF) for tid in self.ids]

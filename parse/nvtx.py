@@ -16,7 +16,7 @@ from pyprof.parse.capture import Ranges
 from pyprof.parse.database import Database
 from pyprof.parse.dataflow import DataFlow
 from pyprof.parse.scope import Kind, Scope, classify, split
-from pyprof.table import NULL, Ints
+from pyprof.table import NULL, Ints, distinct
 
 PUSH_POP = "e.eventType IN (59, 70)"  # 70: the same, from NVTXT
 OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
@@ -38,64 +38,79 @@ def read_ranges(db: Database) -> Nvtx:
     if not db.has("NVTX_EVENTS"):
         return Nvtx(Ranges.empty(), [], {}, {})
     db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
-    source = _source(db)
-    start, end, tid, domain = db.query_ints(
-        f'SELECT e.start, coalesce(e."end", {NULL}), e.globalTid, {_domain(db)} {source}', 4  # noqa: S608 (our text)
-    )  # fmt: skip
+    found = _Texts()
+    found.read(db)
+    tid, start, end, domain, text, seq, op_id = found.columns()
     end[end == NULL] = OPEN
     tids, thread = np.unique(tid, return_inverse=True)
-    text, seq, op_id, heads, outs = _texts(db, source, tid)
-    scope, scopes = _scopes(db, heads, text, domain, tid >> 24)
+    scope, scopes = _scopes(db, list(found.heads), text, domain, tid >> 24)
     ranges = Ranges(thread.reshape(-1).astype(np.int64), start, end, scope, seq, op_id)
-    return Nvtx(ranges, scopes, {int(t): number for number, t in enumerate(tids.tolist())}, outs)
+    return Nvtx(ranges, scopes, {int(t): number for number, t in enumerate(tids.tolist())}, found.flow.outs)
 
 
-def _source(db: Database) -> str:
+def _query(db: Database) -> str:
     by_id = db.has("NVTX_EVENTS", "textId") and db.has("StringIds")
+    text = "coalesce(e.text, s.value)" if by_id else "e.text"
     join = " LEFT JOIN StringIds s ON s.id = e.textId" if by_id else ""
-    return f"FROM NVTX_EVENTS e{join} WHERE {PUSH_POP} AND {_text(db)} IS NOT NULL ORDER BY e.rowid"
+    domain = "coalesce(e.domainId, 0)" if db.has("NVTX_EVENTS", "domainId") else "0"
+    return (
+        f'SELECT e.globalTid, e.start, coalesce(e."end", {NULL}), {domain}, {text}'  # noqa: S608 (our own text)
+        f" FROM NVTX_EVENTS e{join} WHERE {PUSH_POP} AND {text} IS NOT NULL ORDER BY e.rowid"
+    )
 
 
-def _text(db: Database) -> str:
-    return "coalesce(e.text, s.value)" if db.has("NVTX_EVENTS", "textId") and db.has("StringIds") else "e.text"
+class _Texts:
+    """Splits every range's text: the number of its head (the text without numbers), sequence number and op id.
 
+    One loop over millions of rows: it appends to arrays and calls nothing of ours but for rare texts.
+    """
 
-def _domain(db: Database) -> str:
-    return "coalesce(e.domainId, 0)" if db.has("NVTX_EVENTS", "domainId") else "0"
+    def __init__(self) -> None:
+        self.heads: dict[bytes, int] = {}
+        self.flow = DataFlow()
+        self._columns = [array("q") for _ in range(7)]  # thread, start, end, domain, head, sequence number, op id
 
+    def columns(self) -> list[Ints]:
+        return [np.frombuffer(column, np.int64).copy() for column in self._columns]
 
-def _texts(db: Database, source: str, tid: Ints) -> tuple[Ints, Ints, Ints, list[bytes], dict[int, str]]:
-    """Split every text: the number of its head (text without numbers), its sequence number and op id."""
-    numbers, heads, links = array("q"), {}, []  # type: array[int], dict[bytes, int], list[bytes]
-    seqs, op_ids = array("q"), array("q")
-    flow = DataFlow(tid)
-    cursor = db.connection.cursor()
-    factory, db.connection.text_factory = db.connection.text_factory, bytes
-    try:
-        for (text,) in cursor.execute(f"SELECT {_text(db)} {source}"):
+    def read(self, db: Database) -> None:
+        factory, db.connection.text_factory = db.connection.text_factory, bytes
+        try:
+            cursor = db.connection.execute(_query(db))
+            while rows := cursor.fetchmany(CHUNK):
+                self._add(rows)
+        finally:
+            db.connection.text_factory = factory
+
+    def _add(self, rows: list[tuple[int, int, int, int, bytes]]) -> None:
+        heads = self.heads
+        number_of = heads.setdefault
+        first = len(self._columns[0])
+        add_tid, add_start, add_end, add_domain, add_head, add_seq, add_op_id = (c.append for c in self._columns)
+        links: list[bytes] = []
+        for tid, start, end, domain, text in rows:
             head, _, link = text.partition(_LINKS)
             at = head.find(_OP_ID)
             if at < 0 or text[:1] == b"{":
                 head, seq, op_id = _rare(text)
             else:
                 name, _, number = head[:at].partition(_SEQ)
-                number_end = head.find(b",", at + 10)
+                comma = head.find(b",", at + 10)
                 seq = int(number) if number else NULL
-                op_id = int(head[at + 10 :] if number_end < 0 else head[at + 10 : number_end])
-                head = name + _OP_ID if number_end < 0 else name + _OP_ID + head[number_end:]
-            numbers.append(heads.setdefault(head, len(heads)))
-            seqs.append(seq)
-            op_ids.append(op_id)
+                if comma < 0:
+                    op_id, head = int(head[at + 10 :]), name + _OP_ID
+                else:
+                    op_id, head = int(head[at + 10 : comma]), name + _OP_ID + head[comma:]
+            add_tid(tid)
+            add_start(start)
+            add_end(end)
+            add_domain(domain)
+            add_head(number_of(head, len(heads)))
+            add_seq(seq)
+            add_op_id(op_id)
             links.append(link)
-            if len(links) == CHUNK:
-                flow.add(numbers, op_ids, links, heads)
-                links.clear()
-        flow.add(numbers, op_ids, links, heads)
-    finally:
-        db.connection.text_factory = factory
-    columns = (np.frombuffer(column, np.int64).copy() for column in (numbers, seqs, op_ids))
-    code, seq_column, op_column = columns
-    return code, seq_column, op_column, list(heads), flow.outs
+        chunk = [np.array(self._columns[i][first:], np.int64) for i in (0, 4, 6)]
+        self.flow.add(list(heads), *chunk, links)
 
 
 def _rare(text: bytes) -> tuple[bytes, int, int]:
@@ -112,9 +127,8 @@ def _scopes(db: Database, heads: list[bytes], text: Ints, domain: Ints, process:
     if not domain.any():  # one domain: the texts' numbers serve
         return text, [_scope(t, "") for t in texts]
     names = _domains(db)
-    distinct, inverse = np.unique(np.stack([text, domain, process], axis=1), axis=0, return_inverse=True)
-    scopes = [_scope(texts[t], names.get((owner, d), "")) for t, d, owner in distinct.tolist()]
-    return inverse.reshape(-1).astype(np.int64), scopes
+    pairs, number = distinct(text, domain, process)
+    return number, [_scope(texts[t], names.get((owner, d), "")) for t, d, owner in pairs]
 
 
 def _domains(db: Database) -> dict[tuple[int, int], str]:

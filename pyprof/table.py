@@ -94,6 +94,31 @@ def blank(kind: Kind, rows: int) -> Data:
     return Ragged.empty(rows) if kind == "ints" else Coded.empty(rows)
 
 
+def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
+    """The distinct rows of integer columns, ascending, and each row's number among them.
+
+    One sort of one packed key: ``numpy.unique(axis=0)`` sorts rows as bytes and takes six times as long.
+    """
+    rows = len(columns[0])
+    if not rows:
+        return [], np.zeros(0, np.int64)
+    key, room = np.zeros(rows, np.int64), 1
+    for column in columns:
+        low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
+        if span > 4 * rows + 1024:  # far apart (NULL among them): number the values first
+            values, number = np.unique(column, return_inverse=True)
+            low, span = 0, len(values)
+        else:
+            number = column.astype(np.int64) - low
+        if room * span >= 1 << 62:
+            packed, key = np.unique(key, return_inverse=True)
+            key, room = key.reshape(-1).astype(np.int64), len(packed)
+        key, room = key * span + number.reshape(-1), room * span
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    found = zip(*(column[first].tolist() for column in columns), strict=True)
+    return list(found), inverse.reshape(-1).astype(np.int64)
+
+
 class Table:
     """The kernel table. Every column of ``KERNELS`` is there; what a reader did not give is blank."""
 
