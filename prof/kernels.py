@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 __all__ = ["HELPERS", "PRODUCTS", "Helper", "Product", "find_helper", "find_product"]
 
@@ -198,11 +199,13 @@ PRODUCTS = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=65536)
 def find_helper(name: str) -> Helper | None:
     """The chore a kernel does, or None where its name tells of none."""
     return next((helper for helper in HELPERS if helper.regex.search(name)), None)
 
 
+@lru_cache(maxsize=65536)
 def find_product(name: str) -> tuple[Product, re.Match[str]] | None:
     """The family of product kernels a name belongs to, and where it says so."""
     for product in PRODUCTS:
