@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyprof.capture import start as start
     from pyprof.capture import step as step
     from pyprof.capture import stop as stop
+    from pyprof.counting import count as count
     from pyprof.errors import PyprofError as PyprofError
     from pyprof.extras import annotate as annotate
     from pyprof.extras import wrap as wrap
@@ -40,6 +41,7 @@ _HOME = {  # public name -> the module that has it
     "start": "capture",
     "stop": "capture",
     "step": "capture",
+    "count": "counting",
     "Marker": "marker",
     "parse_marker": "marker",
     "PyprofError": "errors",
