@@ -15,16 +15,24 @@ PIP = $(RUN) -m pip install --quiet --disable-pip-version-check
 
 # Stamps carry the Python's version, so that another PYTHON makes another environment.
 TAG := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+PYTHON_THERE = $(VENV)/.python-$(TAG)
+TORCH_THERE = $(VENV)/.torch-$(TAG)
 BASE = $(VENV)/.base-$(TAG)
 DEV = $(VENV)/.dev-$(TAG)
 
 .PHONY: all demo test lint types docs bench clean
 all: test
 
-$(BASE): setup.py pyproject.toml pyprof/_version.py tools/make_venv.py
+$(PYTHON_THERE): tools/make_venv.py
 	$(PYTHON) tools/make_venv.py $(VENV)
+	touch $@
+
+$(TORCH_THERE): $(PYTHON_THERE)
 	@$(RUN) -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' \
 	  || { echo "installing $(TORCH) into $(VENV), which takes minutes the first time"; $(PIP) $(TORCH); }
+	touch $@
+
+$(BASE): $(TORCH_THERE) setup.py pyprof/_version.py
 	$(PIP) -e .
 	touch $@
 
