@@ -11,3 +11,17 @@ from pyprof.prof.ops import spectral as spectral
 from pyprof.prof.ops import linalg as linalg
 from pyprof.prof.ops import attention_kernels as attention_kernels
 from pyprof.prof.ops import conv_backends as conv_backends
+from pyprof.prof.ops import pointwise as pointwise
+from pyprof.prof.ops import activation as activation
+from pyprof.prof.ops import copies as copies
+from pyprof.prof.ops import reduction as reduction
+from pyprof.prof.ops import softmax as softmax
+from pyprof.prof.ops import norm as norm
+from pyprof.prof.ops import loss as loss
+from pyprof.prof.ops import embedding as embedding
+from pyprof.prof.ops import indexing as indexing
+from pyprof.prof.ops import pooling as pooling
+from pyprof.prof.ops import resize as resize
+from pyprof.prof.ops import rng as rng
+from pyprof.prof.ops import optimizer as optimizer
+from pyprof.prof.ops import collective as collective

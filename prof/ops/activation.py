@@ -1,0 +1,139 @@
+"""Activations and their backward ops: a price per element, from the formula that the kernel evaluates.
+
+The branch with more arithmetic counts for every element (a leaky ReLU multiplies everywhere). Backward ops read the
+incoming gradient and what the forward saved, and write one gradient.
+
+Source of the formulas: aten/src/ATen/native/cuda/Activation*Kernel.cu, torch 2.13.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.prof.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import Out, elementwise, given, number, output, required
+from pyprof.prof.ops.pointwise import FAMILY_NAME, apply, scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A row of the table: how many leading arguments are tensors, and what an element costs."""
+
+    names: str
+    tensors: int
+    flop: int
+    formula: str
+    inplace: bool = True
+
+
+TABLE = (
+    Activation("relu relu6 hardtanh threshold hardshrink", 1, 0, "comparisons"),
+    Activation("sigmoid special_expit", 1, 3, "1 / (1 + exp(-x)): exp, add, div"),
+    Activation("tanh", 1, 1, "one library function"),
+    Activation("silu", 1, 3, "x / (1 + exp(-x)): exp, add, div"),
+    Activation("log_sigmoid log_sigmoid_forward", 1, 3, "min(x, 0) - log(1 + exp(-|x|)): exp, log1p, sub"),
+    Activation("leaky_relu", 1, 1, "x * slope below 0"),
+    Activation("elu", 1, 3, "alpha * (exp(x) - 1): exp, sub, mul"),
+    Activation("selu", 1, 4, "scale * alpha * (exp(x) - 1): exp, sub, 2 mul"),
+    Activation("celu", 1, 4, "alpha * (exp(x / alpha) - 1): div, exp, sub, mul"),
+    Activation("mish", 1, 4, "x * tanh(log1p(exp(x))): exp, log1p, tanh, mul"),
+    Activation("hardswish", 1, 3, "x * min(max(x + 3, 0), 6) / 6: add, mul, div"),
+    Activation("hardsigmoid", 1, 2, "min(max(x + 3, 0), 6) / 6: add, div"),
+    Activation("softshrink", 1, 1, "x - lambda"),
+    Activation("softsign", 1, 2, "x / (1 + |x|): add, div"),
+    Activation("tanhshrink", 1, 2, "x - tanh(x): tanh, sub"),
+    Activation("prelu _prelu_kernel", 2, 1, "x * weight below 0"),
+    Activation("rrelu", 1, 1, "x * slope below 0, a random slope in training"),
+    Activation("threshold_backward hardtanh_backward hardshrink_backward", 2, 0, "g or 0"),
+    Activation("softshrink_backward", 2, 0, "g or 0"),
+    Activation("sigmoid_backward", 2, 3, "g * (1 - y) * y: sub, 2 mul"),
+    Activation("tanh_backward", 2, 3, "g * (1 - y * y): 2 mul, sub"),
+    Activation("silu_backward", 2, 8, "s = sigmoid(x): 3; g * s * (1 + x * (1 - s)): 5"),
+    Activation("log_sigmoid_backward", 2, 5, "z = exp(-|x|); g * (d - s * z / (1 + z)): exp, add, div, sub, mul"),
+    Activation("leaky_relu_backward", 2, 1, "g * slope below 0"),
+    Activation("elu_backward", 2, 3, "g * alpha * exp(x), or g * (y + alpha): 3"),
+    Activation("mish_backward", 2, 12, "t = tanh(log1p(exp(x))): 3; s = sigmoid(x): 3; g * (t + x * s * (1 - t * t)): 6"),
+    Activation("hardswish_backward", 2, 3, "g * (x / 3 + 0.5): div, add, mul"),
+    Activation("hardsigmoid_backward", 2, 1, "g / 6"),
+    Activation("logit_backward", 2, 3, "g / (x * (1 - x)): sub, mul, div"),
+)  # fmt: skip
+
+
+def _register(row: Activation, name: str) -> None:
+    def count(*arguments: Any, out: Out = None) -> Work:
+        return apply(name, arguments[: row.tensors], row.flop, result="float", out=out)
+
+    count.__doc__ = f"{row.flop} flop an element: {row.formula}"
+    count.__name__ = count.__qualname__ = name
+    model(name, family=FAMILY_NAME)(count)
+
+
+for _row in TABLE:
+    for _name in _row.names.split():
+        _register(_row, _name)
+
+
+@model("gelu", family=FAMILY_NAME)
+def gelu(self: Tensor, approximate: Any = "none", *_: Any, out: Out = None) -> Work:
+    """0.5 x (1 + erf(x / sqrt 2)): 3 mul, add, erf = 5;  tanh form 0.5 x (1 + tanh(b (x + k x^3))): 6 mul, 2 add, tanh = 9
+
+    An NVTX range does not tell the form: the exact one, PyTorch's default, is assumed.
+    """
+    return apply("gelu", (self,), 9 if approximate == "tanh" else 5, out=out)
+
+
+@model("gelu_backward", family=FAMILY_NAME)
+def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *_: Any, out: Out = None) -> Work:
+    """exact: cdf = 0.5 (1 + erf(c x)) 4, pdf = k exp(-0.5 x x) 4, g (cdf + x pdf) 3: 11;  tanh form: 18
+
+    The tanh form is 6 mul, 2 add and tanh again less the last product (8), 1 - t t (2), b (1 + 3 k x x) (3), and
+    the two branches' products and sums (5), with 3 k folded into one constant.
+    """
+    return apply("gelu_backward", (grad, self), 18 if approximate == "tanh" else 11, out=out)
+
+
+@model("softplus", family=FAMILY_NAME)
+def softplus(self: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+    """log1p(exp(x)): 2;  log1p(exp(x * beta)) / beta: 4 where beta is not 1"""
+    return apply("softplus", (self,), 2 + 2 * scaled(beta), out=out)
+
+
+@model("softplus_backward", family=FAMILY_NAME)
+def softplus_backward(grad: Tensor, self: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+    """z = exp(x * beta); g * z / (z + 1): exp, mul, add, div = 4, and the product with beta where it is not 1"""
+    return apply("softplus_backward", (grad, self), 4 + scaled(beta), out=out)
+
+
+@model("glu", family=FAMILY_NAME)
+def glu(self: Tensor, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+    """a * sigmoid(b), a and b the halves of x: 4 flop an element of the result"""
+    half = required(self).numel // 2
+    written = output(out, Tensor((half,), self.dtype))
+    return elementwise(4 * half, self.nbytes, written)
+
+
+@model("glu_backward", family=FAMILY_NAME)
+def glu_backward(grad: Tensor, self: Tensor, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+    """s = sigmoid(b): 3; da = g s: 1; db = g a s (1 - s): 4; so 8 an element of g. Reads g and x, writes dx."""
+    return elementwise(8 * grad.numel, distinct(grad, self), output(out, self.like(self.shape)))
+
+
+@model("_prelu_kernel_backward", family=FAMILY_NAME)
+def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor, *_: Any) -> Work:
+    """dx = g * w below 0 and dw = g * x below 0, each of x's shape; the sum of dw is an op of its own"""
+    return Work(2 * self.numel, distinct(grad, self, weight), 2 * self.numel * self.itemsize)
+
+
+@model("rrelu_with_noise", "rrelu_with_noise_functional", family=FAMILY_NAME)
+def rrelu_with_noise(self: Tensor, noise: Any = None, *_: Any) -> Work:
+    """x * slope below 0, the slope drawn at random and saved as noise"""
+    return Work(self.numel, self.nbytes, 2 * self.numel * self.itemsize)
+
+
+@model("rrelu_with_noise_backward", family=FAMILY_NAME)
+def rrelu_backward(grad: Tensor, self: Tensor, noise: Any, lower: Any = None, upper: Any = None,
+                   training: Any = True, *_: Any) -> Work:  # fmt: skip
+    """g * noise in training, a leaky ReLU's backward otherwise"""
+    saved = given(noise) if number(training, True) else self
+    return elementwise(grad.numel, distinct(grad, saved), grad.like(grad.shape))

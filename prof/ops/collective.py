@@ -1,0 +1,80 @@
+"""Collectives: what they read and write in this rank's memory, 0 flop, and what they put on the wire.
+
+The sums inside an all-reduce run in NCCL's kernels; PyTorch's convention, and ours, leaves them out of FLOPs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.prof.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import moved, tensors
+
+FAMILY_NAME = "collective"
+
+
+def wire_factor(kind: str, ranks: int) -> float:
+    """Bytes that a rank must send for every byte of the full buffer (nccl-tests, PERFORMANCE.md: bus bandwidth)
+
+    all_reduce 2 (n - 1) / n;  reduce_scatter, all_gather, all_to_all (n - 1) / n;  broadcast, reduce, send, recv 1
+    """
+    share = (ranks - 1) / ranks
+    return {"all_reduce": 2 * share, "reduce_scatter": share, "all_gather": share, "all_to_all": share}.get(kind, 1.0)
+
+
+def flat(argument: Any) -> tuple[Tensor, ...]:
+    """Tensors of nested lists: c10d passes lists of lists."""
+    if isinstance(argument, (list, tuple)):
+        return tuple(tensor for item in argument for tensor in flat(item))
+    return tensors(argument)
+
+
+def size(argument: Any) -> float:
+    """Bytes written to a buffer or a list of them."""
+    return sum(moved(tensor.numel, tensor) for tensor in flat(argument))
+
+
+@model("c10d::allreduce_", "c10d::broadcast_", "c10d::reduce_", "c10d::allreduce_coalesced_", "nccl:all_reduce",
+       "nccl:broadcast", "nccl:_broadcast_oop", "nccl:reduce", family=FAMILY_NAME)  # fmt: skip
+def in_place(buffer: Any, *_: Any) -> Work:
+    """The buffer is read and written"""
+    return Work(0, distinct(flat(buffer)), size(buffer))
+
+
+@model("c10d::send", "nccl:send", family=FAMILY_NAME)
+def send(buffer: Any, *_: Any) -> Work:
+    """The buffer is read"""
+    return Work(0, distinct(flat(buffer)), 0)
+
+
+@model("c10d::recv_", "nccl:recv", family=FAMILY_NAME)
+def recv(buffer: Any, *_: Any) -> Work:
+    """The buffer is written"""
+    return Work(0, 0, size(buffer))
+
+
+@model("c10d::allgather_", "c10d::_allgather_base_", "c10d::reduce_scatter_", "c10d::_reduce_scatter_base_",
+       "c10d::alltoall_", "c10d::alltoall_base_", "c10d::gather_", "c10d::scatter_",
+       "c10d::allgather_into_tensor_coalesced_", "c10d::reduce_scatter_tensor_coalesced_", family=FAMILY_NAME)  # fmt: skip
+def into(outputs: Any, inputs: Any, *_: Any) -> Work:
+    """The inputs are read, the outputs written"""
+    return Work(0, distinct(flat(inputs)), size(outputs))
+
+
+@model("_c10d_functional::all_reduce", "_c10d_functional::all_reduce_", "_c10d_functional::broadcast",
+       "_c10d_functional::broadcast_", family=FAMILY_NAME)  # fmt: skip
+def functional_all_reduce(self: Tensor, *_: Any) -> Work:
+    """As much is written as is read"""
+    return Work(0, self.nbytes, moved(self.numel, self))
+
+
+@model("_c10d_functional::all_gather_into_tensor", family=FAMILY_NAME)
+def functional_all_gather(self: Tensor, ranks: int, *_: Any) -> Work:
+    """Every rank's part is written"""
+    return Work(0, self.nbytes, moved(self.numel * ranks, self))
+
+
+@model("_c10d_functional::reduce_scatter_tensor", family=FAMILY_NAME)
+def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int, *_: Any) -> Work:
+    """A part is written"""
+    return Work(0, self.nbytes, moved(self.numel // ranks, self))

@@ -1,0 +1,221 @@
+"""Losses. E elements; ``reduction`` is 0 none, 1 mean (the default), 2 sum.
+
+A mean takes E - 1 additions and a division, a sum E - 1 additions; signs are free. Scalars (the incoming gradient, the
+constant that it is multiplied with) count their 4 bytes and no flop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.prof.model import Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import (
+    Out, broadcast, given, indices, moved, number, numel, output, required, result_dtype,
+)  # fmt: skip
+from pyprof.prof.ops.softmax import log_softmax, softmax_backward
+
+FAMILY_NAME = "loss"
+NONE, MEAN, SUM = 0, 1, 2
+NAMES = {"none": NONE, "mean": MEAN, "batchmean": MEAN, "sum": SUM}
+
+
+def mode(reduction: Any) -> int:
+    """The reduction's number; mean where it is not told."""
+    return NAMES[reduction] if isinstance(reduction, str) else int(number(reduction, MEAN))
+
+
+def reducing(count: int, reduction: Any) -> int:
+    """Flop of reducing so many elements."""
+    return {NONE: 0, MEAN: max(count - 1, 0) + 1, SUM: max(count - 1, 0)}[mode(reduction)]
+
+
+def compared(self: Tensor, target: Tensor, flop: int, reduction: Any, *weights: Any) -> Work:
+    """A loss of two equal tensors: so much an element, and the reduction. Reads both, and any weights."""
+    shape = broadcast("loss", self.shape, target.shape)
+    count = numel(shape)
+    written = count if mode(reduction) == NONE else 1
+    result = Tensor((written,), result_dtype(self, target))
+    return Work(flop * count + reducing(count, reduction), distinct(self, target, *weights), moved(written, result))
+
+
+def compared_backward(self: Tensor, flop: int, *inputs: Any) -> Work:
+    """A gradient of self's shape: so much an element. Reads the inputs."""
+    return Work(flop * self.numel, distinct(*inputs), moved(self.numel, self))
+
+
+def incoming(self: Tensor, reduction: Any) -> Tensor:
+    """The gradient that a loss receives: a scalar, or one an element where nothing was reduced."""
+    return self.like(self.shape if mode(reduction) == NONE else ())
+
+
+@model("nll_loss", "nll_loss_nd", "nll_loss_forward", "nll_loss2d", "nll_loss2d_forward", family=FAMILY_NAME)
+def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any) -> Work:
+    """Gathers N elements and adds them; a mean divides by the total weight, which is a result too.
+
+    Class weights are gathered, multiplied in, and (mean) added up: N + N - 1 more.
+    """
+    count, item = target.numel, self.itemsize
+    gathered = count * item * (2 if given(weight) else 1)
+    weighting = 0 if not given(weight) else count + (max(count - 1, 0) if mode(reduction) == MEAN else 0)
+    written = (count if mode(reduction) == NONE else 1) + 1
+    flop = reducing(count, reduction) + weighting
+    return Work(flop, (gathered if count else 0) + indices(target).nbytes, written * item)
+
+
+@model("nll_loss_backward", "nll_loss2d_backward", family=FAMILY_NAME)
+def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN,
+                      ignore_index: Any = None, total_weight: Any = None, *_: Any) -> Work:  # fmt: skip
+    """dx is 0 but for -w g / total_weight at the targets: N divisions (mean), N products with class weights.
+
+    Reads the gradient, the targets and the total weight, not self; writes all of dx.
+    """
+    count = target.numel
+    flop = (count if mode(reduction) == MEAN else 0) + (count if given(weight) else 0)
+    weights = moved(count, self) if given(weight) else 0
+    scalars = self.itemsize * (required(grad).numel + (1 if mode(reduction) == MEAN else 0))
+    return Work(flop, scalars + weights + indices(target).nbytes, moved(self.numel, self))
+
+
+@model("cross_entropy_loss", "cross_entropy", family=FAMILY_NAME)
+def cross_entropy(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, ignore_index: Any = None,
+                  label_smoothing: Any = 0.0, *_: Any) -> Work:  # fmt: skip
+    """log_softmax and nll_loss. With label smoothing also the mean of every row: E more, read once more.
+
+    A target of probabilities takes log_softmax, E products and the sum.
+    """
+    dim = 1 if len(self.shape) > 1 else 0
+    logarithms = log_softmax(self, dim)
+    smooth = number(label_smoothing, 0.0) != 0
+    if target.shape == self.shape and (target.dtype or "int64") not in ("int64", "uint8", "int32"):
+        scores = compared(self, target, 1 + (2 if smooth else 0) + (1 if given(weight) else 0), reduction, weight)
+        return logarithms + scores
+    picked = nll_loss(self, target, weight, reduction)
+    rows = Work(self.numel + 3 * target.numel, self.nbytes, 0) if smooth else Work()
+    return logarithms + picked + rows
+
+
+@model("cross_entropy_loss.backward", "cross_entropy.backward", family=FAMILY_NAME)
+def cross_entropy_backward(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN,
+                           ignore_index: Any = None, label_smoothing: Any = 0.0, *_: Any) -> Work:  # fmt: skip
+    """nll_loss_backward writes all of its dx, and log_softmax_backward reads it"""
+    dim = 1 if len(self.shape) > 1 else 0
+    through = softmax_backward(self, self.like(self.shape), dim)
+    if target.shape == self.shape and (target.dtype or "int64") not in ("int64", "uint8", "int32"):
+        grad = incoming(self, reduction)
+        return compared_backward(self, 1, grad, target) + through
+    grad = self.like(target.shape if mode(reduction) == NONE else ())
+    smooth = Work(self.numel, 0, 0) if number(label_smoothing, 0.0) != 0 else Work()
+    return nll_loss_backward(grad, self, target, weight, reduction) + through + smooth
+
+
+@model("mse_loss", family=FAMILY_NAME)
+def mse_loss(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+    """(x - t)^2: 2 an element"""
+    return compared(self, target, 2, reduction)
+
+
+@model("mse_loss_backward", family=FAMILY_NAME)
+def mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+    """(x - t) * (2 g / n): 2 an element; unreduced 2 (x - t) g: 3"""
+    return compared_backward(self, 3 if mode(reduction) == NONE else 2, required(grad), self, target)
+
+
+@model("l1_loss", family=FAMILY_NAME)
+def l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+    """|x - t|: 1 an element"""
+    return compared(self, target, 1, reduction)
+
+
+@model("l1_loss.backward", family=FAMILY_NAME)
+def l1_loss_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Parts:
+    """sign(x - t) * g: 2 an element"""
+    return _each(self, target, 2, reduction)
+
+
+def _each(self: Tensor, target: Tensor, flop: int, reduction: Any) -> Parts:
+    wanted = {"self": self, "target": target}
+    grad = incoming(self, reduction)
+    inputs = distinct(self, target) + grad.nbytes
+    return {name: Work(flop * t.numel, inputs, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
+
+
+@model("smooth_l1_loss", "huber_loss", family=FAMILY_NAME)
+def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+    """z = |x - t|; 0.5 z z / beta: 4 an element, the quadratic branch counted for all (huber: delta (z - delta / 2))"""
+    return compared(self, target, 4, reduction)
+
+
+@model("smooth_l1_loss_backward", "huber_loss_backward", family=FAMILY_NAME)
+def smooth_l1_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+    """(x - t) g / (n beta): sub, mul, div an element"""
+    return compared_backward(self, 3, required(grad), self, target)
+
+
+@model("soft_margin_loss", family=FAMILY_NAME)
+def soft_margin_loss(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+    """log1p(exp(-t x)): 3 an element"""
+    return compared(self, target, 3, reduction)
+
+
+@model("soft_margin_loss_backward", family=FAMILY_NAME)
+def soft_margin_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+    """z = exp(-t x); -t g z / (1 + z): mul, exp, add, 2 mul, div"""
+    return compared_backward(self, 6, required(grad), self, target)
+
+
+@model("binary_cross_entropy", family=FAMILY_NAME)
+def bce(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any) -> Work:
+    """(t - 1) log(1 - x) - t log(x): 2 log, 3 sub, 2 mul = 7 an element, and 1 with a weight"""
+    return compared(self, target, 8 if given(weight) else 7, reduction, weight)
+
+
+@model("binary_cross_entropy_backward", family=FAMILY_NAME)
+def bce_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any) -> Work:
+    """g (x - t) / ((1 - x) x): 2 sub, 2 mul, div = 5 an element, and 1 with a weight"""
+    return compared_backward(self, 6 if given(weight) else 5, required(grad), self, target, weight)
+
+
+@model("binary_cross_entropy_with_logits", family=FAMILY_NAME)
+def bce_logits(self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN,
+               *_: Any) -> Work:  # fmt: skip
+    """(1 - t) x - logsigmoid(x): 6 an element. A weight adds 1, a positive weight ((p - 1) t + 1) * 3.
+
+    The fused algorithm's bytes; PyTorch runs several kernels.
+    """
+    flop = 6 + (1 if given(weight) else 0) + (3 if given(pos_weight) else 0)
+    return compared(self, target, flop, reduction, weight, pos_weight)
+
+
+@model("binary_cross_entropy_with_logits.backward", family=FAMILY_NAME)
+def bce_logits_backward(self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None,
+                        reduction: Any = MEAN, *_: Any) -> Work:  # fmt: skip
+    """(sigmoid(x) - t) g: 5 an element. A weight adds 1, a positive weight 3."""
+    flop = 5 + (1 if given(weight) else 0) + (3 if given(pos_weight) else 0)
+    return compared_backward(self, flop, self, target, weight, pos_weight, incoming(self, reduction))
+
+
+@model("kl_div", family=FAMILY_NAME)
+def kl_div(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False, *_: Any) -> Work:
+    """t (log t - x), or exp(t) (t - x): 3 an element"""
+    return compared(self, target, 3, reduction)
+
+
+@model("kl_div.backward", family=FAMILY_NAME)
+def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False, *_: Any) -> Parts:
+    """dx = -t g reads t only: 1 an element, 2 where t is a logarithm. dt = g (log t - x + 1): 4 an element."""
+    grad = incoming(self, reduction)
+    flop = 2 if number(log_target, False) else 1
+    parts = {}
+    if self.needs_grad:
+        parts["self"] = Work(flop * self.numel, distinct(target) + grad.nbytes, moved(self.numel, self))
+    if target.needs_grad:
+        inputs = distinct(self, target) + grad.nbytes
+        parts["target"] = Work(4 * target.numel, inputs, moved(target.numel, target))
+    return parts
+
+
+@model("multi_margin_loss", family=FAMILY_NAME)
+def multi_margin_loss(self: Tensor, target: Tensor, *_: Any, out: Out = None) -> Work:
+    """max(0, margin - x[y] + x[i]): 3 an element with the row's sum and mean; an estimate"""
+    result = output(out, self.like(()))
+    return Work(3 * self.numel, distinct(self, indices(target)), moved(result.numel, result))

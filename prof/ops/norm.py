@@ -1,0 +1,355 @@
+"""Normalisations. E elements in R rows that are normalised together (R = C channels for batch norm), C parameters.
+
+forward    mean 1 an element, variance 3, (x - mean) * rstd 1, with the difference reused: 5; weight 1, bias 1; and for
+           each row the addition of eps and the root: 2
+backward   xhat = (x - mean) * rstd: 2;  g * xhat, and both sums over the row: 3;  dx = rstd * (g - mean(g) - xhat *
+           mean(g * xhat)): 4;  together 9 an element: the R additions that each sum saves pay its division
+bytes      the data in its type; statistics and parameters in theirs. Saved statistics are float32 for half types, as on
+           CUDA (the CPU saves them in the data's type)
+
+Source of the order of operations: aten/src/ATen/native/cuda/{Normalization.cuh,layer_norm_kernel.cu,group_norm_kernel.cu}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.operands import Out, accumulator, given, moved, number, numel
+
+FAMILY_NAME = "norm"
+
+
+def present(*arguments: Any) -> int:
+    """How many of the optional tensors there are."""
+    return sum(given(argument) is not None for argument in arguments)
+
+
+def channels(self: Tensor) -> int:
+    """Batch norm's C: the second dimension."""
+    return self.shape[1] if len(self.shape) > 1 else self.numel
+
+
+def statistics(count: int, self: Tensor) -> float:
+    """Bytes of so many saved means, or reciprocal deviations."""
+    return moved(count, Tensor((), accumulator(self.dtype)))
+
+
+def batch_train(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
+    """7E + 2C with both parameters; running statistics 7C: 2 mul and add each, (1 - momentum), n / (n - 1)"""
+    rows = channels(self)
+    running = present(mean, var)
+    flop = (5 + present(weight, bias)) * self.numel + 2 * rows + (7 * rows if running == 2 else 3 * rows * running)
+    written = moved(self.numel, self) + 2 * statistics(rows, self) + distinct(mean, var)
+    return Work(flop, distinct(self, weight, bias, mean, var), written)
+
+
+def batch_eval(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
+    """y = a x + b: 2E;  a = w / sqrt(var + eps): 3C;  b = bias - mean a: 2C. No weight or no bias saves C each."""
+    flop = 2 * self.numel + (3 + present(weight, bias)) * channels(self)
+    return Work(flop, distinct(self, weight, bias, mean, var), moved(self.numel, self))
+
+
+@model("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_native_batch_norm_legit",
+       "_native_batch_norm_legit_functional", "batch_norm", "_batch_norm_impl_index", family=FAMILY_NAME)  # fmt: skip
+def batch_norm(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any = None, training: Any = UNKNOWN,
+               momentum: Any = None, eps: Any = None, *_: Any, out: Out = None) -> Work:  # fmt: skip
+    """In training by the batch's own statistics, else by the running ones; the two differ threefold.
+
+    Where the capture does not tell which, saved statistics among the outputs do; without them the call stays uncounted.
+    ``_native_batch_norm_legit.no_stats`` has no running statistics, and its flag in their place.
+    """
+    if isinstance(mean, bool):
+        return (batch_train if mean else batch_eval)(self, weight, bias, None, None)
+    if training is UNKNOWN:
+        training = _saved(out) if given(mean) else True  # without running statistics only the batch's are left
+    return (batch_train if training else batch_eval)(self, weight, bias, mean, var)
+
+
+def _saved(out: Out) -> bool:
+    saved = out[1] if out and len(out) > 1 else None
+    if saved is None:
+        raise UnknownArgument("the capture does not tell whether batch norm trains")
+    return saved.numel > 0
+
+
+@model("_native_batch_norm_legit_no_training", "_batch_norm_no_update", family=FAMILY_NAME)
+def batch_norm_no_training(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any, *_: Any) -> Work:
+    """By the running statistics"""
+    return batch_eval(self, weight, bias, mean, var)
+
+
+@model("_batch_norm_with_update", "_batch_norm_with_update_functional", family=FAMILY_NAME)
+def batch_norm_with_update(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any, *_: Any) -> Work:
+    """By the batch's statistics"""
+    return batch_train(self, weight, bias, mean, var)
+
+
+def batch_train_backward(grad: Tensor, self: Tensor, weight: Any, mean: Any, rstd: Any, mask: Any) -> Work:
+    """9E for dx, and C for rstd * weight; 5E - 2C where only the parameters' gradients are wanted"""
+    rows = channels(self)
+    wants = wanted(mask, weight)
+    flop = 9 * self.numel + rows * present(weight) if wants[0] else 5 * self.numel - 2 * rows
+    saved = [t if given(t) else self.like((rows,), accumulator(self.dtype)) for t in (mean, rstd)]
+    return Work(flop, distinct(grad, self, weight, *saved), gradients(self, weight, rows, wants))
+
+
+def batch_eval_backward(grad: Tensor, self: Tensor, weight: Any, mean: Any, var: Any, mask: Any) -> Work:
+    """dx = g * (w rstd): E + C;  rstd 2C;  dweight = sum(g (x - mean)) rstd: 3E - C + C;  dbias = sum(g): E - C"""
+    rows, count = channels(self), self.numel
+    wants = wanted(mask, weight)
+    flop = 2 * rows
+    if wants[0]:
+        flop += count + rows * present(weight)
+    flop += (3 * count if wants[1] else 0) + (count - rows if wants[2] else 0)
+    used = [self, mean] if wants[1] else []
+    return Work(flop, distinct(grad, *used, weight, var), gradients(self, weight, rows, wants))
+
+
+def wanted(mask: Any, weight: Any) -> tuple[bool, bool, bool]:
+    """The output mask; where it is not told, what has parameters gets their gradients."""
+    if mask is UNKNOWN or mask is None:
+        return (True, present(weight) > 0, present(weight) > 0)
+    return (bool(mask[0]), bool(mask[1]) and present(weight) > 0, bool(mask[2]))
+
+
+def gradients(self: Tensor, weight: Any, count: int, wants: tuple[bool, bool, bool]) -> float:
+    """Bytes of dx, dweight and dbias; a parameter that is not there has the data's type."""
+    like = given(weight) or self.like((count,), accumulator(self.dtype))
+    return (moved(self.numel, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(count, like)
+
+
+@model("native_batch_norm_backward", family=FAMILY_NAME)
+def native_batch_norm_backward(grad: Tensor, self: Tensor, weight: Any, running_mean: Any, running_var: Any,
+                               mean: Any, rstd: Any, train: Any = True, eps: Any = None, mask: Any = None,
+                               *_: Any) -> Work:  # fmt: skip
+    """Training reads the saved statistics, evaluation the running ones"""
+    if number(train, True):
+        return batch_train_backward(grad, self, weight, mean, rstd, mask)
+    return batch_eval_backward(grad, self, weight, running_mean, running_var, mask)
+
+
+@model("batch_norm_backward", family=FAMILY_NAME)
+def batch_norm_backward(grad: Tensor, self: Tensor, weight: Any, running_mean: Any, running_var: Any, mean: Any,
+                        rstd: Any, update: Any = True, eps: Any = None, mask: Any = None, *_: Any) -> Work:  # fmt: skip
+    """Of ``_batch_norm_with_update`` and ``_batch_norm_no_update``"""
+    return native_batch_norm_backward(grad, self, weight, running_mean, running_var, mean, rstd, update, eps, mask)
+
+
+@model("cudnn_batch_norm_backward", family=FAMILY_NAME)
+def cudnn_batch_norm_backward(self: Tensor, grad: Tensor, weight: Tensor, running_mean: Any, running_var: Any,
+                              mean: Any, var: Any, *_: Any) -> Work:  # fmt: skip
+    """Training only; all three gradients"""
+    return batch_train_backward(grad, self, weight, mean, var, (True, True, True))
+
+
+@model("miopen_batch_norm_backward", family=FAMILY_NAME)
+def miopen_batch_norm_backward(self: Tensor, grad: Tensor, weight: Tensor, running_mean: Any, running_var: Any,
+                               mean: Any, var: Any, *_: Any) -> Work:  # fmt: skip
+    """Training only; all three gradients"""
+    return batch_train_backward(grad, self, weight, mean, var, (True, True, True))
+
+
+@model("batch_norm_stats", family=FAMILY_NAME)
+def batch_norm_stats(self: Tensor, *_: Any) -> Work:
+    """SyncBatchNorm's first pass: mean and variance 4E, root 2C"""
+    rows = channels(self)
+    return Work(4 * self.numel + 2 * rows, self.nbytes, 2 * statistics(rows, self))
+
+
+@model("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", family=FAMILY_NAME)
+def batch_norm_gather_stats(self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None,
+                            running_var: Any = None, *_: Any) -> Work:  # fmt: skip
+    """Every rank's statistics merged: about 10 a rank and channel, an estimate"""
+    rows = mean.shape[-1]
+    written = 2 * moved(rows, mean) + distinct(running_mean, running_var)
+    return Work(10 * mean.numel, distinct(mean, rstd, running_mean, running_var), written)
+
+
+@model("batch_norm_elemt", family=FAMILY_NAME)
+def batch_norm_elemt(self: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, *_: Any) -> Work:
+    """(x - mean) * rstd * weight + bias"""
+    flop = (2 + present(weight, bias)) * self.numel
+    return Work(flop, distinct(self, weight, bias, mean, rstd), moved(self.numel, self))
+
+
+@model("batch_norm_backward_reduce", family=FAMILY_NAME)
+def batch_norm_backward_reduce(grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None,
+                               *_: Any) -> Work:  # fmt: skip
+    """sum(g) and sum(g (x - mean)): 4E - 2C, and the weight's gradient C"""
+    rows = channels(self)
+    written = 2 * moved(rows, mean) + 2 * distinct(weight)
+    return Work(4 * self.numel - rows, distinct(grad, self, mean, rstd, weight), written)
+
+
+@model("batch_norm_backward_elemt", family=FAMILY_NAME)
+def batch_norm_backward_elemt(grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None,
+                              *sums: Any) -> Work:  # fmt: skip
+    """(g - mean(g) - (x - mean) k) * (rstd weight): 5E"""
+    return Work(5 * self.numel, distinct(grad, self, mean, rstd, weight, *sums), moved(self.numel, self))
+
+
+def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out: Out) -> int:
+    """D, the elements of a row of layer norm: told, or as many as the parameters have, or as the statistics say."""
+    if normalized_shape is not UNKNOWN:
+        return numel((normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape)
+    for parameter in (given(weight), given(bias)):
+        if parameter is not None:
+            return parameter.numel
+    saved = out[-1] if out and len(out) > 1 else None
+    if saved is None:
+        raise UnknownArgument("the normalised shape is not told")
+    return self.numel // max(saved.numel, 1)
+
+
+@model("native_layer_norm", "layer_norm", family=FAMILY_NAME)
+def layer_norm(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any,
+               out: Out = None) -> Work:  # fmt: skip
+    """5E + 2R, weight E, bias E; saves mean and rstd of each row"""
+    rows = self.numel // (normalised(self, normalized_shape, weight, bias, out) or 1)
+    flop = (5 + present(weight, bias)) * self.numel + 2 * rows
+    return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
+
+
+def row_backward(grad: Tensor, self: Tensor, weight: Any, bias: Any, size: int, rows: int,
+                 wants: tuple[bool, bool, bool], saved: tuple[Any, Any]) -> Work:  # fmt: skip
+    """dx 9E, and g * weight E;  dweight = sum(g * xhat) 2E - D;  dbias = sum(g) E - D"""
+    count = self.numel
+    flop = (9 + present(weight)) * count if wants[0] else 0
+    flop += (2 * count - size if wants[1] else 0) + (count - size if wants[2] else 0)
+    known = [t if given(t) else self.like((rows,), accumulator(self.dtype)) for t in saved]
+    parameter = given(weight) or given(bias) or self.like((size,))
+    written = (moved(count, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(size, parameter)
+    stored = sum(statistics(t.numel, self) for t in known)
+    return Work(flop, distinct(grad, self, weight) + stored, written)
+
+
+@model("native_layer_norm_backward", family=FAMILY_NAME)
+def layer_norm_backward(grad: Tensor, self: Tensor, normalized_shape: Any, mean: Any, rstd: Any, weight: Any = None,
+                        bias: Any = None, mask: Any = None, *_: Any, out: Out = None) -> Work:  # fmt: skip
+    """dx 10E with a weight, 9E without; parameters' gradients 3E - 2D"""
+    size = self.numel // max(mean.numel, 1) if given(mean) else normalised(self, normalized_shape, weight, bias, None)
+    told = mask is not UNKNOWN and mask is not None
+    wants = (bool(mask[0]), bool(mask[1]), bool(mask[2])) if told else (True, present(weight) > 0, present(bias) > 0)
+    wants = (wants[0], wants[1] and present(weight) > 0, wants[2] and present(bias) > 0)
+    return row_backward(grad, self, weight, bias, size, self.numel // (size or 1), wants, (mean, rstd))
+
+
+@model("native_group_norm", "group_norm", family=FAMILY_NAME)
+def group_norm(self: Tensor, *arguments: Any) -> Work:
+    """5E + 2R, weight E, bias E; R = N * groups
+
+    native_group_norm(self, weight, bias, N, C, HxW, group, eps); group_norm(self, num_groups, weight, bias, eps)
+    """
+    if isinstance(arguments[0], int):
+        groups, weight, bias = arguments[0], *_padded(arguments[1:3])
+    else:
+        weight, bias = arguments[:2]
+        groups = int(arguments[5])
+    rows = self.shape[0] * groups
+    flop = (5 + present(weight, bias)) * self.numel + 2 * rows
+    return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
+
+
+def _padded(arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+    weight, bias, *_ = *arguments, None, None
+    return weight, bias
+
+
+@model("native_group_norm_backward", family=FAMILY_NAME)
+def group_norm_backward(grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, n: Any = None,
+                        c: Any = None, hw: Any = None, group: Any = None, mask: Any = None, *_: Any) -> Work:  # fmt: skip
+    """As layer norm's: dx 10E with a weight, parameters' gradients 3E - 2C"""
+    wants = wanted(mask, weight)
+    return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, (mean, rstd))
+
+
+@model("rms_norm", "_fused_rms_norm", family=FAMILY_NAME)
+def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *_: Any, out: Out = None) -> Work:
+    """x * rsqrt(mean(x x) + eps): square, sum, product 3E, eps and root 2R; weight E. Saves rstd."""
+    rows = self.numel // (normalised(self, normalized_shape, weight, None, out) or 1)
+    flop = (3 + present(weight)) * self.numel + 2 * rows
+    return Work(flop, distinct(self, weight), moved(self.numel, self) + statistics(rows, self))
+
+
+@model("_fused_rms_norm_backward", family=FAMILY_NAME)
+def rms_norm_backward(grad: Tensor, self: Tensor, normalized_shape: Any, rstd: Any, weight: Any = None, mask: Any = None,
+                      *_: Any) -> Work:  # fmt: skip
+    """dx: xhat, g xhat, its sum, xhat c, sub, rstd: 6E, and g weight E;  dweight 2E - D"""
+    size = normalised(self, normalized_shape, weight, None, None)
+    count = self.numel
+    told = mask is not UNKNOWN and mask is not None
+    wants = (bool(mask[0]), bool(mask[1])) if told else (True, True)
+    gain = wants[1] and present(weight) > 0
+    flop = ((6 + present(weight)) * count if wants[0] else 0) + (2 * count - size if gain else 0)
+    written = (moved(count, self) if wants[0] else 0) + (distinct(weight) if gain else 0)
+    return Work(flop, distinct(grad, self, weight) + statistics(count // (size or 1), self), written)
+
+
+def needs(*arguments: Any) -> tuple[bool, ...]:
+    """Which of the optional tensors want a gradient."""
+    return tuple(isinstance(argument, Tensor) and argument.needs_grad for argument in arguments)
+
+
+@model("rms_norm.backward", family=FAMILY_NAME)
+def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None, *_: Any) -> Work:
+    """``_fused_rms_norm_backward``, also where the forward ran as its parts"""
+    return rms_norm_backward(self, self, normalized_shape, None, weight, needs(self, weight))
+
+
+@model("layer_norm.backward", family=FAMILY_NAME)
+def layer_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any) -> Work:
+    """``native_layer_norm_backward`` with float32 statistics, whatever the device saved"""
+    grad = Tensor(self.shape, self.dtype)
+    return layer_norm_backward(grad, self, normalized_shape, None, None, weight, bias, needs(self, weight, bias))
+
+
+@model("batch_norm.backward", family=FAMILY_NAME)
+def batch_norm_whole_backward(self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None,
+                              training: Any = True, *_: Any) -> Work:  # fmt: skip
+    """``native_batch_norm_backward`` with float32 statistics, whatever the device saved"""
+    grad = Tensor(self.shape, self.dtype)
+    mask = needs(self, weight, bias)
+    if number(training, True):
+        return batch_train_backward(grad, self, weight, None, None, mask)
+    return batch_eval_backward(grad, self, weight, mean, var, mask)
+
+
+@model("group_norm.backward", family=FAMILY_NAME)
+def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bias: Any = None, *_: Any) -> Work:
+    """``native_group_norm_backward``"""
+    wants = needs(self, weight, bias)
+    rows = self.shape[0] * int(groups)
+    grad = Tensor(self.shape, self.dtype)
+    return row_backward(grad, self, weight, bias, channels(self), rows, (wants[0], wants[1], wants[2]), (None, None))
+
+
+@model("instance_norm", family=FAMILY_NAME)
+def instance_norm(self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None,
+                  use_input_stats: Any = True, *_: Any) -> Work:  # fmt: skip
+    """Batch norm over N * C rows: 5E + 2R, weight E, bias E, and 7R where running statistics are kept
+
+    PyTorch runs it as batch norm on repeated parameters, whose copies are not counted.
+    """
+    if not number(use_input_stats, True):
+        return batch_eval(self, weight, bias, mean, var)
+    rows = self.shape[0] * channels(self)
+    running = 7 * rows if present(mean, var) else 0
+    flop = (5 + present(weight, bias)) * self.numel + 2 * rows + running
+    written = moved(self.numel, self) + 2 * statistics(rows, self) + distinct(mean, var)
+    return Work(flop, distinct(self, weight, bias, mean, var), written)
+
+
+@model("instance_norm.backward", family=FAMILY_NAME)
+def instance_norm_backward(self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None,
+                           use_input_stats: Any = True, *_: Any) -> Work:  # fmt: skip
+    """Batch norm's over N * C rows: 9E, and R for rstd * weight"""
+    grad = Tensor(self.shape, self.dtype)
+    wants = needs(self, weight, bias)
+    if not number(use_input_stats, True):
+        return batch_eval_backward(grad, self, weight, mean, var, wants)
+    rows = self.shape[0] * channels(self)
+    flop = 9 * self.numel + rows * present(weight) if wants[0] else 5 * self.numel - 2 * rows
+    reads = distinct(grad, self, weight) + 2 * statistics(rows, self)
+    written = gradients(self, weight, channels(self), (wants[0], wants[1], wants[2]))
+    return Work(flop, reads, written)

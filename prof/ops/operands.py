@@ -1,0 +1,210 @@
+"""What all op models need: which arguments are tensors, how shapes broadcast, which type a result has.
+
+An argument that the capture does not tell (``UNKNOWN``) is, where the schema allows a tensor, an empty size list of an
+NVTX range: ``None``, a number or a 0-dimensional tensor. All three are read for a few bytes at most, so the models
+take it for "no tensor". Where the schema demands a tensor, it is 0-dimensional (``required``). Where a number decides
+the count, the model uses it, and so raises ``UnknownArgument``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from pyprof.prof.model import ITEM_BYTES, UNKNOWN, ModelError, ShapeError, Tensor, Work
+
+__all__ = [
+    "Out", "accumulator", "bool_mask", "broadcast", "dtype_name", "elementwise", "floating", "given", "indices", "moved",
+    "nan_unless", "number", "numel", "output", "promoted", "required", "result_dtype", "tensors",
+]  # fmt: skip
+
+Out = tuple[Tensor | None, ...] | None
+
+# c10/core/ScalarType.h, torch 2.13; a Kineto trace writes these numbers where an op takes a dtype
+SCALAR_TYPES = {
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64",
+    8: "complex32", 9: "complex64", 10: "complex128", 11: "bool", 12: "qint8", 13: "quint8", 14: "qint32",
+    15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn", 25: "float8_e5m2fnuz", 26: "float8_e4m3fnuz",
+    27: "uint16", 28: "uint32", 29: "uint64", 44: "float8_e8m0fnu", 45: "float4_e2m1fn_x2",
+}  # fmt: skip
+
+INTEGERS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def given(argument: Any) -> Tensor | None:
+    """An optional tensor argument: the tensor, or None where there is none or the capture does not tell."""
+    return argument if isinstance(argument, Tensor) else None
+
+
+def required(argument: Any) -> Tensor:
+    """A tensor that the schema demands; an NVTX range writes a 0-dimensional one as an empty, so unknown, size list."""
+    if isinstance(argument, Tensor):
+        return argument
+    if argument is UNKNOWN:
+        return Tensor(())
+    raise ModelError(f"expected a tensor, found {argument!r}")
+
+
+def number(argument: Any, default: Any) -> Any:
+    """An argument whose default nearly every caller keeps: the value, or the default where the capture is silent."""
+    return default if argument is UNKNOWN or argument is None else argument
+
+
+def tensors(argument: Any) -> tuple[Tensor, ...]:
+    """The tensors of an argument that is a tensor, a list of tensors, or none of both."""
+    if isinstance(argument, Tensor):
+        return (argument,)
+    if isinstance(argument, (tuple, list)):
+        return tuple(item for item in argument if isinstance(item, Tensor))
+    return ()
+
+
+def numel(shape: Iterable[int]) -> int:
+    return math.prod(shape)
+
+
+def nan_unless(count: int | None, itemsize: float) -> float:
+    """Bytes of ``count`` elements, NaN where the count or the type is not known."""
+    return math.nan if count is None else count * itemsize if count else 0
+
+
+def moved(count: int, tensor: Tensor) -> float:
+    """Bytes of ``count`` elements of the tensor's type."""
+    return nan_unless(count, tensor.itemsize)
+
+
+def output(out: Out, otherwise: Tensor) -> Tensor:
+    """The first output where the capture describes it, else what the arguments say it must be.
+
+    A description without a type (NVTX) takes the type that the arguments imply.
+    """
+    told = out[0] if out else None
+    if told is None:
+        return otherwise
+    return told if told.dtype else Tensor(told.shape, otherwise.dtype, told.strides)
+
+
+def indices(tensor: Tensor) -> Tensor:
+    """An index tensor. Where the capture has no types (NVTX), int64 is assumed: torch's default for indices."""
+    return tensor if tensor.dtype else Tensor(tensor.shape, "int64", tensor.strides)
+
+
+def bool_mask(tensor: Tensor) -> Tensor:
+    """A mask. Where the capture has no types, bool: the only type that masked ops take."""
+    return tensor if tensor.dtype else Tensor(tensor.shape, "bool", tensor.strides)
+
+
+def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape, by NumPy's rule: aligned at the last dimension, 1 stretches."""
+    result: list[int] = []
+    for shape in shapes:
+        result = [1] * (len(shape) - len(result)) + result
+        for i, n in enumerate(shape, len(result) - len(shape)):
+            if result[i] == 1:
+                result[i] = n
+            elif n not in (1, result[i]):
+                raise ShapeError(op, "shapes that broadcast", " and ".join(map(str, shapes)))
+    return tuple(result)
+
+
+def dtype_name(argument: Any) -> str | None:
+    """A dtype argument in any of the captures' spellings: ``bfloat16``, ``torch.bfloat16``, ``15``. None if absent."""
+    if isinstance(argument, str) and argument:
+        name = argument.removeprefix("torch.")
+        return name if name in ITEM_BYTES else None
+    if isinstance(argument, int) and not isinstance(argument, bool):
+        return SCALAR_TYPES.get(argument)
+    return None
+
+
+def floating(dtype: str) -> bool:
+    """Is arithmetic in this type floating point? A type that is not known is assumed to be."""
+    return dtype != "bool" and dtype not in INTEGERS
+
+
+def accumulator(dtype: str) -> str:
+    """The type of saved statistics on CUDA: float32 for half types (at::acc_type), else the type itself."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def _rank(dtype: str) -> int:
+    """Bool, integer, floating point, complex: the categories of torch.result_type."""
+    if dtype == "bool":
+        return 0
+    if dtype in INTEGERS:
+        return 1
+    return 3 if dtype.startswith("complex") else 2
+
+
+def promoted(a: str, b: str) -> str:
+    """torch.promote_types: the smallest type that holds both; empty where one of them is not known."""
+    if a == b or not a or not b:
+        return a if a == b else ""
+    low, high = sorted((a, b), key=_rank)
+    if _rank(low) != _rank(high):
+        return _complex_of(low, high) if _rank(high) == 3 and _rank(low) == 2 else high
+    if _rank(a) == 1:
+        return _integers(a, b)
+    if {a, b} == {"float16", "bfloat16"}:
+        return "float32"
+    return max(a, b, key=lambda name: ITEM_BYTES.get(name, 0))
+
+
+def _complex_of(real: str, complex_: str) -> str:
+    least = {"float64": "complex128", "float32": "complex64", "bfloat16": "complex64"}.get(real, "complex32")
+    return max(least, complex_, key=lambda name: ITEM_BYTES[name])
+
+
+def _integers(a: str, b: str) -> str:
+    """Signed with unsigned of at least its size takes the next signed size: uint8 + int8 = int16."""
+    if a.startswith("u") == b.startswith("u"):
+        return max(a, b, key=lambda name: ITEM_BYTES[name])
+    unsigned, signed = sorted((a, b), reverse=True)
+    if ITEM_BYTES[signed] > ITEM_BYTES[unsigned]:
+        return signed
+    return {"uint8": "int16", "uint16": "int32", "uint32": "int64"}.get(unsigned, "float32")
+
+
+def _of_number(value: Any) -> str:
+    """The type of a Python number in an expression; floats have the default type, float32."""
+    if isinstance(value, bool):
+        return "bool"
+    return "int64" if isinstance(value, int) else "complex64" if isinstance(value, complex) else "float32"
+
+
+def result_dtype(*operands: Any) -> str:
+    """torch.result_type: tensors with dimensions decide; 0-d tensors, then numbers, only raise the category.
+
+    Source: c10 and aten/src/ATen/native/TypeProperties.cpp, combine_categories. An operand that the capture does not
+    tell is a number or a 0-d tensor of the same category in nearly every program, and changes nothing.
+    """
+    states: list[str | None] = [None, None, None]  # with dimensions, 0-d, numbers
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            place, dtype = (0 if operand.shape else 1), operand.dtype
+        elif isinstance(operand, (bool, int, float, complex)):
+            place, dtype = 2, _of_number(operand)
+        else:
+            continue
+        before = states[place]
+        states[place] = dtype if before is None else promoted(before, dtype)
+    result = states[0]
+    for lower in states[1:]:
+        result = _combined(result, lower)
+    return result or ""
+
+
+def _combined(higher: str | None, lower: str | None) -> str | None:
+    if not higher or not lower:
+        return lower if higher is None else higher
+    if _rank(lower) <= _rank(higher) and higher != "bool":
+        return higher
+    if _rank(higher) == 2:  # a complex number with a real tensor: the tensor's precision
+        return {"float16": "complex32", "float64": "complex128"}.get(higher, "complex64")
+    return promoted(higher, lower)
+
+
+def elementwise(flop: int, inputs: float, result: Tensor) -> Work:
+    """One pass: read the inputs, write each element of the result."""
+    return Work(flop, inputs, moved(result.numel, result))

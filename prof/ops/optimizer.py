@@ -1,0 +1,197 @@
+"""Optimizers: ops on lists of tensors, fused steps, gradient clipping and scaling.
+
+A foreach op is its element-wise op on each tensor; a fused step reads parameter, gradient and state once and writes
+parameter and state. Step counters (4 bytes a tensor) are left out.
+
+A Kineto trace leaves long lists empty, and an NVTX range has no lists at all: then there is nothing to count from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyprof.prof.model import MODELS, ModelError, Tensor, UnknownArgument, Work, distinct, evaluate, model, total
+from pyprof.prof.ops import activation as _activation  # noqa: F401  (fills MODELS)
+from pyprof.prof.ops.operands import given, moved, number, tensors
+from pyprof.prof.ops.reduction import linalg_vector_norm
+
+FAMILY_NAME = "optimizer"
+
+
+def listed(argument: Any) -> tuple[Tensor, ...]:
+    """A list of tensors that the count depends on."""
+    found = tensors(argument)
+    if not found:
+        raise UnknownArgument("the capture does not tell the list of tensors")
+    return found
+
+
+def one(argument: Any, i: int) -> Any:
+    """What the i-th tensor gets: its own of a list, or the one value that all share."""
+    return argument[i] if isinstance(argument, (list, tuple)) else argument
+
+
+def each(op: str, arguments: tuple[Any, ...]) -> Work:
+    """The sum of an element-wise op over a list of tensors."""
+    work = Work()
+    for i in range(len(listed(arguments[0]))):
+        work += total(evaluate(op, tuple(one(argument, i) for argument in arguments)))
+    return work
+
+
+UNARY = (
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round "
+    "rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+)
+BINARY = "add sub mul div clamp_min clamp_max maximum minimum pow lerp addcdiv"
+
+
+def _register(name: str) -> None:
+    def count(*arguments: Any) -> Work:
+        return each(name, arguments)
+
+    count.__doc__ = f"``{name}`` on each tensor"
+    model(f"_foreach_{name}", family=FAMILY_NAME)(count)
+    if f"{name}_" in MODELS:
+
+        def count_inplace(*arguments: Any) -> Work:
+            return each(f"{name}_", arguments)
+
+        count_inplace.__doc__ = f"``{name}_`` on each tensor"
+        model(f"_foreach_{name}_", family=FAMILY_NAME)(count_inplace)
+
+
+for _name in (UNARY + " " + BINARY).split():
+    _register(_name)
+
+
+@model("_foreach_addcmul", family=FAMILY_NAME)
+def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1, *_: Any) -> Work:
+    """self + value * tensor1 * tensor2
+
+    Every optimizer of torch squares the gradient with it, so that equal descriptions are taken for the same tensor and
+    are read once, unless the capture tells memory apart (``Tensor.ident``).
+    """
+    work = Work()
+    for i, tensor in enumerate(listed(self)):
+        first, second = one(tensor1, i), one(tensor2, i)
+        step = total(evaluate("addcmul", (tensor, first, second, one(value, i))))
+        same = first == second and not first.ident
+        work += Work(step.flop, step.read - (second.nbytes if same else 0), step.write)
+    return work
+
+
+@model("_foreach_copy", family=FAMILY_NAME)
+def foreach_copy(self: Any, source: Any, *_: Any) -> Work:
+    """``copy_`` on each tensor: self is written, not read"""
+    return Work(0, distinct(listed(source)), sum(moved(t.numel, t) for t in listed(self)))
+
+
+@model("_foreach_zero", family=FAMILY_NAME)
+def foreach_zero(self: Any, *_: Any) -> Work:
+    """Write every element"""
+    return Work(0, 0, sum(moved(t.numel, t) for t in listed(self)))
+
+
+@model("_foreach_norm", family=FAMILY_NAME)
+def foreach_norm(self: Any, order: Any = 2, *_: Any) -> Work:
+    """The norm of each tensor: 2 an element for p = 2"""
+    return sum((linalg_vector_norm(t, number(order, 2)) for t in listed(self)), Work())
+
+
+@model("_foreach_max", family=FAMILY_NAME)
+def foreach_max(self: Any, *_: Any) -> Work:
+    """Comparisons; a value each"""
+    return Work(0, distinct(listed(self)), sum(moved(1, t) for t in listed(self)))
+
+
+@model("clip_grad_norm_", "clip_grad_norm", family=FAMILY_NAME)
+def clip_grad_norm(gradients: Any, *_: Any) -> Work:
+    """The norm of all gradients, 2 an element, and their scaling, 1 an element, which happens always
+
+    The scalars in between (stack, norm, add, div, clamp) are left out.
+    """
+    found = listed(gradients)
+    count = sum(t.numel for t in found)
+    nbytes = sum(moved(t.numel, t) for t in found)
+    return Work(3 * count, 2 * nbytes, nbytes)
+
+
+@model("_amp_foreach_non_finite_check_and_unscale_", family=FAMILY_NAME)
+def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None, *_: Any) -> Work:
+    """g * (1 / scale): 1 an element; the check is free"""
+    found = listed(self)
+    nbytes = sum(moved(t.numel, t) for t in found)
+    return Work(sum(t.numel for t in found), nbytes + distinct(found_inf, inv_scale), nbytes + distinct(found_inf))
+
+
+@model("_amp_update_scale_", family=FAMILY_NAME)
+def update_scale(self: Tensor, growth_tracker: Any, found_inf: Any, *_: Any) -> Work:
+    """Three scalars: a product at most"""
+    return Work(1, distinct(given(self), growth_tracker, found_inf), distinct(given(self), growth_tracker))
+
+
+def is_set(argument: Any) -> bool:
+    """A number that is told and not 0, or a flag that is on."""
+    return isinstance(argument, (bool, int, float)) and bool(argument)
+
+
+def fused(flop: int, read: tuple[Any, ...], written: tuple[Any, ...], grads: Any, grad_scale: Any) -> Work:
+    """A fused step: so many flop a parameter. With a gradient scale, gradients are divided by it and written back."""
+    count = sum(t.numel for t in listed(grads))
+    scaled = given(grad_scale) is not None
+    back = distinct(grads) if scaled else 0
+    return Work((flop + scaled) * count, distinct(*read), distinct(*written) + back)
+
+
+def _adam(decay_flop: int) -> Callable[..., Work]:
+    def step(self: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any = (), state_steps: Any = (),
+             lr: Any = None, beta1: Any = None, beta2: Any = None, weight_decay: Any = 0, eps: Any = None,
+             amsgrad: Any = False, maximize: Any = False, grad_scale: Any = None, found_inf: Any = None,
+             *_: Any) -> Work:  # fmt: skip
+        """m = m + (1 - b1) (g - m): 3;  v = b2 v + (1 - b2) g g: 4;  sqrt(v) / c2 + eps: 3;  p - s m / denom: 3
+
+        13 a parameter. Weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad keeps a maximum: free.
+        Source: aten/src/ATen/native/cuda/fused_adam_utils.cuh, torch 2.13.
+        """
+        flop = 13 + (decay_flop if is_set(weight_decay) else 0)
+        state = (listed(self), listed(exp_avgs), listed(exp_avg_sqs), tensors(max_exp_avg_sqs))
+        return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
+
+    return step
+
+
+model("_fused_adam", "_fused_adam_", family=FAMILY_NAME)(_adam(2))
+model("_fused_adamw", "_fused_adamw_", family=FAMILY_NAME)(_adam(2))
+
+
+@model("_fused_sgd", "_fused_sgd_", family=FAMILY_NAME)
+def fused_sgd(self: Any, grads: Any, momentum_buffers: Any = (), weight_decay: Any = 0, momentum: Any = 0, lr: Any = None,
+              dampening: Any = 0, nesterov: Any = False, maximize: Any = False, is_first_step: Any = False,
+              grad_scale: Any = None, *_: Any) -> Work:  # fmt: skip
+    """p - lr g: 2;  with momentum also m = mu m + g: 2 (dampening 1 more, Nesterov's g + mu m 2); weight decay 2
+
+    The first step only writes the buffer. Source: aten/src/ATen/native/cuda/FusedSgdKernel.cu, torch 2.13.
+    """
+    flop = 2 + (2 if is_set(weight_decay) else 0)
+    buffers = tensors(momentum_buffers)
+    if not buffers:
+        return fused(flop, (listed(self), listed(grads)), (listed(self),), grads, grad_scale)
+    first = is_set(is_first_step)
+    flop += (0 if first else 2 + (1 if is_set(dampening) else 0)) + (2 if is_set(nesterov) else 0)
+    reads = (listed(self), listed(grads), () if first else buffers)
+    return fused(flop, reads, (listed(self), buffers), grads, grad_scale)
+
+
+@model("_fused_adagrad", "_fused_adagrad_", family=FAMILY_NAME)
+def fused_adagrad(self: Any, grads: Any, state_sums: Any, state_steps: Any = (), lr: Any = None, lr_decay: Any = 0,
+                  weight_decay: Any = 0, eps: Any = None, maximize: Any = False, grad_scale: Any = None,
+                  *_: Any) -> Work:  # fmt: skip
+    """s + g g: 2;  p - lr g / (sqrt(s) + eps): sqrt, add, mul, div, sub: 5;  weight decay 2"""
+    flop = 7 + (2 if is_set(weight_decay) else 0)
+    state = (listed(self), listed(state_sums))
+    return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
+
+
+__all__ = ["ModelError", "each", "fused", "listed"]

@@ -1,0 +1,274 @@
+"""Element-wise ops: a table of prices per element, and the few ops whose price depends on an argument.
+
+flop    price per element of the result: add, mul, div, sqrt, exp, log, tanh, erf and every other library function 1
+        each; comparisons, selections, casts, sign changes, rounding and integer or boolean arithmetic 0
+read    each distinct operand once at its stored size (a broadcast operand is small, a stride of 0 counts once)
+write   the result, of the broadcast shape and the promoted type
+
+Convention: DESIGN 6. In-place forms write into ``self``, whatever the promoted type is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.prof.model import ModelError, Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import (
+    Out,
+    bool_mask,
+    broadcast,
+    elementwise,
+    floating,
+    given,
+    moved,
+    number,
+    output,
+    promoted,
+    required,
+    result_dtype,
+)
+
+FAMILY_NAME = "pointwise"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A row of the table: what an element of the result costs, and which type it has."""
+
+    names: str
+    operands: int
+    flop: int
+    result: str = "same"  # same: promoted; float: promoted, integers become float32; bool; real: complex becomes real
+    complex_flop: int | None = None  # None: nobody has priced it, the op stays uncounted for complex types
+    why: str = ""
+
+
+TABLE = (
+    Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
+    Price("neg negative sign sgn signbit ceil floor round trunc fix frac nan_to_num conj_physical "
+          "resolve_conj resolve_neg positive relu6_mask", 1, 0, "same", 0, "signs and rounding"),
+    Price("isnan isinf isfinite isposinf isneginf isreal logical_not", 1, 0, "bool", 0, "tests"),
+    Price("bitwise_not", 1, 0, "same", None, "bits"),
+    Price("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan arcsin arccos arctan sinh cosh "
+          "asinh acosh atanh arcsinh arccosh arctanh erf erfc erfinv digamma lgamma i0 "
+          "special_i0 special_i0e special_i1 special_i1e special_erf special_erfc special_erfcx special_erfinv "
+          "special_ndtr special_ndtri special_log_ndtr special_digamma special_psi special_gammaln special_expm1 "
+          "special_exp2 special_log1p special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 "
+          "special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 "
+          "special_entr mvlgamma", 1, 1, "float", None, "one library function"),
+    Price("reciprocal", 1, 1, "float", 11, "one division"),
+    Price("deg2rad rad2deg", 1, 1, "float", None, "one product"),
+    Price("angle", 1, 0, "real", 1, "zero or pi; complex: atan2"),
+    Price("square", 1, 1, "same", 6, "x * x"),
+    Price("sinc special_sinc", 1, 3, "float", None, "sin(pi x) / (pi x)"),
+    Price("logit special_logit", 1, 3, "float", None, "log(x / (1 - x))"),
+    Price("polygamma", 2, 1, "float", None, "one library function"),
+    Price("mul multiply", 2, 1, "same", 6, "complex: 4 products, 2 sums"),
+    Price("atan2 arctan2 igamma igammac special_gammainc special_gammaincc", 2, 1, "float", None, "one function"),
+    Price("special_zeta", 2, 1, "float", None, "one library function"),
+    Price("remainder fmod", 2, 3, "same", None, "a - b * round(a / b)"),
+    Price("floor_divide", 2, 1, "same", None, "a division; rounding is free"),
+    Price("hypot", 2, 4, "float", None, "sqrt(a a + b b)"),
+    Price("logaddexp logaddexp2", 2, 4, "float", None, "max + log1p(exp(-|a - b|))"),
+    Price("xlogy special_xlogy special_xlog1py", 2, 2, "float", None, "a * log(b)"),
+    Price("ldexp", 2, 2, "float", None, "a * 2^b"),
+    Price("maximum minimum fmax fmin", 2, 0, "same", None, "comparisons"),
+    Price("copysign", 2, 0, "float", None, "a sign bit"),
+    Price("nextafter heaviside gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift "
+          "__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__",
+          2, 0, "same", None, "bits and integers"),
+    Price("eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or "
+          "logical_xor isclose", 2, 0, "bool", 0, "comparisons"),
+    Price("clamp clip", 3, 0, "same", None, "comparisons"),
+    Price("clamp_min clamp_max", 2, 0, "same", None, "comparisons"),
+)  # fmt: skip
+
+REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+COMPLEX_ADD, COMPLEX_MUL, COMPLEX_DIV = 2, 6, 11  # div: 6 products, 3 sums, 2 divisions
+
+
+def typed(dtype: str, result: str) -> str:
+    """The result's type by a row's rule."""
+    if result == "bool":
+        return "bool"
+    if result == "real":
+        return REAL_OF.get(dtype, dtype)
+    return "float32" if result == "float" and not floating(dtype) else dtype
+
+
+def priced(op: str, flop: int, complex_flop: int | None, dtype: str) -> int:
+    """The price of an element in a type: integers and booleans are free."""
+    if not dtype.startswith("complex"):
+        return flop if floating(dtype) else 0
+    if complex_flop is None:
+        raise ModelError(f"{op}: no price for complex numbers")
+    return complex_flop
+
+
+def apply(op: str, operands: tuple[Any, ...], flop: int, complex_flop: int | None = None, *,
+          result: str = "same", out: Out = None, inplace: bool = False) -> Work:  # fmt: skip
+    """One element-wise pass over the broadcast shape of the operands."""
+    present = [operand for operand in operands if isinstance(operand, Tensor)] or [required(operands[0])]
+    dtype = result_dtype(*operands)
+    computed = "float32" if result == "float" and dtype and not floating(dtype) else dtype
+    shape = broadcast(op, *(tensor.shape for tensor in present))
+    written = present[0] if inplace else Tensor(shape, typed(dtype, result))
+    written = output(out, written)
+    return elementwise(priced(op, flop, complex_flop, computed) * written.numel, distinct(*present), written)
+
+
+def _register(row: Price, name: str) -> None:
+    def count(*arguments: Any, out: Out = None, **_: Any) -> Work:
+        return apply(name, arguments[: row.operands], row.flop, row.complex_flop, result=row.result, out=out)
+
+    def count_inplace(*arguments: Any, out: Out = None, **_: Any) -> Work:
+        operands = arguments[: row.operands]
+        return apply(name, operands, row.flop, row.complex_flop, result=row.result, out=out, inplace=True)
+
+    count.__doc__ = count_inplace.__doc__ = f"{row.flop} flop an element of the result: {row.why}"
+    count.__name__ = count.__qualname__ = name
+    count_inplace.__name__ = count_inplace.__qualname__ = f"{name}_"
+    model(name, family=FAMILY_NAME)(count)
+    if not name.endswith("__") and row.operands > 1:
+        model(f"{name}_", family=FAMILY_NAME)(count_inplace)
+
+
+for _row in TABLE:
+    for _name in _row.names.split():
+        _register(_row, _name)
+
+
+def scaled(factor: Any) -> int:
+    """The product that an ``alpha`` or ``value`` adds: none where it is 1, or not told (1 is the default)."""
+    return 0 if number(factor, 1) == 1 else 1
+
+
+@model("add", "sub", "subtract", "rsub", family=FAMILY_NAME)
+def add(self: Tensor, other: Any, alpha: Any = 1, *_: Any, out: Out = None) -> Work:
+    """self + alpha * other: 1 flop an element, 2 where alpha is not 1"""
+    times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
+    return apply("add", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out)
+
+
+@model("add_", "sub_", "subtract_", family=FAMILY_NAME)
+def add_(self: Tensor, other: Any, alpha: Any = 1, *_: Any, out: Out = None) -> Work:
+    """self += alpha * other, in self's type"""
+    times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
+    return apply("add_", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out, inplace=True)
+
+
+@model("div", "divide", "true_divide", family=FAMILY_NAME)
+def div(self: Tensor, other: Any, *mode: Any, out: Out = None) -> Work:
+    """self / other: 1 flop an element; rounding is free. Integers divide as float32 unless the result is rounded."""
+    result = "same" if "floor" in mode or "trunc" in mode else "float"
+    return apply("div", (self, other), 1, COMPLEX_DIV, result=result, out=out)
+
+
+@model("div_", "divide_", "true_divide_", family=FAMILY_NAME)
+def div_(self: Tensor, other: Any, *_: Any, out: Out = None) -> Work:
+    """self /= other, in self's type"""
+    return apply("div_", (self, other), 1, COMPLEX_DIV, out=out, inplace=True)
+
+
+@model("div.backward", family=FAMILY_NAME)
+def div_backward(self: Tensor, other: Any, *_: Any, out: Out = None) -> Parts:
+    """da = g / b (1 an element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once
+
+    An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
+    """
+    present = [operand for operand in (self, other) if isinstance(operand, Tensor)]
+    shape = broadcast("div", *(operand.shape for operand in present))
+    grad = output(out, Tensor(shape, typed(result_dtype(self, other), "float")))
+    parts = {}
+    if self.needs_grad:
+        parts["self"] = _into(self, grad, 1, COMPLEX_DIV, distinct(grad, other))
+    if isinstance(other, Tensor) and other.needs_grad:
+        parts["other"] = _into(other, grad, 3, 2 * COMPLEX_DIV + COMPLEX_MUL, distinct(grad, self, other))
+    return parts
+
+
+def _into(operand: Tensor, grad: Tensor, flop: int, complex_flop: int, inputs: float) -> Work:
+    """The gradient of an operand: so much an element of g, then summed over the dimensions that were broadcast."""
+    sums = grad.numel - operand.numel
+    adds = sums * priced("add", 1, COMPLEX_ADD, grad.dtype)
+    price = priced("div", flop, complex_flop, grad.dtype)
+    return Work(price * grad.numel + adds, inputs, moved(operand.numel, operand))
+
+
+POWERS = {0: 0, 1: 0, 2: 1, 3: 2, 0.5: 1, -0.5: 1, -1: 1, -2: 2}  # PowKernel.cu: sqrt, rsqrt, products, divisions
+
+
+def power(exponent: Any) -> int:
+    """The price of x ** exponent: small exponents are products or roots, any other one a library function."""
+    return POWERS.get(exponent, 1) if isinstance(exponent, (int, float)) else 1
+
+
+@model("pow", "float_power", family=FAMILY_NAME)
+def pow_(self: Any, exponent: Any, *_: Any, out: Out = None) -> Work:
+    """self ** exponent: x*x is 1 flop, x*x*x 2, a root 1, any other power 1"""
+    return apply("pow", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None, out=out)
+
+
+@model("pow_", "float_power_", family=FAMILY_NAME)
+def pow_inplace(self: Any, exponent: Any, *_: Any, out: Out = None) -> Work:
+    """self **= exponent, in self's type"""
+    return apply("pow_", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None,
+                 out=out, inplace=True)  # fmt: skip
+
+
+@model("pow.backward", family=FAMILY_NAME)
+def pow_backward(self: Any, exponent: Any, *_: Any, out: Out = None) -> Parts:
+    """dx = g * (n * x ** (n-1)): 2 products and the smaller power, fused: read g and x, write dx
+
+    A tensor exponent takes dn = g * x**n * log(x): 3 an element, read g, the result and x.
+    """
+    present = [operand for operand in (self, exponent) if isinstance(operand, Tensor)]
+    shape = broadcast("pow", *(operand.shape for operand in present))
+    grad = output(out, Tensor(shape, result_dtype(self, exponent)))
+    parts = {}
+    if isinstance(self, Tensor) and self.needs_grad:
+        lower = power(exponent - 1) if isinstance(exponent, (int, float)) else 2 if isinstance(exponent, Tensor) else 1
+        parts["self"] = _into(self, grad, 2 + lower, 3 * COMPLEX_MUL, distinct(self, exponent) + grad.nbytes)
+    if isinstance(exponent, Tensor) and exponent.needs_grad:
+        parts["exponent"] = _into(exponent, grad, 3, 3 * COMPLEX_MUL, 2 * grad.nbytes + distinct(self))
+    return parts
+
+
+@model("addcmul", family=FAMILY_NAME)
+def addcmul(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *_: Any, out: Out = None) -> Work:
+    """self + value * tensor1 * tensor2: 2 flop an element, 3 where value is not 1"""
+    times = scaled(value) if not isinstance(value, Tensor) else 0
+    return apply("addcmul", (self, tensor1, tensor2), 2 + times, 8 + COMPLEX_MUL * times, out=out)
+
+
+@model("addcdiv", family=FAMILY_NAME)
+def addcdiv(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *_: Any, out: Out = None) -> Work:
+    """self + value * tensor1 / tensor2: 2 flop an element, 3 where value is not 1"""
+    times = scaled(value) if not isinstance(value, Tensor) else 0
+    return apply("addcdiv", (self, tensor1, tensor2), 2 + times, 13 + COMPLEX_MUL * times, out=out)
+
+
+@model("lerp", family=FAMILY_NAME)
+def lerp(self: Tensor, end: Any, weight: Any, *_: Any, out: Out = None) -> Work:
+    """self + weight * (end - self): 3 flop an element"""
+    return apply("lerp", (self, end, weight if isinstance(weight, Tensor) else None), 3, 10, out=out)
+
+
+@model("where", "_s_where", family=FAMILY_NAME)
+def where(condition: Any, self: Any, other: Any, *_: Any, out: Out = None) -> Work:
+    """A selection, 0 flop: read the condition and both sides, write one"""
+    mask = bool_mask(required(condition))
+    sides = [side for side in (given(self), given(other)) if side is not None]
+    shape = broadcast("where", mask.shape, *(side.shape for side in sides))
+    dtype = result_dtype(self, other) if sides else ""
+    return elementwise(0, distinct(mask, *sides), output(out, Tensor(shape, dtype)))
+
+
+@model("complex", "polar", family=FAMILY_NAME)
+def complex_(self: Tensor, other: Tensor, *_: Any, out: Out = None) -> Work:
+    """Two real tensors become a complex one; 0 flop (polar: estimated as a copy, its sine and cosine left out)"""
+    real = promoted(self.dtype, other.dtype)
+    dtype = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}.get(real, "")
+    shape = broadcast("complex", self.shape, other.shape)
+    return elementwise(0, distinct(self, other), output(out, Tensor(shape, dtype)))

@@ -1,0 +1,199 @@
+"""Pooling. O elements of the result, E of the input; windows along each dimension by kernel, stride and padding.
+
+maximum     0 flop forward; backward an addition of each gradient to its position: O
+average     forward the window's k - 1 additions and a division, padding zeros included: k an element of the result;
+            backward a division an element of g, and an addition wherever windows overlap
+adaptive    windows floor(i E / O) to ceil((i + 1) E / O) of each dimension, which may overlap
+read        the input (backward: g, and the positions), not the input's values
+write       the result, and int64 positions
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, model
+from pyprof.prof.ops.operands import Out, moved, number, numel
+
+FAMILY_NAME = "pooling"
+INDEX_BYTES = 8  # int64
+
+
+def each(value: Any, n: int) -> tuple[int, ...]:
+    """A kernel, stride or padding for n dimensions; one number serves them all."""
+    if value is UNKNOWN:
+        raise UnknownArgument("the capture does not tell the pooling window")
+    listed = (value,) if isinstance(value, int) else tuple(value)
+    return listed * n if len(listed) == 1 else listed
+
+
+def pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """A dimension's length; a window that begins in the padding behind is left out (aten/native/Pool.h)."""
+    span = size + 2 * padding - dilation * (kernel - 1) - 1
+    length = (-(-span // stride) if ceil_mode else span // stride) + 1
+    return length - 1 if ceil_mode and (length - 1) * stride >= size + padding else length
+
+
+def result_shape(self: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any,
+                 out: Out) -> tuple[int, ...]:  # fmt: skip
+    """The result's shape, as captured or by the window."""
+    told = out[0] if out else None
+    if told is not None:
+        return told.shape
+    steps = kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else stride
+    arguments = zip(self.shape[-n:], each(kernel, n), each(steps, n), each(padding, n), each(dilation, n), strict=True)
+    ceil = bool(number(ceil_mode, False))
+    return (*self.shape[:-n], *(pooled(size, k, s, p, d, ceil) for size, k, s, p, d in arguments))
+
+
+def _max(n: int, positions: bool, self: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any,
+         out: Out) -> Work:  # fmt: skip
+    if kernel is UNKNOWN and not out:
+        return Work(0, self.nbytes, math.nan)
+    count = numel(result_shape(self, n, kernel, stride, padding, dilation, ceil_mode, out))
+    return Work(0, self.nbytes, moved(count, self) + (INDEX_BYTES * count if positions else 0))
+
+
+def _register_max(n: int) -> None:
+    def with_indices(self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                     ceil_mode: Any = False, *_: Any, out: Out = None) -> Work:  # fmt: skip
+        """Comparisons; values and positions"""
+        return _max(n, True, self, kernel, stride, padding, dilation, ceil_mode, out)
+
+    def values(self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: Any = False, *_: Any, out: Out = None) -> Work:  # fmt: skip
+        """Comparisons. Positions are written where a gradient is wanted."""
+        return _max(n, self.needs_grad, self, kernel, stride, padding, dilation, ceil_mode, out)
+
+    model(f"max_pool{n}d_with_indices", family=FAMILY_NAME)(with_indices)
+    model(f"max_pool{n}d", family=FAMILY_NAME)(values)
+
+
+for _n in (1, 2, 3):
+    _register_max(_n)
+
+
+@model("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", family=FAMILY_NAME)
+def max_pool_backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
+    """dx[position] += g: an addition an element of g. Reads g and the positions, writes all of dx."""
+    return Work(grad.numel, grad.nbytes + INDEX_BYTES * grad.numel, moved(self.numel, self))
+
+
+@model("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward",
+       "fractional_max_pool3d_backward", family=FAMILY_NAME)  # fmt: skip
+def adaptive_max_pool_backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
+    """As max pooling's"""
+    return max_pool_backward(grad, self)
+
+
+def adaptive_shape(self: Tensor, n: int, size: Any, out: Out) -> tuple[int, ...]:
+    """The wanted output size; None keeps a dimension."""
+    told = out[0] if out else None
+    if told is not None:
+        return told.shape
+    wanted = each(size, n)
+    return (*self.shape[:-n], *(w if w is not None else s for w, s in zip(wanted, self.shape[-n:], strict=True)))
+
+
+def spans(inputs: Iterable[int], outputs: Iterable[int]) -> int:
+    """Elements of all adaptive windows together: the product over dimensions of their lengths' sums."""
+    return math.prod(
+        sum(-(-(i + 1) * size // count) - i * size // count for i in range(count))
+        for size, count in zip(inputs, outputs, strict=True)
+    )
+
+
+def _register_adaptive(n: int) -> None:
+    def adaptive_max(self: Tensor, size: Any, *_: Any, out: Out = None) -> Work:
+        """Comparisons; values and positions"""
+        count = numel(adaptive_shape(self, n, size, out))
+        return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)
+
+    def adaptive_avg(self: Tensor, size: Any, *_: Any, out: Out = None) -> Work:
+        """Each window's additions and a division: as many as its elements"""
+        shape = adaptive_shape(self, n, size, out)
+        flop = numel(self.shape[:-n]) * spans(self.shape[-n:], shape[-n:])
+        return Work(flop, self.nbytes, moved(numel(shape), self))
+
+    def whole_backward(self: Tensor, size: Any, *_: Any, out: Out = None) -> Work:
+        """dx += g / k of each window that holds it"""
+        return _adaptive_backward(self.like(adaptive_shape(self, n, size, out)), self, n)
+
+    def backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
+        """dx += g / k of each window that holds it"""
+        return _adaptive_backward(grad, self, n)
+
+    model(f"adaptive_max_pool{n}d", family=FAMILY_NAME)(adaptive_max)
+    model(f"adaptive_avg_pool{n}d", family=FAMILY_NAME)(adaptive_avg)
+    model(f"adaptive_avg_pool{n}d.backward", family=FAMILY_NAME)(whole_backward)
+    if n > 1:
+        model(f"_adaptive_avg_pool{n}d", family=FAMILY_NAME)(adaptive_avg)
+        model(f"_adaptive_avg_pool{n}d_backward", family=FAMILY_NAME)(backward)
+
+
+def _adaptive_backward(grad: Tensor, self: Tensor, n: int) -> Work:
+    """A division an element of g, and an addition wherever a window falls on an element again."""
+    shared = numel(self.shape[:-n]) * spans(self.shape[-n:], grad.shape[-n:]) - self.numel
+    return Work(grad.numel + max(shared, 0), grad.nbytes, moved(self.numel, self))
+
+
+def overlap(size: int, count: int, kernel: int, stride: int, padding: int) -> tuple[int, int]:
+    """Of one dimension: elements in all windows together, and elements in any; padding left out."""
+    windows = [(max(i * stride - padding, 0), min(i * stride - padding + kernel, size)) for i in range(count)]
+    covered, end = 0, 0
+    for begin, stop in windows:
+        covered += max(stop - max(begin, end), 0)
+        end = max(end, stop)
+    return sum(stop - begin for begin, stop in windows), covered
+
+
+def _register_avg(n: int) -> None:
+    def avg(self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: Any = False, *_: Any,
+            out: Out = None) -> Work:  # fmt: skip
+        """k - 1 additions and a division an element of the result"""
+        shape = result_shape(self, n, kernel, stride, padding, 1, ceil_mode, out)
+        return Work(numel(shape) * numel(each(kernel, n)), self.nbytes, moved(numel(shape), self))
+
+    def backward(grad: Tensor, self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, *_: Any) -> Work:
+        """A division an element of g, and an addition wherever a window falls on an element again"""
+        steps = kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else stride
+        arguments = (self.shape[-n:], grad.shape[-n:], each(kernel, n), each(steps, n), each(padding, n))
+        counts = [overlap(*dimension) for dimension in zip(*arguments, strict=True)]
+        shared = math.prod(c for c, _ in counts) - math.prod(c for _, c in counts)
+        return Work(grad.numel + numel(self.shape[:-n]) * shared, grad.nbytes, moved(self.numel, self))
+
+    def whole_backward(self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: Any = False, *_: Any,
+                       out: Out = None) -> Work:  # fmt: skip
+        """As ``avg_pool_backward``"""
+        shape = result_shape(self, n, kernel, stride, padding, 1, ceil_mode, out)
+        return backward(self.like(shape), self, kernel, stride, padding)
+
+    model(f"avg_pool{n}d", family=FAMILY_NAME)(avg)
+    if n > 1:
+        model(f"avg_pool{n}d_backward", family=FAMILY_NAME)(backward)
+    else:
+        model("avg_pool1d.backward", family=FAMILY_NAME)(whole_backward)
+
+
+for _n in (1, 2, 3):
+    _register_adaptive(_n)
+    _register_avg(_n)
+
+
+@model("max_unpool2d", "max_unpool3d", family=FAMILY_NAME)
+def max_unpool(self: Tensor, positions: Tensor, size: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+    """Each value to its position, zeros elsewhere"""
+    told = out[0] if out else None
+    known = None if size is UNKNOWN else tuple(size)
+    count = told.numel if told is not None else None if known is None else numel((*self.shape[: -len(known)], *known))
+    return Work(0, self.nbytes + INDEX_BYTES * positions.numel, math.nan if count is None else moved(count, self))
+
+
+@model("fractional_max_pool2d", "fractional_max_pool3d", family=FAMILY_NAME)
+def fractional_max_pool(self: Tensor, kernel: Any, size: Any, *_: Any, out: Out = None) -> Work:
+    """Comparisons; values and positions"""
+    told = out[0] if out else None
+    count = told.numel if told is not None else numel((*self.shape[: -len(size)], *size))
+    return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)

@@ -1,0 +1,384 @@
+"""Reductions over all or some dimensions, scans, and what sorts.
+
+E elements of the input, O of the result: a sum takes E - O additions.
+read    the input once
+write   the result; where an op returns positions too, 8 bytes each
+
+Integer and boolean reductions, minima, maxima and comparisons take 0 flop.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.operands import Out, broadcast, dtype_name, floating, moved, number, numel, required, result_dtype
+
+FAMILY_NAME, SCAN, SORT = "reduction", "scan", "sort"
+INDEX_BYTES = 8  # int64
+
+
+def dims_of(tensor: Tensor, dim: Any) -> tuple[int, ...]:
+    """The reduced dimensions, counted from the front; all of them where ``dim`` is None or empty."""
+    rank = len(tensor.shape)
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return tuple(range(rank))
+    listed = (dim,) if isinstance(dim, int) else tuple(dim)
+    return tuple(d % rank for d in listed) if rank else ()
+
+
+def kept(tensor: Tensor, dim: Any, out: Out = None) -> int:
+    """O: how many elements the result has; its captured description decides where there is one."""
+    told = out[0] if out else None
+    if told is not None:
+        return told.numel
+    if dim is UNKNOWN:
+        raise UnknownArgument("the reduced dimensions are not told")
+    reduced = set(dims_of(tensor, dim))
+    return numel(n for i, n in enumerate(tensor.shape) if i not in reduced)
+
+
+def adds(tensor: Tensor, count: int) -> int:
+    """The additions of a sum of E elements to O."""
+    return max(tensor.numel - count, 0) * unit(tensor)
+
+
+def unit(tensor: Tensor) -> int:
+    """What an addition costs: 1, complex 2, integers and booleans 0."""
+    return (2 if tensor.is_complex else 1) if floating(tensor.dtype) else 0
+
+
+def optional_dim(arguments: tuple[Any, ...]) -> Any:
+    """``dim`` among the arguments behind self: a full reduction has at most a type there, and no keepdim behind it.
+
+    sum(self, dtype) has one argument, sum.dim_IntList(self, dim, keepdim, dtype) three, of which a dispatcher may
+    leave off the defaults; mean, prod, nansum, any and all alike.
+    """
+    if not arguments or (len(arguments) == 1 and (arguments[0] is UNKNOWN or isinstance(arguments[0], str))):
+        return None
+    return arguments[0]
+
+
+def typed(self: Tensor, arguments: tuple[Any, ...], integers: str) -> str:
+    """The result's type: the ``dtype`` argument, which is last, else self's; integers add up to int64."""
+    asked = dtype_name(arguments[-1]) if len(arguments) in (1, 3) and not isinstance(arguments[-1], bool) else None
+    return asked or (self.dtype if not self.dtype or floating(self.dtype) else integers)
+
+
+def result(count: int, dtype: str, out: Out) -> float:
+    """Bytes of the result."""
+    told = out[0] if out else None
+    return moved(count, Tensor((), told.dtype if told is not None and told.dtype else dtype))
+
+
+@model("sum", "nansum", "prod", "trace", family=FAMILY_NAME)
+def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """E - O additions (prod: multiplications)"""
+    tensor = required(self)
+    count = kept(tensor, optional_dim(arguments), out)
+    return Work(adds(tensor, count), tensor.nbytes, result(count, typed(tensor, arguments, "int64"), out))
+
+
+@model("mean", "nanmean", family=FAMILY_NAME)
+def mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """E - O additions, O divisions"""
+    tensor = required(self)
+    count = kept(tensor, optional_dim(arguments), out)
+    flop = adds(tensor, count) + count * unit(tensor)
+    return Work(flop, tensor.nbytes, result(count, typed(tensor, arguments, "float32"), out))
+
+
+def spread(self: Tensor, arguments: tuple[Any, ...], out: Out) -> tuple[int, int]:
+    """E and O of var and std, whose overloads are (unbiased), (dim, unbiased, keepdim) and (dim, correction, keepdim)"""
+    full = not arguments or (len(arguments) == 1 and (isinstance(arguments[0], bool) or arguments[0] is UNKNOWN))
+    return self.numel, kept(self, None if full else arguments[0], out)
+
+
+@model("var", family=FAMILY_NAME)
+def var(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """Two passes: mean E, then subtract, square, add (E - O) and divide (O): 4E"""
+    count, kept_ = spread(self, arguments, out)
+    return Work(4 * count, self.nbytes, moved(kept_, self))
+
+
+@model("std", family=FAMILY_NAME)
+def std(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """The variance and a root of each: 4E + O"""
+    count, kept_ = spread(self, arguments, out)
+    return Work(4 * count + kept_, self.nbytes, moved(kept_, self))
+
+
+@model("var_mean", family=FAMILY_NAME)
+def var_mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """The variance, whose mean is a result too: 4E"""
+    count, kept_ = spread(self, arguments, out)
+    return Work(4 * count, self.nbytes, 2 * moved(kept_, self))
+
+
+@model("std_mean", family=FAMILY_NAME)
+def std_mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """The standard deviation, and the mean: 4E + O"""
+    count, kept_ = spread(self, arguments, out)
+    return Work(4 * count + kept_, self.nbytes, 2 * moved(kept_, self))
+
+
+def norm_flop(count: int, kept_: int, order: Any) -> int:
+    """p = 2: square, add, root: 2E - O + O;  1: add the sizes: E - O;  0 and infinite: comparisons;  else a power each"""
+    p = float(number(order, 2)) if not isinstance(order, str) else {"fro": 2.0}.get(order, math.inf)
+    if p == 0 or math.isinf(p):
+        return 0
+    return max(count - kept_, 0) if p == 1 else max(2 * count - kept_, 0) + kept_
+
+
+@model("norm", family=FAMILY_NAME)
+def norm(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
+    """The vector norm: 2E for p = 2. norm.Scalar has no dim; norm.ScalarOpt_dtype has a type in its place."""
+    place = None if dim is UNKNOWN and not arguments else dim
+    return linalg_vector_norm(self, order, None if isinstance(place, str) else place, out=out)
+
+
+@model("linalg_vector_norm", "linalg_norm", "frobenius_norm", "linalg_matrix_norm", family=FAMILY_NAME)
+def linalg_vector_norm(self: Tensor, order: Any = 2, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """p = 2: E squares, E - O additions, O roots. A matrix norm counts as the Frobenius norm."""
+    kept_ = kept(self, dim, out)
+    return Work(norm_flop(self.numel, kept_, order), self.nbytes, result(kept_, self.dtype, out))
+
+
+@model("linalg_vector_norm.backward", family=FAMILY_NAME)
+def norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """dx = x * (g / norm): O divisions, E products. Reads x, g and the norm, writes dx."""
+    return _norm_backward(self, kept(self, dim, out))
+
+
+@model("norm.backward", family=FAMILY_NAME)
+def old_norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
+    """As ``linalg_vector_norm``'s"""
+    return _norm_backward(self, kept(self, None if dim is UNKNOWN and not arguments else dim, out))
+
+
+def _norm_backward(self: Tensor, kept_: int) -> Work:
+    return Work(self.numel + kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
+
+
+@model("dist", family=FAMILY_NAME)
+def dist(self: Tensor, other: Tensor, p: Any = 2, *_: Any) -> Work:
+    """The norm of the difference: E more"""
+    shape = broadcast("dist", self.shape, other.shape)
+    count = numel(shape)
+    return Work(count + norm_flop(count, 1, p), distinct(self, other), moved(1, self))
+
+
+@model("logsumexp", "special_logsumexp", family=FAMILY_NAME)
+def logsumexp(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """max + log(sum(exp(x - max))): sub E, exp E, sum E - O, log O, add O"""
+    kept_ = kept(self, dim, out)
+    return Work(3 * self.numel + kept_, self.nbytes, moved(kept_, self))
+
+
+@model("logsumexp.backward", family=FAMILY_NAME)
+def logsumexp_backward(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """dx = g * exp(x - lse): sub, exp, mul. Reads x, g and lse, writes dx."""
+    kept_ = kept(self, dim, out)
+    return Work(3 * self.numel, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
+
+
+@model("amax", "amin", family=FAMILY_NAME)
+def amax(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """Comparisons"""
+    return Work(0, self.nbytes, moved(kept(self, dim, out), self))
+
+
+@model("aminmax", "_aminmax", family=FAMILY_NAME)
+def aminmax(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """Comparisons; two results"""
+    return Work(0, self.nbytes, 2 * moved(kept(self, dim, out), self))
+
+
+def _positions(self: Tensor, dim: Any, out: Out) -> Work:
+    """Comparisons; a value and its position of each reduced row."""
+    kept_ = kept(self, dim, out)
+    return Work(0, self.nbytes, moved(kept_, self) + INDEX_BYTES * kept_)
+
+
+@model("max", "min", family=FAMILY_NAME)
+def max_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """max(self): one value; max(self, dim): values and positions; max(self, other): element-wise"""
+    other = arguments[0] if arguments else None
+    if isinstance(other, Tensor) and len(arguments) == 1:
+        shape = broadcast("max", self.shape, other.shape)
+        return Work(0, distinct(self, other), moved(numel(shape), Tensor((), result_dtype(self, other))))
+    if other is None:
+        return Work(0, self.nbytes, moved(1, self))
+    return _positions(self, other, out)
+
+
+@model("median", "nanmedian", "mode", family=FAMILY_NAME)
+def median(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """median(self): one value; median(self, dim): values and positions"""
+    return _positions(self, arguments[0], out) if arguments else Work(0, self.nbytes, moved(1, self))
+
+
+@model("kthvalue", family=FAMILY_NAME)
+def kthvalue(self: Tensor, k: Any, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+    """Comparisons; values and positions"""
+    return _positions(self, dim, out)
+
+
+@model("argmax", "argmin", family=FAMILY_NAME)
+def argmax(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """Comparisons; positions only"""
+    return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
+
+
+@model("any", "all", "equal", "allclose", family=FAMILY_NAME)
+def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """Comparisons; a byte each"""
+    other = arguments[0] if arguments else None
+    if isinstance(other, Tensor):
+        return Work(0, distinct(self, other), 1)
+    return Work(0, required(self).nbytes, kept(required(self), other, out))
+
+
+@model("count_nonzero", family=FAMILY_NAME)
+def count_nonzero(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """Integer sums"""
+    return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
+
+
+@model("value_selecting_reduction_backward", family=FAMILY_NAME)
+def selecting_backward(grad: Tensor, dim: Any, positions: Tensor, sizes: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+    """dx is 0 but for g at the positions: read g and the positions, write dx once"""
+    told = out[0] if out else None
+    written = moved(told.numel, told) if told is not None else math.nan if sizes is UNKNOWN else moved(numel(sizes), grad)
+    return Work(0, grad.nbytes + INDEX_BYTES * positions.numel, written)
+
+
+def _selected(self: Tensor, count: int) -> Work:
+    return Work(0, moved(count, self) + INDEX_BYTES * count, moved(self.numel, self))
+
+
+@model("max.backward", "min.backward", "median.backward", "nanmedian.backward", "mode.backward", family=FAMILY_NAME)
+def max_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work | Parts:
+    """max(self, dim): g goes to the saved positions. max(self): g over the number of equal maxima, found by comparison"""
+    other = arguments[0] if arguments else None
+    if other is None:
+        return Work(0, self.nbytes + 2 * moved(1, self), moved(self.numel, self))
+    if not isinstance(other, Tensor):
+        return _selected(self, kept(self, other, out))
+    grad = numel(broadcast("max", self.shape, other.shape))
+    reads = moved(grad, self) + distinct(self, other)
+    wanted = {"self": self, "other": other}
+    return {name: Work(grad - t.numel, reads, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
+
+
+@model("kthvalue.backward", family=FAMILY_NAME)
+def kthvalue_backward(self: Tensor, k: Any, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+    """g goes to the saved positions"""
+    return _selected(self, kept(self, dim, out))
+
+
+def rows(self: Tensor, dim: Any) -> int:
+    """How many rows lie along a dimension."""
+    if not self.shape or not self.numel:
+        return self.numel
+    if dim is UNKNOWN:
+        raise UnknownArgument("the dimension is not told")
+    return self.numel // self.shape[dim]
+
+
+@model("cumsum", "cumprod", "_cumsum", "_cumprod", family=SCAN)
+def cumsum(self: Tensor, dim: Any, *_: Any, out: Out = None) -> Work:
+    """An addition an element but the first of each row: E - R"""
+    told = out[0] if out else None
+    dtype = told.dtype if told is not None and told.dtype else self.dtype if floating(self.dtype) else "int64"
+    return Work((self.numel - rows(self, dim)) * unit(self), self.nbytes, moved(self.numel, Tensor((), dtype)))
+
+
+@model("cumsum.backward", family=SCAN)
+def cumsum_backward(self: Tensor, dim: Any, *_: Any) -> Work:
+    """The sum from behind: the same work; PyTorch flips, sums and flips"""
+    return cumsum(self, dim)
+
+
+@model("logcumsumexp", "_logcumsumexp", family=SCAN)
+def logcumsumexp(self: Tensor, dim: Any, *_: Any) -> Work:
+    """logaddexp (sub, exp, log1p, add) an element but the first of each row"""
+    return Work(4 * (self.numel - rows(self, dim)), self.nbytes, moved(self.numel, self))
+
+
+@model("cummax", "cummin", family=SCAN)
+def cummax(self: Tensor, *_: Any) -> Work:
+    """Comparisons; values and positions"""
+    return Work(0, self.nbytes, moved(self.numel, self) + INDEX_BYTES * self.numel)
+
+
+@model("sort", "msort", family=SORT)
+def sort(self: Tensor, *_: Any) -> Work:
+    """Comparisons. Read the values, write values and positions, each once; a radix sort's passes move more."""
+    return Work(0, self.nbytes, moved(self.numel, self) + INDEX_BYTES * self.numel)
+
+
+@model("sort.backward", family=SORT)
+def sort_backward(self: Tensor, *_: Any) -> Work:
+    """g goes to the saved positions"""
+    return _selected(self, self.numel)
+
+
+@model("argsort", family=SORT)
+def argsort(self: Tensor, *_: Any) -> Work:
+    """Comparisons; positions only"""
+    return Work(0, self.nbytes, INDEX_BYTES * self.numel)
+
+
+def _top(self: Tensor, k: Any, dim: Any, out: Out) -> int:
+    told = out[0] if out else None
+    return told.numel if told is not None else rows(self, number(dim, -1)) * int(k)
+
+
+@model("topk", family=SORT)
+def topk(self: Tensor, k: Any, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+    """Comparisons; k values and positions a row"""
+    count = _top(self, k, dim, out)
+    return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)
+
+
+@model("topk.backward", family=SORT)
+def topk_backward(self: Tensor, k: Any, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+    """g goes to the saved positions"""
+    return _selected(self, _top(self, k, dim, out))
+
+
+@model("unique", "_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", family=SORT)
+def unique(self: Tensor, *_: Any, out: Out = None) -> Work:
+    """Comparisons; how many values differ only the outputs tell"""
+    return Work(0, self.nbytes, math.nan if not out else sum(t.nbytes for t in out if t is not None))
+
+
+@model("searchsorted", family=SORT)
+def searchsorted(sequence: Tensor, self: Any, *_: Any, out: Out = None) -> Work:
+    """Comparisons; the sequence counts whole though a search touches its logarithm; positions are int64"""
+    count = self.numel if isinstance(self, Tensor) else 1
+    told = out[0] if out else None
+    return Work(0, distinct(sequence, self), told.nbytes if told is not None else INDEX_BYTES * count)
+
+
+@model("bucketize", family=SORT)
+def bucketize(self: Any, boundaries: Tensor, *_: Any, out: Out = None) -> Work:
+    """As ``searchsorted``"""
+    return searchsorted(boundaries, self, out=out)
+
+
+@model("bincount", family=SORT)
+def bincount(self: Tensor, weights: Any = None, minlength: Any = 0, *_: Any, out: Out = None) -> Work:
+    """An integer count an element, or an addition of its weight; how many bins only the outputs tell"""
+    told = out[0] if out else None
+    flop = self.numel if isinstance(weights, Tensor) else 0
+    return Work(flop, distinct(self, weights), math.nan if told is None else told.nbytes)
+
+
+@model("histc", family=SORT)
+def histc(self: Tensor, bins: Any = 100, *_: Any, out: Out = None) -> Work:
+    """Comparisons; a count a bin, in self's type"""
+    told = out[0] if out else None
+    return Work(0, self.nbytes, moved(told.numel if told is not None else int(bins), self))

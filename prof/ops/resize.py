@@ -1,0 +1,120 @@
+"""Interpolation and sampling. Every element of the result is a weighted sum of t taps: t products and t - 1 sums.
+
+nearest 1 tap (a copy, 0 flop), linear 2, bilinear 4, trilinear 8, bicubic 16; the weights, shared by all channels, are
+not counted. The input counts whole, though only the touched elements are read.
+
+backward   nearest: the sums of gradients that fall on the same element, elements of g less elements of dx;
+           the others: t products and t sums an element of g, less the first one of each element of dx
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import Out, moved, number, numel
+
+FAMILY_NAME = "resize"
+TAPS = {
+    "nearest1d": 1, "nearest2d": 1, "nearest3d": 1, "_nearest_exact1d": 1, "_nearest_exact2d": 1, "_nearest_exact3d": 1,
+    "linear1d": 2, "bilinear2d": 4, "trilinear3d": 8, "bicubic2d": 16,
+    "_bilinear2d_aa": 4, "_bicubic2d_aa": 16, "_lanczos2d_aa": 36,
+}  # fmt: skip
+
+
+def weighted(taps: int) -> int:
+    """Flop of a weighted sum: a single tap is a copy."""
+    return 2 * taps - 1 if taps > 1 else 0
+
+
+def resized(self: Tensor, size: Any, arguments: tuple[Any, ...], out: Out) -> int | None:
+    """Elements of the result: as captured, by the output size, or by the scale factors; None if nothing tells."""
+    told = out[0] if out else None
+    if told is not None:
+        return told.numel
+    spatial = self.shape[2:]
+    if isinstance(size, (list, tuple)) and size:
+        return numel((*self.shape[:2], *size))
+    scales = next((a for a in arguments if isinstance(a, (list, tuple)) and a), None)
+    if scales is None:
+        return None
+    return numel((*self.shape[:2], *(math.floor(n * s) for n, s in zip(spatial, scales, strict=True))))
+
+
+def _register(kind: str, taps: int) -> None:
+    def forward(self: Tensor, size: Any = UNKNOWN, *arguments: Any, out: Out = None) -> Work:
+        count = resized(self, size, arguments, out)
+        if count is None:
+            if taps > 1:
+                return Work(weighted(taps) * int(size), 0, 0)  # raises: the flop depends on the size
+            return Work(0, self.nbytes, math.nan)
+        return Work(weighted(taps) * count, self.nbytes, moved(count, self))
+
+    def backward(grad: Tensor, size: Any = UNKNOWN, input_size: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+        told = out[0] if out else None
+        count = told.numel if told is not None else numel(input_size)
+        sums = max(taps * grad.numel - count, 0)
+        return Work(sums + (taps * grad.numel if taps > 1 else 0), grad.nbytes, moved(count, grad))
+
+    forward.__doc__ = f"{taps} taps: {weighted(taps)} flop an element of the result"
+    backward.__doc__ = f"{taps} taps: products (more than one tap), and sums of what falls on the same element"
+    name = f"_upsample{kind}" if kind.startswith("_") else f"upsample_{kind}"
+    model(name, family=FAMILY_NAME)(forward)
+    model(f"{name}_backward", family=FAMILY_NAME)(backward)
+
+
+for _kind, _taps in TAPS.items():
+    _register(_kind, _taps)
+
+
+def sampling_taps(grid: Tensor, mode: Any) -> int:
+    """Mode 0 is (bi- or tri-)linear, 1 nearest, 2 bicubic; linear, the default, where it is not told."""
+    names = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+    dims = len(grid.shape) - 2
+    return {0: 2**dims, 1: 1, 2: 16}[names[mode] if isinstance(mode, str) else int(number(mode, 0))]
+
+
+@model("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "cudnn_grid_sampler", "grid_sample", "_grid_sampler_2d_cpu_fallback",
+       family=FAMILY_NAME)  # fmt: skip
+def grid_sampler(self: Tensor, grid: Tensor, mode: Any = 0, *_: Any) -> Work:
+    """A weighted sum for every point and channel: bilinear 4 mul, 3 add. The points' weights are not counted."""
+    count = self.shape[0] * self.shape[1] * numel(grid.shape[1:-1])
+    return Work(weighted(sampling_taps(grid, mode)) * count, distinct(self, grid), moved(count, self))
+
+
+@model("grid_sampler_2d_backward", "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback_backward", family=FAMILY_NAME)
+def grid_sampler_backward(grad: Tensor, self: Tensor, grid: Tensor, mode: Any = 0, padding: Any = 0, align: Any = False,
+                          mask: Any = None, *_: Any) -> Work:  # fmt: skip
+    """dx: t products and t sums a point and channel;  dgrid: for each coordinate t products and t sums more
+
+    The grid's gradient is an estimate: the factors that depend on the point only are left out.
+    """
+    taps, coordinates = sampling_taps(grid, mode), grid.shape[-1]
+    wants = (True, True) if mask is UNKNOWN or mask is None else (bool(mask[0]), bool(mask[1]))
+    flop = 2 * taps * grad.numel * (wants[0] + coordinates * (wants[1] if taps > 1 else 0))
+    written = (moved(self.numel, self) if wants[0] else 0) + (moved(grid.numel, grid) if wants[1] else 0)
+    return Work(flop, distinct(grad, self, grid), written)
+
+
+@model("grid_sampler.backward", family=FAMILY_NAME)
+def grid_sampler_whole_backward(self: Tensor, grid: Tensor, mode: Any = 0, *_: Any) -> Work:
+    """``grid_sampler_2d_backward``, whose mask says what needs a gradient"""
+    grad = self.like((*self.shape[:2], *grid.shape[1:-1]))
+    return grid_sampler_backward(grad, self, grid, mode, 0, False, (self.needs_grad, grid.needs_grad))
+
+
+@model("affine_grid_generator", family=FAMILY_NAME)
+def affine_grid(theta: Tensor, size: Any, *_: Any, out: Out = None) -> Work:
+    """theta [N, d, d + 1] times each point: d (d + 1) products and sums of d each"""
+    told = out[0] if out else None
+    points = told.numel // told.shape[-1] if told is not None else numel((size[0], *size[2:]))
+    rows, columns = theta.shape[-2:]
+    return Work(points * rows * (2 * columns - 1), theta.nbytes, moved(points * rows, theta))
+
+
+@model("affine_grid_generator_backward", family=FAMILY_NAME)
+def affine_grid_backward(grad: Tensor, size: Any = UNKNOWN, *_: Any) -> Work:
+    """dtheta [N, d, d + 1] = g' times each point"""
+    rows = grad.shape[-1]
+    return Work(2 * grad.numel * (rows + 1), grad.nbytes, moved(grad.shape[0] * rows * (rows + 1), grad))
