@@ -46,6 +46,8 @@ ITEM_BYTES: Mapping[str, float] = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex32": 4, "complex64": 8, "complex128": 16,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
     "float4_e2m1fn_x2": 1, "qint8": 1, "quint8": 1, "qint32": 4,
+    # an element's size is known and what it means is not: kernels that move bytes (prof/dtypes.py)
+    "opaque1": 1, "opaque2": 2, "opaque4": 4, "opaque8": 8, "opaque16": 16,
 }  # fmt: skip
 
 
