@@ -1,0 +1,221 @@
+"""What compiles, traces or transforms programs does the same as without pyprof."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn as nn  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+import pyprof  # noqa: E402
+
+from .conftest import Recorder, record  # noqa: E402
+
+# torch.jit and parts of torch.export announce their own end; torch.compile warns of what it finds in its imports.
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler"
+)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(8, 16)
+        self.fc2 = nn.Linear(16, 4)
+
+    def forward(self, x: Any) -> Any:
+        x = F.relu(self.fc1(x))
+        return F.log_softmax(self.fc2(x).view(-1, 4) + 1, dim=-1)
+
+
+def net_and_input() -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    return Net(), torch.randn(3, 8)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Any:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_compile_captures_the_whole_graph(when: str) -> None:
+    from torch._dynamo.utils import counters
+
+    net, x = net_and_input()
+    expected = net(x)
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    if when == "before":
+        compiled(x)
+    recorder = record(trace=True)
+    counters.clear()
+    for _ in range(3):
+        result = compiled(x)
+        result.sum().backward()
+    assert torch.equal(result, expected)
+    assert counters["stats"]["unique_graphs"] == 1  # once for the mode's guard, and never again
+    assert not counters["graph_break"]
+    assert recorder.depth == 0
+    assert not any(layer in recorder.layers for layer in ("fc1", "fc2"))
+    pyprof.deinit()
+    assert torch.equal(compiled(x), expected)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_inductor_s_code_computes_the_same() -> None:
+    net, x = net_and_input()
+    compiled = torch.compile(net)
+    expected = compiled(x)
+    recorder = record()
+    assert torch.equal(compiled(x), expected)
+    assert torch.equal(torch.compile(net)(x), expected)
+    assert recorder.depth == 0
+
+
+@pytest.mark.slow
+def test_a_compiled_part_of_a_model_has_its_layer(recorder: Recorder) -> None:
+    net, x = net_and_input()
+    net.fc1 = torch.compile(net.fc1, backend="eager")
+    net(x)
+    recorder.clear()
+    net(x)
+    assert recorder.layers[:2] == ["Net", "fc1"] and "fc2" in recorder.layers
+
+
+@pytest.mark.slow
+def test_a_compiled_function_with_annotations_works(recorder: Recorder) -> None:
+    @torch.compile(backend="eager")
+    def step(x: Any) -> Any:
+        with pyprof.annotate("inside"):
+            return torch.relu(x) * 2
+
+    assert torch.equal(step(torch.ones(3)), torch.full((3,), 2.0))
+    assert recorder.depth == 0
+
+
+def test_jit_script_compiles_functions_and_modules(recorder: Recorder) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.relu(torch.mm(x, x.t())) + 1
+
+    net, x = net_and_input()
+    scripted = torch.jit.script(net)
+    assert torch.equal(scripted(x), net(x))
+    assert torch.equal(torch.jit.script(function)(x), function(x))
+    assert recorder.depth == 0
+
+
+def test_jit_trace_has_the_same_graph() -> None:
+    net, x = net_and_input()
+    plain = str(torch.jit.trace(net, x).inlined_graph)
+    recorder = record(trace=True)
+    recorder.clear()
+    traced = torch.jit.trace(net, x, check_trace=False)
+    assert str(traced.inlined_graph) == plain
+    assert recorder.ops == []
+    assert torch.equal(traced(x), net(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [False, True])
+def test_export_has_the_same_graph(strict: bool) -> None:
+    net, x = net_and_input()
+    plain = str(torch.export.export(net, (x,), strict=strict).graph)
+    record(trace=True)
+    assert str(torch.export.export(net, (x,), strict=strict).graph) == plain
+
+
+def test_fx_traces_the_same_graph(recorder: Recorder) -> None:
+    net, x = net_and_input()
+    traced = torch.fx.symbolic_trace(net)
+    pyprof.deinit()
+    assert str(traced.graph) == str(torch.fx.symbolic_trace(net).graph)
+    assert torch.equal(traced(x), net(x))
+
+
+def test_make_fx_traces_the_same_graph(recorder: Recorder) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    net, x = net_and_input()
+    marked = make_fx(net)(x).code
+    pyprof.deinit()
+    assert marked == make_fx(net)(x).code
+
+
+def test_func_transforms_compute_the_same() -> None:
+    x = torch.randn(4, 3)
+
+    def loss(t: Any) -> Any:
+        return (torch.sin(t) * t).sum()
+
+    transforms = [
+        lambda: torch.func.grad(loss)(x),
+        lambda: torch.func.vmap(lambda row: torch.dot(row, row) + row[0])(x),
+        lambda: torch.func.vmap(torch.func.grad(loss))(x),
+        lambda: torch.func.jacrev(torch.sin)(x[0]),
+        lambda: torch.func.jvp(torch.sin, (x,), (x,))[1],
+        lambda: torch.func.hessian(loss)(x[0]),
+    ]
+    plain = [transform() for transform in transforms]
+    recorder = record()
+    marked = [transform() for transform in transforms]
+    assert all(torch.equal(a, b) for a, b in zip(plain, marked, strict=True))
+    assert recorder.depth == 0 and "torch.sin" in recorder.ops
+    from pyprof import session
+
+    assert session.current().mode.failures == []  # type: ignore[union-attr]
+
+
+def test_functional_call_parametrize_and_optimizers_work(recorder: Recorder) -> None:
+    net, x = net_and_input()
+    torch.nn.utils.parametrizations.weight_norm(net.fc1)
+    optimizers = [
+        torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, foreach=True),
+        torch.optim.AdamW(net.parameters(), foreach=True),
+        torch.optim.AdamW(net.parameters(), fused=True),
+    ]
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+        net(x).sum().backward()
+        recorder.clear()
+        optimizer.step()
+        assert any("_foreach" in op or "_fused" in op for op in recorder.ops)
+    torch.func.functional_call(net, dict(net.named_parameters()), (x,))
+
+
+def test_flex_attention_runs(recorder: Recorder) -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q = torch.randn(1, 2, 16, 8)
+    recorder.clear()
+    flex_attention(q, q, q)
+    assert recorder.depth == 0
+
+
+def test_amp_with_a_scaler_computes_the_same() -> None:
+    def train() -> Any:
+        net, x = net_and_input()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu")
+        for _ in range(3):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = net(x).float().sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        return loss.detach()
+
+    plain = train()
+    recorder = record(trace=True)
+    assert torch.equal(train(), plain)
+    assert any(marker.autocast == "bfloat16" for marker in recorder.markers)

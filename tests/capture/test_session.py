@@ -1,0 +1,195 @@
+"""init() and deinit(): once is once, and afterwards everything is as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn as nn  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+import pyprof  # noqa: E402
+from pyprof import session  # noqa: E402
+
+from .conftest import record  # noqa: E402
+
+pytestmark = pytest.mark.torch
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def everything() -> dict[str, dict[str, int]]:
+    """The identity of every attribute of what pyprof might touch."""
+    owners = [torch, torch.Tensor, F, torch.functional, torch._tensor, torch.overrides, torch.autograd]
+    owners += [nn.Module, nn.Linear, nn.init, torch.linalg, torch.fft, torch.special, torch.optim.Optimizer]
+    owners += [threading.Thread, torch.utils.data.DataLoader, torch._C._TensorBase]
+    return {str(owner): {name: id(value) for name, value in vars(owner).items()} for owner in owners}
+
+
+def test_deinit_puts_back_exactly_what_was_there() -> None:
+    pyprof.init()  # whatever torch itself loads at first use is loaded now
+    pyprof.deinit()
+    before = everything()
+    pyprof.init(trace=True)
+    pyprof.wrap(nn.Linear, "extra_repr")
+    assert everything() != before
+    pyprof.deinit()
+    assert everything() == before
+
+
+def test_no_op_of_pytorch_s_is_replaced() -> None:
+    before = torch.relu, F.relu, F.linear, torch.Tensor.add, torch.Tensor.__getitem__, nn.Linear.forward
+    pyprof.init()
+    assert before == (torch.relu, F.relu, F.linear, torch.Tensor.add, torch.Tensor.__getitem__, nn.Linear.forward)
+    assert "add" not in vars(torch.Tensor)
+
+
+def test_init_twice_is_once() -> None:
+    first = record()
+    pyprof.init()
+    net, x = nn.Linear(2, 2), torch.ones(1, 2)
+    first.clear()
+    net(x)
+    assert (first.ops, first.layers) == (["torch.nn.functional.linear"], ["Linear"])
+    pyprof.deinit()
+    assert torch._C._len_torch_function_stack() == 0
+    pyprof.deinit()
+
+
+def test_init_with_other_options_holds_from_then_on() -> None:
+    recorder = record()
+    torch.relu(torch.ones(1))
+    pyprof.init(trace=True)
+    torch.relu(torch.ones(1))
+    traces = [marker.trace for marker in recorder.markers if marker.op == "relu"]
+    assert traces[0] == [] and "test_session.py" in traces[1][-1]
+
+
+@pytest.mark.parametrize("options", [{"sink": "nvtv"}, {"trace": "some"}])
+def test_unknown_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is not one of"):
+        pyprof.init(**options)
+    assert session.current() is None
+
+
+def test_without_a_listener_nothing_is_pushed_and_all_works() -> None:
+    pyprof.init()
+    active = session.current()
+    assert active is not None and active.sink() is None
+    torch.relu(torch.ones(1))
+    with pyprof.annotate("x"):
+        pyprof.step()
+    pyprof.start()
+    pyprof.stop()
+
+
+def test_nvtx_pushes_and_pops_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyprof import sinks
+
+    class Domain:
+        open: list[str] = []
+        seen: list[str] = []
+
+        def get_event_attributes(self, message: str) -> str:
+            return message
+
+        def push_range(self, message: str) -> None:
+            self.open.append(message)
+            self.seen.append(message)
+
+        def pop_range(self) -> None:
+            self.open.pop()
+
+    domain = Domain()
+    monkeypatch.setattr(sinks, "_nvtx_domain", lambda: domain)
+    assert sinks.Nvtx.listening()
+    pyprof.init()
+    nn.Linear(2, 2)(torch.ones(1, 2))
+    with pytest.raises(RuntimeError):
+        torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+    with pyprof.annotate("mine"):
+        assert domain.open == ["layer:mine"]
+    assert domain.open == []
+    assert "layer:Linear" in domain.seen
+    recorder = record()  # a collector on top: both get each range
+    domain.seen.clear()
+    F.relu(torch.zeros(1))
+    assert [text for text in domain.seen if "relu" in text] == [t for t in recorder.texts if "relu" in t] != []
+    assert domain.open == [] and recorder.depth == 0
+
+
+def test_a_collector_that_starts_inside_a_module_closes_what_it_opened() -> None:
+    recorder = record()
+    active = session.current()
+    assert active is not None
+    active.set_profiler(None)
+
+    class Starts(nn.Module):
+        def forward(self, x: Any) -> Any:
+            assert active is not None
+            active.set_profiler(recorder)
+            return torch.relu(x)
+
+    class Stops(nn.Module):
+        def forward(self, x: Any) -> Any:
+            assert active is not None
+            y = torch.relu(x)
+            active.set_profiler(None)
+            return y
+
+    nn.Sequential(Starts(), Stops())(torch.ones(1))
+    assert recorder.depth == 0
+    assert recorder.ops == ["torch.relu", "torch.relu"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+def test_a_forked_child_has_no_pyprof() -> None:
+    pyprof.init(sink="nvtx")
+    call = nn.Module.__call__
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        torch.relu(torch.ones(1))
+        gone = session.current() is None and nn.Module.__call__ is not call
+        os.write(writer, b"1" if gone and torch._C._len_torch_function_stack() == 0 else b"0")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 1) == b"1"
+    os.close(reader)
+    os.close(writer)
+    assert session.current() is not None
+
+
+@pytest.mark.slow
+def test_data_loader_workers_work() -> None:
+    recorder = record()
+    loader = torch.utils.data.DataLoader(torch.arange(8.0), batch_size=2, num_workers=2)
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert recorder.depth == 0
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, time; t = time.perf_counter(); import pyprof; took = time.perf_counter() - t;"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules;"
+        "from pyprof.marker import parse_marker; assert 'torch' not in sys.modules;"
+        "from pyprof.run import build_parser; build_parser().format_help(); assert 'torch' not in sys.modules;"
+        "assert took < 0.2, took"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(ROOT)}, timeout=60)
+
+
+def test_public_names() -> None:
+    assert set(pyprof.__all__) <= set(dir(pyprof))
+    for name in pyprof.__all__:
+        assert getattr(pyprof, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = pyprof.nothing
