@@ -74,7 +74,7 @@ def rows(events: Events, clock: Clock, threads: Threads, trace: Trace, found: Fo
         columns=columns,
         launch_thread=launch_thread,
         launch_time=launch_time,
-        launch_range=_named_ranges(details, calls, call, pid, threads, found),
+        launch_range=_trusted(_named_ranges(details, calls, call, pid, threads, found), launch_thread, launch_time, found),
         reason_code=_reasons(calls, known, corr, start),
     )
 
@@ -132,6 +132,15 @@ def _named_ranges(
     ops = np.flatnonzero(found.is_op & (found.ranges.op_id != NULL))
     at = lookup(threads.processes(found.ranges.thread[ops]), found.ranges.op_id[ops], pid, ext)
     return np.where((at >= 0) & (ext != NULL), ops[at] if len(ops) else -1, -1)
+
+
+def _trusted(named: Ints, launch_thread: Ints, launch_time: Ints, found: Found) -> Ints:
+    """The named ranges, unless most do not hold the launch: in some files of 2023 the ids name unrelated ops."""
+    both = np.flatnonzero((named >= 0) & (launch_thread >= 0))
+    start, end, thread = (column[named[both]] for column in (found.ranges.start, found.ranges.end, found.ranges.thread))
+    time = launch_time[both]
+    holds = (start <= time) & (time <= end) | (thread != launch_thread[both])
+    return named if holds.sum() >= 0.9 * len(both) else np.full(len(named), -1, np.int64)
 
 
 def _reasons(calls: _Calls, known: Ints, corr: Ints, start: Ints) -> Ints:
