@@ -1,0 +1,121 @@
+"""parse and prof on a long nsys capture, against a plain scan of the same tables.
+
+    python tests/bench/bench_nsys.py [TIMES [CAPTURE]]
+
+Repeats a golden capture TIMES times (100: 120,000 rows and 620,000 ranges), as a training loop would, then runs, each in
+a process of its own: a plain Python scan of the columns that parse needs, parse.py to Parquet and to net.dict, prof.py
+on both. Prints seconds of processor time, rows a second, the ratio to the scan and the peak memory of each.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "h200_gpt2_step.sqlite.gz"
+TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMSET")
+NUMBERS = re.compile(r"(seq = |op_id = |\()(\d+)")
+SCAN = """
+import sqlite3, sys
+connection, rows = sqlite3.connect(sys.argv[1]), 0
+for query in (
+    "SELECT start, end, globalPid, correlationId, deviceId, streamId, gridX, gridY, gridZ, blockX, blockY, blockZ,"
+    " registersPerThread, staticSharedMemory, dynamicSharedMemory, demangledName, shortName"
+    " FROM CUPTI_ACTIVITY_KIND_KERNEL",
+    "SELECT start, end, globalTid, correlationId, nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME",
+    "SELECT start, end, globalTid, text, textId, domainId FROM NVTX_EVENTS",
+    "SELECT start, end, globalPid, correlationId, deviceId, streamId, bytes FROM CUPTI_ACTIVITY_KIND_MEMSET",
+):
+    for row in connection.execute(query):
+        rows += 1
+"""
+
+
+class Run(NamedTuple):
+    name: str
+    seconds: float  # processor time, children's start included
+    peak_mib: float
+
+
+def repeat(source: Path, target: Path, times: int) -> int:
+    """Write a capture in which the source's events happen ``times`` times, one after the other. Returns its rows."""
+    with gzip.open(source) as packed, target.open("wb") as plain:
+        shutil.copyfileobj(packed, plain)
+    connection = sqlite3.connect(target)
+    connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF")
+    span = max(connection.execute(f"SELECT max(end) - min(start) FROM {t}").fetchone()[0] for t in TABLES) * 2
+    for table in TABLES:
+        names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        rows = connection.execute(f"SELECT * FROM {table}").fetchall()
+        marks = ",".join("?" * len(names))
+        for k in range(1, times):
+            connection.executemany(f"INSERT INTO {table} VALUES ({marks})", (_later(names, r, k, span) for r in rows))
+    connection.commit()
+    kernels = connection.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()[0]
+    memsets = connection.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMSET").fetchone()[0]
+    connection.close()
+    return int(kernels + memsets)
+
+
+def _later(names: list[str], row: tuple[object, ...], k: int, span: int) -> list[object]:
+    """A row of the k-th repetition: times shifted, correlation ids and the numbers in texts gone on."""
+    moved = dict(zip(names, row, strict=True))
+    for key, step in (("start", span), ("end", span), ("correlationId", 1_000_000)):
+        if isinstance(moved.get(key), int):
+            moved[key] += k * step  # type: ignore[operator]
+    if isinstance(moved.get("text"), str):
+        moved["text"] = NUMBERS.sub(lambda m: f"{m[1]}{int(m[2]) + k * 10_000 if m[2] != '0' else 0}", moved["text"])
+    return list(moved.values())
+
+
+def measure(name: str, command: list[str]) -> Run:
+    """Processor seconds and peak memory of one command, of this Python's children."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    script = (
+        "import resource, subprocess, sys; code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL,"
+        " stderr=subprocess.DEVNULL).returncode; u = resource.getrusage(resource.RUSAGE_CHILDREN);"
+        " print(code, u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command], env=environment, capture_output=True, text=True, check=True
+    )
+    code, seconds, peak = done.stdout.split()
+    if code != "0":
+        sys.exit(f"{' '.join(command)}: exit {code}")
+    return Run(name, float(seconds), float(peak))
+
+
+def main() -> None:
+    times = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    source = Path(sys.argv[2]) if len(sys.argv) > 2 else GOLDEN
+    with tempfile.TemporaryDirectory() as folder:
+        capture, table, lines = (str(Path(folder) / name) for name in ("net.sqlite", "net.parquet", "net.dict"))
+        rows = repeat(source, Path(capture), times)
+        parse, prof = [sys.executable, "-m", "pyprof.parse"], [sys.executable, "-m", "pyprof.prof"]
+        columns = ["--csv", "-c", "kernel,op,dir,sil,tc,flops,bytes"]
+        runs = [
+            measure("plain scan", [sys.executable, "-c", SCAN, capture]),
+            measure("parse to Parquet", [*parse, capture, "-o", table]),
+            measure("parse to net.dict", [*parse, capture, "-o", lines]),
+            measure("prof on Parquet", [*prof, *columns, table]),
+            measure("prof on net.dict", [*prof, *columns, lines]),
+        ]
+    print(f"{source.name} x {times}: {rows:,} rows")
+    for run in runs:
+        print(
+            f"{run.name:18} {run.seconds:7.2f} s {rows / run.seconds:12,.0f} rows/s"
+            f" {run.seconds / runs[0].seconds:6.2f} x scan {run.peak_mib:7,.0f} MiB"
+        )
+
+
+if __name__ == "__main__":
+    main()
