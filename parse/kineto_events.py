@@ -105,7 +105,9 @@ class Threads:
 
     def of(self, events: Sequence[Event]) -> Ints:
         numbers = self.numbers
-        for pair in {(event.pid, event.tid) for event in events} - numbers.keys():
+        for pair in dict.fromkeys((event.pid, event.tid) for event in events):
+            if pair in numbers:
+                continue
             same = (integer(pair[0]), integer(pair[1]))  # "14412" and 14412 are one thread
             if same not in self.pairs:
                 self.pairs.append(same)

@@ -24,7 +24,7 @@ from pyprof.table import NULL
 
 WANTED = "expected a torch.profiler (Kineto) trace"
 GZIP = b"\x1f\x8b"
-Number = int | float | str | None  # what stands for a number: AMD writes streams as "0x0", 2021 threads as "14412"
+Number = int | float | str | bool | None  # what stands for a number: AMD writes streams as "0x0", 2021 threads as "14412"
 NOTHING = Raw()
 
 _ARGS = {
