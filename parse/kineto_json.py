@@ -91,8 +91,8 @@ class _Header(Struct):
     distributedInfo: Any = None  # noqa: N815
 
 
-class _Trace(_Header):
-    traceEvents: list[_Event] = []  # noqa: N815
+class _Trace(_Header, kw_only=True):
+    traceEvents: list[_Event]  # noqa: N815
 
 
 class _Kept(Struct):
@@ -153,7 +153,10 @@ def _inflate(file: Path, packed: bytes, warnings: list[str]) -> bytes:
             warnings.append("the gzip file is cut: what could be unpacked was read")
             break
         packed = stream.unused_data
-    return b"".join(parts) if len(parts) > 1 else parts[0]
+    text = b"".join(parts) if len(parts) > 1 else parts[0]
+    if not text and warnings:
+        raise InputError(file, f"{WANTED}, found a gzip file that is cut at its start: copy it again")
+    return text
 
 
 def _describe(text: bytes) -> str:
@@ -261,7 +264,7 @@ def _other_json(text: bytes) -> str:
         keys = list(json.loads(text))
     except (ValueError, RecursionError):
         return "no JSON, or JSON that is cut before its first event: copy it again"
-    return f"JSON with {', '.join(map(repr, keys[:4])) or 'nothing'} but no traceEvents"
+    return f"JSON with {', '.join(map(repr, keys[:4])) or 'nothing'} but no list of traceEvents"
 
 
 def _mended(decoder: Decoder[_Event], piece: bytes) -> _Event | None:

@@ -1,0 +1,183 @@
+"""Files that are no valid JSON, cut, empty or of another kind: what can be read is read, and said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyprof.errors import InputError
+from pyprof.parse.capture import Capture
+from pyprof.parse.correlate import correlate
+from pyprof.parse.kineto import read
+from tests.parse.kineto_file import begin, call, kernel, op
+
+EVENTS = [begin(1000), call(1020, 5), op("aten::mm", 1010, 50), kernel(1100, 1, 5), kernel(1200, 2, 6)]
+HEADER = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
+GOLDEN = Path(__file__).parents[1] / "golden" / "h200_lenet_fp32.json.gz"
+
+
+def whole(indent: int | None = None) -> str:
+    return json.dumps({**HEADER, "traceEvents": EVENTS, "distributedInfo": {"rank": 3}}, indent=indent)
+
+
+def read_text(tmp_path: Path, text: str | bytes) -> Capture:
+    path = tmp_path / "net.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read(path)
+
+
+@pytest.mark.parametrize("word", ["NaN", "-NaN", "nan", "-nan", "nan(ind)", "Infinity", "-Infinity", "inf", "-inf"])
+def test_words_for_what_is_no_number_are_unknown(tmp_path, word):
+    text = whole().replace('"stream": 7', f'"stream": {word}', 1)
+    got = read_text(tmp_path, text)
+    assert correlate(got).ints("stream").tolist()[1] == 7
+    assert got.rows == 2
+    assert got.warnings[0] == "1 of 5 events were no valid JSON (nan, unescaped text) and were mended"
+    assert correlate(got).coded("gpu").texts() == ["NVIDIA H200"] * 2  # the header is read all the same
+    assert got.columns["rank"].tolist() == [3, 3]  # and what follows the events
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        (r"C:\Users\me", r"C:\Users\me"),  # \U is no escape
+        (r"a\qb", r"a\qb"),
+        (r"tab\tstays", "tab\tstays"),
+        ('say "hi" twice', 'say "hi" twice'),  # as torch 2.13 writes a name with quotes
+        ("a\nb", "a b"),  # a bare line break
+        (r"half \ud800 pair", "half \ufffd pair"),
+    ],
+)
+def test_names_that_are_not_escaped_are_mended(tmp_path, written, name):
+    got = read_text(tmp_path, whole().replace("void gemm<float>(int)", written, 1))
+    assert got.rows == 2
+    assert correlate(got).coded("kLongName").texts()[0] == name
+
+
+def test_bytes_that_are_no_utf8(tmp_path):
+    got = read_text(tmp_path, whole().encode().replace(b"gemm", b"g\xffmm", 1))
+    assert correlate(got).coded("kLongName").texts()[0] == "void g\ufffdmm<float>(int)"
+
+
+def test_nan_stays_where_it_is_text(tmp_path):
+    text = whole().replace("void gemm<float>(int)", "nan, inf", 1).replace('"stream": 7', '"stream": NaN', 1)
+    assert correlate(read_text(tmp_path, text)).coded("kLongName").texts()[0] == "nan, inf"
+
+
+def test_an_event_of_the_wrong_form_is_left_out_and_counted(tmp_path):
+    got = read_text(tmp_path, whole().replace('"ts": 1100', '"ts": "soon"'))
+    assert got.rows == 1
+    assert "1 events could not be read and are left out" in got.warnings
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_every_cut_file_gives_its_whole_events(tmp_path, indent):
+    text = whole(indent)
+    first = text.index("traceEvents")
+    for end in range(len(text) - 1, first, -7):
+        events = sum(_end_of_event(text, number) <= end for number in range(len(EVENTS)))
+        if not events:
+            with pytest.raises(InputError):
+                read_text(tmp_path, text[:end])
+            continue
+        if events == 1:  # the profiler's own span alone is no trace
+            continue
+        got = read_text(tmp_path, text[:end])
+        assert (len(got.ranges), got.rows) == (min(1, events - 2), max(0, events - 3))
+        in_list = end > text.rindex("]", 0, text.index("distributedInfo")) + 1
+        assert any(w.startswith("the file is cut") for w in got.warnings) != in_list
+
+
+def _end_of_event(text: str, number: int) -> int:
+    """Where an event of the text ends: by a decoder of its own."""
+    decoder, at = json.JSONDecoder(), text.index("[", text.index("traceEvents")) + 1
+    for _ in range(number + 1):
+        at += len(text[at:]) - len(text[at:].lstrip(" ,\n"))
+        _, at = decoder.raw_decode(text, at)
+    return at
+
+
+def test_a_cut_file_says_how_much_was_read(tmp_path):
+    text = whole()
+    got = read_text(tmp_path, text[: text.rindex('"correlation": 6')])
+    size = text.rindex('"correlation": 6')
+    assert got.warnings[0] == f"the file is cut: its {size:,} bytes hold 4 whole events, which were read"
+
+
+def test_a_cut_gzip_gives_its_beginning(tmp_path):
+    packed = GOLDEN.read_bytes()
+    path = tmp_path / "net.json.gz"
+    path.write_bytes(packed[: len(packed) // 6])
+    got = read(path)
+    assert got.warnings[0] == "the gzip file is cut: what could be unpacked was read"
+    assert got.warnings[1].startswith("the file is cut: its ")
+    assert 0 < len(got.ranges) < len(read(GOLDEN).ranges)
+
+
+def test_gzip_in_several_members(tmp_path):
+    text = whole().encode()
+    path = tmp_path / "net.json"
+    path.write_bytes(gzip.compress(text[:200]) + gzip.compress(text[200:]))
+    assert read(path).rows == 2
+
+
+def test_a_byte_order_mark_and_blanks_are_allowed(tmp_path):
+    assert read_text(tmp_path, b"\xef\xbb\xbf\n  " + whole().encode()).rows == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "found an empty file"),
+        (b" \n", "found an empty file"),
+        (b"\x00\x05\x16\x07Mac OS X", "found a binary file"),
+        (b"Kernel,Time\n", "found text that starts 'Kernel,Time"),
+        (b"{}", "found JSON with nothing but no list of traceEvents"),
+        (b'{"nodes": [], "edges": []}', "found JSON with 'nodes', 'edges' but no list of traceEvents"),
+        (b'{"traceEvents": []}', "found one without events"),
+        (b"[]", "found one without events"),
+        (b"[1, 2]", "found one without events"),
+        (b'{"traceEvents": 5}', "but no list of traceEvents"),
+        (b'{"schemaVersion": 1, "deviceProp', "cut before its first event"),
+        (b"\x1f\x8b\x08\x00garbage", "found a gzip file that is cut at its start"),
+        (b"\x1f\x8b\x08\x00\0\0\0\0\0\0" + b"garbage" * 9, "found a broken gzip file"),
+        (b"[" * 100_000, "expected a torch.profiler"),
+        (b'{"traceEvents": [' + b'{"a":' * 50_000, "expected a torch.profiler"),
+    ],
+)
+def test_what_is_no_trace_is_named_in_one_line(tmp_path, content, found):
+    with pytest.raises(InputError) as error:
+        read_text(tmp_path, content)
+    message = str(error.value)
+    assert message.startswith(str(tmp_path / "net.json"))
+    assert found in message
+    assert "\n" not in message
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.json: cannot be read: No such file"):
+        read(tmp_path / "none.json")
+
+
+@given(st.text(alphabet=string.printable + "\u00e9\u2028\U0001f600", max_size=40))
+def test_any_name_survives(tmp_path_factory, name):
+    path = tmp_path_factory.mktemp("names") / "net.json"
+    path.write_text(json.dumps({"traceEvents": [begin(1000), kernel(1100, 1, 5, name)]}))
+    assert correlate(read(path)).coded("kLongName").texts() == [name]
+
+
+@given(st.binary(max_size=60), st.integers(0, 2000))
+def test_no_damage_is_worse_than_one_line(tmp_path_factory, damage, at):
+    text = whole().encode()
+    path = tmp_path_factory.mktemp("damage") / "net.json"
+    path.write_bytes(text[:at] + damage + text[at + len(damage) :])
+    try:
+        correlate(read(path))
+    except InputError:
+        pass
