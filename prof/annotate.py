@@ -13,8 +13,9 @@ import numpy as np
 
 import pyprof.prof.ops  # noqa: F401 (fills the registry)
 from pyprof.prof.count import Counted, count_op
-from pyprof.prof.model import MATRIX
-from pyprof.prof.roles import assign_parts, role
+from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
+from pyprof.prof.model import FAMILY, MATRIX, find
+from pyprof.prof.roles import MAIN, assign_parts, role
 from pyprof.prof.tensorcore import tensor_core
 from pyprof.table import NULL, Coded, Ints, Table
 
@@ -36,9 +37,9 @@ class Annotation:
 
 def annotate(table: Table) -> Annotation:
     """Annotate every row. Unknown stays unknown: NULL, and the op named in ``uncounted``."""
-    signature, counted = _counted(table)
-    family = np.array([c.family for c in counted] or [""], object)[signature]
     names = _name_codes(table)
+    signature, counted = _counted(table, names)
+    family = np.array([c.family for c in counted] or [""], object)[signature]
     roles, precision, tensor = _kernels(table, signature, counted, names)
     _someone_works(table, roles)
     flops, nbytes = _shares(table, signature, counted, names, roles)
@@ -54,17 +55,60 @@ def annotate(table: Table) -> Annotation:
     )
 
 
-def _counted(table: Table) -> tuple[Ints, list[Counted]]:
+def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts."""
     columns = [table.coded(key) for key in SIGNATURE]
-    codes = np.stack([c.codes for c in columns], axis=1)
+    told, hints = _told(table, names)
+    codes = np.stack([*(c.codes for c in columns), told], axis=1)
     distinct, signature = np.unique(codes, axis=0, return_inverse=True)
     texts = [[*c.values, ""] for c in columns]
     counted = [
-        count_op(**{key: text[code] for key, text, code in zip(SIGNATURE, texts, row, strict=True)})
+        count_op(**{key: text[code] for key, text, code in zip(SIGNATURE, texts, row, strict=False)}, kernel=hints[row[-1]])
         for row in distinct.tolist()
     ]
     return signature.reshape(-1), counted
+
+
+def _told(table: Table, names: Coded) -> tuple[Ints, list[Dtypes]]:
+    """What the names of each row's op's main kernels tell of dtypes, where the capture records shapes without them."""
+    aten, sizes, dtypes = (table.coded(key) for key in ("aten", "sizes", "dtypes"))
+    told, hints = np.zeros(len(table), np.int64), {NOTHING: 0}
+    rows = np.flatnonzero(_filled(sizes) & ~_filled(dtypes) & (names.codes >= 0))
+    pairs, pair = np.unique(names.codes[rows].astype(np.int64) * len(aten.values) + aten.codes[rows], return_inverse=True)
+    of_pair = []
+    for name, op in (divmod(code, len(aten.values)) for code in pairs.tolist()):
+        of_pair.append(hints.setdefault(_hint(names.values[name], aten.values[op]), len(hints)))
+    told[rows] = np.array(of_pair or [0], np.int64)[pair.reshape(-1)] if len(rows) else 0
+    return _together(_op_numbers(table), told, hints), list(hints)
+
+
+def _filled(column: Coded) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.array([*(bool(value) for value in column.values), False])[column.codes]
+
+
+def _hint(name: str, aten: str) -> Dtypes:
+    op = aten.removeprefix("aten::")
+    family = FAMILY.get(find(op) or "", "")
+    return kernel_dtypes(name, op, family) if role(name, op, family) == MAIN else NOTHING
+
+
+def _together(op: Ints, told: Ints, hints: dict[Dtypes, int]) -> Ints:
+    """All rows of an op share what its kernels told; ``hints`` grows by what several told together."""
+    rows = np.flatnonzero(told)
+    if not len(rows):
+        return told
+    known, size = list(hints), len(hints)
+    pairs = np.unique(op[rows] * size + told[rows])
+    ops, first = np.unique(pairs // size, return_index=True)
+    joined: dict[tuple[int, ...], int] = {}
+    result = np.zeros(int(op.max(initial=0)) + 1, np.int64)
+    result[ops] = pairs[first] % size
+    for i in np.flatnonzero(np.diff([*first, len(pairs)]) > 1).tolist():
+        several = tuple((pairs[first[i] : [*first, len(pairs)][i + 1]] % size).tolist())
+        if several not in joined:
+            joined[several] = hints.setdefault(merged(known[j] for j in several), len(hints))
+        result[ops[i]] = joined[several]
+    return result[op]
 
 
 def _name_codes(table: Table) -> Coded:

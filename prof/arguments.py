@@ -1,11 +1,17 @@
 """An op's arguments, as the capture tells them, for its model.
 
-Where they come from, most trusted first:
+Shapes and values come from Kineto's cpu_op, which tells all; or from NVTX ranges, in schema order, where `[]` may be a
+scalar, a 0-d tensor or None, and so is ``UNKNOWN``; or, without ranges of the dispatcher, from the API call's marker.
 
-1. Kineto's cpu_op: shapes, dtypes, strides and the values of scalars;
-2. NVTX ranges: shapes only, in schema order. `[]` may be a scalar, a 0-d tensor or None, so it is ``UNKNOWN``; dtypes
-   come from the marker around the op (by shape, or its autocast dtype for products), else from the kernel's name;
-3. no ranges of the dispatcher, only a marker: the API call's own arguments.
+Dtypes, most trusted first (``Known``):
+
+1. Kineto's cpu_op;
+2. the names of the op's kernels, of an argument by its position (``dtypes``);
+3. indices are int64, as torch makes them;
+4. the names of the op's kernels, of all other tensors;
+5. the marker of the same op with the same shapes: the user's arguments, by position;
+6. the markers around the op, by shape; under autocast, autocast's dtype for a product's operands. Not for an operand
+   that the kernel casts on load: that it is not what the user passed is all that is known of it.
 """
 
 from __future__ import annotations
@@ -13,10 +19,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyprof.marker import Marker
-from pyprof.prof.model import UNKNOWN, Tensor
+from pyprof.prof.dtypes import NOTHING, Dtypes
+from pyprof.prof.model import UNKNOWN, Tensor, find
 
 # ops whose arguments are lists of tensors, which NVTX ranges write one after the other: how many lists there are
 LISTS = {
@@ -29,14 +37,32 @@ INDEX = {"embedding": (1,), "index_select": (2,), "gather": (2,), "nll_loss_forw
 INDEX_LATER = {"scatter": (2,), "scatter_add": (2,), "index_add": (2,)}
 
 
-def recorded(sizes: str, dtypes: str, strides: str, values: str, hint: Mapping[Any, str], op: str) -> tuple[Any, ...]:
-    """Arguments of an op that the dispatcher recorded: JSON lists in schema order.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the dtypes of an op's tensors where the capture has none."""
 
-    ``hint`` gives dtypes where the capture has none: by shape, and under ``None`` for every other tensor.
-    """
+    kernel: Dtypes = NOTHING
+    places: Mapping[int, str] = field(default_factory=dict)  # by position, from the marker of the op itself
+    shapes: Mapping[tuple[int, ...], str] = field(default_factory=dict)  # from the markers around it
+    rest: str = ""
+
+    def dtype(self, position: int, shape: tuple[int, ...], usual: str = "") -> str:
+        """An argument's dtype; ``usual`` is what the op's schema suggests."""
+        told = dict(self.kernel.at).get(position) or usual or self.kernel.of(position) or self.places.get(position, "")
+        if told or self.kernel.hides(position):
+            return told
+        return self.shapes.get(shape) or self.rest
+
+    @property
+    def out(self) -> str:
+        return self.kernel.out or self.kernel.rest or self.rest
+
+
+def recorded(sizes: str, dtypes: str, strides: str, values: str, known: Known, op: str) -> tuple[Any, ...]:
+    """Arguments of an op that the dispatcher recorded: JSON lists in schema order."""
     shapes = json.loads(sizes)
     if not dtypes:
-        return _from_sizes(shapes, hint, op)
+        return _from_sizes(shapes, known, op)
     kinds = json.loads(dtypes)
     steps = json.loads(strides) if strides else [None] * len(shapes)
     texts = json.loads(values) if values else [None] * len(shapes)
@@ -82,21 +108,26 @@ def value(text: str, kind: str = "Scalar") -> Any:
     return int(text) if plain else number
 
 
-def _from_sizes(shapes: Sequence[Any], hint: Mapping[Any, str], op: str) -> tuple[Any, ...]:
+def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]:
     lists = LISTS.get(op)
     if lists:
-        return _lists(shapes, lists, hint)
+        return _lists(shapes, lists, known)
     indices = INDEX.get(op, INDEX_LATER.get(op, ()))
-    return tuple(_sized(s, "int64" if i in indices else "", hint) for i, s in enumerate(shapes))
+    found = [_sized(i, s, "int64" if i in indices else "", known) for i, s in enumerate(shapes)]
+    for position, value_ in known.kernel.flags:
+        if position < len(found) and found[position] is UNKNOWN:
+            found[position] = value_
+    return tuple(found)
 
 
-def _sized(shape: Any, dtype: str, hint: Mapping[Any, str]) -> Any:
-    if not shape:
-        return UNKNOWN
-    return Tensor(tuple(shape), dtype or hint.get(tuple(shape)) or hint.get(None, ""))
+def _sized(position: int, shape: Any, usual: str, known: Known) -> Any:
+    if not shape:  # the kernel may tell that the first argument is a tensor, of no dimension
+        first = dict(known.kernel.at).get(0) if position == 0 else ""
+        return Tensor((), first) if first else UNKNOWN
+    return Tensor(tuple(shape), known.dtype(position, tuple(shape), usual))
 
 
-def _lists(shapes: Sequence[Any], lists: int, hint: Mapping[Any, str]) -> tuple[Any, ...]:
+def _lists(shapes: Sequence[Any], lists: int, known: Known) -> tuple[Any, ...]:
     """Tensors of ``lists`` equally long lists, one list after the other; scalars follow as `[]`."""
     count = len(shapes)
     while count and not shapes[count - 1]:
@@ -107,7 +138,7 @@ def _lists(shapes: Sequence[Any], lists: int, hint: Mapping[Any, str]) -> tuple[
     parts = [shapes[i * length : (i + 1) * length] for i in range(lists)]
     if parts[0] != parts[-1] and any(part != parts[0] for part in parts[:3]):
         return (UNKNOWN,)  # cut in the middle: the lists cannot be told apart
-    return tuple(tuple(Tensor(tuple(s), hint.get(None, "")) for s in part) for part in parts)
+    return tuple(tuple(Tensor(tuple(s), known.dtype(i, tuple(s))) for s in part) for i, part in enumerate(parts))
 
 
 def marked(marker: Marker) -> tuple[Any, ...]:
@@ -127,20 +158,32 @@ def _marked(argument: Mapping[str, Any], marker: Marker) -> Any:
     return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(found, found) if isinstance(found, str) else found
 
 
-def hints(markers: Sequence[Marker], matrix: bool) -> dict[Any, str]:
-    """Dtypes by shape from the markers around an op; under autocast a product's operands have autocast's dtype."""
-    found: dict[Any, str] = {}
+def knowledge(markers: Sequence[Marker], kernel: Dtypes, op: str, sizes: str, matrix: bool, forward: bool) -> Known:
+    """What the op's kernels and the markers around it tell of its tensors' dtypes."""
+    shapes: dict[tuple[int, ...], str] = {}
+    rest = ""
     for marker in markers:
         for tensor in _tensors(marked(marker)):
             if marker.autocast and matrix and tensor.dtype.startswith("float"):
-                found[None] = found[tensor.shape] = marker.autocast
-            else:
-                found.setdefault(tensor.shape, tensor.dtype)
-    if markers and None not in found:
-        floats = {dtype for dtype in found.values() if "float" in dtype}
-        if len(floats) == 1:
-            found[None] = floats.pop()
-    return found
+                rest = shapes[tensor.shape] = marker.autocast
+            elif shapes.setdefault(tensor.shape, tensor.dtype) != tensor.dtype and not (marker.autocast and matrix):
+                shapes[tensor.shape] = ""  # two types of one shape: neither is told
+    if markers and not rest:
+        floats = {dtype for dtype in shapes.values() if "float" in dtype}
+        rest = floats.pop() if len(floats) == 1 and "" not in shapes.values() else ""
+    own = _own(markers[-1], op, sizes) if markers and forward and not (matrix and markers[-1].autocast) else {}
+    return Known(kernel, own, shapes, rest)
+
+
+def _own(marker: Marker, op: str, sizes: str) -> dict[int, str]:
+    """Dtypes by position, where the innermost marker is the op's own: the same op on the same shapes in the same order."""
+    if find(marker.op.strip("_")) != find(op.strip("_")):
+        return {}
+    shaped = [(i, tuple(shape)) for i, shape in enumerate(json.loads(sizes)) if shape]
+    tensors = [tensor for tensor in _tensors(marked(marker)) if tensor.shape]
+    if [shape for _, shape in shaped] != [tensor.shape for tensor in tensors]:
+        return {}
+    return {position: tensor.dtype for (position, _), tensor in zip(shaped, tensors, strict=True)}
 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
-from pyprof.prof.arguments import hints, marked, recorded
+from pyprof.prof.arguments import knowledge, marked, recorded
+from pyprof.prof.dtypes import NOTHING, Dtypes
 from pyprof.prof.model import FAMILY, MATRIX, Parts, Tensor, Work, evaluate, find
 
 Amounts = tuple[int | None, int | None]
@@ -42,9 +43,11 @@ def _sum(amounts: object) -> int | None:
 
 
 def count_op(
-    *, aten: str, sizes: str, dtypes: str, strides: str, args: str, outs: str, marker: str, dir: str
-) -> Counted:
-    """Count one op call. All arguments are a row's columns: JSON texts, empty where the capture tells nothing."""
+    *, aten: str, sizes: str, dtypes: str, strides: str, args: str, outs: str, marker: str, dir: str,
+    kernel: Dtypes = NOTHING,
+) -> Counted:  # fmt: skip
+    """Count one op call. All arguments but ``kernel``, what the names of its kernels tell, are a row's columns: JSON
+    texts, empty where the capture tells nothing."""
     name = find(aten) if aten else None
     if name is None and not aten and marker and dir == "fprop":
         return _from_marker(marker)
@@ -55,10 +58,11 @@ def count_op(
         if dir == "fprop" and marker:
             return _from_marker(marker, name)
         return Counted(name, family, why="the capture has no shapes: profile with record_shapes=True")
-    hint = hints(_markers(marker), family in MATRIX)
-    out = tuple(Tensor(tuple(shape), hint.get(None, "")) for shape in json.loads(outs)) if outs else None
+    op = aten.removeprefix("aten::")
+    known = knowledge(_markers(marker), kernel, op, sizes, family in MATRIX, dir == "fprop")
+    out = tuple(Tensor(tuple(shape), known.out) for shape in json.loads(outs)) if outs else None
     try:
-        arguments = recorded(sizes, dtypes, strides, args, hint, aten.removeprefix("aten::"))
+        arguments = recorded(sizes, dtypes, strides, args, known, op)
         return Counted(name, family, _amounts(evaluate(name, arguments, out)))
     except ModelError as error:
         return Counted(name, family, why=str(error))

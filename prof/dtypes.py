@@ -30,12 +30,14 @@ class Dtypes:
     ``at``: arguments by position in the aten op's schema. An empty dtype there means that the operand's type is known to
     be hidden (a cast on load): no argument may take it from ``rest``. ``rest``: every other tensor. Both leave out
     0-dimensional tensors, which may be numbers of any type, but for position 0 in ``at``. ``out``: the (first) output,
-    where it differs from ``rest`` or ``rest`` is not known.
+    where it differs from ``rest`` or ``rest`` is not known. ``flags``: arguments that are no tensors and that the choice
+    of the kernel proves, such as batch norm's ``training``.
     """
 
     rest: str = ""
     at: tuple[tuple[int, str], ...] = ()
     out: str = ""
+    flags: tuple[tuple[int, bool], ...] = ()
 
     def of(self, position: int) -> str:
         """The dtype of an argument, empty where not known."""
@@ -46,22 +48,25 @@ class Dtypes:
         return (position, "") in self.at
 
     def __bool__(self) -> bool:
-        return bool(self.rest or self.at or self.out)
+        return bool(self.rest or self.at or self.out or self.flags)
 
 
 NOTHING = Dtypes()
 
 
 def merged(several: Iterable[Dtypes]) -> Dtypes:
-    """What the kernels of one op call say together; the first that speaks of an operand is believed."""
-    rest, out, at = "", "", dict[int, str]()
-    for one in several:
-        if rest and one.rest and rest != one.rest:
-            return Dtypes(out=out)  # each spoke of its own operands
-        rest, out = rest or one.rest, out or one.out
-        for position, dtype in one.at:
-            at[position] = at.get(position) or dtype
-    return Dtypes(rest, tuple(sorted(at.items())), out)
+    """What the kernels of one op call say together, in any order. Where two contradict each other, neither is believed:
+    each spoke of operands of its own."""
+    told = list(several)
+    places = sorted({position for one in told for position, _ in one.at})
+    at = tuple((i, _agreed(dict(one.at).get(i, "") for one in told)) for i in places)
+    flags = {position: value for one in told for position, value in one.flags}
+    return Dtypes(_agreed(one.rest for one in told), at, _agreed(one.out for one in told), tuple(sorted(flags.items())))
+
+
+def _agreed(dtypes: Iterable[str]) -> str:
+    distinct = {dtype for dtype in dtypes if dtype}
+    return distinct.pop() if len(distinct) == 1 else ""
 
 
 @lru_cache(maxsize=65536)
@@ -174,7 +179,8 @@ def _copy(text: str, op: str) -> Dtypes | None:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """``rest``, ``at`` and ``out`` are numbers of template parameters; ``ops`` are the ops that the positions fit."""
+    """``rest``, ``at`` and ``out`` are numbers of template parameters (a name in ``at`` is a dtype, or ``index``: the last
+    integer type); ``ops`` are the ops that the positions fit; ``flag`` is the position of ``training``, which is true."""
 
     kernel: str
     ops: str
@@ -182,9 +188,10 @@ class Template:
     at: Mapping[int, int | str]
     out: int | None
     seen: str
+    flag: int | None = None
 
 
-STATISTICS = {1: 2, 2: 2, 3: 2, 4: 2}
+PARAMETERS = dict.fromkeys(range(1, 5), "float32")  # cuDNN batch norm's weights and statistics, for half types too
 TEMPLATES = (
     # in, out, accumulator; the backward reads output and its gradient in the first type.
     Template(r"softmax_warp_forward", r"_(?:log_)?softmax", 0, {}, 1, "H200, H100; PersistentSoftmax.cuh"),
@@ -201,7 +208,7 @@ TEMPLATES = (
              r"native_layer_norm_backward", 0, {3: 1, 4: 1}, None, "H200"),
     # Batch norm channels-last: the statistics kernel does not tell the weights' type, the transform does.
     Template(r"batch_norm_collect_statistics_channels_last_kernel", r"native_batch_norm", None, {0: 1}, None,
-             "H200; Normalization.cuh: transform, input, accumulator"),
+             "H200; Normalization.cuh: transform, input, accumulator", flag=5),
     Template(r"batch_norm_transform_input_channels_last_kernel", r"native_batch_norm", None, {0: 0, 1: 2, 2: 2}, None,
              "H200; Normalization.cuh: input, accumulator, weight"),
     Template(r"batch_norm_backward_(?:reduce|elemt)_channels_last_kernel", r"native_batch_norm_backward",
@@ -210,13 +217,14 @@ TEMPLATES = (
     Template(r"batch_norm_update_stats_and_invert", r"native_batch_norm", None, {3: 2, 4: 3}, None, "H200; Normalization.cu"),
     # Batch norm, any layout: input, weights and running statistics, accumulator.
     Template(r"batch_norm_collect_statistics_kernel", r"native_batch_norm", None,
-             {0: 1, 1: 2, 2: 2, 3: 2, 4: 2}, None, "Normalization.cuh: transform first"),
+             {0: 1, 1: 2, 2: 2, 3: 2, 4: 2}, None, "Normalization.cuh: transform first", flag=5),
     Template(r"batch_norm_transform_input_kernel", r"native_batch_norm", None,
              {0: 0, 1: 1, 2: 1, 3: 1, 4: 1}, None, "Normalization.cuh"),
     Template(r"batch_norm_backward_kernel", r"native_batch_norm_backward", None,
              {0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2}, None, "Normalization.cuh"),
-    # cuDNN batch norm of float32 is float32 throughout.
-    Template(r"bn_(?:fw|bw)_\w+", r"cudnn_batch_norm(?:_backward)?", 0, {}, None, "V100"),
+    Template(r"bn_fw_tr_\w+", r"cudnn_batch_norm", None, {0: 0, **PARAMETERS}, None, "V100", flag=5),
+    Template(r"bn_bw_\w+", r"cudnn_batch_norm_backward", None, {0: 0, 1: 0, **dict.fromkeys(range(2, 7), "float32")}, None,
+             "V100"),
     Template(r"nll_loss_forward_(?:reduce|no_reduce)_cuda_kernel\w*", r"nll_loss_forward", 0, {1: "index"}, None, "H200; NLLLoss.cu"),
     Template(r"nll_loss_backward_(?:reduce|no_reduce)_cuda_kernel\w*", r"nll_loss_backward", 0, {0: 0, 2: "index"}, None,
              "H200; NLLLoss.cu"),
@@ -256,7 +264,8 @@ def _filled(row: Template, words: list[str]) -> Dtypes:
     for position, what in row.at.items():
         at[position] = dtype_at(words, what) if isinstance(what, int) else index if what == "index" else what
     known = tuple((position, dtype) for position, dtype in at.items() if dtype)
-    return Dtypes(rest, known, "" if out == rest else out)
+    flags = () if row.flag is None else ((row.flag, True),)
+    return Dtypes(rest, known, "" if out == rest else out, flags)
 
 
 # --- lists of tensors, reductions, moved bytes ---------------------------------------------------------------------
