@@ -172,6 +172,7 @@ for _ in range(3):
 dist.all_reduce(loss.detach())
 if dist.get_rank() == 0:
     print(repr(loss.item()))
+dist.barrier()
 dist.destroy_process_group()
 '''
 
@@ -200,5 +201,5 @@ def two_ranks(folder: Path, *args: str) -> str:
         for rank in range(2)
     ]
     results = [rank.communicate(timeout=240) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], results[0][1][-3000:]
+    assert [rank.returncode for rank in ranks] == [0, 0], results[0][1][-3000:] + results[1][1][-3000:]
     return results[0][0]
