@@ -53,7 +53,7 @@ TABLE = (
     Activation("log_sigmoid_backward", 2, 5, "z = exp(-|x|); g * (d - s * z / (1 + z)): exp, add, div, sub, mul"),
     Activation("leaky_relu_backward", 2, 1, "g * slope below 0"),
     Activation("elu_backward", 2, 3, "g * alpha * exp(x), or g * (y + alpha): 3"),
-    Activation("mish_backward", 2, 12, "t = tanh(log1p(exp(x))): 3; s = sigmoid(x): 3; g * (t + x * s * (1 - t * t)): 6"),
+    Activation("mish_backward", 2, 12, "t = tanh(log1p(exp(x))) 3; s = sigmoid(x) 3; g * (t + x * s * (1 - t * t)) 6"),
     Activation("hardswish_backward", 2, 3, "g * (x / 3 + 0.5): div, add, mul"),
     Activation("hardsigmoid_backward", 2, 1, "g / 6"),
     Activation("logit_backward", 2, 3, "g / (x * (1 - x)): sub, mul, div"),
@@ -76,7 +76,7 @@ for _row in TABLE:
 
 @model("gelu", family=FAMILY_NAME)
 def gelu(self: Tensor, approximate: Any = "none", *_: Any, out: Out = None) -> Work:
-    """0.5 x (1 + erf(x / sqrt 2)): 3 mul, add, erf = 5;  tanh form 0.5 x (1 + tanh(b (x + k x^3))): 6 mul, 2 add, tanh = 9
+    """0.5 x (1 + erf(x / sqrt 2)): 3 mul, add, erf = 5;  0.5 x (1 + tanh(b (x + k x^3))): 6 mul, 2 add, tanh = 9
 
     An NVTX range does not tell the form: the exact one, PyTorch's default, is assumed.
     """
@@ -132,8 +132,9 @@ def rrelu_with_noise(self: Tensor, noise: Any = None, *_: Any) -> Work:
 
 
 @model("rrelu_with_noise_backward", family=FAMILY_NAME)
-def rrelu_backward(grad: Tensor, self: Tensor, noise: Any, lower: Any = None, upper: Any = None,
-                   training: Any = True, *_: Any) -> Work:  # fmt: skip
+def rrelu_backward(
+    grad: Tensor, self: Tensor, noise: Any, lower: Any = None, upper: Any = None, training: Any = True, *_: Any
+) -> Work:
     """g * noise in training, a leaky ReLU's backward otherwise"""
     saved = given(noise) if number(training, True) else self
     return elementwise(grad.numel, distinct(grad, saved), grad.like(grad.shape))

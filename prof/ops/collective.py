@@ -5,6 +5,7 @@ The sums inside an all-reduce run in NCCL's kernels; PyTorch's convention, and o
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pyprof.prof.model import Tensor, Work, distinct, model
@@ -34,11 +35,26 @@ def size(argument: Any) -> float:
     return sum(moved(tensor.numel, tensor) for tensor in flat(argument))
 
 
-@model("c10d::allreduce_", "c10d::broadcast_", "c10d::reduce_", "c10d::allreduce_coalesced_", "nccl:all_reduce",
-       "nccl:broadcast", "nccl:_broadcast_oop", "nccl:reduce", family=FAMILY_NAME)  # fmt: skip
+@model(
+    "c10d::allreduce_",
+    "c10d::broadcast_",
+    "c10d::reduce_",
+    "c10d::allreduce_coalesced_",
+    "nccl:all_reduce",
+    "nccl:broadcast",
+    "symm_mem::multimem_all_reduce_",
+    "nccl:reduce",
+    family=FAMILY_NAME,
+)
 def in_place(buffer: Any, *_: Any) -> Work:
     """The buffer is read and written"""
     return Work(0, distinct(flat(buffer)), size(buffer))
+
+
+@model("record_param_comms", family=FAMILY_NAME)
+def recorded(buffers: Any, *_: Any) -> Work:
+    """The profiler's record of any collective: 0 flop. It does not name the collective, so its bytes are not known."""
+    return Work(0, math.nan, math.nan)
 
 
 @model("c10d::send", "nccl:send", family=FAMILY_NAME)
@@ -53,16 +69,31 @@ def recv(buffer: Any, *_: Any) -> Work:
     return Work(0, 0, size(buffer))
 
 
-@model("c10d::allgather_", "c10d::_allgather_base_", "c10d::reduce_scatter_", "c10d::_reduce_scatter_base_",
-       "c10d::alltoall_", "c10d::alltoall_base_", "c10d::gather_", "c10d::scatter_",
-       "c10d::allgather_into_tensor_coalesced_", "c10d::reduce_scatter_tensor_coalesced_", family=FAMILY_NAME)  # fmt: skip
+@model(
+    "c10d::allgather_",
+    "c10d::_allgather_base_",
+    "c10d::reduce_scatter_",
+    "c10d::_reduce_scatter_base_",
+    "c10d::alltoall_",
+    "c10d::alltoall_base_",
+    "c10d::gather_",
+    "c10d::scatter_",
+    "c10d::allgather_into_tensor_coalesced_",
+    "c10d::reduce_scatter_tensor_coalesced_",
+    family=FAMILY_NAME,
+)
 def into(outputs: Any, inputs: Any, *_: Any) -> Work:
     """The inputs are read, the outputs written"""
     return Work(0, distinct(flat(inputs)), size(outputs))
 
 
-@model("_c10d_functional::all_reduce", "_c10d_functional::all_reduce_", "_c10d_functional::broadcast",
-       "_c10d_functional::broadcast_", family=FAMILY_NAME)  # fmt: skip
+@model(
+    "_c10d_functional::all_reduce",
+    "_c10d_functional::all_reduce_",
+    "_c10d_functional::broadcast",
+    "_c10d_functional::broadcast_",
+    family=FAMILY_NAME,
+)
 def functional_all_reduce(self: Tensor, *_: Any) -> Work:
     """As much is written as is read"""
     return Work(0, self.nbytes, moved(self.numel, self))

@@ -36,7 +36,10 @@ def to_copy(self: Tensor, dtype: Any = None, *_: Any, out: Out = None) -> Work:
 
 @model("to", "type_as", "type", "float", "half", "bfloat16", "double", family=FAMILY_NAME)
 def to(self: Tensor, *options: Any, out: Out = None) -> Work:
-    """``_to_copy``, or nothing where the type stays: then the op returns its argument (a change of device is not seen)"""
+    """``_to_copy``, or nothing where the type stays: then the op returns its argument
+
+    A change of the device alone is not seen.
+    """
     other = next(iter(tensors(options[:1])), None)
     named = other.dtype if other else next(filter(None, map(dtype_name, options[:2])), None)
     result = output(out, Tensor(self.shape, named or self.dtype))
@@ -45,9 +48,26 @@ def to(self: Tensor, *options: Any, out: Out = None) -> Work:
     return Work() if result.dtype == self.dtype else Work(0, self.nbytes, moved(result.numel, result))
 
 
-@model("clone", "alias_copy", "view_copy", "expand_copy", "permute_copy", "transpose_copy", "t_copy", "slice_copy",
-       "select_copy", "squeeze_copy", "unsqueeze_copy", "detach_copy", "as_strided_copy", "diagonal_copy", "narrow_copy",
-       "_reshape_copy", "lift_fresh_copy", family=FAMILY_NAME)  # fmt: skip
+@model(
+    "clone",
+    "alias_copy",
+    "view_copy",
+    "expand_copy",
+    "permute_copy",
+    "transpose_copy",
+    "t_copy",
+    "slice_copy",
+    "select_copy",
+    "squeeze_copy",
+    "unsqueeze_copy",
+    "detach_copy",
+    "as_strided_copy",
+    "diagonal_copy",
+    "narrow_copy",
+    "_reshape_copy",
+    "lift_fresh_copy",
+    family=FAMILY_NAME,
+)
 def clone(self: Tensor, *_: Any, out: Out = None) -> Work:
     """Read the elements, write as many as the result has; of a part (``slice_copy``) only that part is read"""
     source = required(self)
@@ -72,6 +92,13 @@ def contiguous(self: Tensor, memory_format: Any = 0, *_: Any) -> Work:
     """A clone, or nothing where the tensor is contiguous already"""
     preserved = memory_format in (0, None, UNKNOWN, "contiguous_format", "torch.contiguous_format")
     return Work() if preserved and is_contiguous(self) else clone(self)
+
+
+@model("_local_scalar_dense", "item", family=FAMILY_NAME)
+def item(self: Tensor, *_: Any) -> Work:
+    """One element goes to the host"""
+    tensor = required(self)
+    return Work(0, moved(1, tensor), moved(1, tensor))
 
 
 @model("fill_", "fill", "zero_", "zero", "fill_diagonal_", "eye", family=FAMILY_NAME)
@@ -164,8 +191,7 @@ def cat(pieces: Any, *_: Any, out: Out = None) -> Work:
     return Work(0, distinct(parts), moved(result.numel, result))
 
 
-@model("split_with_sizes_copy", "split_copy", "unbind_copy",
-       family=FAMILY_NAME)  # fmt: skip
+@model("split_with_sizes_copy", "split_copy", "unbind_copy", family=FAMILY_NAME)
 def split_copy(self: Tensor, *_: Any) -> Work:
     """Read all, write all, in pieces"""
     return Work(0, self.nbytes, moved(self.numel, self))
@@ -183,8 +209,21 @@ def repeat(self: Tensor, repeats: Any = UNKNOWN, *_: Any, out: Out = None) -> Wo
     return Work(0, self.nbytes, moved(self.numel * times, self))
 
 
-@model("roll", "flip", "fliplr", "flipud", "rot90", "tril", "triu", "pixel_shuffle", "pixel_unshuffle",
-       "channel_shuffle", "native_channel_shuffle", "_pin_memory", family=FAMILY_NAME)  # fmt: skip
+@model(
+    "roll",
+    "flip",
+    "fliplr",
+    "flipud",
+    "rot90",
+    "tril",
+    "triu",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "channel_shuffle",
+    "native_channel_shuffle",
+    "_pin_memory",
+    family=FAMILY_NAME,
+)
 def rearranged(self: Tensor, *_: Any) -> Work:
     """Read all, write as much in another order (``tril``: the other triangle is written as zeros)"""
     return Work(0, self.nbytes, moved(self.numel, self))
@@ -225,15 +264,15 @@ def pad_(self: Tensor, pad: Any, mode: Any = "constant", *_: Any, out: Out = Non
 
 @model("pad.backward", family=FAMILY_NAME)
 def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *_: Any, out: Out = None) -> Work:
-    """constant: read the interior of g, write dx; reflect and others: read g, and one add an element that falls on another"""
-    if number_of(mode) == "constant":
+    """constant: read the interior of g, write dx;  reflect and others: read g, an addition where elements meet"""
+    if mode_of(mode) == "constant":
         kept = numel(padded(self.shape, tuple(pad))[1])
         return Work(0, moved(kept, self), moved(self.numel, self))
     grad = self.like(padded(self.shape, tuple(pad))[0])
     return pad_nd_backward(grad, self)
 
 
-def number_of(mode: Any) -> Any:
+def mode_of(mode: Any) -> Any:
     """A padding mode's name; constant where it is not told."""
     return "constant" if mode is UNKNOWN or mode is None else mode
 

@@ -26,8 +26,15 @@ def embedding(weight: Tensor, positions: Tensor, *_: Any) -> Work:
 
 
 @model("embedding_dense_backward", "embedding_backward", "embedding_sparse_backward", family=FAMILY_NAME)
-def embedding_backward(grad: Tensor, positions: Tensor, num_weights: Any = UNKNOWN, padding_idx: Any = None,
-                       scale: Any = False, *_: Any, out: Out = None) -> Work:  # fmt: skip
+def embedding_backward(
+    grad: Tensor,
+    positions: Tensor,
+    num_weights: Any = UNKNOWN,
+    padding_idx: Any = None,
+    scale: Any = False,
+    *_: Any,
+    out: Out = None,
+) -> Work:
     """dtable[index] += g: n D additions (and divisions where scaled by frequency). Writes the whole table."""
     index = indices(required(positions))
     told = out[0] if out else None
@@ -58,9 +65,18 @@ def mode_of(mode: Any) -> int:
 
 
 @model("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", family=FAMILY_NAME)
-def embedding_bag(weight: Tensor, positions: Tensor, offsets: Any = None, scale: Any = False, mode: Any = SUM,
-                  sparse: Any = False, per_sample_weights: Any = None, last: Any = False, *_: Any,
-                  out: Out = None) -> Work:  # fmt: skip
+def embedding_bag(
+    weight: Tensor,
+    positions: Tensor,
+    offsets: Any = None,
+    scale: Any = False,
+    mode: Any = SUM,
+    sparse: Any = False,
+    per_sample_weights: Any = None,
+    last: Any = False,
+    *_: Any,
+    out: Out = None,
+) -> Work:
     """The sum of each bag's rows: (n - B) D additions; mean B D divisions more; max none; weights n D products"""
     index, size = indices(positions), weight.shape[-1]
     told = out[0] if out else None
@@ -73,10 +89,22 @@ def embedding_bag(weight: Tensor, positions: Tensor, offsets: Any = None, scale:
 
 
 @model("embedding_bag.backward", "_embedding_bag.backward", family=FAMILY_NAME)
-def embedding_bag_whole_backward(weight: Tensor, positions: Tensor, offsets: Any = None, scale: Any = False,
-                                 mode: Any = SUM, sparse: Any = False, per_sample_weights: Any = None, last: Any = False,
-                                 *_: Any, out: Out = None) -> Work:  # fmt: skip
-    """dtable[index] += g of its bag: n D additions; mean B D divisions more; max B D additions. Writes the whole table."""
+def embedding_bag_whole_backward(
+    weight: Tensor,
+    positions: Tensor,
+    offsets: Any = None,
+    scale: Any = False,
+    mode: Any = SUM,
+    sparse: Any = False,
+    per_sample_weights: Any = None,
+    last: Any = False,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """dtable[index] += g of its bag: n D additions; mean B D divisions more; max B D additions
+
+    Writes the whole table.
+    """
     index, size = indices(positions), weight.shape[-1]
     told = out[0] if out else None
     count = told.shape[0] if told is not None else bags(positions, offsets, last)
@@ -92,17 +120,39 @@ def _bag_backward(grad: Tensor, index: Tensor, rows: int | None, mode: Any, weig
 
 
 @model("_embedding_bag_dense_backward", family=FAMILY_NAME)
-def embedding_bag_backward(grad: Tensor, positions: Tensor, offset2bag: Any, sizes: Any, maxima: Any,
-                           num_weights: Any = UNKNOWN, scale: Any = False, mode: Any = SUM,
-                           per_sample_weights: Any = None, *_: Any) -> Work:  # fmt: skip
+def embedding_bag_backward(
+    grad: Tensor,
+    positions: Tensor,
+    offset2bag: Any,
+    sizes: Any,
+    maxima: Any,
+    num_weights: Any = UNKNOWN,
+    scale: Any = False,
+    mode: Any = SUM,
+    per_sample_weights: Any = None,
+    *_: Any,
+) -> Work:
     """dtable[index] += g of its bag"""
     rows = None if num_weights is UNKNOWN else int(num_weights)
     return _bag_backward(grad, indices(positions), rows, mode, given(per_sample_weights))
 
 
 @model("_embedding_bag_backward", family=FAMILY_NAME)
-def embedding_bag_any_backward(grad: Tensor, positions: Tensor, offsets: Any, offset2bag: Any, sizes: Any, maxima: Any,
-                               num_weights: Any = UNKNOWN, scale: Any = False, mode: Any = SUM, sparse: Any = False,
-                               per_sample_weights: Any = None, *_: Any) -> Work:  # fmt: skip
+def embedding_bag_any_backward(
+    grad: Tensor,
+    positions: Tensor,
+    offsets: Any,
+    offset2bag: Any,
+    sizes: Any,
+    maxima: Any,
+    num_weights: Any = UNKNOWN,
+    scale: Any = False,
+    mode: Any = SUM,
+    sparse: Any = False,
+    per_sample_weights: Any = None,
+    *_: Any,
+) -> Work:
     """dtable[index] += g of its bag"""
-    return embedding_bag_backward(grad, positions, offset2bag, sizes, maxima, num_weights, scale, mode, per_sample_weights)
+    return embedding_bag_backward(
+        grad, positions, offset2bag, sizes, maxima, num_weights, scale, mode, per_sample_weights
+    )

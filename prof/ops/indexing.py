@@ -11,7 +11,18 @@ import math
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, bool_mask, broadcast, floating, indices, moved, number, numel, required, tensors
+from pyprof.prof.ops.operands import (
+    Out,
+    bool_mask,
+    broadcast,
+    floating,
+    indices,
+    moved,
+    number,
+    numel,
+    required,
+    tensors,
+)
 
 FAMILY_NAME = "indexing"
 
@@ -287,7 +298,9 @@ def one_hot(self: Tensor, classes: Any = -1, *_: Any, out: Out = None) -> Work:
     return Work(0, indices(self).nbytes, math.nan if count is None else 8 * count)
 
 
-@model("select_backward", "slice_backward", "diagonal_backward", "unfold_backward", "_narrow_backward", family=FAMILY_NAME)
+@model(
+    "select_backward", "slice_backward", "diagonal_backward", "unfold_backward", "_narrow_backward", family=FAMILY_NAME
+)
 def view_backward(grad: Tensor, sizes: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
     """dx is 0 but for g in the part that the view showed: read g, write all of dx"""
     told = out[0] if out else None

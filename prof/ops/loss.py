@@ -10,7 +10,16 @@ from typing import Any
 
 from pyprof.prof.model import Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import (
-    Out, broadcast, given, indices, moved, number, numel, output, required, result_dtype,
+    Out,
+    broadcast,
+    given,
+    indices,
+    moved,
+    number,
+    numel,
+    output,
+    required,
+    result_dtype,
 )  # fmt: skip
 from pyprof.prof.ops.softmax import log_softmax, softmax_backward
 
@@ -63,8 +72,16 @@ def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = 
 
 
 @model("nll_loss_backward", "nll_loss2d_backward", family=FAMILY_NAME)
-def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN,
-                      ignore_index: Any = None, total_weight: Any = None, *_: Any) -> Work:  # fmt: skip
+def nll_loss_backward(
+    grad: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    reduction: Any = MEAN,
+    ignore_index: Any = None,
+    total_weight: Any = None,
+    *_: Any,
+) -> Work:
     """dx is 0 but for -w g / total_weight at the targets: N divisions (mean), N products with class weights.
 
     Reads the gradient, the targets and the total weight, not self; writes all of dx.
@@ -77,8 +94,15 @@ def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = 
 
 
 @model("cross_entropy_loss", "cross_entropy", family=FAMILY_NAME)
-def cross_entropy(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, ignore_index: Any = None,
-                  label_smoothing: Any = 0.0, *_: Any) -> Work:  # fmt: skip
+def cross_entropy(
+    self: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    reduction: Any = MEAN,
+    ignore_index: Any = None,
+    label_smoothing: Any = 0.0,
+    *_: Any,
+) -> Work:
     """log_softmax and nll_loss. With label smoothing also the mean of every row: E more, read once more.
 
     A target of probabilities takes log_softmax, E products and the sum.
@@ -95,8 +119,15 @@ def cross_entropy(self: Tensor, target: Tensor, weight: Any = None, reduction: A
 
 
 @model("cross_entropy_loss.backward", "cross_entropy.backward", family=FAMILY_NAME)
-def cross_entropy_backward(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN,
-                           ignore_index: Any = None, label_smoothing: Any = 0.0, *_: Any) -> Work:  # fmt: skip
+def cross_entropy_backward(
+    self: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    reduction: Any = MEAN,
+    ignore_index: Any = None,
+    label_smoothing: Any = 0.0,
+    *_: Any,
+) -> Work:
     """nll_loss_backward writes all of its dx, and log_softmax_backward reads it"""
     dim = 1 if len(self.shape) > 1 else 0
     through = softmax_backward(self, self.like(self.shape), dim)
@@ -170,14 +201,17 @@ def bce(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN,
 
 
 @model("binary_cross_entropy_backward", family=FAMILY_NAME)
-def bce_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any) -> Work:
+def bce_backward(
+    grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any
+) -> Work:
     """g (x - t) / ((1 - x) x): 2 sub, 2 mul, div = 5 an element, and 1 with a weight"""
     return compared_backward(self, 6 if given(weight) else 5, required(grad), self, target, weight)
 
 
 @model("binary_cross_entropy_with_logits", family=FAMILY_NAME)
-def bce_logits(self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN,
-               *_: Any) -> Work:  # fmt: skip
+def bce_logits(
+    self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN, *_: Any
+) -> Work:
     """(1 - t) x - logsigmoid(x): 6 an element. A weight adds 1, a positive weight ((p - 1) t + 1) * 3.
 
     The fused algorithm's bytes; PyTorch runs several kernels.
@@ -187,8 +221,9 @@ def bce_logits(self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any
 
 
 @model("binary_cross_entropy_with_logits.backward", family=FAMILY_NAME)
-def bce_logits_backward(self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None,
-                        reduction: Any = MEAN, *_: Any) -> Work:  # fmt: skip
+def bce_logits_backward(
+    self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN, *_: Any
+) -> Work:
     """(sigmoid(x) - t) g: 5 an element. A weight adds 1, a positive weight 3."""
     flop = 5 + (1 if given(weight) else 0) + (3 if given(pos_weight) else 0)
     return compared_backward(self, flop, self, target, weight, pos_weight, incoming(self, reduction))

@@ -7,7 +7,8 @@ backward   xhat = (x - mean) * rstd: 2;  g * xhat, and both sums over the row: 3
 bytes      the data in its type; statistics and parameters in theirs. Saved statistics are float32 for half types, as on
            CUDA (the CPU saves them in the data's type)
 
-Source of the order of operations: aten/src/ATen/native/cuda/{Normalization.cuh,layer_norm_kernel.cu,group_norm_kernel.cu}.
+Source of the order of operations: aten/src/ATen/native/cuda/{Normalization.cuh,layer_norm_kernel.cu,
+group_norm_kernel.cu}, torch 2.13.
 """
 
 from __future__ import annotations
@@ -50,27 +51,44 @@ def batch_eval(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Wor
     return Work(flop, distinct(self, weight, bias, mean, var), moved(self.numel, self))
 
 
-@model("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_native_batch_norm_legit",
-       "_native_batch_norm_legit_functional", "batch_norm", "_batch_norm_impl_index", family=FAMILY_NAME)  # fmt: skip
-def batch_norm(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any = None, training: Any = UNKNOWN,
-               momentum: Any = None, eps: Any = None, *_: Any, out: Out = None) -> Work:  # fmt: skip
+@model(
+    "native_batch_norm",
+    "cudnn_batch_norm",
+    "miopen_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "batch_norm",
+    "_batch_norm_impl_index",
+    family=FAMILY_NAME,
+)
+def batch_norm(
+    self: Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any = None,
+    training: Any = UNKNOWN,
+    momentum: Any = None,
+    eps: Any = None,
+    *_: Any,
+    out: Out = None,
+) -> Work:
     """In training by the batch's own statistics, else by the running ones; the two differ threefold.
 
-    Where the capture does not tell which, saved statistics among the outputs do; without them the call stays uncounted.
+    Where the capture does not tell which, saved statistics among the outputs do; without them training is assumed: NVTX
+    ranges with shapes are autograd's, and are recorded of training steps.
     ``_native_batch_norm_legit.no_stats`` has no running statistics, and its flag in their place.
     """
     if isinstance(mean, bool):
         return (batch_train if mean else batch_eval)(self, weight, bias, None, None)
-    if training is UNKNOWN:
+    if training is UNKNOWN or training is None:
         training = _saved(out) if given(mean) else True  # without running statistics only the batch's are left
     return (batch_train if training else batch_eval)(self, weight, bias, mean, var)
 
 
 def _saved(out: Out) -> bool:
     saved = out[1] if out and len(out) > 1 else None
-    if saved is None:
-        raise UnknownArgument("the capture does not tell whether batch norm trains")
-    return saved.numel > 0
+    return saved is None or saved.numel > 0
 
 
 @model("_native_batch_norm_legit_no_training", "_batch_norm_no_update", family=FAMILY_NAME)
@@ -120,9 +138,19 @@ def gradients(self: Tensor, weight: Any, count: int, wants: tuple[bool, bool, bo
 
 
 @model("native_batch_norm_backward", family=FAMILY_NAME)
-def native_batch_norm_backward(grad: Tensor, self: Tensor, weight: Any, running_mean: Any, running_var: Any,
-                               mean: Any, rstd: Any, train: Any = True, eps: Any = None, mask: Any = None,
-                               *_: Any) -> Work:  # fmt: skip
+def native_batch_norm_backward(
+    grad: Tensor,
+    self: Tensor,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    mean: Any,
+    rstd: Any,
+    train: Any = True,
+    eps: Any = None,
+    mask: Any = None,
+    *_: Any,
+) -> Work:
     """Training reads the saved statistics, evaluation the running ones"""
     if number(train, True):
         return batch_train_backward(grad, self, weight, mean, rstd, mask)
@@ -130,22 +158,35 @@ def native_batch_norm_backward(grad: Tensor, self: Tensor, weight: Any, running_
 
 
 @model("batch_norm_backward", family=FAMILY_NAME)
-def batch_norm_backward(grad: Tensor, self: Tensor, weight: Any, running_mean: Any, running_var: Any, mean: Any,
-                        rstd: Any, update: Any = True, eps: Any = None, mask: Any = None, *_: Any) -> Work:  # fmt: skip
+def batch_norm_backward(
+    grad: Tensor,
+    self: Tensor,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    mean: Any,
+    rstd: Any,
+    update: Any = True,
+    eps: Any = None,
+    mask: Any = None,
+    *_: Any,
+) -> Work:
     """Of ``_batch_norm_with_update`` and ``_batch_norm_no_update``"""
     return native_batch_norm_backward(grad, self, weight, running_mean, running_var, mean, rstd, update, eps, mask)
 
 
 @model("cudnn_batch_norm_backward", family=FAMILY_NAME)
-def cudnn_batch_norm_backward(self: Tensor, grad: Tensor, weight: Tensor, running_mean: Any, running_var: Any,
-                              mean: Any, var: Any, *_: Any) -> Work:  # fmt: skip
+def cudnn_batch_norm_backward(
+    self: Tensor, grad: Tensor, weight: Tensor, running_mean: Any, running_var: Any, mean: Any, var: Any, *_: Any
+) -> Work:
     """Training only; all three gradients"""
     return batch_train_backward(grad, self, weight, mean, var, (True, True, True))
 
 
 @model("miopen_batch_norm_backward", family=FAMILY_NAME)
-def miopen_batch_norm_backward(self: Tensor, grad: Tensor, weight: Tensor, running_mean: Any, running_var: Any,
-                               mean: Any, var: Any, *_: Any) -> Work:  # fmt: skip
+def miopen_batch_norm_backward(
+    self: Tensor, grad: Tensor, weight: Tensor, running_mean: Any, running_var: Any, mean: Any, var: Any, *_: Any
+) -> Work:
     """Training only; all three gradients"""
     return batch_train_backward(grad, self, weight, mean, var, (True, True, True))
 
@@ -158,8 +199,9 @@ def batch_norm_stats(self: Tensor, *_: Any) -> Work:
 
 
 @model("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", family=FAMILY_NAME)
-def batch_norm_gather_stats(self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None,
-                            running_var: Any = None, *_: Any) -> Work:  # fmt: skip
+def batch_norm_gather_stats(
+    self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None, running_var: Any = None, *_: Any
+) -> Work:
     """Every rank's statistics merged: about 10 a rank and channel, an estimate"""
     rows = mean.shape[-1]
     written = 2 * moved(rows, mean) + distinct(running_mean, running_var)
@@ -174,8 +216,9 @@ def batch_norm_elemt(self: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: T
 
 
 @model("batch_norm_backward_reduce", family=FAMILY_NAME)
-def batch_norm_backward_reduce(grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None,
-                               *_: Any) -> Work:  # fmt: skip
+def batch_norm_backward_reduce(
+    grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, *_: Any
+) -> Work:
     """sum(g) and sum(g (x - mean)): 4E - 2C, and the weight's gradient C"""
     rows = channels(self)
     written = 2 * moved(rows, mean) + 2 * distinct(weight)
@@ -183,15 +226,16 @@ def batch_norm_backward_reduce(grad: Tensor, self: Tensor, mean: Tensor, rstd: T
 
 
 @model("batch_norm_backward_elemt", family=FAMILY_NAME)
-def batch_norm_backward_elemt(grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None,
-                              *sums: Any) -> Work:  # fmt: skip
+def batch_norm_backward_elemt(
+    grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, *sums: Any
+) -> Work:
     """(g - mean(g) - (x - mean) k) * (rstd weight): 5E"""
     return Work(5 * self.numel, distinct(grad, self, mean, rstd, weight, *sums), moved(self.numel, self))
 
 
 def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out: Out) -> int:
     """D, the elements of a row of layer norm: told, or as many as the parameters have, or as the statistics say."""
-    if normalized_shape is not UNKNOWN:
+    if isinstance(normalized_shape, (int, list, tuple)):
         return numel((normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape)
     for parameter in (given(weight), given(bias)):
         if parameter is not None:
@@ -203,16 +247,25 @@ def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out:
 
 
 @model("native_layer_norm", "layer_norm", family=FAMILY_NAME)
-def layer_norm(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any,
-               out: Out = None) -> Work:  # fmt: skip
+def layer_norm(
+    self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any, out: Out = None
+) -> Work:
     """5E + 2R, weight E, bias E; saves mean and rstd of each row"""
     rows = self.numel // (normalised(self, normalized_shape, weight, bias, out) or 1)
     flop = (5 + present(weight, bias)) * self.numel + 2 * rows
     return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
 
 
-def row_backward(grad: Tensor, self: Tensor, weight: Any, bias: Any, size: int, rows: int,
-                 wants: tuple[bool, bool, bool], saved: tuple[Any, Any]) -> Work:  # fmt: skip
+def row_backward(
+    grad: Tensor,
+    self: Tensor,
+    weight: Any,
+    bias: Any,
+    size: int,
+    rows: int,
+    wants: tuple[bool, bool, bool],
+    saved: tuple[Any, Any],
+) -> Work:
     """dx 9E, and g * weight E;  dweight = sum(g * xhat) 2E - D;  dbias = sum(g) E - D"""
     count = self.numel
     flop = (9 + present(weight)) * count if wants[0] else 0
@@ -225,8 +278,18 @@ def row_backward(grad: Tensor, self: Tensor, weight: Any, bias: Any, size: int, 
 
 
 @model("native_layer_norm_backward", family=FAMILY_NAME)
-def layer_norm_backward(grad: Tensor, self: Tensor, normalized_shape: Any, mean: Any, rstd: Any, weight: Any = None,
-                        bias: Any = None, mask: Any = None, *_: Any, out: Out = None) -> Work:  # fmt: skip
+def layer_norm_backward(
+    grad: Tensor,
+    self: Tensor,
+    normalized_shape: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any = None,
+    bias: Any = None,
+    mask: Any = None,
+    *_: Any,
+    out: Out = None,
+) -> Work:
     """dx 10E with a weight, 9E without; parameters' gradients 3E - 2D"""
     size = self.numel // max(mean.numel, 1) if given(mean) else normalised(self, normalized_shape, weight, bias, None)
     told = mask is not UNKNOWN and mask is not None
@@ -257,8 +320,19 @@ def _padded(arguments: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 @model("native_group_norm_backward", family=FAMILY_NAME)
-def group_norm_backward(grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, n: Any = None,
-                        c: Any = None, hw: Any = None, group: Any = None, mask: Any = None, *_: Any) -> Work:  # fmt: skip
+def group_norm_backward(
+    grad: Tensor,
+    self: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Any = None,
+    n: Any = None,
+    c: Any = None,
+    hw: Any = None,
+    group: Any = None,
+    mask: Any = None,
+    *_: Any,
+) -> Work:
     """As layer norm's: dx 10E with a weight, parameters' gradients 3E - 2C"""
     wants = wanted(mask, weight)
     return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, (mean, rstd))
@@ -273,8 +347,9 @@ def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *_: Any, o
 
 
 @model("_fused_rms_norm_backward", family=FAMILY_NAME)
-def rms_norm_backward(grad: Tensor, self: Tensor, normalized_shape: Any, rstd: Any, weight: Any = None, mask: Any = None,
-                      *_: Any) -> Work:  # fmt: skip
+def rms_norm_backward(
+    grad: Tensor, self: Tensor, normalized_shape: Any, rstd: Any, weight: Any = None, mask: Any = None, *_: Any
+) -> Work:
     """dx: xhat, g xhat, its sum, xhat c, sub, rstd: 6E, and g weight E;  dweight 2E - D"""
     size = normalised(self, normalized_shape, weight, None, None)
     count = self.numel
@@ -298,15 +373,18 @@ def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = N
 
 
 @model("layer_norm.backward", family=FAMILY_NAME)
-def layer_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any) -> Work:
+def layer_norm_whole_backward(
+    self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any
+) -> Work:
     """``native_layer_norm_backward`` with float32 statistics, whatever the device saved"""
     grad = Tensor(self.shape, self.dtype)
     return layer_norm_backward(grad, self, normalized_shape, None, None, weight, bias, needs(self, weight, bias))
 
 
 @model("batch_norm.backward", family=FAMILY_NAME)
-def batch_norm_whole_backward(self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None,
-                              training: Any = True, *_: Any) -> Work:  # fmt: skip
+def batch_norm_whole_backward(
+    self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, training: Any = True, *_: Any
+) -> Work:
     """``native_batch_norm_backward`` with float32 statistics, whatever the device saved"""
     grad = Tensor(self.shape, self.dtype)
     mask = needs(self, weight, bias)
@@ -325,8 +403,15 @@ def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bia
 
 
 @model("instance_norm", family=FAMILY_NAME)
-def instance_norm(self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None,
-                  use_input_stats: Any = True, *_: Any) -> Work:  # fmt: skip
+def instance_norm(
+    self: Tensor,
+    weight: Any = None,
+    bias: Any = None,
+    mean: Any = None,
+    var: Any = None,
+    use_input_stats: Any = True,
+    *_: Any,
+) -> Work:
     """Batch norm over N * C rows: 5E + 2R, weight E, bias E, and 7R where running statistics are kept
 
     PyTorch runs it as batch norm on repeated parameters, whose copies are not counted.
@@ -341,8 +426,15 @@ def instance_norm(self: Tensor, weight: Any = None, bias: Any = None, mean: Any 
 
 
 @model("instance_norm.backward", family=FAMILY_NAME)
-def instance_norm_backward(self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None,
-                           use_input_stats: Any = True, *_: Any) -> Work:  # fmt: skip
+def instance_norm_backward(
+    self: Tensor,
+    weight: Any = None,
+    bias: Any = None,
+    mean: Any = None,
+    var: Any = None,
+    use_input_stats: Any = True,
+    *_: Any,
+) -> Work:
     """Batch norm's over N * C rows: 9E, and R for rstd * weight"""
     grad = Tensor(self.shape, self.dtype)
     wants = needs(self, weight, bias)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyprof.prof.model import MODELS, ModelError, Tensor, UnknownArgument, Work, distinct, evaluate, model, total
+from pyprof.prof.model import MODELS, Tensor, UnknownArgument, Work, distinct, evaluate, model, total
 from pyprof.prof.ops import activation as _activation  # noqa: F401  (fills MODELS)
 from pyprof.prof.ops.operands import given, moved, number, tensors
 from pyprof.prof.ops.reduction import linalg_vector_norm
@@ -33,9 +33,11 @@ def one(argument: Any, i: int) -> Any:
 
 
 def each(op: str, arguments: tuple[Any, ...]) -> Work:
-    """The sum of an element-wise op over a list of tensors."""
+    """The sum of an element-wise op over a list of tensors, without 0-d ones: those are optimizers' step counters."""
     work = Work()
-    for i in range(len(listed(arguments[0]))):
+    for i, tensor in enumerate(listed(arguments[0])):
+        if not tensor.shape:
+            continue
         work += total(evaluate(op, tuple(one(argument, i) for argument in arguments)))
     return work
 
@@ -146,10 +148,24 @@ def fused(flop: int, read: tuple[Any, ...], written: tuple[Any, ...], grads: Any
 
 
 def _adam(decay_flop: int) -> Callable[..., Work]:
-    def step(self: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any = (), state_steps: Any = (),
-             lr: Any = None, beta1: Any = None, beta2: Any = None, weight_decay: Any = 0, eps: Any = None,
-             amsgrad: Any = False, maximize: Any = False, grad_scale: Any = None, found_inf: Any = None,
-             *_: Any) -> Work:  # fmt: skip
+    def step(
+        self: Any,
+        grads: Any,
+        exp_avgs: Any,
+        exp_avg_sqs: Any,
+        max_exp_avg_sqs: Any = (),
+        state_steps: Any = (),
+        lr: Any = None,
+        beta1: Any = None,
+        beta2: Any = None,
+        weight_decay: Any = 0,
+        eps: Any = None,
+        amsgrad: Any = False,
+        maximize: Any = False,
+        grad_scale: Any = None,
+        found_inf: Any = None,
+        *_: Any,
+    ) -> Work:
         """m = m + (1 - b1) (g - m): 3;  v = b2 v + (1 - b2) g g: 4;  sqrt(v) / c2 + eps: 3;  p - s m / denom: 3
 
         13 a parameter. Weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad keeps a maximum: free.
@@ -167,9 +183,20 @@ model("_fused_adamw", "_fused_adamw_", family=FAMILY_NAME)(_adam(2))
 
 
 @model("_fused_sgd", "_fused_sgd_", family=FAMILY_NAME)
-def fused_sgd(self: Any, grads: Any, momentum_buffers: Any = (), weight_decay: Any = 0, momentum: Any = 0, lr: Any = None,
-              dampening: Any = 0, nesterov: Any = False, maximize: Any = False, is_first_step: Any = False,
-              grad_scale: Any = None, *_: Any) -> Work:  # fmt: skip
+def fused_sgd(
+    self: Any,
+    grads: Any,
+    momentum_buffers: Any = (),
+    weight_decay: Any = 0,
+    momentum: Any = 0,
+    lr: Any = None,
+    dampening: Any = 0,
+    nesterov: Any = False,
+    maximize: Any = False,
+    is_first_step: Any = False,
+    grad_scale: Any = None,
+    *_: Any,
+) -> Work:
     """p - lr g: 2;  with momentum also m = mu m + g: 2 (dampening 1 more, Nesterov's g + mu m 2); weight decay 2
 
     The first step only writes the buffer. Source: aten/src/ATen/native/cuda/FusedSgdKernel.cu, torch 2.13.
@@ -185,13 +212,20 @@ def fused_sgd(self: Any, grads: Any, momentum_buffers: Any = (), weight_decay: A
 
 
 @model("_fused_adagrad", "_fused_adagrad_", family=FAMILY_NAME)
-def fused_adagrad(self: Any, grads: Any, state_sums: Any, state_steps: Any = (), lr: Any = None, lr_decay: Any = 0,
-                  weight_decay: Any = 0, eps: Any = None, maximize: Any = False, grad_scale: Any = None,
-                  *_: Any) -> Work:  # fmt: skip
+def fused_adagrad(
+    self: Any,
+    grads: Any,
+    state_sums: Any,
+    state_steps: Any = (),
+    lr: Any = None,
+    lr_decay: Any = 0,
+    weight_decay: Any = 0,
+    eps: Any = None,
+    maximize: Any = False,
+    grad_scale: Any = None,
+    *_: Any,
+) -> Work:
     """s + g g: 2;  p - lr g / (sqrt(s) + eps): sqrt, add, mul, div, sub: 5;  weight decay 2"""
     flop = 7 + (2 if is_set(weight_decay) else 0)
     state = (listed(self), listed(state_sums))
     return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
-
-
-__all__ = ["ModelError", "each", "fused", "listed"]

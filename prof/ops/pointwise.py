@@ -106,8 +106,16 @@ def priced(op: str, flop: int, complex_flop: int | None, dtype: str) -> int:
     return complex_flop
 
 
-def apply(op: str, operands: tuple[Any, ...], flop: int, complex_flop: int | None = None, *,
-          result: str = "same", out: Out = None, inplace: bool = False) -> Work:  # fmt: skip
+def apply(
+    op: str,
+    operands: tuple[Any, ...],
+    flop: int,
+    complex_flop: int | None = None,
+    *,
+    result: str = "same",
+    out: Out = None,
+    inplace: bool = False,
+) -> Work:
     """One element-wise pass over the broadcast shape of the operands."""
     present = [operand for operand in operands if isinstance(operand, Tensor)] or [required(operands[0])]
     dtype = result_dtype(*operands)
@@ -247,6 +255,45 @@ def addcdiv(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *_: Any, o
     """self + value * tensor1 / tensor2: 2 flop an element, 3 where value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcdiv", (self, tensor1, tensor2), 2 + times, 13 + COMPLEX_MUL * times, out=out)
+
+
+@model("addcmul.backward", family=FAMILY_NAME)
+def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *_: Any, out: Out = None) -> Parts:
+    """dt1 = value * g * t2, dt2 = value * g * t1: a product an element, two where value is not 1; self's is g itself"""
+    grad, flop = _grad_of(out, self, tensor1, tensor2), 1 + scaled(value)
+    parts = _summed(self, grad)
+    if tensor1.needs_grad:
+        parts["tensor1"] = _into(tensor1, grad, flop, COMPLEX_MUL * flop, grad.nbytes + distinct(tensor2))
+    if tensor2.needs_grad:
+        parts["tensor2"] = _into(tensor2, grad, flop, COMPLEX_MUL * flop, grad.nbytes + distinct(tensor1))
+    return parts
+
+
+@model("addcdiv.backward", family=FAMILY_NAME)
+def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *_: Any, out: Out = None) -> Parts:
+    """dt1 = value * g / t2 (1), dt2 = -value * g * ((t1 / t2) / t2) (3); each 1 more where value is not 1"""
+    grad, times = _grad_of(out, self, tensor1, tensor2), scaled(value)
+    parts = _summed(self, grad)
+    if tensor1.needs_grad:
+        inputs = grad.nbytes + distinct(tensor2)
+        parts["tensor1"] = _into(tensor1, grad, 1 + times, COMPLEX_DIV + COMPLEX_MUL * times, inputs)
+    if tensor2.needs_grad:
+        inputs = grad.nbytes + distinct(tensor1, tensor2)
+        parts["tensor2"] = _into(tensor2, grad, 3 + times, 2 * COMPLEX_DIV + COMPLEX_MUL * (1 + times), inputs)
+    return parts
+
+
+def _grad_of(out: Out, *operands: Tensor) -> Tensor:
+    """The gradient of the result: of the broadcast shape and the promoted type."""
+    shape = broadcast("gradient", *(operand.shape for operand in operands))
+    return output(out, Tensor(shape, result_dtype(*operands)))
+
+
+def _summed(operand: Tensor, grad: Tensor) -> Parts:
+    """The gradient of an added operand: g itself, or its sum over the dimensions that were broadcast."""
+    if not operand.needs_grad or operand.shape == grad.shape:
+        return {}
+    return {"self": _into(operand, grad, 0, 0, grad.nbytes)}
 
 
 @model("lerp", family=FAMILY_NAME)

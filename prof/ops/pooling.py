@@ -36,8 +36,9 @@ def pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, cei
     return length - 1 if ceil_mode and (length - 1) * stride >= size + padding else length
 
 
-def result_shape(self: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any,
-                 out: Out) -> tuple[int, ...]:  # fmt: skip
+def result_shape(
+    self: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, out: Out
+) -> tuple[int, ...]:
     """The result's shape, as captured or by the window."""
     told = out[0] if out else None
     if told is not None:
@@ -48,8 +49,17 @@ def result_shape(self: Tensor, n: int, kernel: Any, stride: Any, padding: Any, d
     return (*self.shape[:-n], *(pooled(size, k, s, p, d, ceil) for size, k, s, p, d in arguments))
 
 
-def _max(n: int, positions: bool, self: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any,
-         out: Out) -> Work:  # fmt: skip
+def _max(
+    n: int,
+    positions: bool,
+    self: Tensor,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    out: Out,
+) -> Work:
     if kernel is UNKNOWN and not out:
         return Work(0, self.nbytes, math.nan)
     count = numel(result_shape(self, n, kernel, stride, padding, dilation, ceil_mode, out))
@@ -57,13 +67,29 @@ def _max(n: int, positions: bool, self: Tensor, kernel: Any, stride: Any, paddin
 
 
 def _register_max(n: int) -> None:
-    def with_indices(self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-                     ceil_mode: Any = False, *_: Any, out: Out = None) -> Work:  # fmt: skip
+    def with_indices(
+        self: Tensor,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: Any = False,
+        *_: Any,
+        out: Out = None,
+    ) -> Work:
         """Comparisons; values and positions"""
         return _max(n, True, self, kernel, stride, padding, dilation, ceil_mode, out)
 
-    def values(self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: Any = False, *_: Any, out: Out = None) -> Work:  # fmt: skip
+    def values(
+        self: Tensor,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: Any = False,
+        *_: Any,
+        out: Out = None,
+    ) -> Work:
         """Comparisons. Positions are written where a gradient is wanted."""
         return _max(n, self.needs_grad, self, kernel, stride, padding, dilation, ceil_mode, out)
 
@@ -81,8 +107,13 @@ def max_pool_backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
     return Work(grad.numel, grad.nbytes + INDEX_BYTES * grad.numel, moved(self.numel, self))
 
 
-@model("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward",
-       "fractional_max_pool3d_backward", family=FAMILY_NAME)  # fmt: skip
+@model(
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d_backward",
+    family=FAMILY_NAME,
+)
 def adaptive_max_pool_backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
     """As max pooling's"""
     return max_pool_backward(grad, self)
@@ -150,8 +181,15 @@ def overlap(size: int, count: int, kernel: int, stride: int, padding: int) -> tu
 
 
 def _register_avg(n: int) -> None:
-    def avg(self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: Any = False, *_: Any,
-            out: Out = None) -> Work:  # fmt: skip
+    def avg(
+        self: Tensor,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: Any = False,
+        *_: Any,
+        out: Out = None,
+    ) -> Work:
         """k - 1 additions and a division an element of the result"""
         shape = result_shape(self, n, kernel, stride, padding, 1, ceil_mode, out)
         return Work(numel(shape) * numel(each(kernel, n)), self.nbytes, moved(numel(shape), self))
@@ -164,8 +202,15 @@ def _register_avg(n: int) -> None:
         shared = math.prod(c for c, _ in counts) - math.prod(c for _, c in counts)
         return Work(grad.numel + numel(self.shape[:-n]) * shared, grad.nbytes, moved(self.numel, self))
 
-    def whole_backward(self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: Any = False, *_: Any,
-                       out: Out = None) -> Work:  # fmt: skip
+    def whole_backward(
+        self: Tensor,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: Any = False,
+        *_: Any,
+        out: Out = None,
+    ) -> Work:
         """As ``avg_pool_backward``"""
         shape = result_shape(self, n, kernel, stride, padding, 1, ceil_mode, out)
         return backward(self.like(shape), self, kernel, stride, padding)

@@ -75,17 +75,34 @@ def sampling_taps(grid: Tensor, mode: Any) -> int:
     return {0: 2**dims, 1: 1, 2: 16}[names[mode] if isinstance(mode, str) else int(number(mode, 0))]
 
 
-@model("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "cudnn_grid_sampler", "grid_sample", "_grid_sampler_2d_cpu_fallback",
-       family=FAMILY_NAME)  # fmt: skip
+@model(
+    "grid_sampler",
+    "grid_sampler_2d",
+    "grid_sampler_3d",
+    "cudnn_grid_sampler",
+    "grid_sample",
+    "_grid_sampler_2d_cpu_fallback",
+    family=FAMILY_NAME,
+)
 def grid_sampler(self: Tensor, grid: Tensor, mode: Any = 0, *_: Any) -> Work:
     """A weighted sum for every point and channel: bilinear 4 mul, 3 add. The points' weights are not counted."""
     count = self.shape[0] * self.shape[1] * numel(grid.shape[1:-1])
     return Work(weighted(sampling_taps(grid, mode)) * count, distinct(self, grid), moved(count, self))
 
 
-@model("grid_sampler_2d_backward", "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback_backward", family=FAMILY_NAME)
-def grid_sampler_backward(grad: Tensor, self: Tensor, grid: Tensor, mode: Any = 0, padding: Any = 0, align: Any = False,
-                          mask: Any = None, *_: Any) -> Work:  # fmt: skip
+@model(
+    "grid_sampler_2d_backward", "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback_backward", family=FAMILY_NAME
+)
+def grid_sampler_backward(
+    grad: Tensor,
+    self: Tensor,
+    grid: Tensor,
+    mode: Any = 0,
+    padding: Any = 0,
+    align: Any = False,
+    mask: Any = None,
+    *_: Any,
+) -> Work:
     """dx: t products and t sums a point and channel;  dgrid: for each coordinate t products and t sums more
 
     The grid's gradient is an estimate: the factors that depend on the point only are left out.

@@ -14,8 +14,24 @@ from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, given, moved, n
 FAMILY_NAME = "rng"
 
 
-@model("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_", "bernoulli_", "uniform",
-       "exponential", "cauchy", "log_normal", "geometric", "random", "normal_functional", family=FAMILY_NAME)  # fmt: skip
+@model(
+    "uniform_",
+    "normal_",
+    "exponential_",
+    "cauchy_",
+    "log_normal_",
+    "geometric_",
+    "random_",
+    "bernoulli_",
+    "uniform",
+    "exponential",
+    "cauchy",
+    "log_normal",
+    "geometric",
+    "random",
+    "normal_functional",
+    family=FAMILY_NAME,
+)
 def fill(self: Tensor, p: Any = None, *_: Any) -> Work:
     """Write random numbers; a tensor of probabilities is read"""
     tensor = required(self)
@@ -100,9 +116,10 @@ def dropout(self: Tensor, p: Any = 0.5, train: Any = True, *_: Any) -> Work:
 
 @model("native_dropout", "_fused_dropout", family=FAMILY_NAME)
 def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True, *_: Any) -> Work:
-    """x * mask / (1 - p): 1 an element. Writes the result and a byte of mask an element."""
-    flop = 0 if _is_off(train) else self.numel
-    return Work(flop, self.nbytes, moved(self.numel, self) + self.numel)
+    """x * mask / (1 - p): 1 an element. Writes the result and a byte of mask an element. In evaluation nothing runs."""
+    if _is_off(train):
+        return Work()
+    return Work(self.numel, self.nbytes, moved(self.numel, self) + self.numel)
 
 
 @model("native_dropout_backward", "_masked_scale", family=FAMILY_NAME)

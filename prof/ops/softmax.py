@@ -36,8 +36,10 @@ def log_softmax(self: Tensor, dim: Any, half_to_float: Any = None, *_: Any, out:
 
 
 @model("_softmax_backward_data", "_log_softmax_backward_data", "_softmax_backward", family=FAMILY_NAME)
-def softmax_backward(grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any = None, *_: Any, out: Out = None) -> Work:
-    """softmax: y * (g - sum(g * y)): mul, sub, mul E each; log_softmax: g - exp(y) * sum(g): exp, mul, sub; sum E - R"""
+def softmax_backward(
+    grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any = None, *_: Any, out: Out = None
+) -> Work:
+    """y * (g - sum(g * y)): mul, sub, mul E each, sum E - R;  logarithm: g - exp(y) * sum(g): exp, mul, sub E each"""
     cast = "" if input_dtype is UNKNOWN else dtype_name(input_dtype) or grad.dtype
     result = output(out, Tensor(grad.shape, cast))
     return Work(4 * grad.numel - rows(grad, dim), distinct(grad, output_), moved(result.numel, result))
