@@ -1,0 +1,173 @@
+"""Live arguments as the op models take them: aten's order, descriptions in the place of tensors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from pyprof.prof.model import Tensor
+
+__all__ = ["PYTHON_API", "UNSEEN", "as_autocast", "described", "in_order", "outputs_of", "resolved", "tensors"]
+
+SPELLING = {"input": "self", "axis": "dim", "keepdims": "keepdim"}  # NumPy's and torch's words for one thing
+BIG = 1 << 14  # cumulative lengths longer than this are not read
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in nested lists, tuples and dictionaries."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+
+
+def resolved(name: str, args: Any, kwargs: Any) -> tuple[Any, ...] | None:
+    """The arguments in the order of the aten schema that they fit; None where none does."""
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return None
+    kwargs = {SPELLING.get(key, key): value for key, value in kwargs.items()}
+    try:
+        with torch._C.DisableTorchFunction():
+            overload = torch._C._jit_resolve_packet(f"aten::{name}", *args, **kwargs)
+    except RuntimeError:  # stricter than the Python API, which takes a number for a list of as many
+        overload = next((o for o in packet.overloads() if _fits(getattr(packet, o)._schema, args, kwargs)), None)
+    return None if overload is None else in_order(getattr(packet, overload or "default")._schema, args, kwargs)
+
+
+def _fits(schema: Any, args: Any, kwargs: Any) -> bool:
+    """Do the arguments fit, by number, names, and whether they are tensors?"""
+    arguments = [a for a in schema.arguments if not a.is_out]
+    names = {a.name for a in arguments}
+    if len(args) > len(arguments) or not names.issuperset(kwargs):
+        return False
+    for i, argument in enumerate(arguments):
+        value = args[i] if i < len(args) else kwargs.get(argument.name, argument)
+        if value is argument:
+            if not argument.has_default_value():
+                return False
+        elif value is not None and ("Tensor" in str(argument.type)) != (next(tensors(value), None) is not None):
+            return False
+    return True
+
+
+def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """Arguments in schema order, defaults filled in; ``out`` arguments, the last of every schema, are left out."""
+    values, lengths = [], set()
+    for i, argument in enumerate(a for a in schema.arguments if not a.is_out):
+        value = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
+        if argument.N and isinstance(value, (int, float)):  # one number for each of N
+            value = (value,) * argument.N
+        values.append(value)
+        if argument.name.startswith(("cum_seq", "cu_seqlens")):
+            lengths.add(i)
+    descriptions = described(tuple(values))
+    if not lengths:
+        return descriptions
+    return tuple(_with_contents(d, values[i]) if i in lengths else d for i, d in enumerate(descriptions))
+
+
+def _with_contents(description: Any, tensor: Any) -> Any:
+    """Cumulative lengths with their contents, which decide the count; fake and meta tensors have none."""
+    if type(tensor) is not torch.Tensor or tensor.device.type == "meta" or tensor.numel() > BIG:
+        return description
+    with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
+        contents = tuple(int(n) for n in tensor.tolist())
+    return Tensor(description.shape, description.dtype, description.strides, False, description.ident, contents)
+
+
+def described(values: Any) -> tuple[Any, ...]:
+    """Values as models take them; a tensor that comes more than once gets a number."""
+    times: dict[int, int] = {}
+    for tensor in tensors(values):
+        times[id(tensor)] = times.get(id(tensor), 0) + 1
+    repeated = {key: number for number, key in enumerate((k for k, n in times.items() if n > 1), 1)}
+    return tuple(_value(value, repeated) for value in values)
+
+
+def _value(value: Any, repeated: dict[int, int]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _tensor(value, repeated.get(id(value), 0))
+    if isinstance(value, (list, tuple)):
+        return tuple(_value(item, repeated) for item in value)
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
+        return value
+    return str(value)
+
+
+def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor:
+    with torch._C.DisableTorchFunction():
+        strides = tuple(int(n) for n in tensor.stride()) if tensor.layout == torch.strided else None
+        shape, dtype = tuple(int(n) for n in tensor.shape), str(tensor.dtype).removeprefix("torch.")
+        return Tensor(shape, dtype, strides, tensor.requires_grad and torch.is_grad_enabled(), ident)
+
+
+def outputs_of(result: Any) -> tuple[Tensor | None, ...] | None:
+    """The outputs' descriptions; None where there are none."""
+    items = result if isinstance(result, (list, tuple)) else (result,)
+    flat = [t for item in items for t in (item if isinstance(item, (list, tuple)) else (item,))]
+    descriptions = tuple(_tensor(t) if isinstance(t, torch.Tensor) else None for t in flat)
+    return descriptions if any(d is not None for d in descriptions) else None
+
+
+def wants_gradient(arguments: Any) -> bool:
+    """Does any of the described tensors?"""
+    return any(
+        a.needs_grad if isinstance(a, Tensor) else wants_gradient(a)
+        for a in arguments
+        if isinstance(a, (Tensor, tuple))
+    )
+
+
+def as_autocast(arguments: Any, dtype: str) -> Any:
+    """Autocast's view of the arguments: float32 tensors in the type that the product ran in."""
+    if isinstance(arguments, Tensor):
+        if arguments.dtype != "float32":
+            return arguments
+        return Tensor(arguments.shape, dtype, None, arguments.needs_grad, arguments.ident)
+    return tuple(as_autocast(a, dtype) for a in arguments) if isinstance(arguments, tuple) else arguments
+
+
+# API functions written in Python that are an algorithm with a model -> the model, and its arguments from the
+# function's own. The others are counted by the functions written in C that they call.
+PYTHON_API: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[Any, ...]]]] = {
+    "torch.nn.functional.multi_head_attention_forward": ("multi_head_attention_forward", lambda a: tuple(a.values())),
+    "torch.nn.functional.embedding_bag": (
+        "embedding_bag",
+        lambda a: (a["weight"], a["input"], a["offsets"], a["scale_grad_by_freq"], a["mode"], a["sparse"],
+                   a["per_sample_weights"], a["include_last_offset"]),
+    ),
+    "torch.nn.utils.clip_grad.clip_grad_norm_": (
+        "clip_grad_norm_",
+        lambda a: (_gradients(a["parameters"]), a["max_norm"], a["norm_type"]),
+    ),
+}  # fmt: skip
+# Python functions that no mode sees: wrapped while counting, where they are looked up as attributes
+UNSEEN = ((torch.nn.utils, "clip_grad_norm_"), (torch.nn.utils.clip_grad, "clip_grad_norm_"))
+
+
+def python_arguments(function: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
+    """(model, its arguments) of a listed Python function; ("", ()) of any other."""
+    model, arguments = PYTHON_API.get(f"{function.__module__}.{function.__name__}", ("", None))
+    if arguments is None:
+        return "", ()
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return model, described(arguments(bound.arguments))
+
+
+def _gradients(parameters: Any) -> tuple[torch.Tensor, ...]:
+    """The gradients that clipping works on."""
+    several = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+    return tuple(p.grad for p in several if p.grad is not None)

@@ -1,0 +1,333 @@
+"""The two torch modes behind ``pyprof.count``: who was called, what was dispatched, whose backward is running."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
+from pyprof.count_arguments import (
+    PYTHON_API,
+    UNSEEN,
+    as_autocast,
+    in_order,
+    outputs_of,
+    python_arguments,
+    resolved,
+    wants_gradient,
+)
+from pyprof.errors import ModelError
+from pyprof.patch import Patches
+from pyprof.prof.model import FAMILY, MATRIX, MODELS, Tensor, Work, evaluate, find, total
+
+__all__ = ["ACCUMULATE", "BACKWARD", "FORWARD", "Counter"]
+
+FORWARD, BACKWARD, ACCUMULATE = "forward", "backward", "accumulate"
+
+# Whether these copy is for the dispatcher to say: no model of the call can know
+AS_DISPATCHED = frozenset({
+    "to", "contiguous", "type_as", "cpu", "cuda", "float", "half", "double", "bfloat16", "long", "int", "bool", "type",
+    "reshape", "flatten", "ravel", "_to_copy", "detach", "requires_grad_",
+})  # fmt: skip
+# What these run counts, under its own names
+TRANSPARENT = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+# A number for the program's own Python: no part of the algorithm
+HOST = frozenset({"item", "_local_scalar_dense", "tolist"})
+ATTRIBUTES = frozenset({"__get__", "__set__"})
+
+_sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr
+
+
+class Book(Protocol):
+    """Where the counts go."""
+
+    def add(self, op: str, model: str, direction: str, work: Work) -> None: ...
+
+    def miss(self, op: str, reason: str) -> None: ...
+
+
+@dataclass
+class Call:
+    """A call with a model in progress, and after it the owner of the autograd nodes that it created."""
+
+    op: str  # the outermost API call's name
+    model: str = ""  # what counts it; empty: what it dispatches
+    args: tuple[Any, ...] = ()
+    out: tuple[Tensor | None, ...] | None = None
+    autocast: bool = False
+    inner: list[tuple[str, str, Work | None, str]] = field(default_factory=list)  # (op, model, work, reason)
+    passes: set[int] = field(default_factory=set)  # the backward passes that have counted it
+
+
+class Counter:
+    """Enter it to count; may be entered again, to count more into the same book."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.root = ""  # name of the outermost API call in progress
+        self.stack: list[Any] = []  # functions written in Python in progress
+        self.call: Call | None = None  # the call in progress that a model counts
+        self.owners: dict[int, Call] = {}  # sequence number of an autograd node -> the call that made it
+        self.nodes: dict[int, Call] = {}  # the same -> the dispatched op, where its whole backward has a model
+        self.modes: list[tuple[TorchFunctionMode, TorchDispatchMode]] = []
+        self.patches = Patches()
+
+    def __enter__(self) -> Counter:
+        self.modes.append((_Functions(self), _Dispatched(self)))
+        for owner, name in UNSEEN:
+            self.patches.set(owner, name, self._seen(getattr(owner, name)))
+        for mode in self.modes[-1]:
+            mode.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for mode in reversed(self.modes.pop()):
+            mode.__exit__(*error)
+        self.patches.undo()
+
+    def _seen(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that reports its calls as the modes do."""
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.call is not None or not torch._C._len_torch_function_stack():
+                return function(*args, **kwargs)
+            return self.api(function, args, kwargs)
+
+        return call
+
+    # API calls
+
+    def api(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an API call: counted as a whole if it has a model, else by what it calls."""
+        outermost = not self.root
+        if outermost:
+            self.root = _name(func)
+        first = _sequence()
+        model, arguments = _as_model(func, args, kwargs)
+        call = Call(self.root, model, arguments, None, torch.is_autocast_enabled())
+        try:
+            if not model and _repeatable(func, self.stack):
+                result = self.through(func, args, kwargs)
+            else:
+                result = self._whole(call, func, args, kwargs)
+        finally:
+            if outermost:
+                self.root = ""
+        if torch._C._current_autograd_node() is None:
+            for number in range(first, _sequence()):
+                self.owners.setdefault(number, call)
+        return result
+
+    def through(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a function written in Python so that the modes see what it calls, but not the function again."""
+        self.stack.append(func)
+        try:
+            with self.modes[-1][0]:
+                return _unchecked(func)(*args, **kwargs)
+        finally:
+            self.stack.pop()
+
+    def _whole(self, call: Call, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a call with the function mode off, and count it."""
+        self.call = call
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self.call = None
+        self._finish(call, result, FORWARD if torch._C._current_autograd_node() is None else BACKWARD)
+        return result
+
+    def _finish(self, call: Call, result: Any, direction: str) -> None:
+        """Book the call's own work, or else what it dispatched (autocast's casts in any case)."""
+        call.out = outputs_of(result)
+        work = _work_of(call) if call.model else None
+        if work is None:
+            call.model = ""
+        else:
+            self.book.add(call.op, call.model, direction, work)
+        for op, model, part, reason in call.inner:
+            if work is None:
+                self._note(call.op, op, model, direction, part, reason)
+            elif call.autocast and model == "_to_copy":
+                self._note(op, op, model, direction, part, reason)
+
+    def _note(self, owner: str, op: str, model: str, direction: str, work: Work | None, reason: str) -> None:
+        """Book an op that was dispatched."""
+        if work is None:
+            self.book.miss(op, reason)
+        else:
+            self.book.add(owner, model, direction, work)
+
+    # dispatched ops
+
+    def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an op; count it, unless a whole counts it."""
+        if not isinstance(func, torch._ops.OpOverload):
+            # a higher-order operator: nothing is known of what runs inside
+            self.book.miss(str(func), "a higher-order operator")
+            return func(*args, **kwargs)
+        node = torch._C._current_autograd_node()
+        if self.call is None and node is not None and self._whole_backward(node, func):
+            return func(*args, **kwargs)
+        arguments = in_order(func._schema, args, kwargs)
+        number = _sequence() - 1
+        result = func(*args, **kwargs)
+        name = func._schema.name.removeprefix("aten::")
+        out = outputs_of(result)
+        model, work, reason = _count(name, arguments, out)
+        if self.call is not None:
+            self.call.inner.append((name, model, work, reason))
+        else:
+            owner, direction = self._owner(name, node)
+            self._note(owner, name, model, direction, work, reason)
+        if node is None and f"{model}.backward" in MODELS and wants_gradient(arguments):
+            # the node was made above this mode, just before: it has the last number given out
+            self.nodes[number] = Call(name, model, arguments, out)
+        return result
+
+    def _owner(self, name: str, node: Any) -> tuple[str, str]:
+        """(the API call that an op belongs to, its direction)"""
+        if node is None:
+            return self.root or name, FORWARD
+        if node.name() == "torch::autograd::AccumulateGrad":
+            return "AccumulateGrad", ACCUMULATE
+        call = self.owners.get(node._sequence_nr())
+        return (call.op if call else node.name()), BACKWARD
+
+    def _whole_backward(self, node: Any, func: Any) -> bool:
+        """Is the node's work counted by a model of its op's whole backward? Counts it, when first met in a pass."""
+        number = node._sequence_nr()
+        owner = self.owners.get(number)
+        call = owner if owner is not None and owner.model else self.nodes.get(number)
+        if call is None or f"{call.model}.backward" not in MODELS:
+            return False
+        if call.autocast and func._schema.name == "aten::_to_copy":
+            return False
+        task = torch._C._current_graph_task_id()
+        if task not in call.passes:
+            try:
+                work = total(evaluate(f"{call.model}.backward", call.args, call.out))
+            except ModelError:
+                call.model = ""
+                return False
+            call.passes.add(task)
+            self.book.add((owner or call).op, f"{call.model}.backward", BACKWARD, work)
+        return True
+
+
+class _Functions(TorchFunctionMode):
+    def __init__(self, counter: Counter) -> None:
+        self.counter = counter
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        counter = self.counter
+        if counter.call is not None or getattr(func, "__name__", "") in ATTRIBUTES or _overridden(types):
+            return func(*args, **kwargs)
+        if func in TRANSPARENT:
+            return counter.through(func, args, kwargs) if _repeatable(func, counter.stack) else func(*args, **kwargs)
+        return counter.api(func, args, kwargs)
+
+
+def _overridden(kinds: Any) -> bool:
+    """Is there a subclass whose own __torch_function__ has to see the call?"""
+    plain = torch._C._disabled_torch_function_impl
+    return any(kind is not torch.Tensor and getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
+
+
+class _Dispatched(TorchDispatchMode):
+    supports_higher_order_operators = True
+
+    def __init__(self, counter: Counter) -> None:
+        super().__init__()
+        self.counter = counter
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.counter.dispatched(func, args, kwargs or {})
+
+
+def _name(func: Any) -> str:
+    """What was called: ``add`` for ``+`` (``__add__``), ``rsub`` for ``__rsub__``."""
+    name = getattr(func, "__name__", str(func))
+    return name.strip("_") if name.startswith("__") and name.endswith("__") else name
+
+
+def _as_model(func: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
+    """The model that counts an API call and its arguments, or ("", ()) where what it calls does."""
+    if isinstance(func, types.FunctionType):
+        model, arguments = python_arguments(func, args, kwargs)
+        return (model, arguments) if model in MODELS else ("", ())
+    name = _name(func)
+    found = find(name)
+    if found is None or name in AS_DISPATCHED or FAMILY[found] == "view":
+        return "", ()
+    fitting = resolved(name, args, kwargs)
+    return (found, fitting) if fitting is not None else ("", ())
+
+
+def _repeatable(func: Any, stack: list[Any]) -> bool:
+    """Can a function be run with the mode on? Of torch's own, unless it is met again and again in itself."""
+    if not isinstance(func, types.FunctionType) or f"{func.__module__}.{func.__name__}" in PYTHON_API:
+        return False
+    return func.__module__.startswith("torch.") and stack.count(func) < 2
+
+
+def _no(*_: Any) -> bool:
+    return False
+
+
+@functools.cache
+def _unchecked(func: types.FunctionType) -> types.FunctionType:
+    """The same function without its question whether somebody overrides it (it would be us, again and again).
+
+    torch's functions written in Python begin with ``if has_torch_function(...): return
+    handle_torch_function(...)``. The copy looks these names up in a copy of the module's globals, made at the
+    first call.
+    """
+    checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+    names = func.__globals__ | dict.fromkeys(checks, _no)
+    cells = tuple(types.CellType(_unchecked_cell(cell.cell_contents)) for cell in func.__closure__ or ())
+    copy = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, cells or None)
+    copy.__kwdefaults__ = func.__kwdefaults__
+    return copy
+
+
+def _unchecked_cell(value: Any) -> Any:
+    """The same for a function that another one chooses (boolean_dispatch, behind max_pool2d)."""
+    return (
+        _unchecked(value) if isinstance(value, types.FunctionType) and value.__module__.startswith("torch.") else value
+    )
+
+
+def _work_of(call: Call) -> Work | None:
+    if call.autocast and FAMILY[call.model] in MATRIX and call.out and call.out[0] is not None:
+        call.args = as_autocast(call.args, call.out[0].dtype)
+    return _count(call.model, call.args, call.out)[1]
+
+
+def _count(name: str, arguments: tuple[Any, ...], out: Any) -> tuple[str, Work | None, str]:
+    """(model, work, reason): work is None where there is no model, or not enough is known."""
+    model = find(name)
+    if model is None:
+        return "", None, "no model"
+    if name in HOST or (name.startswith("_foreach_") and _only_scalars(arguments)):
+        return model, Work(), ""
+    try:
+        return model, total(evaluate(model, arguments, out)), ""
+    except ModelError as error:
+        return model, None, str(error)
+
+
+def _only_scalars(arguments: Any) -> bool:
+    """Are all tensors 0-dimensional? In a list op they are step counters: bookkeeping, on the host by default."""
+    return all(
+        not a.shape if isinstance(a, Tensor) else _only_scalars(a) for a in arguments if isinstance(a, (Tensor, tuple))
+    )
