@@ -294,17 +294,17 @@ def _unchecked(func: types.FunctionType) -> types.FunctionType:
     """
     checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
     names = func.__globals__ | dict.fromkeys(checks, _no)
-    cells = tuple(types.CellType(_unchecked_cell(cell.cell_contents)) for cell in func.__closure__ or ())
+    cells = tuple(types.CellType(_unchecked_cell(func, cell.cell_contents)) for cell in func.__closure__ or ())
     copy = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, cells or None)
     copy.__kwdefaults__ = func.__kwdefaults__
     return copy
 
 
-def _unchecked_cell(value: Any) -> Any:
-    """The same for a function that another one chooses (boolean_dispatch, behind max_pool2d)."""
-    return (
-        _unchecked(value) if isinstance(value, types.FunctionType) and value.__module__.startswith("torch.") else value
-    )
+def _unchecked_cell(func: Any, value: Any) -> Any:
+    """The same for a function that another one chooses (boolean_dispatch, behind max_pool2d), but not for itself."""
+    if not isinstance(value, types.FunctionType) or value is func or not value.__module__.startswith("torch."):
+        return value
+    return _unchecked(value)
 
 
 def _work_of(call: Call) -> Work | None:
