@@ -72,9 +72,9 @@ def open_input(name: Name) -> Iterator[io.BufferedReader]:
     """
     shown = "standard input" if is_standard(name) else str(name)
     try:
-        with _standard_input() if is_standard(name) else Path(str(name)).open("rb", BUFFER) as source:
+        with _standard_input() if is_standard(name) else _file(str(name)) as source:
             if source.peek(2)[:2] == GZIP:
-                # gzip.open() reads 8 KiB at a time through Python; a larger buffer halves that.
+                # GzipFile.readline() is slow without a large buffer around it.
                 source = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=source)), BUFFER)
             yield source
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -150,9 +150,16 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def _file(name: str) -> Iterator[io.BufferedReader]:
+    with open(name, "rb", BUFFER) as source:
+        yield source
+
+
+@contextmanager
 def _standard_input() -> Iterator[io.BufferedReader]:
     """Standard input, left open; with a buffer of ours where it has none that can look ahead."""
     source = sys.stdin.buffer
-    if not hasattr(source, "peek"):
-        source = io.BufferedReader(cast(io.RawIOBase, source))
-    yield cast(io.BufferedReader, source)
+    if isinstance(source, io.BufferedReader):
+        yield source
+    else:
+        yield io.BufferedReader(cast(io.RawIOBase, source))

@@ -184,7 +184,7 @@ class _Reader:
 
     def read(self, lines: list[bytes]) -> None:
         if not self.lines:
-            self.keys = list(self._row(lines[0], 1))
+            self.keys = [str(key) for key in self._row(lines[0], 1)]
             self.cut = _cutter(self.keys)
         parts = self._cut(lines)
         self.rows += len(lines)
@@ -201,7 +201,7 @@ class _Reader:
         rows = list(map(self.cut, lines)) if self.cut else [None]
         if None in rows:
             return None
-        texts = dict(zip(self.keys, zip(*rows, strict=True), strict=True))  # type: ignore[arg-type]  # no None left
+        texts = dict(zip(self.keys, zip(*rows, strict=True), strict=True))
         none = [None] * len(lines)
         try:
             return [
@@ -249,7 +249,7 @@ class _Reader:
 
 def _cutter(keys: list[str]) -> Cut | None:
     """How to cut a line of ours at its keys. None where a key needs more than looking for its text."""
-    if not all(isinstance(key, str) and re.fullmatch(r"\w+", key, re.ASCII) for key in keys):
+    if not all(re.fullmatch(r"\w+", key, re.ASCII) for key in keys):
         return None
     start = f'{{"{keys[0]}": '.encode()
     others = [key.encode() for key in keys[1:]]
