@@ -18,10 +18,7 @@ def names(target: Target, args: tuple[Any, ...]) -> list[str]:
     """
     if target.parameters is None:
         target.parameters = _python_parameters(target.func)
-    if target.parameters:
-        known = list(target.parameters[: len(args)])
-    else:
-        known = _schema_names(target, args)
+    known = list(target.parameters[: len(args)]) or _schema_names(target, args)
     return known + [""] * (len(args) - len(known))
 
 
@@ -37,11 +34,7 @@ def _python_parameters(func: Any) -> tuple[str, ...]:
 
 
 def _schema_names(target: Target, args: tuple[Any, ...]) -> list[str]:
-    fitting = [
-        schema
-        for schema in _schemas(target)
-        if len(schema) >= len(args) and all(map(_fits, schema, args))
-    ]
+    fitting = [schema for schema in _schemas(target) if len(schema) >= len(args) and all(map(_fits, schema, args))]
     if not fitting:
         return []
     first = "self" if target.mod == "Tensor" else "input"  # what PyTorch's Python calls the schemas' `self`

@@ -54,10 +54,7 @@ class Collector:
     def start(self) -> None:
         """The user's start(): drop what was collected before it."""
         if self._by_hand:
-            print(
-                f"pyprof: {self.file} holds the first range from start() to stop(); this one is left out",
-                file=sys.stderr,
-            )
+            sys.stderr.write(f"pyprof: {self.file} holds the first range of start() to stop(), this one is left out\n")
             return
         self._by_hand = True
         self.end()

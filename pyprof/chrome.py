@@ -18,7 +18,7 @@ from pyprof.capture import check_output
 _TOKEN = re.compile(r'"(pyprof#\d+)"')
 _NAME = re.compile(r'^(\s*"name": ")(.*)(",?\s*)$')
 # Keys whose string values tell of the machine or the user (host_name, traceName and trace_id: seen in 2.13).
-_PRIVATE = re.compile(r'("(?:host_?name|traceName|trace_id|username|user_name)"\s*:\s*")(?:[^"\\]|\\.)*"', re.IGNORECASE)
+_PRIVATE = re.compile(r'("(?:host_?name|traceName|trace_id|user_?name)"\s*:\s*")(?:[^"\\]|\\.)*"', re.IGNORECASE)
 
 
 def write_trace(profiler: Any, texts: dict[str, str], file: Path, force: bool) -> None:

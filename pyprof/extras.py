@@ -8,11 +8,10 @@ from contextlib import ContextDecorator
 from typing import Any
 
 from pyprof import session
-from pyprof.marker import Marker, format_marker
 from pyprof.sinks import Entry, pop, push
 
 
-class annotate(ContextDecorator):  # noqa: N801  (used as a function)
+class annotate(ContextDecorator):
     """`with pyprof.annotate("x"):` or `@pyprof.annotate("x")`: the range `layer:x`. Without init() it does nothing.
 
     May be nested, re-used and shared between threads.

@@ -98,9 +98,9 @@ def _public_functions() -> Iterator[tuple[str, str, Any]]:
     for mod, owner in owners.items():
         for name in dir(owner):
             func = inspect.getattr_static(owner, name, None) if owner is torch.Tensor else vars(owner).get(name)
-            if callable(func) and not inspect.isclass(func) and not (name.startswith("_") and name in _NAMES):
-                if not name.startswith("__") or owner is torch.Tensor:
-                    yield (*_in_torch(mod, name), func)
+            private = name.startswith("__") and owner is not torch.Tensor
+            if callable(func) and not inspect.isclass(func) and not private:
+                yield (*_in_torch(mod, name), func)
 
 
 def _in_torch(mod: str, name: str) -> tuple[str, str]:

@@ -108,10 +108,8 @@ def test_wrappers_add_no_part(recorder: Recorder) -> None:
             return self.module(x)
 
     DistributedDataParallel(Net())(X)
-    assert recorder.layers == ["DistributedDataParallel", "Net", "blocks.0", "blocks.0.mlp", "blocks.1"] + [
-        "blocks.1.mlp",
-        "head",
-    ]
+    blocks = ["blocks.0", "blocks.0.mlp", "blocks.1", "blocks.1.mlp"]
+    assert recorder.layers == ["DistributedDataParallel", "Net", *blocks, "head"]
 
 
 def test_the_model_is_only_read() -> None:

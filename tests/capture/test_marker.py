@@ -39,9 +39,7 @@ ARGS = st.builds(
 
 @settings(max_examples=100, deadline=None)
 @given(NAMES, NAMES, st.lists(ARGS, max_size=5), st.none() | st.just("float16"), st.lists(NAMES, max_size=4))
-def test_round_trip(
-    mod: str, op: str, args: list[dict[str, object]], autocast: str | None, trace: list[str]
-) -> None:
+def test_round_trip(mod: str, op: str, args: list[dict[str, object]], autocast: str | None, trace: list[str]) -> None:
     marker = Marker(mod, op, args, autocast, trace)
     text = format_marker(marker)
     assert text.isascii() and "\n" not in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch")
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-import pyprof  # noqa: E402
 from pyprof import session  # noqa: E402
 from pyprof.marker import MAX_TEXT, Marker, parse_marker  # noqa: E402
 
@@ -51,11 +50,11 @@ ONE_MARKER = [  # PyProf pushed three for F.relu, and one for each op that these
     ("Tensor.matmul", lambda: X @ X.mT),
     ("Tensor.__getitem__", lambda: X[1:, 0]),
     ("Tensor.__setitem__", lambda: X.__setitem__(0, 0.5)),
-    ("Tensor.contiguous", lambda: X.contiguous()),
+    ("Tensor.contiguous", X.contiguous),
     ("Tensor.to", lambda: X.to(torch.float64)),
-    ("Tensor.float", lambda: X.float()),
-    ("Tensor.item", lambda: X[0, 0].item()),
-    ("Tensor.norm", lambda: X.norm()),
+    ("Tensor.float", X.float),
+    ("Tensor.item", X[0, 0].item),
+    ("Tensor.norm", X.norm),
     ("torch.linalg.vector_norm", lambda: torch.linalg.vector_norm(X)),
     ("torch.fft.fft", lambda: torch.fft.fft(X)),
     ("torch.special.expit", lambda: torch.special.expit(X)),
@@ -140,7 +139,7 @@ def test_each_kind_of_value_has_its_form() -> None:
         (3, {"type": "int", "value": 3}),
         (True, {"type": "bool", "value": True}),
         (None, {"type": "NoneType", "value": None}),
-        ("a\n\"b\" ü", {"type": "str", "value": "a\n\"b\" ü"}),
+        ('a\n"b" ü', {"type": "str", "value": 'a\n"b" ü'}),
         (1.5, {"type": "float", "value": 1.5}),
         (float("inf"), {"type": "float", "value": "inf"}),
         (float("-inf"), {"type": "float", "value": "-inf"}),
@@ -237,8 +236,13 @@ def test_fake_tensors_get_no_marker(recorder: Recorder) -> None:
 class Scaled(torch.Tensor):
     """A subclass as libraries write them: a table of handled functions, made at import."""
 
-    handled: dict[Any, str] = {torch.relu: "relu", F.relu: "F.relu", torch.Tensor.add: "add", F.linear: "linear"}
-    seen: list[str] = []
+    handled: ClassVar[dict[Any, str]] = {
+        torch.relu: "relu",
+        F.relu: "F.relu",
+        torch.Tensor.add: "add",
+        F.linear: "linear",
+    }
+    seen: ClassVar[list[str]] = []
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -148,7 +148,7 @@ def test_gpt2_generates_the_same(recorder: Recorder) -> None:
     assert "transformer.h.1.attn" in recorder.layers
 
 
-RANK = '''
+RANK = """
 import os, sys, torch, torch.nn as nn, torch.distributed as dist, pyprof
 from torch.nn.parallel import DistributedDataParallel as DDP
 dist.init_process_group("gloo")
@@ -174,7 +174,7 @@ if dist.get_rank() == 0:
     print(repr(loss.item()))
 dist.barrier()
 dist.destroy_process_group()
-'''
+"""
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")

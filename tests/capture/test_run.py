@@ -111,9 +111,7 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("where", ["missing.py", "folder"])
-def test_a_missing_script_is_one_line(
-    tmp_path: Path, where: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_script_is_one_line(tmp_path: Path, where: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()
     assert main(["-o", str(tmp_path / "net.json.gz"), str(tmp_path / where)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
@@ -149,18 +147,16 @@ def test_the_file_tells_nothing_of_the_machine(tmp_path: Path, monkeypatch: pyte
 
 def test_profile_refuses_an_existing_file_before_it_runs(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("mine", encoding="utf-8")
-    with pytest.raises(pyprof.PyprofError, match=r"x\.json: is there already"):
-        with pyprof.profile(tmp_path / "x.json"):
-            raise AssertionError("must not run")
+    with pytest.raises(pyprof.PyprofError, match=r"x\.json: is there already"), pyprof.profile(tmp_path / "x.json"):
+        raise AssertionError("must not run")
     assert pyprof.session.current() is None  # type: ignore[attr-defined]
 
 
 def test_profile_writes_when_the_block_raises_and_leaves_nothing_changed(tmp_path: Path) -> None:
     call = torch.nn.Module.__call__
-    with pytest.raises(ZeroDivisionError):
-        with pyprof.profile(tmp_path / "x.json"):
-            torch.relu(torch.ones(2))
-            1 / 0  # noqa: B018
+    with pytest.raises(ZeroDivisionError), pyprof.profile(tmp_path / "x.json"):
+        torch.relu(torch.ones(2))
+        1 / 0  # noqa: B018
     assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["traceEvents"]
     assert torch.nn.Module.__call__ is call
 

@@ -94,8 +94,9 @@ def test_nvtx_pushes_and_pops_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyprof import sinks
 
     class Domain:
-        open: list[str] = []
-        seen: list[str] = []
+        def __init__(self) -> None:
+            self.open: list[str] = []
+            self.seen: list[str] = []
 
         def get_event_attributes(self, message: str) -> str:
             return message
