@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import pyprof.prof.ops  # noqa: F401 (fills the registry)
+from pyprof.prof.casts import uncover
 from pyprof.prof.count import Counted, count_op
 from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
 from pyprof.prof.model import FAMILY, MATRIX, find
@@ -79,7 +80,8 @@ def _told(table: Table, names: Coded) -> tuple[Ints, list[Dtypes]]:
     for name, op in (divmod(code, len(aten.values)) for code in pairs.tolist()):
         of_pair.append(hints.setdefault(_hint(names.values[name], aten.values[op]), len(hints)))
     told[rows] = np.array(of_pair or [0], np.int64)[pair.reshape(-1)] if len(rows) else 0
-    return _together(_op_numbers(table), told, hints), list(hints)
+    told = uncover(table, _together(_op_numbers(table), told, hints), hints)
+    return told, list(hints)
 
 
 def _filled(column: Coded) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
