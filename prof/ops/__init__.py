@@ -25,3 +25,5 @@ from pyprof.prof.ops import resize as resize
 from pyprof.prof.ops import rng as rng
 from pyprof.prof.ops import optimizer as optimizer
 from pyprof.prof.ops import collective as collective
+from pyprof.prof.ops import quantize as quantize
+from pyprof.prof.ops import serving as serving

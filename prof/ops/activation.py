@@ -62,7 +62,7 @@ TABLE = (
 
 def _register(row: Activation, name: str) -> None:
     def count(*arguments: Any, out: Out = None) -> Work:
-        return apply(name, arguments[: row.tensors], row.flop, result="float", out=out)
+        return apply(name, arguments[: row.tensors], row.flop, result="float" if row.flop else "same", out=out)
 
     count.__doc__ = f"{row.flop} flop an element: {row.formula}"
     count.__name__ = count.__qualname__ = name

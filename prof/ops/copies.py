@@ -95,16 +95,15 @@ def contiguous(self: Tensor, memory_format: Any = 0, *_: Any) -> Work:
 
 
 @model("_local_scalar_dense", "item", family=FAMILY_NAME)
-def item(self: Tensor, *_: Any) -> Work:
-    """One element goes to the host"""
-    tensor = required(self)
-    return Work(0, moved(1, tensor), moved(1, tensor))
+def item(*_: Any) -> Work:
+    """One element goes to the host: a few bytes, left out as other scalars are"""
+    return Work()
 
 
-@model("fill_", "fill", "zero_", "zero", "fill_diagonal_", "eye", family=FAMILY_NAME)
+@model("fill_", "fill", "zero_", "zero", "fill_diagonal_", family=FAMILY_NAME)
 def fill_(self: Tensor, value: Any = None, *_: Any, out: Out = None) -> Work:
     """Write every element; a tensor value is read"""
-    result = output(out, required(self)) if isinstance(self, Tensor) or self is UNKNOWN else _named(out, self, "")
+    result = output(out, required(self))
     return Work(0, distinct(value), moved(result.numel, result))
 
 
@@ -177,9 +176,10 @@ def arange(*bounds: Any, out: Out = None) -> Work:
 
 
 @model("linspace", "logspace", family=FAMILY_NAME)
-def linspace(start: Any, end: Any, steps: Any, *_: Any, out: Out = None) -> Work:
-    """Write ``steps`` elements; their arithmetic is not counted"""
-    result = _named(out, steps, "float32")
+def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None) -> Work:
+    """Write ``steps`` elements; their arithmetic is not counted. ``logspace`` has a base before the type."""
+    asked = next((a for a in arguments[:2] if isinstance(a, str)), None)
+    result = _named(out, steps, dtype_name(asked) or "float32")
     return Work(0, 0, moved(result.numel, result))
 
 
@@ -203,7 +203,7 @@ def repeat(self: Tensor, repeats: Any = UNKNOWN, *_: Any, out: Out = None) -> Wo
     told = out[0] if out else None
     if told is not None:
         return Work(0, distinct(self, repeats), moved(told.numel, told))
-    if repeats is UNKNOWN or isinstance(repeats, Tensor):
+    if isinstance(repeats, int) is isinstance(repeats, (list, tuple)):  # a tensor, or not told
         return Work(0, distinct(self, repeats), math.nan)
     times = repeats if isinstance(repeats, int) else numel(repeats)
     return Work(0, self.nbytes, moved(self.numel * times, self))
@@ -229,11 +229,72 @@ def rearranged(self: Tensor, *_: Any) -> Work:
     return Work(0, self.nbytes, moved(self.numel, self))
 
 
-@model("tril_indices", "triu_indices", family=FAMILY_NAME)
+@model("tril_indices", family=FAMILY_NAME)
 def tril_indices(row: Any, col: Any, offset: Any = 0, *_: Any, out: Out = None) -> Work:
     """Write two int64 an element of the triangle"""
     told = out[0] if out else None
-    return Work(0, 0, math.nan if told is None else moved(told.numel, told))
+    if told is not None:
+        return Work(0, 0, moved(told.numel, told))
+    lower = sum(min(max(i + 1 + offset, 0), col) for i in range(row))
+    return Work(0, 0, 2 * 8 * lower)
+
+
+@model("triu_indices", family=FAMILY_NAME)
+def triu_indices(row: Any, col: Any, offset: Any = 0, *_: Any) -> Work:
+    """Write two int64 an element of the triangle"""
+    return Work(0, 0, 2 * 8 * sum(col - min(max(i + offset, 0), col) for i in range(row)))
+
+
+@model("eye", family=FAMILY_NAME)
+def eye(n: Any, m: Any = None, *_: Any, out: Out = None) -> Work:
+    """Write an n by n, or n by m, matrix"""
+    result = _named(out, (n, m if isinstance(m, int) else n), "float32")
+    return Work(0, 0, moved(result.numel, result))
+
+
+@model("scalar_tensor", family=FAMILY_NAME)
+def scalar_tensor(value: Any, dtype: Any = None, *_: Any, out: Out = None) -> Work:
+    """Write one element"""
+    return full((), value, dtype, out=out)
+
+
+@model("block_diag", family=FAMILY_NAME)
+def block_diag(pieces: Any, *_: Any) -> Work:
+    """Read every block, write the matrix with its zeros"""
+    parts = tensors(tuple(pieces))
+    shapes = [(1, 1, *part.shape)[-2:] for part in parts]
+    return Work(0, distinct(parts), moved(sum(r for r, _ in shapes) * sum(c for _, c in shapes), parts[0]))
+
+
+@model("diag_embed", family=FAMILY_NAME)
+def diag_embed(self: Tensor, offset: Any = 0, *_: Any, out: Out = None) -> Work:
+    """Read the diagonals, write square matrices"""
+    told = out[0] if out else None
+    side = self.shape[-1] + abs(int(offset)) if told is None else 0
+    count = told.numel if told is not None else numel(self.shape[:-1]) * side * side
+    return Work(0, self.nbytes, moved(count, self))
+
+
+@model("im2col", family=FAMILY_NAME)
+def im2col(
+    self: Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1, *_: Any, out: Out = None
+) -> Work:
+    """Read the image, write every window as a column"""
+    told = out[0] if out else None
+    if told is None:
+        sides = zip(self.shape[-2:], kernel, dilation, padding, stride, strict=True)
+        steps = numel((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sides)
+        count = numel(self.shape[:-2]) * numel(kernel) * steps
+    else:
+        count = told.numel
+    return Work(0, self.nbytes, moved(count, self))
+
+
+@model("col2im", family=FAMILY_NAME)
+def col2im(self: Tensor, size: Any, kernel: Any = None, *_: Any) -> Work:
+    """The sum of all windows at each place: elements of the columns less elements of the image, where they overlap"""
+    count = self.numel // (self.shape[-1] * self.shape[-2]) * (self.shape[-2] // numel(kernel)) * numel(size)
+    return Work(max(self.numel - count, 0), self.nbytes, moved(count, self))
 
 
 def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

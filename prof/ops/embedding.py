@@ -44,6 +44,12 @@ def embedding_backward(
     return Work(flop, grad.nbytes + index.nbytes, written)
 
 
+@model("renorm", family=FAMILY_NAME)
+def renorm(self: Tensor, *_: Any) -> Work:
+    """The norm of each slice (2 an element), and its scaling (1, counted for all)"""
+    return Work(3 * self.numel, self.nbytes, moved(self.numel, self))
+
+
 @model("embedding_renorm", family=FAMILY_NAME)
 def embedding_renorm(self: Tensor, positions: Tensor, *_: Any) -> Work:
     """The norm of each gathered row (2 an element), and its scaling (1, counted for all)"""

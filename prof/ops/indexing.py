@@ -277,6 +277,32 @@ def masked_select_backward(self: Tensor, mask: Tensor, *_: Any, out: Out = None)
     return Work(0, taken + bool_mask(mask).nbytes, moved(self.numel, self))
 
 
+@model("masked_scatter_backward", family=FAMILY_NAME)
+def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+    """g where the mask says so, packed: read g and the mask, write the source's gradient"""
+    told = out[0] if out else None
+    count = told.numel if told is not None else None if sizes is UNKNOWN else numel(sizes)
+    return Work(0, distinct(grad, bool_mask(mask)), math.nan if count is None else moved(count, grad))
+
+
+@model("put", family=FAMILY_NAME)
+def put(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False, *_: Any) -> Work:
+    """self.flat[index] = source, or +=; all of self is copied"""
+    return scattered(self, positions, source, int(number(accumulate, False)), positions.numel, False)
+
+
+@model("put_", family=FAMILY_NAME)
+def put_(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False, *_: Any) -> Work:
+    """As ``put``, in place"""
+    return scattered(self, positions, source, int(number(accumulate, False)), positions.numel, True)
+
+
+@model("isin", family=FAMILY_NAME)
+def isin(elements: Any, tests: Any, *_: Any) -> Work:
+    """Comparisons; a byte an element"""
+    return Work(0, distinct(elements, tests), required(elements).numel if isinstance(elements, Tensor) else 1)
+
+
 @model("masked_scatter", family=FAMILY_NAME)
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor, *_: Any) -> Work:
     """A selection between self and the source's next element; all three read whole"""

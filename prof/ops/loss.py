@@ -249,7 +249,33 @@ def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_tar
     return parts
 
 
-@model("multi_margin_loss", family=FAMILY_NAME)
+@model("multi_margin_loss_backward", "multilabel_margin_loss_backward", family=FAMILY_NAME)
+def margin_backward(grad: Tensor, self: Tensor, target: Tensor, *_: Any) -> Work:
+    """g / C where the margin is not kept: 1 an element; an estimate"""
+    return Work(self.numel, distinct(required(grad), self, indices(target)), moved(self.numel, self))
+
+
+@model("_ctc_loss", "ctc_loss", "_cudnn_ctc_loss", family=FAMILY_NAME)
+def ctc_loss(log_probs: Tensor, targets: Tensor, *_: Any, out: Out = None) -> Work:
+    """alpha[t, s] over T steps, N sequences, 2 S + 1 states: three exponentials, two sums, a logarithm, a sum: 7 each
+
+    An estimate: every sequence and target taken for full length.
+    """
+    steps, batch = log_probs.shape[:2]
+    labels = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.numel // max(batch, 1))
+    states = steps * batch * (2 * labels + 1)
+    return Work(7 * states, log_probs.nbytes + indices(targets).nbytes, moved(states + batch, log_probs))
+
+
+@model("_ctc_loss_backward", family=FAMILY_NAME)
+def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor, *_: Any) -> Work:
+    """beta as alpha, 7 a state, and for each probability exp(x) - exp(ab + nll - x), times g: 5; an estimate"""
+    forward = ctc_loss(log_probs, targets)
+    read = distinct(grad, log_probs) + indices(targets).nbytes + forward.write
+    return Work(forward.flop + 5 * log_probs.numel, read, moved(log_probs.numel, log_probs))
+
+
+@model("multi_margin_loss", "multilabel_margin_loss_forward", family=FAMILY_NAME)
 def multi_margin_loss(self: Tensor, target: Tensor, *_: Any, out: Out = None) -> Work:
     """max(0, margin - x[y] + x[i]): 3 an element with the row's sum and mean; an estimate"""
     result = output(out, self.like(()))

@@ -15,8 +15,8 @@ from typing import Any
 from pyprof.prof.model import ITEM_BYTES, UNKNOWN, ModelError, ShapeError, Tensor, Work
 
 __all__ = [
-    "Out", "accumulator", "bool_mask", "broadcast", "dtype_name", "elementwise", "floating", "given", "indices", "moved",
-    "nan_unless", "number", "numel", "output", "promoted", "required", "result_dtype", "tensors",
+    "Out", "accumulator", "bool_mask", "broadcast", "dtype_name", "elementwise", "floating", "given", "indices",
+    "moved", "nan_unless", "number", "numel", "output", "promoted", "required", "result_dtype", "tensors",
 ]  # fmt: skip
 
 Out = tuple[Tensor | None, ...] | None

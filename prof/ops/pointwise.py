@@ -39,16 +39,16 @@ class Price:
     names: str
     operands: int
     flop: int
-    result: str = "same"  # same: promoted; float: promoted, integers become float32; bool; real: complex becomes real
+    result: str = "same"  # promoted. float: integers become float32; real: complex becomes real; real float; bool
     complex_flop: int | None = None  # None: nobody has priced it, the op stays uncounted for complex types
     why: str = ""
 
 
 TABLE = (
     Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
-    Price("neg negative sign sgn signbit ceil floor round trunc fix frac nan_to_num conj_physical "
-          "resolve_conj resolve_neg positive relu6_mask", 1, 0, "same", 0, "signs and rounding"),
-    Price("isnan isinf isfinite isposinf isneginf isreal logical_not", 1, 0, "bool", 0, "tests"),
+    Price("neg negative sign sgn ceil floor round trunc fix frac nan_to_num conj_physical "
+          "resolve_conj resolve_neg positive", 1, 0, "same", 0, "signs and rounding"),
+    Price("isnan isinf isfinite isposinf isneginf isreal logical_not signbit", 1, 0, "bool", 0, "tests"),
     Price("bitwise_not", 1, 0, "same", None, "bits"),
     Price("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan arcsin arccos arctan sinh cosh "
           "asinh acosh atanh arcsinh arccosh arctanh erf erfc erfinv digamma lgamma i0 "
@@ -59,7 +59,7 @@ TABLE = (
           "special_entr mvlgamma", 1, 1, "float", None, "one library function"),
     Price("reciprocal", 1, 1, "float", 11, "one division"),
     Price("deg2rad rad2deg", 1, 1, "float", None, "one product"),
-    Price("angle", 1, 0, "real", 1, "zero or pi; complex: atan2"),
+    Price("angle", 1, 0, "real float", 1, "zero or pi; complex: atan2"),
     Price("square", 1, 1, "same", 6, "x * x"),
     Price("sinc special_sinc", 1, 3, "float", None, "sin(pi x) / (pi x)"),
     Price("logit special_logit", 1, 3, "float", None, "log(x / (1 - x))"),
@@ -92,9 +92,8 @@ def typed(dtype: str, result: str) -> str:
     """The result's type by a row's rule."""
     if result == "bool":
         return "bool"
-    if result == "real":
-        return REAL_OF.get(dtype, dtype)
-    return "float32" if result == "float" and not floating(dtype) else dtype
+    real = REAL_OF.get(dtype, dtype) if result.startswith("real") else dtype
+    return "float32" if result.endswith("float") and not floating(real) else real
 
 
 def priced(op: str, flop: int, complex_flop: int | None, dtype: str) -> int:

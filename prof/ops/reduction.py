@@ -14,6 +14,7 @@ from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.operands import Out, broadcast, dtype_name, floating, moved, number, numel, required, result_dtype
+from pyprof.prof.ops.pointwise import REAL_OF
 
 FAMILY_NAME, SCAN, SORT = "reduction", "scan", "sort"
 INDEX_BYTES = 8  # int64
@@ -89,6 +90,11 @@ def mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     return Work(flop, tensor.nbytes, result(count, typed(tensor, arguments, "float32"), out))
 
 
+def real(self: Tensor) -> Tensor:
+    """The type of a variance: real also where the numbers are complex (which count as real ones, an estimate)."""
+    return Tensor((), REAL_OF.get(self.dtype, self.dtype))
+
+
 def spread(self: Tensor, arguments: tuple[Any, ...], out: Out) -> tuple[int, int]:
     """E and O of var and std: overloads (unbiased), (dim, unbiased, keepdim) and (dim, correction, keepdim)"""
     full = not arguments or (len(arguments) == 1 and (isinstance(arguments[0], bool) or arguments[0] is UNKNOWN))
@@ -99,28 +105,28 @@ def spread(self: Tensor, arguments: tuple[Any, ...], out: Out) -> tuple[int, int
 def var(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """Two passes: mean E, then subtract, square, add (E - O) and divide (O): 4E"""
     count, kept_ = spread(self, arguments, out)
-    return Work(4 * count, self.nbytes, moved(kept_, self))
+    return Work(4 * count, self.nbytes, moved(kept_, real(self)))
 
 
 @model("std", family=FAMILY_NAME)
 def std(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """The variance and a root of each: 4E + O"""
     count, kept_ = spread(self, arguments, out)
-    return Work(4 * count + kept_, self.nbytes, moved(kept_, self))
+    return Work(4 * count + kept_, self.nbytes, moved(kept_, real(self)))
 
 
 @model("var_mean", family=FAMILY_NAME)
 def var_mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """The variance, whose mean is a result too: 4E"""
     count, kept_ = spread(self, arguments, out)
-    return Work(4 * count, self.nbytes, 2 * moved(kept_, self))
+    return Work(4 * count, self.nbytes, moved(kept_, real(self)) + moved(kept_, self))
 
 
 @model("std_mean", family=FAMILY_NAME)
 def std_mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """The standard deviation, and the mean: 4E + O"""
     count, kept_ = spread(self, arguments, out)
-    return Work(4 * count + kept_, self.nbytes, 2 * moved(kept_, self))
+    return Work(4 * count + kept_, self.nbytes, moved(kept_, real(self)) + moved(kept_, self))
 
 
 def norm_flop(count: int, kept_: int, order: Any) -> int:
@@ -139,10 +145,13 @@ def norm(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Ou
 
 
 @model("linalg_vector_norm", "linalg_norm", "frobenius_norm", "linalg_matrix_norm", family=FAMILY_NAME)
-def linalg_vector_norm(self: Tensor, order: Any = 2, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def linalg_vector_norm(
+    self: Tensor, order: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None, *_: Any, out: Out = None
+) -> Work:
     """p = 2: E squares, E - O additions, O roots. A matrix norm counts as the Frobenius norm."""
     kept_ = kept(self, dim, out)
-    return Work(norm_flop(self.numel, kept_, order), self.nbytes, result(kept_, self.dtype, out))
+    named = dtype_name(dtype) or REAL_OF.get(self.dtype, self.dtype)
+    return Work(norm_flop(self.numel, kept_, order), self.nbytes, result(kept_, named, out))
 
 
 @model("linalg_vector_norm.backward", family=FAMILY_NAME)
@@ -173,7 +182,9 @@ def dist(self: Tensor, other: Tensor, p: Any = 2, *_: Any) -> Work:
 def logsumexp(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
     """max + log(sum(exp(x - max))): sub E, exp E, sum E - O, log O, add O"""
     kept_ = kept(self, dim, out)
-    return Work(3 * self.numel + kept_, self.nbytes, moved(kept_, self))
+    return Work(
+        3 * self.numel + kept_, self.nbytes, result(kept_, self.dtype if floating(self.dtype) else "float32", out)
+    )
 
 
 @model("logsumexp.backward", family=FAMILY_NAME)
@@ -292,11 +303,10 @@ def rows(self: Tensor, dim: Any) -> int:
 
 
 @model("cumsum", "cumprod", "_cumsum", "_cumprod", family=SCAN)
-def cumsum(self: Tensor, dim: Any, *_: Any, out: Out = None) -> Work:
+def cumsum(self: Tensor, dim: Any, dtype: Any = None, *_: Any, out: Out = None) -> Work:
     """An addition an element but the first of each row: E - R"""
-    told = out[0] if out else None
-    dtype = told.dtype if told is not None and told.dtype else self.dtype if floating(self.dtype) else "int64"
-    return Work((self.numel - rows(self, dim)) * unit(self), self.nbytes, moved(self.numel, Tensor((), dtype)))
+    named = dtype_name(dtype) or (self.dtype if floating(self.dtype) else "int64")
+    return Work((self.numel - rows(self, dim)) * unit(self), self.nbytes, result(self.numel, named, out))
 
 
 @model("cumsum.backward", family=SCAN)

@@ -1,0 +1,54 @@
+"""Kernels of inference servers that PyTorch calls as ops: vLLM's ``_C`` and ``_C_cache_ops`` (vLLM 0.10).
+
+Their results come first among the arguments, and in-place ones read and write their operands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.prof.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import moved
+
+NORM, POINTWISE, COPY = "norm", "pointwise", "copy"
+
+
+@model("_C::rms_norm", family=NORM)
+def rms_norm(result: Tensor, self: Tensor, weight: Tensor, *_: Any) -> Work:
+    """x * rsqrt(mean(x x) + eps) * w: 4E + 2R; nothing is saved"""
+    rows = self.numel // (weight.numel or 1)
+    return Work(4 * self.numel + 2 * rows, distinct(self, weight), moved(result.numel, result))
+
+
+@model("_C::fused_add_rms_norm", family=NORM)
+def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor, *_: Any) -> Work:
+    """residual += x; x = rms_norm(residual): 5E + 2R; both are read and written"""
+    rows = self.numel // (weight.numel or 1)
+    written = moved(self.numel, self) + moved(residual.numel, residual)
+    return Work(5 * self.numel + 2 * rows, distinct(self, residual, weight), written)
+
+
+@model("_C::silu_and_mul", "_C::gelu_and_mul", "_C::gelu_tanh_and_mul", family=POINTWISE)
+def gated(result: Tensor, self: Tensor, *_: Any) -> Work:
+    """act(a) * b of x's halves, the activation counted as silu: 4 an element of the result; an estimate for gelu"""
+    return Work(4 * result.numel, distinct(self), moved(result.numel, result))
+
+
+@model("_C::rotary_embedding", family=POINTWISE)
+def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int, cache: Tensor, *_: Any) -> Work:
+    """Each pair turned by its position's angle: 4 products, 2 sums, so 3 an element of the rotated part; in place"""
+    part = cache.shape[-1] / head_size
+    heads = [tensor for tensor in (query, key) if isinstance(tensor, Tensor)]
+    turned = int(sum(tensor.numel for tensor in heads) * part)
+    angles = positions.numel * cache.shape[-1] * cache.itemsize
+    rotated = sum(moved(int(tensor.numel * part), tensor) for tensor in heads)
+    return Work(3 * turned, distinct(positions) + rotated + angles, rotated)
+
+
+@model("_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::reshape_and_cache", family=COPY)
+def reshape_and_cache(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, *_: Any
+) -> Work:
+    """New keys and values to their slots of the cache, in the cache's type"""
+    written = moved(key.numel, key_cache) + moved(value.numel, value_cache)
+    return Work(0, distinct(key, value, slots), written)
