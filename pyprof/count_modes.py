@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ HOST = frozenset({"item", "_local_scalar_dense", "tolist"})
 ATTRIBUTES = frozenset({"__get__", "__set__"})
 
 _sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr
+_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
 
 class Book(Protocol):
@@ -99,7 +100,8 @@ class Counter:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.call is not None or not torch._C._len_torch_function_stack():
                 return function(*args, **kwargs)
-            return self.api(function, args, kwargs)
+            kept = tuple(list(a) if isinstance(a, Iterator) else a for a in args)  # describing would use them up
+            return self.api(function, kept, {k: list(a) if isinstance(a, Iterator) else a for k, a in kwargs.items()})
 
         return call
 
@@ -112,7 +114,7 @@ class Counter:
             self.root = _name(func)
         first = _sequence()
         model, arguments = _as_model(func, args, kwargs)
-        call = Call(self.root, model, arguments, None, torch.is_autocast_enabled())
+        call = Call(self.root, model, arguments, None, _autocast())
         try:
             if not model and _repeatable(func, self.stack):
                 result = self.through(func, args, kwargs)
@@ -173,6 +175,8 @@ class Counter:
         if not isinstance(func, torch._ops.OpOverload):
             # a higher-order operator: nothing is known of what runs inside
             self.book.miss(str(func), "a higher-order operator")
+            return func(*args, **kwargs)
+        if func.namespace == "profiler":  # marks of torch's own, as optimizers make them
             return func(*args, **kwargs)
         node = torch._C._current_autograd_node()
         if self.call is None and node is not None and self._whole_backward(node, func):
