@@ -18,9 +18,7 @@ from pyprof.table import NULL, Coded, Ints
 
 ALWAYS, NEVER, ALONE = 2, 0, 1  # a row; none; a row where no row is inside
 # Ops that work themselves or, for some dtypes and layouts, call another to.
-INSTEAD = {
-    "aten::convolution_backward": ("_slow_conv2d_backward", "slow_conv_", "mkldnn_convolution", "convolution_overrideable")
-}
+INSTEAD = {"aten::convolution_backward": ("_slow_conv2d_backward", "slow_conv_", "mkldnn_", "convolution_backward_")}
 
 
 def host_rows(capture: Capture, is_op: NDArray[np.bool_]) -> None:
@@ -59,7 +57,10 @@ def _work(scope: Ints, parent: Ints, duration: Ints, verdict: Ints, scopes: list
     names = [s.name for s in scopes]
     verdicts, parents, codes = verdict[scope].tolist(), parent.tolist(), scope.tolist()
     for index in range(len(codes) - 1, -1, -1):  # inner ops first
-        row = verdicts[index] == ALWAYS and not replaced[index] or verdicts[index] == ALONE and not inside[index]
+        if verdicts[index] == ALWAYS:
+            row = not replaced[index]
+        else:
+            row = verdicts[index] == ALONE and not inside[index]
         is_row[index] = row
         own[index] -= inside[index]
         outer = parents[index]
@@ -71,7 +72,7 @@ def _work(scope: Ints, parent: Ints, duration: Ints, verdict: Ints, scopes: list
 
 def _does_work_of(inner: str, outer: str) -> bool:
     """Overloads call each other (mul by a number is mul by a tensor): the inner one is the row."""
-    return inner == outer or inner.removeprefix("aten::").startswith(INSTEAD.get(outer, "aten::"))
+    return inner == outer or inner.removeprefix("aten::").startswith(INSTEAD.get(outer, ()))
 
 
 def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:

@@ -1,6 +1,6 @@
 """torch.profiler's Chrome trace (Kineto) -> Capture, in all its forms from 2021 to today.
 
-Categories and keys by docs/SCHEMAS and real files: 2021's ``Operator``, ``Kernel``, ``Runtime`` .. and today's ``cpu_op``,
+Categories and keys are those of real files: 2021's ``Operator``, ``Kernel``, ``Runtime`` .. and today's ``cpu_op``,
 ``kernel``, ``cuda_runtime`` ..; AMD's traces have the same. Times become exact nanoseconds since the capture began.
 """
 
@@ -18,7 +18,8 @@ from pyprof.parse import kineto_gpu, kineto_ranges
 from pyprof.parse.capture import Capture
 from pyprof.parse.host import host_rows
 from pyprof.parse.kineto_events import Clock, Events, Threads, sort
-from pyprof.parse.kineto_json import WANTED, Trace, load
+from pyprof.parse.kineto_json import load
+from pyprof.parse.kineto_schema import WANTED, Trace
 from pyprof.table import NULL
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from pyprof.parse.kineto_json import NO_ARGS, Args, Event, Number
+from pyprof.parse.kineto_schema import NO_ARGS, Args, Event, Number
 from pyprof.table import NULL, Ints
 
 # Category -> the Events list that it belongs to; today's names, then those of 2021.
@@ -54,7 +54,7 @@ def sort(events: Sequence[Event]) -> Events:
                 put = flows[event.ph]
             else:
                 found.categories.add(event.cat)
-                if event.cat == "Trace" and found.begin is None and abs(event.ts) < LONGEST_US:
+                if event.cat == "Trace" and found.begin is None and abs(float(event.ts)) < LONGEST_US:
                     found.begin = event.ts
                 continue
         if -LONGEST_US < event.ts < LONGEST_US and -LONGEST_US < event.dur < LONGEST_US:
@@ -84,7 +84,7 @@ class Clock:
 
 
 def _nanoseconds(times: Sequence[float | Decimal]) -> Ints:
-    """Whole and fraction apart: times of 50 days in us, as floats, are right to 0.5 ns, their product by 1000 is not."""
+    """Whole and fraction apart: 50 days of us, as floats, are right to 0.5 ns; their product by 1000 is not."""
     if any(isinstance(time, Decimal) for time in times):
         return np.array([round(time * 1000) for time in times], np.int64)
     values = np.array(times, np.float64)

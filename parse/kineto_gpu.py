@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import orjson
 from msgspec import Raw
+from numpy.typing import NDArray
 
 from pyprof.parse.join import lookup
 from pyprof.parse.kineto_events import Clock, Events, Threads, args, durations, integer, integers
-from pyprof.parse.kineto_json import Args, Event, Trace
+from pyprof.parse.kineto_schema import Args, Event, Trace
 from pyprof.parse.kineto_ranges import Found
 from pyprof.parse.names import demangle, short_name
 from pyprof.table import NULL, Coded, Data, Ints
@@ -69,12 +70,13 @@ def rows(events: Events, clock: Clock, threads: Threads, trace: Trace, found: Fo
         launch_time = np.where(known, calls.start[at], NULL)
     else:
         launch_thread, launch_time = np.full(len(gpu), -1, np.int64), np.full(len(gpu), NULL, np.int64)
+    named = _named_ranges(details, calls, call, pid, threads, found)
     return Rows(
         rows=len(gpu),
         columns=columns,
         launch_thread=launch_thread,
         launch_time=launch_time,
-        launch_range=_trusted(_named_ranges(details, calls, call, pid, threads, found), launch_thread, launch_time, found),
+        launch_range=_trusted(named, launch_thread, launch_time, found),
         reason_code=_reasons(calls, known, corr, start),
     )
 
@@ -118,9 +120,7 @@ def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, found: Found
     return call, np.where(call >= 0, calls.pid[call], owner)
 
 
-def _named_ranges(
-    details: list[Args], calls: _Calls, call: Ints, pid: Ints, threads: Threads, found: Found
-) -> Ints:
+def _named_ranges(details: list[Args], calls: _Calls, call: Ints, pid: Ints, threads: Threads, found: Found) -> Ints:
     """The op that the trace names by its external id; correlation falls back on it where no range holds the call.
 
     On a few calls the external id is their own correlation id and names nothing.
@@ -143,7 +143,7 @@ def _trusted(named: Ints, launch_thread: Ints, launch_time: Ints, found: Found) 
     return named if holds.sum() >= 0.9 * len(both) else np.full(len(named), -1, np.int64)
 
 
-def _reasons(calls: _Calls, known: Ints, corr: Ints, start: Ints) -> Ints:
+def _reasons(calls: _Calls, known: NDArray[np.bool_], corr: Ints, start: Ints) -> Ints:
     """Why a row has no call: correlation ids only grow, so one below all calls' is from before the capture."""
     code = np.where(known, -1, 1)
     if len(calls.start):

@@ -14,7 +14,7 @@ from pyprof.parse.capture import Ranges
 from pyprof.parse.frames import frame_scope
 from pyprof.parse.join import lookup
 from pyprof.parse.kineto_events import Clock, Events, Threads, args, durations, integers
-from pyprof.parse.kineto_json import Args, Event
+from pyprof.parse.kineto_schema import Args, Event
 from pyprof.parse.scope import Kind, Scope, classify
 from pyprof.table import NULL, Ints
 

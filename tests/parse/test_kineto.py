@@ -82,7 +82,9 @@ def test_rows_come_in_order_of_start(tmp_path):
 
 
 def test_copies_and_memsets_keep_their_bytes(tmp_path):
-    copy = x("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 1100, 2, 7, 0, device=0, stream=7, correlation=1, bytes=64)
+    copy = x(
+        "gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 1100, 2, 7, 0, device=0, stream=7, correlation=1, bytes=64
+    )
     fill = x("gpu_memset", "Memset (Device)", 1200, 1, 7, 0, device=0, stream=7, correlation=2, bytes=8)
     found = table(tmp_path, copy, fill)
     assert found.coded("kind").texts() == ["memcpy", "memset"]
@@ -128,9 +130,7 @@ def test_external_ids_that_name_unrelated_ops_are_not_believed(tmp_path):
 
 
 def test_an_external_id_equal_to_the_calls_correlation_names_nothing(tmp_path):
-    found = table(
-        tmp_path, op("aten::mm", 1010, 5, External_id=5), call(1020, 5, External_id=5), kernel(1100, 1, 5)
-    )
+    found = table(tmp_path, op("aten::mm", 1010, 5, External_id=5), call(1020, 5, External_id=5), kernel(1100, 1, 5))
     assert found.coded("aten").texts() == [""]
 
 
@@ -151,9 +151,18 @@ def test_merged_processes_do_not_mix(tmp_path):
 def test_backward_goes_to_its_forward_op_by_flows(tmp_path):
     events = [
         op("aten::linear", 1010, 50, Sequence_number=8, Fwd_thread_id=0, External_id=1),
-        op("aten::addmm", 1020, 30, Sequence_number=8, Fwd_thread_id=0, External_id=2, **{"Input_Dims": [[3], [2, 4], [4, 3]]}),
+        op(
+            "aten::addmm", 1020, 30, Sequence_number=8, Fwd_thread_id=0, External_id=2, Input_Dims=[[3], [2, 4], [4, 3]]
+        ),
         {"ph": "s", "id": 1, "cat": "fwdbwd", "name": "fwdbwd", "pid": PID, "tid": MAIN, "ts": 1020},
-        op("autograd::engine::evaluate_function: AddmmBackward0", 1100, 60, AUTOGRAD, Sequence_number=8, Fwd_thread_id=1),
+        op(
+            "autograd::engine::evaluate_function: AddmmBackward0",
+            1100,
+            60,
+            AUTOGRAD,
+            Sequence_number=8,
+            Fwd_thread_id=1,
+        ),
         op("AddmmBackward0", 1110, 40, AUTOGRAD, Sequence_number=8, Fwd_thread_id=1),
         {"ph": "f", "id": 1, "cat": "fwdbwd", "name": "fwdbwd", "pid": PID, "tid": AUTOGRAD, "ts": 1110, "bp": "e"},
         op("aten::mm", 1120, 20, AUTOGRAD, Fwd_thread_id=0),
@@ -231,7 +240,11 @@ def test_frames_are_the_users_and_modules(tmp_path):
         (Kind.FRAME, "nets/train.py:88"), (Kind.MODULE, "Net_0"), (Kind.FRAME, "nets/net.py:12"),
         (Kind.FRAME, "pkg/mod.py:5"),
     ]  # fmt: skip
-    assert json.loads(correlate(got).coded("trace").texts()[0]) == ["nets/train.py:88", "nets/net.py:12", "pkg/mod.py:5"]
+    assert json.loads(correlate(got).coded("trace").texts()[0]) == [
+        "nets/train.py:88",
+        "nets/net.py:12",
+        "pkg/mod.py:5",
+    ]
 
 
 def test_the_names_of_2021(tmp_path):
@@ -240,8 +253,8 @@ def test_the_names_of_2021(tmp_path):
         tmp_path / "net.json",
         {"ph": "X", "cat": "Operator", "name": "aten::addmm", "pid": 5, "tid": tid, "ts": 1610366387140599, "dur": 40,
          "args": {"Input dims": [[3], [2, 4], [4, 3]], "Input type": [], "Device": 0, "External id": 12}},
-        {"ph": "X", "cat": "Runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": tid, "ts": 1610366387140610, "dur": 4,
-         "args": {"cbid": 211, "correlation": 627, "external id": 12, "external ts": 1610366387140599}},
+        {"ph": "X", "cat": "Runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": tid, "ts": 1610366387140610,
+         "dur": 4, "args": {"cbid": 211, "correlation": 627, "external id": 12, "external ts": 1610366387140599}},
         {"ph": "X", "cat": "Kernel", "name": "volta_sgemm_128x64_nn", "pid": 0, "tid": "stream 7",
          "ts": 1610366387140700, "dur": 9, "args": {"device": 0, "stream": 7, "correlation": 627, "external id": 12,
          "registers per thread": 80, "shared memory": 2304, "grid": [3, 2, 1], "block": [8, 8, 1]}},
@@ -288,7 +301,7 @@ def test_warns_of_missing_shapes(tmp_path):
 
 def test_a_trace_of_another_program_is_refused(tmp_path):
     path = write(tmp_path / "net.json", {"ph": "X", "cat": "gc", "name": "mark", "ts": 1, "dur": 1, "pid": 1, "tid": 1})
-    with pytest.raises(InputError, match="net.json: expected a torch.profiler .* not torch's: gc"):
+    with pytest.raises(InputError, match=r"net\.json: expected a torch.profiler .* not torch's: gc"):
         read(path)
 
 

@@ -96,7 +96,9 @@ def test_every_row_is_the_files_event(data, name, rows):
 def test_the_op_of_a_kernel_is_the_one_that_the_trace_names(data, name):
     file = _file(data, name)
     events = _events(file)
-    ops = {event["args"].get("External id"): event["name"] for event in events if event["cat"] in ("cpu_op", "Operator")}
+    ops = {
+        event["args"].get("External id"): event["name"] for event in events if event["cat"] in ("cpu_op", "Operator")
+    }
     named = {
         event["args"]["correlation"]: ops[event["args"].get("External id", event["args"].get("external id"))]
         for event in events

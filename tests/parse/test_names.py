@@ -25,7 +25,8 @@ OURS = [
     ("void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl<at::native::copy(at::Iter&)::{lambda()#3}"
      "::operator()() const::{lambda(float)#1}>(at::Iter&)::{lambda(int)#1}>(int, at::native::X)", "elementwise_kernel"),
     ("void foo(int)::{lambda(float)#1}::operator()(float) const", "foo"),
-    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+     "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
     ("triton_poi_fused__to_copy_10", "triton_poi_fused__to_copy_10"),
     ("_ZN2at6native3addIfEEvPT_", "add"),
     ("_ZN7cutlass6KernelINS_9UnknownXYEE!!", "Kernel"),  # no demangler takes it
