@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pyprof.sinks import Entry, pop
+from pyprof.sinks import Entry
 
 if TYPE_CHECKING:
     from pyprof.mode import MarkerMode
@@ -52,7 +52,7 @@ class Layers:
         import torch
         from torch.compiler import is_dynamo_compiling
 
-        stack, roots = self._stack, self._roots
+        stack, roots, nvtx_pop = self._stack, self._roots, mode.nvtx_pop
         plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # a call less to do what that does
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,7 +77,10 @@ class Layers:
                 return call(module, *args, **kwargs)
             finally:
                 nodes.pop()
-                pop(token)
+                if token is None:
+                    nvtx_pop()
+                else:
+                    token.__exit__(None, None, None)
 
         return __call__
 

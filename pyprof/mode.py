@@ -44,7 +44,7 @@ class MarkerMode(TorchFunctionMode):
         self._targets = Targets()
         self._known = self._targets.known
         self._tracer = tracer
-        self._nvtx_pop = nvtx.pop if nvtx else nvtx_pop
+        self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -78,13 +78,13 @@ class MarkerMode(TorchFunctionMode):
             key = tuple(parts)
             entry = target.cache.get(key)
             if entry is None:
-                entry = self._entry(target, key, args, kwargs or {})
+                entry = self._new_entry(target, key, args, kwargs or {})
         except describe.StepAside:
             return func(*args, **kwargs) if kwargs else func(*args)
-        except Exception:  # noqa: BLE001  (sparse tensors have no strides, and the user's classes may raise anything)
+        except Exception:  # noqa: BLE001  (sparse CSR has no strides, and the user's classes may raise anything)
             entry = self._slow_entry(target, args, kwargs or {})
-            if entry is None:
-                return func(*args, **kwargs) if kwargs else func(*args)
+        if entry is None:
+            return func(*args, **kwargs) if kwargs else func(*args)
         if self._tracer is not None:
             entry = _with_trace(entry, self._tracer.text(_getframe(1)))
 
@@ -95,7 +95,7 @@ class MarkerMode(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         finally:
             if token is None:
-                self._nvtx_pop()
+                self.nvtx_pop()
             else:
                 token.__exit__(None, None, None)
 
@@ -105,6 +105,12 @@ class MarkerMode(TorchFunctionMode):
         if self._tracer is not None:
             entry = _with_trace(entry, self._tracer.text(_getframe(2)))
         return entry
+
+    def _new_entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+        """Under the fast key, unless another tensor could have the same: sparse COO and MKL-DNN tensors say that
+        their strides are 0, as those of a broadcast one are (seen in 2.13)."""
+        plain = all(_strides_tell(arg) for arg in args if isinstance(arg, Tensor))
+        return self._entry(target, key, args, kwargs) if plain else self._slow_entry(target, args, kwargs)
 
     def _entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         """The call's text, remembered under its key. This runs once a distinct call."""
@@ -125,6 +131,10 @@ class MarkerMode(TorchFunctionMode):
             if len(self.failures) < _FAILURES_MOST:
                 self.failures.append(f"{target.mod}.{target.op}: {error!r}")
             return target.bare_entry()
+
+
+def _strides_tell(tensor: Tensor) -> bool:
+    return type(tensor) not in (Tensor, Parameter) or (tensor.layout == torch.strided and 0 not in tensor.stride())
 
 
 def _with_trace(entry: Entry, trace: str) -> Entry:

@@ -211,6 +211,18 @@ def test_each_kind_of_tensor_is_described(recorder: Recorder, make: Any, form: d
     assert session.current().mode.failures == []  # type: ignore[union-attr]
 
 
+@pytest.mark.filterwarnings("ignore")  # sparse tensors warn of their own future
+def test_a_sparse_tensor_and_a_broadcast_one_are_told_apart(recorder: Recorder) -> None:
+    zero = torch.zeros(())
+    for _ in range(2):
+        torch.clone(zero.expand(3, 3))
+        torch.clone(torch.eye(3).to_sparse())
+        torch.clone(torch.eye(3).to_mkldnn())
+    clones = [marker.args[0] for marker in recorder.markers if marker.op == "clone"]
+    coo, mkldnn = tensor("input", 3, 3, layout="sparse_coo"), tensor("input", 3, 3, layout="_mkldnn")
+    assert clones == [tensor("input", 3, 3, stride=[0, 0]), coo, mkldnn] * 2
+
+
 @pytest.mark.filterwarnings("ignore")  # "the PyTorch API of nested tensors is in prototype stage"
 def test_nested_tensors_are_described(recorder: Recorder) -> None:
     parts = [torch.randn(2, 4), torch.randn(3, 4)]
