@@ -57,10 +57,8 @@ def _work(scope: Ints, parent: Ints, duration: Ints, verdict: Ints, scopes: list
     names = [s.name for s in scopes]
     verdicts, parents, codes = verdict[scope].tolist(), parent.tolist(), scope.tolist()
     for index in range(len(codes) - 1, -1, -1):  # inner ops first
-        if verdicts[index] == ALWAYS:
-            row = not replaced[index]
-        else:
-            row = verdicts[index] == ALONE and not inside[index]
+        kind = verdicts[index]
+        row = not replaced[index] if kind == ALWAYS else kind == ALONE and not inside[index]
         is_row[index] = row
         own[index] -= inside[index]
         outer = parents[index]
