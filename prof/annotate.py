@@ -18,7 +18,7 @@ from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
 from pyprof.prof.model import FAMILY, MATRIX, find
 from pyprof.prof.roles import MAIN, assign_parts, role
 from pyprof.prof.tensorcore import tensor_core
-from pyprof.table import NULL, Coded, Ints, Table
+from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir")
 
@@ -60,26 +60,25 @@ def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts."""
     columns = [table.coded(key) for key in SIGNATURE]
     told, hints = _told(table, names)
-    codes = np.stack([*(c.codes for c in columns), told], axis=1)
-    distinct, signature = np.unique(codes, axis=0, return_inverse=True)
+    signatures, signature = distinct(*(c.codes for c in columns), told)
     texts = [[*c.values, ""] for c in columns]
     counted = [
-        count_op(**{key: text[code] for key, text, code in zip(SIGNATURE, texts, row, strict=False)}, kernel=hints[row[-1]])
-        for row in distinct.tolist()
+        count_op(**{key: text[code] for key, text, code in zip(SIGNATURE, texts, row, strict=True)}, kernel=hints[hint])
+        for *row, hint in signatures
     ]
-    return signature.reshape(-1), counted
+    return signature, counted
 
 
 def _told(table: Table, names: Coded) -> tuple[Ints, list[Dtypes]]:
-    """What the names of each row's op's main kernels tell of dtypes, where the capture records shapes without them."""
+    """What the names of each op's main kernels tell of dtypes, where the capture records shapes without them: all of
+    NVTX's, and Kineto's lists of tensors (`[["", ""], ...]`)."""
     aten, sizes, dtypes = (table.coded(key) for key in ("aten", "sizes", "dtypes"))
     told, hints = np.zeros(len(table), np.int64), {NOTHING: 0}
-    rows = np.flatnonzero(_filled(sizes) & ~_filled(dtypes) & (names.codes >= 0))
-    pairs, pair = np.unique(names.codes[rows].astype(np.int64) * len(aten.values) + aten.codes[rows], return_inverse=True)
-    of_pair = []
-    for name, op in (divmod(code, len(aten.values)) for code in pairs.tolist()):
-        of_pair.append(hints.setdefault(_hint(names.values[name], aten.values[op]), len(hints)))
-    told[rows] = np.array(of_pair or [0], np.int64)[pair.reshape(-1)] if len(rows) else 0
+    whole = np.array([*(bool(text) and '[""' not in text[1:] for text in dtypes.values), False])[dtypes.codes]
+    rows = np.flatnonzero(_filled(sizes) & ~whole & (names.codes >= 0))
+    pairs, pair = distinct(names.codes[rows], aten.codes[rows])
+    each = [_hint(names.values[name], aten.values[op]) for name, op in pairs]
+    told[rows] = np.array([hints.setdefault(hint, len(hints)) for hint in each], np.int64)[pair]
     told = uncover(table, _together(_op_numbers(table), told, hints), hints)
     return told, list(hints)
 
@@ -116,9 +115,9 @@ def _together(op: Ints, told: Ints, hints: dict[Dtypes, int]) -> Ints:
 def _name_codes(table: Table) -> Coded:
     """Kernel names, one code a distinct (short, long) pair; the long one tells more."""
     short, long = table.coded("kShortName"), table.coded("kLongName")
-    pairs, codes = np.unique(np.stack([short.codes, long.codes], axis=1), axis=0, return_inverse=True)
-    values = [([*long.values, ""][b] or [*short.values, ""][a]) for a, b in pairs.tolist()]
-    return Coded(codes.reshape(-1).astype(np.int32), values)
+    pairs, codes = distinct(short.codes, long.codes)
+    values = [([*long.values, ""][b] or [*short.values, ""][a]) for a, b in pairs]
+    return Coded(codes.astype(np.int32), values)
 
 
 def _kernels(
@@ -126,12 +125,9 @@ def _kernels(
 ) -> tuple[list[str], list[str], list[str]]:
     """Role, tensor-core precision and tensor-core use of each row, decided once a (kernel name, op)."""
     kinds = table.coded("kind")
-    keys = np.stack([names.codes, signature, kinds.codes], axis=1)
-    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
-    decided = [
-        _kernel(names.values[name], counted[op], [*kinds.values, ""][kind]) for name, op, kind in distinct.tolist()
-    ]
-    rows = inverse.reshape(-1).tolist()
+    keys, inverse = distinct(names.codes, signature, kinds.codes)
+    decided = [_kernel(names.values[name], counted[op], [*kinds.values, ""][kind]) for name, op, kind in keys]
+    rows = inverse.tolist()
     roles, precision, tensor = ([decision[i] for decision in decided] for i in range(3))
     return [roles[i] for i in rows], [precision[i] for i in rows], [tensor[i] for i in rows]
 
@@ -186,8 +182,7 @@ def _shares(
 def _op_numbers(table: Table) -> Ints:
     """One number an op's call: (pid, opId); a row without an op stands alone."""
     op, pid = table.ints("opId"), table.ints("pid")
-    _, dense = np.unique(np.stack([pid, op], axis=1), axis=0, return_inverse=True)  # (old numpy: 2-d inverse)
-    dense = dense.reshape(-1).astype(np.int64)
+    _, dense = distinct(pid, op)
     alone = op == NULL
     dense[alone] = dense.max(initial=0) + 1 + np.arange(int(alone.sum()))
     return dense

@@ -26,15 +26,19 @@ from pyprof.marker import Marker
 from pyprof.prof.dtypes import NOTHING, Dtypes
 from pyprof.prof.model import UNKNOWN, Tensor, find
 
-# ops whose arguments are lists of tensors, which NVTX ranges write one after the other: how many lists there are
+# ops whose arguments are lists of tensors, which NVTX ranges write one after the other: how many lists there are, where
+# the kernel's name does not tell
 LISTS = {
-    "_foreach_copy_": 2, "_foreach_add_": 2, "_foreach_mul_": 2, "_foreach_sub_": 2, "_foreach_div_": 2,
+    "cat": 1, "_foreach_copy_": 2, "_foreach_add_": 2, "_foreach_mul_": 2, "_foreach_sub_": 2, "_foreach_div_": 2,
     "_foreach_lerp_": 2, "_foreach_addcmul_": 3, "_foreach_addcdiv_": 3, "_fused_adamw_": 5, "_fused_adam_": 5,
     "_fused_sgd_": 3,
 }  # fmt: skip
 INDEX = {"embedding": (1,), "index_select": (2,), "gather": (2,), "nll_loss_forward": (1,), "nll_loss_backward": (2,),
          "embedding_dense_backward": (1,), "embedding_backward": (1,)}  # fmt: skip
 INDEX_LATER = {"scatter": (2,), "scatter_add": (2,), "index_add": (2,)}
+
+# ops whose output has the first argument's shape and a type that another argument gives: kernels tell it
+LIKE_FIRST = ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,14 @@ class Known:
             return told
         return self.shapes.get(shape) or self.rest
 
+    def outputs(self, outs: str, sizes: str, op: str) -> tuple[Tensor, ...] | None:
+        """The outputs' descriptions: as the data flow tells their shapes, or as the op does."""
+        if outs:
+            return tuple(Tensor(tuple(shape), self.out) for shape in json.loads(outs))
+        if op in LIKE_FIRST and self.kernel.out and sizes:
+            return (Tensor(tuple(json.loads(sizes)[0]), self.kernel.out),)
+        return None
+
     @property
     def out(self) -> str:
         return self.kernel.out or self.kernel.rest or self.rest
@@ -66,13 +78,15 @@ def recorded(sizes: str, dtypes: str, strides: str, values: str, known: Known, o
     kinds = json.loads(dtypes)
     steps = json.loads(strides) if strides else [None] * len(shapes)
     texts = json.loads(values) if values else [None] * len(shapes)
-    return tuple(_argument(*one) for one in zip(shapes, kinds, steps, texts, strict=False))
+    each = enumerate(zip(shapes, kinds, steps, texts, strict=False))
+    return tuple(_argument(position, known, *one) for position, one in each)
 
 
-def _argument(shape: Any, kind: Any, stride: Any, text: Any) -> Any:
-    if isinstance(kind, list):  # a list of tensors
+def _argument(position: int, known: Known, shape: Any, kind: Any, stride: Any, text: Any) -> Any:
+    if isinstance(kind, list):  # a list of tensors, of which Kineto records no types
         steps = stride if isinstance(stride, list) and len(stride) == len(shape) else [None] * len(shape)
-        return tuple(_tensor(s, k, t) for s, k, t in zip(shape, kind, steps, strict=False))
+        kinds = [k or known.dtype(position, tuple(s)) for s, k in zip(shape, kind, strict=False)]
+        return tuple(_tensor(*one) for one in zip(shape, kinds, steps, strict=False))
     if kind and kind not in VALUES:
         return _tensor(shape, kind, stride)
     return value(text, kind) if isinstance(text, str) else UNKNOWN if kind in VALUES else None
@@ -109,9 +123,9 @@ def value(text: str, kind: str = "Scalar") -> Any:
 
 
 def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]:
-    lists = LISTS.get(op)
+    lists = known.kernel.lists or LISTS.get(op)
     if lists:
-        return _lists(shapes, lists, known)
+        return _lists(shapes, lists, known) + _steps(shapes, lists, op)
     indices = INDEX.get(op, INDEX_LATER.get(op, ()))
     found = [_sized(i, s, "int64" if i in indices else "", known) for i, s in enumerate(shapes)]
     for position, value_ in known.kernel.flags:
@@ -139,6 +153,14 @@ def _lists(shapes: Sequence[Any], lists: int, known: Known) -> tuple[Any, ...]:
     if parts[0] != parts[-1] and any(part != parts[0] for part in parts[:3]):
         return (UNKNOWN,)  # cut in the middle: the lists cannot be told apart
     return tuple(tuple(Tensor(tuple(s), known.dtype(i, tuple(s))) for s in part) for i, part in enumerate(parts))
+
+
+def _steps(shapes: Sequence[Any], lists: int, op: str) -> tuple[Any, ...]:
+    """What follows Adam's lists of parameters, gradients and moments: maxima (AMSGrad's) and step counters."""
+    if not op.startswith("_fused_adam"):
+        return ()
+    count = sum(map(bool, shapes)) // lists
+    return (() if lists > 4 else ((),)) + ((Tensor((), "float32"),) * count,)
 
 
 def marked(marker: Marker) -> tuple[Any, ...]:

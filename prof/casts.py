@@ -59,7 +59,7 @@ class _Rows:
         return np.flatnonzero(wanted[aten.codes] & (self.told > 0))
 
     def hint(self, row: int) -> Dtypes:
-        return self.known[self.told[row]]
+        return self.known[int(self.told[row])]
 
     def tell(self, row: int, hint: Dtypes) -> None:
         number = self.hints.setdefault(hint, len(self.hints))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
 from pyprof.prof.arguments import knowledge, marked, recorded
 from pyprof.prof.dtypes import NOTHING, Dtypes
-from pyprof.prof.model import FAMILY, MATRIX, Parts, Tensor, Work, evaluate, find
+from pyprof.prof.model import FAMILY, MATRIX, UNKNOWN, Parts, Work, evaluate, find
 
 Amounts = tuple[int | None, int | None]
 
@@ -60,12 +61,35 @@ def count_op(
         return Counted(name, family, why="the capture has no shapes: profile with record_shapes=True")
     op = aten.removeprefix("aten::")
     known = knowledge(_markers(marker), kernel, op, sizes, family in MATRIX, dir == "fprop")
-    out = tuple(Tensor(tuple(shape), known.out) for shape in json.loads(outs)) if outs else None
+    arguments: tuple[Any, ...] = ()
     try:
         arguments = recorded(sizes, dtypes, strides, args, known, op)
-        return Counted(name, family, _amounts(evaluate(name, arguments, out)))
+        return Counted(name, family, _amounts(evaluate(name, arguments, known.outputs(outs, sizes, op))))
     except ModelError as error:
-        return Counted(name, family, why=str(error))
+        return Counted(name, family, _whatever_the_mask(name, arguments, MASK.get(op)), str(error))
+
+
+# Where fused attention's causal flag stands, or its mask type. NVTX does not tell it; the bytes do not depend on it.
+MASK = {
+    "_cudnn_attention_forward": 10, "_cudnn_attention_backward": 14, "_flash_attention_forward": 8,
+    "_flash_attention_backward": 11, "_efficient_attention_forward": 9, "_efficient_attention_backward": 14,
+}  # fmt: skip
+
+
+def _whatever_the_mask(name: str, arguments: tuple[Any, ...], position: int | None) -> dict[str, Amounts]:
+    """What is the same with and without a causal mask, where the capture does not tell which."""
+    if position is None or position >= len(arguments) or arguments[position] is not UNKNOWN:
+        return {}
+    before, after = arguments[:position], arguments[position + 1 :]
+    try:
+        plain, causal = (_amounts(evaluate(name, (*before, flag, *after))) for flag in (False, True))
+    except ModelError:
+        return {}
+    return {part: _common(amounts, causal[part]) for part, amounts in plain.items()}
+
+
+def _common(one: Amounts, other: Amounts) -> Amounts:
+    return (one[0] if one[0] == other[0] else None, one[1] if one[1] == other[1] else None)
 
 
 def _amounts(work: Work | Parts) -> dict[str, Amounts]:

@@ -30,14 +30,15 @@ class Dtypes:
     ``at``: arguments by position in the aten op's schema. An empty dtype there means that the operand's type is known to
     be hidden (a cast on load): no argument may take it from ``rest``. ``rest``: every other tensor. Both leave out
     0-dimensional tensors, which may be numbers of any type, but for position 0 in ``at``. ``out``: the (first) output,
-    where it differs from ``rest`` or ``rest`` is not known. ``flags``: arguments that are no tensors and that the choice
-    of the kernel proves, such as batch norm's ``training``.
+    where the name tells it apart from the inputs. ``flags``: arguments that are no tensors and that the choice of the
+    kernel proves, such as batch norm's ``training``. ``lists``: how many lists of tensors the op takes (_foreach_, _fused_).
     """
 
     rest: str = ""
     at: tuple[tuple[int, str], ...] = ()
     out: str = ""
     flags: tuple[tuple[int, bool], ...] = ()
+    lists: int = 0
 
     def of(self, position: int) -> str:
         """The dtype of an argument, empty where not known."""
@@ -48,7 +49,7 @@ class Dtypes:
         return (position, "") in self.at
 
     def __bool__(self) -> bool:
-        return bool(self.rest or self.at or self.out or self.flags)
+        return self != NOTHING
 
 
 NOTHING = Dtypes()
@@ -61,7 +62,11 @@ def merged(several: Iterable[Dtypes]) -> Dtypes:
     places = sorted({position for one in told for position, _ in one.at})
     at = tuple((i, _agreed(dict(one.at).get(i, "") for one in told)) for i in places)
     flags = {position: value for one in told for position, value in one.flags}
-    return Dtypes(_agreed(one.rest for one in told), at, _agreed(one.out for one in told), tuple(sorted(flags.items())))
+    lists = {one.lists for one in told if one.lists}
+    return Dtypes(
+        _agreed(one.rest for one in told), at, _agreed(one.out for one in told), tuple(sorted(flags.items())),
+        lists.pop() if len(lists) == 1 else 0,
+    )  # fmt: skip
 
 
 def _agreed(dtypes: Iterable[str]) -> str:
@@ -74,7 +79,7 @@ def kernel_dtypes(name: str, op: str, family: str) -> Dtypes:
     """What the name of a kernel of the innermost aten op (without ``aten::``) says of the op's operands.
 
     >>> kernel_dtypes("void softmax_warp_forward<c10::BFloat16, float, float, 10, true, false>()", "_softmax", "softmax")
-    Dtypes(rest='bfloat16', at=(), out='float32')
+    Dtypes(rest='bfloat16', at=(), out='float32', flags=(), lists=0)
     """
     text = normal(name)
     if family in MATRIX:
@@ -265,7 +270,7 @@ def _filled(row: Template, words: list[str]) -> Dtypes:
         at[position] = dtype_at(words, what) if isinstance(what, int) else index if what == "index" else what
     known = tuple((position, dtype) for position, dtype in at.items() if dtype)
     flags = () if row.flag is None else ((row.flag, True),)
-    return Dtypes(rest, known, "" if out == rest else out, flags)
+    return Dtypes(rest, known, out, flags)
 
 
 # --- lists of tensors, reductions, moved bytes ---------------------------------------------------------------------
@@ -276,16 +281,21 @@ _LIST_COPY = re.compile(r"\bCopy<")
 
 
 def _many(text: str, op: str) -> Dtypes | None:
-    """_foreach_*, _fused_*: the functor's first parameter is the tensors' type. ForeachFunctors.cuh, fused_adam_utils.cuh"""
+    """_foreach_*, _fused_*. Source: ForeachFunctors.cuh: Functor<type, depth, lists that are read, list that is written>;
+    fused_adam_utils.cuh: Functor<type, depth, ..>, all lists are read."""
     match = _MULTI.search(text)
     if not match or not op.startswith(("_foreach_", "_fused_", "_amp_foreach_")):
         return None
     listed = _LIST_COPY.search(text)
-    if listed:  # Copy<destination, source>: the functor's own type is the destination's
+    if listed:  # Copy<destination, source>, which the op takes both
         words = parameters(text, listed)
-        return Dtypes(at=((0, dtype_at(words, 0)), (1, dtype_at(words, 1))))
+        return Dtypes(at=((0, dtype_at(words, 0)), (1, dtype_at(words, 1))), lists=2)
     functor = _FUNCTOR.search(text)
-    return Dtypes(dtype_at(parameters(text, functor), 0)) if functor else NOTHING
+    if functor is None:
+        return NOTHING
+    words = parameters(text, functor)
+    number = words[1:2] if op.startswith("_fused_") else words[2:3]
+    return Dtypes(dtype_at(words, 0), lists=int(number[0]) if number and number[0].isdigit() else 0)
 
 
 _REDUCE = re.compile(r"\bReduceOp<")
@@ -299,8 +309,7 @@ def _reduced(text: str, op: str) -> Dtypes | None:
     if SOME_OPERANDS.search(op):
         return NOTHING
     words = parameters(text, match)
-    source, out = dtype_at(words, 0), dtype_at(words, 3)
-    return Dtypes(source, (), "" if out == source else out)
+    return Dtypes(dtype_at(words, 0), (), dtype_at(words, 3))
 
 
 _OPAQUE = re.compile(r"\bOpaqueType<(\d+)u?>")
@@ -348,10 +357,9 @@ def _elementwise(text: str, op: str) -> Dtypes | None:
         return NOTHING
     if _CASTING.search(text):
         return _cast(inputs, out, op)
-    same = len(set(inputs)) == 1
-    if same:
+    if len(set(inputs)) == 1:
         first = ((0, inputs[0]),) if op.endswith(("_", "_backward")) else ()  # self or a gradient: a tensor, be it 0-d
-        return Dtypes(inputs[0], first, "" if out == inputs[0] else out)
+        return Dtypes(inputs[0], first, out)
     return Dtypes(at=tuple(enumerate(inputs)), out=out) if op.removesuffix("_") in ORDERED else NOTHING
 
 
@@ -457,7 +465,7 @@ ATTENTION = {
 def _product(text: str, name: str, op: str, family: str) -> Dtypes:
     if family == "attention":
         dtype = _attention(text, name, family)
-        return Dtypes(dtype, tuple(ATTENTION.get(op, {}).items())) if dtype else NOTHING
+        return Dtypes(dtype, tuple(ATTENTION.get(op, {}).items()), dtype, _causal(text, op)) if dtype else NOTHING
     if family not in ("gemm", "conv"):
         return NOTHING  # a recurrent op's kernels see pieces of it
     source, out = _operands(text, name, family)
@@ -465,7 +473,7 @@ def _product(text: str, name: str, op: str, family: str) -> Dtypes:
         return Dtypes(at=((0, source), (1, source)), out=out)
     if out and out != source and op in ("addmm", "baddbmm", "addmv", "addbmm"):
         return Dtypes(source, ((0, ""),), out)  # self may be of either type
-    return Dtypes(source, (), "" if out == source else out)
+    return Dtypes(source, (), out)
 
 
 def _attention(text: str, name: str, family: str) -> str:
@@ -476,6 +484,19 @@ def _attention(text: str, name: str, family: str) -> str:
         return WORDS[found[1]]
     use = tensor_core(name, family)
     return OF_PRECISION.get(use.precision, "") if use else ""
+
+
+_FLASH = re.compile(r"\bflash_(?:fwd|bwd)\w*kernel<")
+IS_CAUSAL = {"_flash_attention_forward": 8, "_flash_attention_backward": 11}
+
+
+def _causal(text: str, op: str) -> tuple[tuple[int, bool], ...]:
+    """FlashAttention 2's kernels: <traits, is_dropout, is_causal, is_local, ..>; H100, both values, by Kineto's arguments."""
+    match = _FLASH.search(text)
+    words = parameters(text, match) if match else []
+    if op not in IS_CAUSAL or len(words) < 4 or words[3] not in ("false", "0"):
+        return ()
+    return ((IS_CAUSAL[op], words[2] in ("true", "1")),)
 
 
 def _operands(text: str, name: str, family: str) -> tuple[str, str]:
