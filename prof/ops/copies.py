@@ -18,7 +18,7 @@ FAMILY_NAME = "copy"
 
 
 @model("copy_", "copy", "_copy_from", "_copy_from_and_resize", family=FAMILY_NAME)
-def copy_(self: Tensor, src: Tensor, *_: Any) -> Work:
+def copy_(self: Any, src: Any, *_: Any) -> Work:
     """self = src, cast and broadcast as needed: src is read, self written and not read"""
     destination = required(self)
     source = required(src) if not isinstance(src, (bool, int, float)) else None

@@ -46,7 +46,7 @@ class Price:
 
 TABLE = (
     Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
-    Price("neg negative sign sgn ceil floor round trunc fix frac nan_to_num conj_physical "
+    Price("neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical "
           "resolve_conj resolve_neg positive", 1, 0, "same", 0, "signs and rounding"),
     Price("isnan isinf isfinite isposinf isneginf isreal logical_not signbit", 1, 0, "bool", 0, "tests"),
     Price("bitwise_not", 1, 0, "same", None, "bits"),
@@ -60,6 +60,7 @@ TABLE = (
     Price("reciprocal", 1, 1, "float", 11, "one division"),
     Price("deg2rad rad2deg", 1, 1, "float", None, "one product"),
     Price("angle", 1, 0, "real float", 1, "zero or pi; complex: atan2"),
+    Price("frac", 1, 1, "same", None, "x - trunc(x)"),
     Price("square", 1, 1, "same", 6, "x * x"),
     Price("sinc special_sinc", 1, 3, "float", None, "sin(pi x) / (pi x)"),
     Price("logit special_logit", 1, 3, "float", None, "log(x / (1 - x))"),

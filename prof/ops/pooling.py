@@ -124,7 +124,7 @@ def adaptive_shape(self: Tensor, n: int, size: Any, out: Out) -> tuple[int, ...]
     told = out[0] if out else None
     if told is not None:
         return told.shape
-    wanted = each(size, n)
+    wanted: tuple[int | None, ...] = each(size, n)
     return (*self.shape[:-n], *(w if w is not None else s for w, s in zip(wanted, self.shape[-n:], strict=True)))
 
 

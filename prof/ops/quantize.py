@@ -5,10 +5,9 @@ Packed types count their stored bytes; scales and zero points are read where the
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, dtype_name, moved, output
 
 FAMILY_NAME = "pointwise"
@@ -53,4 +52,4 @@ def fake_quantize_backward(grad: Tensor, mask: Tensor, *_: Any) -> Work:
 @model("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant", family=FAMILY_NAME)
 def scaled_fp8_quant(result: Tensor, self: Tensor, scale: Any = None, *_: Any) -> Work:
     """vLLM: x * (1 / scale): 1 an element (dynamic: the maximum that gives the scale is free)"""
-    return Work(self.numel, distinct(self, scale), moved(result.numel, result) if result is not UNKNOWN else math.nan)
+    return Work(self.numel, distinct(self, scale), moved(result.numel, result))

@@ -72,7 +72,8 @@ def sampling_taps(grid: Tensor, mode: Any) -> int:
     """Mode 0 is (bi- or tri-)linear, 1 nearest, 2 bicubic; linear, the default, where it is not told."""
     names = {"bilinear": 0, "nearest": 1, "bicubic": 2}
     dims = len(grid.shape) - 2
-    return {0: 2**dims, 1: 1, 2: 16}[names[mode] if isinstance(mode, str) else int(number(mode, 0))]
+    kind = names[mode] if isinstance(mode, str) else int(number(mode, 0))
+    return (int(2**dims), 1, 16)[kind]
 
 
 @model(
