@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,33 @@ from pyprof.errors import PyprofError
 from pyprof.sinks import Entry, Profiler, pop, push
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What part of the run to collect. Iterations are counted by pyprof.step()."""
+
+    warmup: int = 0  # iterations to let pass first
+    steps: int | None = None  # iterations to collect then, None for all
+    wait: bool = False  # collect nothing before start()
+
+
 class Collector:
     """One run of PyTorch's profiler at a time, written to one file."""
 
-    def __init__(self, file: Path, force: bool) -> None:
+    def __init__(self, file: Path, force: bool, window: Window) -> None:
         self.file = file
         self._force = force
+        self._window = window
         self._sink = Profiler()
         self._profiler: Any = None
+        self._running = False
         self._by_hand = False  # start() was called: what it and stop() enclose is the file
-        self._done = False
+        self._iterations = 0
 
-    def begin(self) -> None:
+    def open(self) -> None:
+        if not (self._window.wait or self._window.warmup):
+            self._begin()
+
+    def _begin(self) -> None:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -38,17 +54,18 @@ class Collector:
             activities.append(ProfilerActivity.CUDA)
         self._profiler = profile(activities=activities, record_shapes=True, acc_events=False)
         self._profiler.__enter__()
+        self._running = True
         active = session.current()
         if active is not None:
             active.set_profiler(self._sink)
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Stop collecting. What was collected is kept until `write`."""
         active = session.current()
         if active is not None:
             active.set_profiler(None)
-        if self._profiler is not None and not self._done:
-            self._done = True
+        if self._running:
+            self._running = False
             self._profiler.__exit__(None, None, None)
 
     def start(self) -> None:
@@ -57,18 +74,31 @@ class Collector:
             sys.stderr.write(f"pyprof: {self.file} holds the first range of start() to stop(), this one is left out\n")
             return
         self._by_hand = True
-        self.end()
-        self._done = False
-        self.begin()
+        self._end()
+        self._begin()
 
     def stop(self) -> None:
         if self._by_hand:
-            self.end()
+            self._end()
+
+    def step(self) -> None:
+        self._iterations += 1
+        window = self._window
+        if self._by_hand:
+            return
+        if window.warmup and self._iterations == window.warmup:
+            self._begin()
+        if window.steps is not None and self._iterations == window.warmup + window.steps:
+            self._end()
 
     def write(self) -> None:
+        """Raises PyprofError where nothing was collected."""
         from pyprof.chrome import write_trace
 
-        self.end()
+        self._end()
+        if self._profiler is None:
+            cause = "called start()" if self._window.wait else f"came to its {self._window.warmup}th pyprof.step()"
+            raise PyprofError(f"{self.file}: not written, for the program never {cause}")
         write_trace(self._profiler, self._sink.texts, self.file, self._force)
 
 
@@ -77,14 +107,24 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def profile(file: str | os.PathLike[str], *, force: bool = False, trace: bool | str = False) -> Iterator[None]:
+def profile(
+    file: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    trace: bool | str = False,
+    warmup: int = 0,
+    steps: int | None = None,
+    wait: bool = False,
+) -> Iterator[None]:
     """Collect what runs inside into `file`, a Chrome trace (gzipped where the name ends in .gz).
 
     Calls pyprof.init(trace=trace) for the block where the program has not. Where the block calls start() and stop(),
-    the file holds just the range between. The file is written when the block raises, too, and all at once.
+    the file holds just the range between; with `wait`, nothing is collected before. `warmup` and `steps` are numbers
+    of iterations, which pyprof.step() counts, to pass over and then to collect. The file is written when the block
+    raises, too, and all at once.
 
     Raises PyprofError, before anything runs, where the file is there already (unless `force`), cannot be written, or
-    another `profile` is running.
+    another `profile` is running; and afterwards, where there was nothing to write.
     """
     path = Path(file)
     check_output(path, force)
@@ -92,11 +132,13 @@ def profile(file: str | os.PathLike[str], *, force: bool = False, trace: bool | 
     if ours:
         session.init(trace=trace)
     try:
-        collector = _claim(Collector(path, force))
+        collector = _claim(Collector(path, force, Window(warmup, steps, wait)))
         try:
-            collector.begin()
+            _step.number = 0
+            collector.open()
             yield
         finally:
+            _close_step()
             _release()
             collector.write()
     finally:
@@ -174,10 +216,12 @@ def step() -> None:
     Call it at the end of each iteration, at the same depth. Without init() it does nothing.
     """
     _close_step()
+    _step.number += 1
+    if _collector is not None:
+        _collector.step()
     active = session.current()
     sink = None if active is None else active.sink()
     if sink is not None:
-        _step.number += 1
         _step.range = (push(sink, Entry(f"ProfilerStep#{_step.number}")),)
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyprof.errors import PyprofError
+
+if TYPE_CHECKING:
+    from pyprof.capture import Window
 
 DEFAULT_OUTPUT = "net.json.gz"
 TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # --trace -> init(trace=)
@@ -23,25 +28,45 @@ def run(
     force: bool = False,
     trace: bool | str = True,
     module: bool = False,
+    window: Window | None = None,
 ) -> int:
     """Run `script` as __main__ with `args`, collect it into `out`; returns the exit code that it would have had.
 
     The file is written when the script fails, exits or is interrupted, too. With `module`, `script` is a module's
     name, as for `python -m`. Raises PyprofError, before anything runs, where there is no such script or the file
     cannot be written.
+
+    Of several ranks (torchrun), each writes its own file, `net.rank0.json.gz` for `net.json.gz`.
     """
-    from pyprof.capture import profile
+    from pyprof.capture import Window, profile
 
     if not module and not Path(script).is_file():
         raise PyprofError(f"{script}: no such file (a script to run was expected)")
     before = sys.argv[:], sys.path[:]
-    with profile(out, force=force, trace=trace):
+    part = window or Window()
+    with profile(
+        rank_file(Path(out), os.environ),
+        force=force,
+        trace=trace,
+        warmup=part.warmup,
+        steps=part.steps,
+        wait=part.wait,
+    ):
         sys.argv[:] = [script, *args]
         sys.path.insert(0, "" if module else str(Path(script).resolve().parent))
         try:
             return _exit_code(script, module)
         finally:
             sys.argv[:], sys.path[:] = before
+
+
+def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
+    """This rank's file, by the variables that torchrun sets; `file` itself for a program of one."""
+    rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
+    if not (rank.isdecimal() and world.isdecimal() and int(world) > 1):
+        return file
+    stem, dot, suffixes = file.name.partition(".")
+    return file.with_name(f"{stem}.rank{int(rank)}{dot}{suffixes}")
 
 
 def _exit_code(script: str, module: bool) -> int:
@@ -94,15 +119,38 @@ def build_parser() -> argparse.ArgumentParser:
         default="user",
         help="whose frames to keep in the call stacks (default: %(default)s)",
     )
+    parser.add_argument(
+        "--warmup",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="pass over the first N iterations (pyprof.step() ends one)",
+    )
+    parser.add_argument("--steps", type=_count, metavar="M", help="collect M iterations and no more")
+    parser.add_argument(
+        "--capture-range",
+        choices=("all", "cudaProfilerApi"),
+        default="all",
+        help="cudaProfilerApi: collect nothing before pyprof.start() (default: %(default)s)",
+    )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
     parser.add_argument("script", help="the script to run")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     return parser
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of iterations")
+    return int(text)
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command. The script's exit code, or 1 where pyprof itself could not do its part."""
+    from pyprof.capture import Window
+
     options = build_parser().parse_args(argv)
+    window = Window(options.warmup, options.steps, options.capture_range == "cudaProfilerApi")
     try:
         code = run(
             options.script,
@@ -111,9 +159,10 @@ def main(argv: list[str] | None = None) -> int:
             force=options.force,
             trace=TRACES[options.trace],
             module=options.module,
+            window=window,
         )
     except PyprofError as error:
         print(f"pyprof run: {error}", file=sys.stderr)
         return 1
-    print(f"pyprof run: wrote {options.output}", file=sys.stderr)
+    print(f"pyprof run: wrote {rank_file(Path(options.output), os.environ)}", file=sys.stderr)
     return code

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
 from pyprof.marker import Marker, parse_marker  # noqa: E402
-from pyprof.run import main  # noqa: E402
+from pyprof.run import build_parser, main, rank_file  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -108,6 +108,82 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path: Path, capsys: pytest.C
     assert out.read_bytes() == b"mine"
     assert main(["-o", str(out), "--force", str(tmp_path / "script.py")]) == 0
     assert out.read_bytes() != b"mine"
+
+
+LOOP = """
+import torch, pyprof
+for i in range(1, 6):
+    torch.relu(torch.ones(i))
+    pyprof.step()
+"""
+WINDOWS = [  # options, the iterations in the file
+    ([], [1, 2, 3, 4, 5]),
+    (["--warmup", "2"], [3, 4, 5]),
+    (["--warmup", "2", "--steps", "2"], [3, 4]),
+    (["--steps", "1"], [1]),
+]
+
+
+@pytest.mark.parametrize(("options", "kept"), WINDOWS, ids=[" ".join(w[0]) or "all" for w in WINDOWS])
+def test_warmup_and_steps_choose_the_iterations(tmp_path: Path, options: list[str], kept: list[int]) -> None:
+    (tmp_path / "script.py").write_text(LOOP, encoding="utf-8")
+    assert main(["-o", str(tmp_path / "net.json.gz"), *options, str(tmp_path / "script.py")]) == 0
+    relus = [marker for marker in markers(tmp_path / "net.json.gz") if marker.op == "relu"]
+    assert [marker.args[0]["shape"] for marker in relus] == [[i] for i in kept]
+
+
+NOTHING = [(["--warmup", "9"], "9th pyprof.step()"), (["--capture-range", "cudaProfilerApi"], "called start()")]
+
+
+@pytest.mark.parametrize(("options", "cause"), NOTHING)
+def test_nothing_collected_is_one_line_and_no_file(
+    tmp_path: Path, options: list[str], cause: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "script.py").write_text(LOOP, encoding="utf-8")
+    assert main(["-o", str(tmp_path / "net.json.gz"), *options, str(tmp_path / "script.py")]) == 1
+    assert cause in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
+def test_capture_range_waits_for_start(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import torch, pyprof\ntorch.abs(torch.ones(1))\npyprof.start()\ntorch.relu(torch.ones(1))\npyprof.stop()",
+        encoding="utf-8",
+    )
+    out = tmp_path / "net.json.gz"
+    assert main(["-o", str(out), "--capture-range", "cudaProfilerApi", str(tmp_path / "script.py")]) == 0
+    assert [marker.op for marker in markers(out)] == ["ones", "relu"]
+
+
+def test_a_second_range_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pyprof.profile(tmp_path / "net.json.gz"):
+        for op in (torch.relu, torch.abs):
+            pyprof.start()
+            op(torch.zeros(1))
+            pyprof.stop()
+    assert [marker.op for marker in markers(tmp_path / "net.json.gz")] == ["zeros", "relu"]
+    assert "left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({}, "net.json.gz"),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, "net.json.gz"),
+        ({"RANK": "3", "WORLD_SIZE": "8"}, "net.rank3.json.gz"),
+        ({"RANK": "../x", "WORLD_SIZE": "8"}, "net.json.gz"),
+    ],
+)
+def test_each_rank_has_its_own_file(environ: dict[str, str], name: str) -> None:
+    assert rank_file(Path("out/net.json.gz"), environ) == Path("out") / name
+
+
+def test_options_are_these() -> None:
+    options = {name for action in build_parser()._actions for name in action.option_strings}
+    assert options == {"-h", "--help", "-o", "--output", "--force", "--trace", "--warmup", "--steps"} | {
+        "--capture-range",
+        "-m",
+    }
 
 
 @pytest.mark.parametrize("where", ["missing.py", "folder"])
