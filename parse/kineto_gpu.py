@@ -10,6 +10,7 @@ import orjson
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from pyprof.parse.gpu_info import kineto_info
 from pyprof.parse.join import lookup
 from pyprof.parse.kineto_events import Clock, Events, Threads, args, durations, integer, integers
 from pyprof.parse.kineto_schema import Args, Event, Trace
@@ -108,7 +109,7 @@ def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, found: Found
     """
     pids = np.unique(calls.pid) if len(calls.pid) else np.unique(threads.processes(found.ranges.thread))
     owner = np.full(len(corr), int(pids[0]) if len(pids) == 1 else NULL, np.int64)
-    if len(pids) <= 1:
+    if len(pids) <= 1 or not len(calls.pid):
         return lookup(calls.pid, calls.corr, owner, corr), owner
     call = np.full(len(corr), -1, np.int64)
     for pid in pids.tolist():
@@ -173,6 +174,7 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         "grid": _triples([a.grid for a in details]),
         "block": _triples([a.block for a in details]),
         "gpu": _gpu_names(device, trace.devices),
+        "gpuInfo": _gpu_infos(device, trace.devices),
     }
 
 
@@ -203,3 +205,11 @@ def _gpu_names(device: Ints, devices: Any) -> Coded:
     names = {integer(entry.get("id")): str(entry.get("name", "")) for entry in listed}
     only = next(iter(names.values())) if len(names) == 1 else ""
     return Coded.of(names.get(number, only) for number in device.tolist())
+
+
+def _gpu_infos(device: Ints, devices: Any) -> Coded:
+    """What the trace says of the GPU of each row, found as its name is."""
+    listed = [entry for entry in devices if isinstance(entry, dict)] if isinstance(devices, list) else []
+    infos = {integer(entry.get("id")): kineto_info(entry) for entry in listed}
+    only = next(iter(infos.values())) if len(infos) == 1 else ""
+    return Coded.of(infos.get(number, only) for number in device.tolist())

@@ -15,6 +15,7 @@ from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
 from pyprof.parse.cupti import name_operations, triples
 from pyprof.parse.database import Database, database
+from pyprof.parse.gpu_info import nsys_infos
 from pyprof.parse.join import lookup
 from pyprof.parse.nvtx import read_ranges
 from pyprof.table import NULL, Coded, Data, Ints, distinct
@@ -116,6 +117,7 @@ def _gpu_rows(db: Database) -> _Gpu:
     if np.all(pid == NULL):  # hand-made subsets lack globalPid: right only where one process was captured
         pids = np.unique((db.ints(API, "globalTid")[0] >> 24) & 0xFFFFFF)
         pid = np.full(len(pid), pids[0] if len(pids) == 1 else NULL, np.int64)
+    names, infos = _gpus(db, pid, data["deviceId"])
     columns: dict[str, Data] = {
         "kind": Coded(kind.astype(np.int32), [name for _, name in KINDS]),
         "kShortName": short,
@@ -131,7 +133,8 @@ def _gpu_rows(db: Database) -> _Gpu:
         "bytes": data["bytes"],
         "grid": triples(data["gridX"], data["gridY"], data["gridZ"]),
         "block": triples(data["blockX"], data["blockY"], data["blockZ"]),
-        "gpu": _gpu_names(db, pid, data["deviceId"]),
+        "gpu": names,
+        "gpuInfo": infos,
     }
     return _Gpu(len(pid), pid, data["correlationId"], data["start"], data["graphNodeId"], kind, columns)
 
@@ -160,23 +163,28 @@ def _coded(ids: Ints, strings: dict[int, str]) -> Coded:
     return Coded(codes.astype(np.int32), [strings.get(id_, "") for (id_,) in used])
 
 
-def _gpu_names(db: Database, pid: Ints, device: Ints) -> Coded:
-    """The GPU's name a row: by TARGET_INFO_CUDA_DEVICE where it is there, else by TARGET_INFO_GPU.cuDevice.
+def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
+    """The GPU's name and facts a row: by TARGET_INFO_CUDA_DEVICE where it is there, else by TARGET_INFO_GPU.cuDevice.
 
     Never by TARGET_INFO_GPU.id: on a 4-GPU host ids 0, 1, 2, 3 were CUDA devices 1, 0, 3, 2.
     """
-    names: dict[tuple[int | None, int], str] = {}
+    names: dict[tuple[int | None, int], tuple[str, str]] = {}
+    infos = nsys_infos(db)
+    id_ = "id" if infos else "NULL"
     if db.has("TARGET_INFO_GPU", "name"):
         if db.has("TARGET_INFO_GPU", "cuDevice"):
             real = "WHERE computeMajor > 0" if db.has("TARGET_INFO_GPU", "computeMajor") else ""
-            query = f"SELECT cuDevice, name FROM TARGET_INFO_GPU {real} ORDER BY cuDevice"  # noqa: S608 (our own text)
-            names.update({(None, number): str(name) for number, name in db.rows(query)})
+            query = f"SELECT cuDevice, name, {id_} FROM TARGET_INFO_GPU {real} ORDER BY cuDevice"  # noqa: S608 (our own text)
+            names.update({(None, number): (str(name), infos.get(gpu, "")) for number, name, gpu in db.rows(query)})
         if db.has("TARGET_INFO_CUDA_DEVICE", "gpuId"):
-            query = ("SELECT d.pid, d.cudaId, g.name FROM TARGET_INFO_CUDA_DEVICE d"
+            query = ("SELECT d.pid, d.cudaId, g.name, g.id FROM TARGET_INFO_CUDA_DEVICE d"
                      " JOIN TARGET_INFO_GPU g ON g.id = d.gpuId ORDER BY d.pid, d.cudaId")  # fmt: skip
-            names.update({(owner, number): str(name) for owner, number, name in db.rows(query)})
+            found = db.rows(query)
+            names.update({(owner, number): (str(name), infos.get(gpu, "")) for owner, number, name, gpu in found})
     pairs, codes = distinct(pid, device)
-    return Coded(codes.astype(np.int32), [names.get((p, d)) or names.get((None, d), "") for p, d in pairs])
+    told = [names.get((p, d)) or names.get((None, d), ("", "")) for p, d in pairs]
+    name, info = ([pair[i] for pair in told] for i in range(2))
+    return Coded(codes.astype(np.int32), name), Coded(codes.astype(np.int32), info)
 
 
 class _Calls(NamedTuple):

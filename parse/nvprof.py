@@ -15,6 +15,7 @@ from pyprof.errors import InputError
 from pyprof.parse.capture import Capture, Ranges
 from pyprof.parse.cupti import name_operations, triples
 from pyprof.parse.database import Database, database
+from pyprof.parse.gpu_info import nvprof_infos
 from pyprof.parse.join import lookup
 from pyprof.parse.names import demangle, short_name
 from pyprof.parse.scope import Scope, classify, split
@@ -122,6 +123,7 @@ def _columns(db: Database, data: dict[str, Ints], kinds: list[str], origin: int)
         "grid": triples(data["gridX"], data["gridY"], data["gridZ"]),
         "block": triples(data["blockX"], data["blockY"], data["blockZ"]),
         "gpu": _gpu_names(db, data["deviceId"]),
+        "gpuInfo": _gpu_infos(db, data["deviceId"]),
     }
 
 
@@ -143,6 +145,11 @@ def _gpu_names(db: Database, device: Ints) -> Coded:
     strings = _strings(db)
     found = dict(db.rows(f"SELECT id, name FROM {PREFIX}DEVICE ORDER BY id"))  # noqa: S608 (our own text)
     return Coded.of(strings.get(found.get(number, -1), "") for number in device.tolist())
+
+
+def _gpu_infos(db: Database, device: Ints) -> Coded:
+    infos = nvprof_infos(db, f"{PREFIX}DEVICE")
+    return Coded.of(infos.get(number, "") for number in device.tolist())
 
 
 def _calls(db: Database) -> dict[str, Ints]:

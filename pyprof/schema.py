@@ -75,6 +75,7 @@ KERNELS: tuple[Column, ...] = (
     Column("graphNode", "int", "", "CUDA graph node"),
     Column("bytes", "int", "bytes", "bytes of a memcpy or memset"),
     Column("gpu", "text", "", "name of the GPU"),
+    Column("gpuInfo", "json", "", "facts of the GPU that the capture has: SMs, clock, bandwidth, compute capability"),
 )
 
 COLUMN = {column.key: column for column in KERNELS}
