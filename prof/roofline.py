@@ -72,9 +72,10 @@ class Roofline:
 def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -> Roofline:
     """Compare every row with its device. ``peaks`` replaces the table's figures (``devices.load_peaks``)."""
     number, devices = _devices(table, peaks)
-    unit = _units(table, annotation)
     duration = _positive(table.ints("kDuration"))
     flop, nbytes = _amount(annotation.flops), _amount(annotation.bytes)
+    unit = _units(table, annotation)
+    unit.codes[flop == 0] = -1  # nothing to do for it
     compute = np.where(flop == 0, 0.0, 1e9 * flop / _peaks(unit, number, devices))
     memory = np.where(_elsewhere(table, annotation), np.nan, 1e9 * nbytes / _bandwidths(number, devices))
     sol_ns = np.maximum(compute, memory)  # NaN where either is
@@ -199,7 +200,7 @@ def _unit(tc: str, precision: str, family: str, kind: str, dtypes: str, aten: st
     if tc == "1":
         entered = precision or ENTERS.get(dtype, "")
         return f"tc_{entered}" if entered else ""
-    if tc == "?":
+    if tc == "?" or (tc == "-" and not family):  # an op that is not known may do anything
         return ""
     if family in MATRIX and "hgemm" in name:
         return "fp16"
@@ -242,9 +243,7 @@ COLUMNS = (
     Output("gbps", "GB/s", "GB/s", "rate reached: bytes / sil"),
     Output("sol_ns", "SOL ns", "ns", "shortest time the GPU allows: max(flops / peak of the unit, bytes / bandwidth)"),
     Output("sol", "SOL%", "%", "speed of light: sol_ns / sil"),
-    Output(
-        "bound", "Bound", "", "compute or memory: the greater limit; latency: neither, too short or too few blocks"
-    ),
+    Output("bound", "Bound", "", "compute or memory: the greater limit; latency: neither, too short or too few blocks"),
     Output("unit", "Unit", "", "what did the arithmetic: fp32 the vector unit, tc_bf16 the tensor cores"),
     Output("tcprec", "TCPrec", "", "precision that entered the tensor cores"),
     Output("occ", "Occ%", "%", "theoretical occupancy: the SM's warps that the kernel's resources allow"),
