@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Parts, ShapeError, Tensor, Work, distinct, model, total
-from pyprof.prof.ops.gemm import FAMILY_NAME, dimensions, gradients, mm, multiplies, product
+from pyprof.prof.ops.gemm import FAMILY_NAME, bias_gradient, dimensions, gradients, mm, multiplies, product
 from pyprof.prof.ops.operands import Out, broadcast, given, moved, output
 
 LETTERS = string.ascii_letters
@@ -185,6 +185,29 @@ def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *, out: O
     return product(rows * o * j * (i + 1), (x1, x2, weight, given(bias)), result)
 
 
+@model("bilinear.backward", family=FAMILY_NAME)
+def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *_: Any) -> Parts:
+    """Each gradient is the product of the other two, summed: first over one size, then over the other
+
+    dx1 = (weight x2) dy: 2*rows*O*I*(J + 1); dx2 the same with I and J changed; dweight = (dy x1)' x2:
+    rows*O*I products, then 2*rows*O*I*J
+    """
+    o, i, j = weight.shape
+    rows = math.prod(x1.shape[:-1])
+    y = x1.like((*x1.shape[:-1], o))
+    parts: Parts = {}
+    if x1.needs_grad:
+        parts["dx1"] = product(rows * o * i * (j + 1), (y, x2, weight), x1.like(x1.shape))
+    if x2.needs_grad:
+        parts["dx2"] = product(rows * o * j * (i + 1), (y, x1, weight), x2.like(x2.shape))
+    if weight.needs_grad:
+        outer = Work(multiplies(rows * o * i, x1))
+        parts["wgrad"] = product(rows * o * i * j, (y, x1, x2), weight.like(weight.shape)) + outer
+    if isinstance(bias, Tensor) and bias.needs_grad:
+        parts["bias"] = bias_gradient(y, bias)
+    return parts
+
+
 @model("cdist", "_cdist_forward", family="distance")
 def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *_: Any, out: Out = None) -> Work:
     """y[..,P,R]: the p-norm of the difference of each row of x1[..,P,M] to each of x2[..,R,M]
@@ -200,6 +223,24 @@ def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *_: Any, out: Out = None) -> Wor
     flop = pairs * (2 * m - 1 if plain else 3 * m) if m else 0
     result = output(out, x1.like(shape))
     return Work(flop, distinct(x1, x2), moved(result.numel, result))
+
+
+@model("_cdist_backward", family="distance")
+def cdist_backward(dy: Tensor, x1: Tensor, x2: Tensor, p: Any = 2.0, y: Any = None, *_: Any) -> Work:
+    """dx1: a pair and element: the difference times dy (p = 2: over y, a division a pair), summed over x2"""
+    pairs, m = dy.numel, x1.shape[-1]
+    divided = p is not UNKNOWN and p in (0, 1, math.inf)
+    flop = pairs * (2 * m + (0 if divided else 1)) + max(0, pairs * m - x1.numel)
+    return Work(flop, distinct(dy, x1, x2, given(y)), moved(x1.numel, x1))
+
+
+@model("pdist", "_pdist_forward", family="distance")
+def pdist(x: Tensor, p: Any = 2.0, *_: Any) -> Work:
+    """The distances of each two of N rows: N (N - 1) / 2 pairs, priced as cdist's"""
+    n, m = x.shape
+    whole = cdist(x, x, p).flop
+    pairs = n * (n - 1) // 2
+    return Work(whole // (n * n) * pairs if m and n else 0, x.nbytes, moved(pairs, x))
 
 
 @model("chain_matmul", "linalg_multi_dot", family=FAMILY_NAME)

@@ -83,13 +83,14 @@ factorisation(
     flop=lambda n: 2 * n**3 / 3,
     doc="By LU: 2n^3/3",
 )
-factorisation(
-    "linalg_eig",
-    "_linalg_eigvals",
-    "linalg_eigvals",
-    flop=lambda n: 25 * n**3,
-    doc="Hessenberg and QR iteration with vectors: 25n^3",
-)
+
+
+@model("linalg_eig", "_linalg_eigvals", "linalg_eigvals", family=FAMILY_NAME)
+def eig(a: Tensor, *_: Any, out: Out = None) -> Work:
+    """Hessenberg and QR iteration with vectors: 25n^3; the results are complex, twice a real number's size"""
+    batch, n = square("eig", a)
+    numbers = batch * (n + n * n) * (1 if a.is_complex else 2)
+    return Work(scaled(batch * 25 * n**3, a), a.nbytes, written(out, moved(numbers, a)))
 
 
 @model("linalg_lu_factor_ex", "linalg_lu_factor", "linalg_lu", "_lu_with_info", family=FAMILY_NAME)
@@ -219,3 +220,10 @@ def matrix_exp(a: Tensor, *_: Any) -> Work:
     that a large norm needs (they depend on the data)"""
     batch, n = square("matrix_exp", a)
     return Work(scaled(5 * 2 * batch * n**3, a), a.nbytes, moved(a.numel, a))
+
+
+@model("linalg_pinv", "pinverse", family=FAMILY_NAME)
+def pinv(a: Tensor, *_: Any) -> Work:
+    """V S^-1 U': the thin singular value decomposition, 14mn^2 + 8n^3, and a product, 2mn^2"""
+    batch, m, n = tall("pinv", a)
+    return Work(scaled(batch * (16 * m * n * n + 8 * n**3), a), a.nbytes, moved(a.numel, a))

@@ -61,7 +61,8 @@ TRUTH: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_efficient_attention_forward", (S, S, S, None, None, None, None, None, 0.0, 2, True, None, None, 2),
      Work(1344, 1152, 480)),  # the window of 2 holds the query itself: as above
     ("_cudnn_attention_forward", (Q, Q, Q, None, None, None, 4, 4, True, 0.0, True, False), CAUSAL),
-    ("_cudnn_attention_forward", (PACKED, PACKED, PACKED, None, CUM, CUM, 4, 4, True, 0.0, False), Work(2400, 1032, 420)),
+    ("_cudnn_attention_forward", (PACKED, PACKED, PACKED, None, CUM, CUM, 4, 4, True, 0.0, False),
+     Work(2400, 1032, 420)),
     # backward
     ("scaled_dot_product_attention.backward", (Q, Q, Q), BACK),
     ("scaled_dot_product_attention.backward", (t(2, 3, 4, 8, grad=False), Q, Q), Work(6144, 2016, 768)),  # no dQ: 32

@@ -77,6 +77,9 @@ TRUTH = [  # op, arguments, flop, bytes read, bytes written
     ("bilinear", (t(2, 3), t(2, 4), t(5, 3, 4), t(5)), 320, 316, 40),  # 2*2*5*4*(3+1); (6+8+60+5)*4; 10*4
     ("cdist", (t(3, 4), t(5, 4), 2.0), 180, 128, 60),  # 15 pairs * 3*4; 32*4; 15*4
     ("_cdist_forward", (t(3, 4), t(5, 4), 1.0, None), 105, 128, 60),  # 15 * (2*4-1)
+    ("_cdist_backward", (t(3, 5), t(3, 4), t(5, 4), 2.0, t(3, 5)), 183, 248, 48),
+    # 15 pairs * (2*4 + 1) + 60 - 12 sums; (15+12+20+15)*4
+    ("pdist", (t(3, 4), 2.0), 36, 48, 12),  # 3 pairs * 3*4
     ("kron", (t(2, 3), t(4)), 24, 40, 96),
     ("tensordot", (t(2, 3, 4), t(4, 3, 5), (2, 1), (0, 1)), 240, 336, 40),  # [2,5], K = 12; 84*4
     ("chain_matmul", ((t(10, 100), t(100, 5), t(5, 50)),), 15000, 7200, 2200),
@@ -115,18 +118,21 @@ BACKWARD = [  # op, arguments, flop, bytes
     ("outer.backward", (t(4), t(6)), 96, 272),  # 2*24 each; (24+6+4)*4
     ("addr.backward", (t(4, 6), t(4), t(6)), 96, 272),
     ("tensordot.backward", (t(2, 3, 4), t(4, 3, 5), (2, 1), (0, 1)), 480, 752),  # (10+60+24)*4 each
+    ("bilinear.backward", (t(2, 3), t(2, 4), t(5, 3, 4), t(5)), 895, 1068),
+    # 300, 320, 30 + 240, (2-1)*5; each reads dy 10 and two of 6, 8, 60, writes the third:
+    # (10 + 6 + 8 + 60)*4 = 336 each, and (10 + 5)*4
     ("einsum.backward", ("ij,jk->ik", (t(4, 5), t(5, 6))), 480, 592),
     ("einsum.backward", ("i,j->ij", (t(4), t(6))), 96, 272),  # each gradient sums over the other label
     ("einsum.backward", ("ij->i", (t(4, 5),)), 0, 0),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("op, args, flop, read, write", TRUTH)
+@pytest.mark.parametrize(("op", "args", "flop", "read", "write"), TRUTH)
 def test_forward(op: str, args: tuple[Any, ...], flop: int, read: int, write: int) -> None:
     assert total(evaluate(op, args)) == Work(flop, read, write)
 
 
-@pytest.mark.parametrize("op, args, flop, nbytes", BACKWARD)
+@pytest.mark.parametrize(("op", "args", "flop", "nbytes"), BACKWARD)
 def test_backward(op: str, args: tuple[Any, ...], flop: int, nbytes: int) -> None:
     work = total(evaluate(op, args))
     assert (work.flop, work.nbytes) == (flop, nbytes)
@@ -158,7 +164,7 @@ def test_an_expanded_operand_is_read_at_its_stored_size() -> None:
     assert evaluate("bmm", (Tensor((3, 4, 5), "float32", (0, 5, 1)), t(3, 5, 6))) == Work(720, 440, 288)  # 20+90
 
 
-@pytest.mark.parametrize("op, args", [
+@pytest.mark.parametrize(("op", "args"), [
     ("mm", (t(4, 5), t(4, 6))),
     ("bmm", (t(3, 4, 5), t(2, 5, 6))),
     ("linear", (t(4, 5), t(6, 4))),

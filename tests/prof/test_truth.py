@@ -20,11 +20,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.nn.functional as F
-from torch import nn
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
 
-import pyprof
-from pyprof.counting import Counts
+import pyprof  # noqa: E402
+from pyprof.counting import Counts  # noqa: E402
 
 ELEMENTS = 1_000_000  # of the optimizers' parameter
 
