@@ -125,7 +125,7 @@ def value(text: str, kind: str = "Scalar") -> Any:
 def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]:
     lists = known.kernel.lists or LISTS.get(op)
     if lists:
-        return _lists(shapes, lists, known) + _steps(shapes, lists, op)
+        return _lists(shapes, lists, known) + _after(shapes, lists, op)
     indices = INDEX.get(op, INDEX_LATER.get(op, ()))
     found = [_sized(i, s, "int64" if i in indices else "", known) for i, s in enumerate(shapes)]
     for position, value_ in known.kernel.flags:
@@ -155,12 +155,12 @@ def _lists(shapes: Sequence[Any], lists: int, known: Known) -> tuple[Any, ...]:
     return tuple(tuple(Tensor(tuple(s), known.dtype(i, tuple(s))) for s in part) for i, part in enumerate(parts))
 
 
-def _steps(shapes: Sequence[Any], lists: int, op: str) -> tuple[Any, ...]:
-    """What follows Adam's lists of parameters, gradients and moments: maxima (AMSGrad's) and step counters."""
-    if not op.startswith("_fused_adam"):
-        return ()
-    count = sum(map(bool, shapes)) // lists
-    return (() if lists > 4 else ((),)) + ((Tensor((), "float32"),) * count,)
+def _after(shapes: Sequence[Any], lists: int, op: str) -> tuple[Any, ...]:
+    """What follows the lists: scalars; for Adam maxima (AMSGrad's, else none) and 0-dimensional step counters."""
+    full = sum(map(bool, shapes))
+    if op.startswith("_fused_adam"):
+        return (() if lists > 4 else ((),)) + ((Tensor((), "float32"),) * (full // lists),)
+    return (UNKNOWN,) * (len(shapes) - full)
 
 
 def marked(marker: Marker) -> tuple[Any, ...]:
@@ -198,7 +198,7 @@ def knowledge(markers: Sequence[Marker], kernel: Dtypes, op: str, sizes: str, ma
 
 
 def _own(marker: Marker, op: str, sizes: str) -> dict[int, str]:
-    """Dtypes by position, where the innermost marker is the op's own: the same op on the same shapes in the same order."""
+    """Dtypes by position, where the innermost marker is the op's own: the same op on the same shapes in order."""
     if find(marker.op.strip("_")) != find(op.strip("_")):
         return {}
     shaped = [(i, tuple(shape)) for i, shape in enumerate(json.loads(sizes)) if shape]

@@ -1,21 +1,19 @@
 """What hides behind a cast, from autograd's counterpart of the op.
 
-A kernel that casts on load names its arithmetic's type and not its operand's. In training another kernel tells it, for a
-gradient has the dtype of the tensor it is the gradient of (torch/csrc/autograd/engine.cpp, validate_outputs casts it
-where a node returned another):
+A kernel that casts on load names its arithmetic's type and not its operand's. In training another kernel tells it,
+for a gradient has the dtype of the tensor it is the gradient of (torch/csrc/autograd/engine.cpp, validate_outputs casts
+it where a node returned another):
 
 * a cast and its ``ToCopyBackward0`` are each other's reverse, joined by the sequence number;
-* a sum or product of two types (float32 and less) is followed, in the backward, by the engine's cast of a gradient to the
-  lesser type, without a sequence number but with the forward op's names. Where an op of one layer and code line has as
-  many of these casts as calls, each call has one such operand: two would have needed no cast in the forward;
+* a sum or product of two types (float32 and less) is followed, in the backward, by the engine's cast of a gradient to
+  the lesser type, without a sequence number but with the forward op's names. Where an op of one layer and code line has
+  as many of these casts as calls, each call has one such operand: two would have needed no cast in the forward;
 * the backward of that product multiplies the gradient, which has the output's type, with the saved lesser operand.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,11 +25,10 @@ __all__ = ["uncover"]
 
 COPY = "aten::copy_"
 BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")
-Add = Callable[[Dtypes], int]
 
 
 def uncover(table: Table, told: Ints, hints: dict[Dtypes, int]) -> Ints:
-    """``told`` (each row's number in ``hints``) with hidden types filled in where the backward or forward tells them."""
+    """``told``, each row's number in ``hints``, with hidden types filled in where backward or forward tells them."""
     rows = _Rows(table, told.copy(), list(hints), hints)
     hidden = np.array([hint.hides(0) or hint.hides(1) for hint in rows.known])[told]
     if not hidden.any():
@@ -114,37 +111,45 @@ def _with(hint: Dtypes, first: str, second: str) -> Dtypes:
     return replace(hint, at=((0, first), (1, second)))
 
 
-def _mixed(rows: _Rows, copies: Ints, hidden: Ints) -> None:
-    """Forward calls by count, then the backward's products by their forward call.
+Group = tuple[object, ...]
 
-    Both operands have one shape, so which of them is the lesser matters to nothing that is counted; the forward's is told
-    in second place.
-    """
-    casts: Counter[tuple[object, ...]] = Counter()
-    lesser: dict[tuple[object, ...], set[str]] = {}
-    for row in copies.tolist():
-        if rows.text("dir", row) == "bprop" and rows.sequence(row) == NULL and rows.hint(row).of(0):
-            group = _group(rows, row, rows.hint(row).of(1))
-            casts[group] += 1
-            lesser.setdefault(group, set()).add(rows.hint(row).of(0))
-    forward: dict[tuple[object, ...], list[int]] = {}
-    for row in hidden.tolist():
-        if rows.text("dir", row) == "fprop" and _names_its_op(rows, row) and _one_shape(rows, row):
-            forward.setdefault(_group(rows, row, rows.hint(row).out), []).append(row)
+
+def _mixed(rows: _Rows, copies: Ints, hidden: Ints) -> None:
+    """Forward calls by count, then the backward's products by their forward call."""
     told: dict[tuple[int, int, int], Dtypes] = {}
-    for group, calls in forward.items():
-        if casts[group] == len(calls) and len(lesser[group]) == 1:
-            hint = _with(rows.hint(calls[0]), rows.hint(calls[0]).out, next(iter(lesser[group])))
+    lesser = _engine_casts(rows, copies)
+    for group, calls in _forward_calls(rows, hidden).items():
+        types = lesser.get(group, [])
+        if len(types) == len(calls) and len(set(types)) == 1:
+            # Both operands have one shape: which of them is the lesser matters to nothing that is counted.
+            hint = _with(rows.hint(calls[0]), rows.hint(calls[0]).out, types[0])
             for row in calls:
                 rows.tell(row, hint)
                 told[rows.key(row)] = hint
     for row in hidden.tolist():
         before = told.get(rows.key(row))
-        if before and rows.text("dir", row) == "bprop" and rows.text("aten", row) == "aten::mul" and "MulBackward0" in rows.text("nodes", row):  # fmt: skip
+        if before and rows.text("aten", row) == "aten::mul" and "MulBackward0" in rows.text("nodes", row):
             rows.tell(row, _with(rows.hint(row), before.out, before.of(1)))
 
 
-def _group(rows: _Rows, row: int, wide: str) -> tuple[object, ...]:
+def _engine_casts(rows: _Rows, copies: Ints) -> dict[Group, list[str]]:
+    """The types to which the engine cast gradients, by what their forward calls share with them."""
+    found: dict[Group, list[str]] = {}
+    for row in copies.tolist():
+        if rows.text("dir", row) == "bprop" and rows.sequence(row) == NULL and rows.hint(row).of(0):
+            found.setdefault(_group(rows, row, rows.hint(row).of(1)), []).append(rows.hint(row).of(0))
+    return found
+
+
+def _forward_calls(rows: _Rows, hidden: Ints) -> dict[Group, list[int]]:
+    found: dict[Group, list[int]] = {}
+    for row in hidden.tolist():
+        if rows.text("dir", row) == "fprop" and _names_its_op(rows, row) and _one_shape(rows, row):
+            found.setdefault(_group(rows, row, rows.hint(row).out), []).append(row)
+    return found
+
+
+def _group(rows: _Rows, row: int, wide: str) -> Group:
     """What a forward op and the casts of its gradients share: its names and place, the shape, and the wide type."""
     place = (int(rows.table.coded(key).codes[row]) for key in ("op", "layer", "marker", "trace"))
     shapes = json.loads(rows.text("sizes", row))

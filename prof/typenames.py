@@ -1,0 +1,132 @@
+"""Types as kernel names spell them, and what a name can tell of an op's operands.
+
+Names come in two spellings: as CUPTI and cu++filt demangle (``float const*``, ``{lambda(float)#1}``,
+``(anonymous namespace)``, ``4``) and as nsys does (``const float *``, ``[lambda(float) (instance 1)]``, ``<unnamed>``,
+``(int)4``). Both are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = [
+    "NOTHING", "TYPES", "Dtypes", "dtype_at", "inside", "lambdas", "merged", "normal", "parameters", "split",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Dtypes:
+    """What a kernel's name says of its op's tensors; empty where it is silent.
+
+    ``at``: arguments by position in the aten op's schema. An empty dtype there means that the operand's type is known
+    to be hidden (a cast on load): no argument may take it from ``rest``. ``rest``: every other tensor. Both leave out
+    0-dimensional tensors, which may be numbers of any type, but for position 0 in ``at``. ``out``: the (first) output,
+    where the name tells it apart from the inputs. ``flags``: arguments that are no tensors and that the choice of the
+    kernel proves, such as batch norm's ``training``. ``lists``: how many lists a _foreach_ or _fused_ op takes.
+    """
+
+    rest: str = ""
+    at: tuple[tuple[int, str], ...] = ()
+    out: str = ""
+    flags: tuple[tuple[int, bool], ...] = ()
+    lists: int = 0
+
+    def of(self, position: int) -> str:
+        """The dtype of an argument, empty where not known."""
+        return dict(self.at).get(position, self.rest)
+
+    def hides(self, position: int) -> bool:
+        """Is the argument cast on its way into the arithmetic?"""
+        return (position, "") in self.at
+
+    def __bool__(self) -> bool:
+        return self != NOTHING
+
+
+NOTHING = Dtypes()
+
+
+def merged(several: Iterable[Dtypes]) -> Dtypes:
+    """What the kernels of one op call say together, in any order. Where two contradict each other, neither is believed:
+    each spoke of operands of its own."""
+    told = list(several)
+    places = sorted({position for one in told for position, _ in one.at})
+    at = tuple((i, _agreed(dict(one.at).get(i, "") for one in told)) for i in places)
+    flags = {position: value for one in told for position, value in one.flags}
+    lists = {one.lists for one in told if one.lists}
+    return Dtypes(
+        _agreed(one.rest for one in told), at, _agreed(one.out for one in told), tuple(sorted(flags.items())),
+        lists.pop() if len(lists) == 1 else 0,
+    )  # fmt: skip
+
+
+def _agreed(dtypes: Iterable[str]) -> str:
+    distinct = {dtype for dtype in dtypes if dtype}
+    return distinct.pop() if len(distinct) == 1 else ""
+
+
+_CASTS = re.compile(r"\((?:int|bool|unsigned int|long|unsigned long)\)(?=-?\d)")  # nsys: (int)4
+_LAMBDA = re.compile(r"\[lambda(\((?:[^()]|\(\))*\)) \(instance (\d+)\)\]")
+_DIGITS = re.compile(r"(?<=[<( ])(\d+)u?l*(?=[,>])")
+
+
+def normal(name: str) -> str:
+    """nsys' spelling in CUPTI's, as far as types are concerned."""
+    text = _LAMBDA.sub(r"{lambda\1#\2}", _CASTS.sub("", name))
+    return _DIGITS.sub(r"\1", text.replace("<unnamed>", "(anonymous namespace)").replace("operator ()", "operator()"))
+
+
+TYPES: Mapping[str, str] = {
+    "float": "float32", "double": "float64", "c10::Half": "float16", "__half": "float16", "half": "float16",
+    "cutlass::half_t": "float16", "c10::BFloat16": "bfloat16", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16",
+    "cutlass::bfloat16_t": "bfloat16", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
+    "bool": "bool", "unsigned char": "uint8", "signed char": "int8", "short": "int16", "unsigned short": "uint16",
+    "int": "int32", "unsigned int": "uint32", "long": "int64", "long long": "int64", "unsigned long": "uint64",
+}  # fmt: skip
+
+
+def split(text: str) -> list[str]:
+    """The parts between the commas at the top level."""
+    parts, depth, begin = [], 0, 0
+    for i, char in enumerate(text):
+        if char in "<({[":
+            depth += 1
+        elif char in ">)}]":
+            depth -= 1
+        elif char == "," and not depth:
+            parts.append(text[begin:i].strip())
+            begin = i + 1
+    return [*parts, text[begin:].strip()] if text.strip() else []
+
+
+def inside(text: str, opening: int) -> str:
+    """What stands between the bracket at ``opening`` and its partner."""
+    depth = 0
+    for i in range(opening, len(text)):
+        if text[i] in "<({[":
+            depth += 1
+        elif text[i] in ">)}]":
+            depth -= 1
+            if not depth:
+                return text[opening + 1 : i]
+    return text[opening + 1 :]
+
+
+def parameters(text: str, match: re.Match[str]) -> list[str]:
+    """Template parameters of the name that ``match`` ends with, whose ``<`` is its last character."""
+    return split(inside(text, match.end() - 1))
+
+
+_LAMBDAS = re.compile(r"\{lambda\(([^{}()]*)\)#\d+\}")
+
+
+def lambdas(text: str) -> list[list[str]]:
+    """The parameters of each lambda in a name."""
+    return [split(found) for found in _LAMBDAS.findall(text)]
+
+
+def dtype_at(words: list[str], index: int | None) -> str:
+    return TYPES.get(words[index], "") if index is not None and index < len(words) else ""
