@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+SHOWN = "idx,dir,layer,op,kernel,params,sil,tc,flops,bytes"  # what fits a terminal; the CSV has every column
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,8 +41,8 @@ def main(argv: list[str] | None = None) -> int:
             old.unlink(missing_ok=True)
         step("run", "-o", str(capture), str(script))
         step("parse", str(capture), into=table)
-        step("prof", "--csv", str(table), into=csv)
-        step("prof", "-w", str(terminal_width()), str(table))
+        step("prof", "--csv", "-c", "all", str(table), into=csv)
+        step("prof", "-w", str(terminal_width()), "-c", SHOWN, str(table))
     except (OSError, StepFailed) as error:
         print(f"pyprof demo: {error}", file=sys.stderr)
         return 1
