@@ -166,11 +166,11 @@ def _flows(found: Ranges, events: Events, clock: Clock, threads: Threads) -> Int
     forward = np.full(len(found), -1, np.int64)
     starts = {(event.pid, event.id): event for event in events.flow_starts}
     pairs = [(starts[event.pid, event.id], event) for event in events.flow_ends if (event.pid, event.id) in starts]
-    if not pairs:
-        return forward
     ahead, back = [a for a, _ in pairs], [b for _, b in pairs]
     by_length = np.argsort(found.end - found.start, kind="stable")  # of ranges that start together: the innermost
     numbered = by_length[found.seq[by_length] != NULL]
+    if not pairs or not len(numbered):
+        return forward
 
     def ranges_at(flows: list[Event]) -> Ints:
         at = lookup(found.thread[numbered], found.start[numbered], threads.of(flows), clock.times(flows))

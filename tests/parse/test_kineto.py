@@ -317,3 +317,17 @@ def test_impossible_times_are_counted(tmp_path):
     got = capture(tmp_path, kernel(1100, 1, 5), kernel(1e300, 1, 6), kernel(1200, 1e300, 7))
     assert got.rows == 1
     assert "2 events with impossible times are left out" in got.warnings
+
+
+def test_kernels_without_any_call_in_a_trace_of_two_processes(tmp_path):
+    found = table(
+        tmp_path, op("aten::mm", 1010, 50), x("cpu_op", "aten::mm", 1010, 50, 80, 8), kernel(1100, 1, 5)
+    )  # fmt: skip
+    assert found.ints("pid").tolist() == [NULL]
+    assert found.coded("reason").texts() == ["no API row"]
+
+
+def test_flows_between_ranges_without_numbers_lead_nowhere(tmp_path):
+    flow = {"id": 1, "cat": "fwdbwd", "name": "fwdbwd", "pid": PID, "tid": MAIN}
+    got = capture(tmp_path, op("aten::mm", 1010, 50), {**flow, "ph": "s", "ts": 1010}, {**flow, "ph": "f", "ts": 1010})
+    assert got.ranges.forward_range is None

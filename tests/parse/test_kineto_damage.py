@@ -180,3 +180,24 @@ def test_no_damage_is_worse_than_one_line(tmp_path_factory, damage, at):
     path.write_bytes(text[:at] + damage + text[at + len(damage) :])
     with suppress(InputError):
         correlate(read(path))
+
+
+FIELDS = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args"]
+KEYS = ["correlation", "External id", "Sequence number", "Fwd thread id", "Input Dims", "Input type", "device", "grid"]
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3),
+    st.lists(st.integers(), max_size=3), st.dictionaries(st.sampled_from(["a", "rank"]), st.integers(), max_size=1),
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, len(EVENTS) - 1), st.sampled_from(FIELDS + KEYS), ODD), max_size=6), ODD)
+def test_no_odd_value_is_worse_than_one_line(tmp_path_factory, changes, odd):
+    events = json.loads(json.dumps(EVENTS))
+    for number, key, value in changes:
+        place = events[number] if key in FIELDS else events[number]["args"]
+        if isinstance(place, dict):
+            place[key] = value
+    path = tmp_path_factory.mktemp("odd") / "net.json"
+    path.write_text(json.dumps({"traceEvents": events, "deviceProperties": odd, "distributedInfo": odd}))
+    with suppress(InputError):
+        correlate(read(path))
