@@ -151,7 +151,8 @@ def _elsewhere(table: Table, annotation: Annotation) -> NDArray[np.bool_]:
     within = np.array([*("Device-to-Device" in v or "DtoD" in v for v in name.values), False])[name.codes]
     nccl = np.array([*(v.startswith(("nccl", "rccl")) for v in name.values), False])[name.codes]
     copies = _coded_is(kind, "memcpy") == 1
-    return (copies & ~within) | (_coded_is(family, "collective") == 1) | nccl
+    linked: NDArray[np.bool_] = (copies & ~within) | (_coded_is(family, "collective") == 1) | nccl
+    return linked
 
 
 def _bound(compute: Floats, memory: Floats, duration: Floats, launch: Geometry) -> Coded:

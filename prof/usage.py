@@ -8,7 +8,6 @@ last, or a window that the caller gives (the plugin: its profiler steps).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,13 +82,17 @@ def usage(table: Table, annotation: Annotation, found: Roofline, window: tuple[i
     for number, (rank, pid, ordinal) in enumerate(keys):
         rows = np.flatnonzero((group == number) & on_gpu & (table.ints("start") != NULL))
         if len(rows):
-            ids = (None if value == NULL else value for value in (rank, pid, ordinal))
-            result.append(_usage(ids, rows, table, annotation, found, window))
+            owner = (_known(rank), _known(pid), _known(ordinal))
+            result.append(_usage(owner, rows, table, annotation, found, window))
     return result
 
 
+def _known(value: int) -> int | None:
+    return None if value == NULL else value
+
+
 def _usage(
-    ids: Iterator[int | None],
+    owner: tuple[int | None, int | None, int | None],
     rows: Ints,
     table: Table,
     annotation: Annotation,
@@ -108,7 +111,9 @@ def _usage(
     matrix = _is_matrix(annotation.family)[rows]
     unit, peak = _dominant(found, rows[matrix & (flops > 0)], annotation)
     return Usage(
-        *ids,
+        rank=owner[0],
+        pid=owner[1],
+        ordinal=owner[2],
         name=_name(found, rows),
         operations=len(rows),
         span_ns=high - low,
