@@ -151,8 +151,8 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 @contextmanager
 def _file(name: str) -> Iterator[io.BufferedReader]:
-    with open(name, "rb", BUFFER) as source:
-        yield source
+    with io.FileIO(name) as raw:
+        yield io.BufferedReader(cast(io.RawIOBase, raw), BUFFER)
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
-import orjson
 
 from pyprof.schema import Column, Kind
 from pyprof.table import NULL, Coded, Data, Ints, Ragged
@@ -50,7 +50,7 @@ def literal(raw: bytes) -> Any:
     except UnicodeDecodeError:
         raise ValueError("bytes that are not UTF-8") from None
     try:
-        return json.loads(text)  # not orjson, which makes floats of integers beyond 64 bits
+        return json.loads(text)  # not msgspec, which makes floats of integers beyond 64 bits
     except (ValueError, RecursionError):
         pass  # a Python literal then
     try:
@@ -167,7 +167,7 @@ def gatherer(column: Column) -> Gatherer:
 
 def _together(raws: Sequence[bytes]) -> list[Any]:
     """Parse many short texts as one JSON list. A text that is not one value shifts the count or the types."""
-    values = orjson.loads(b"[" + b",".join(raws).replace(b"None", b"null") + b"]")
+    values = msgspec.json.decode(b"[" + b",".join(raws).replace(b"None", b"null") + b"]")
     if len(values) != len(raws):
         raise ValueError("a value is missing")
     return list(values)

@@ -20,7 +20,7 @@ from itertools import islice, pairwise
 from math import isfinite
 from typing import Any, BinaryIO
 
-import orjson
+import msgspec
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.gather import EMPTY_IS_NONE, Wrong, clean, gatherer, literal, short
@@ -112,17 +112,14 @@ def _coded_literal(column: Column, text: str) -> str:
 
 def json_string(text: str) -> str:
     """A string as JSON and Python both read it: double quotes, UTF-8, no halves of surrogate pairs."""
-    try:
-        return orjson.dumps(text).decode()
-    except orjson.JSONEncodeError:
-        return orjson.dumps(clean(text)).decode()
+    return msgspec.json.encode(clean(text)).decode()
 
 
 def _literal(value: Any) -> str:
     """A JSON value as a Python literal, without blanks."""
     try:
-        text = orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # half a surrogate pair, or an integer beyond 64 bits
+        text = msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, or an integer beyond 64 bits
         return _literal_by_hand(value)
     if "null" in text or "true" in text or "false" in text:
         return _literal_by_hand(value)
@@ -208,7 +205,7 @@ class _Reader:
                 column.parse(texts[column.column.key]) if column.column.key in texts else column.check(none)
                 for column in self.columns
             ]
-        except ValueError:  # the slow way will say where, or find that all is well
+        except (ValueError, RecursionError):  # the slow way will say where, or find that all is well
             return None
 
     def _parts(self, rows: list[tuple[int, dict[str, Any]]]) -> list[Any]:

@@ -93,9 +93,7 @@ def _arrow_type(pa: Any, kind: str) -> Any:
 
 def _schema(pa: Any) -> Any:
     fields = [
-        pa.field(
-            c.key, _arrow_type(pa, c.kind), metadata={"unit": c.unit, "meaning": c.meaning, "kind": c.kind}
-        )
+        pa.field(c.key, _arrow_type(pa, c.kind), metadata={"unit": c.unit, "meaning": c.meaning, "kind": c.kind})
         for c in KERNELS
     ]
     return pa.schema(fields, {VERSION_KEY: str(SCHEMA_VERSION), b"pyprof.version": __version__})

@@ -1,0 +1,169 @@
+"""The columns that the prof command prints: name, header, unit, meaning, and how to get each from the table.
+
+The first twenty are PyProf's, same names, headers and forms: `mod` and `op` are the outermost call ("na" where there is
+none), lists are joined (`layer` by ":", the others by ","; "-" where empty), grids are "128,1,1". Two things differ:
+what is not known is an empty cell, where PyProf printed 0 or "na", and counts are integers.
+
+Imports nothing heavy: ``prof.py --help`` lists these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from pyprof.errors import PyprofError
+
+if TYPE_CHECKING:
+    from pyprof.table import Coded, Ints, Table
+
+Cut = Literal["right", "middle", "left"]  # where a text that is too long for a terminal loses its characters
+
+
+class TooNarrow(PyprofError):
+    """The columns do not fit the width that was asked for."""
+
+
+class Annotation(Protocol):
+    """What ``pyprof.prof.annotate`` says of each row."""
+
+    @property
+    def flops(self) -> Ints: ...
+    @property
+    def bytes(self) -> Ints: ...
+    @property
+    def tc(self) -> Coded: ...
+    @property
+    def tcprec(self) -> Coded: ...
+    @property
+    def role(self) -> Coded: ...
+    @property
+    def family(self) -> Coded: ...
+    @property
+    def uncounted(self) -> dict[str, int]: ...
+
+
+Get = Callable[["Table", Annotation], "Coded | Ints"]  # a column's rows: texts, or integers with NULL for unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the printed table. Integers are aligned right and never cut."""
+
+    name: str  # what -c takes
+    header: str
+    unit: str
+    meaning: str
+    get: Get
+    cut: Cut = "right"
+    share: float = 1  # of a terminal's width, where the texts are cut: a kernel's name needs more than a module's
+
+
+def _number(key: str) -> Get:
+    return lambda table, _: table.ints(key)
+
+
+def _text(key: str) -> Get:
+    return lambda table, _: table.coded(key)
+
+
+def _first(key: str) -> Get:
+    """The outermost of a list; "na" where it is empty."""
+    return lambda table, _: _mapped(table.coded(key), first_text, "na")
+
+
+def _joined(key: str, by: str) -> Get:
+    return lambda table, _: _mapped(table.coded(key), lambda text: by.join(_strings(text)), "-")
+
+
+def _triple(key: str) -> Get:
+    return lambda table, _: _mapped(table.coded(key), lambda text: text.strip("[]").replace(" ", ""), "")
+
+
+def _numbers(key: str) -> Get:
+    def get(table: Table, _: Annotation) -> Coded:
+        from pyprof.table import Coded
+
+        return Coded.of(",".join(map(str, row)) or "-" for row in table.ragged(key).lists())
+
+    return get
+
+
+def _index(table: Table, _: Annotation) -> Ints:
+    import numpy as np
+
+    return np.arange(1, len(table) + 1, dtype=np.int64)
+
+
+def _params(table: Table, _: Annotation) -> Coded:
+    from pyprof.prof.params import params
+
+    return params(table)
+
+
+def _mapped(data: Coded, change: Callable[[str], str], empty: str) -> Coded:
+    """The column with each distinct text changed once; ``empty`` is what rows without a text show."""
+    import numpy as np
+
+    from pyprof.table import Coded
+
+    values = [change(text) if text else empty for text in data.values]
+    return Coded(np.where(data.codes < 0, len(values), data.codes).astype(np.int32), [*values, empty])
+
+
+def first_text(text: str) -> str:
+    """The first item of a JSON list."""
+    return _strings(text)[0]
+
+
+def _strings(text: str) -> list[str]:
+    """The items of a JSON list as texts; of an empty one or of what is no list, one empty text."""
+    items = json.loads(text)
+    if not isinstance(items, list) or not items:
+        return [""]
+    return [item if isinstance(item, str) else json.dumps(item) for item in items]
+
+
+COLUMNS: tuple[Column, ...] = (
+    # PyProf's, in its order
+    Column("idx", "Idx", "", "number of the row, from 1", _index),
+    Column("seq", "SeqId", "", "autograd sequence numbers", _numbers("seqId")),
+    Column("altseq", "AltSeqId", "", "sequence numbers around the launch, not the row's own", _numbers("altSeqId")),
+    Column("tid", "TId", "", "thread that launched the kernel", _number("tid")),
+    Column("layer", "Layer", "", "layers around the forward op, outermost first", _joined("layer", ":"), "left"),
+    Column("trace", "Trace", "", "call stack at the forward op, innermost last", _joined("trace", ","), "left"),
+    Column("dir", "Direction", "", "fprop, bprop or empty", _text("dir")),
+    Column("sub", "Sub", "", "kernels of the same sequence number and direction before this one", _number("subSeqId")),
+    Column("mod", "Module", "", "module of the op", _first("mod"), "left", 0.7),
+    Column("op", "Op", "", "what the user called, outermost; of a backward kernel its forward op", _first("op")),
+    Column("kernel", "Kernel", "", "kernel name without template arguments", _text("kShortName"), "middle", 1.6),
+    Column("params", "Params", "", "the op's tensors T=[shapes],dtype and other arguments", _params, share=1.6),
+    Column("sil", "Sil(ns)", "ns", "silicon time: how long the kernel ran", _number("kDuration")),
+    Column("tc", "TC", "", "tensor cores: 1 used, 0 not used, - no matrix product", lambda _, a: a.tc),
+    Column("device", "Device", "", "GPU, as the process numbers them", _number("device")),
+    Column("stream", "Stream", "", "CUDA stream", _number("stream")),
+    Column("grid", "Grid", "blocks", "launch grid x,y,z", _triple("grid")),
+    Column("block", "Block", "threads", "block size x,y,z", _triple("block")),
+    Column("flops", "FLOPs", "flop", "floating-point operations of the algorithm, an FMA is 2", lambda _, a: a.flops),
+    Column("bytes", "Bytes", "bytes", "bytes that the algorithm must read and write", lambda _, a: a.bytes),
+    # ours
+    Column("role", "Role", "", "main: does the op's arithmetic; aux: layout change, fill, cast", lambda _, a: a.role),
+    Column("aten", "Aten", "", "innermost aten op around the launch", _text("aten")),
+    Column("phase", "Phase", "", "forward, backward, optimizer, data or other", _text("phase")),
+    Column("family", "Family", "", "kind of op: gemm, conv, attention, pointwise, ...", lambda _, a: a.family),
+    Column("tcprec", "TCPrec", "", "number format that entered the tensor cores", lambda _, a: a.tcprec),
+    Column("kind", "Kind", "", "kernel, memcpy, memset, graph or cpu", _text("kind")),
+    Column("start", "Start(ns)", "ns", "start, since the capture began", _number("start")),
+    Column("pid", "PId", "", "process", _number("pid")),
+    Column("rank", "Rank", "", "rank in the distributed job", _number("rank")),
+    Column("step", "Step", "", "training step", _number("step")),
+    Column("reason", "Reason", "", "why the row has no op", _text("reason")),
+    Column("sizes", "Sizes", "", "shapes of the aten op's inputs, JSON", _text("sizes")),
+    Column("dtypes", "DTypes", "", "their dtypes, JSON", _text("dtypes")),
+    Column("api", "API", "", "CUDA API call that launched the kernel", _text("api")),
+    Column("longname", "LongName", "", "kernel name with template arguments", _text("kLongName"), "middle", 1.6),
+)  # fmt: skip
+COLUMN = {column.name: column for column in COLUMNS}
+DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's
