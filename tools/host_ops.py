@@ -30,12 +30,12 @@ NO_WORK = """empty empty_strided empty_like empty_permuted empty_quantized new_e
 resize_as_ set_ _reshape_alias _unsafe_view _resize_output_ as_strided_ _local_scalar_dense
 record_stream _efficientzerotensor pin_memory _pin_memory is_pinned lift lift_fresh _to_copy clone
 contiguous resolve_conj resolve_neg detach detach_ _assert_async _functional_assert_async _version
-is_same_size is_set_to _has_same_storage_numel _convolution convolution alias rand rand_like randn randn_like randint randint_like scalar_tensor zeros
-zeros_like ones ones_like full full_like new_zeros new_ones new_full unsafe_split
-unsafe_split_with_sizes embedding mv is_nonzero _fused_sdp_choice _make_dep_token _foobar from_file
-_empty_affine_quantized _empty_per_channel_affine_quantized
-_nested_compute_contiguous_strides_offsets _test_optional_filled_intlist _test_optional_floatlist
-_test_optional_intlist""".split()  # noqa: SIM905
+is_same_size is_set_to _has_same_storage_numel _convolution convolution alias rand rand_like randn
+randn_like randint randint_like scalar_tensor zeros zeros_like ones ones_like full full_like
+new_zeros new_ones new_full unsafe_split unsafe_split_with_sizes embedding mv is_nonzero
+_fused_sdp_choice _make_dep_token _foobar from_file _empty_affine_quantized
+_empty_per_channel_affine_quantized _nested_compute_contiguous_strides_offsets
+_test_optional_filled_intlist _test_optional_floatlist _test_optional_intlist""".split()  # noqa: SIM905
 # Work themselves, or call who does: the trace tells.
 EITHER = """stack addbmm addbmm_ normal quantized_lstm quantized_gru _native_multi_head_attention
 _transformer_encoder_layer_fwd _pack_padded_sequence""".split()  # noqa: SIM905
