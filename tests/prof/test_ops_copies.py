@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
-
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
+import pytest
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, Work, evaluate, total
 
 
@@ -91,7 +90,6 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
 
 def test_every_model_has_a_row() -> None:
     assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES}
-
 
 
 def test_a_size_that_is_not_told_is_not_zero() -> None:

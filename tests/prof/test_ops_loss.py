@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import pyprof.prof.ops  # noqa: F401  (fills the registry)
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, Work, evaluate, total
 
 
@@ -93,7 +92,6 @@ def test_every_model_has_a_row() -> None:
     assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES}
 
 
-
 def test_flop_does_not_need_types() -> None:
     work = total(evaluate("cross_entropy_loss", (Tensor((4, 6)), Tensor((4,)), *[UNKNOWN] * 4)))
     assert work.flop == 100
@@ -102,7 +100,5 @@ def test_flop_does_not_need_types() -> None:
 
 @given(rows=st.integers(1, 20), more=st.integers(1, 20), columns=st.integers(1, 20))
 def test_softmax_adds_up_over_rows(rows: int, more: int, columns: int) -> None:
-    whole, first, second = (
-        total(evaluate("_softmax", (t(n, columns), 1, False))) for n in (rows + more, rows, more)
-    )
+    whole, first, second = (total(evaluate("_softmax", (t(n, columns), 1, False))) for n in (rows + more, rows, more))
     assert whole == first + second

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import pyprof.prof.ops  # noqa: F401  (fills the registry)
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
 
 
@@ -93,7 +92,6 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
 
 def test_every_model_has_a_row() -> None:
     assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES}
-
 
 
 def test_saved_statistics_that_are_empty_say_evaluation() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.errors import ModelError, ShapeError
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, Work, evaluate, find, total
 from pyprof.prof.ops import activation, pointwise, quantize
 from pyprof.prof.ops.operands import promoted, result_dtype
+
+from pyprof.errors import ModelError, ShapeError
 
 
 def t(*shape: int, dtype: str = "float32", ident: int = 0) -> Tensor:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import pyprof.prof.ops  # noqa: F401  (fills the registry)
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
 from pyprof.prof.ops.pooling import overlap
 
@@ -115,7 +114,6 @@ def test_every_model_has_a_row() -> None:
     assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES}
 
 
-
 def test_a_window_that_is_not_told() -> None:
     assert total(evaluate("max_pool2d_with_indices", (X, *[UNKNOWN] * 5))).flop == 0  # whatever the window
     assert math.isnan(total(evaluate("max_pool2d_with_indices", (X, *[UNKNOWN] * 5))).write)
@@ -137,7 +135,9 @@ SIZES = st.integers(1, 12)
 def test_overlap_equals_its_definition(size: int, kernel: int, stride: int, padding: int) -> None:
     padding = min(padding, kernel // 2)
     count = max((size + 2 * padding - kernel) // stride + 1, 0)
-    windows = [{j for j in range(i * stride - padding, i * stride - padding + kernel) if 0 <= j < size} for i in range(count)]
+    windows = [
+        {j for j in range(i * stride - padding, i * stride - padding + kernel) if 0 <= j < size} for i in range(count)
+    ]
     assert overlap(size, count, kernel, stride, padding) == (sum(map(len, windows)), len(set().union(*windows)))
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import pyprof.prof.ops  # noqa: F401  (fills the registry)
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
 
 
