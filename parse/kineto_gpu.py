@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pyprof.parse.gpu_info import kineto_info
 from pyprof.parse.join import lookup
 from pyprof.parse.kineto_events import Clock, Events, Threads, args, durations, integer, integers
-from pyprof.parse.kineto_schema import Args, Event, Trace
 from pyprof.parse.kineto_ranges import Found
+from pyprof.parse.kineto_schema import Args, Event, Trace
 from pyprof.parse.names import demangle, short_name
 from pyprof.table import NULL, Coded, Data, Ints
 
