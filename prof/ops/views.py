@@ -33,7 +33,7 @@ ALLOCATIONS = (
     "new_empty_strided resize_ resize_as_ resize _resize_output_ _resize_output _efficientzerotensor "
 )
 QUESTIONS = (
-    "size stride numel dim storage_offset is_contiguous is_pinned result_type can_cast "
+    "_use_cudnn_rnn_flatten_weight size stride numel dim storage_offset is_contiguous is_pinned result_type can_cast "
     "is_floating_point is_complex is_set_to is_leaf _version output_nr sym_size sym_stride "
     "sym_numel sym_storage_offset sym_is_contiguous _has_compatible_shallow_copy_type "
     "_debug_has_internal_overlap is_inference is_signed is_conj is_neg is_coalesced sparse_dim "

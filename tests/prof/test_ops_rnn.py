@@ -51,6 +51,7 @@ RNN: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_cudnn_rnn_backward", (X, P, 4, t(56), H, H, t(5, 4, 2), t(5, 4, 2), None, None, 2, 2, 0, 1, False, 0.0, True,
                              False, (), None, t(9), (True, True, True, False)), Work(1600, 544, 304)),
     ("mkldnn_rnn_layer_backward", (X, *P, H, H, None), Work(3200, 1008, 528)),
+    ("_cudnn_rnn_flatten_weight", (P, 4, 3, 2, 2, 0, 1, False, False), Work(0, 224, 224)),  # 56*4
     # fused cells, 4 rows of hidden 2: 8 numbers
     ("_thnn_fused_lstm_cell", (t(4, 8), t(4, 8), t(4, 2), t(8), t(8)), Work(216, 352, 192)),  # 8*27; (72+16)*4; 6*8*4
     ("_thnn_fused_lstm_cell", (t(4, 8), t(4, 8), t(4, 2)), Work(152, 288, 192)),
