@@ -30,8 +30,8 @@ TRAIN = Work(840 + 27, 480 + 48, 480 + 24 + 24)  # 7 an element, 2 + 7 a channel
 EVAL = Work(240 + 15, 480 + 48, 480)  # 2 an element, 5 a channel
 BACK = Work(1080 + 3, 960 + 12 + 24, 480 + 24)  # 9 an element, 1 a channel
 ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
-    ("native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
-     "batch_norm _batch_norm_impl_index", (X, C, C, C, C, True, 0.1, 1e-5), TRAIN),
+    ("native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit "
+     "_native_batch_norm_legit_functional batch_norm _batch_norm_impl_index", (X, C, C, C, C, True, 0.1, 1e-5), TRAIN),
     ("native_batch_norm batch_norm", (X, C, C, C, C, False, 0.1, 1e-5), EVAL),
     ("native_batch_norm", (X, C, C, C, C, UNKNOWN, UNKNOWN, UNKNOWN), TRAIN),  # NVTX: training is assumed
     ("native_batch_norm", (H, C, C, C, C, True, 0.1, 1e-5), Work(867, 240 + 48, 240 + 24 + 24)),  # float32 statistics

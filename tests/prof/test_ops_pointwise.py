@@ -59,8 +59,8 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
      "__iand__ __ior__ __ixor__ __ilshift__ __irshift__ add mul sub add_ maximum", INT, Work(0, 96, 48)),
     ("eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or logical_xor isclose",
      TWO, Work(0, 48, 6)),
-    ("eq_ ne_ lt_ le_ gt_ ge_ greater_ greater_equal_ less_ less_equal_ not_equal_ logical_and_ logical_or_ logical_xor_ "
-     "isclose_", TWO, Work(0, 48, 24)),  # in place: self's type
+    ("eq_ ne_ lt_ le_ gt_ ge_ greater_ greater_equal_ less_ less_equal_ not_equal_ logical_and_ logical_or_ "
+     "logical_xor_ isclose_", TWO, Work(0, 48, 24)),  # in place: self's type
     ("clamp clip clamp_ clip_", (t(2, 3), 0.0, 1.0), Work(0, 24, 24)),
     ("clamp", (t(2, 3), t(3), None), Work(0, 36, 24)),
     ("div", (*TWO, "floor"), Work(6, 48, 24)),
@@ -119,7 +119,8 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
     ("addcmul.backward", (t(3), t(2, 3), t(2, 3)), Work(12 + 3, 96 + 24, 48 + 12)),  # self was broadcast
     ("addcdiv.backward", (*TWO, t(2, 3)), Work(24, 48 + 72, 48)),
     # quantisation
-    ("quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic", (t(2, 3), 0.1, 0, "qint8"), Work(12, 24, 6)),
+    ("quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic", (t(2, 3), 0.1, 0, "qint8"),
+     Work(12, 24, 6)),
     ("dequantize", (t(2, 3, dtype="qint8"),), Work(6, 6, 24)),
     ("fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
      "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", (t(2, 3), 0.1, 0), Work(24, 24, 30)),

@@ -83,7 +83,8 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("upsample_linear1d_backward", (t(1, 2, 8), [8], [1, 2, 4]), Work(64 - 8, 64, 32)),
     ("upsample_bilinear2d_backward _upsample_bilinear2d_aa_backward", (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4], False),
      Work(1024 - 32, 512, 128)),  # 4 products and 4 sums an element of g
-    ("upsample_trilinear3d_backward", (t(1, 2, 8, 8, 8), [8] * 3, [1, 2, 4, 4, 4], False), Work(16384 - 128, 4096, 512)),
+    ("upsample_trilinear3d_backward", (t(1, 2, 8, 8, 8), [8] * 3, [1, 2, 4, 4, 4], False),
+     Work(16384 - 128, 4096, 512)),
     ("upsample_bicubic2d_backward _upsample_bicubic2d_aa_backward", (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4], False),
      Work(4096 - 32, 512, 128)),
     ("_upsample_lanczos2d_aa_backward", (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4], False), Work(72 * 128 - 32, 512, 128)),
