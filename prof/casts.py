@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyprof.prof.dtypes import Dtypes
+from pyprof.prof.dtypes import CONVERTING, Dtypes
 from pyprof.table import NULL, Ints, Table
 
 __all__ = ["uncover"]
@@ -30,9 +30,10 @@ BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")
 def uncover(table: Table, told: Ints, hints: dict[Dtypes, int]) -> Ints:
     """``told``, each row's number in ``hints``, with hidden types filled in where backward or forward tells them."""
     rows = _Rows(table, told.copy(), list(hints), hints)
-    hidden = np.array([hint.hides(0) or hint.hides(1) for hint in rows.known])[told]
+    _converted(rows)
+    hidden = np.array([hint.hides(0) or hint.hides(1) for hint in rows.known])[rows.told]
     if not hidden.any():
-        return told
+        return rows.told
     copies = rows.of((COPY,))
     _reversed_casts(rows, copies, copies[hidden[copies]])
     binary = rows.of(BINARY)
@@ -77,6 +78,15 @@ class _Rows:
     def key(self, row: int) -> tuple[int, int, int]:
         """The call and its reverse have the same."""
         return int(self.table.ints("pid")[row]), self.sequence(row), int(self.table.coded("sizes").codes[row])
+
+
+def _converted(rows: _Rows) -> None:
+    """A reduction that converts its input runs ``to`` within: where a capture has such a call, none of that op is sure."""
+    within = rows.table.coded("nodes").values
+    unsure = tuple(f"aten::{op}" for op in CONVERTING if any(f'"aten::{op}", "aten::to"' in text for text in within))
+    for row in rows.of(unsure).tolist():
+        hint = rows.hint(row)
+        rows.tell(row, replace(hint, rest="", at=((0, ""),)))
 
 
 def _reversed_casts(rows: _Rows, copies: Ints, hidden: Ints) -> None:

@@ -199,6 +199,9 @@ def _many(text: str, op: str) -> Dtypes | None:
 
 
 _REDUCE = re.compile(r"\bReduceOp<")
+# They convert their input before the kernel sees it: integers to int64, anything to an explicit dtype (make_reduction,
+# aten/src/ATen/native/ReduceOpsUtils.h). A100: sum of int32 runs ReduceOp<long, ..>. For other types see ``casts``.
+CONVERTING = ("sum", "nansum", "prod", "mean")
 
 
 def _reduced(text: str, op: str) -> Dtypes | None:
@@ -209,7 +212,10 @@ def _reduced(text: str, op: str) -> Dtypes | None:
     if SOME_OPERANDS.search(op):
         return NOTHING
     words = parameters(text, match)
-    return Dtypes(dtype_at(words, 0), (), dtype_at(words, 3))
+    source, out = dtype_at(words, 0), dtype_at(words, 3)
+    if source == "int64" and op in CONVERTING:
+        return Dtypes(at=((0, ""),), out=out)
+    return Dtypes(source, (), out)
 
 
 _OPAQUE = re.compile(r"\bOpaqueType<(\d+)u?>")
