@@ -178,24 +178,40 @@ HOST = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "complex128": 
 
 
 def _units(table: Table, annotation: Annotation) -> Coded:
-    """The unit of each row, decided once a (tensor-core use, op, dtypes, kernel name)."""
-    told = [annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), table.coded("dtypes")]
-    told += [table.coded("aten"), table.coded("kLongName")]
-    rows, row = distinct(*(column.codes for column in told))
+    """The unit of each row, decided once a (tensor-core use, kind of op, dtype)."""
+    dtype = _dtypes(table, annotation.family)
+    name = table.coded("kLongName")
+    hgemm = np.array([*("hgemm" in value for value in name.values), False], np.int64)[name.codes]
+    told = [annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), dtype]
+    rows, row = distinct(*(column.codes for column in told), hgemm)
     texts = [[*column.values, ""] for column in told]
-    units = [_unit(*(text[code] for text, code in zip(texts, codes, strict=True))) for codes in rows]
+    units = [_unit(*(text[i] for text, i in zip(texts, codes, strict=False)), bool(codes[-1])) for codes in rows]
     values = {unit: i for i, unit in enumerate(dict.fromkeys(u for u in units if u))}
     code = np.array([values.get(unit, -1) for unit in units], np.int32)
     return Coded(code[row], list(values))
 
 
-def _unit(tc: str, precision: str, family: str, kind: str, dtypes: str, aten: str, name: str) -> str:
+def _dtypes(table: Table, family: Coded) -> Coded:
+    """The dtype that each row computes with: its first operand's, else what the kernel's name tells."""
+    told = table.coded("dtypes")
+    texts = [_first_float(text) for text in told.values]
+    codes = np.where(np.array([*map(bool, texts), False])[told.codes], told.codes, -1)
+    silent = np.flatnonzero((codes < 0) & (_coded_is(table.coded("kind"), "cpu") == 0))
+    if len(silent):
+        columns = [table.coded("kLongName"), table.coded("aten"), family]
+        rows, row = distinct(*(column.codes[silent] for column in columns))
+        choices = [[*column.values, ""] for column in columns]
+        codes[silent] = len(texts) + row
+        texts += [_of_name(*(text[i] for text, i in zip(choices, found, strict=True))) for found in rows]
+    return Coded(codes.astype(np.int32), texts)
+
+
+def _unit(tc: str, precision: str, family: str, kind: str, dtype: str, hgemm: bool) -> str:
     """Which of ``devices.UNITS`` did the arithmetic, empty where that is unknown.
 
     PyTorch computes half precision in float wherever no tensor core does it: element-wise kernels (ATen/OpMathType.h)
     and matrix products (cuBLAS's 32-bit compute type), but for the kernels that call themselves hgemm.
     """
-    dtype = _first_float(dtypes) or (_of_name(name, aten, family) if kind != "cpu" else "")
     if kind == "cpu":  # measured by products in that dtype
         return HOST.get(dtype, "fp32")
     if tc == "1":
@@ -203,7 +219,7 @@ def _unit(tc: str, precision: str, family: str, kind: str, dtypes: str, aten: st
         return f"tc_{entered}" if entered else ""
     if tc == "?" or (tc == "-" and not family):  # an op that is not known may do anything
         return ""
-    if family in MATRIX and "hgemm" in name:
+    if family in MATRIX and hgemm:
         return "fp16"
     return "fp64" if dtype in ("float64", "complex128") else "fp32"
 
