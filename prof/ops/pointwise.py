@@ -212,6 +212,69 @@ def power(exponent: Any) -> int:
     return POWERS.get(exponent, 1) if isinstance(exponent, (int, float)) else 1
 
 
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A row of the table of backward passes: what an element of dx costs, from g and one saved tensor."""
+
+    names: str
+    flop: int
+    formula: str
+
+
+GRADIENTS = (
+    Gradient("abs", 1, "g * sign(x)"),
+    Gradient("sqrt", 2, "g / (2 y)"),
+    Gradient("rsqrt", 4, "-0.5 * g * y * y * y"),
+    Gradient("reciprocal", 2, "-g * y * y"),
+    Gradient("square", 2, "2 * x * g"),
+    Gradient("sin cos sinh cosh", 2, "g * cos(x)"),
+    Gradient("tan", 3, "g * (1 + y * y)"),
+    Gradient("atan atanh", 3, "g / (1 + x * x)"),
+    Gradient("asin acos asinh acosh", 4, "g / sqrt(1 - x * x)"),
+    Gradient("log2 log10", 2, "g / (x * ln 2)"),
+    Gradient("log1p", 2, "g / (1 + x)"),
+    Gradient("expm1", 2, "g * (y + 1)"),
+    Gradient("exp2", 2, "g * y * ln 2"),
+    Gradient("erf erfc", 4, "g * c * exp(-x * x)"),
+    Gradient("clamp clip clamp_min clamp_max", 0, "g or 0"),
+)
+
+
+def _register_gradient(row: Gradient, name: str) -> None:
+    def count(self: Tensor, *limits: Any, out: Out = None) -> Work:
+        result = required(self)
+        nbytes = distinct(result, *limits) + moved(result.numel, result)
+        return elementwise(row.flop * result.numel, nbytes, Tensor(result.shape, result.dtype))
+
+    count.__doc__ = f"{row.flop} flop an element: {row.formula}, fused: reads g and the saved x or y, writes dx"
+    count.__name__ = count.__qualname__ = f"{name}.backward"
+    model(f"{name}.backward", family=FAMILY_NAME)(count)
+
+
+for _gradient in GRADIENTS:
+    for _name in _gradient.names.split():
+        _register_gradient(_gradient, _name)
+
+
+@model("maximum.backward", "minimum.backward", "fmax.backward", "fmin.backward", family=FAMILY_NAME)
+def maximum_backward(self: Tensor, other: Tensor, *_: Any, out: Out = None) -> Parts:
+    """g where the operand was chosen: comparisons and selections. Each gradient reads g and both operands."""
+    grad = _grad_of(out, self, other)
+    inputs = grad.nbytes + distinct(self, other)
+    wanted = {"self": self, "other": other}
+    return {name: _into(t, grad, 0, 0, inputs) for name, t in wanted.items() if t.needs_grad}
+
+
+@model("where.backward", family=FAMILY_NAME)
+def where_backward(condition: Tensor, self: Any, other: Any, *_: Any, out: Out = None) -> Parts:
+    """g where the side was chosen. Each gradient reads g and the condition."""
+    sides = {name: t for name, t in (("self", self), ("other", other)) if isinstance(t, Tensor)}
+    shape = broadcast("where", condition.shape, *(t.shape for t in sides.values()))
+    grad = output(out, Tensor(shape, result_dtype(self, other)))
+    inputs = grad.nbytes + distinct(bool_mask(condition))
+    return {name: _into(t, grad, 0, 0, inputs) for name, t in sides.items() if t.needs_grad}
+
+
 @model("pow", "float_power", family=FAMILY_NAME)
 def pow_(self: Any, exponent: Any, *_: Any, out: Out = None) -> Work:
     """self ** exponent: x*x is 1 flop, x*x*x 2, a root 1, any other power 1"""

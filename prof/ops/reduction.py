@@ -137,6 +137,32 @@ def norm_flop(count: int, kept_: int, order: Any) -> int:
     return max(count - kept_, 0) if p == 1 else max(2 * count - kept_, 0) + kept_
 
 
+def _spread_backward(self: Tensor, arguments: tuple[Any, ...], out: Out, a_row: int) -> Work:
+    """dx = (x - mean) * k: mean E, sub, mul; k of each row. Reads x, g and what was saved, writes dx."""
+    count, kept_ = spread(self, arguments, out)
+    flop = 3 * count + a_row * kept_
+    return Work(flop, self.nbytes + a_row * moved(kept_, self), moved(self.numel, self))
+
+
+@model("var.backward", family=FAMILY_NAME)
+def var_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """k = g * (2 / (n - 1))"""
+    return _spread_backward(self, arguments, out, 1)
+
+
+@model("std.backward", family=FAMILY_NAME)
+def std_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """k = g / (std * (n - 1)): a product and a division; the deviation is saved"""
+    return _spread_backward(self, arguments, out, 2)
+
+
+@model("amax.backward", "amin.backward", family=FAMILY_NAME)
+def amax_backward(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """g / (how many are equal) where x is the maximum: a division a row. Reads x, g and the result, writes dx."""
+    kept_ = kept(self, dim, out)
+    return Work(kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
+
+
 @model("norm", family=FAMILY_NAME)
 def norm(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
     """The vector norm: 2E for p = 2. norm.Scalar has no dim; norm.ScalarOpt_dtype has a type in its place."""

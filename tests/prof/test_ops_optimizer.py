@@ -23,7 +23,10 @@ def i(*shape: int) -> Tensor:
 FAMILIES = {"optimizer"}
 P = (t(2, 3), t(4))  # 10 parameters, 40 bytes
 S = (t(), t())  # step counters
-UNARY = "acos asin atan cos cosh erf erfc exp expm1 frac lgamma log log10 log1p log2 reciprocal rsqrt sin sinh sqrt tan tanh"
+UNARY = (
+    "acos asin atan cos cosh erf erfc exp expm1 frac lgamma log log10 log1p log2 reciprocal rsqrt sin sinh sqrt "
+    "tan tanh"
+)
 ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     (" ".join(f"_foreach_{name}" for name in UNARY.split()), (P,), Work(10, 40, 40)),
     ("_foreach_abs _foreach_ceil _foreach_floor _foreach_neg _foreach_round _foreach_sign _foreach_trunc", (P,),

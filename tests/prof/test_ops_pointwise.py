@@ -112,6 +112,17 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
     ("div.backward", TWO, Work(24, 48 + 72, 48)),  # 1 + 3 an element; g b, then g a b
     ("div.backward", (t(2, 3), 2.0), Work(6, 24, 24)),
     ("div.backward", (t(2, 3), t(3)), Work(6 + 18 + 3, 36 + 60, 24 + 12)),  # and 6 - 3 sums
+    ("abs.backward", ONE, Work(6, 48, 24)),
+    ("sqrt.backward reciprocal.backward square.backward sin.backward cos.backward sinh.backward cosh.backward "
+     "log2.backward log10.backward log1p.backward expm1.backward exp2.backward", ONE, Work(12, 48, 24)),
+    ("tan.backward atan.backward atanh.backward", ONE, Work(18, 48, 24)),
+    ("rsqrt.backward asin.backward acos.backward asinh.backward acosh.backward erf.backward erfc.backward", ONE,
+     Work(24, 48, 24)),
+    ("clamp.backward clip.backward clamp_min.backward clamp_max.backward", (t(2, 3), 0.0), Work(0, 48, 24)),
+    ("maximum.backward minimum.backward fmax.backward fmin.backward", TWO, Work(0, 144, 48)),
+    ("maximum.backward", (t(2, 3), t(3)), Work(3, 2 * 60, 36)),  # 6 - 3 sums for the broadcast one
+    ("where.backward", (t(2, 3, dtype="bool"), *TWO), Work(0, 60, 48)),  # g and 6 bytes of condition, twice
+    ("where.backward", (t(2, 3, dtype="bool"), t(2, 3), 0.0), Work(0, 30, 24)),
     ("pow.backward", (t(2, 3), 2), Work(12, 48, 24)),  # 2 x g
     ("pow.backward", (t(2, 3), 3), Work(18, 48, 24)),  # 3 x x g
     ("pow.backward", (2, t(2, 3)), Work(18, 48, 24)),  # g y log(2)

@@ -43,6 +43,9 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("std", (X, [1]), Work(100, 96, 16)),  # and 4 roots
     ("var_mean", (X, [1]), Work(96, 96, 32)),
     ("std_mean", (X, [1]), Work(100, 96, 32)),
+    ("var.backward", (X, [1]), Work(72 + 4, 96 + 16, 96)),
+    ("std.backward", (X, [1]), Work(72 + 8, 96 + 32, 96)),
+    ("amax.backward amin.backward", (X, [1], False), Work(4, 96 + 32, 96)),
     ("norm", (X, 2), Work(48, 96, 4)),
     ("norm", (X, 2, [1], False), Work(48, 96, 16)),
     ("linalg_vector_norm linalg_norm frobenius_norm linalg_matrix_norm", (X, 2, [1], False, None), Work(48, 96, 16)),
