@@ -158,8 +158,10 @@ def _coded(pa: Any, column: Column, found: Any) -> Coded:
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], found.type)
     texts = array.dictionary.cast(pa.string()).to_pylist()
     gathered = gatherer(column)
-    values = [text if column.kind == "text" or not text else literal(text.encode()) for text in texts]
-    number = np.append(gathered.check(values), -1).astype(np.int32)  # code -1 finds the last
+    filled = [i for i, text in enumerate(texts) if text]  # an empty text is no value: code -1
+    values = [texts[i] if column.kind == "text" else literal(texts[i].encode()) for i in filled]
+    number = np.full(len(texts) + 1, -1, np.int32)  # code -1 finds the last
+    number[filled] = gathered.check(values)
     codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     gathered.parts.append(number[codes])
     data = gathered.data()

@@ -17,8 +17,13 @@ import pytest
 from pyprof.parse.correlate import correlate
 from pyprof.parse.database import unpacked
 from pyprof.parse.detect import reader
+from pyprof.files import open_output
+from pyprof.netdict import write_netdict
+from pyprof.parquet import write_parquet
 from pyprof.prof.annotate import Annotation, annotate
-from pyprof.table import NULL, Table
+from pyprof.schema import KERNELS
+from pyprof.table import NULL, Coded, Ragged, Table
+from pyprof.tablefile import read_table
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -169,3 +174,31 @@ def test_graph_nodes_carry_ops():
     table = parsed("h200_gpt2_cudagraph_node.sqlite.gz")
     assert int((table.ints("graphNode") != NULL).sum()) >= 124
     assert "op of the graph's launch, not of its capture" in table.coded("reason").values
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("*.gz")))
+@pytest.mark.parametrize("form", ["net.dict", "net.parquet"])
+def test_a_written_table_reads_back_the_same(name, form, tmp_path):
+    table = parsed(name)
+    path = tmp_path / form
+    if form == "net.dict":
+        with open_output(str(path)) as out:
+            write_netdict(table, out)
+    else:
+        write_parquet(table, path)
+    again = read_table(str(path))
+    for column in KERNELS:
+        mine, read = (t.columns[column.key] for t in (table, again))
+        if isinstance(mine, Coded):
+            assert isinstance(read, Coded)
+            wanted = mine.texts()
+            if column.kind in ("json", "triple"):  # spaces in lists are the writer's own
+                assert [json.loads(t) if t else "" for t in read.texts()] == [json.loads(t) if t else "" for t in wanted]
+            else:
+                assert read.texts() == wanted, column.key
+        elif isinstance(mine, Ragged):
+            assert isinstance(read, Ragged)
+            assert read.lists() == mine.lists()
+        else:
+            assert isinstance(read, np.ndarray)
+            assert np.array_equal(read, mine, equal_nan=mine.dtype.kind == "f"), column.key
