@@ -140,8 +140,12 @@ MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families whose ops h
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def model(*names: str, family: str) -> Callable[[F], F]:
-    """Register a model under its ops' names; refuses a second registration, naming both functions."""
+def model(*names: str, family: str = "custom") -> Callable[[F], F]:
+    """Register a model under its ops' names; refuses a second registration, naming both functions.
+
+    ``@pyprof.model("mylib::op")`` adds one for an op of your own, family "custom", or "gemm", "conv", "attention" or
+    "rnn" if a matrix product is what it does.
+    """
 
     def register(function: F) -> F:
         for name in names:

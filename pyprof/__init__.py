@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyprof.extras import wrap as wrap
     from pyprof.marker import Marker as Marker
     from pyprof.marker import parse_marker as parse_marker
+    from pyprof.prof.model import model as model
     from pyprof.session import deinit as deinit
     from pyprof.session import init as init
 
@@ -42,6 +43,7 @@ _HOME = {  # public name -> the module that has it
     "stop": "capture",
     "step": "capture",
     "count": "counting",
+    "model": "prof.model",
     "Marker": "marker",
     "parse_marker": "marker",
     "PyprofError": "errors",

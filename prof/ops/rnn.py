@@ -224,7 +224,7 @@ def mkldnn_rnn_layer_backward(
     return backward(layer(x, (w_ih, w_hh, b_ih, b_hh), hx, cx))
 
 
-@model("_cudnn_rnn_flatten_weight", family="copy")
+@model("_cudnn_rnn_flatten_weight", family="layout")
 def flatten_weight(weights: Any, *rest: Any) -> Work:
     """All weights copied into the one buffer that cuDNN takes; they become views of it"""
     parameters = flat((weights,)) if isinstance(weights, tuple) else leading((weights, *rest))

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from pyprof.prof.model import Work  # noqa: E402
+from pyprof.prof.model import FAMILY, MODELS, Tensor, Work  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
@@ -152,6 +152,22 @@ def test_an_op_without_a_model_is_named() -> None:
     work = pyprof.count(torch.ops.pyprof_test.odd, torch.ones(4))
     assert work.uncounted == work.unknown == {"pyprof_test::odd": 1}
     assert math.isnan(work.bytes) and "pyprof_test::odd" in str(work)
+
+
+def test_an_op_of_your_own_can_be_given_a_model() -> None:
+    library = torch.library.Library("pyprof_own", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x.clone(), "CompositeExplicitAutograd")
+
+    @pyprof.model("pyprof_own::twice")
+    def twice(x: Tensor) -> Work:
+        return Work(x.numel, x.nbytes, x.nbytes)
+
+    try:
+        work = pyprof.count(torch.ops.pyprof_own.twice, torch.ones(4))
+        assert (work.flops, work.bytes, work.uncounted) == (4, 32, {})
+    finally:
+        del MODELS["pyprof_own::twice"], FAMILY["pyprof_own::twice"]
 
 
 def test_packed_sequences_are_counted_by_their_lengths() -> None:
