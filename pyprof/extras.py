@@ -52,8 +52,9 @@ def wrap(owner: Any, name: str) -> None:
         raise TypeError(f"pyprof.wrap: {name!r} of {owner!r} cannot be called")
     if getattr(func, "__pyprof__", False):
         return
-    marked = _marked(func, _mod_of(owner), name)
-    active.patches.set(owner, name, type(static)(marked) if isinstance(static, (staticmethod, classmethod)) else marked)
+    wrapper = marked(func, _mod_of(owner), name)
+    kept = type(static)(wrapper) if isinstance(static, (staticmethod, classmethod)) else wrapper
+    active.patches.set(owner, name, kept)
 
 
 def _inner(attribute: Any) -> Any:
@@ -66,7 +67,8 @@ def _mod_of(owner: Any) -> str:
     return str(getattr(owner, "__name__", None) or type(owner).__name__)
 
 
-def _marked(func: Callable[..., Any], mod: str, op: str) -> Callable[..., Any]:
+def marked(func: Callable[..., Any], mod: str, op: str) -> Callable[..., Any]:
+    """func with a marker around it, while there is a session."""
     from torch.compiler import is_dynamo_compiling
 
     from pyprof.targets import Target

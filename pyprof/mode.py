@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from pyprof import describe
 from pyprof.describe import PLAIN, key_of
 from pyprof.sinks import Entry, Nvtx, Sink, nvtx_pop
+from pyprof.special import Special, specials
 from pyprof.targets import Target, Targets
 from pyprof.trace import Tracer
 
@@ -30,7 +31,6 @@ _push_mode = torch._C._push_on_torch_function_stack
 _pop_mode = torch._C._pop_torch_function_stack
 _mode_count = torch._C._len_torch_function_stack
 _mode_at = torch._C._get_function_stack_at
-_backward = Tensor.backward
 _getframe = sys._getframe
 
 
@@ -42,9 +42,12 @@ class MarkerMode(TorchFunctionMode):
         self.sink: Sink | None = None
         self.failures: list[str] = []  # ops whose arguments could not be described; their marker has none
         self._targets = Targets()
-        self._known = self._targets.known
+        self._known: dict[Any, Target | Special | None] = self._targets.known
+        self._known.update(specials())
         self._tracer = tracer
+        self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
+        self.ranges: dict[str, Entry] = {}  # PyTorch's own, by name
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -53,13 +56,13 @@ class MarkerMode(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         sink = self.sink
         try:
-            target = self._known[func]
+            target: Any = self._known[func]
         except KeyError:
             target = self._targets.add(func)
         if target is None or sink is None or _tracing() is not None:
-            if func is _backward:
-                return _backward_with_mode(self, *args, **kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
+        if type(target) is Special:
+            return target.run(self, args, kwargs or {})
 
         try:  # key_of, written out for what most arguments are
             parts: list[Any] = []
@@ -157,22 +160,6 @@ def _autocast_dtype() -> torch.dtype | None:
 def _autocast_name() -> str | None:
     dtype = _autocast_dtype()
     return None if dtype is None else str(dtype).removeprefix("torch.")
-
-
-def _backward_with_mode(
-    mode: MarkerMode,
-    tensor: Tensor,
-    gradient: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    inputs: Any = None,
-) -> None:
-    """Tensor.backward without its first two lines, so that recomputation and custom functions in it are marked."""
-    _push_mode(mode)
-    try:
-        torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
-    finally:
-        _pop_mode()
 
 
 def enter(mode: MarkerMode) -> None:

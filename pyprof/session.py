@@ -12,6 +12,7 @@ from pyprof.patch import Patches
 from pyprof.sinks import Both, Nvtx, Sink
 
 if TYPE_CHECKING:
+    from pyprof.exact import DispatchMode
     from pyprof.mode import MarkerMode
 
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class Options:
     trace: bool | str
     layers: bool
+    dispatch: bool
     function_stack: bool
     sink: str
 
@@ -30,6 +32,7 @@ class Session:
         self.options = options
         self.patches = Patches()
         self.mode: MarkerMode | None = None
+        self._exact: DispatchMode | None = None
         self._nvtx: Nvtx | None = None
         self._profiler: Sink | None = None
         self._sink: Sink | None = None
@@ -62,11 +65,18 @@ class Session:
             self.patches.undo()
             raise
         mode.enter(self.mode)
+        if options.dispatch:
+            from pyprof.exact import DispatchMode
+
+            self._exact = DispatchMode(self.mode)
+            self._exact.__enter__()
 
     def close(self) -> None:
         from pyprof import mode
 
         self.patches.undo()
+        if self._exact is not None:
+            self._exact.__exit__(None, None, None)
         if self.mode is not None:
             self.mode.sink = None  # threads that still hold the mode
             mode.leave(self.mode)
@@ -75,6 +85,7 @@ class Session:
         """Everything of PyTorch's and Python's that is replaced."""
         import torch
 
+        from pyprof import collectives
         from pyprof.layers import Layers
         from pyprof.mode import fast_handler, honest_asker
 
@@ -88,6 +99,7 @@ class Session:
         if self.options.layers:
             call = Layers().wrap(torch.nn.Module.__call__, self.mode)
             self.patches.set(torch.nn.Module, "__call__", call)
+        collectives.install(self.patches)
         self.patches.set(threading.Thread, "_bootstrap_inner", _thread_start(self))
 
 
@@ -127,6 +139,7 @@ def init(
     trace: bool | str = False,
     *,
     layers: bool = True,
+    dispatch: bool = False,
     enable_function_stack: bool = False,
     sink: str = "auto",
 ) -> None:
@@ -134,6 +147,8 @@ def init(
 
     trace: add the call stack; True for the user's frames, "all" for torch's and the standard library's too.
     layers: name the nn.Modules that run.
+    dispatch: the exact mode: also mark each aten op, forward and backward, with the types that its kernels get; about
+        20 us an op, and torch.compile'd code runs uncompiled.
     enable_function_stack: PyProf's option: add the names of the calling functions.
     sink: "auto" pushes NVTX ranges where a tool listens, "nvtx" always, "none" never. `pyprof.profile` collects
         in any case.
@@ -146,7 +161,7 @@ def init(
         raise ValueError(f"pyprof.init: sink={sink!r} is not one of 'auto', 'nvtx', 'none'")
     if trace not in (True, False, "all"):
         raise ValueError(f"pyprof.init: trace={trace!r} is not one of True, False, 'all'")
-    options = Options(trace, layers, enable_function_stack, sink)
+    options = Options(trace, layers, dispatch, enable_function_stack, sink)
     with _lock:
         if _session is not None:
             if _session.options == options:

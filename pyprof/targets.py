@@ -34,6 +34,7 @@ NOT_MARKED: dict[str, str] = {
         "_record_function_enter _record_function_enter_new _record_function_exit _record_function_exit._RecordFunction"
     ),
     "runs the user's own code, whose calls are marked one by one": "backward apply_ map_ map2_",
+    "makes no tensor": "device",
     "prints or pickles": "__repr__ __format__ __reduce_ex__ __reduce__ _reduce_ex_internal",
 }
 _NAMES = frozenset(name for names in NOT_MARKED.values() for name in names.split())
@@ -63,7 +64,7 @@ class Targets:
     """Function -> Target, or None for what is not marked. Filled as functions are met."""
 
     def __init__(self) -> None:
-        self.known: dict[Any, Target | None] = {}
+        self.known: dict[Any, Any] = {}
         self._public = {func: (mod, op) for mod, op, func in _public_functions()}
 
     def add(self, func: Callable[..., Any]) -> Target | None:
@@ -116,5 +117,5 @@ def _own_name(func: Any) -> tuple[str, str]:
     qualified = getattr(func, "_qualified_op_name", None)
     if isinstance(qualified, str):  # an OpOverloadPacket: "aten::add"
         return f"torch.ops.{qualified.split('::')[0]}", str(op)
-    mod = getattr(func, "__module__", None) or "torch"
-    return str(mod), str(op)
+    mod = str(getattr(func, "__module__", None) or "torch")
+    return ("torch.distributed" if mod.startswith("torch.distributed.") else mod), str(op)
