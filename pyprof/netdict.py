@@ -21,11 +21,12 @@ from math import isfinite
 from typing import Any, BinaryIO
 
 import msgspec
+import numpy as np
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.gather import EMPTY_IS_NONE, Wrong, clean, gatherer, literal, short
 from pyprof.schema import COLUMN, KERNELS, Column
-from pyprof.table import NULL, Coded, Ragged, Table
+from pyprof.table import NULL, Coded, Data, Ragged, Table
 
 CHUNK = 8192  # rows at a time: some 20 MB of text
 HEAD = 4096
@@ -62,6 +63,17 @@ Field = Callable[[int, int], "Sequence[str]"]  # rows from, to -> what their lin
 def _field(column: Column, table: Table) -> Field:
     key = f'"{column.key}": '
     data = table.columns[column.key]
+    flat = data.codes if isinstance(data, Coded) else data
+    if isinstance(flat, np.ndarray) and len(flat) and np.all(flat == flat[0]):  # most captures leave columns blank
+        return _constant(_field_of(column, key, data)(0, 1)[0])
+    return _field_of(column, key, data)
+
+
+def _constant(text: str) -> Field:
+    return lambda begin, end: [text] * (end - begin)
+
+
+def _field_of(column: Column, key: str, data: Data) -> Field:
     if isinstance(data, Coded):
         return _coded_field(column, key, data)
     if isinstance(data, Ragged):
