@@ -1,4 +1,5 @@
 """The op models, one file a family. Importing this package fills ``pyprof.prof.model.MODELS``."""
+
 from pyprof.prof.ops import activation as activation
 from pyprof.prof.ops import attention as attention
 from pyprof.prof.ops import attention_kernels as attention_kernels
@@ -23,7 +24,9 @@ from pyprof.prof.ops import reduction as reduction
 from pyprof.prof.ops import resize as resize
 from pyprof.prof.ops import rng as rng
 from pyprof.prof.ops import rnn as rnn
+from pyprof.prof.ops import row_norm as row_norm
 from pyprof.prof.ops import serving as serving
 from pyprof.prof.ops import softmax as softmax
+from pyprof.prof.ops import sorting as sorting
 from pyprof.prof.ops import spectral as spectral
 from pyprof.prof.ops import views as views

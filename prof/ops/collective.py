@@ -52,8 +52,14 @@ def in_place(buffer: Any, *_: Any) -> Work:
 
 
 @model("record_param_comms", family=FAMILY_NAME)
-def recorded(buffers: Any, *_: Any) -> Work:
-    """The profiler's record of any collective: 0 flop. It does not name the collective, so its bytes are not known."""
+def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None, name: Any = None, *_: Any) -> Work:
+    """The profiler's record of any collective: 0 flop. Its bytes are known where its name is, and works in place.
+
+    Arguments as ParamCommsUtils.hpp records them (torch 2.13); a Kineto trace leaves strings out of them, and has the
+    name beside them, as "Collective name".
+    """
+    if name in ("allreduce", "broadcast", "reduce", "allreduce_coalesced"):
+        return in_place(buffers)
     return Work(0, math.nan, math.nan)
 
 

@@ -35,12 +35,14 @@ def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
 @model("index_select", family=FAMILY_NAME)
 def index_select(self: Tensor, dim: Any, positions: Tensor, *_: Any, out: Out = None) -> Work:
     """A copy of n slices; where the capture does not tell the dimension (NVTX), bytes are not known either"""
-    told = out[0] if out else None
-    if told is None and dim is UNKNOWN:
+    told, index = out[0] if out else None, required(positions)
+    if told is not None:
+        return gathered(self, told.numel, index)
+    if len(self.shape) < 2:
+        return gathered(self, index.numel, index)
+    if not isinstance(dim, int):
         return Work(0, math.nan, math.nan)
-    index = required(positions)
-    count = told.numel if told is not None else self.numel // (self.shape[dim] or 1) * index.numel if self.shape else 1
-    return gathered(self, count, index)
+    return gathered(self, self.numel // (self.shape[dim] or 1) * index.numel, index)
 
 
 @model("index_select.backward", "index_select_backward", family=FAMILY_NAME)

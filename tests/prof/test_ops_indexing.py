@@ -47,6 +47,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_embedding_bag_backward", (t(2, 6), i(5), i(2), i(5), i(2), i(2), 10, False, 0, False, None, -1),
      Work(30, 88, 240)),
     ("index_select", (X, 1, i(2)), Work(0, 32 + 16, 32)),
+    ("index_select", (t(9), UNKNOWN, i(2)), Work(0, 8 + 16, 8)),  # there is one dimension only
     ("index_select.backward", (X, 1, i(2)), Work(8, 32 + 16, 96)),
     ("index_select_backward", (t(4, 2), [4, 6], 1, i(2)), Work(8, 48, 96)),
     ("gather", (X, 1, i(4, 2)), Work(0, 32 + 64, 32)),

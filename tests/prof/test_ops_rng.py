@@ -83,6 +83,10 @@ def test_a_record_of_some_collective_computes_nothing_and_moves_an_unknown_amoun
     assert math.isnan(work.nbytes)
 
 
+def test_a_record_that_names_an_all_reduce_has_its_bytes() -> None:
+    assert evaluate("record_param_comms", ((X,), 0, UNKNOWN, 1, "allreduce")) == Work(0, 24, 24)
+
+
 def test_sizes_that_are_not_told_are_not_zero() -> None:
     assert math.isnan(total(evaluate("rand", (UNKNOWN,))).write)
     assert evaluate("rand", (UNKNOWN,), (X,)) == Work(0, 0, 24)

@@ -1,0 +1,164 @@
+"""Layer, group and RMS normalisation: rows of D elements that are normalised together, each with its own statistics.
+
+E elements in R rows; the counting of ``norm`` (see there), with the weight inside of dx: g * weight is a product more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.norm import FAMILY_NAME, channels, needs, present, statistics, wanted
+from pyprof.prof.ops.operands import Out, accumulator, given, moved, numel
+
+
+def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out: Out) -> int:
+    """D, the elements of a row of layer norm: told, or as many as the parameters have, or as the statistics say."""
+    if isinstance(normalized_shape, (int, list, tuple)):
+        return numel((normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape)
+    for parameter in (given(weight), given(bias)):
+        if parameter is not None:
+            return parameter.numel
+    saved = out[-1] if out and len(out) > 1 else None
+    if saved is None:
+        raise UnknownArgument("the normalised shape is not told")
+    return self.numel // max(saved.numel, 1)
+
+
+@model("native_layer_norm", "layer_norm", family=FAMILY_NAME)
+def layer_norm(
+    self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any, out: Out = None
+) -> Work:
+    """5E + 2R, weight E, bias E; saves mean and rstd of each row"""
+    rows = self.numel // (normalised(self, normalized_shape, weight, bias, out) or 1)
+    flop = (5 + present(weight, bias)) * self.numel + 2 * rows
+    return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
+
+
+def row_backward(
+    grad: Tensor,
+    self: Tensor,
+    weight: Any,
+    bias: Any,
+    size: int,
+    rows: int,
+    wants: tuple[bool, bool, bool],
+    saved: tuple[Any, Any],
+) -> Work:
+    """dx 9E, and g * weight E;  dweight = sum(g * xhat) 2E - D;  dbias = sum(g) E - D"""
+    count = self.numel
+    flop = (9 + present(weight)) * count if wants[0] else 0
+    flop += (2 * count - size if wants[1] else 0) + (count - size if wants[2] else 0)
+    known = [t if given(t) else self.like((rows,), accumulator(self.dtype)) for t in saved]
+    parameter = given(weight) or given(bias) or self.like((size,))
+    written = (moved(count, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(size, parameter)
+    stored = sum(statistics(t.numel, self) for t in known)
+    return Work(flop, distinct(grad, self, weight) + stored, written)
+
+
+@model("native_layer_norm_backward", family=FAMILY_NAME)
+def layer_norm_backward(
+    grad: Tensor,
+    self: Tensor,
+    normalized_shape: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any = None,
+    bias: Any = None,
+    mask: Any = None,
+    *_: Any,
+    out: Out = None,
+) -> Work:
+    """dx 10E with a weight, 9E without; parameters' gradients 3E - 2D"""
+    size = self.numel // max(mean.numel, 1) if given(mean) else normalised(self, normalized_shape, weight, bias, None)
+    told = mask is not UNKNOWN and mask is not None
+    wants = (bool(mask[0]), bool(mask[1]), bool(mask[2])) if told else (True, present(weight) > 0, present(bias) > 0)
+    wants = (wants[0], wants[1] and present(weight) > 0, wants[2] and present(bias) > 0)
+    return row_backward(grad, self, weight, bias, size, self.numel // (size or 1), wants, (mean, rstd))
+
+
+@model("native_group_norm", "group_norm", family=FAMILY_NAME)
+def group_norm(self: Tensor, *arguments: Any) -> Work:
+    """5E + 2R, weight E, bias E; R = N * groups
+
+    native_group_norm(self, weight, bias, N, C, HxW, group, eps); group_norm(self, num_groups, weight, bias, eps)
+    """
+    if isinstance(arguments[0], int):
+        groups, weight, bias = arguments[0], *_padded(arguments[1:3])
+    else:
+        weight, bias = arguments[:2]
+        groups = int(arguments[5])
+    rows = self.shape[0] * groups
+    flop = (5 + present(weight, bias)) * self.numel + 2 * rows
+    return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
+
+
+def _padded(arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+    weight, bias, *_ = *arguments, None, None
+    return weight, bias
+
+
+@model("native_group_norm_backward", family=FAMILY_NAME)
+def group_norm_backward(
+    grad: Tensor,
+    self: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Any = None,
+    n: Any = None,
+    c: Any = None,
+    hw: Any = None,
+    group: Any = None,
+    mask: Any = None,
+    *_: Any,
+) -> Work:
+    """As layer norm's: dx 10E with a weight, parameters' gradients 3E - 2C"""
+    wants = wanted(mask, weight)
+    return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, (mean, rstd))
+
+
+@model("rms_norm", "_fused_rms_norm", family=FAMILY_NAME)
+def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *_: Any, out: Out = None) -> Work:
+    """x * rsqrt(mean(x x) + eps): square, sum, product 3E, eps and root 2R; weight E. Saves rstd."""
+    rows = self.numel // (normalised(self, normalized_shape, weight, None, out) or 1)
+    flop = (3 + present(weight)) * self.numel + 2 * rows
+    return Work(flop, distinct(self, weight), moved(self.numel, self) + statistics(rows, self))
+
+
+@model("_fused_rms_norm_backward", family=FAMILY_NAME)
+def rms_norm_backward(
+    grad: Tensor, self: Tensor, normalized_shape: Any, rstd: Any, weight: Any = None, mask: Any = None, *_: Any
+) -> Work:
+    """dx: xhat, g xhat, its sum, xhat c, sub, rstd: 6E, and g weight E;  dweight 2E - D"""
+    size = normalised(self, normalized_shape, weight, None, None)
+    count = self.numel
+    told = mask is not UNKNOWN and mask is not None
+    wants = (bool(mask[0]), bool(mask[1])) if told else (True, True)
+    gain = wants[1] and present(weight) > 0
+    flop = ((6 + present(weight)) * count if wants[0] else 0) + (2 * count - size if gain else 0)
+    written = (moved(count, self) if wants[0] else 0) + (distinct(weight) if gain else 0)
+    return Work(flop, distinct(grad, self, weight) + statistics(count // (size or 1), self), written)
+
+
+@model("rms_norm.backward", family=FAMILY_NAME)
+def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None, *_: Any) -> Work:
+    """``_fused_rms_norm_backward``, also where the forward ran as its parts"""
+    return rms_norm_backward(self, self, normalized_shape, None, weight, needs(self, weight))
+
+
+@model("layer_norm.backward", family=FAMILY_NAME)
+def layer_norm_whole_backward(
+    self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any
+) -> Work:
+    """``native_layer_norm_backward`` with float32 statistics, whatever the device saved"""
+    grad = Tensor(self.shape, self.dtype)
+    return layer_norm_backward(grad, self, normalized_shape, None, None, weight, bias, needs(self, weight, bias))
+
+
+@model("group_norm.backward", family=FAMILY_NAME)
+def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bias: Any = None, *_: Any) -> Work:
+    """``native_group_norm_backward``"""
+    wants = needs(self, weight, bias)
+    rows = self.shape[0] * int(groups)
+    grad = Tensor(self.shape, self.dtype)
+    return row_backward(grad, self, weight, bias, channels(self), rows, (wants[0], wants[1], wants[2]), (None, None))
