@@ -79,7 +79,8 @@ def _told(table: Table, names: Coded) -> tuple[Ints, list[Dtypes]]:
     pairs, pair = distinct(names.codes[rows], aten.codes[rows])
     each = [_hint(names.values[name], aten.values[op]) for name, op in pairs]
     told[rows] = np.array([hints.setdefault(hint, len(hints)) for hint in each], np.int64)[pair]
-    told = uncover(table, _together(_op_numbers(table), told, hints), hints)
+    if told.any():
+        told = uncover(table, _together(_op_numbers(table), told, hints), hints)
     return told, list(hints)
 
 
@@ -95,21 +96,22 @@ def _hint(name: str, aten: str) -> Dtypes:
 
 def _together(op: Ints, told: Ints, hints: dict[Dtypes, int]) -> Ints:
     """All rows of an op share what its kernels told; ``hints`` grows by what several told together."""
-    rows = np.flatnonzero(told)
-    if not len(rows):
-        return told
     known, size = list(hints), len(hints)
-    pairs = np.unique(op[rows] * size + told[rows])
-    ops, first = np.unique(pairs // size, return_index=True)
+    least, most = np.full(int(op.max(initial=0)) + 1, size, np.int64), np.zeros(int(op.max(initial=0)) + 1, np.int64)
+    some = told > 0
+    np.minimum.at(least, op[some], told[some])
+    np.maximum.at(most, op[some], told[some])
+    rows = np.flatnonzero(some & (least < most)[op])
+    pairs = np.sort(op[rows] * size + told[rows])
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+    bounds = np.flatnonzero(np.diff(pairs // size, prepend=-1, append=-1))
     joined: dict[tuple[int, ...], int] = {}
-    result = np.zeros(int(op.max(initial=0)) + 1, np.int64)
-    result[ops] = pairs[first] % size
-    for i in np.flatnonzero(np.diff([*first, len(pairs)]) > 1).tolist():
-        several = tuple((pairs[first[i] : [*first, len(pairs)][i + 1]] % size).tolist())
+    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        several = tuple((pairs[begin:end] % size).tolist())
         if several not in joined:
-            joined[several] = hints.setdefault(merged(known[j] for j in several), len(hints))
-        result[ops[i]] = joined[several]
-    return result[op]
+            joined[several] = hints.setdefault(merged(known[i] for i in several), len(hints))
+        most[pairs[begin] // size] = joined[several]
+    return most[op]
 
 
 def _name_codes(table: Table) -> Coded:

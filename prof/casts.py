@@ -14,164 +14,177 @@ it where a node returned another):
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pyprof.prof.dtypes import CONVERTING, Dtypes
-from pyprof.table import NULL, Ints, Table
+from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["uncover"]
 
 COPY = "aten::copy_"
 BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")
+PLACE = ("op", "layer", "marker", "trace")  # what a forward op and the casts of its gradients share
 
 
 def uncover(table: Table, told: Ints, hints: dict[Dtypes, int]) -> Ints:
     """``told``, each row's number in ``hints``, with hidden types filled in where backward or forward tells them."""
-    rows = _Rows(table, told.copy(), list(hints), hints)
+    rows = _Rows(table, told.copy(), hints)
     _converted(rows)
-    hidden = np.array([hint.hides(0) or hint.hides(1) for hint in rows.known])[rows.told]
-    if not hidden.any():
-        return rows.told
-    copies = rows.of((COPY,))
-    _reversed_casts(rows, copies, copies[hidden[copies]])
-    binary = rows.of(BINARY)
-    _mixed(rows, copies, binary[hidden[binary]])
+    hidden = rows.where(lambda hint: hint.hides(0) or hint.hides(1))
+    if hidden.any():
+        copies = rows.of((COPY,))
+        binary = rows.of(BINARY) & hidden
+        _reversed_casts(rows, copies, hidden)
+        _mixed(rows, copies, binary)
     return rows.told
 
 
 @dataclass(slots=True)
 class _Rows:
-    """The columns that the rules read."""
+    """The rows, and what their kernels told, by its number in ``hints``."""
 
     table: Table
     told: Ints
-    known: list[Dtypes]
     hints: dict[Dtypes, int]
 
+    def where(self, says: Callable[[Dtypes], object]) -> Ints:
+        """Mask of the rows whose kernels told something that ``says`` holds for."""
+        return np.array([bool(says(hint)) for hint in self.hints])[self.told]
+
     def of(self, names: tuple[str, ...]) -> Ints:
-        """Rows of these aten ops whose kernels told something."""
-        aten = self.table.coded("aten")
-        wanted = np.array([*(name in names for name in aten.values), False])
-        return np.flatnonzero(wanted[aten.codes] & (self.told > 0))
+        """Mask of the rows of these aten ops whose kernels told something."""
+        return _mask(self.table.coded("aten"), lambda name: name in names) & (self.told > 0)
 
-    def hint(self, row: int) -> Dtypes:
-        return self.known[int(self.told[row])]
+    def directed(self, direction: str) -> Ints:
+        return _mask(self.table.coded("dir"), lambda text: text == direction)
 
-    def tell(self, row: int, hint: Dtypes) -> None:
-        number = self.hints.setdefault(hint, len(self.hints))
-        if number == len(self.known):
-            self.known.append(hint)
-        self.told[row] = number
+    def node(self, name: str) -> Ints:
+        return _mask(self.table.coded("nodes"), lambda text: name in text)
 
-    def text(self, key: str, row: int) -> str:
-        column = self.table.coded(key)
-        return column.values[column.codes[row]] if column.codes[row] >= 0 else ""
-
-    def sequence(self, row: int) -> int:
-        """The innermost autograd sequence number, NULL without one."""
+    def sequence(self) -> Ints:
+        """The innermost autograd sequence number of each row, NULL without one."""
         column = self.table.ragged("seqId")
-        first, last = column.offsets[row], column.offsets[row + 1]
-        return int(column.values[last - 1]) if last > first else NULL
+        last = np.maximum(column.offsets[1:] - 1, 0)
+        some = column.offsets[1:] > column.offsets[:-1]
+        values = column.values if len(column.values) else np.full(1, NULL, np.int64)
+        return np.where(some, values[np.minimum(last, len(values) - 1)], NULL)
 
-    def key(self, row: int) -> tuple[int, int, int]:
-        """The call and its reverse have the same."""
-        return int(self.table.ints("pid")[row]), self.sequence(row), int(self.table.coded("sizes").codes[row])
+    def calls(self, rows: Ints) -> tuple[Ints, int]:
+        """A number that a call shares with its reverse, of each row (others have 0); and how many there are."""
+        keys = (self.table.ints("pid"), self.sequence(), self.table.coded("sizes").codes)
+        found, numbers = distinct(*(key[rows] for key in keys))
+        number = np.zeros(len(self.told), np.int64)
+        number[rows] = numbers
+        return number, len(found)
+
+    def tell(self, rows: Ints, others: Ints, new: Callable[[Dtypes, Dtypes], Dtypes]) -> None:
+        """Replace what ``rows`` were told by ``new`` of it and of what each one's counterpart was told (0: none)."""
+        rows, others = rows[others > 0], others[others > 0]
+        pairs, pair = distinct(self.told[rows], others)
+        known = list(self.hints)
+        results = [self.hints.setdefault(new(known[a], known[b]), len(self.hints)) for a, b in pairs]
+        self.told[rows] = np.array(results, np.int64)[pair]
+
+
+def _mask(column: Coded, holds: Callable[[str], bool]) -> Ints:
+    return np.array([*(holds(value) for value in column.values), False])[column.codes]
+
+
+def _only(groups: Ints, values: Ints, count: int) -> Ints:
+    """The one value of each group, 0 where it has none or several."""
+    low, high = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(low, groups, values)
+    np.maximum.at(high, groups, values)
+    return np.where(low == high, high, 0)
 
 
 def _converted(rows: _Rows) -> None:
     """A reduction that converts its input runs ``to`` within: where a capture has such a call, none of that op is sure."""
     within = rows.table.coded("nodes").values
     unsure = tuple(f"aten::{op}" for op in CONVERTING if any(f'"aten::{op}", "aten::to"' in text for text in within))
-    for row in rows.of(unsure).tolist():
-        hint = rows.hint(row)
-        rows.tell(row, replace(hint, rest="", at=((0, ""),)))
+    found = np.flatnonzero(rows.of(unsure))
+    rows.tell(found, rows.told[found], lambda hint, _: replace(hint, rest="", at=((0, ""),)))
 
 
 def _reversed_casts(rows: _Rows, copies: Ints, hidden: Ints) -> None:
     """copy_(self, src): what one reads the other writes."""
-    if not len(hidden):
-        return
-    ways: dict[tuple[str, tuple[int, int, int]], set[Dtypes]] = {}
-    for row in copies.tolist():
-        direction = rows.text("dir", row)
-        if direction == "fprop" or "ToCopyBackward0" in rows.text("nodes", row):
-            ways.setdefault((direction, rows.key(row)), set()).add(rows.hint(row))
-    found = [(row, _reverse(rows, ways, row)) for row in hidden.tolist()]
-    for row, source in found:
-        if source:
-            rows.tell(row, _with(rows.hint(row), rows.hint(row).of(0), source))
+    number, count = rows.calls(copies)
+    numbered = copies & (rows.sequence() != NULL)
+    forward = np.flatnonzero(numbered & rows.directed("fprop"))
+    backward = np.flatnonzero(numbered & rows.directed("bprop") & rows.node("ToCopyBackward0"))
+    before, after = (_only(number[way], rows.told[way], count) for way in (forward, backward))
+    for way, mine, other in ((forward, before, after), (backward, after, before)):
+        way = way[hidden[way]]
+        alone = mine[number[way]] > 0  # several casts of one number and shape: not known which is which
+        rows.tell(way, np.where(alone, other[number[way]], 0), _reverse)
 
 
-def _reverse(rows: _Rows, ways: dict[tuple[str, tuple[int, int, int]], set[Dtypes]], row: int) -> str:
-    """The type that a cast reads: what its one counterpart writes."""
-    direction = rows.text("dir", row)
-    if rows.sequence(row) == NULL or (direction == "bprop" and "ToCopyBackward0" not in rows.text("nodes", row)):
-        return ""
-    others = ways.get(("bprop" if direction == "fprop" else "fprop", rows.key(row)), set())
-    mine = ways.get((direction, rows.key(row)), set())
-    if len(others) != 1 or len(mine) != 1:
-        return ""
-    other = next(iter(others))
-    return other.of(0) if other.of(1) == rows.hint(row).of(0) and other.of(0) != rows.hint(row).of(0) else ""
+def _reverse(hint: Dtypes, other: Dtypes) -> Dtypes:
+    fits = other.of(1) == hint.of(0) != other.of(0)
+    return _with(hint, hint.of(0), other.of(0)) if fits else hint
 
 
 def _with(hint: Dtypes, first: str, second: str) -> Dtypes:
     return replace(hint, at=((0, first), (1, second)))
 
 
-Group = tuple[object, ...]
-
-
-def _mixed(rows: _Rows, copies: Ints, hidden: Ints) -> None:
+def _mixed(rows: _Rows, copies: Ints, binary: Ints) -> None:
     """Forward calls by count, then the backward's products by their forward call."""
-    told: dict[tuple[int, int, int], Dtypes] = {}
-    lesser = _engine_casts(rows, copies)
-    for group, calls in _forward_calls(rows, hidden).items():
-        types = lesser.get(group, [])
-        if len(types) == len(calls) and len(set(types)) == 1:
-            # Both operands have one shape: which of them is the lesser matters to nothing that is counted.
-            hint = _with(rows.hint(calls[0]), rows.hint(calls[0]).out, types[0])
-            for row in calls:
-                rows.tell(row, hint)
-                told[rows.key(row)] = hint
-    for row in hidden.tolist():
-        before = told.get(rows.key(row))
-        if before and rows.text("aten", row) == "aten::mul" and "MulBackward0" in rows.text("nodes", row):
-            rows.tell(row, _with(rows.hint(row), before.out, before.of(1)))
+    casts = copies & rows.directed("bprop") & (rows.sequence() == NULL) & rows.where(lambda hint: hint.of(0) and hint.of(1))
+    calls = binary & rows.directed("fprop") & rows.where(lambda hint: hint.out) & _own(rows) & _one_shape(rows)
+    some = np.flatnonzero(casts | calls)
+    shape = _numbers(rows.table.coded("sizes"), lambda text: str(json.loads(text or "[[]]")[0]))[some]
+    wide = _wide(rows, casts)[some]
+    place = (rows.table.coded(key).codes[some] for key in PLACE)
+    groups, group = distinct(rows.table.ints("pid")[some], *place, shape, wide)
+    is_call = calls[some]
+    lesser = _only(group[~is_call], rows.told[some[~is_call]], len(groups))
+    as_many = np.bincount(group[is_call], minlength=len(groups)) == np.bincount(group[~is_call], minlength=len(groups))
+    forward, other = some[is_call], np.where(as_many, lesser, 0)[group[is_call]]
+    # both operands have one shape: which of them is the lesser matters to nothing that is counted
+    rows.tell(forward, other, lambda hint, cast: _with(hint, hint.out, cast.of(0)))
+    _products(rows, forward[other > 0], np.flatnonzero(binary & rows.of(("aten::mul",)) & rows.node("MulBackward0")))
 
 
-def _engine_casts(rows: _Rows, copies: Ints) -> dict[Group, list[str]]:
-    """The types to which the engine cast gradients, by what their forward calls share with them."""
-    found: dict[Group, list[str]] = {}
-    for row in copies.tolist():
-        if rows.text("dir", row) == "bprop" and rows.sequence(row) == NULL and rows.hint(row).of(0):
-            found.setdefault(_group(rows, row, rows.hint(row).of(1)), []).append(rows.hint(row).of(0))
-    return found
+def _products(rows: _Rows, forward: Ints, backward: Ints) -> None:
+    """The gradient, of the output's type, by the operand that was saved: of the lesser type, or there were no cast."""
+    number, count = rows.calls(np.concatenate([forward, backward]))
+    before = _only(number[forward], rows.told[forward], count)
+    rows.tell(backward, before[number[backward]], lambda hint, call: _with(hint, call.out, call.of(1)))
 
 
-def _forward_calls(rows: _Rows, hidden: Ints) -> dict[Group, list[int]]:
-    found: dict[Group, list[int]] = {}
-    for row in hidden.tolist():
-        if rows.text("dir", row) == "fprop" and _names_its_op(rows, row) and _one_shape(rows, row):
-            found.setdefault(_group(rows, row, rows.hint(row).out), []).append(row)
-    return found
+def _wide(rows: _Rows, casts: Ints) -> Ints:
+    """The number of the wide type: what a cast reads, what a call returns."""
+    types = {"": 0}
+    reads = np.array([types.setdefault(hint.of(1), len(types)) for hint in rows.hints])
+    returns = np.array([types.setdefault(hint.out, len(types)) for hint in rows.hints])
+    return np.where(casts, reads[rows.told], returns[rows.told])
 
 
-def _group(rows: _Rows, row: int, wide: str) -> Group:
-    """What a forward op and the casts of its gradients share: its names and place, the shape, and the wide type."""
-    place = (int(rows.table.coded(key).codes[row]) for key in ("op", "layer", "marker", "trace"))
-    shapes = json.loads(rows.text("sizes", row))
-    return int(rows.table.ints("pid")[row]), *place, str(shapes[0]), wide
+def _numbers(column: Coded, of: Callable[[str], str]) -> Ints:
+    """A number of each row's text's ``of``."""
+    seen: dict[str, int] = {}
+    return np.array([*(seen.setdefault(of(value), len(seen)) for value in column.values), -1])[column.codes]
 
 
-def _names_its_op(rows: _Rows, row: int) -> bool:
+def _own(rows: _Rows) -> Ints:
     """Did the user's op run this aten op, and not one of several that make it up?"""
-    names = json.loads(rows.text("op", row) or "[]")
-    return bool(names) and str(names[-1]).strip("_") == rows.text("aten", row).removeprefix("aten::").strip("_")
+    op, aten = rows.table.coded("op"), rows.table.coded("aten")
+    pairs, pair = distinct(op.codes, aten.codes)
+    names = [json.loads(op.values[a] or "[]") if a >= 0 else [] for a, _ in pairs]
+    same = [
+        bool(found) and b >= 0 and str(found[-1]).strip("_") == aten.values[b].removeprefix("aten::").strip("_")
+        for found, (_, b) in zip(names, pairs, strict=True)
+    ]
+    return np.array(same or [False])[pair]
 
 
-def _one_shape(rows: _Rows, row: int) -> bool:
-    shapes = json.loads(rows.text("sizes", row))
-    return len(shapes) > 1 and bool(shapes[0]) and shapes[0] == shapes[1]
+def _one_shape(rows: _Rows) -> Ints:
+    def same(text: str) -> bool:
+        shapes = json.loads(text or "[]")
+        return len(shapes) > 1 and bool(shapes[0]) and shapes[0] == shapes[1]
+
+    return _mask(rows.table.coded("sizes"), same)

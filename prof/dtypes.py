@@ -296,12 +296,17 @@ def signature(functor: str) -> tuple[list[str], str]:
     if applied:
         words = parameters(functor, applied)
         if len(words) == 1:  # before PyTorch 1.12: BUnaryFunctor<AddFunctor<long>>
-            return signature(words[0])[0], ""
+            return _first(words[0])[0], ""
         first, second, out = (dtype_at(words, i) for i in range(3))
         return {"AUnary": [second], "BUnary": [first]}.get(applied[1], [first, second]), out
     called = lambdas(functor)
     if called:
         return [TYPES.get(word, "") for word in called[-1]], ""
+    return _first(functor)
+
+
+def _first(functor: str) -> tuple[list[str], str]:
+    """A named functor: its first parameter is the type of what it takes, and for sums of what it returns."""
     named = _NAMED.match(functor)
     dtype = dtype_at(parameters(functor, named), 0) if named else ""
     out = dtype if named and named[1].startswith("CUDAFunctor") else ""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyprof.errors import InputError
 from pyprof.parse.correlate import correlate
@@ -193,6 +195,23 @@ def test_kernels_of_one_op_tell_together_and_contradictions_cancel() -> None:
     assert merged([statistics, transform]) == Dtypes(at=((0, BF16), (1, F32)), flags=((5, True),))
     assert merged([transform, statistics]) == merged([statistics, transform])
     assert merged([Dtypes(F32), Dtypes(BF16, out=F32)]) == Dtypes("", (), F32)
+
+
+PIECES = ["void ", "elementwise_kernel<", "vectorized_", "AUnaryFunctor<", "float", ", ", ">", "{lambda(", ")#1}", "(",
+          "ReduceOp<", "[lambda(", " (instance 1)]", "softmax_warp_forward<", "OpaqueType<", "nvjet_", "xmma_", "(int)",
+          "multi_tensor_apply_kernel<", "Functor<", "gpu_kernel_impl<", "Copy<", "_f32f32_", "distribution_nullary_kernel<"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=40).map("".join), st.sampled_from(NAMES))
+def test_any_text_is_a_name(name: str, row: tuple[str, str, str, Dtypes]) -> None:
+    kernel_dtypes(name, row[1], row[2])
+    kernel_dtypes(row[0] + name, row[1], row[2])
+
+
+def test_long_and_deep_names_take_no_time() -> None:
+    for piece in PIECES:
+        kernel_dtypes(f"void at::native::vectorized_elementwise_kernel<4, {piece * 2000}", "add", "pointwise")
+        kernel_dtypes(f"nvjet_{piece * 2000}", "mm", "gemm")
 
 
 # --- real captures ------------------------------------------------------------------------------------------------
