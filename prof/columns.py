@@ -141,7 +141,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("kernel", "Kernel", "", "kernel name without template arguments", _text("kShortName"), "middle", 1.6),
     Column("params", "Params", "", "the op's tensors T=[shapes],dtype and other arguments", _params, share=1.6),
     Column("sil", "Sil(ns)", "ns", "silicon time: how long the kernel ran", _number("kDuration")),
-    Column("tc", "TC", "", "tensor cores: 1 used, 0 not used, - no matrix product", lambda _, a: a.tc),
+    Column("tc", "TC", "", "tensor cores: 1 used, 0 not, ? not known, - no matrix product", lambda _, a: a.tc),
     Column("device", "Device", "", "GPU, as the process numbers them", _number("device")),
     Column("stream", "Stream", "", "CUDA stream", _number("stream")),
     Column("grid", "Grid", "blocks", "launch grid x,y,z", _triple("grid")),

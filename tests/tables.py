@@ -13,16 +13,15 @@ from pyprof.table import NULL, Coded, Ragged, Table
 
 HOSTILE = (
     '"', "\\", '\\"', "\n", "\r\n", "\0", "\x1b[31m", "\x7f", "\x85", "\u2028", "'", "{", "}\n{", "None", "(1, 2, 3)",
-    '"grid": (', ', "grid": (1, 1, 1)', '", "kDuration": 5, "', ', "layer": [', "é", "漢", "\U0001f600", "\\ud83d", "<b>",
-    "__import__('os').system('true')", "a,b", "   ",
+    '"grid": (', ', "grid": (1, 1, 1)', '", "kDuration": 5, "', ', "layer": [', "é", "漢", "\U0001f600", "\\ud83d",
+    "<b>", "__import__('os').system('true')", "a,b", "   ",
 )  # fmt: skip
 INT64 = st.integers(-(2**63) + 1, 2**63 - 1)
 TEXT = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=4).map("".join)
+KEYS = TEXT | st.sampled_from(["grid", "layer"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(TEXT | st.sampled_from(["grid", "layer"]), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=6,
 )
 

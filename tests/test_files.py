@@ -106,7 +106,7 @@ def test_a_place_that_cannot_be_written_is_known_at_once(tmp_path, name, words):
 
 
 def test_a_full_disk_is_one_line():
-    with pytest.raises(PyprofError, match="^/dev/full: cannot be written: No space left on device$"):
+    with pytest.raises(PyprofError, match=r"^/dev/full: cannot be written: No space left on device$"):
         write("/dev/full")
 
 
@@ -151,7 +151,7 @@ def test_broken_gzip_names_the_file(tmp_path, damage):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    with pytest.raises(InputError, match="nothing: cannot be read: No such file or directory$"), \
+    with pytest.raises(InputError, match=r"nothing: cannot be read: No such file or directory$"), \
             open_input(tmp_path / "nothing"):  # fmt: skip
         pass
 

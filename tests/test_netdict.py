@@ -34,15 +34,14 @@ def read(text: bytes) -> Table:
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
     """A row as its line says it: grids are tuples, and PyProf's lists are empty where there is none."""
-    kinds = {column.key: column.kind for column in KERNELS}
-    return {
-        key: tuple(value)
-        if kinds[key] == "triple" and value
-        else []
-        if key in EMPTY_IS_NONE and value is None
-        else value
-        for key, value in row.items()
-    }
+    changed = dict(row)
+    for column in KERNELS:
+        value = row[column.key]
+        if column.kind == "triple" and value:
+            changed[column.key] = tuple(value)
+        elif column.key in EMPTY_IS_NONE and value is None:
+            changed[column.key] = []
+    return changed
 
 
 @given(tables())
@@ -170,7 +169,7 @@ def test_pyprofs_own_file(data):
         (SMALL + b"{'kShortName': 'a', 'kDuration': 1, 'seqId': ['x']}\n", ["expected a list of integers"]),
         (SMALL + b"{'kShortName': 'a', 'kDuration': 1, 'op': {1}}\n", ["expected a list or dict", "{1}"]),
         (SMALL + b"{'kShortName': 'a', 'kDuration': 1, 'op': " + b"[" * 5000, ["net.dict:2"]),
-        (SMALL + b"{'kShortName': 'a', 'kDuration': 1, 'op': '" + b"x" * (5 << 20), ["net.dict:2", "at most 4,194,304"]),
+        (SMALL + b"{'kShortName': 'a', 'kDuration': 1, 'op': '" + b"x" * (5 << 20), ["at most 4,194,304"]),
     ],
 )  # fmt: skip
 def test_a_broken_file_says_where_and_what(text, words):
@@ -182,19 +181,23 @@ def test_a_broken_file_says_where_and_what(text, words):
     assert all(word in message for word in words), message
 
 
+THREE = Table(3, {"kShortName": Coded.of("abc"), "kDuration": np.array([1, 1, 1])})
+
+
 @pytest.mark.parametrize("damage", [(b"1", b"1_0"), (b"None", b"1, 2"), (b'"kDuration": 1', b'"kDuration": 1, 1')])
 def test_a_damaged_line_of_ours_is_an_error_or_the_same_as_the_slow_way_finds(damage):
-    text = written(Table(3, {"kShortName": Coded.of("abc"), "kDuration": np.array([1, 1, 1])})).replace(*damage, 1)
+    text = written(THREE).replace(*damage, 1)
     try:
         wanted = [ast.literal_eval(line) for line in text.decode().splitlines()]
     except SyntaxError:
         with pytest.raises(InputError):
             read(text)
         return
-    try:
+    if wanted == [shown(row) for row in rows(read(written(THREE)))] or damage == (b"1", b"1_0"):
         assert [shown(row) for row in rows(read(text))] == wanted
-    except SchemaError as error:
-        assert "net.dict:1" in str(error)
+    else:
+        with pytest.raises(SchemaError, match=r"^net\.dict:1: "):
+            read(text)
 
 
 def test_a_table_whose_json_is_broken_is_not_written():

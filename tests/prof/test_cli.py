@@ -1,0 +1,273 @@
+"""prof.py as its users meet it: options, columns, the three forms, the line on standard error, broken input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pyprof.netdict import write_netdict
+from pyprof.parquet import write_parquet
+from pyprof.prof import cli
+from pyprof.prof.columns import COLUMNS, DEFAULT
+from pyprof.table import NULL, Coded, Ragged, Table
+
+PYPROFS = [
+    "idx", "seq", "altseq", "tid", "layer", "trace", "dir", "sub", "mod", "op",
+    "kernel", "params", "sil", "tc", "device", "stream", "grid", "block", "flops", "bytes",
+]  # fmt: skip
+HEADERS = {  # of PyProf's prof/output.py
+    "idx": "Idx", "seq": "SeqId", "altseq": "AltSeqId", "tid": "TId", "layer": "Layer", "trace": "Trace",
+    "dir": "Direction", "sub": "Sub", "mod": "Module", "op": "Op", "kernel": "Kernel", "params": "Params",
+    "sil": "Sil(ns)", "tc": "TC", "device": "Device", "stream": "Stream", "grid": "Grid", "block": "Block",
+    "flops": "FLOPs", "bytes": "Bytes",
+}  # fmt: skip
+NASTY = 'a "quoted", name\nof\x1b[31m two lines'
+
+
+def sample() -> Table:
+    """A matrix product of 2 x 3 and 3 x 4, and a kernel of which nothing is known but its name."""
+    return Table(
+        2,
+        {
+            "kShortName": Coded.of(["volta_sgemm_128x64_nn", NASTY]),
+            "kLongName": Coded.of(["void volta_sgemm_128x64_nn<float>(float*)", NASTY]),
+            "kDuration": np.array([3000, 1000]),
+            "layer": Coded.of(['["net", "fc1"]', ""]),
+            "trace": Coded.of(['["train.py:1", "net.py:2"]', ""]),
+            "seqId": Ragged.of([[7, 8], []]),
+            "subSeqId": np.array([0, NULL]),
+            "dir": Coded.of(["fprop", ""]),
+            "mod": Coded.of(['["torch", "aten"]', ""]),
+            "op": Coded.of(['["matmul", "mm"]', ""]),
+            "grid": Coded.of(["[1, 2, 3]", ""]),
+            "kind": Coded.of(["kernel", "kernel"]),
+            "start": np.array([10, 20]),
+            "aten": Coded.of(["aten::mm", ""]),
+            "sizes": Coded.of(["[[2, 3], [3, 4]]", ""]),
+            "dtypes": Coded.of(['["float32", "float32"]', ""]),
+            "reason": Coded.of(["", "no API row"]),
+        },
+    )
+
+
+@pytest.fixture
+def netdict(tmp_path):
+    with (tmp_path / "net.dict").open("wb") as out:
+        write_netdict(sample(), out)
+    return str(tmp_path / "net.dict")
+
+
+def run(capfdbinary, *argv: str) -> tuple[int, str, str]:
+    code = cli.main(list(argv))
+    out, err = capfdbinary.readouterr()
+    return code, out.decode(), err.decode()
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_the_options_are_frozen():
+    options = {option for action in cli.build_parser()._actions for option in action.option_strings}
+    assert options == {"-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version"}
+
+
+def test_the_first_columns_are_pyprofs_with_its_headers():
+    assert [column.name for column in COLUMNS[:20]] == PYPROFS
+    assert {column.name: column.header for column in COLUMNS[:20]} == HEADERS
+    assert DEFAULT == "idx,dir,sub,mod,op,kernel,params,sil"
+
+
+def test_names_and_headers_are_distinct():
+    assert len({column.name for column in COLUMNS}) == len({column.header for column in COLUMNS}) == len(COLUMNS)
+
+
+def test_help_lists_every_column_with_unit_and_meaning(capsys):
+    with pytest.raises(SystemExit) as done:
+        cli.main(["-h"])
+    assert done.value.code == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    for column in COLUMNS:
+        assert " ".join(f"{column.name} {column.meaning}{f' ({column.unit})' if column.unit else ''}".split()) in lines
+
+
+def test_csv_quotes_every_field_and_parses_back(netdict, capfdbinary):
+    code, out, _ = run(capfdbinary, "--csv", "-c", "all", netdict)
+    assert code == 0
+    first, second = table(out)
+    assert {header: first[header] for header in HEADERS.values()} == {
+        "Idx": "1", "SeqId": "7,8", "AltSeqId": "-", "TId": "", "Layer": "net:fc1", "Trace": "train.py:1,net.py:2",
+        "Direction": "fprop", "Sub": "0", "Module": "torch", "Op": "matmul", "Kernel": "volta_sgemm_128x64_nn",
+        "Params": "T=[(2,3),(3,4)],float32", "Sil(ns)": "3000", "TC": "0", "Device": "", "Stream": "", "Grid": "1,2,3",
+        "Block": "", "FLOPs": "48", "Bytes": "104",  # 2*2*3*4; (6 + 12 + 8) * 4
+    }  # fmt: skip
+    assert (first["Role"], first["Aten"], first["Family"], first["Kind"]) == ("main", "aten::mm", "gemm", "kernel")
+    assert second["Kernel"] == NASTY
+    assert (second["FLOPs"], second["Bytes"], second["Sub"], second["Grid"]) == ("", "", "", "")  # unknown is not zero
+    assert (second["Module"], second["Op"], second["Layer"], second["Reason"]) == ("na", "na", "-", "no API row")
+    assert out.startswith('"Idx","SeqId",')
+
+
+def test_the_chosen_columns_come_in_the_order_they_were_given(netdict, capfdbinary):
+    assert run(capfdbinary, "--csv", "-c", "sil,idx", netdict)[1] == '"Sil(ns)","Idx"\n"3000","1"\n"1000","2"\n'
+
+
+def test_plain_has_one_word_a_field(netdict, capfdbinary):
+    out = run(capfdbinary, "-c", "idx,dir,kernel,flops,sizes", netdict)[1]
+    assert out.splitlines() == [
+        "Idx Direction Kernel FLOPs Sizes",
+        "1 fprop volta_sgemm_128x64_nn 48 [[2,_3],_[3,_4]]",
+        '2 - a_"quoted",_name_of?[31m_two_lines - -',
+    ]
+
+
+@pytest.mark.parametrize("width", [63, 80, 120, 200])
+def test_aligned_lines_fit_the_width_and_numbers_stay_whole(netdict, capfdbinary, width):
+    code, out, _ = run(capfdbinary, "-w", str(width), netdict)
+    lines = out.splitlines()
+    assert code == 0
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= width
+    assert [line.split()[-1] for line in lines] == ["Sil(ns)", "3000", "1000"]
+    assert "\x1b" not in out
+
+
+def test_a_cut_kernel_name_keeps_both_ends_and_a_cut_module_its_end(netdict, capfdbinary):
+    out = run(capfdbinary, "-w", "19", "-c", "kernel,layer", netdict)[1]
+    assert out.splitlines()[1] == "volta..4_nn net:fc1"
+
+
+def test_a_width_too_small_is_bad_usage(netdict, capsysbinary):
+    with pytest.raises(SystemExit) as done:
+        cli.main(["-w", "20", netdict])
+    assert done.value.code == 2
+    out, err = capsysbinary.readouterr()
+    assert out == b""
+    assert b"-w 20: these columns need " in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["-c", "idx,oops", "x"], "'oops' is no column; there are: idx, seq,"),
+        (["-c", "", "x"], "'' is no column"),
+        (["-w", "-5", "x"], "expected a number of characters"),
+        (["-w", "wide", "x"], "expected a number of characters, found 'wide'"),
+        (["-w", "80", "--csv", "x"], "not allowed with argument"),
+        (["x", "y"], "unrecognized arguments: y"),
+    ],
+)
+def test_bad_usage_exits_with_2(argv, words, capsys):
+    with pytest.raises(SystemExit) as done:
+        cli.main(argv)
+    assert done.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_without_a_file_on_a_terminal_it_says_so_and_does_not_wait(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    with pytest.raises(SystemExit) as done:
+        cli.main([])
+    assert done.value.code == 2
+    assert "no file: give net.dict" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", [[], ["-"]])
+def test_standard_input(netdict, file):
+    with open(netdict, "rb") as source:
+        done = subprocess.run([sys.executable, "-m", "pyprof.prof", "-q", "--csv", "-c", "sil", *file], stdin=source,
+                              capture_output=True, check=False)  # fmt: skip
+    assert (done.stdout, done.stderr, done.returncode) == (b'"Sil(ns)"\n"3000"\n"1000"\n', b"", 0)
+
+
+def test_parquet_gives_the_same(netdict, tmp_path, capfdbinary):
+    write_parquet(sample(), tmp_path / "net.parquet")
+    argv = ("--csv", "-c", "all")
+    assert run(capfdbinary, *argv, netdict) == run(capfdbinary, *argv, str(tmp_path / "net.parquet"))
+
+
+def test_the_summary_tells_what_is_attributed_and_what_is_not_counted(netdict, capfdbinary):
+    err = run(capfdbinary, netdict)[2]
+    assert err.startswith("prof.py: 2 rows, 0.004 ms, 75.0% of GPU time attributed to an op; not counted: 25.0%: ")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    assert run(capfdbinary, "-q", netdict)[2] == ""
+
+
+def test_a_file_is_written_and_not_overwritten(netdict, tmp_path, capfdbinary):
+    argv = ("--csv", "-q", "-c", "sil", "-o", str(tmp_path / "net.csv"), netdict)
+    assert run(capfdbinary, *argv) == (0, "", "")
+    assert (tmp_path / "net.csv").read_text() == '"Sil(ns)"\n"3000"\n"1000"\n'
+    code, out, err = run(capfdbinary, *argv)
+    assert (code, out) == (1, "")
+    assert err == f"prof.py: {tmp_path}/net.csv: exists; give --force to overwrite it, or another name\n"
+    assert run(capfdbinary, "--force", *argv)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "an empty file"),
+        (b"\0\1\2\3" * 99, "a binary file"),
+        (b'{"schemaVersion": 1}', "run parse.py on it first"),
+        (b"{'kShortName': 'a', 'kDuration': 5}\n{'kShortName': 'a", "ends in the middle of a row"),
+        (b"PAR1 and then nothing", "broken"),
+        (b"\x1f\x8b\x08 and then nothing", "gzip"),
+    ],
+)
+def test_broken_input_is_one_line_and_nothing_written(tmp_path, capfdbinary, text, words):
+    (tmp_path / "broken").write_bytes(text)
+    code, out, err = run(capfdbinary, "--csv", "-o", str(tmp_path / "out"), str(tmp_path / "broken"))
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"prof.py: {tmp_path}/broken")
+    assert words in err
+    assert [path.name for path in tmp_path.iterdir()] == ["broken"]
+
+
+def test_a_missing_file_is_one_line(tmp_path, capfdbinary):
+    assert run(capfdbinary, str(tmp_path / "no")) == (
+        1, "", f"prof.py: {tmp_path}/no: cannot be read: No such file or directory\n")  # fmt: skip
+
+
+def test_a_reader_that_goes_away_is_no_error(netdict):
+    command = f"{sys.executable} -m pyprof.prof -q --csv -c all {netdict} | true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert done.stderr == b""
+
+
+def test_the_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom pyprof.prof import cli\ntry: cli.main(['-h'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('numpy', 'pandas', 'pyarrow', 'torch', 'msgspec') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_pyprofs_own_file_reads_as_pyprof_printed_it(data, capfdbinary):
+    """Names, directions, times and launch sizes are PyProf's; FLOPs and bytes are not compared: its were rougher."""
+    folder = data / "pyprof_golden"
+    same = ["kernel", "mod", "dir", "sil", "device", "stream", "block", "grid"]
+    out = run(capfdbinary, "-q", "--csv", "-c", ",".join(same), str(folder / "net.dict"))[1]
+    with (folder / "lm.csv").open(newline="") as source:
+        wanted = [{HEADERS[name]: row[HEADERS[name]] for name in same} for row in csv.DictReader(source)]
+    assert table(out) == wanted
+
+
+def test_params_of_a_marker_and_of_many_tensors():
+    from pyprof.prof.params import of_aten, of_marker
+
+    old = [{"name": "", "type": "tensor", "shape": [35, 20], "dtype": "int64"},
+           {"name": "", "type": "bool", "value": False},
+           {"name": "w", "type": "list", "items": [{"type": "tensor", "shape": [], "dtype": "float16"}]},
+           {"name": "s", "type": "tuple", "value": [1, 1]},
+           {"name": "mode", "type": "str", "value": "x y" * 20}]  # fmt: skip
+    assert of_marker(old) == "T=[(35,20),()],int64/float16,false,s=(1,1),mode=xyxyxyxyxyxyxyxyxyxy.."
+    foreach = of_aten([[[1, 2], [3]] * 5, []], [["float32"] * 10, ""], None)
+    assert foreach == "T=[(1,2),(3),(1,2),(3),(1,2),(3),+4],float32"
+    assert of_aten([], [], []) == ""
