@@ -41,7 +41,7 @@ import torch
 
 from pyprof.count_arguments import tensors
 from pyprof.count_modes import ACCUMULATE, BACKWARD, FORWARD, Counter
-from pyprof.prof.model import Work
+from pyprof.prof.model import FAMILY, MATRIX, Work
 
 __all__ = ["Counts", "OpWork", "Row", "count"]
 
@@ -108,6 +108,18 @@ class Counts:
     def counted(self) -> Work:
         """All that could be counted."""
         return self._sum(FORWARD, BACKWARD, ACCUMULATE)
+
+    @property
+    def products(self) -> Work:
+        """The forward's matrix products alone: what published counts of models hold (twice their multiply-adds)."""
+        return sum(
+            (
+                work
+                for (_, model, direction), (_, work) in self._rows.items()
+                if direction == FORWARD and FAMILY.get(model) in MATRIX
+            ),
+            Work(),
+        )
 
     @property
     def flops(self) -> int:

@@ -80,6 +80,11 @@ def test_operators_have_the_names_of_their_functions() -> None:
     assert set(work.ops) - {"ones"} == {"add", "mul", "div", "sub", "pow"}
 
 
+def test_the_products_alone() -> None:
+    work = pyprof.count(lambda: F.relu(F.linear(torch.ones(4, 5), torch.ones(6, 5))) * 2.0)
+    assert (work.products.flop, work.flops) == (240, 264)
+
+
 def test_what_a_reshape_does_is_for_the_dispatcher_to_say() -> None:
     x = torch.ones(4, 6)
     assert pyprof.count(x.reshape, 6, 4).bytes == 0
