@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from pyprof.targets import Target
+from pyprof.targets import Parameters, Target
+
+_SCALARS = (int, float, bool, complex, type(None))  # taken where a Tensor is
 
 
 def names(target: Target, args: tuple[Any, ...]) -> list[str]:
@@ -17,44 +19,50 @@ def names(target: Target, args: tuple[Any, ...]) -> list[str]:
     overloads that can take these arguments agree on it.
     """
     if target.parameters is None:
-        target.parameters = _python_parameters(target.func)
-    known = list(target.parameters[: len(args)]) or _schema_names(target, args)
-    return known + [""] * (len(args) - len(known))
+        own = _python_parameters(target.func)
+        target.parameters = [own] if own else _schemas(target)
+    fitting = [p for p in target.parameters if inspect.isfunction(target.func) or _fits(p, args)]
+    sure = [choices.pop() if len(choices) == 1 else "" for choices in _choices(fitting, len(args))]
+    return sure + [""] * (len(args) - len(sure))
 
 
-def _python_parameters(func: Any) -> tuple[str, ...]:
+def _choices(fitting: list[Parameters], count: int) -> list[set[str]]:
+    return [{name for name, _ in column} for column in zip(*(p[:count] for p in fitting), strict=bool(fitting[1:]))]
+
+
+def _python_parameters(func: Any) -> Parameters:
     if not inspect.isfunction(func):
-        return ()
+        return []
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(func).parameters.values()
     except (TypeError, ValueError):
-        return ()
-    return tuple(parameter.name for parameter in parameters if parameter.kind in named)
-
-
-def _schema_names(target: Target, args: tuple[Any, ...]) -> list[str]:
-    fitting = [schema for schema in _schemas(target) if len(schema) >= len(args) and all(map(_fits, schema, args))]
-    if not fitting:
         return []
-    first = "self" if target.mod == "Tensor" else "input"  # what PyTorch's Python calls the schemas' `self`
-    sure = []
-    for choices in zip(*(schema[: len(args)] for schema in fitting), strict=True):
-        candidates = {first if name == "self" else name for name, _ in choices}
-        sure.append(candidates.pop() if len(candidates) == 1 else "")
-    return sure
+    return [(parameter.name, True) for parameter in parameters if parameter.kind in named]
 
 
-def _schemas(target: Target) -> list[list[tuple[str, str]]]:
-    """(name, type) of the positional parameters of each overload."""
-    op = target.op.split(".")[0]
+def _schemas(target: Target) -> list[Parameters]:
+    """The positional parameters of each overload."""
     own = getattr(target.func, "_schema", None)  # an OpOverload has exactly one
+    op = target.op.split(".")[0]
     schemas = [own] if own is not None else torch._C._jit_get_schemas_for_operator(f"aten::{op}")
-    return [[(a.name, str(a.type)) for a in schema.arguments if not a.kwarg_only] for schema in schemas]
+    first = "self" if target.mod == "Tensor" else "input"  # what PyTorch's Python calls the schemas' `self`
+    return [
+        [
+            (first if a.name == "self" else a.name, _takes_tensor(str(a.type)))
+            for a in schema.arguments
+            if not a.kwarg_only
+        ]
+        for schema in schemas
+    ]
 
 
-def _fits(parameter: tuple[str, str], arg: Any) -> bool:
-    takes_tensor = "Tensor" in parameter[1] and "List" not in parameter[1] and "[]" not in parameter[1]
-    if isinstance(arg, torch.Tensor):
-        return takes_tensor
-    return arg is None or not takes_tensor or isinstance(arg, (int, float, bool, complex))
+def _takes_tensor(kind: str) -> bool:
+    return "Tensor" in kind and "List" not in kind and "[]" not in kind
+
+
+def _fits(parameters: Parameters, args: tuple[Any, ...]) -> bool:
+    return len(parameters) >= len(args) and all(
+        takes_tensor == isinstance(arg, torch.Tensor) or (takes_tensor and isinstance(arg, _SCALARS))
+        for (_, takes_tensor), arg in zip(parameters, args, strict=False)
+    )

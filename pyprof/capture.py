@@ -112,13 +112,14 @@ def profile(
     *,
     force: bool = False,
     trace: bool | str = False,
+    dispatch: bool = False,
     warmup: int = 0,
     steps: int | None = None,
     wait: bool = False,
 ) -> Iterator[None]:
     """Collect what runs inside into `file`, a Chrome trace (gzipped where the name ends in .gz).
 
-    Calls pyprof.init(trace=trace) for the block where the program has not. Where the block calls start() and stop(),
+    Calls pyprof.init(trace=trace, dispatch=dispatch) for the block where the program has not. Where the block calls start() and stop(),
     the file holds just the range between; with `wait`, nothing is collected before. `warmup` and `steps` are numbers
     of iterations, which pyprof.step() counts, to pass over and then to collect. The file is written when the block
     raises, too, and all at once.
@@ -130,7 +131,7 @@ def profile(
     check_output(path, force)
     ours = session.current() is None
     if ours:
-        session.init(trace=trace)
+        session.init(trace=trace, dispatch=dispatch)
     try:
         collector = _claim(Collector(path, force, Window(warmup, steps, wait)))
         try:
@@ -192,7 +193,7 @@ def _mark_range(what: str) -> None:
     has_cuda = torch.cuda.is_available()
     if what == "stop":
         _close_step()
-    if has_cuda:
+    if has_cuda and torch.cuda.is_initialized():
         torch.cuda.synchronize()
     collector = _collector
     if collector is not None:

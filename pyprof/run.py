@@ -27,6 +27,7 @@ def run(
     *,
     force: bool = False,
     trace: bool | str = True,
+    dispatch: bool = False,
     module: bool = False,
     window: Window | None = None,
 ) -> int:
@@ -48,6 +49,7 @@ def run(
         rank_file(Path(out), os.environ),
         force=force,
         trace=trace,
+        dispatch=dispatch,
         warmup=part.warmup,
         steps=part.steps,
         wait=part.wait,
@@ -133,6 +135,11 @@ def build_parser() -> argparse.ArgumentParser:
         default="all",
         help="cudaProfilerApi: collect nothing before pyprof.start() (default: %(default)s)",
     )
+    parser.add_argument(
+        "--dispatch",
+        action="store_true",
+        help="mark each aten op too, with the types its kernels get (about 20 us an op)",
+    )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
     parser.add_argument("script", help="the script to run")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
@@ -158,6 +165,7 @@ def main(argv: list[str] | None = None) -> int:
             options.output,
             force=options.force,
             trace=TRACES[options.trace],
+            dispatch=options.dispatch,
             module=options.module,
             window=window,
         )

@@ -40,6 +40,9 @@ NOT_MARKED: dict[str, str] = {
 _NAMES = frozenset(name for names in NOT_MARKED.values() for name in names.split())
 
 
+Parameters = list[tuple[str, bool]]  # (name, whether it takes a tensor) of each positional parameter
+
+
 class Target:
     """A marked function and the calls of it seen so far."""
 
@@ -49,7 +52,7 @@ class Target:
         self.func = func
         self.mod = mod
         self.op = op
-        self.parameters: tuple[str, ...] | None = None  # of a Python function, once asked for; see argnames.py
+        self.parameters: list[Parameters] | None = None  # one list an overload, once asked for; see argnames.py
         self.cache: dict[tuple[Any, ...], Entry] = {}
         self._bare: Entry | None = None
 

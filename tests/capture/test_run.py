@@ -182,6 +182,7 @@ def test_options_are_these() -> None:
     options = {name for action in build_parser()._actions for name in action.option_strings}
     assert options == {"-h", "--help", "-o", "--output", "--force", "--trace", "--warmup", "--steps"} | {
         "--capture-range",
+        "--dispatch",
         "-m",
     }
 
