@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def _together(op: Ints, told: Ints, hints: dict[Dtypes, int]) -> Ints:
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     bounds = np.flatnonzero(np.diff(pairs // size, prepend=-1, append=-1))
     joined: dict[tuple[int, ...], int] = {}
-    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    for begin, end in pairwise(bounds.tolist()):
         several = tuple((pairs[begin:end] % size).tolist())
         if several not in joined:
             joined[several] = hints.setdefault(merged(known[i] for i in several), len(hints))
@@ -239,7 +240,7 @@ def split(amount: int, weights: Sequence[int]) -> list[int]:
     for weight in weights:
         edges.append(edges[-1] + weight)
     marks = [(2 * amount * edge + whole) // (2 * whole) for edge in edges]
-    return [b - a for a, b in zip(marks[:-1], marks[1:], strict=True)]
+    return [b - a for a, b in pairwise(marks)]
 
 
 def _own_bytes(table: Table, roles: Sequence[str], flops: Ints, nbytes: Ints) -> None:

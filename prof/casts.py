@@ -102,7 +102,7 @@ def _only(groups: Ints, values: Ints, count: int) -> Ints:
 
 
 def _converted(rows: _Rows) -> None:
-    """A reduction that converts its input runs ``to`` within: where a capture has such a call, none of that op is sure."""
+    """A reduction that converts its input runs ``to`` within: where a capture has one, no call of that op is sure."""
     within = rows.table.coded("nodes").values
     unsure = tuple(f"aten::{op}" for op in CONVERTING if any(f'"aten::{op}", "aten::to"' in text for text in within))
     found = np.flatnonzero(rows.of(unsure))
@@ -133,7 +133,8 @@ def _with(hint: Dtypes, first: str, second: str) -> Dtypes:
 
 def _mixed(rows: _Rows, copies: Ints, binary: Ints) -> None:
     """Forward calls by count, then the backward's products by their forward call."""
-    casts = copies & rows.directed("bprop") & (rows.sequence() == NULL) & rows.where(lambda hint: hint.of(0) and hint.of(1))
+    engines = copies & rows.directed("bprop") & (rows.sequence() == NULL)
+    casts = engines & rows.where(lambda hint: hint.of(0) and hint.of(1))
     calls = binary & rows.directed("fprop") & rows.where(lambda hint: hint.out) & _own(rows) & _one_shape(rows)
     some = np.flatnonzero(casts | calls)
     shape = _numbers(rows.table.coded("sizes"), lambda text: str(json.loads(text or "[[]]")[0]))[some]

@@ -1,4 +1,6 @@
-"""Dtypes from kernel names: real names, judged by reading their sources and by what Kineto recorded for the same kernels."""
+"""Dtypes from kernel names: real names, judged by their sources and by what Kineto recorded for the same kernels."""
+
+# ruff: noqa: E501 -- a kernel's name stands on as few lines as it can, so that it can be searched for
 
 from __future__ import annotations
 
@@ -218,13 +220,15 @@ def test_long_and_deep_names_take_no_time() -> None:
 
 
 def _tables(folder: Path) -> list[tuple[str, Table]]:
-    found = []
-    for file in sorted((folder / "kineto").iterdir()):
-        try:
-            found.append((file.name, correlate(reader(file)(file))))
-        except InputError:  # a file that is there because it is no trace
-            continue
-    return found
+    found = [(file.name, _table(file)) for file in sorted((folder / "kineto").iterdir())]
+    return [(name, table) for name, table in found if table is not None]
+
+
+def _table(file: Path) -> Table | None:
+    try:
+        return correlate(reader(file)(file))
+    except InputError:  # a file that is there because it is no trace
+        return None
 
 
 def _without_dtypes(table: Table) -> Table:
@@ -246,7 +250,8 @@ def _contradictions(table: Table) -> tuple[list[object], int, int]:
         if min(aten, size, dtype) < 0 or not columns[2].values[dtype]:
             continue
         shapes, types = json.loads(columns[1].values[size]), json.loads(columns[2].values[dtype])
-        pairs = [(hints[hint].of(i), t) for i, (s, t) in enumerate(zip(shapes, types, strict=True)) if s and t and isinstance(t, str)]  # fmt: skip
+        each = enumerate(zip(shapes, types, strict=True))
+        pairs = [(hints[hint].of(i), t) for i, (s, t) in each if s and t and isinstance(t, str)]
         claims = [pair for pair in pairs if pair[0]]
         operands, claimed = operands + len(pairs), claimed + len(claims)
         as_a_set = sorted(c for c, _ in claims) == sorted(t for _, t in claims)  # casts: order is not told

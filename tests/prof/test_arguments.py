@@ -1,0 +1,87 @@
+"""Whose word on a dtype counts: the order of trust of ``arguments``, and calls that NVTX tells in part."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pyprof.marker import Marker, format_marker
+from pyprof.prof.arguments import knowledge
+from pyprof.prof.count import Counted, count_op
+from pyprof.prof.dtypes import NOTHING, Dtypes
+
+B, F = "bfloat16", "float32"
+Q = [2, 3, 16, 8]  # 768 elements
+
+
+def marker(op: str, *tensors: tuple[list[int], str], autocast: str | None = None) -> Marker:
+    args: list[dict[str, Any]] = [
+        {"name": f"a{i}", "type": "tensor", "shape": shape, "dtype": dtype} for i, (shape, dtype) in enumerate(tensors)
+    ]
+    return Marker("torch", op, args, autocast)
+
+
+def counted(op: str, sizes: list[Any], kernel: Dtypes, *markers: Marker) -> Counted:
+    texts = json.dumps([format_marker(one) for one in markers]) if markers else ""
+    return count_op(aten=f"aten::{op}", sizes=json.dumps(sizes), dtypes="", strides="", args="", outs="", marker=texts,
+                    dir="fprop", kernel=kernel)  # fmt: skip
+
+
+def test_the_kernel_is_believed_before_the_marker() -> None:
+    known = knowledge([marker("mul", ([4], F), ([4], F))], Dtypes(B), "mul", "[[4], [4]]", False, True)
+    assert [known.dtype(i, (4,)) for i in range(2)] == [B, B]
+
+
+def test_the_ops_own_marker_tells_by_position() -> None:
+    mixed = marker("add", ([4], F), ([4], B))
+    hidden = Dtypes(at=((0, ""), (1, "")), out=F)
+    known = knowledge([mixed], hidden, "add", "[[4], [4], []]", False, True)
+    assert [known.dtype(i, (4,)) for i in range(2)] == [F, B]
+    backward = knowledge([mixed], hidden, "add", "[[4], [4], []]", False, False)
+    assert [backward.dtype(i, (4,)) for i in range(2)] == ["", ""]
+
+
+def test_markers_around_tell_by_shape_but_not_what_is_hidden_or_two_things_at_once() -> None:
+    around = marker("layer_norm", ([4], F), ([5], "float64"))
+    known = knowledge([around], Dtypes(at=((1, ""),)), "mul", "[[4], [5]]", False, True)
+    assert (known.dtype(0, (4,)), known.dtype(1, (5,))) == (F, "")
+    both = knowledge([marker("cat", ([4], F), ([4], B))], NOTHING, "mul", "[[4], [4]]", False, True)
+    assert both.dtype(0, (4,)) == ""
+
+
+def test_under_autocast_a_products_operands_are_autocasts() -> None:
+    known = knowledge([marker("linear", ([4, 4], F), autocast=B)], NOTHING, "mm", "[[4, 4], [4, 4]]", True, True)
+    assert known.dtype(0, (4, 4)) == B
+
+
+@pytest.mark.parametrize(
+    ("op", "sizes", "kernel", "flop", "nbytes"),
+    [
+        ("mm", [[4, 5], [5, 6]], Dtypes(B, (), B), 240, 148),  # 2*4*5*6; (20+30+24)*2
+        ("mm", [[4, 5], [5, 6]], NOTHING, 240, None),
+        ("copy_", [[4], [4], []], Dtypes(at=((0, F), (1, B))), 0, 24),  # 4*2 read, 4*4 written
+        ("_softmax", [[4, 8], [], []], Dtypes(B, (), F), None, 192),  # 32*2 read, 32*4 written
+        ("_foreach_add_", [[4], [6], []], Dtypes(F, lists=1), 10, 80),  # a number to each: 10*4 read and written
+        ("cat", [[2, 4], [3, 4], []], Dtypes("opaque2"), 0, 80),  # 20*2 read and written
+    ],
+)
+def test_bytes_where_the_kernel_tells(
+    op: str, sizes: list[Any], kernel: Dtypes, flop: int | None, nbytes: int | None
+) -> None:
+    found = counted(op, sizes, kernel)
+    assert found.nbytes == nbytes, found.why
+    assert flop is None or found.flop == flop
+
+
+def test_adams_lists_are_told_apart_by_the_kernel() -> None:
+    lists = [[10], [4]] * 4 + [[], []] + [[]] * 9
+    assert counted("_fused_adamw_", lists, Dtypes(F, lists=4)).nbytes == 14 * 28  # p, g, m, v read; p, m, v written
+
+
+def test_bytes_do_not_wait_for_the_causal_flag() -> None:
+    silent = counted("_cudnn_attention_forward", [Q, Q, Q] + [[]] * 10, Dtypes("opaque2"))
+    assert (silent.flop, silent.nbytes) == (None, 4 * 768 * 2 + 2 * 3 * 16 * 4)  # q, k, v, out; log-sum-exp
+    told = counted("_flash_attention_forward", [[2, 16, 3, 8]] * 3 + [[]] * 12, Dtypes(B, flags=((8, True),)))
+    assert told.flop == 2 * 2 * 2 * 3 * 8 * (16 * 17 // 2)  # two products over 136 pairs of each of 6 heads
