@@ -17,7 +17,7 @@ from pyprof.parse.cupti import name_operations, triples
 from pyprof.parse.database import Database, database
 from pyprof.parse.gpu_info import nsys_infos
 from pyprof.parse.join import lookup
-from pyprof.parse.nvtx import read_ranges
+from pyprof.parse.nvtx_ranges import read_ranges
 from pyprof.table import NULL, Coded, Data, Ints, distinct
 
 KERNEL, MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
