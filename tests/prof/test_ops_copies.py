@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pyprof.prof.ops  # noqa: F401  (fills the registry)
 import pytest
+
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, Work, evaluate, total
 
 

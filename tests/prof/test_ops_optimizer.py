@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pyprof.prof.ops  # noqa: F401  (fills the registry)
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, find, total
 
 
@@ -98,6 +99,7 @@ def test_types_that_are_not_told_leave_bytes_unknown_and_flop_exact() -> None:
     assert math.isnan(work.nbytes)
 
 
+@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=5), cut=st.integers(0, 5))
 def test_work_adds_up_over_a_split_of_the_list(sizes: list[int], cut: int) -> None:
     lists = [tuple(t(n) for n in part) for part in (sizes, sizes[:cut], sizes[cut:])]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pyprof.prof.ops  # noqa: F401  (fills the registry)
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import pyprof.prof.ops  # noqa: F401  (fills the registry)
 from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
 
 
@@ -124,6 +125,7 @@ def test_how_many_values_are_distinct_is_not_guessed() -> None:
     assert math.isnan(total(evaluate("unique", (X,))).write)
 
 
+@settings(deadline=None)
 @given(rows=st.integers(1, 9), columns=st.integers(1, 9))
 def test_sums_over_all_dimensions_one_by_one(rows: int, columns: int) -> None:
     """Summing columns, then the rest, takes the additions of summing all at once."""
