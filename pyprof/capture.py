@@ -119,10 +119,10 @@ def profile(
 ) -> Iterator[None]:
     """Collect what runs inside into `file`, a Chrome trace (gzipped where the name ends in .gz).
 
-    Calls pyprof.init(trace=trace, dispatch=dispatch) for the block where the program has not. Where the block calls start() and stop(),
-    the file holds just the range between; with `wait`, nothing is collected before. `warmup` and `steps` are numbers
-    of iterations, which pyprof.step() counts, to pass over and then to collect. The file is written when the block
-    raises, too, and all at once.
+    Calls pyprof.init(trace=trace, dispatch=dispatch) for the block where the program has not. Where the block calls
+    start() and stop(), the file holds just the range between; with `wait`, nothing is collected before. `warmup` and
+    `steps` are numbers of iterations, which pyprof.step() counts, to pass over and then to collect. The file is written
+    when the block raises, too, and all at once.
 
     Raises PyprofError, before anything runs, where the file is there already (unless `force`), cannot be written, or
     another `profile` is running; and afterwards, where there was nothing to write.
