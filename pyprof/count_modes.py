@@ -79,6 +79,7 @@ class Counter:
         self.nodes: dict[int, Call] = {}  # the same -> the dispatched op, where its whole backward has a model
         self.modes: list[tuple[TorchFunctionMode, TorchDispatchMode]] = []
         self.patches = Patches()
+        self.marks: list[str] = []  # torch's own record_function marks in progress
 
     def __enter__(self) -> Counter:
         self.modes.append((_Functions(self), _Dispatched(self)))
@@ -150,7 +151,7 @@ class Counter:
     def _finish(self, call: Call, result: Any, direction: str) -> None:
         """Book the call's own work, or else what it dispatched (autocast's casts in any case)."""
         call.out = outputs_of(result)
-        work = _work_of(call) if call.model else None
+        work = _work_of(call, self.steps) if call.model else None
         if work is None:
             call.model = ""
         else:
@@ -177,6 +178,7 @@ class Counter:
             self.book.miss(str(func), "a higher-order operator")
             return func(*args, **kwargs)
         if func.namespace == "profiler":  # marks of torch's own, as optimizers make them
+            self._mark(func, args)
             return func(*args, **kwargs)
         node = torch._C._current_autograd_node()
         if self.call is None and node is not None and self._whole_backward(node, func):
@@ -186,7 +188,7 @@ class Counter:
         result = func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
         out = outputs_of(result)
-        model, work, reason = _count(name, arguments, out)
+        model, work, reason = _count(name, arguments, out, self.steps)
         if self.call is not None:
             self.call.inner.append((name, model, work, reason))
         else:
@@ -196,6 +198,17 @@ class Counter:
             # the node was made above this mode, just before: it has the last number given out
             self.nodes[number] = Call(name, model, arguments, out)
         return result
+
+    def _mark(self, func: Any, args: Any) -> None:
+        """Follow whether an optimizer's step is running: torch marks it."""
+        if "enter" in func._schema.name:
+            self.marks.append(str(args[0]))
+        elif self.marks:
+            self.marks.pop()
+
+    @property
+    def steps(self) -> bool:
+        return any(mark.startswith("Optimizer.step") for mark in self.marks)
 
     def _owner(self, name: str, node: Any) -> tuple[str, str]:
         """(the API call that an op belongs to, its direction)"""
@@ -311,18 +324,22 @@ def _unchecked_cell(func: Any, value: Any) -> Any:
     return _unchecked(value)
 
 
-def _work_of(call: Call) -> Work | None:
+def _work_of(call: Call, stepping: bool) -> Work | None:
     if call.autocast and FAMILY[call.model] in MATRIX and call.out and call.out[0] is not None:
         call.args = as_autocast(call.args, call.out[0].dtype)
-    return _count(call.model, call.args, call.out)[1]
+    return _count(call.model, call.args, call.out, stepping)[1]
 
 
-def _count(name: str, arguments: tuple[Any, ...], out: Any) -> tuple[str, Work | None, str]:
-    """(model, work, reason): work is None where there is no model, or not enough is known."""
+def _count(name: str, arguments: tuple[Any, ...], out: Any, stepping: bool) -> tuple[str, Work | None, str]:
+    """(model, work, reason): work is None where there is no model, or not enough is known.
+
+    What an optimizer does with numbers (step counters, bias corrections) is bookkeeping, on the host by
+    default.
+    """
     model = find(name)
     if model is None:
         return "", None, "no model"
-    if name in HOST or (name.startswith("_foreach_") and _only_scalars(arguments)):
+    if name in HOST or ((stepping or name.startswith("_foreach_")) and _only_scalars(arguments)):
         return model, Work(), ""
     try:
         return model, total(evaluate(model, arguments, out)), ""
@@ -331,7 +348,7 @@ def _count(name: str, arguments: tuple[Any, ...], out: Any) -> tuple[str, Work |
 
 
 def _only_scalars(arguments: Any) -> bool:
-    """Are all tensors 0-dimensional? In a list op they are step counters: bookkeeping, on the host by default."""
+    """Are all tensors 0-dimensional?"""
     return all(
         not a.shape if isinstance(a, Tensor) else _only_scalars(a) for a in arguments if isinstance(a, (Tensor, tuple))
     )

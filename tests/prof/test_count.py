@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from pyprof.prof.model import FAMILY, MODELS, Tensor, Work  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import pyprof  # noqa: E402
+from pyprof.prof.model import FAMILY, MODELS, Tensor, Work  # noqa: E402
 
 
 def R(*shape: int, **more: Any) -> Any:

@@ -25,6 +25,7 @@ from torch import nn  # noqa: E402
 
 import pyprof  # noqa: E402
 from pyprof.counting import Counts  # noqa: E402
+from pyprof.prof.model import Work  # noqa: E402
 
 ELEMENTS = 1_000_000  # of the optimizers' parameter
 
@@ -90,11 +91,20 @@ def counted(row: dict[str, str]) -> Counts:
     return counts
 
 
+MAKERS = {"rand", "randn", "randint", "zeros", "ones", "empty", "uniform_", "normal_", "fill_", "zero_", "constant_"}
+
+
 def amounts(counts: Counts, op: str) -> tuple[int, float, int, float]:
-    """(flop, bytes) forward and backward of the case's op; of everything, where the op is not the name of a call."""
-    mine = counts.ops.get(op) or counts.ops.get(op.lower())
-    forward, backward = (mine.forward, mine.backward) if mine else (counts.forward, counts.backward)
+    """(flop, bytes) forward and backward of the case's op; of all that computes, where the op names no call."""
+    mine = [o for name, o in counts.ops.items() if plain(name) == plain(op)]
+    mine = mine or [o for name, o in counts.ops.items() if name not in MAKERS]
+    forward, backward = sum((o.forward for o in mine), Work()), sum((o.backward for o in mine), Work())
     return forward.flop, forward.nbytes, backward.flop, backward.nbytes
+
+
+def plain(name: str) -> str:
+    """LSTMCell is lstm_cell, but exp_ is not exp."""
+    return name[:-1].replace("_", "").lower() + name[-1].lower()
 
 
 def parts(row: dict[str, str]) -> tuple[float, ...]:
