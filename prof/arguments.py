@@ -6,7 +6,8 @@ scalar, a 0-d tensor or None, and so is ``UNKNOWN``; or, without ranges of the d
 Dtypes, most trusted first (``Known``):
 
 1. Kineto's cpu_op;
-2. the names of the op's kernels, of an argument by its position (``dtypes``);
+2. the names of the op's kernels, of an argument by its position (``dtypes``); for one that they cast on load, those of
+   its backward's or forward's kernels (``casts``);
 3. indices are int64, as torch makes them;
 4. the names of the op's kernels, of all other tensors;
 5. the marker of the same op with the same shapes: the user's arguments, by position;
