@@ -6,10 +6,11 @@ import math
 from itertools import product
 from typing import Any
 
-import pyprof.prof.ops  # noqa: F401
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import pyprof.prof.ops  # noqa: F401
 from pyprof.prof.model import MODELS, UNKNOWN, ShapeError, Tensor, UnknownArgument, Work, evaluate, total
 from pyprof.prof.ops.conv import Window, output_shape, valid
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pyprof.prof.ops  # noqa: F401
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import pyprof.prof.ops  # noqa: F401
 from pyprof.prof.model import MODELS, UNKNOWN, ModelError, ShapeError, Tensor, UnknownArgument, Work, evaluate, total
 
 
