@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyprof.parse.scope import Scope
 from pyprof.table import NULL, Data, Ints
@@ -52,6 +53,7 @@ class Capture:
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)
 
-    def launched(self) -> Ints:
+    def launched(self) -> NDArray[np.bool_]:
         """A mask of the rows whose launch is known."""
-        return self.launch_time != NULL
+        mask: NDArray[np.bool_] = self.launch_time != NULL
+        return mask

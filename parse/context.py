@@ -22,9 +22,15 @@ PUBLIC = {
     "native_batch_norm": "batch_norm", "native_dropout": "dropout", "_log_softmax": "log_softmax",
     "_softmax": "softmax", "convolution": "conv", "_convolution": "conv", "_to_copy": "to",
 }  # fmt: skip
-COMMUNICATION = ("c10d::", "torch.distributed.", "torch::distributed::")  # collectives and DDP's reducer: their own ops, wherever they run
+COMMUNICATION = (
+    "c10d::",
+    "torch.distributed.",
+    "torch::distributed::",
+)  # collectives and DDP's reducer: their own ops, wherever they run
 _OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
-_CALL = re.compile(r"(?:^|/)torch/nn/modules/\w+\.py:\d+$")  # nn.Module calls between the user's frames, as PyProf left out
+_CALL = re.compile(
+    r"(?:^|/)torch/nn/modules/\w+\.py:\d+$"
+)  # nn.Module calls between the user's frames, as PyProf left out
 _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
 

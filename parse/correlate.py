@@ -76,8 +76,9 @@ class Nest:
 
     def hop(self, what: str) -> Ints:
         """Of each range (and, last, of none): how many ranges up its context's op, node or call stands."""
-        by_context = np.array([*(getattr(h, what) for h in self.hops), -1], np.int64)
-        return by_context[np.append(self.context, -1)]
+        by_context: Ints = np.array([*(getattr(h, what) for h in self.hops), -1], np.int64)
+        found: Ints = by_context[np.append(self.context, -1)]
+        return found
 
     def up(self, inner: Ints, count: Ints) -> Ints:
         """The range ``count`` levels above each; ``NULL`` where count is negative."""
@@ -172,9 +173,7 @@ def _levels(parent: Ints) -> list[Ints]:
     return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
 
 
-def _last_before(
-    owner: Ints, number: Ints, time: Ints, for_owner: Ints, for_number: Ints, before: Ints
-) -> Ints:
+def _last_before(owner: Ints, number: Ints, time: Ints, for_owner: Ints, for_number: Ints, before: Ints) -> Ints:
     """For each wanted (owner, number) the index of the last row with it whose time is before ``before``; -1: none."""
     found = np.full(len(for_owner), -1, np.int64)
     order = np.lexsort((time, number, owner))
@@ -281,9 +280,7 @@ def _step_number(scope: Scope) -> int:
     return int(match.group()) if match else NULL
 
 
-def _sequence(
-    capture: Capture, nest: Nest, inner: Ints, node: Ints, columns: dict[str, Data]
-) -> dict[str, Data]:
+def _sequence(capture: Capture, nest: Nest, inner: Ints, node: Ints, columns: dict[str, Data]) -> dict[str, Data]:
     """seqMarker, seqId, altSeqId and subSeqId: PyProf's columns of autograd sequence numbers."""
     used, rows = np.unique(inner, return_inverse=True)
     climbing = used.copy()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
@@ -154,7 +155,9 @@ def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
     short, long = _coded(data["shortName"], strings), _coded(data["demangledName"], strings)
     for number, (table, kind) in enumerate(KINDS):
         if table != KERNEL:
-            name_operations([short, long], data["kind"] == number, kind, data["copyKind" if table == MEMCPY else "graphId"])
+            name_operations(
+                [short, long], data["kind"] == number, kind, data["copyKind" if table == MEMCPY else "graphId"]
+            )
     return short, long
 
 
@@ -239,7 +242,7 @@ def _graph_origins(db: Database, threads: _Threads, gpu: _Gpu) -> tuple[Ints | N
     return np.where(known, threads.index(tid)[at], -1), np.where(known, start[at], NULL)
 
 
-def _reasons(calls: _Calls, gpu: _Gpu, known: Ints) -> tuple[list[str], Ints]:
+def _reasons(calls: _Calls, gpu: _Gpu, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:
     """Why a row has no launch: before the first API call of its process, or lost."""
     code = np.where(known, -1, 1)
     for pid in np.unique(gpu.pid[~known]).tolist():
@@ -263,9 +266,7 @@ def _warnings(db: Database, gpu: _Gpu, calls: _Calls) -> list[str]:
     if not gpu.rows:
         said.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
     if np.any(gpu.kind == 3):
-        said.append(
-            "CUDA graphs are opaque in this capture: profile with --cuda-graph-trace=node to see their kernels"
-        )
+        said.append("CUDA graphs are opaque in this capture: profile with --cuda-graph-trace=node to see their kernels")
     if db.has("DIAGNOSTIC_EVENT", "severity"):
         rows = db.rows("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2 ORDER BY timestamp LIMIT 5")
         said += [f"nsys: {text}" for (text,) in rows]

@@ -159,7 +159,9 @@ def _calls(db: Database) -> dict[str, Ints]:
     calls = {key: np.concatenate([table[key] for table in tables]) for key in keys}
     runtime = len(tables[0]["cbid"])
     apis = ["RUNTIME" if i < runtime else "DRIVER" for i in range(len(calls["cbid"]))]
-    named = [CALLS.get(pair, f"{pair[0].lower()} call {pair[1]}") for pair in zip(apis, calls["cbid"].tolist(), strict=True)]
+    named = [
+        CALLS.get(pair, f"{pair[0].lower()} call {pair[1]}") for pair in zip(apis, calls["cbid"].tolist(), strict=True)
+    ]
     return {**calls, "names": np.array(named, object)}
 
 
@@ -188,6 +190,12 @@ def _ranges(db: Database, threads: dict[tuple[int, int], int]) -> tuple[Ranges, 
 
 def _thread(owner: object) -> tuple[int, int]:
     """(process, thread) of a marker's object: 32 bits each, little-endian, as SQLite text or blob."""
-    data = owner.encode("latin-1", "replace") if isinstance(owner, str) else bytes(owner) if isinstance(owner, bytes) else b""
+    data = (
+        owner.encode("latin-1", "replace")
+        if isinstance(owner, str)
+        else bytes(owner)
+        if isinstance(owner, bytes)
+        else b""
+    )
     pid, tid = struct.unpack("<II", data[:8].ljust(8, b"\0"))
     return pid, tid

@@ -88,33 +88,33 @@ class _Texts:
         first = len(self._columns[0])
         add_tid, add_start, add_end, add_domain, add_head, add_seq, add_op_id = (c.append for c in self._columns)
         links: list[bytes] = []
-        for tid, start, end, domain, text in rows:
+        for row_tid, start, end, domain, text in rows:
             head, _, link = text.partition(_LINKS)
             at = head.find(_OP_ID)
             if at < 0 or text[:1] == b"{":
-                head, seq, op_id = _rare(text)
+                head, seq, number_of_op = _rare(text)
             else:
                 name, _, number = head[:at].partition(_SEQ)
                 comma = head.find(b",", at + 10)
                 seq = int(number) if number else NULL
                 if comma < 0:
-                    op_id, head = int(head[at + 10 :]), name + _OP_ID
+                    number_of_op, head = int(head[at + 10 :]), name + _OP_ID
                 else:
-                    op_id, head = int(head[at + 10 : comma]), name + _OP_ID + head[comma:]
-            add_tid(tid)
+                    number_of_op, head = int(head[at + 10 : comma]), name + _OP_ID + head[comma:]
+            add_tid(row_tid)
             add_start(start)
             add_end(end)
             add_domain(domain)
             add_head(number_of(head, len(heads)))
             add_seq(seq)
-            add_op_id(op_id)
+            add_op_id(number_of_op)
             links.append(link)
-        chunk = [np.array(self._columns[i][first:], np.int64) for i in (0, 4, 6)]
-        self.flow.add(list(heads), *chunk, links)
+        tid, code, op_id = (np.array(self._columns[i][first:], np.int64) for i in (0, 4, 6))
+        self.flow.add(list(heads), tid, code, op_id, links)
 
 
 def _rare(text: bytes) -> tuple[bytes, int, int]:
-    """A text without an op id (a marker, a user's range, PyTorch 1.x's `conv2d, seq = 0`) or with a comma of its own."""
+    """A text without an op id (a marker, a user's range, PyTorch 1.x's `conv2d, seq = 0`) or with its own comma."""
     name, seq, op_id, sizes = split(text.decode("utf-8", "replace"))
     mark = _OP_ID.decode() if seq is not None or op_id is not None else ""
     head = f"{name}{mark}" + (f", sizes = {sizes}" if sizes else "")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def _parents(start: Ints, end: Ints) -> Ints | None:
         return None
     parent = np.full(len(start), -1, np.int64)
     levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
-    for above, level in zip(levels[:-1], levels[1:], strict=True):
+    for above, level in pairwise(levels):
         at = np.searchsorted(above, level) - 1
         if at.min(initial=0) < 0:
             return None

@@ -6,9 +6,10 @@ thousand names, shapes and contexts. So a text column is a ``Coded``: one int32 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,16 @@ class Coded:
     def empty(cls, rows: int) -> Coded:
         return cls(np.full(rows, -1, np.int32), [])
 
+    @classmethod
+    def concat(cls, parts: Sequence[Coded]) -> Coded:
+        """One after the other; a text that several parts have is held once."""
+        seen: dict[str, int] = {}
+        codes = []
+        for part in parts:
+            number = [seen.setdefault(text, len(seen)) if text else -1 for text in part.values]
+            codes.append(np.array([*number, -1], np.int32)[part.codes])  # code -1 finds the last
+        return cls(np.concatenate(codes), list(seen))
+
 
 @dataclass(slots=True)
 class Ragged:
@@ -69,7 +80,7 @@ class Ragged:
     def lists(self) -> list[list[int]]:
         """Every row's list."""
         bounds, values = self.offsets.tolist(), self.values.tolist()
-        return [values[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [values[a:b] for a, b in pairwise(bounds)]
 
     @classmethod
     def of(cls, lists: Iterable[Iterable[int]]) -> Ragged:
@@ -80,6 +91,13 @@ class Ragged:
     @classmethod
     def empty(cls, rows: int) -> Ragged:
         return cls(np.zeros(rows + 1, np.int64), np.zeros(0, np.int64))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Ragged]) -> Ragged:
+        """One after the other."""
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        values = np.concatenate([part.values[part.offsets[0] : part.offsets[-1]] for part in parts])
+        return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), values)
 
 
 Data = Ints | NDArray[np.float64] | Coded | Ragged
@@ -137,7 +155,7 @@ class Table:
     def ints(self, key: str) -> Ints:
         data = self.columns[key]
         assert isinstance(data, np.ndarray)
-        return data
+        return cast("Ints", data)
 
     def coded(self, key: str) -> Coded:
         data = self.columns[key]
@@ -155,3 +173,16 @@ class Table:
             key: data[rows] if isinstance(data, np.ndarray) else data.take(rows) for key, data in self.columns.items()
         }
         return Table(len(np.arange(self.rows)[rows]), columns)
+
+    @classmethod
+    def concat(cls, tables: Sequence[Table]) -> Table:
+        """The rows of one table after those of the other, as they are: numbers of calls may repeat."""
+        columns: dict[str, Data] = {}
+        for column in KERNELS:
+            if column.kind in ("int", "float"):
+                columns[column.key] = np.concatenate([np.asarray(table.columns[column.key]) for table in tables])
+            elif column.kind == "ints":
+                columns[column.key] = Ragged.concat([table.ragged(column.key) for table in tables])
+            else:
+                columns[column.key] = Coded.concat([table.coded(column.key) for table in tables])
+        return cls(sum(len(table) for table in tables), columns)

@@ -2,9 +2,9 @@
 
     python tests/bench/bench_nsys.py [TIMES [CAPTURE]]
 
-Repeats a golden capture TIMES times (100: 120,000 rows and 620,000 ranges), as a training loop would, then runs, each in
-a process of its own: a plain Python scan of the columns that parse needs, parse.py to Parquet and to net.dict, prof.py
-on both. Prints seconds of processor time, rows a second, the ratio to the scan and the peak memory of each.
+Repeats a golden capture TIMES times (100: 120,000 rows and 620,000 ranges), as a training loop would, then runs, each
+in a process of its own: a plain Python scan of the columns that parse needs, parse.py to Parquet and to net.dict,
+prof.py on both. Prints seconds of processor time, rows a second, the ratio to the scan and the peak memory of each.
 """
 
 from __future__ import annotations

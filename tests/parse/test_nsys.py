@@ -184,7 +184,9 @@ def test_markers_give_op_args_and_trace(tmp_path):
         '{"v":1,"mod":"torch.nn.functional","op":"linear","args":[{"name":"input","type":"tensor","shape":[8,4],'
         '"dtype":"float32"}],"trace":["train.py:12","net.py:41"]}'
     )
-    old = "{'mod': 'torch', 'op': 'relu', 'args': [{'name': '', 'type': 'tensor', 'shape': (8, 2), 'dtype': 'float16'}]}"
+    old = (
+        "{'mod': 'torch', 'op': 'relu', 'args': [{'name': '', 'type': 'tensor', 'shape': (8, 2), 'dtype': 'float16'}]}"
+    )
     found = table(
         tmp_path,
         **{

@@ -28,7 +28,7 @@ def chains(ranges: list[tuple[int, int, int]], at: list[tuple[int, int]]) -> lis
 
 
 def defined(ranges: list[tuple[int, int, int]], at: list[tuple[int, int]]) -> list[list[int]]:
-    """The definition: every range of the thread with start <= time < end, by start, longest first, first given first."""
+    """The definition: every range of the thread with start <= time < end, by start, longest first, as given."""
     return [
         [
             i
