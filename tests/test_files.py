@@ -118,7 +118,8 @@ def test_standard_output(name, capsysbinary):
 
 def test_a_reader_that_goes_away_ends_the_output_quietly():
     code = "from pyprof.files import open_output\nwith open_output('-') as out:\n  while True: out.write(b'x' * 9999)"
-    done = subprocess.run(f'{sys.executable} -c "{code}" | head -c 5', shell=True, capture_output=True, check=False)
+    command = ["sh", "-c", f'{sys.executable} -c "{code}" | head -c 5']
+    done = subprocess.run(command, capture_output=True, check=False)
     assert (done.stdout, done.stderr) == (b"xxxxx", b"")
 
 
