@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pyprof.prof.devices import Device, Limits
 
+from pyprof.prof.devices import Device, Limits
 from pyprof.table import NULL, Coded, Ints, Table
 
 Floats = NDArray[np.float64]

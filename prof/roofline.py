@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.devices import Device, Peaks, find_device, with_peaks
 from pyprof.prof.dtypes import kernel_dtypes
 from pyprof.prof.model import MATRIX
 from pyprof.prof.occupancy import Floats, Geometry, by_device, geometry
-
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["COLUMNS", "Output", "Roofline", "columns", "roofline"]
@@ -185,7 +185,7 @@ def _units(table: Table, annotation: Annotation) -> Coded:
     told = [annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), dtype]
     rows, row = distinct(*(column.codes for column in told), hgemm)
     texts = [[*column.values, ""] for column in told]
-    units = [_unit(*(text[i] for text, i in zip(texts, codes, strict=False)), bool(codes[-1])) for codes in rows]
+    units = [_unit([text[i] for text, i in zip(texts, codes[:-1], strict=True)], bool(codes[-1])) for codes in rows]
     values = {unit: i for i, unit in enumerate(dict.fromkeys(u for u in units if u))}
     code = np.array([values.get(unit, -1) for unit in units], np.int32)
     return Coded(code[row], list(values))
@@ -206,12 +206,13 @@ def _dtypes(table: Table, family: Coded) -> Coded:
     return Coded(codes.astype(np.int32), texts)
 
 
-def _unit(tc: str, precision: str, family: str, kind: str, dtype: str, hgemm: bool) -> str:
+def _unit(told: Sequence[str], hgemm: bool) -> str:
     """Which of ``devices.UNITS`` did the arithmetic, empty where that is unknown.
 
     PyTorch computes half precision in float wherever no tensor core does it: element-wise kernels (ATen/OpMathType.h)
     and matrix products (cuBLAS's 32-bit compute type), but for the kernels that call themselves hgemm.
     """
+    tc, precision, family, kind, dtype = told
     if kind == "cpu":  # measured by products in that dtype
         return HOST.get(dtype, "fp32")
     if tc == "1":

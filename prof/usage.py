@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.model import MATRIX
 from pyprof.prof.occupancy import Floats
 from pyprof.prof.roofline import Roofline
-
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["Usage", "covered", "usage"]

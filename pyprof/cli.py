@@ -21,6 +21,7 @@ COMMANDS = (
     Command("run", "pyprof.run", "run a script under the embedded collector (torch.profiler)"),
     Command("parse", "pyprof.parse.cli", "profiler file to kernel table: the command parse.py"),
     Command("prof", "pyprof.prof.cli", "kernel table to FLOPs, bytes and limits: the command prof.py"),
+    Command("peaks", "pyprof.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("demo", "pyprof.demo", "all three on one training step of LeNet"),
 )
 USAGE = "usage: pyprof [-h] [--version] COMMAND ..."

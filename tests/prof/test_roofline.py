@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.devices import SM_LIMITS, Peaks, find_device
 from pyprof.prof.occupancy import block_limits, geometry
 from pyprof.prof.roofline import COLUMNS, columns, roofline
 from pyprof.prof.usage import covered, usage
-
 from pyprof.table import NULL, Coded, Ragged, Table
 
 H200 = "NVIDIA H200"
