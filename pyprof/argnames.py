@@ -48,14 +48,7 @@ def _schemas(target: Target) -> list[Parameters]:
     schemas = [own] if own is not None else torch._C._jit_get_schemas_for_operator(f"aten::{op}")
     first = "self" if target.mod == "Tensor" else "input"  # what PyTorch's Python calls the schemas' `self`
     overloads = [[a for a in schema.arguments if not a.kwarg_only] for schema in schemas]
-    return [
-        [
-            (first if a.name == "self" else a.name, _takes_tensor(str(a.type)))
-            for a in schema.arguments
-            if not a.kwarg_only
-        ]
-        for schema in schemas
-    ]
+    return [[(first if a.name == "self" else a.name, _takes_tensor(str(a.type))) for a in o] for o in overloads]
 
 
 def _takes_tensor(kind: str) -> bool:
