@@ -1,15 +1,22 @@
-"""The command parse.py: profiler file in, kernel table out."""
+"""The command parse.py: profiler files in, kernel table out."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.errors import PyprofError
 
 if TYPE_CHECKING:
+    from pyprof.parse.capture import Capture
+    from pyprof.parse.progress import Say
+    from pyprof.parse.select import Selection
+    from pyprof.parse.summary import Told
     from pyprof.table import Table
+
+FORMS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -17,63 +24,189 @@ def build_parser() -> argparse.ArgumentParser:
         prog="parse.py",
         description="Turn a profiler's file into the kernel table: one row a GPU operation, with op, layer, line, "
         "shapes and direction.",
-        epilog="Reads nsys SQLite exports and torch.profiler (Kineto) JSON traces, gzipped or not.",
+        epilog="Reads nsys and nvprof SQLite databases, .nsys-rep where nsys is installed, torch.profiler (Kineto) "
+        "JSON traces and, experimentally, rocprofv3's and RPD's databases; gzipped or not. Several files, of the "
+        "ranks of a job, make one table.",
     )
-    parser.add_argument("file", help="net.sqlite, net.json, or either as .gz")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write here, not to standard output: net.dict or net.parquet"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite the output file")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no summary on standard error")
+    add = parser.add_argument
+    add("files", nargs="+", metavar="file", help="net.sqlite, net.nsys-rep, net.json, or one as .gz")
+    add("-o", "--output", metavar="FILE", type=_output,
+        help="write here, not to standard output: net.dict or net.csv (or either as .gz) or net.parquet")  # fmt: skip
+    add("--force", action="store_true", help="overwrite the output file")
+    add("--from", metavar="TIME", dest="begin", type=_typed("parse_time"),
+        help="only rows that start at TIME or after: 12ms, 1.5s, 300us, plain ns; since the capture began")  # fmt: skip
+    add("--to", metavar="TIME", dest="end", type=_typed("parse_time"), help="only rows that start before TIME")
+    add("--step", metavar="N", dest="steps", type=_typed("parse_steps"),
+        help="only rows launched in training step N, or in N-M")  # fmt: skip
+    add("--range", metavar="NAME", help="only rows launched while a range of that name was open, on any thread of the "
+        "process; * and ? stand for other characters")  # fmt: skip
+    add("--rank", metavar="N", type=_rank, help="only rows of that rank")
+    add("--summary", action="store_true", help="print what the files hold, and no table")
+    add("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.summary and args.output:
+        parser.error("--summary prints words on standard output: leave out -o")
     try:
-        warnings, rows = _run(args.file, args.output, args.force)
+        said = _run(args)
     except PyprofError as error:
-        print(f"parse.py: {error}", file=sys.stderr)
+        print(f"parse.py: {_printable(str(error))}", file=sys.stderr)
         return 1
     if not args.quiet:
-        for line in [*(f"warning: {text}" for text in warnings), rows]:
-            print(f"parse.py: {line}", file=sys.stderr)
+        for line in said:
+            print(f"parse.py: {_printable(line)}", file=sys.stderr)
     return 0
 
 
-def _run(file: str, output: str | None, force: bool) -> tuple[list[str], str]:
+def _run(args: argparse.Namespace) -> list[str]:
+    """Do the work; what comes back is for standard error."""
+    from pyprof.files import check_output
+    from pyprof.parse.progress import progress
+    from pyprof.parse.select import Selection
+    from pyprof.parse.several import apart
+    from pyprof.table import Table
+
+    check_output(args.output, args.force)  # before minutes of work
+    wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
+    with progress(2 * len(args.files) + 1, not args.quiet) as say:
+        parsed = [_parse(file, say) for file in args.files]
+        tables = apart([each.table for each in parsed])
+        if wanted != Selection():
+            tables = _selected(args.files, parsed, tables, wanted)
+        if not args.summary:
+            say("writing")
+            whole = Table.concat(tables)
+            _write(whole, args.output, args.force)
+    told = [each.told for each in parsed]
+    if args.summary:
+        _print_pages(told, tables)
+        return []
+    return _words(told, whole)
+
+
+class _Parsed(NamedTuple):
+    capture: Capture
+    told: Told
+    table: Table
+
+
+def _parse(file: str, say: Say) -> _Parsed:
     from pathlib import Path
 
     from pyprof.parse.correlate import correlate
     from pyprof.parse.detect import reader
-    from pyprof.parquet import write_parquet
-    from pyprof.netdict import write_netdict
-    from pyprof.files import check_output, open_output
+    from pyprof.parse.summary import Told
 
-    check_output(output, force)  # before minutes of work
-    capture = reader(Path(file))(Path(file))
-    table = correlate(capture)
+    path = Path(file)
+    say(f"reading {path.name}")
+    capture = reader(path)(path)
+    say(f"attributing {capture.rows:,} rows")
+    return _Parsed(capture, Told.of(capture), correlate(capture))
+
+
+def _selected(files: list[str], parsed: list[_Parsed], tables: list[Table], wanted: Selection) -> list[Table]:
+    """The rows asked for. Raises PyprofError where there are none, saying what there is."""
+    from pyprof.parse.select import named_spans, select
+
+    kept = []
+    for (capture, _, own), table in zip(parsed, tables, strict=True):
+        spans = None if wanted.range_name is None else named_spans(capture, wanted.range_name)
+        kept.append(table.take(select(own.with_column("rank", table.ints("rank")), wanted, spans)))
+    if not any(map(len, kept)):
+        raise PyprofError(f"{', '.join(files)}: no row is left by {wanted.words()}; {_there(parsed, tables, wanted)}")
+    return kept
+
+
+def _there(parsed: list[_Parsed], tables: list[Table], wanted: Selection) -> str:
+    """What could have been asked for."""
+    from pyprof.parse.summary import known_numbers, spread
+
+    if wanted.range_name is not None:
+        names = list(dict.fromkeys(name for each in parsed for name in each.told.ranges))
+        return f"its ranges are, for example, {', '.join(names)}" if names else "it has no ranges of the user's"
+    steps = sorted({step for table in tables for step in known_numbers(table.ints("step"))})
+    ranks = sorted({rank for table in tables for rank in known_numbers(table.ints("rank"))})
+    start = [time for table in tables if len(table) for time in table.ints("start")[[0, -1]].tolist()]
+    told = {
+        "steps": spread(steps) if steps else "not marked",
+        "ranks": spread(ranks) if ranks else "not told",
+        "rows start at": f"{min(start):,} to {max(start):,} ns" if start else "no time: there are none",
+    }
+    return ", ".join(f"{word} {text}" for word, text in told.items())
+
+
+def _write(table: Table, output: str | None, force: bool) -> None:
+    from pathlib import Path
+
+    from pyprof.files import open_output
+
     if output and output.endswith(".parquet"):
+        from pyprof.parquet import write_parquet
+
         write_parquet(table, Path(output), force=force)
-    else:
-        with open_output(output, force=force) as out:
-            write_netdict(table, out)
-    return capture.warnings, summary(capture.profiler, table)
+        return
+    from pyprof.netdict import write_netdict
+    from pyprof.parse.write_csv import write_csv
+
+    is_csv = output is not None and output.removesuffix(".gz").endswith(".csv")
+    with open_output(output, force=force) as out:
+        (write_csv if is_csv else write_netdict)(table, out)
 
 
-def summary(profiler: str, table: Table) -> str:
-    """One line: what the capture holds and how much of its GPU time has an op."""
-    import numpy as np
+def _words(told: list[Told], table: Table) -> list[str]:
+    """The warnings, and a line of what was written."""
+    from pyprof.parse.summary import one_line
 
-    kind, op = table.coded("kind"), table.coded("op")
-    duration = table.ints("kDuration")
-    counts = np.bincount(kind.codes, minlength=len(kind.values))
-    words = ", ".join(f"{n} {_plural(name, n)}" for name, n in zip(kind.values, counts.tolist(), strict=True) if n)
-    total = int(duration.sum())
-    share = 100 * int(duration[op.codes >= 0].sum()) / total if total else 0.0
-    return f"{profiler}: {words or 'no rows'}, {total / 1e6:.3f} ms, {share:.1f}% of it attributed to an op"
+    several = len(told) > 1
+    warnings = [f"warning: {f'{each.file}: ' if several else ''}{text}" for each in told for text in each.warnings]
+    profilers = ", ".join(dict.fromkeys(each.profiler for each in told))
+    return [*warnings, one_line(f"{len(told)} files, {profilers}" if several else profilers, table)]
 
 
-def _plural(kind: str, count: int) -> str:
-    name = {"cpu": "CPU op", "memcpy": "copy", "graph": "opaque graph"}.get(kind, kind)
-    return name if count == 1 else "copies" if name == "copy" else f"{name}s"
+def _print_pages(told: list[Told], tables: list[Table]) -> None:
+    from pyprof.files import open_output
+    from pyprof.parse.summary import page
+
+    pages = ["".join(f"{line}\n" for line in page(each, table)) for each, table in zip(told, tables, strict=True)]
+    with open_output(None) as out:
+        out.write("\n".join(pages).encode())
+
+
+def _printable(text: str) -> str:
+    from pyprof.parse.summary import printable
+
+    return printable(text)
+
+
+def _typed(name: str) -> Callable[[str], object]:
+    """An option's type out of ``select``, which is imported when the option is given."""
+
+    def parse(text: str) -> object:
+        from pyprof.parse import select
+
+        try:
+            return getattr(select, name)(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def _rank(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"expected a rank, found {text!r}")
+    return int(text)
+
+
+def _output(text: str) -> str:
+    """A name that tells the format; standard output, devices and pipes get net.dict's lines."""
+    from pathlib import Path
+
+    path = Path(text)
+    if text == "-" or text.endswith(FORMS) or (path.exists() and not path.is_file()):
+        return text
+    raise argparse.ArgumentTypeError(f"expected a name that ends in {', '.join(FORMS)}, found {text!r}")

@@ -52,7 +52,7 @@ def _head(file: Path) -> bytes:
 def _describe(head: bytes) -> str:
     if not head:
         return "an empty file"
-    if head.startswith(b"<?xml") or b"<" == head.lstrip()[:1]:
+    if head.startswith(b"<?xml") or head.lstrip()[:1] == b"<":
         return "XML: an .nvvp project of the Visual Profiler holds no events (export with nvprof -o net.sql)"
     if head.startswith(b"NVR\0"):
         return "an Nsight Compute report (export with ncu --import FILE --csv --page raw)"

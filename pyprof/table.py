@@ -167,6 +167,10 @@ class Table:
         assert isinstance(data, Ragged)
         return data
 
+    def with_column(self, key: str, data: Data) -> Table:
+        """The same table with another column."""
+        return Table(self.rows, {**self.columns, key: data})
+
     def take(self, rows: Any) -> Table:
         """The rows of an index array, a mask or a slice, in its order."""
         columns = {

@@ -1,0 +1,147 @@
+"""Which rows of the kernel table a user asked for: by time, step, rank and named range.
+
+Pure: a table, a selection and the spans of the named ranges in, a mask out. A row counts to where it was *launched* for
+steps and ranges, whatever the thread: backward kernels are launched by autograd's thread while the step or range that
+they belong to stands on the user's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.parse.capture import Capture
+from pyprof.parse.scope import Kind
+from pyprof.table import NULL, Ints, Table
+
+UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_TIME = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?(ns|us|ms|s|)", re.ASCII)
+_STEPS = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was asked for; None is everything."""
+
+    begin_ns: int | None = None  # rows that start at or after it,
+    end_ns: int | None = None  # and before it
+    steps: tuple[int, int] | None = None  # first and last
+    rank: int | None = None
+    range_name: str | None = None  # may hold * and ?
+
+    def words(self) -> str:
+        """As on the command line, for messages.
+
+        >>> Selection(begin_ns=5, steps=(2, 3)).words()
+        '--from 5ns --step 2-3'
+        """
+        steps = "" if self.steps is None else "-".join(map(str, dict.fromkeys(self.steps)))
+        told = (
+            ("--from", None if self.begin_ns is None else f"{self.begin_ns}ns"),
+            ("--to", None if self.end_ns is None else f"{self.end_ns}ns"),
+            ("--step", steps or None),
+            ("--rank", self.rank),
+            ("--range", self.range_name),
+        )
+        return " ".join(f"{option} {value}" for option, value in told if value is not None)
+
+
+class Spans(NamedTuple):
+    """The times of ranges, each in its process."""
+
+    pid: Ints
+    start: Ints
+    end: Ints
+
+
+def parse_time(text: str) -> int:
+    """A time as nanoseconds, exactly. Raises ValueError.
+
+    >>> parse_time("12ms"), parse_time("1.5s"), parse_time("300us"), parse_time("42")
+    (12000000, 1500000000, 300000, 42)
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a time like 12ms, 1.5s, 300us or 42 (ns), found {text!r}")
+    sign, whole, fraction, unit = match.groups()
+    parts = int(whole + (fraction or "")) * UNITS[unit]
+    scale = int("1" + "0" * len(fraction or ""))
+    if parts % scale:
+        raise ValueError(f"expected whole nanoseconds, found {text!r}")
+    return -(parts // scale) if sign else parts // scale
+
+
+def parse_steps(text: str) -> tuple[int, int]:
+    """``3`` or ``3-5`` as first and last. Raises ValueError."""
+    match = _STEPS.fullmatch(text)
+    if match is None or int(match[2] or match[1]) < int(match[1]):
+        raise ValueError(f"expected a step like 3, or the first and last like 3-5, found {text!r}")
+    return int(match[1]), int(match[2] or match[1])
+
+
+def select(table: Table, wanted: Selection, spans: Spans | None = None) -> NDArray[np.bool_]:
+    """A mask of the rows that a selection keeps. ``spans``: of the ranges that it names."""
+    keep = np.ones(len(table), bool)
+    start, step = table.ints("start"), table.ints("step")
+    if wanted.begin_ns is not None:
+        keep &= (start >= wanted.begin_ns) & (start != NULL)
+    if wanted.end_ns is not None:
+        keep &= (start < wanted.end_ns) & (start != NULL)
+    if wanted.steps is not None:
+        keep &= (step >= max(wanted.steps[0], NULL + 1)) & (step <= wanted.steps[1])
+    if wanted.rank is not None:
+        keep &= table.ints("rank") == wanted.rank
+    if wanted.range_name is not None:
+        keep &= _inside(launched(table), table.ints("pid"), spans) if spans is not None else False
+    return keep
+
+
+def launched(table: Table) -> Ints:
+    """When each row was launched: the API call's start, a CPU op's own; ``NULL`` where that is not known."""
+    kind = table.coded("kind")
+    is_cpu = np.array([value == "cpu" for value in [*kind.values, ""]])[kind.codes]
+    return np.where(is_cpu, table.ints("start"), table.ints("apiStart"))
+
+
+def _inside(time: Ints, pid: Ints, spans: Spans) -> NDArray[np.bool_]:
+    """Which points lie in a span of their process. Spans may overlap: merged, they are searched by halves."""
+    found = np.zeros(len(time), bool)
+    for owner in np.unique(spans.pid).tolist():
+        mine = np.flatnonzero(spans.pid == owner)
+        mine = mine[np.argsort(spans.start[mine], kind="stable")]
+        start = spans.start[mine]
+        reach = np.maximum.accumulate(np.maximum(spans.end[mine], start + 1))  # one of 0 ns holds 1
+        rows = np.flatnonzero((pid == owner) & (time != NULL))
+        at = np.searchsorted(start, time[rows], "right") - 1
+        found[rows] = (at >= 0) & (time[rows] < reach[at])
+    return found
+
+
+def named_spans(capture: Capture, name: str) -> Spans:
+    """Where the ranges called ``name`` stand: an annotation, layer, op or step, with * and ? as in file names."""
+    codes = [i for i, scope in enumerate(capture.scopes) if fnmatchcase(scope.name, _plain(name)) or scope.name == name]
+    rows = np.flatnonzero(np.isin(capture.ranges.scope, np.array(codes, np.int64)))
+    pids = np.array([pid for pid, _ in capture.threads] or [0], np.int64)
+    return Spans(pids[capture.ranges.thread[rows]], capture.ranges.start[rows], capture.ranges.end[rows])
+
+
+def _plain(name: str) -> str:
+    """Our own and the user's annotations are ``layer:NAME`` in the file; square brackets are no wildcards."""
+    return name.removeprefix("layer:").replace("[", "[[]")
+
+
+def range_names(capture: Capture, most: int = 6) -> list[str]:
+    """The commonest names of ranges of the user's, to help where one was not found."""
+    users = {Kind.USER, Kind.LAYER, Kind.STEP, Kind.OPTIMIZER, Kind.DATA, Kind.COMM}
+    counts = np.bincount(capture.ranges.scope, minlength=len(capture.scopes)).tolist() if len(capture.ranges) else []
+    names = Counter[str]()
+    for scope, count in zip(capture.scopes, counts, strict=False):
+        if scope.kind in users:
+            names[scope.name] += count
+    return [name for name, _ in names.most_common(most)]

@@ -1,0 +1,44 @@
+"""The kernel table as CSV: the columns of net.dict, a header, unknown empty, RFC 4180's quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import BinaryIO
+
+from pyprof.gather import clean
+from pyprof.schema import KERNELS, Column
+from pyprof.table import NULL, Coded, Ragged, Table
+
+CHUNK = 8192  # rows at a time
+_QUOTED = re.compile(r'[",\r\n]')
+
+
+def write_csv(table: Table, out: BinaryIO) -> None:
+    """Write a header and a line a row, UTF-8. Lists are JSON, as in Parquet."""
+    out.write((",".join(column.key for column in KERNELS) + "\n").encode())
+    cells = [_cells(column, table) for column in KERNELS]
+    for begin in range(0, len(table), CHUNK):
+        rows = zip(*(cell(slice(begin, begin + CHUNK)) for cell in cells), strict=True)
+        out.write("".join(f"{line}\n" for line in map(",".join, rows)).encode())
+
+
+def _cells(column: Column, table: Table) -> Callable[[slice], Iterable[str]]:
+    """What makes a column's fields of some rows."""
+    data = table.columns[column.key]
+    if isinstance(data, Coded):
+        texts = [*map(_field, data.values), ""]  # code -1 finds the last
+        codes = data.codes
+        return lambda rows: map(texts.__getitem__, codes[rows].tolist())
+    if isinstance(data, Ragged):
+        lists = data
+        return lambda rows: (_field(str(items)) if items else "" for items in lists.take(rows).lists())
+    values = data
+    if column.kind == "float":
+        return lambda rows: ("" if v != v else repr(v) for v in values[rows].tolist())
+    return lambda rows: ("" if v == NULL else str(v) for v in values[rows].tolist())
+
+
+def _field(text: str) -> str:
+    text = clean(text)
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
