@@ -33,6 +33,8 @@ def build_parser() -> argparse.ArgumentParser:
     form.add_argument("-w", metavar="N", dest="width", type=_width, default=0,
                       help="aligned columns, cut to N characters a line; without --csv and -w (or with -w 0) fields "
                       "are separated by a blank, for awk: blanks in them are _, empty ones -")  # fmt: skip
+    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU for the columns of limits, as pyprof peaks "
+                        "writes them; without it, its data sheet's")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output")
     parser.add_argument("--force", action="store_true", help="overwrite the output file")
     parser.add_argument("-q", "--quiet", action="store_true", help="no summary on standard error")
@@ -61,16 +63,20 @@ def _run(args: argparse.Namespace) -> str:
     from pyprof.files import check_output, open_output
     from pyprof.prof.annotate import annotate
     from pyprof.prof.cells import Cells
+    from pyprof.prof.devices import load_peaks
+    from pyprof.prof.limits import bound
     from pyprof.prof.link import linked
     from pyprof.tablefile import read_table
 
     check_output(args.output, args.force)  # before minutes of work
+    peaks = load_peaks(args.peaks) if args.peaks else None
     table = linked(read_table(args.file))
     annotation = annotate(table)
-    cells = Cells(args.columns, table, annotation)
+    columns, notes = bound(args.columns, table, annotation, peaks)
+    cells = Cells(columns, table, annotation)
     with open_output(args.output, args.force) as out:
         _write(cells, out, args.csv, args.width)
-    return summary(table, annotation)
+    return "\nprof.py: ".join([summary(table, annotation), *notes])
 
 
 def _write(cells: Cells, out: BinaryIO, csv: bool, width: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pyprof.errors import PyprofError
 
@@ -59,6 +59,19 @@ class Column:
     get: Get
     cut: Cut = "right"
     share: float = 1  # of a terminal's width, where the texts are cut: a kernel's name needs more than a module's
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Gets a column of limits. ``limits.bound`` computes all of them at once; alone, each would do it again."""
+
+    name: str
+
+    def __call__(self, table: Table, annotation: Any) -> Coded | Ints:
+        from pyprof.prof.limits import limit_cells
+        from pyprof.prof.roofline import roofline
+
+        return limit_cells(roofline(table, annotation))[self.name]
 
 
 def _number(key: str) -> Get:
@@ -164,6 +177,20 @@ COLUMNS: tuple[Column, ...] = (
     Column("dtypes", "DTypes", "", "their dtypes, JSON", _text("dtypes")),
     Column("api", "API", "", "CUDA API call that launched the kernel", _text("api")),
     Column("longname", "LongName", "", "kernel name with template arguments", _text("kLongName"), "middle", 1.6),
+    # how far from the hardware's limit (prof/roofline.py, prof/occupancy.py)
+    Column("ai", "AI", "FLOP/byte", "arithmetic intensity: flops / bytes", Limit("ai")),
+    Column("tflops", "TFLOP/s", "TFLOP/s", "rate: flops / sil", Limit("tflops")),
+    Column("gbps", "GB/s", "GB/s", "rate: bytes / sil", Limit("gbps")),
+    Column("unit", "Unit", "", "what did the arithmetic: fp32 vector unit, tc_bf16 tensor cores", Limit("unit")),
+    Column("sol_ns", "SOL(ns)", "ns", "max(flops / peak of the unit, bytes / bandwidth)", Limit("sol_ns")),
+    Column("sol", "SOL%", "%", "speed of light: sol_ns / sil", Limit("sol")),
+    Column("bound", "Bound", "", "compute or memory: the greater limit; latency: neither", Limit("bound")),
+    Column("occ", "Occ%", "%", "theoretical occupancy: share of the SM's warps that can be resident", Limit("occ")),
+    Column("occ_limit", "OccLimit", "", "threads, registers, shared memory or blocks", Limit("occ_limit")),
+    Column("occ_est", "EstOcc%", "%", "estimated achieved occupancy, as torch.profiler defines it", Limit("occ_est")),
+    Column("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)", Limit("waves")),
+    Column("tail", "Tail%", "%", "share of the waves' slots that stay empty", Limit("tail")),
+    Column("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block", Limit("sm_eff")),
 )  # fmt: skip
 COLUMN = {column.name: column for column in COLUMNS}
 DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ from pyprof.prof.model import MATRIX
 from pyprof.prof.occupancy import Floats, Geometry, by_device, geometry
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-__all__ = ["COLUMNS", "Output", "Roofline", "columns", "roofline"]
+__all__ = ["Roofline", "roofline"]
 
 # A kernel is bound by latency where both limits explain less than FAR of its time and it is either SHORT (starting and
 # ending a kernel takes 1 to 2 µs on an A100 or H200, whatever it does) or has fewer blocks than the GPU has SMs.
@@ -241,54 +240,3 @@ def _first_float(dtypes: str) -> str:
 def _of_name(name: str, aten: str, family: str) -> str:
     told = kernel_dtypes(name, aten.removeprefix("aten::").partition(".")[0], family)
     return told.of(0) or told.rest or told.out
-
-
-# What a report can print
-
-
-class Output(NamedTuple):
-    """A column of a report."""
-
-    name: str
-    header: str
-    unit: str
-    meaning: str
-
-
-COLUMNS = (
-    Output("ai", "AI", "FLOP/byte", "arithmetic intensity: flops / bytes"),
-    Output("tflops", "TFLOP/s", "TFLOP/s", "rate reached: flops / sil"),
-    Output("gbps", "GB/s", "GB/s", "rate reached: bytes / sil"),
-    Output("sol_ns", "SOL ns", "ns", "shortest time the GPU allows: max(flops / peak of the unit, bytes / bandwidth)"),
-    Output("sol", "SOL%", "%", "speed of light: sol_ns / sil"),
-    Output("bound", "Bound", "", "compute or memory: the greater limit; latency: neither, too short or too few blocks"),
-    Output("unit", "Unit", "", "what did the arithmetic: fp32 the vector unit, tc_bf16 the tensor cores"),
-    Output("tcprec", "TCPrec", "", "precision that entered the tensor cores"),
-    Output("occ", "Occ%", "%", "theoretical occupancy: the SM's warps that the kernel's resources allow"),
-    Output("occ_limit", "OccLimit", "", "what limits it: threads, registers, shared memory or blocks"),
-    Output("occ_est", "EstOcc%", "%", "estimated achieved occupancy, as torch.profiler defines it"),
-    Output("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)"),
-    Output("tail", "Tail%", "%", "share of the waves' slots that stay empty"),
-    Output("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block"),
-)
-
-
-def columns(annotation: Annotation, found: Roofline) -> Mapping[str, Floats | Coded]:
-    """The data of ``COLUMNS``, by name: numbers (NaN unknown) or texts, one a row."""
-    launch = found.geometry
-    return {
-        "ai": found.ai,
-        "tflops": found.tflops,
-        "gbps": found.gbps,
-        "sol_ns": found.sol_ns,
-        "sol": found.sol,
-        "bound": found.bound,
-        "unit": found.unit,
-        "tcprec": annotation.tcprec,
-        "occ": launch.occupancy,
-        "occ_limit": launch.limiter,
-        "occ_est": launch.achieved,
-        "waves": launch.waves,
-        "tail": 100 * launch.tail,
-        "sm_eff": launch.sm_efficiency,
-    }

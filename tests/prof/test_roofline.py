@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.prof import limits
 from pyprof.prof.annotate import Annotation
+from pyprof.prof.columns import COLUMN, COLUMNS, Limit
 from pyprof.prof.devices import SM_LIMITS, Peaks, find_device
 from pyprof.prof.occupancy import block_limits, geometry
-from pyprof.prof.roofline import COLUMNS, columns, roofline
+from pyprof.prof.roofline import roofline
 from pyprof.prof.usage import covered, usage
 from pyprof.table import NULL, Coded, Ragged, Table
 
@@ -334,11 +336,45 @@ def test_unions_and_efficiency_equal_their_definitions(kernels):
 # Columns
 
 
-def test_every_column_has_data():
+LIMITS = [column for column in COLUMNS if isinstance(column.get, Limit)]
+
+
+def test_columns_of_limits_are_computed_once(monkeypatch):
     data, notes = table({}, {}), annotated(*[(1, 1, "-", "", "pointwise")] * 2)
-    found = columns(notes, roofline(data, notes))
-    assert list(found) == [column.name for column in COLUMNS]
-    assert {len(values) for values in found.values()} == {2}
+    calls = []
+    monkeypatch.setattr(limits, "roofline", lambda *args: calls.append(args) or roofline(*args))
+    columns, said = limits.bound([COLUMN["kernel"], *LIMITS], data, notes)
+    assert len(calls) == 1
+    assert said == roofline(data, notes).notes()
+    assert columns[0] is COLUMN["kernel"]
+    for column, alone in zip(columns[1:], LIMITS, strict=True):
+        here, there = column.get(data, notes), alone.get(data, notes)
+        assert len(here) == 2
+        assert here.texts() == there.texts() if isinstance(here, Coded) else here.tolist() == there.tolist()
+
+
+def test_without_columns_of_limits_nothing_is_computed(monkeypatch):
+    monkeypatch.setattr(limits, "roofline", lambda *_: pytest.fail("computed"))
+    assert limits.bound([COLUMN["kernel"]], table({}), None) == ([COLUMN["kernel"]], [])
+
+
+def test_cells_of_limits():
+    row = {"kDuration": 176896, "aten": "aten::mm", "grid": "[132, 1, 1]", "block": "[384, 1, 1]", "registers": 168,
+           "dynamicSmem": 213188}  # fmt: skip
+    cells = limits.limit_cells(one(row, (CUBE, 3 * 2 * 4096**2, "1", "bf16", "gemm")))
+    assert {name: data.texts()[0] if isinstance(data, Coded) else data[0] for name, data in cells.items()} == {
+        "ai": "1365", "tflops": "776.9", "gbps": "569.1", "unit": "tc_bf16", "sol_ns": 138911, "sol": "78.53",
+        "bound": "compute", "occ": "18.75", "occ_limit": "registers", "occ_est": "18.75", "waves": "1", "tail": "0",
+        "sm_eff": "100",
+    }  # fmt: skip
+    assert cells.keys() == {column.name for column in LIMITS}
+
+
+@given(st.lists(st.floats(0, 1e9), max_size=5))
+def test_shown_numbers_keep_four_digits(numbers):
+    for number, text in zip(numbers, limits.shown(np.array(numbers, float)).texts(), strict=True):
+        assert "e" not in text
+        assert float(text) == pytest.approx(number, rel=1e-3, abs=1e-8)
 
 
 def test_a_million_rows_take_about_a_second():
