@@ -74,7 +74,9 @@ def table(text: str) -> list[dict[str, str]]:
 
 def test_the_options_are_frozen():
     options = {option for action in cli.build_parser()._actions for option in action.option_strings}
-    assert options == {"-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version", "--peaks"}
+    assert options == {
+        *("-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version", "--peaks")
+    }
 
 
 def test_the_first_columns_are_pyprofs_with_its_headers():
