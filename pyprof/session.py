@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -127,7 +128,7 @@ def _thread_start(session: Session) -> Any:
 
 _session: Session | None = None
 _lock = threading.Lock()
-_fork_watched = False
+_watched = False
 
 
 def current() -> Session | None:
@@ -174,7 +175,7 @@ def init(
         session.open()
         session.set_profiler(profiler)
         _session = session
-        _watch_forks()
+        _watch_process()
 
 
 def deinit() -> None:
@@ -190,11 +191,14 @@ def _close() -> None:
         session.close()
 
 
-def _watch_forks() -> None:
-    global _fork_watched
-    if not _fork_watched and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_after_fork)
-        _fork_watched = True
+def _watch_process() -> None:
+    """Once a process: leave it at its end, while C++ threads that hold our mode may still let it go, and in forks."""
+    global _watched
+    if not _watched:
+        atexit.register(deinit)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_after_fork)
+        _watched = True
 
 
 def _after_fork() -> None:
