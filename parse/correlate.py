@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pyprof.parse import ranges
 from pyprof.parse.capture import Capture, Ranges
 from pyprof.parse.context import Facts, Hops, Path, facts, hops
+from pyprof.parse.gradients import gradients
 from pyprof.parse.scope import Kind, Scope
 from pyprof.table import NULL, Coded, Data, Ints, Ragged, Table, distinct
 
@@ -32,8 +33,18 @@ def correlate(capture: Capture) -> Table:
     columns["opId"] = np.where(call >= 0, np.append(nest.source, NULL)[np.maximum(call, -1)], NULL)
     columns["outs"] = _outs(capture, nest, inner)
     columns["step"] = _steps(capture, nest)
+    op = nest.up(inner, nest.hop("op")[inner])
+    columns["grads"] = gradients(
+        nest.scopes, nest.kind, nest.scope, nest.start, nest.pid, np.where(op == NULL, -1, op),
+        _ints(columns["pid"]), capture.launch_time,
+    )  # fmt: skip
     columns.update(_sequence(capture, nest, inner, node, columns))
     return Table(capture.rows, columns)
+
+
+def _ints(column: Data) -> Ints:
+    assert isinstance(column, np.ndarray)
+    return column.astype(np.int64)
 
 
 class Nest:

@@ -52,7 +52,7 @@ class _Scopes:
         codes = []
         for event, a in zip(events, details, strict=True):
             dims = bytes(a.dims) or bytes(a.old_dims)
-            key = (event.name, dims, bytes(a.types), bytes(a.strides), bytes(a.values))
+            key = (event.name, dims, bytes(a.types), bytes(a.strides), bytes(a.values), a.collective)
             code = known.get(key)
             if code is None:
                 code = known[key] = len(self.scopes)
@@ -70,14 +70,20 @@ class _Scopes:
         return np.array([codes[text] for text in texts], np.int64)
 
 
-def op_scope(name: str, dims: bytes, types: bytes, strides: bytes, values: bytes) -> Scope:
-    """The scope of an op by the bytes of its inputs' sizes, types, strides and values."""
+def op_scope(name: str, dims: bytes, types: bytes, strides: bytes, values: bytes, collective: object = None) -> Scope:
+    """The scope of an op by the bytes of its inputs' sizes, types, strides and values.
+
+    ``record_param_comms`` has its strings left out of the values; the fifth, the collective's name, stands beside them.
+    """
     sizes = _list(dims)
     scope = classify(name, True, _text(sizes))
     if scope.kind not in (Kind.OP, Kind.NODE):
         return scope
     dtypes = [dtype(kind, size) for kind, size in zip(_list(types), sizes, strict=False)]
-    return replace(scope, dtypes=_text(dtypes), strides=_text(_list(strides)), args=_text(_list(values)))
+    told = _list(values)
+    if isinstance(collective, str) and name == "record_param_comms" and len(told) > 4:
+        told[4] = collective
+    return replace(scope, dtypes=_text(dtypes), strides=_text(_list(strides)), args=_text(told))
 
 
 def dtype(kind: object, sizes: object) -> str | list[str]:

@@ -20,6 +20,7 @@ _ARGS = {
     "old_dims": "Input dims", "types": "Input type", "strides": "Input Strides", "values": "Concrete Inputs",
     "seq": "Sequence number", "forward_thread": "Fwd thread id", "registers": "registers per thread",
     "shared": "shared memory", "occupancy": "est. achieved occupancy %", "graph_node": "graph node id",
+    "collective": "Collective name",
 }  # fmt: skip
 
 
@@ -45,6 +46,7 @@ class Args(Struct, gc=False, rename=_ARGS):
     occupancy: Number = None
     bytes: Number = NULL
     graph_node: Number = NULL
+    collective: Number = None
 
 
 NO_ARGS = Args()

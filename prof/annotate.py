@@ -16,12 +16,14 @@ import pyprof.prof.ops  # noqa: F401 (fills the registry)
 from pyprof.prof.casts import uncover
 from pyprof.prof.count import Counted, count_op
 from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
+from pyprof.prof.lists import proven_lists
 from pyprof.prof.model import FAMILY, MATRIX, find
 from pyprof.prof.roles import MAIN, assign_parts, role
 from pyprof.prof.tensorcore import tensor_core
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir")
+MOVES = frozenset({"copy", "indexing", "view", "collective", "embedding", "rng"})  # families that a copy may serve
+SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +61,28 @@ def annotate(table: Table) -> Annotation:
 
 def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts."""
-    columns = [table.coded(key) for key in SIGNATURE]
-    told, hints = _told(table, names)
+    lists = proven_lists(table, _op_numbers(table))
+    columns = [*(table.coded(key) for key in SIGNATURE), lists]
+    told, hints = _told(table, names, lists)
     signatures, signature = distinct(*(c.codes for c in columns), told)
     texts = [[*c.values, ""] for c in columns]
     counted = [
-        count_op(**{key: text[code] for key, text, code in zip(SIGNATURE, texts, row, strict=True)}, kernel=hints[hint])
+        count_op(
+            **{key: text[code] for key, text, code in zip((*SIGNATURE, "lists"), texts, row, strict=True)},
+            kernel=hints[hint],
+        )
         for *row, hint in signatures
     ]
     return signature, counted
 
 
-def _told(table: Table, names: Coded) -> tuple[Ints, list[Dtypes]]:
+def _told(table: Table, names: Coded, lists: Coded) -> tuple[Ints, list[Dtypes]]:
     """What the names of each op's main kernels tell of dtypes, where the capture records shapes without them: all of
-    NVTX's, and Kineto's lists of tensors (`[["", ""], ...]`)."""
+    NVTX's, and Kineto's lists of tensors (`[["", ""], ...]`, or `[[], ...]` where they are cut)."""
     aten, sizes, dtypes = (table.coded(key) for key in ("aten", "sizes", "dtypes"))
     told, hints = np.zeros(len(table), np.int64), {NOTHING: 0}
     whole = np.array([*(bool(text) and '[""' not in text[1:] for text in dtypes.values), False])[dtypes.codes]
-    rows = np.flatnonzero(_filled(sizes) & ~whole & (names.codes >= 0))
+    rows = np.flatnonzero(_filled(sizes) & (~whole | (lists.codes >= 0)) & (names.codes >= 0))
     pairs, pair = distinct(names.codes[rows], aten.codes[rows])
     each = [_hint(names.values[name], aten.values[op]) for name, op in pairs]
     told[rows] = np.array([hints.setdefault(hint, len(hints)) for hint in each], np.int64)[pair]
@@ -137,11 +143,13 @@ def _kernels(
 
 def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
     what = ("main" if kind == "cpu" else role(name, op.name, op.family)) if op.name else ""
+    if kind == "memcpy" and what == "main" and op.family not in MOVES:
+        what = "aux"  # parameters or results on their way, beside the kernels that work (see _someone_works)
     if op.family not in MATRIX and (op.name or kind != "kernel"):
         return what, "", "-"
     if kind != "kernel" or what == "aux":
         return what, "", "0"
-    use = tensor_core(name, op.family)
+    use = tensor_core(name, op.family, op.dtype)
     if use is None:
         return what, "", "-"
     return what, use.precision, "?" if use.tc is None else str(use.tc)
@@ -153,7 +161,7 @@ def _someone_works(table: Table, roles: list[str]) -> None:
     main = np.array([r == "main" for r in roles], bool)
     mains = np.bincount(op, weights=main)
     for i in np.flatnonzero(mains[op] == 0).tolist():
-        if roles[i] == "aux" and kind[i] == "kernel":
+        if roles[i] == "aux" and kind[i] in ("kernel", "memcpy"):
             roles[i] = "main"
 
 

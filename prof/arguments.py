@@ -71,16 +71,59 @@ class Known:
         return self.kernel.out or self.kernel.rest or self.rest
 
 
-def recorded(sizes: str, dtypes: str, strides: str, values: str, known: Known, op: str) -> tuple[Any, ...]:
-    """Arguments of an op that the dispatcher recorded: JSON lists in schema order."""
+def recorded(
+    sizes: str, dtypes: str, strides: str, values: str, known: Known, op: str, lists: str = ""
+) -> tuple[Any, ...]:
+    """Arguments of an op that the dispatcher recorded: JSON lists in schema order.
+
+    ``lists``: the shapes of each of its lists of tensors, where the capture cut them and they are proven.
+    """
     shapes = json.loads(sizes)
     if not dtypes:
         return _from_sizes(shapes, known, op)
     kinds = json.loads(dtypes)
+    if lists:
+        shapes, kinds = _uncut(shapes, kinds, json.loads(lists), known, op)
     steps = json.loads(strides) if strides else [None] * len(shapes)
     texts = json.loads(values) if values else [None] * len(shapes)
     each = enumerate(zip(shapes, kinds, steps, texts, strict=False))
     return tuple(_argument(position, known, *one) for position, one in each)
+
+
+def _uncut(
+    shapes: list[Any], kinds: list[Any], tensors: list[Any], known: Known, op: str
+) -> tuple[list[Any], list[Any]]:
+    """Put the proven lists where Kineto left them empty. Fused optimizers take as many lists as their kernel tells;
+    what follows are Adam's maxima, none, and its step counters."""
+    cut = [i for i, kind in enumerate(kinds) if kind == [] and shapes[i] == []]
+    full = cut[: known.kernel.lists] if op.startswith("_fused_") and known.kernel.lists else cut
+    for i in full:
+        shapes[i], kinds[i] = tensors, [""] * len(tensors)
+    if op.startswith("_fused_adam") and len(full) < len(cut):
+        shapes[cut[-1]], kinds[cut[-1]] = [[] for _ in tensors], ["float32"] * len(tensors)
+    return shapes, kinds
+
+
+def told_by_marker(arguments: tuple[Any, ...], parameters: Sequence[str], markers: Sequence[Marker]) -> tuple[Any, ...]:
+    """Fill what the ranges do not tell from the marker of the user's call: attention's causal flag, for one.
+
+    ``parameters`` are the model's own names of the arguments. A flag that the call did not give has its default.
+    """
+    if not markers or not any(argument is UNKNOWN for argument in arguments):
+        return arguments
+    told = {str(a.get("name", "")): a.get("value", UNKNOWN) for a in markers[-1].args}
+    attention = markers[-1].op == "scaled_dot_product_attention"
+    filled = list(arguments)
+    for position, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
+        api = MARKED.get(name, "") if attention else ""
+        if argument is UNKNOWN and api:
+            filled[position] = told.get(api, MARKED_DEFAULTS[api])
+    return tuple(filled)
+
+
+# models' names of arguments -> the names that F.scaled_dot_product_attention has for them, and their defaults there
+MARKED = {"causal": "is_causal", "dropout": "dropout_p"}
+MARKED_DEFAULTS = {"is_causal": False, "dropout_p": 0.0}
 
 
 def _argument(position: int, known: Known, shape: Any, kind: Any, stride: Any, text: Any) -> Any:

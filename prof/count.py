@@ -9,9 +9,9 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
-from pyprof.prof.arguments import knowledge, marked, recorded
+from pyprof.prof.arguments import knowledge, marked, recorded, told_by_marker
 from pyprof.prof.dtypes import NOTHING, Dtypes
-from pyprof.prof.model import FAMILY, MATRIX, UNKNOWN, Parts, Work, evaluate, find
+from pyprof.prof.model import FAMILY, MATRIX, UNKNOWN, Parts, Tensor, Work, evaluate, find, parameters
 
 Amounts = tuple[int | None, int | None]
 
@@ -24,6 +24,7 @@ class Counted:
     family: str = ""
     parts: dict[str, Amounts] = field(default_factory=dict)
     why: str = ""  # why it is not counted
+    dtype: str = ""  # of the first tensor among its arguments
 
     @property
     def flop(self) -> int | None:
@@ -44,11 +45,12 @@ def _sum(amounts: object) -> int | None:
 
 
 def count_op(
-    *, aten: str, sizes: str, dtypes: str, strides: str, args: str, outs: str, marker: str, dir: str,
-    kernel: Dtypes = NOTHING,
+    *, aten: str, sizes: str, dtypes: str, strides: str, args: str, outs: str, marker: str, dir: str, nodes: str = "",
+    lists: str = "", kernel: Dtypes = NOTHING,
 ) -> Counted:  # fmt: skip
-    """Count one op call. All arguments but ``kernel``, what the names of its kernels tell, are a row's columns: JSON
-    texts, empty where the capture tells nothing."""
+    """Count one op call. All arguments are a row's columns: JSON texts, empty where the capture tells nothing; but for
+    ``lists``, the shapes of its lists of tensors where they were cut and are proven, and ``kernel``, what the names of
+    its kernels tell."""
     name = find(aten) if aten else None
     if name is None and not aten and marker and dir == "fprop":
         return _from_marker(marker)
@@ -62,11 +64,40 @@ def count_op(
     op = aten.removeprefix("aten::")
     known = knowledge(_markers(marker), kernel, op, sizes, family in MATRIX, dir == "fprop")
     arguments: tuple[Any, ...] = ()
+    dtype = ""
     try:
-        arguments = recorded(sizes, dtypes, strides, args, known, op)
-        return Counted(name, family, _amounts(evaluate(name, arguments, known.outputs(outs, sizes, op))))
+        arguments = recorded(sizes, dtypes, strides, args, known, op, lists)
+        arguments = told_by_marker(arguments, parameters(name), _markers(marker))
+        arguments = _with_collective(op, arguments, nodes)
+        dtype = next((a.dtype for a in arguments if isinstance(a, Tensor)), "")
+        made = known.outputs(outs or _bias_gradient(op, sizes, nodes), sizes, op)
+        return Counted(name, family, _amounts(evaluate(name, arguments, made)), dtype=dtype)
     except ModelError as error:
-        return Counted(name, family, _whatever_the_mask(name, arguments, MASK.get(op)), str(error))
+        return Counted(name, family, _whatever_the_mask(name, arguments, MASK.get(op)), str(error), dtype)
+
+
+COLLECTIVES = {"c10d::allreduce_": "allreduce", "c10d::broadcast_": "broadcast", "c10d::reduce_": "reduce",
+               "c10d::allreduce_coalesced_": "allreduce_coalesced"}  # fmt: skip
+
+
+def _with_collective(op: str, arguments: tuple[Any, ...], nodes: str) -> tuple[Any, ...]:
+    """The profiler's record of a collective names it in its fifth argument; NVTX leaves that out, but not the op that
+    the record stands in."""
+    if op != "record_param_comms" or len(arguments) < 5 or isinstance(arguments[4], str):
+        return arguments
+    name = next((COLLECTIVES[node] for node in reversed(json.loads(nodes or "[]")) if node in COLLECTIVES), None)
+    return (*arguments[:4], name, *arguments[5:])
+
+
+def _bias_gradient(op: str, sizes: str, nodes: str) -> str:
+    """The output of the sum that a convolution's backward runs for its bias: one number a channel.
+
+    ATen/native/Convolution.cpp (2.4 to 2.13): grad_bias = grad_output.sum over all dimensions but the second.
+    """
+    if op != "sum" or '"aten::convolution_backward"' not in nodes:
+        return ""
+    gradient = json.loads(sizes)[0]
+    return json.dumps([[gradient[1]]]) if len(gradient) > 2 else ""
 
 
 # Where fused attention's causal flag stands, or its mask type. NVTX does not tell it; the bytes do not depend on it.

@@ -205,6 +205,12 @@ def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
     return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, named
 
 
+@cache
+def parameters(name: str) -> tuple[str, ...]:
+    """The names of a registered model's positional parameters."""
+    return tuple(inspect.signature(MODELS[name]).parameters)
+
+
 def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None) -> Work | Parts:
     """Call the model registered under ``name`` (see ``find``); trailing arguments that it does not know are
     dropped.

@@ -75,6 +75,7 @@ KERNELS: tuple[Column, ...] = (
     Column("graphNode", "int", "", "CUDA graph node"),
     Column("bytes", "int", "bytes", "bytes of a memcpy or memset"),
     Column("gpu", "text", "", "name of the GPU"),
+    Column("grads", "json", "", "shapes of the step's gradients, for an optimizer's op with cut lists of tensors"),
     Column("gpuInfo", "json", "", "facts of the GPU that the capture has: SMs, clock, bandwidth, compute capability"),
 )
 

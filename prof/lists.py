@@ -1,0 +1,75 @@
+"""The tensors of an optimizer's op whose lists the capture cut, where its launch proves them.
+
+The parser gives the shapes of the step's gradients (``grads``). PyTorch's multi-tensor kernels take 65,536 elements a
+block (kChunkSize, ATen/native/cuda/MultiTensorApply.cuh of 2.0 to 2.13), so the blocks that an op launched say whether
+its lists hold these tensors, or one element each: the step counters. Anything else stays unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+
+from pyprof.table import Coded, Ints, Table, distinct
+
+CHUNK = 65_536
+
+
+def proven_lists(table: Table, op: Ints) -> Coded:
+    """Of each row with cut lists the shapes of a list's tensors as JSON; ``op`` numbers the ops' calls."""
+    grads = table.coded("grads")
+    out = Coded(np.full(len(table), -1, np.int32), [])
+    rows = np.flatnonzero(grads.codes >= 0)
+    if not len(rows):
+        return out
+    blocks = np.bincount(op[rows], weights=_blocks(table, rows)).astype(np.int64)
+    pairs, pair = distinct(grads.codes[rows], blocks[op[rows]])
+    plain = _adds_a_number(table)
+    for number, (code, launched) in enumerate(pairs):
+        mine = rows[pair == number]
+        for counter in (False, True):
+            texts = _proven(grads.values[code], launched, counter)
+            chosen = mine[plain[mine] == counter]
+            if texts and len(chosen):
+                out.values.append(texts)
+                out.codes[chosen] = len(out.values) - 1
+    return out
+
+
+def _blocks(table: Table, rows: Ints) -> Ints:
+    """Blocks of each row's launch along x; 0 for what is no multi-tensor kernel."""
+    grid, name = table.coded("grid"), table.coded("kShortName")
+    along = np.array([*(json.loads(g)[0] if g else 0 for g in grid.values), 0])
+    multi = np.array([*("multi_tensor" in n for n in name.values), False])
+    return np.where(multi[name.codes[rows]], along[grid.codes[rows]], 0)
+
+
+def _adds_a_number(table: Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Rows of `_foreach_add_(list, number)`: how optimizers count their steps (and Adam adds its eps)."""
+    aten, dtypes = table.coded("aten"), table.coded("dtypes")
+    adds = np.array([*(a.endswith("_foreach_add_") for a in aten.values), False])
+    number = np.array([*(d == '[[],""]' for d in dtypes.values), False])
+    return adds[aten.codes] & number[dtypes.codes]
+
+
+def _proven(grads: str, launched: int, may_count: bool) -> str:
+    """The shapes that ``launched`` blocks prove, empty where they prove none.
+
+    ``may_count``: the op may as well have added to step counters; where the blocks fit both, nothing is proven.
+    """
+    shapes = json.loads(grads)
+    whole = sum(_chunks(shape) for shape in shapes)
+    if launched and whole % launched == 0:
+        times = whole // launched  # gradients accumulated over several backward passes come as often
+        part = shapes[: len(shapes) // times]
+        if shapes == part * times and not (may_count and launched == len(part)):
+            return json.dumps(part)
+    if may_count and launched == len(shapes) and whole != launched:
+        return json.dumps([[] for _ in shapes])
+    return ""
+
+
+def _chunks(shape: list[int]) -> int:
+    return max(1, -(-math.prod(shape) // CHUNK)) if 0 not in shape else 0
