@@ -40,9 +40,7 @@ class Database:
         """Raise ``SchemaError`` where a table that is there lacks a column that nothing can replace."""
         for column in columns:
             if self.has(table) and not self.has(table, column):
-                raise SchemaError(
-                    self.file, f"table {table} has no column {column} (export again with a newer nsys)"
-                )
+                raise SchemaError(self.file, f"table {table} has no column {column} (export again with a newer nsys)")
 
     def select(self, table: str, *columns: str, where: str = "", default: int = NULL) -> str:
         """The text of a SELECT of integer columns; one that the table lacks, and NULL, become ``default``.
@@ -56,7 +54,10 @@ class Database:
         """Integer columns as arrays, in the table's own order: whoever needs an order sorts the arrays."""
         if not self.has(table):
             return [np.zeros(0, np.int64) for _ in columns]
-        return self.query_ints(self.select(table, *columns, where=where), len(columns))
+        here = [column for column in columns if self.has(table, column)] or list(columns[:1])
+        found = dict(zip(here, self.query_ints(self.select(table, *here, where=where), len(here)), strict=True))
+        rows = len(found[here[0]])
+        return [found[column] if column in found else np.full(rows, NULL, np.int64) for column in columns]
 
     def query_ints(self, query: str, width: int) -> list[Ints]:
         """The integer columns of a query of our own."""
