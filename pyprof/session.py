@@ -6,6 +6,8 @@ import atexit
 import os
 import sys
 import threading
+import time
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +131,7 @@ def _thread_start(session: Session) -> Any:
 _session: Session | None = None
 _lock = threading.Lock()
 _watched = False
+_EXIT_WAIT_S = 0.5
 
 
 def current() -> Session | None:
@@ -191,11 +194,23 @@ def _close() -> None:
         session.close()
 
 
+def _at_exit() -> None:
+    """deinit(), and wait shortly for C++ threads (gloo's, seen in 2.13) that took our mode along with a task.
+
+    They need the interpreter to let go of it; when it is gone already, the process ends in std::terminate.
+    """
+    mode = None if _session is None or _session.mode is None else weakref.ref(_session.mode)
+    deinit()
+    deadline = time.monotonic() + _EXIT_WAIT_S
+    while mode is not None and mode() is not None and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
 def _watch_process() -> None:
-    """Once a process: leave it at its end, while C++ threads that hold our mode may still let it go, and in forks."""
+    """Once a process: leave it at its end, and in forks."""
     global _watched
     if not _watched:
-        atexit.register(deinit)
+        atexit.register(_at_exit)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_after_fork)
         _watched = True
