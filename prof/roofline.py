@@ -65,7 +65,7 @@ class Roofline:
                 said.append(f"{device.name or 'GPU'}: {what} unknown (measure them: pyprof peaks -o peaks.json)")
         if bool((self.device < 0).any()):
             said.append("the capture does not name the GPU of some rows: no limits there (give --peaks peaks.json)")
-        return said
+        return list(dict.fromkeys(said))  # several GPUs of a kind
 
 
 def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -> Roofline:

@@ -28,7 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pyprof peaks",
         description="Measure what this machine reaches: matrix products per dtype, memory from the caches outwards, "
-        "element-wise ops, links. Random data, no change of clocks; two to five minutes on a GPU, ten with a CPU.",
+        "element-wise ops, links. Random data, no change of clocks; a minute or two.",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write figures and curves as JSON, to be given to --peaks"
@@ -36,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true", help="overwrite the output files")
     parser.add_argument("--device", default="", metavar="DEVICE",
                         help="cuda, cuda:1, cpu (without: cuda where there is one)")  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and trials: half a minute, rougher figures")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and trials: sooner and rougher")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the curves (needs matplotlib)")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
     return parser

@@ -302,6 +302,10 @@ def test_mfu_is_of_the_precision_that_did_most():
     assert (found.unit, found.peak_flop_per_s, found.span_ns) == ("tc_bf16", pytest.approx(989.4e12), 576896)
     assert found.mfu == pytest.approx(100 * 3 * CUBE / 576896e-9 / 989.4e12)  # 72.2%
     assert found.tflops == pytest.approx(3 * CUBE / 576896e-9 / 1e12)
+    assert found.line() == (
+        "NVIDIA H200: busy 92.0% of 0.577 ms, kernels 92.0% (GPU utilisation), 714.7 TFLOP/s, "
+        "MFU 72.2% of 989.4 TFLOP/s (tc_bf16, dense)"
+    )
 
 
 def test_devices_and_ranks_are_told_apart():
