@@ -381,6 +381,7 @@ def test_shown_numbers_keep_four_digits(numbers):
         assert float(text) == pytest.approx(number, rel=1e-3, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_million_rows_take_about_a_second():
     rows = 1_100_000
     source = np.random.default_rng(0)
