@@ -52,6 +52,7 @@ class Capture:
     origin_time: Ints | None = None
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)
+    is_host: bool = False  # rows are CPU ops, and launch_range is each one's own range
 
     def launched(self) -> NDArray[np.bool_]:
         """A mask of the rows whose launch is known."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyprof.parse.phase import phase_of
 from pyprof.parse.scope import Kind, Scope
 
 Path = tuple[Scope, ...]  # outermost first
@@ -84,11 +85,12 @@ class Facts:
     reason: str
 
 
-def facts(own: Path, forward: Path | None, recomputed: bool) -> Facts:
+def facts(own: Path, forward: Path | None, recomputed: bool, transfer: str = "", updating: bool = False) -> Facts:
     """Facts of a launch.
 
     ``own``: the ranges around the launch. ``forward``: around the forward op, for a launch inside a backward node whose
-    forward op is in the capture. ``recomputed``: the launch re-runs a forward op inside a backward node.
+    forward op is in the capture. ``recomputed``: the launch re-runs a forward op inside a backward node. ``transfer``
+    and ``updating``: see ``phase``.
     """
     inside = own_part(own)
     backward = len(inside) < len(own) and not recomputed
@@ -103,7 +105,7 @@ def facts(own: Path, forward: Path | None, recomputed: bool) -> Facts:
     optimizer = [s for s in own if s.kind == Kind.OPTIMIZER]
     if optimizer:
         mods, ops = ["torch.optim", *mods], [_optimizer_name(optimizer[-1].name), *ops]
-    phase = _phase(own, bool(ops) and not communication)
+    phase = phase_of(own, [] if communication else ops, transfer, updating)
     innermost = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
     return Facts(
         layer=_json(_layers(source)),
@@ -164,17 +166,6 @@ def _optimizer_name(text: str) -> str:
     """`Optimizer.step#AdamW.step` -> `AdamW.step`."""
     match = _OPTIMIZER.match(text)
     return f"{match.group(2)}.{match.group(1)}" if match else text
-
-
-def _phase(own: Path, called: bool) -> str:
-    kinds = {scope.kind for scope in own}
-    if Kind.OPTIMIZER in kinds:
-        return "optimizer"
-    if Kind.DATA in kinds:
-        return "data"
-    if Kind.NODE in kinds or Kind.ENGINE in kinds:
-        return "backward"
-    return "forward" if called else "other"
 
 
 def _why(own: Path) -> str:

@@ -7,7 +7,6 @@ binary search; a backward launch finds its forward op by sequence number; texts 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import fields, replace
 
 import numpy as np
@@ -17,8 +16,11 @@ from pyprof.parse import ranges
 from pyprof.parse.capture import Capture, Ranges
 from pyprof.parse.context import Facts, Hops, Path, facts, hops
 from pyprof.parse.gradients import gradients
+from pyprof.parse.phase import TRANSFERS, transfers, updating
 from pyprof.parse.scope import Kind, Scope
-from pyprof.table import NULL, Coded, Data, Ints, Ragged, Table, distinct
+from pyprof.parse.sequence import sequence
+from pyprof.parse.steps import steps
+from pyprof.table import NULL, Coded, Data, Ints, Table, distinct
 
 
 def correlate(capture: Capture) -> Table:
@@ -32,13 +34,13 @@ def correlate(capture: Capture) -> Table:
     call = nest.up(inner, nest.hop("call")[inner])
     columns["opId"] = np.where(call >= 0, np.append(nest.source, NULL)[np.maximum(call, -1)], NULL)
     columns["outs"] = _outs(capture, nest, inner)
-    columns["step"] = _steps(capture, nest)
+    columns["step"] = steps(capture, nest)
     op = nest.up(inner, nest.hop("op")[inner])
     columns["grads"] = gradients(
         nest.scopes, nest.kind, nest.scope, nest.start, nest.pid, np.where(op == NULL, -1, op),
         _ints(columns["pid"]), capture.launch_time,
     )  # fmt: skip
-    columns.update(_sequence(capture, nest, inner, node, columns))
+    columns.update(sequence(nest, inner, node, recomputed, columns))
     return Table(capture.rows, columns)
 
 
@@ -105,7 +107,7 @@ class Nest:
         """The innermost range of each row (-1: none), and a mask of graph nodes placed by their graph's launch."""
         point = ranges.innermost(self.nesting, capture.launch_thread, capture.launch_time)
         if capture.launch_range is not None:
-            named = (capture.launch_range >= 0) & (point < 0)
+            named = (capture.launch_range >= 0) & ((point < 0) | capture.is_host)
             point[named] = self.rank[capture.launch_range[named]]
         at_launch = np.zeros(len(point), bool)
         if capture.origin_thread is not None and capture.origin_time is not None:
@@ -213,12 +215,14 @@ def _texts(
     reason_code = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
     lost = np.where(inner < 0, reason_code, -1)
     keys, codes = distinct(
-        context[inner], context[forward], recomputed.astype(np.int64), lost, by_graph_launch.astype(np.int64)
-    )
+        context[inner], context[forward], recomputed.astype(np.int64), lost, by_graph_launch.astype(np.int64),
+        transfers(capture), updating(capture, nest, inner).astype(np.int64),
+    )  # fmt: skip
     known: list[Facts] = []
-    for own, ahead, again, why, graph in keys:
+    for own, ahead, again, why, graph, moved, late in keys:
         path = nest.paths[own] if own >= 0 else ()
-        fact = facts(path, nest.paths[ahead] if ahead >= 0 else None, bool(again))
+        ahead_path = nest.paths[ahead] if ahead >= 0 else None
+        fact = facts(path, ahead_path, bool(again), TRANSFERS[moved], bool(late))
         known.append(_with_reason(fact, capture.reason[why] if why >= 0 else "", bool(graph)))
     columns: dict[str, Data] = {}
     for field in fields(Facts):
@@ -267,71 +271,3 @@ def _same_operands(nest: Nest, op: Ints, outer: Ints) -> NDArray[np.bool_]:
 
 def _operands(scope: Scope) -> list[object]:
     return json.loads(scope.sizes)[:2] if scope.kind == Kind.OP and scope.sizes else []
-
-
-def _steps(capture: Capture, nest: Nest) -> Ints:
-    """The step that was running when each row was launched, on any thread: backward runs on its own."""
-    step = np.full(capture.rows, NULL, np.int64)
-    marks = np.flatnonzero(nest.kind == Kind.STEP)
-    if not len(marks):
-        return step
-    marks = marks[np.argsort(nest.start[marks], kind="stable")]
-    number = np.array([_step_number(nest.scopes[s]) for s in nest.scope[marks].tolist()], np.int64)
-    pids = np.append(np.array([pid for pid, _ in capture.threads], np.int64), NULL)[capture.launch_thread]
-    for pid in np.unique(nest.pid[marks]).tolist():
-        mine, rows = marks[nest.pid[marks] == pid], np.flatnonzero(pids == pid)
-        at = np.searchsorted(nest.start[mine], capture.launch_time[rows], "right") - 1
-        inside = (at >= 0) & (capture.launch_time[rows] < nest.end[mine[at]])
-        step[rows[inside]] = number[nest.pid[marks] == pid][at[inside]]
-    return step
-
-
-def _step_number(scope: Scope) -> int:
-    match = re.search(r"\d+", scope.name)
-    return int(match.group()) if match else NULL
-
-
-def _sequence(capture: Capture, nest: Nest, inner: Ints, node: Ints, columns: dict[str, Data]) -> dict[str, Data]:
-    """seqMarker, seqId, altSeqId and subSeqId: PyProf's columns of autograd sequence numbers."""
-    used, rows = np.unique(inner, return_inverse=True)
-    climbing = used.copy()
-    names: list[list[str]] = [[] for _ in used]
-    numbers: list[list[int]] = [[] for _ in used]
-    while (up := np.flatnonzero(climbing >= 0)).size:
-        numbered = up[nest.seq[climbing[up]] != NULL]
-        at = climbing[numbered]
-        for index, scope, seq in zip(numbered.tolist(), nest.scope[at].tolist(), nest.seq[at].tolist(), strict=True):
-            names[index].append(f"{nest.scopes[scope].name}, seq = {seq}")
-            numbers[index].append(seq)
-        climbing[up] = nest.parent[climbing[up]]
-    texts = Coded.of(json.dumps(items, ensure_ascii=False) if items else "" for items in names)
-    own = nest.node_seq()[node] if len(nest) else np.zeros(0, np.int64)
-    effective = np.full(capture.rows, NULL, np.int64)
-    chosen = np.array([_innermost_number(n) for n in numbers], np.int64)[rows] if len(used) else effective
-    effective = np.where(node >= 0, own, chosen) if len(nest) else effective
-    seq_id = Ragged.of(sorted({n for n in items if n > 0}) for items in numbers)
-    alternative = Ragged.of(sorted({n for n in items if n <= 0}) if not any(items) else [] for items in numbers)
-    return {
-        "seqMarker": texts.take(rows),
-        "seqId": seq_id.take(rows),
-        "altSeqId": alternative.take(rows),
-        "subSeqId": _count_before(effective, columns),
-    }
-
-
-def _innermost_number(numbers: list[int]) -> int:
-    return next((n for n in numbers if n > 0), NULL)
-
-
-def _count_before(seq: Ints, columns: dict[str, Data]) -> Ints:
-    """How many earlier rows of the process have the same sequence number and direction."""
-    direction, pid = columns["dir"], columns["pid"]
-    assert isinstance(direction, Coded) and isinstance(pid, np.ndarray)
-    order = np.lexsort((np.arange(len(seq)), direction.codes, seq, pid))
-    keys = np.stack([pid[order], seq[order], direction.codes[order]], axis=1)
-    new = np.ones(len(seq), bool)
-    new[1:] = np.any(keys[1:] != keys[:-1], axis=1)
-    first = np.maximum.accumulate(np.where(new, np.arange(len(seq)), 0)) if len(seq) else np.zeros(0, np.int64)
-    count = np.empty(len(seq), np.int64)
-    count[order] = np.arange(len(seq)) - first
-    return np.where(seq == NULL, 0, count)

@@ -91,5 +91,5 @@ def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:
         "device": np.full(rows, -1, np.int64),
     }
     capture.launch_thread, capture.launch_time = thread, ranges.start[ops]
-    capture.launch_range = ops
+    capture.launch_range, capture.is_host = ops, True
     capture.reason, capture.reason_code = [], np.full(rows, -1, np.int64)

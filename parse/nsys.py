@@ -243,14 +243,17 @@ def _graph_origins(db: Database, threads: _Threads, gpu: _Gpu) -> tuple[Ints | N
 
 
 def _reasons(calls: _Calls, gpu: _Gpu, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:
-    """Why a row has no launch: before the first API call of its process, or lost."""
+    """Why a row has no launch: before the first API call of its process, or lost.
+
+    Correlation ids ascend: in a slice of FSDP with offloading, kernels of a second later were launched before it.
+    """
     code = np.where(known, -1, 1)
     for pid in np.unique(gpu.pid[~known]).tolist():
-        mine = calls.start[calls.pid == pid]
-        if len(mine):
-            code[~known & (gpu.pid == pid) & (gpu.start < mine.min())] = 0
+        mine, lost = calls.pid == pid, ~known & (gpu.pid == pid)
+        if mine.any():
+            code[lost & ((gpu.start < calls.start[mine].min()) | (gpu.corr < calls.corr[mine].min()))] = 0
         else:
-            code[~known & (gpu.pid == pid)] = 2
+            code[lost] = 2
     return ["launched before the capture", "no API row", "the capture has no API rows of its process"], code
 
 

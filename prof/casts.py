@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pyprof.prof.dtypes import CONVERTING, Dtypes
-from pyprof.table import NULL, Coded, Ints, Table, distinct
+from pyprof.table import NULL, Coded, Ints, Ragged, Table, distinct
 
 __all__ = ["uncover"]
 
@@ -65,8 +65,12 @@ class _Rows:
         return _mask(self.table.coded("nodes"), lambda text: name in text)
 
     def sequence(self) -> Ints:
-        """The innermost autograd sequence number of each row, NULL without one."""
-        column = self.table.ragged("seqId")
+        """The innermost autograd sequence number of each row, NULL without one: a composite op shows a smaller one."""
+        return np.maximum(*(self._largest(self.table.ragged(key)) for key in ("seqId", "altSeqId")))
+
+    @staticmethod
+    def _largest(column: Ragged) -> Ints:
+        """Each row's last number, NULL without one: they ascend."""
         last = np.maximum(column.offsets[1:] - 1, 0)
         some = column.offsets[1:] > column.offsets[:-1]
         values = column.values if len(column.values) else np.full(1, NULL, np.int64)

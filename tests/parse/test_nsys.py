@@ -68,6 +68,12 @@ def test_kernels_launched_before_the_capture_keep_their_rows(tmp_path):
     assert found.ints("apiStart").tolist() == [NULL, 90, NULL]
 
 
+def test_a_smaller_correlation_id_than_any_calls_was_launched_before_the_capture(tmp_path):
+    # the GPU was a second behind: its kernel of the slice's middle has no API row in the slice
+    found = table(tmp_path, **{KERNEL: [kernel(100, 3), kernel(110, 6)], API: [call(90, 5), call(95, 7)]})
+    assert texts(found, "reason") == ["launched before the capture", "no API row"]
+
+
 # One step of linear -> relu and its backward, as emit_nvtx(record_shapes=True) writes it. The outer op shows the number
 # that the *next* node gets: linear 41, its t 41, addmm 42; backward runs on thread 2.
 STEP = [
@@ -116,8 +122,9 @@ def test_backward_inherits_the_forward_ops_layer(step):
 
 
 def test_sequence_numbers(step):
-    assert step.ragged("seqId").lists() == [[41, 42], [43], [43], [42], [], [], []]
-    assert texts(step, "seqMarker")[0] == ["aten::addmm, seq = 42", "aten::linear, seq = 41"]
+    assert texts(step, "seqMarker")[0] == ["aten::linear, seq = 41", "aten::addmm, seq = 42"]
+    assert step.ragged("seqId").lists() == [[41], [43], [43], [42], [42], [], []]
+    assert step.ragged("altSeqId").lists() == [[42], [], [], [], [], [], []]
     assert step.ints("subSeqId").tolist() == [0, 0, 0, 0, 1, 0, 0]
 
 

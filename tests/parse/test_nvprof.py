@@ -57,6 +57,27 @@ def test_direction_where_pyprof_knew_it(golden):
     assert [ours[i] for i in told] == [rows[i]["dir"] for i in told]
 
 
+def test_sequence_numbers_are_pyprofs(golden):
+    table, rows = golden
+    assert [json.loads(t) if t else [] for t in table.coded("seqMarker").texts()] == [r["seqMarker"] for r in rows]
+    assert table.ragged("seqId").lists() == [r["seqId"] for r in rows]
+    assert table.ragged("altSeqId").lists() == [r["altSeqId"] for r in rows]
+    assert table.ints("subSeqId").tolist() == [r["subSeqId"] for r in rows]
+
+
+def test_forward_ops_are_pyprofs_without_markers_too(golden):
+    # but for AccumulateGrad's kernels, which PyProf calls add_ and fprop: see docs/formats.md
+    table, rows = golden
+    ours = [json.loads(text) for text in table.coded("op").texts()]
+    forward = [i for i, row in enumerate(rows) if row["dir"] == "fprop"]
+    assert len(forward) == 207  # counted with grep
+    differ = [i for i in forward if ours[i] != rows[i]["op"]]
+    assert {(tuple(ours[i]), tuple(rows[i]["op"]), rows[i]["seqId"] == []) for i in differ} == {
+        (("AccumulateGrad",), ("add_",), True)
+    }
+    assert len(differ) == 28
+
+
 def test_every_kernel_has_an_op(golden):
     assert golden[0].coded("op").codes.min() >= 0
 
