@@ -53,3 +53,21 @@ def test_the_op_around_a_collectives_record_names_it():
     record = counted(aten="record_param_comms", sizes=sizes, dtypes=dtypes, args='["","","","0",""]', nodes=nodes)
     assert (record.flop, record.nbytes) == (0, 8000)
     assert counted(aten="record_param_comms", sizes=sizes, dtypes=dtypes, args='["","","","0",""]').nbytes is None
+
+
+def test_a_loss_gradients_zeros_are_another_kernels():
+    # 4 targets of 10 classes, float32: reads grad_output 4, target 4 * 8, total_weight 4; writes 4 of the 40 elements
+    told = {"sizes": "[[],[4,10],[4],[],[],[],[]]", "dtypes": '["float32","float32","int64","","","","float32"]'}
+    loss = counted(aten="aten::nll_loss_backward", args='["","","","","1","-100",""]', dir="bprop", **told)
+    assert loss.nbytes == 4 + 4 * 8 + 4 + 4 * 4
+
+
+def test_a_table_gradients_zeros_are_another_kernels():
+    # 6 indices into 100 rows of 8 float32: reads 6 rows and 6 indices of 8 bytes, writes 6 rows
+    told = {
+        "sizes": "[[6,8],[6],[],[],[]]",
+        "dtypes": '["float32","int64","","",""]',
+        "args": '["","","100","-1","False"]',
+    }
+    table = counted(aten="aten::embedding_dense_backward", dir="bprop", **told)
+    assert table.nbytes == 6 * 8 * 4 + 6 * 8 + 6 * 8 * 4
