@@ -137,7 +137,7 @@ def _with(hint: Dtypes, first: str, second: str) -> Dtypes:
 
 def _mixed(rows: _Rows, copies: Ints, binary: Ints) -> None:
     """Forward calls by count, then the backward's products by their forward call."""
-    engines = copies & rows.directed("bprop") & (rows.sequence() == NULL)
+    engines = copies & rows.directed("bprop") & ~rows.node("Backward")  # beside the node, in the engine's own range
     casts = engines & rows.where(lambda hint: hint.of(0) and hint.of(1))
     calls = binary & rows.directed("fprop") & rows.where(lambda hint: hint.out) & _own(rows) & _one_shape(rows)
     some = np.flatnonzero(casts | calls)
