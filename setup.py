@@ -66,7 +66,7 @@ setup(
     ],
     package_data={
         "pyprof": ["py.typed"],
-        "pyprof.prof": ["templates/*.html", "data/*.csv", "data/*.json"],
+        "pyprof.prof": ["templates/*.html", "templates/*/*", "data/*.csv", "data/*.json"],
     },
     install_requires=BASE,
     extras_require={
