@@ -25,6 +25,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "run",
         "parse",
         "prof",
+        "stats",
         "peaks",
         "demo",
     ]
@@ -34,9 +35,9 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
-        ([], "a command is missing (there are run, parse, prof, peaks, demo)"),
-        (["prase"], "no command prase (the commands are run, parse, prof, peaks, demo)"),
-        (["--quiet"], "no option --quiet (the commands are run, parse, prof, peaks, demo)"),
+        ([], "a command is missing (there are run, parse, prof, stats, peaks, demo)"),
+        (["prase"], "no command prase (the commands are run, parse, prof, stats, peaks, demo)"),
+        (["--quiet"], "no option --quiet (the commands are run, parse, prof, stats, peaks, demo)"),
     ],
 )
 def test_bad_usage_exits_with_2_and_names_the_commands(argv, complaint, capsys):

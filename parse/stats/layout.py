@@ -1,0 +1,86 @@
+"""Tables as text: columns, csv and json, in the forms of nsys stats. An empty table is left out, and in json empty."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+
+from pyprof.parse.stats.grouped import Cell
+from pyprof.parse.stats.reports import TEXTS, Rows, Wanted
+
+Table = tuple[Wanted, Rows]
+WIDEST = 100  # characters of a column; a longer text is cut and ends with an ellipsis
+
+
+def columns(tables: Sequence[Table]) -> str:
+    """Aligned columns under a title, one table after the other."""
+    return "".join(_aligned(wanted, rows) for wanted, rows in tables if rows)
+
+
+def _aligned(wanted: Wanted, rows: Rows) -> str:
+    names = wanted.report.columns
+    cells = [[_shown(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    lines = ["", f" ** {wanted.report.title} ({wanted.name}):", ""]
+    lines.append(_line(f"{name:^{width}}" for name, width in zip(names, widths, strict=True)))
+    lines.append(_line("-" * width for width in widths))
+    sides = ["<" if name in TEXTS else ">" for name in names]
+    lines += [
+        _line(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)) for row in cells
+    ]
+    return "\n".join([*lines, "", ""])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " " + "  ".join(cells)
+
+
+def _shown(cell: Cell) -> str:
+    """A cell for a terminal: control characters of a file's texts must not reach it."""
+    text = str(cell)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def comma_separated(tables: Sequence[Table]) -> str:
+    """A header and rows; between two tables an empty line. An unknown value is empty."""
+    parts = []
+    for wanted, rows in tables:
+        if not rows:
+            continue
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(wanted.report.columns)
+        writer.writerows(rows)
+        parts.append(out.getvalue())
+    return "\n".join(parts)
+
+
+def as_json(tables: Sequence[Table]) -> str:
+    """One table: a list of objects, as nsys writes it. Several: an object of such lists by the reports' names."""
+    lists = {wanted.name: _objects(wanted, rows) for wanted, rows in tables}
+    if len(tables) == 1:
+        return f"{next(iter(lists.values()))}\n"
+    body = ",\n".join(f"{json.dumps(name)}: {text}" for name, text in lists.items())
+    return f"{{\n{body}\n}}\n"
+
+
+def _objects(wanted: Wanted, rows: Rows) -> str:
+    names = wanted.report.columns
+    lines = [json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False) for row in rows]
+    return "[\n  " + ",\n  ".join(lines) + "\n]" if lines else "[]"
+
+
+def _plain(cell: Cell) -> int | float | str | None:
+    return float(cell) if isinstance(cell, Decimal) else cell
+
+
+FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
+    "column": columns,
+    "csv": comma_separated,
+    "json": as_json,
+}

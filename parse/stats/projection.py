@@ -1,0 +1,93 @@
+"""nvtx_gpu_proj_sum and nvtx_gpu_proj_trace: ranges as they would lie on the GPU.
+
+A range that holds GPU operations (kernels, copies, memsets) is projected to the time from the start of the first to
+the end of the last, idle time in between included. Start/end ranges count where they began and ended on one thread.
+Levels, children and parents are among the ranges that are projected: what a row's NumChild counts is in the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.parse.stats.grouped import Cell, by_text, largest_first, rounded, summarise
+from pyprof.parse.stats.holding import holders, parents
+from pyprof.parse.stats.nvtx_times import STYLES
+from pyprof.parse.stats.recording import Recording, Spans
+from pyprof.table import Ints, distinct
+
+
+@dataclass(slots=True)
+class _Projected:
+    spans: Spans  # by start, an outer one before the inner ones
+    start: Ints  # on the GPU
+    end: Ints
+    operations: Ints
+    parent: Ints  # an index into these
+    level: Ints
+    children: Ints
+
+
+def nvtx_gpu_proj_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
+    found = _project(recording)
+    names = by_text(found.spans.name)
+    groups, code = distinct(names.codes, found.spans.startend.astype(np.int64))
+    texts = [names.values[name] for name, _ in groups]
+    lengths, operations, levels, children = (
+        summarise(code, column)
+        for column in (found.spans.end - found.spans.start, found.operations, found.level, found.children)
+    )
+    rows: list[list[Cell]] = []
+    for s in largest_first(summarise(code, found.end - found.start), texts):
+        g = s.group
+        means = [rounded(column[g].mean) for column in (operations, levels, children)]
+        style = STYLES[groups[g][1]]
+        head: list[Cell] = [texts[g], style, s.total, lengths[g].total, s.rows]
+        rows.append([*head, *s.times(), operations[g].total, *means])
+    return rows
+
+
+def nvtx_gpu_proj_trace(recording: Recording, _: str = "") -> list[list[Cell]]:
+    found = _project(recording)
+    spans = found.spans
+    stack: list[str] = []
+    for number, parent in enumerate(found.parent.tolist()):
+        stack.append(f"{stack[parent] if parent >= 0 else ''}:{number + 1}")
+    ids = [parent + 1 if parent >= 0 else None for parent in found.parent.tolist()]
+    styles = [STYLES[style] for style in spans.startend.tolist()]
+    numbers = [c.tolist() for c in (found.start, found.end - found.start, spans.start, spans.end - spans.start)]
+    counts = [c.tolist() for c in (spans.pid, spans.tid, found.operations, found.level, found.children)]
+    own = range(1, len(spans) + 1)
+    rows = zip(spans.name.texts(), *numbers, styles, *counts, own, ids, stack, strict=True)
+    order = np.lexsort((found.level, found.start)).tolist()
+    listed = [list(row) for row in rows]
+    return [listed[i] for i in order]
+
+
+def _project(recording: Recording) -> _Projected:
+    everything = recording.spans
+    spans = everything.take(~everything.startend | everything.one_thread)
+    spans = spans.take(np.lexsort((-spans.end, spans.start)))
+    gpu = recording.gpu
+    row, span = holders(spans, gpu.launch)
+    start, end = np.full(len(spans), np.iinfo(np.int64).max), np.full(len(spans), np.iinfo(np.int64).min)
+    np.minimum.at(start, span, gpu.start[row])
+    np.maximum.at(end, span, gpu.end[row])
+    operations = np.bincount(span, minlength=len(spans))
+    used = np.flatnonzero(operations)
+    spans = spans.take(used)
+    parent = parents(spans)
+    children = np.bincount(parent[parent >= 0], minlength=len(spans))
+    return _Projected(spans, start[used], end[used], operations[used], parent, _levels(parent), children)
+
+
+def _levels(parent: Ints) -> Ints:
+    """How many ranges are around each."""
+    level, above = np.zeros(len(parent), np.int64), parent.copy()
+    while True:
+        inside = np.flatnonzero(above >= 0)
+        if not len(inside):
+            return level
+        level[inside] += 1
+        above[inside] = parent[above[inside]]

@@ -1,0 +1,137 @@
+"""What a profiler's file holds, as columns: the common ground of the formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.table import NULL, Coded, Ints, distinct
+
+KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
+
+
+@dataclass(slots=True)
+class Calls:
+    """Calls on CPU threads: of the CUDA API or of the operating system."""
+
+    start: Ints
+    end: Ints
+    pid: Ints
+    tid: Ints
+    name: Coded
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @classmethod
+    def none(cls) -> Calls:
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, nothing, nothing, Coded.empty(0))
+
+    def at(self, rows: Ints) -> Calls:
+        """The calls of these rows; of row -1 one without a start (``NULL``)."""
+        if not len(self):
+            unknown = np.full(len(rows), NULL, np.int64)
+            return Calls(unknown, unknown, unknown, unknown, Coded.empty(len(rows)))
+        known = rows >= 0
+        start, end, pid, tid = (np.where(known, c[rows], NULL) for c in (self.start, self.end, self.pid, self.tid))
+        codes = np.where(known, self.name.codes[rows], -1).astype(np.int32)
+        return Calls(start, end, pid, tid, Coded(codes, self.name.values))
+
+
+@dataclass(slots=True)
+class Gpu:
+    """GPU operations: kernels, copies and memsets."""
+
+    kind: Ints
+    start: Ints
+    end: Ints
+    bytes: Ints
+    device: Ints
+    name: Coded  # with template arguments; a copy's as nsys prints it
+    base: Coded  # without
+    mangled: Coded
+    grid: Coded  # `x y z`
+    block: Coded
+    launch: Calls  # each row's API call, without a start where there is none
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def of(self, *kinds: int) -> Gpu:
+        return self.take(np.flatnonzero(np.isin(self.kind, kinds)))
+
+    def take(self, rows: Ints) -> Gpu:
+        """These rows."""
+        kind, start, end, size, device = (
+            column[rows] for column in (self.kind, self.start, self.end, self.bytes, self.device)
+        )
+        name, base, mangled, grid, block = (
+            text.take(rows) for text in (self.name, self.base, self.mangled, self.grid, self.block)
+        )
+        return Gpu(kind, start, end, size, device, name, base, mangled, grid, block, self.launch.at(rows))
+
+    @classmethod
+    def none(cls) -> Gpu:
+        nothing, text = np.zeros(0, np.int64), Coded.empty(0)
+        return cls(nothing, nothing, nothing, nothing, nothing, text, text, text, text, text, Calls.none())
+
+
+@dataclass(slots=True)
+class Spans:
+    """NVTX ranges: push/pop and start/end."""
+
+    start: Ints
+    end: Ints  # of a range that was never closed: the last time that the profiler saw
+    pid: Ints
+    tid: Ints
+    name: Coded  # `domain:text`
+    startend: NDArray[np.bool_]  # start/end ranges; the others are push/pop
+    one_thread: NDArray[np.bool_]  # it began and ended on one thread
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Any) -> Spans:
+        """The rows of an index array or a mask."""
+        return Spans(self.start[rows], self.end[rows], self.pid[rows], self.tid[rows], self.name.take(rows),
+                     self.startend[rows], self.one_thread[rows])  # fmt: skip
+
+    @classmethod
+    def none(cls) -> Spans:
+        nothing, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        return cls(nothing, nothing, nothing, nothing, Coded.empty(0), flags, flags)
+
+
+class Recording:
+    """A file's events, each kind read once and only when asked for. A format overrides what it has."""
+
+    @cached_property
+    def gpu(self) -> Gpu:
+        return Gpu.none()
+
+    @cached_property
+    def api(self) -> Calls:
+        """CUDA API calls, runtime and driver."""
+        return Calls.none()
+
+    @cached_property
+    def os(self) -> Calls:
+        """Calls of the operating system's runtime."""
+        return Calls.none()
+
+    @cached_property
+    def spans(self) -> Spans:
+        return Spans.none()
+
+
+def same_threads(spans: Spans, calls: Calls) -> tuple[Ints, Ints]:
+    """The threads of ranges and of calls by number; -1 where there is no call."""
+    pid, tid = np.concatenate([spans.pid, calls.pid]), np.concatenate([spans.tid, calls.tid])
+    _, number = distinct(pid, tid)
+    of_call = number[len(spans) :]
+    return number[: len(spans)], np.where(calls.start != NULL, of_call, -1)
