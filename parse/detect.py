@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,15 @@ from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
 from pyprof.parse.database import HEADER
 
+SUFFIXES = (".nsys-rep", ".qdrep")
+# What ncu prints before and at the head of its CSV.
+NCU_TEXT = (b'"ID","Process ID"', b"==PROF==", b"==WARNING==", b"==ERROR==")
+BINARY = {
+    b"NVR\0": "an Nsight Compute report, which has metrics and no timeline (record one with nsys or torch.profiler)",
+    b"\0\x05\x16\x07": "what macOS keeps beside a file, under a name that begins with ._ (give the file itself)",
+    b"PK\x03\x04": "a zip archive (unpack it)",
+}
+_FIRST_KEY = re.compile(rb"""\s*\{\s*["'](?:kShortName|kDuration)["']""")  # of a net.dict
 WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON trace"
 
 
@@ -19,20 +29,28 @@ def reader(file: Path) -> Callable[[Path], Capture]:
     head = _head(file)
     if head.startswith(HEADER):
         return _read_database
-    if head.lstrip()[:1] in (b"{", b"["):
+    if head.lstrip()[:1] in (b"{", b"[") and not _FIRST_KEY.match(head):
         from pyprof.parse import kineto
 
         return kineto.read
+    if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the one format that no documented mark tells
+        return _read_report
     raise InputError(file, f"{WANTED}, found {_describe(head)}")
 
 
 def _read_database(file: Path) -> Capture:
-    from pyprof.parse import nsys, nvprof
+    from pyprof.parse import nsys, nvprof, rocpd
     from pyprof.parse.database import database
 
     with database(file) as db:
-        foreign = nvprof.is_nvprof(db)
-    return nvprof.read(file) if foreign else nsys.read(file)
+        read = nvprof.read if nvprof.is_nvprof(db) else rocpd.read if rocpd.is_rocpd(db) else nsys.read
+    return read(file)
+
+
+def _read_report(file: Path) -> Capture:
+    from pyprof.parse import nsys_report
+
+    return nsys_report.read(file)
 
 
 def _head(file: Path) -> bytes:
@@ -52,10 +70,15 @@ def _head(file: Path) -> bytes:
 def _describe(head: bytes) -> str:
     if not head:
         return "an empty file"
-    if head.startswith(b"<?xml") or head.lstrip()[:1] == b"<":
+    if head.lstrip()[:1] == b"<":
         return "XML: an .nvvp project of the Visual Profiler holds no events (export with nvprof -o net.sql)"
-    if head.startswith(b"NVR\0"):
-        return "an Nsight Compute report (export with ncu --import FILE --csv --page raw)"
+    if _FIRST_KEY.match(head) or head.startswith(b"PAR1"):
+        return "a kernel table, parsed already: give it to prof.py"
+    if any(head.startswith(mark) for mark in NCU_TEXT):
+        return "a table of Nsight Compute, which has metrics and no timeline (record one with nsys or torch.profiler)"
+    known = next((words for mark, words in BINARY.items() if head.startswith(mark)), None)
+    if known:
+        return known
     if b"\0" in head[:512]:
-        return "a binary file (of an .nsys-rep make the export: nsys export --type sqlite FILE.nsys-rep)"
+        return "a binary file (give an .nsys-rep that name, or export it: nsys export --type sqlite FILE)"
     return f"text that starts {head[:30].decode('utf-8', 'replace')!r}"

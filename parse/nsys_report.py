@@ -1,0 +1,50 @@
+"""Straight from ``.nsys-rep``: nsys itself exports it to a temporary SQLite file, which is read and removed.
+
+The report's own format is not documented. nsys promises that any newer one exports it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from pyprof.errors import InputError
+from pyprof.parse import nsys
+from pyprof.parse.capture import Capture
+
+
+def read(file: Path) -> Capture:
+    """Read an nsys report. Raises InputError where nsys is not on the PATH or cannot export it."""
+    tool = shutil.which("nsys")
+    if tool is None:
+        raise InputError(
+            file,
+            "expected nsys on the PATH to read a report, found none"
+            " (where it is installed: nsys export --type sqlite FILE, and parse that)",
+        )
+    with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
+        exported = Path(folder) / "net.sqlite"
+        _export(tool, file, exported)
+        try:
+            capture = nsys.read(exported)
+        except InputError as error:  # it names a file that nobody has seen
+            raise type(error)(file, str(error).removeprefix(f"{exported}: ")) from None
+    capture.file = str(file)
+    return capture
+
+
+def _export(tool: str, file: Path, exported: Path) -> None:
+    command = [tool, "export", "--type=sqlite", "--force-overwrite=true", f"--output={exported}", str(file.resolve())]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise InputError(file, f"{tool} cannot be run: {error.strerror or error}") from None
+    if done.returncode or not exported.is_file():
+        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        raise InputError(
+            file, f"expected nsys export to make a database, found exit code {done.returncode} and: {said[:300]}"
+        )

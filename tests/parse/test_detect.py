@@ -1,0 +1,129 @@
+"""What a file is, told by its content; .nsys-rep through nsys."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyprof.errors import InputError
+from pyprof.parse.cli import main
+from pyprof.parse.detect import reader
+from pyprof.tablefile import read_table
+from tests.parse.nsys_file import API, KERNEL, call, kernel, write
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "an empty file"),
+        (b"hello", "text that starts 'hello'"),
+        (b'{"kShortName": "a", "kDuration": 5}\n', "a kernel table, parsed already: give it to prof.py"),
+        (b"{'kShortName': 'a', 'kDuration': 5}\n", "a kernel table, parsed already"),
+        (b"PAR1....", "a kernel table, parsed already"),
+        (b'"ID","Process ID","Process Name"', "a table of Nsight Compute"),
+        (b"==PROF== Connected", "a table of Nsight Compute"),
+        (b"NVR\0....", "an Nsight Compute report"),
+        (b"<?xml version", "XML: an .nvvp project"),
+        (b"\0\x05\x16\x07\0", "what macOS keeps beside a file"),
+        (b"PK\x03\x04abc\0", "a zip archive"),
+        (b"abc\0\1", "a binary file"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_no_capture_is_told_in_one_line(content, found, packed, tmp_path, capsys):
+    path = tmp_path / "net.sqlite"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert main([str(path), "-o", str(tmp_path / "net.dict")]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(
+        f"parse.py: {path}: expected an nsys or nvprof SQLite database or a torch.profiler JSON trace"
+    )
+    assert f", found {found}" in err
+    assert err.count("\n") == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["net.sqlite"]
+
+
+REPORT = b"nsys report\0of no documented form"
+FAKE = """#!{python}
+import pathlib, shutil, sys
+pathlib.Path({log!r}).write_text("\\n".join(sys.argv[1:]))
+output = next(word for word in sys.argv if word.startswith("--output=")).partition("=")[2]
+{action}
+"""
+
+
+@pytest.fixture(name="nsys")
+def fixture_nsys(tmp_path, monkeypatch):
+    """A command nsys on the PATH that does what it is told and writes down its words."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def make(action: str) -> Path:
+        log = tmp_path / "words"
+        (folder / "nsys").write_text(FAKE.format(python=sys.executable, log=str(log), action=action))
+        (folder / "nsys").chmod(0o755)
+        return log
+
+    return make
+
+
+@pytest.fixture(name="report")
+def fixture_report(tmp_path):
+    path = tmp_path / "a b; echo $(touch x).nsys-rep"
+    path.write_bytes(REPORT)
+    return path
+
+
+def test_a_report_is_exported_read_and_the_export_removed(nsys, report, tmp_path):
+    database = write(tmp_path / "made.sqlite", **{KERNEL: [kernel(100, 5)], API: [call(90, 5)]})
+    log = nsys(f"shutil.copy({str(database)!r}, output)")
+    before = sorted(os.listdir(tmp_path))
+    assert main([str(report), "-q", "-o", str(tmp_path / "net.dict")]) == 0
+    assert read_table(tmp_path / "net.dict").ints("kDuration").tolist() == [10]
+    words = log.read_text().splitlines()
+    assert [word.partition("=")[0] for word in words[:-1]] == ["export", "--type", "--force-overwrite", "--output"]
+    assert words[-1] == str(report)  # one word, whatever is in it
+    assert sorted(os.listdir(tmp_path)) == sorted([*before, "net.dict", "words"])
+    assert reader(report)(report).file == str(report)
+
+
+def test_without_nsys_a_report_says_what_to_do(nsys, report, tmp_path, capsys):
+    assert main([str(report), "-o", str(tmp_path / "net.dict")]) == 1
+    err = capsys.readouterr().err
+    assert err == (
+        f"parse.py: {report}: expected nsys on the PATH to read a report, found none"
+        " (where it is installed: nsys export --type sqlite FILE, and parse that)\n"
+    )
+    assert not (tmp_path / "net.dict").exists()
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        ("sys.exit('Error: the report is cut')", "found exit code 1 and: Error: the report is cut"),
+        ("pass", "found exit code 0 and: nothing"),
+        ("pathlib.Path(output).write_text('x' * 200)", "expected a whole SQLite database, found an error"),
+    ],
+)
+def test_an_export_that_fails_names_the_report(nsys, report, action, words, capsys):
+    nsys(action)
+    assert main([str(report)]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"parse.py: {report}: expected ")
+    assert words in err
+    assert "pyprof-" not in err
+    assert err.count("\n") == 1
+
+
+def test_a_binary_file_of_another_name_is_no_report(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(REPORT)
+    with pytest.raises(InputError, match=r"found a binary file \(give an \.nsys-rep that name"):
+        reader(path)
