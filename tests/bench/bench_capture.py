@@ -1,7 +1,8 @@
-"""What pyprof.init() costs a call: python tests/bench/bench_capture.py [calls]
+"""What pyprof.init() costs a call: python tests/bench/bench_capture.py [calls] [device]
 
-Tiny CPU tensors, so that nothing but Python and the dispatcher runs. Each number is the best of 9 means of `calls`
-calls: what else the machine does only adds. NVTX is pushed without a tool attached; a tool's own cost comes on top.
+Tiny tensors, on the CPU unless `cuda` is named, so that nothing but Python and the dispatcher runs. Each number is the
+best of 9 means of `calls` calls: what else the machine does only adds. NVTX is pushed without a tool attached; a
+tool's own cost comes on top.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ REPEATS = 9
 DEEP = 20  # frames
 
 torch.set_num_threads(1)
-X, W, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
-LINEAR = torch.nn.Linear(4, 4)
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+X, W, B = torch.randn(4, 4, device=DEVICE), torch.randn(4, 4, device=DEVICE), torch.randn(4, device=DEVICE)
+LINEAR = torch.nn.Linear(4, 4, device=DEVICE)
 CALLS: dict[str, Callable[[], object]] = {
     "torch.relu": lambda: torch.relu(X),
     "F.linear": lambda: F.linear(X, W, B),
@@ -60,6 +62,8 @@ def cost_us(call: Callable[[], object], calls: int) -> float:
     gc.collect()
     means = []
     for _ in range(REPEATS):
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(calls):
             call()
@@ -68,7 +72,7 @@ def cost_us(call: Callable[[], object], calls: int) -> float:
 
 
 def show(rows: dict[str, list[float]]) -> None:
-    print(f"us a call; torch {torch.__version__}, Python {platform.python_version()}, best of {REPEATS}\n")
+    print(f"us a call on {DEVICE}; torch {torch.__version__}, Python {platform.python_version()}, best of {REPEATS}\n")
     print("| | " + " | ".join(CALLS) + " |")
     print("|---|" + "---|" * len(CALLS))
     plain = rows["unpatched"]
