@@ -19,8 +19,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="pyprof stats",
-        description="The tables of nsys stats, of an nsys or nvprof database or a torch.profiler trace. A table for "
-        "which the file has no data is named on standard error and left out.",
+        description="The tables of nsys stats, of an nsys or nvprof database or a torch.profiler trace.\n"
+        "What a file lacks for a table is told on standard error, and the table left out.",
         epilog=_reports_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> list[str]:
-    """Write the tables; what the file lacks for the others."""
+    """Write the tables; what the file lacks for the others, each once."""
     from pathlib import Path
 
     from pyprof.files import check_output, open_output
@@ -61,7 +61,7 @@ def _run(args: argparse.Namespace) -> list[str]:
     text = layout.FORMATS[args.format](tables)
     with open_output(args.output, args.force) as out:
         out.write(text.encode("utf-8", "replace"))
-    return [report.report.missing for report, rows in tables if not rows]
+    return list(dict.fromkeys(report.report.missing for report, rows in tables if not rows))
 
 
 def _reports(text: str) -> list[Wanted]:

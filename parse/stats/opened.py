@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyprof.errors import InputError
+from pyprof.files import open_input
+from pyprof.parse.database import HEADER, database
 from pyprof.parse.detect import reader
 from pyprof.parse.stats.recording import Recording
 
@@ -14,24 +15,27 @@ from pyprof.parse.stats.recording import Recording
 @contextmanager
 def recording(file: Path) -> Iterator[Recording]:
     """The events of a file; a database stays open meanwhile. Raises InputError where it is of no known format."""
-    from pyprof.parse import kineto
-
-    if reader(file) is kineto.read:
-        from pyprof.parse.stats.from_kineto import KinetoRecording
-
-        yield KinetoRecording(file)
-        return
-    from pyprof.parse.database import database
-    from pyprof.parse.nsys import is_nsys
-    from pyprof.parse.nvprof import is_nvprof
+    from pyprof.parse import kineto, nsys, nvprof
+    from pyprof.parse.stats.from_capture import CaptureRecording
+    from pyprof.parse.stats.from_kineto import KinetoRecording
     from pyprof.parse.stats.from_nsys import NsysRecording
     from pyprof.parse.stats.from_nvprof import NvprofRecording
 
-    with database(file) as db:
-        if is_nvprof(db):
-            yield NvprofRecording(db)
-        elif is_nsys(db):
-            yield NsysRecording(db)
-        else:
-            found = ", ".join(sorted(db.columns)[:4]) or "no tables"
-            raise InputError(file, f"expected an nsys or nvprof database, found one with {found}")
+    read = reader(file)
+    if read is kineto.read:
+        yield KinetoRecording(file)
+    elif not _is_database(file):
+        yield CaptureRecording(read(file))
+    else:
+        with database(file) as db:
+            if nvprof.is_nvprof(db):
+                yield NvprofRecording(db)
+            elif nsys.is_nsys(db):
+                yield NsysRecording(db)
+            else:
+                yield CaptureRecording(read(file))
+
+
+def _is_database(file: Path) -> bool:
+    with open_input(file) as source:
+        return source.read(len(HEADER)) == HEADER

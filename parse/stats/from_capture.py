@@ -1,0 +1,112 @@
+"""Any other format as a recording, by way of what its reader hands to correlation.
+
+That has each GPU operation with its launch, and the ranges; of the calls that launched nothing, and of the operating
+system's, it has none, so those tables are said to be missing rather than filled by half.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from pyprof.parse.capture import Capture
+from pyprof.parse.cupti import COPIES
+from pyprof.parse.scope import ENGINE, Kind, Scope
+from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording, Spans
+from pyprof.table import NULL, Coded, Data, Ints
+
+KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
+PREFIX = {Kind.ENGINE: ENGINE, Kind.LAYER: "layer:"}  # what a scope's name leaves off
+# Memcpy HtoD (Pinned -> Device), as libkineto writes it; nsys's words for the same.
+_COPY = re.compile(r"Memcpy (\w)to(\w)\b")
+_ENDS = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
+
+
+class CaptureRecording(Recording):
+    """The events of a capture."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    @cached_property
+    def gpu(self) -> Gpu:
+        return gpu_rows(self._capture.columns, self._capture.rows)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """The ranges but Python's frames, which no NVTX range stands for."""
+        capture, ranges = self._capture, self._capture.ranges
+        if not len(ranges):
+            return Spans.none()
+        pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread].T
+        names = Coded(ranges.scope.astype(np.int32), [f":{_text(scope)}" for scope in capture.scopes])
+        pushed = np.zeros(len(ranges), np.bool_)
+        spans = Spans(ranges.start, np.minimum(ranges.end, self._last), pid, tid, names, pushed, ~pushed)
+        frames = np.array([scope.kind == Kind.FRAME for scope in capture.scopes])
+        return spans.take(~frames[ranges.scope])
+
+    @property
+    def _last(self) -> int:
+        """When the capture ended: readers give a range that was never closed an end beyond all others."""
+        ranges = self._capture.ranges
+        closed = ranges.end[ranges.end < 1 << 61]
+        return int(max(closed.max(initial=NULL), ranges.start.max(initial=NULL)))
+
+
+def _text(scope: Scope) -> str:
+    return scope.text or f"{PREFIX.get(scope.kind, '')}{scope.name}"
+
+
+def gpu_rows(columns: Mapping[str, Data], rows: int) -> Gpu:
+    """The kernels, copies and memsets among a reader's rows."""
+    numbers = {
+        key: cast(Ints, columns.get(key, np.full(rows, NULL, np.int64)))
+        for key in ("start", "kDuration", "bytes", "device", "pid", "tid", "apiStart", "apiDuration")
+    }
+    texts = {
+        key: cast(Coded, columns.get(key, Coded.empty(rows)))
+        for key in ("kind", "kLongName", "kShortName", "grid", "block", "api")
+    }
+    long, short = (_as_nsys(texts[key]) for key in ("kLongName", "kShortName"))
+    kind = np.array([*(KINDS.get(kind, NULL) for kind in texts["kind"].values), NULL], np.int64)[texts["kind"].codes]
+    gpu = Gpu(
+        kind=kind,
+        start=numbers["start"],
+        end=numbers["start"] + numbers["kDuration"],
+        bytes=numbers["bytes"],
+        device=numbers["device"],
+        name=long,
+        base=short,
+        mangled=long,  # readers demangle: the demangled names stand in, as nsys's do where a file has no other
+        grid=texts["grid"],
+        block=texts["block"],
+        launch=_launches(numbers, texts["api"]),
+    )
+    return gpu.of(KERNEL, MEMCPY, MEMSET)
+
+
+def _launches(numbers: Mapping[str, Ints], api: Coded) -> Calls:
+    start, length = numbers["apiStart"], numbers["apiDuration"]
+    end = np.where(start == NULL, NULL, start + np.where(start == NULL, 0, length))
+    return Calls(start, end, numbers["pid"], numbers["tid"], api)
+
+
+def _as_nsys(names: Coded) -> Coded:
+    return Coded(names.codes, [copy_name(name) for name in names.values])
+
+
+def copy_name(name: str) -> str:
+    """A copy's or memset's name in nsys's words, any other unchanged.
+
+    >>> copy_name("Memcpy HtoD (Pinned -> Device)"), copy_name("Memset (Device)"), copy_name("gemm")
+    ('[CUDA memcpy Host-to-Device]', '[CUDA memset]', 'gemm')
+    """
+    if name.startswith("Memset"):
+        return "[CUDA memset]"
+    match = _COPY.match(name)
+    words = "-to-".join(_ENDS.get(letter, "") for letter in match.groups()) if match else ""
+    return f"[CUDA memcpy {words}]" if words in COPIES.values() else name
