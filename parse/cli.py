@@ -78,6 +78,8 @@ def _run(args: argparse.Namespace) -> list[str]:
         if wanted != Selection():
             tables = _selected(args.files, parsed, tables, wanted)
         if not args.summary:
+            if not any(map(len, tables)):
+                raise PyprofError("; ".join(_empty(each.told) for each in parsed))
             say("writing")
             whole = Table.concat(tables)
             _write(whole, args.output, args.force)
@@ -86,6 +88,11 @@ def _run(args: argparse.Namespace) -> list[str]:
         _print_pages(told, tables)
         return []
     return _words(told, whole)
+
+
+def _empty(told: Told) -> str:
+    """Why there is no table: its reader's first warning."""
+    return f"{told.file}: expected GPU operations or CPU ops, found none; {next(iter(told.warnings), 'profile again')}"
 
 
 class _Parsed(NamedTuple):
