@@ -1,0 +1,1 @@
+"""The web page: ``collect`` turns a run into numbers and texts, ``render`` turns those into one file of HTML."""

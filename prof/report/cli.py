@@ -1,0 +1,82 @@
+"""The command pyprof report: kernel table (or a profiler's file) in, one web page out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyprof._version import __version__
+from pyprof.errors import InputError, PyprofError
+
+if TYPE_CHECKING:
+    from pyprof.table import Table
+
+PROFILERS = (".sqlite", ".db", ".json", ".nsys-rep", ".rpd")  # or one as .gz: read as pyprof parse does
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pyprof report",
+        description="Write a run as one web page: step times, roofline, layers, timeline, kernels. It needs no network "
+        "and no server; send it as it is.",
+    )
+    parser.add_argument("file", help="net.dict (or .gz) or net.parquet from pyprof parse, or a profiler's file that "
+                        "it reads (net.sqlite, net.json, ...); - is a net.dict on standard input")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", default="report.html",
+                        help="the page to write; - is standard output (default: report.html)")  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="overwrite the output file")
+    parser.add_argument("--title", metavar="TEXT", help="the page's title (default: the file's name)")
+    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them; without it, its "
+                        "data sheet's")  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
+    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    try:
+        line = _run(args)
+    except PyprofError as error:
+        print(f"pyprof report: {error}", file=sys.stderr)
+        return 1
+    if not args.quiet:
+        print(f"pyprof report: {line}", file=sys.stderr)
+    return 0
+
+
+def _run(args: argparse.Namespace) -> str:
+    from pyprof.files import check_output, open_output
+    from pyprof.prof.annotate import annotate
+    from pyprof.prof.devices import load_peaks
+    from pyprof.prof.link import linked
+    from pyprof.prof.report.collect import collect
+    from pyprof.prof.report.render import render
+    from pyprof.prof.roofline import roofline
+
+    check_output(args.output, args.force)  # before minutes of work
+    peaks = load_peaks(args.peaks) if args.peaks else None
+    table = linked(_read(args.file))
+    if not len(table):
+        raise InputError(args.file, "expected kernels, found none: there is nothing to report")
+    annotation = annotate(table)
+    model = collect(table, annotation, roofline(table, annotation, peaks), args.title or Path(args.file).name)
+    with open_output(args.output, args.force) as out:
+        render(model, out)
+    where = "" if args.output == "-" else f"wrote {args.output}: "
+    return f"{where}{model['sentences'][0]}"
+
+
+def _read(name: str) -> Table:
+    """A kernel table, or one made of a profiler's file."""
+    if not name.removesuffix(".gz").endswith(PROFILERS):
+        from pyprof.tablefile import read_table
+
+        return read_table(name)
+    from pyprof.parse.correlate import correlate
+    from pyprof.parse.detect import reader
+
+    file = Path(name)
+    return correlate(reader(file)(file))

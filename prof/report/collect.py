@@ -1,0 +1,252 @@
+"""Table, annotation and roofline -> what the page shows, as values that JSON holds. Formats nothing, draws nothing.
+
+Rows of a run repeat: all that is equal in every step (names, op, layer, shapes, FLOPs, ...) is a *call*, held once in
+``calls``; a row is the number of its call and its times. 100,000 kernels are some 3 MB so, where whole rows were 60.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pyprof._version import __version__
+from pyprof.prof.annotate import Annotation
+from pyprof.prof.columns import first_text
+from pyprof.prof.devices import Device
+from pyprof.prof.report.classes import CLASSES, classes
+from pyprof.prof.report.headline import figures, sentences
+from pyprof.prof.report.steps import PHASES, Step, steps
+from pyprof.prof.roofline import Roofline
+from pyprof.prof.usage import usage
+from pyprof.table import NULL, Coded, Ints, Table, distinct
+
+__all__ = ["collect"]
+
+FORMAT = 1  # of the model; the page checks it
+
+# Texts of a call: key in the model -> the table's column.
+TEXTS = {
+    "name": "kShortName", "long": "kLongName", "aten": "aten", "phase": "phase", "dir": "dir", "kind": "kind",
+    "sizes": "sizes", "dtypes": "dtypes", "args": "args", "reason": "reason", "grid": "grid", "block": "block",
+    "api": "api",
+}  # fmt: skip
+LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column, and what joins its items
+
+
+def collect(
+    table: Table, annotation: Annotation, found: Roofline, title: str = "", advice: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """The page's model. ``advice``: cards with any of title, text, where (a list), change, now_ns, expected_ns."""
+    order = np.argsort(
+        np.where(table.ints("start") == NULL, np.iinfo(np.int64).max, table.ints("start")), kind="stable"
+    )
+    owner, owners = _owners(table)
+    timed = steps(table, owner)
+    used = usage(table, annotation, found)
+    calls, call = _calls(table, annotation, found)
+    rows, lanes, threads = _rows(table, owner, owners, call)
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "title": title,
+        "figures": [{"name": f.name, "value": f.value, "of": f.of} for f in figures(table, annotation, timed, used)],
+        "sentences": sentences(table, annotation, timed, used),
+        "advice": [dict(card) for card in advice],
+        "owners": owners,
+        "phases": list(PHASES),
+        "classes": list(CLASSES),
+        "steps": [_step(step) for step in timed],
+        "devices": [_device(device) for device in found.devices],
+        "lanes": lanes,
+        "threads": threads,
+        "calls": calls,
+        "rows": _listed(rows, order),
+        "unattributed": _unattributed(table),
+        "uncounted": [{"name": _first(name), "ns": ns} for name, ns in annotation.uncounted.items()],
+        "notes": found.notes(),
+    }
+
+
+def _owners(table: Table) -> tuple[Ints, list[str]]:
+    """The number of each row's device, and the devices' names."""
+    keys, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    gpu = table.coded("gpu")
+    names = []
+    for number, key in enumerate(keys):
+        codes = gpu.codes[owner == number]
+        known = codes[codes >= 0]
+        name = gpu.values[int(known[0])] if len(known) else "device"
+        names.append(_owner_name(name, key, len(keys)))
+    return owner, names
+
+
+def _owner_name(name: str, key: Sequence[int], count: int) -> str:
+    if count == 1:
+        return name
+    words = [f"{what} {value}" for what, value in zip(("rank", "process", "device"), key, strict=True) if value != NULL]
+    return ", ".join([name, *words])
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "owner": step.owner,
+        "step": step.number,
+        "start": step.start_ns,
+        "span": step.span_ns,
+        "phases": step.phase_ns,
+        "idle": step.idle_ns,
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    return {
+        "name": device.name,
+        "source": device.source,
+        "byte_per_s": device.byte_per_s,
+        "flop_per_s": dict(device.flop_per_s),
+    }
+
+
+# Calls: what is equal in every step
+
+
+def _calls(table: Table, annotation: Annotation, found: Roofline) -> tuple[dict[str, Any], Ints]:
+    """Columns with an entry a distinct call, and each row's call."""
+    texts = _call_texts(table, annotation, found)
+    numbers = {
+        "flops": annotation.flops,
+        "bytes": annotation.bytes,
+        "sol_ns": _whole(found.sol_ns),
+        "device": np.where(found.device < 0, NULL, found.device),
+    }
+    keys, call = distinct(*(column.codes for column in texts.values()), *numbers.values())
+    columns = [list(column) for column in zip(*keys, strict=True)] or [[] for _ in (*texts, *numbers)]
+    coded = {
+        key: {"values": column.values, "codes": codes}
+        for (key, column), codes in zip(texts.items(), columns, strict=False)
+    }
+    plain = dict(zip(numbers, ([_known(v) for v in column] for column in columns[len(texts) :]), strict=True))
+    return {"texts": coded, "numbers": plain}, call
+
+
+def _call_texts(table: Table, annotation: Annotation, found: Roofline) -> dict[str, Coded]:
+    return {
+        **{key: table.coded(column) for key, column in TEXTS.items()},
+        **{key: _joined(table.coded(column), by) for key, (column, by) in LISTS.items()},
+        "class": classes(table, annotation),
+        "family": annotation.family,
+        "role": annotation.role,
+        "tc": annotation.tc,
+        "tcprec": annotation.tcprec,
+        "unit": found.unit,
+        "bound": found.bound,
+    }
+
+
+def _joined(column: Coded, by: str) -> Coded:
+    return Coded(column.codes, [by.join(_items(text)) for text in column.values])
+
+
+def _items(text: str) -> list[str]:
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError):
+        return [text]
+    if not isinstance(items, list):
+        return [text]
+    return [item if isinstance(item, str) else json.dumps(item) for item in items]
+
+
+def _first(name: str) -> str:
+    return (first_text(name) if name.startswith('["') else name) or "(no name)"
+
+
+def _whole(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
+    known = np.isfinite(values) & (np.abs(values) < 2**62)
+    return np.where(known, np.rint(np.where(known, values, 0)), NULL).astype(np.int64)
+
+
+def _known(value: int) -> int | None:
+    return None if value == NULL else int(value)
+
+
+# Rows: a call and its times
+
+
+def _rows(
+    table: Table, owner: Ints, owners: Sequence[str], call: Ints
+) -> tuple[dict[str, Ints], list[dict[str, Any]], list[str]]:
+    """A row's numbers; the lanes that GPU operations ran in (owner, name) and the threads that launched them."""
+    on_cpu = np.array([*(value == "cpu" for value in table.coded("kind").values), False])[table.coded("kind").codes]
+    where = np.where(on_cpu, table.ints("tid"), table.ints("stream"))
+    keys, lane = distinct(owner, on_cpu.astype(np.int64), where)
+    lanes = [{"owner": int(o), "name": _lane_name(cpu, number, owners[o], len(owners))} for o, cpu, number in keys]
+    pairs, thread = distinct(table.ints("rank"), table.ints("pid"), table.ints("tid"))
+    start, api = table.ints("start"), table.ints("apiStart")
+    both = (start != NULL) & (api != NULL)
+    rows = {
+        "call": call,
+        "start": start,
+        "dur": table.ints("kDuration"),
+        "step": table.ints("step"),
+        "lane": lane,
+        "wait": np.where(both, start - np.where(both, api, 0), NULL),  # from the launch's start to the operation's
+        "api_dur": table.ints("apiDuration"),
+        "thread": np.where(api != NULL, thread, NULL),
+    }
+    return rows, lanes, [_thread_name(key, len({pair[:2] for pair in pairs})) for key in pairs]
+
+
+def _lane_name(cpu: int, number: int, owner: str, owners: int) -> str:
+    what = "thread" if cpu else "stream"
+    name = what if number == NULL else f"{what} {number}"
+    return f"{name}, {owner}" if owners > 1 else name
+
+
+def _thread_name(key: Sequence[int], processes: int) -> str:
+    rank, pid, tid = key
+    name = "thread" if tid == NULL else f"thread {tid}"
+    if processes == 1:
+        return name
+    return f"{name}, rank {rank}" if rank != NULL else f"{name}, process {pid}" if pid != NULL else name
+
+
+def _listed(rows: Mapping[str, Ints], order: Ints) -> dict[str, Any]:
+    """The columns as lists: starts as steps from one row to the next, and a column that is all alike as that value."""
+    return {key: _column(values[order], key == "start") for key, values in rows.items()}
+
+
+def _column(values: Ints, rising: bool) -> Any:
+    if len(values) and np.all(values == values[0]):
+        return {"all": _known(int(values[0])), "count": len(values)}
+    if not rising:
+        return [_known(value) for value in values.tolist()]
+    timed = values[values != NULL]
+    return [*np.diff(timed, prepend=0).tolist(), *[None] * (len(values) - len(timed))]
+
+
+# What is missing
+
+
+def _unattributed(table: Table) -> list[dict[str, Any]]:
+    """Rows without an op by their reason and name, the longest first."""
+    rows = np.flatnonzero(table.coded("op").codes < 0)
+    reason, name = table.coded("reason"), table.coded("kShortName")
+    keys, group = distinct(reason.codes[rows], name.codes[rows])
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, group, table.ints("kDuration")[rows])
+    counts = np.bincount(group, minlength=len(keys))
+    found = [
+        {
+            "reason": [*reason.values, "not told"][r],
+            "name": [*name.values, ""][n],
+            "kind": text(kind, k),
+            "rows": int(c),
+            "ns": int(s),
+        }
+        for (r, n, k), c, s in zip(keys, counts, sums, strict=True)
+    ]
+    return sorted(found, key=lambda item: (-item["ns"], item["name"]))

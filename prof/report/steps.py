@@ -1,0 +1,86 @@
+"""Where each step's time went: forward, backward, optimizer, data, other, and no operation at all.
+
+Every instant counts once: where operations of two phases overlap it is the first of ``PHASES``. So the phases and the
+idle time sum to the step, which lasts from its first operation to that of the next step (the last one: to its end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from pyprof.prof.usage import covered
+from pyprof.table import NULL, Ints, Table, distinct
+
+__all__ = ["PHASES", "Step", "steps", "typical"]
+
+PHASES = ("forward", "backward", "optimizer", "data", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step on one device; ``number`` is None for a capture without steps, which counts as one."""
+
+    owner: int
+    number: int | None
+    start_ns: int
+    span_ns: int
+    phase_ns: dict[str, int]  # of PHASES, those that there are
+    idle_ns: int
+
+
+def steps(table: Table, owner: Ints) -> list[Step]:
+    """One record a (owner, step), in that order. Rows outside of all steps count only where there are no steps."""
+    start, number = table.ints("start"), table.ints("step")
+    rows = np.flatnonzero(start != NULL)
+    if np.any(number[rows] != NULL):
+        rows = rows[number[rows] != NULL]
+    if not len(rows):
+        return []
+    keys, group = distinct(owner[rows], number[rows])
+    members = [rows[group == i] for i in range(len(keys))]
+    firsts = {key: int(start[mine].min()) for key, mine in zip(keys, members, strict=True)}
+    return [
+        _step(table, mine, device, step, firsts.get((device, step + 1)))
+        for (device, step), mine in zip(keys, members, strict=True)
+    ]
+
+
+def _step(table: Table, rows: Ints, owner: int, number: int, following: int | None) -> Step:
+    start = table.ints("start")[rows]
+    end = start + np.maximum(table.ints("kDuration")[rows], 0)
+    low, high = int(start.min()), int(end.max())
+    if following is not None and following > low:
+        high = following
+        start, end = np.minimum(start, high), np.minimum(end, high)
+    phase = np.array([*map(_place, table.coded("phase").values), len(PHASES) - 1])[table.coded("phase").codes[rows]]
+    phases: dict[str, int] = {}
+    before = 0
+    for place, name in enumerate(PHASES):
+        so_far = covered(start[phase <= place], end[phase <= place])
+        if so_far > before:
+            phases[name] = so_far - before
+        before = so_far
+    return Step(owner, None if number == NULL else number, low, high - low, phases, high - low - before)
+
+
+def _place(phase: str) -> int:
+    return PHASES.index(phase) if phase in PHASES else len(PHASES) - 1
+
+
+def typical(found: Sequence[Step]) -> Step | None:
+    """The median of the steps, part by part; None where there are none."""
+    if not found:
+        return None
+    names = [name for name in PHASES if any(name in step.phase_ns for step in found)]
+    return Step(
+        owner=found[0].owner,
+        number=found[0].number if len(found) == 1 else None,
+        start_ns=found[0].start_ns,
+        span_ns=int(median(step.span_ns for step in found)),
+        phase_ns={name: int(median(step.phase_ns.get(name, 0) for step in found)) for name in names},
+        idle_ns=int(median(step.idle_ns for step in found)),
+    )
