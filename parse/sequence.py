@@ -28,17 +28,52 @@ def sequence(nest: Nest, inner: Ints, node: Ints, recomputed: Ints, columns: dic
     """The four columns. ``inner``: each row's innermost range; ``node``: the backward node around it, -1 for none."""
     own = np.append(nest.node_seq(), NULL)[np.where(recomputed, -1, node)]
     used, rows = _pairs(inner, own)
-    marks = [ordered(found) for found in _marks(nest, used[0])]
-    split = [_numbers(found, number) for found, number in zip(marks, used[1].tolist(), strict=True)]
-    texts = [[f"{name}, seq = {number}" for number, name in found] for found in marks]
-    seq_id = Ragged.of([[first] if first is not None else [] for first, _ in split])
-    numbers = np.array([NULL if first is None else first for first, _ in split], np.int64)
+    patterns = _Patterns([scope.name for scope in nest.scopes])
+    found = [
+        patterns.fill(marks, number) for marks, number in zip(_marks(nest, used[0]), used[1].tolist(), strict=True)
+    ]
+    numbers = np.array([NULL if first is None else first for _, first, _ in found], np.int64)
     return {
-        "seqMarker": Coded.of(json.dumps(items, ensure_ascii=False) if items else "" for items in texts).take(rows),
-        "seqId": seq_id.take(rows),
-        "altSeqId": Ragged.of([others for _, others in split]).take(rows),
+        "seqMarker": Coded.of(text for text, _, _ in found).take(rows),
+        "seqId": Ragged.of([[first] if first is not None else [] for _, first, _ in found]).take(rows),
+        "altSeqId": Ragged.of([others for _, _, others in found]).take(rows),
         "subSeqId": _in_a_row(numbers[rows] if len(numbers) else own, columns),
     }
+
+
+class _Patterns:
+    """What the rules make of a nest of numbered ranges, once for all that differ in where their numbers start.
+
+    A training loop repeats the same nests with ever higher numbers: a million nests have a few hundred patterns.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.known: dict[tuple[tuple[int, int], ...], tuple[list[tuple[str, int]], int | None, list[int]]] = {}
+
+    def fill(self, marks: list[tuple[int, int]], node: int) -> tuple[str, int | None, list[int]]:
+        """seqMarker, seqId and altSeqId of one nest: ``marks`` are (sequence number, scope)."""
+        if not marks and node <= 0:
+            return "", None, []
+        base = min(n for n in (*(number for number, _ in marks), node, 1 << 62) if n > 0) - 1  # so that none becomes 0
+        key = (*((n - base if n > 0 else n, scope) for n, scope in marks), (node - base if node > 0 else 0, -1))
+        pattern = self.known.get(key)
+        if pattern is None:
+            pattern = self.known[key] = self._pattern(key)
+        pieces, first, others = pattern
+        text = ", ".join([f'{name}{n + base if n > 0 else n}"' for name, n in pieces])
+        return (
+            f"[{text}]" if text else "",
+            None if first is None else first + base,
+            [n + base if n > 0 else n for n in others],
+        )
+
+    def _pattern(self, key: tuple[tuple[int, int], ...]) -> tuple[list[tuple[str, int]], int | None, list[int]]:
+        *marks, (node, _) = key
+        kept = ordered([(number, self.names[scope]) for number, scope in marks])
+        first, others = _numbers(kept, node)
+        pieces = [(f"{json.dumps(name, ensure_ascii=False)[:-1]}, seq = ", number) for number, name in kept]
+        return pieces, first, others
 
 
 def ordered(marks: list[Mark]) -> list[Mark]:
@@ -63,15 +98,15 @@ def _pairs(inner: Ints, own: Ints) -> tuple[tuple[Ints, Ints], Ints]:
     return (first, second), rows
 
 
-def _marks(nest: Nest, used: Ints) -> list[list[Mark]]:
-    """The numbered ranges around each of the ranges ``used``."""
-    marks: list[list[Mark]] = [[] for _ in used]
+def _marks(nest: Nest, used: Ints) -> list[list[tuple[int, int]]]:
+    """(sequence number, scope) of the numbered ranges around each of the ranges ``used``."""
+    marks: list[list[tuple[int, int]]] = [[] for _ in used]
     climbing = used.copy()
     while (up := np.flatnonzero(climbing >= 0)).size:
         numbered = up[nest.seq[climbing[up]] != NULL]
         at = climbing[numbered]
         for index, scope, seq in zip(numbered.tolist(), nest.scope[at].tolist(), nest.seq[at].tolist(), strict=True):
-            marks[index].append((seq, nest.scopes[scope].name))
+            marks[index].append((seq, scope))
         climbing[up] = nest.parent[climbing[up]]
     return marks
 

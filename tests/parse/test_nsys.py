@@ -373,3 +373,28 @@ def test_a_cut_gzip_file_is_refused(tmp_path):
     packed.write_bytes(packed.read_bytes()[:-20])
     with pytest.raises(InputError, match="expected a whole gzip file"):
         read(packed)
+
+
+def test_a_repeated_nest_has_its_own_numbers(tmp_path):
+    # two steps of the same nest, and a third whose numbers stand otherwise to each other
+    found = table(
+        tmp_path,
+        **{
+            KERNEL: [kernel(1000 + at, at) for at in (15, 115, 215)],
+            API: [call(at, at) for at in (15, 115, 215)],
+            NVTX: [
+                push(10, 20, "aten::linear, seq = 41, op_id = 1"),
+                push(11, 19, "aten::addmm, seq = 42, op_id = 2"),
+                push(110, 120, "aten::linear, seq = 141, op_id = 3"),
+                push(111, 119, "aten::addmm, seq = 142, op_id = 4"),
+                push(210, 220, "aten::linear, seq = 241, op_id = 5"),
+                push(211, 219, "aten::addmm, seq = 245, op_id = 6"),
+            ],
+        },
+    )
+    assert texts(found, "seqMarker") == [
+        [f"aten::linear, seq = {first}", f"aten::addmm, seq = {second}"]
+        for first, second in ((41, 42), (141, 142), (241, 245))
+    ]
+    assert found.ragged("seqId").lists() == [[41], [141], [241]]
+    assert found.ragged("altSeqId").lists() == [[42], [142], [245]]
