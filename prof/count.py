@@ -11,7 +11,7 @@ from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
 from pyprof.prof.arguments import knowledge, marked, recorded, told_by_marker
 from pyprof.prof.dtypes import NOTHING, Dtypes
-from pyprof.prof.fills import FILLED, without_fill
+from pyprof.prof.fills import FILLED
 from pyprof.prof.model import FAMILY, MATRIX, UNKNOWN, Parts, Tensor, Work, evaluate, find, parameters
 
 Amounts = tuple[int | None, int | None]
@@ -74,7 +74,7 @@ def count_op(
         made = known.outputs(outs or _bias_gradient(op, sizes, nodes), sizes, op)
         work = evaluate(name, arguments, made)
         if isinstance(work, Work) and name in FILLED:
-            work = Work(work.flop, without_fill(name, arguments, work.nbytes), 0)
+            work = Work(work.flop, FILLED[name](arguments), 0)
         return Counted(name, family, _amounts(work), dtype=dtype)
     except ModelError as error:
         return Counted(name, family, _whatever_the_mask(name, arguments, MASK.get(op)), str(error), dtype)

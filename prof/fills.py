@@ -11,42 +11,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyprof.prof.model import Tensor
+from pyprof.prof.model import distinct
+from pyprof.prof.ops.operands import INDEX_BYTES
 
-# op -> (its output, how many elements of it it touches), from its arguments in schema order
-Filled = Callable[[tuple[Any, ...]], tuple[Tensor, int]]
-
-
-def _nll(arguments: tuple[Any, ...]) -> tuple[Tensor, int]:
-    """(grad_output, self, target, ...): one element a target"""
-    return arguments[1], arguments[2].numel
+# op -> bytes that it reads and writes beside the zeros, from its arguments in schema order
+Own = Callable[[tuple[Any, ...]], float]
 
 
-def _pool(arguments: tuple[Any, ...]) -> tuple[Tensor, int]:
-    """(grad_output, self, ...): at most one element an output"""
-    return arguments[1], min(arguments[0].numel, arguments[1].numel)
+def _nll(arguments: tuple[Any, ...]) -> float:
+    """(grad_output, self, target, weight, reduction, ignore_index, total_weight): writes one element a target"""
+    gradient, scores, target, weight = arguments[:4]
+    read = distinct(gradient, target, weight, arguments[6] if len(arguments) > 6 else None)
+    return read + target.numel * scores.itemsize
 
 
-def _embedding(arguments: tuple[Any, ...]) -> tuple[Tensor, int]:
-    """(grad_output, indices, num_weights, ...): at most one row an index"""
-    gradient, _, rows = arguments[:3]
-    width = gradient.shape[-1]
-    return gradient.like((int(rows), width)), min(gradient.numel, int(rows) * width)
+def _pool(arguments: tuple[Any, ...]) -> float:
+    """(grad_output, self, ...): adds each gradient to the element at its position, at most one an output"""
+    gradient, scores = arguments[:2]
+    touched = min(gradient.numel, scores.numel)
+    return gradient.nbytes + INDEX_BYTES * gradient.numel + touched * scores.itemsize
 
 
-FILLED: dict[str, Filled] = {
+def _embedding(arguments: tuple[Any, ...]) -> float:
+    """(grad_output, indices, ...): writes at most one row an index; how large the table is does not matter"""
+    gradient, indices = arguments[:2]
+    return distinct(gradient, indices) + gradient.numel * gradient.itemsize
+
+
+FILLED: dict[str, Own] = {
     "nll_loss_backward": _nll,
     "nll_loss2d_backward": _nll,
     "max_pool2d_with_indices_backward": _pool,
     "max_pool3d_with_indices_backward": _pool,
     "embedding_dense_backward": _embedding,
 }
-
-
-def without_fill(op: str, arguments: tuple[Any, ...], nbytes: float) -> float:
-    """The op's bytes less those of the zeros that another kernel writes; as they are for any other op."""
-    find = FILLED.get(op)
-    if find is None:
-        return nbytes
-    output, touched = find(arguments)
-    return nbytes - output.nbytes + touched * output.itemsize

@@ -71,3 +71,11 @@ def test_a_table_gradients_zeros_are_another_kernels():
     }
     table = counted(aten="aten::embedding_dense_backward", dir="bprop", **told)
     assert table.nbytes == 6 * 8 * 4 + 6 * 8 + 6 * 8 * 4
+
+
+def test_a_pooling_gradients_zeros_are_another_kernels():
+    # 2 x 2 pooling of 1 x 1 x 4 x 4 float32: reads 4 gradients and 4 positions of 8 bytes, writes 4 elements of 16
+    told = {"sizes": "[[1,1,2,2],[1,1,4,4],[],[],[],[],[],[1,1,2,2]]"}
+    types = '["float32","float32","","","","","","int64"]'
+    pool = counted(aten="aten::max_pool2d_with_indices_backward", dtypes=types, dir="bprop", **told)
+    assert pool.nbytes == 4 * 4 + 4 * 8 + 4 * 4
