@@ -38,9 +38,11 @@ def threads(draw: st.DrawFn, pid: int) -> list[Range]:
 
     def nested(start: int, end: int, tid: int, depth: int, seq: st.SearchStrategy[int | None], node: bool) -> None:
         at = start
-        while at < end and len(found) < 24 and draw(st.booleans()):
-            begin = draw(st.integers(at, end - 1))
-            finish = draw(st.integers(begin + 1, end))
+        for _ in range(draw(st.integers(2, 4) if depth == 0 else st.integers(0, 2))):
+            if at >= end:
+                break
+            begin = draw(st.integers(at, min(at + 4, end - 1)))
+            finish = draw(st.integers(begin + 1, min(begin + 20, end)))
             is_node = node and depth == 0
             name = "MmBackward0" if is_node else draw(st.sampled_from(OPS))
             found.append(Range(begin, finish, tid, pid, name, draw(st.integers(1, 4) if is_node else seq), is_node))
@@ -55,7 +57,7 @@ def threads(draw: st.DrawFn, pid: int) -> list[Range]:
 
 captures = st.tuples(threads(7), threads(8)).map(lambda pair: [*pair[0], *pair[1]])
 launches = st.lists(
-    st.tuples(st.integers(0, 62), st.sampled_from((MAIN, AUTOGRAD)), st.sampled_from((7, 8))), min_size=1, max_size=8
+    st.tuples(st.integers(0, 50), st.sampled_from((MAIN, AUTOGRAD)), st.sampled_from((7, 8))), min_size=1, max_size=8
 )
 
 
