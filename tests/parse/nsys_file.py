@@ -10,12 +10,13 @@ COLUMNS = {
     "StringIds": "id, value",
     "CUPTI_ACTIVITY_KIND_KERNEL": "start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName,"
     " registersPerThread, gridX, gridY, gridZ, blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory,"
-    " graphNodeId",
+    " graphNodeId, mangledName",
     "CUPTI_ACTIVITY_KIND_MEMCPY": "start, end, deviceId, streamId, correlationId, globalPid, bytes, copyKind",
     "CUPTI_ACTIVITY_KIND_MEMSET": "start, end, deviceId, streamId, correlationId, globalPid, bytes, value",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start, end, deviceId, streamId, correlationId, globalPid, graphId",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start, end, eventClass, globalTid, correlationId, nameId",
-    "NVTX_EVENTS": "start, end, eventType, text, textId, globalTid, domainId",
+    "NVTX_EVENTS": "start, end, eventType, text, textId, globalTid, domainId, endGlobalTid",
+    "OSRT_API": "start, end, eventClass, globalTid, nameId",
     "CUDA_GRAPH_NODE_EVENTS": "start, end, globalTid, graphNodeId, originalGraphNodeId",
     "TARGET_INFO_GPU": "id, cuDevice, name, computeMajor",
     "TARGET_INFO_CUDA_DEVICE": "pid, cudaId, gpuId",
@@ -49,8 +50,16 @@ def push(start: int, end: int | None, text: Any, pid: int = 7, tid: int = 1, dom
     return (start, end, 59, None if by_id else text, text if by_id else None, thread(pid, tid), domain)
 
 
+def startend(start: int, end: int | None, text: str, tid: int = 1, end_tid: int | None = None) -> tuple[Any, ...]:
+    """A start/end range of process 7, which may end on another thread."""
+    return (start, end, 60, text, None, thread(7, tid), 0, thread(7, end_tid or tid))
+
+
 def write(path: Path, drop: dict[str, str] | None = None, **tables: list[tuple[Any, ...]]) -> Path:
-    """An export with these tables; ``drop`` names a column to leave out of a table."""
+    """An export with these tables; ``drop`` names a column to leave out of a table.
+
+    A row may lack its last columns: they are empty.
+    """
     connection = sqlite3.connect(path)
     tables.setdefault("StringIds", [(1, "gemm"), (101, "void gemm<float>(int)"), (50, "cudaLaunchKernel_v7000")])
     for table, rows in tables.items():
@@ -59,7 +68,11 @@ def write(path: Path, drop: dict[str, str] | None = None, **tables: list[tuple[A
         listed = ", ".join(f'"{names[i]}"' for i in keep)
         connection.execute(f'CREATE TABLE "{table}" ({listed})')
         marks = ", ".join("?" * len(keep))
-        connection.executemany(f'INSERT INTO "{table}" VALUES ({marks})', [[row[i] for i in keep] for row in rows])
+        connection.executemany(f'INSERT INTO "{table}" VALUES ({marks})', [_cells(row, keep) for row in rows])
     connection.commit()
     connection.close()
     return path
+
+
+def _cells(row: tuple[Any, ...], keep: list[int]) -> list[Any]:
+    return [row[i] if i < len(row) else None for i in keep]

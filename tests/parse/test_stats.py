@@ -1,0 +1,424 @@
+"""The tables of pyprof stats on files of a few literal rows, worked by hand."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyprof.parse.stats.calls import without_version
+from pyprof.parse.stats.from_capture import copy_name
+from pyprof.parse.stats.grouped import THOUSANDTH, rounded, summarise
+from pyprof.parse.stats.holding import holders
+from pyprof.parse.stats.opened import recording
+from pyprof.parse.stats.recording import Calls, Spans
+from pyprof.parse.stats.reports import REPORTS, wanted
+from pyprof.table import NULL, Coded
+from tests.parse import kineto_file
+from tests.parse.nsys_file import API, KERNEL, NVTX, call, kernel, process, push, startend, thread, write
+
+STRINGS = [
+    (1, "gemm"), (2, "relu"), (50, "cudaLaunchKernel_v7000"), (51, "cudaGraphLaunch_v10000"),
+    (52, "cuGetProcAddress_v2"), (60, "poll"), (61, "read"), (101, "void gemm<float>(int)"),
+    (102, "void relu<float>(float*)"), (201, "_Z4gemmIfEvi"), (90, "registered"),
+]  # fmt: skip
+MEMCPY, MEMSET, OSRT = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET", "OSRT_API"
+
+
+def report(folder: Path, name: str, **tables: list[tuple[Any, ...]]) -> list[list[Any]]:
+    """A report's rows, decimals as text."""
+    file = folder / "net.sqlite"
+    file.unlink(missing_ok=True)
+    with recording(write(file, **{"StringIds": STRINGS, **tables})) as found:
+        return plain(wanted(name).rows(found))
+
+
+def plain(rows: list[list[Any]]) -> list[list[Any]]:
+    return [[str(cell) if isinstance(cell, Decimal) else cell for cell in row] for row in rows]
+
+
+def lasting(row: tuple[Any, ...], ns: int) -> tuple[Any, ...]:
+    """The same event, ns long."""
+    return (row[0], row[0] + ns, *row[2:])
+
+
+# --- statistics and rounding
+
+
+def test_statistics_of_a_group():
+    # 1 2 3 10: sum 16, mean 4, median (2+3)/2; deviations -3 -2 -1 6, squares 9+4+1+36 = 50, sqrt(50/3) = 4.0825
+    (four, one) = summarise(np.array([5, 5, 8, 5, 5]), np.array([3, 10, 7, 1, 2]))
+    assert four[:7] == (5, 4, 16, 4.0, 2.5, 1, 10)
+    assert four.times() == [Decimal("4.0"), Decimal("2.5"), 1, 10, Decimal("4.1")]
+    assert one.times() == [Decimal("7.0"), Decimal("7.0"), 7, 7, Decimal("0.0")]  # one value deviates by nothing
+    assert summarise(np.zeros(0, np.int64), np.zeros(0, np.int64)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (86953.25, "86953.3"),  # exact in binary: away from zero; round() gives 86953.2
+        (841.15, "841.1"),  # 841.14999999999997726: SQLite's round() gives 841.2
+        (0.25, "0.3"),
+        (-0.25, "-0.3"),
+        (1738.0, "1738.0"),
+        (16422014166.449999, "16422014166.4"),
+    ],
+)
+def test_halves_are_rounded_away_from_zero_on_the_binary_value(value, text):
+    assert str(rounded(value)) == text
+
+
+def test_three_places():
+    assert str(rounded(0.0625, THOUSANDTH)) == "0.063"
+    assert str(rounded(1e-9, THOUSANDTH)) == "0.000"
+
+
+# --- calls
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
+        ("cudaMemcpyAsync_v3020", "cudaMemcpyAsync"),
+        ("cudaGraphLaunch_v10000", "cudaGraphLaunch_v10000"),
+        ("cudaGetDeviceProperties_v2_v12000", "cudaGetDeviceProperties_v2_v12000"),
+        ("cuGetProcAddress_v2", "cuGetProcAddress_v2"),
+        ("_v7", "_v7"),
+        ("", ""),
+    ],
+)
+def test_only_a_version_of_four_digits_is_stripped(name, shown):
+    assert without_version(name) == shown
+
+
+def test_cuda_api_sum(tmp_path):
+    def api(name: int, start: int, ns: int, event_class: int = 0) -> tuple[Any, ...]:
+        return (start, start + ns, event_class, thread(7, 1), start, name)
+
+    found = report(
+        tmp_path, "cuda_api_sum", **{API: [api(50, 10, 4), api(50, 20, 8), api(51, 40, 36), api(50, 40, 99, 67)]}
+    )  # class 67 is a backtrace
+    # 48 ns in all: 36 are 75 %; 4 and 8: mean 6, deviation sqrt(4+4) = 2.83
+    assert found == [
+        ["75.0", 36, 1, "36.0", "36.0", 36, 36, "0.0", "cudaGraphLaunch_v10000"],
+        ["25.0", 12, 2, "6.0", "6.0", 4, 8, "2.8", "cudaLaunchKernel"],
+    ]
+
+
+def test_osrt_sum_takes_the_runtimes_class_only(tmp_path):
+    rows = [(0, 10, 27, thread(7, 1), 60), (5, 35, 27, thread(7, 2), 60), (0, 60, 27, thread(7, 1), 61),
+            (0, 9, 107, thread(7, 1), 61)]  # fmt: skip
+    assert report(tmp_path, "osrt_sum", **{OSRT: rows}) == [
+        ["60.0", 60, 1, "60.0", "60.0", 60, 60, "0.0", "read"],
+        ["40.0", 40, 2, "20.0", "20.0", 10, 30, "14.1", "poll"],  # sqrt(100 + 100) = 14.14
+    ]
+
+
+# --- GPU operations
+
+
+def test_cuda_gpu_kern_sum_by_each_kind_of_name(tmp_path):
+    rows = [(*kernel(0, 1), 201), lasting((*kernel(20, 2), 201), 20), lasting(kernel(50, 3, name=2), 10)]
+    assert report(tmp_path, "cuda_gpu_kern_sum", **{KERNEL: rows}) == [
+        ["75.0", 30, 2, "15.0", "15.0", 10, 20, "7.1", "void gemm<float>(int)"],  # sqrt(25 + 25) = 7.07
+        ["25.0", 10, 1, "10.0", "10.0", 10, 10, "0.0", "void relu<float>(float*)"],
+    ]
+    base = report(tmp_path, "cuda_gpu_kern_sum:base", **{KERNEL: rows})
+    assert [row[-1] for row in base] == ["gemm", "relu"]
+    # where a file has no mangled name the demangled one stands in
+    mangled = report(tmp_path, "cuda_gpu_kern_sum:mangled", **{KERNEL: rows})
+    assert [row[-1] for row in mangled] == ["_Z4gemmIfEvi", "void relu<float>(float*)"]
+
+
+def test_equal_totals_come_by_name(tmp_path):
+    rows = report(tmp_path, "cuda_gpu_kern_sum:base", **{KERNEL: [kernel(0, 1, name=2), kernel(20, 2, name=1)]})
+    assert [row[-1] for row in rows] == ["gemm", "relu"]
+
+
+def test_cuda_gpu_kern_gb_sum_parts_by_grid_and_block(tmp_path):
+    other = list(kernel(50, 3))
+    other[9] = 12288  # gridX
+    found = report(tmp_path, "cuda_gpu_kern_gb_sum", **{KERNEL: [kernel(0, 1), kernel(20, 2), tuple(other)]})
+    name = "void gemm<float>(int)"
+    assert found == [
+        ["66.7", 20, 2, "10.0", "10.0", 10, 10, "0.0", "   4    5    6", " 128    1    1", name],
+        ["33.3", 10, 1, "10.0", "10.0", 10, 10, "0.0", "12288    5    6", " 128    1    1", name],
+    ]
+
+
+COPIES = {
+    MEMCPY: [(0, 10, 0, 7, 1, process(7), 3_000_000, 1), (20, 40, 0, 7, 2, process(7), 1_000_500, 1)],
+    MEMSET: [(50, 60, 0, 7, 3, process(7), 500, 0)],
+}
+
+
+def test_cuda_gpu_mem_time_sum(tmp_path):
+    assert report(tmp_path, "cuda_gpu_mem_time_sum", **COPIES) == [
+        ["75.0", 30, 2, "15.0", "15.0", 10, 20, "7.1", "[CUDA memcpy Host-to-Device]"],
+        ["25.0", 10, 1, "10.0", "10.0", 10, 10, "0.0", "[CUDA memset]"],
+    ]
+
+
+def test_cuda_gpu_mem_size_sum_in_decimal_megabytes(tmp_path):
+    # 3.000000 and 1.000500: mean 2.000250, deviation 1.9995/sqrt(2) = 1.41386.
+    # In binary 1.0005 is 1.00049999.., 4.0005 is 4.00049999.. and 0.0005 is 0.00050000000000000001
+    assert report(tmp_path, "cuda_gpu_mem_size_sum", **COPIES) == [
+        ["4.000", 2, "2.000", "2.000", "1.000", "3.000", "1.414", "[CUDA memcpy Host-to-Device]"],
+        ["0.001", 1, "0.001", "0.001", "0.001", "0.001", "0.000", "[CUDA memset]"],
+    ]
+
+
+def test_cuda_gpu_sum_has_both_kinds(tmp_path):
+    found = report(tmp_path, "cuda_gpu_sum:base", **{KERNEL: [lasting(kernel(100, 9), 60)], **COPIES})
+    assert [[row[0], row[1], row[-2], row[-1]] for row in found] == [
+        ["60.0", 60, "CUDA_KERNEL", "gemm"],
+        ["30.0", 30, "MEMORY_OPER", "[CUDA memcpy Host-to-Device]"],
+        ["10.0", 10, "MEMORY_OPER", "[CUDA memset]"],
+    ]
+
+
+def test_cuda_kern_exec_sum(tmp_path):
+    # calls last 4: 0..4 and 100..104. The first kernel, 10..30, waits 6; the second, 102..112, starts in its call
+    tables = {KERNEL: [lasting(kernel(10, 1), 20), kernel(102, 2)], API: [call(0, 1), call(100, 2)]}
+    assert report(tmp_path, "cuda_kern_exec_sum:base", **tables) == [
+        [
+            7, 1, 0, 2, 1,
+            "21.0", "21.0", 12, 30, "12.7",  # T: 0..30 and 100..112; 18/sqrt(2) = 12.73
+            "4.0", "4.0", 4, 4, "0.0",
+            "6.0", "6.0", 6, 6, "0.0",
+            "15.0", "15.0", 10, 20, "7.1",
+            "cudaLaunchKernel", "gemm",
+        ]
+    ]  # fmt: skip
+
+
+def test_cuda_kern_exec_sum_without_a_wait_or_a_call(tmp_path):
+    # a kernel that ended before its call did: T is the call's own 4 ns. Correlation 9 has no call: no row.
+    found = report(
+        tmp_path, "cuda_kern_exec_sum", **{KERNEL: [lasting(kernel(1, 1), 2), kernel(50, 9)], API: [call(0, 1)]}
+    )
+    (row,) = found
+    assert row[:7] == [7, 1, 0, 1, 0, "4.0", "4.0"]
+    assert row[15:20] == [None] * 5
+
+
+# --- ranges
+
+
+def test_nvtx_sum_names_domain_and_style(tmp_path):
+    rows = [
+        (0, None, 75, "NCCL", None, thread(7, 1), 3),  # creates domain 3 of process 7
+        push(10, 20, "step"), push(40, 60, "step"), startend(0, 30, "step"),
+        push(10, 50, 90, domain=3), push(0, 10, "x", pid=8, domain=3), (5, None, 34, "mark", None, thread(7, 1), 0),
+    ]  # fmt: skip
+    assert report(tmp_path, "nvtx_sum", **{NVTX: rows}) == [
+        ["36.4", 40, 1, "40.0", "40.0", 40, 40, "0.0", "PushPop", "NCCL:registered"],
+        ["27.3", 30, 2, "15.0", "15.0", 10, 20, "7.1", "PushPop", ":step"],
+        ["27.3", 30, 1, "30.0", "30.0", 30, 30, "0.0", "StartEnd", ":step"],
+        ["9.1", 10, 1, "10.0", "10.0", 10, 10, "0.0", "PushPop", "domain 3:x"],  # another process's domain 3
+    ]
+    pushed = report(tmp_path, "nvtx_pushpop_sum", **{NVTX: rows})
+    assert [[row[0], row[-1]] for row in pushed] == [
+        ["50.0", "NCCL:registered"],
+        ["37.5", ":step"],
+        ["12.5", "domain 3:x"],
+    ]
+    started = report(tmp_path, "nvtx_startend_sum", **{NVTX: rows})
+    assert started == [["100.0", 30, 1, "30.0", "30.0", 30, 30, "0.0", ":step"]]
+
+
+def test_an_open_range_lasts_to_the_last_timestamp(tmp_path):
+    rows = [push(10, None, "open"), push(20, 30, "closed"), (110, None, 34, "mark", None, thread(7, 1), 0)]
+    found = report(tmp_path, "nvtx_sum", **{NVTX: rows})
+    assert [(row[1], row[-1]) for row in found] == [(100, ":open"), (10, ":closed")]
+
+
+NESTED = {
+    NVTX: [push(0, 100, "step"), push(10, 60, "op"), push(120, 160, "op"), push(0, 200, "step", tid=2)],
+    API: [call(20, 1), call(30, 2), call(70, 3), call(130, 4), call(20, 5, tid=2), call(300, 6)],
+    KERNEL: [
+        kernel(1000, 1), kernel(1020, 2, name=2), kernel(1040, 3), lasting(kernel(1100, 4), 30), kernel(1060, 5),
+        kernel(1200, 6),
+    ],
+}  # fmt: skip
+
+
+def test_nvtx_kern_sum_counts_a_kernel_in_every_enclosing_range_of_its_thread(tmp_path):
+    found = report(tmp_path, "nvtx_kern_sum:base", **NESTED)
+    # launched: 1 in step and op, 2 in step and op, 3 in step, 4 in the second op, 5 on thread 2, 6 nowhere
+    assert found == [
+        [":op", "PushPop", 7, 1, 2, 2, 40, "20.0", "20.0", 10, 30, "14.1", "gemm"],
+        [":step", "PushPop", 7, 1, 1, 2, 20, "10.0", "10.0", 10, 10, "0.0", "gemm"],
+        [":op", "PushPop", 7, 1, 1, 1, 10, "10.0", "10.0", 10, 10, "0.0", "relu"],
+        [":step", "PushPop", 7, 2, 1, 1, 10, "10.0", "10.0", 10, 10, "0.0", "gemm"],
+        [":step", "PushPop", 7, 1, 1, 1, 10, "10.0", "10.0", 10, 10, "0.0", "relu"],
+    ]
+
+
+def test_processes_with_the_same_correlation_ids_keep_to_themselves(tmp_path):
+    tables = {
+        NVTX: [push(0, 100, "seven"), push(0, 100, "eight", pid=8)],
+        API: [call(10, 1), call(10, 1, pid=8)],
+        KERNEL: [kernel(20, 1), lasting(kernel(20, 1, pid=8), 30)],
+    }
+    found = report(tmp_path, "nvtx_kern_sum", **tables)
+    assert [(row[0], row[2], row[6]) for row in found] == [(":eight", 8, 30), (":seven", 7, 10)]
+
+
+def test_a_call_that_outlives_its_range_is_not_inside(tmp_path):
+    assert (
+        report(tmp_path, "nvtx_kern_sum", **{NVTX: [push(0, 12, "a")], API: [call(10, 1)], KERNEL: [kernel(20, 1)]})
+        == []
+    )
+
+
+def test_nvtx_gpu_proj_trace(tmp_path):
+    columns = [
+        "Name",
+        "start",
+        "dur",
+        "orig",
+        "orig dur",
+        "style",
+        "pid",
+        "tid",
+        "ops",
+        "lvl",
+        "child",
+        "id",
+        "in",
+        "stack",
+    ]
+    found = report(tmp_path, "nvtx_gpu_proj_trace", **NESTED)
+    assert found == [
+        [":step", 1000, 50, 0, 100, "PushPop", 7, 1, 3, 0, 1, 2, None, ":2"],  # kernels 1, 2, 3: 1000 .. 1050
+        [":op", 1000, 30, 10, 50, "PushPop", 7, 1, 2, 1, 0, 3, 2, ":2:3"],
+        [":step", 1060, 10, 0, 200, "PushPop", 7, 2, 1, 0, 0, 1, None, ":1"],
+        [":op", 1100, 30, 120, 40, "PushPop", 7, 1, 1, 0, 0, 4, None, ":4"],
+    ]
+    assert all(len(row) == len(columns) for row in found)
+
+
+def test_nvtx_gpu_proj_sum(tmp_path):
+    found = report(tmp_path, "nvtx_gpu_proj_sum", **NESTED)
+    # steps: 50 and 10, ranges 100 + 200, 3 + 1 operations, children 1 and 0; ops: 30 and 30, 50 + 40, levels 1 and 0
+    assert found == [
+        [":op", "PushPop", 60, 90, 2, "30.0", "30.0", 30, 30, "0.0", 3, "1.5", "0.5", "0.0"],
+        [":step", "PushPop", 60, 300, 2, "30.0", "30.0", 10, 50, "28.3", 4, "2.0", "0.0", "0.5"],
+    ]
+
+
+def test_start_end_ranges_are_projected_where_they_end_on_their_thread(tmp_path):
+    tables = {
+        NVTX: [startend(0, 50, "here"), startend(5, 60, "elsewhere", end_tid=2)],
+        API: [call(10, 1)],
+        KERNEL: [kernel(20, 1)],
+    }
+    assert [row[0] for row in report(tmp_path, "nvtx_gpu_proj_trace", **tables)] == [":here"]
+    assert [row[0] for row in report(tmp_path, "nvtx_kern_sum", **tables)] == [":elsewhere", ":here"]
+
+
+def test_a_range_that_merely_overlaps_is_no_parent(tmp_path):
+    tables = {
+        NVTX: [startend(0, 50, "a"), startend(5, 60, "b"), startend(6, 40, "c")],
+        API: [call(10, 1)],
+        KERNEL: [kernel(20, 1)],
+    }
+    found = report(tmp_path, "nvtx_gpu_proj_trace", **tables)
+    assert [(row[0], row[9], row[12]) for row in found] == [(":a", 0, None), (":b", 0, None), (":c", 1, 2)]
+
+
+ANY_RANGE = st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(1, 2), st.booleans())
+ANY_CALL = st.tuples(st.integers(0, 30), st.integers(0, 4), st.integers(0, 2))
+
+
+@given(st.lists(ANY_RANGE, max_size=8), st.lists(ANY_CALL, max_size=6))
+def test_holders_are_the_ranges_around_the_whole_call(ranges, calls):
+    start, length, tid, startend = (np.array([r[i] for r in ranges], np.int64) for i in range(4))
+    spans = Spans(start, start + 1 + length, tid * 0, tid, Coded.empty(len(tid)), startend == 1, startend < 2)
+    begin, took, caller = (np.array([c[i] for c in calls], np.int64) for i in range(3))
+    begin = np.where(caller == 0, NULL, begin)  # no call
+    launch = Calls(begin, np.where(caller == 0, NULL, begin + took), caller * 0, caller, Coded.empty(len(caller)))
+    row, span = holders(spans, launch)
+    assert sorted(zip(row.tolist(), span.tolist(), strict=True)) == [
+        (c, r)
+        for c, (at, lasted, thread_) in enumerate(calls)
+        for r, (first, room, owner, _) in enumerate(ranges)
+        if thread_ == owner and first <= at < first + 1 + room and at + lasted <= first + 1 + room
+    ]
+
+
+# --- other formats, and files that lack things
+
+
+def test_a_file_with_nothing_has_no_rows_in_any_report(tmp_path):
+    assert [report(tmp_path, each.name) for each in REPORTS] == [[]] * len(REPORTS)
+
+
+def test_every_row_has_every_column(tmp_path):
+    tables = {**NESTED, **COPIES, OSRT: [(0, 10, 27, thread(7, 1), 60)]}
+    tables[NVTX] = [*NESTED[NVTX], startend(0, 9, "s")]
+    for each in REPORTS:
+        rows = report(tmp_path, each.name, **tables)
+        assert rows, each.name
+        assert {len(row) for row in rows} == {len(each.columns)}, each.name
+
+
+def test_an_old_schema_without_domains_and_registered_texts(tmp_path):
+    with recording(
+        write(tmp_path / "a.sqlite", drop={NVTX: "domainId", KERNEL: "mangledName"}, StringIds=STRINGS, **NESTED)
+    ) as found:
+        assert [row[-1] for row in wanted("nvtx_sum").rows(found)] == [":step", ":op"]
+        assert wanted("cuda_gpu_kern_sum:mangled").rows(found)[0][-1] == "void gemm<float>(int)"
+
+
+def test_a_torch_profiler_trace(tmp_path):
+    file = kineto_file.write(
+        tmp_path / "net.json",
+        kineto_file.begin(0),
+        kineto_file.op("aten::mm", 10, 30),
+        kineto_file.call(20, 1),
+        kineto_file.kernel(50, 7, 1),
+        kineto_file.x("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 60, 2, tid=7, pid=0, bytes=8, correlation=2),
+    )
+    with recording(file) as found:
+        (api,) = plain(wanted("cuda_api_sum").rows(found))
+        (held,) = plain(wanted("nvtx_kern_sum:base").rows(found))
+        both = plain(wanted("cuda_gpu_sum").rows(found))
+        assert wanted("osrt_sum").rows(found) == []
+    assert api == ["100.0", 5000, 1, "5000.0", "5000.0", 5000, 5000, "0.0", "cudaLaunchKernel"]
+    assert held[:7] == [":aten::mm", "PushPop", 7, 70, 1, 1, 7000]
+    assert [(row[1], row[-2], row[-1]) for row in both] == [
+        (7000, "CUDA_KERNEL", "void gemm<float>(int)"),
+        (2000, "MEMORY_OPER", "[CUDA memcpy Host-to-Device]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Memcpy DtoH (Device -> Pageable)", "[CUDA memcpy Device-to-Host]"),
+        ("Memcpy PtoP (Device -> Device)", "[CUDA memcpy Peer-to-Peer]"),
+        ("Memset (Device)", "[CUDA memset]"),
+        ("Memcpy QtoR", "Memcpy QtoR"),
+        ("gemm", "gemm"),
+    ],
+)
+def test_copies_have_nsyss_names(name, shown):
+    assert copy_name(name) == shown
+
+
+def test_unknown_reports_are_refused_by_name():
+    with pytest.raises(ValueError, match="there is no report 'nvtx'; there are: nvtx_sum, "):
+        wanted("nvtx")
+    with pytest.raises(ValueError, match="there is no 'nvtx_sum:base'; there are: no variants of it"):
+        wanted("nvtx_sum:base")
+    with pytest.raises(ValueError, match="there are: cuda_gpu_sum:base, cuda_gpu_sum:mangled"):
+        wanted("cuda_gpu_sum:short")
