@@ -61,7 +61,10 @@ class Database:
 
     def query_ints(self, query: str, width: int) -> list[Ints]:
         """The integer columns of a query of our own."""
-        flat = np.fromiter(chain.from_iterable(self.connection.execute(query)), np.int64).reshape(-1, width)
+        try:
+            flat = np.fromiter(chain.from_iterable(self.connection.execute(query)), np.int64).reshape(-1, width)
+        except (TypeError, ValueError, OverflowError) as error:  # a column holds whatever was put there
+            raise SchemaError(self.file, f"expected whole numbers, found another value ({error})") from None
         return [np.ascontiguousarray(flat[:, i]) for i in range(width)]
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

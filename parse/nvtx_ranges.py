@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.errors import SchemaError
 from pyprof.parse.capture import Ranges
 from pyprof.parse.database import Database
 from pyprof.parse.dataflow import DataFlow
@@ -39,7 +40,12 @@ def read_ranges(db: Database) -> Nvtx:
         return Nvtx(Ranges.empty(), [], {}, {})
     db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
     found = _Texts()
-    found.read(db)
+    try:
+        found.read(db)
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
+        raise SchemaError(
+            db.file, f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
+        ) from None
     tid, start, end, domain, text, seq, op_id = found.columns()
     end[end == NULL] = OPEN
     tids, thread = np.unique(tid, return_inverse=True)
@@ -94,13 +100,16 @@ class _Texts:
             if at < 0 or text[:1] == b"{":
                 head, seq, number_of_op = _rare(text)
             else:
-                name, _, number = head[:at].partition(_SEQ)
-                comma = head.find(b",", at + 10)
-                seq = int(number) if number else NULL
-                if comma < 0:
-                    number_of_op, head = int(head[at + 10 :]), name + _OP_ID
-                else:
-                    number_of_op, head = int(head[at + 10 : comma]), name + _OP_ID + head[comma:]
+                try:
+                    name, _, number = head[:at].partition(_SEQ)
+                    comma = head.find(b",", at + 10)
+                    seq = int(number) if number else NULL
+                    if comma < 0:
+                        number_of_op, head = int(head[at + 10 :]), name + _OP_ID
+                    else:
+                        number_of_op, head = int(head[at + 10 : comma]), name + _OP_ID + head[comma:]
+                except ValueError:  # a user's own text with such words
+                    head, seq, number_of_op = _rare(text)
             add_tid(row_tid)
             add_start(start)
             add_end(end)

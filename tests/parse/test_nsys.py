@@ -329,6 +329,32 @@ def test_schema_error_names_the_column(tmp_path):
         read(path)
 
 
+@pytest.mark.parametrize(("place", "value"), [(0, "soon"), (5, b"x"), (4, "1e400"), (4, float("inf"))])
+def test_a_value_that_is_no_number_is_refused(tmp_path, place, value):
+    row = [*kernel(1, 1)]
+    row[place] = value
+    path = write(tmp_path / "a.sqlite", **{KERNEL: [tuple(row)], API: [call(0, 1)]})
+    with pytest.raises(SchemaError, match=rf"{path}: expected whole numbers, found another value"):
+        read(path)
+
+
+@pytest.mark.parametrize("place", [0, 1, 5])
+def test_a_range_whose_time_is_no_number_is_refused(tmp_path, place):
+    row = [*push(1, 5, "aten::mm, op_id = 1")]
+    row[place] = "soon"
+    path = write(tmp_path / "a.sqlite", **{KERNEL: [kernel(1, 1)], API: [call(0, 1)], NVTX: [tuple(row)]})
+    with pytest.raises(SchemaError, match=rf"{path}: "):
+        read(path)
+
+
+@pytest.mark.parametrize("text", ["mine, op_id = yours", "mine, seq = x, op_id = 3", "mine, op_id = 3x, sizes = []"])
+def test_a_users_text_with_autograds_words_is_the_users(tmp_path, text):
+    path = write(tmp_path / "a.sqlite", **{KERNEL: [kernel(9, 1)], API: [call(3, 1)], NVTX: [push(1, 5, text)]})
+    found = correlate(read(path))
+    assert found.rows == 1
+    assert "mine" in texts(found, "reason")[0] + json.dumps(texts(found, "op")[0])
+
+
 def test_another_database_is_refused(tmp_path):
     path = tmp_path / "a.sqlite"
     with closing(sqlite3.connect(path)) as connection:
