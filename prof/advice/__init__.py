@@ -1,0 +1,17 @@
+"""Advice: what to change in the program, where, and how many milliseconds a step it is worth.
+
+``advise(Run(table, annotation))`` runs every rule of ``RULES`` and ranks what they find. A rule is a small pure
+function over a ``Run`` that yields ``Finding``s; each family of rules has its file. A rule that cannot know says
+nothing.
+"""
+
+from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
+    alignment,
+    optimizer,
+    precision,
+)
+from pyprof.prof.advice.card import RULES, Advice, Finding
+from pyprof.prof.advice.rank import advise, together_ms
+from pyprof.prof.advice.run import Run
+
+__all__ = ["RULES", "Advice", "Finding", "Run", "advise", "together_ms"]

@@ -1,0 +1,155 @@
+"""Matrix products whose leading dimensions are no multiples of 16 bytes.
+
+Tensor-core kernels load 16 bytes a thread (TMA: strides must be multiples of 16 bytes). Where a leading dimension is
+none, cuBLAS falls back to kernels that load an element at a time (``align1``, ``align2``), several times slower; before
+compute capability 8.0 to kernels without tensor cores. Source: NVIDIA, "Matrix Multiplication Background", Tensor Core
+requirements; measured on an H200 (docs/advice.md).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyprof.prof.advice.card import Confidence, Finding, rule
+from pyprof.prof.advice.run import Run
+
+__all__ = ["Gemm", "gemm", "padded_to"]
+
+LINE = 16  # bytes
+ITEM = {"bf16": 2, "fp16": 2, "tf32": 4, "fp8": 1, "int8": 1}  # what enters the tensor cores -> bytes stored
+HALF = {"float16": "fp16", "bfloat16": "bf16"}
+SLOW = re.compile(r"align[124](?!\d)")
+VECTOR = re.compile(r"gemv|dot_kernel|gemmk1|splitKreduce")
+WORTH = 1.15  # a product that is this close to what it could take is left alone
+VOCABULARY = 16384  # an output layer this wide is a language model's vocabulary, or a table like it
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """C[batch, m, n] = A[batch, m, k] @ B[batch, k, n]; ``leads``: (dimension, leading stride in elements) of A, B, C,
+    where the capture tells the strides."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    leads: tuple[tuple[str, int], ...] = ()
+
+    def of(self, name: str) -> int:
+        return {"m": self.m, "n": self.n, "k": self.k}[name]
+
+
+def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:
+    """The product that an op does, from its arguments as recorded; None where that is not known."""
+    first = {"mm": 0, "bmm": 0, "_scaled_mm": 0, "_int_mm": 0, "addmm": 1, "baddbmm": 1}.get(aten)
+    if first is None or not isinstance(sizes, list) or len(sizes) < first + 2:
+        return None
+    a, b = sizes[first : first + 2]
+    if len(a) != len(b) or len(a) not in (2, 3) or a[-1] != b[-2] or a[:-2] != b[:-2] or 0 in a or 0 in b:
+        return None
+    steps = strides[first : first + 2] if isinstance(strides, list) and len(strides) >= first + 2 else [None, None]
+    leads = (_lead("mk", a, steps[0]), _lead("kn", b, steps[1]))
+    known = (*(lead for lead in leads if lead), ("n", b[-1])) if all(leads) else ()
+    return Gemm(math.prod(a[:-2]), a[-2], b[-1], a[-1], known)
+
+
+def _lead(names: str, shape: Sequence[int], stride: Any) -> tuple[str, int] | None:
+    """The dimension that lies contiguous in a matrix, and the stride of the other one; a copy is made of a matrix
+    where none does, so it counts as contiguous by rows."""
+    if not isinstance(stride, list) or len(stride) != len(shape):
+        return None
+    rows, columns = stride[-2:]
+    if columns == 1 or rows != 1:
+        return names[1], rows if columns == 1 and shape[-2] > 1 else shape[-1]
+    return names[0], columns if shape[-1] > 1 else shape[-2]
+
+
+def padded_to(size: int, itemsize: int) -> int:
+    """The next size that fills whole lines of 16 bytes.
+
+    >>> padded_to(50257, 2), padded_to(50264, 2), padded_to(1001, 4), padded_to(10, 1)
+    (50264, 50264, 1004, 16)
+    """
+    unit = LINE // itemsize
+    return -(-size // unit) * unit
+
+
+def _wrong(product: Gemm, itemsize: int, name: str) -> dict[str, int]:
+    """The dimensions to pad -> their sizes now. Without strides, the odd ones, where the kernel's name says so."""
+    if "nvjet" in name:  # loads by TMA, which refuses what is not aligned: the storage is padded already
+        return {}
+    if product.leads:
+        odd = {dim: size for dim, size in product.leads if size * itemsize % LINE}
+        return {dim: max(size, product.of(dim)) for dim, size in odd.items() if product.of(dim) > 1}
+    if not SLOW.search(name):
+        return {}
+    return {dim: product.of(dim) for dim in "nk" if product.of(dim) * itemsize % LINE and product.of(dim) > 1}
+
+
+@rule("alignment")
+def alignment(run: Run) -> Iterator[Finding]:
+    """Products that should be padded, a card for each set of sizes.
+
+    Abstains without shapes; without strides, where the kernel's name does not say that it loads less than 16 bytes;
+    where the device's peak is not known; for matrix-vector products.
+    """
+    cards: dict[tuple[tuple[int, int], ...], list[tuple[int, float]]] = {}
+    for row in np.flatnonzero((run.family == "gemm") & (run.role == "main") & (run.dur > 0)).tolist():
+        found = _padding(run, row)
+        if found is not None:
+            sizes, expected = found
+            cards.setdefault(sizes, []).append((row, run.dur[row] - expected))
+    for sizes, rows in cards.items():
+        yield _finding(run, sizes, rows)
+
+
+def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | None:
+    """((size, padded size), ...) and the expected time of a row, ns."""
+    precision = str(run.precision[row]) if run.tc[row] == "1" else HALF.get(str(run.dtype[row]), "")
+    itemsize, name = ITEM.get(precision, 0), str(run.name[row])
+    product = gemm(str(run.aten[row]), run.json("sizes", row), run.json("strides", row))
+    if product is None or not itemsize or VECTOR.search(name):
+        return None
+    wrong = _wrong(product, itemsize, name)
+    m, n, k = (padded_to(product.of(d), itemsize) if d in wrong else product.of(d) for d in "mnk")
+    flop = 2.0 * product.batch * m * n * k
+    nbytes = product.batch * itemsize * float(m * k + k * n + m * n)
+    expected = run.product_ns(flop, nbytes, f"tc_{precision}")
+    if not wrong or not run.dur[row] > WORTH * expected:  # NaN where the device is unknown
+        return None
+    return tuple(sorted({(size, padded_to(size, itemsize)) for size in wrong.values()})), expected
+
+
+def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int, float]]) -> Finding:
+    rows = np.array([row for row, _ in found])
+    saved = np.array([ns for _, ns in found])
+    before, after = run.ms(float(run.dur[rows].sum())), run.ms(float((run.dur[rows] - saved).sum()))
+    dtype = str(run.dtype[rows[0]]) or str(run.precision[rows[0]])
+    one = LINE // ITEM.get(str(run.precision[rows[0]]), 2)
+    pads = ", ".join(f"{size} to {padded}" for size, padded in sizes)
+    shape = _shape(run, int(rows[int(saved.argmax())]))
+    why = (
+        f"{shape} in {dtype}: {' and '.join(str(size) for size, _ in sizes)} is no multiple of {one} (16 bytes), so "
+        f"the kernel loads less than 16 bytes at a time; {before:.4g} ms, and {after:.4g} ms expected once padded, the "
+        "padding's own work included"
+    )
+    where = (
+        "the vocabulary (rows of the embedding and of the output layer; no target names the added ones)"
+        if sizes[-1][0] >= VOCABULARY
+        else "the layer's features (or the tensor's dimension)"
+    )
+    sure: Confidence = "high" if run.json("strides", int(rows[0])) is not None else "medium"
+    return Finding(rows, saved, why, f"Pad {where} from {pads}.", sure)
+
+
+def _shape(run: Run, row: int) -> str:
+    product = gemm(str(run.aten[row]), run.json("sizes", row), run.json("strides", row))
+    assert product is not None
+    batch = f"{product.batch} × " if product.batch > 1 else ""
+    return f"{batch}[{product.m}, {product.k}] @ [{product.k}, {product.n}]"

@@ -1,0 +1,110 @@
+"""Products in fp32 that could run on tensor cores: by TF32, a flag; by automatic mixed precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice.card import Confidence, Finding, rule
+from pyprof.prof.advice.run import START_NS, Bools, Run
+from pyprof.prof.occupancy import Floats
+
+__all__ = ["EFFICIENCY", "full_precision"]
+
+# Of what a matrix product reaches; convolutions on tensor cores reach less (ResNet-50 in bf16 on an H200: 20 to 60%
+# of the peak; half of a GEMM's is taken).
+EFFICIENCY = {"gemm": 1.0, "conv": 0.5, "attention": 0.3}
+WORTH = 1.15
+CAST_BYTES = 6  # a cast's, an element: autocast reads 4 bytes and writes 2
+NARROW = frozenset({"bf16", "fp16", "fp8", "fp4", "int8"})
+
+
+def full_precision(run: Run, families: tuple[str, ...] = ("gemm", "conv")) -> Bools:
+    """Main kernels of products whose operands are known to be float32, and whose work is counted."""
+    mask: Bools = np.isin(run.family, families) & (run.role == "main") & (run.dtype == "float32") & ~np.isnan(run.flop)
+    return mask
+
+
+@rule("tf32")
+def tf32(run: Run) -> Iterator[Finding]:
+    """fp32 products on the vector unit of a GPU that has TF32 (compute capability 8.0 and later).
+
+    Abstains where dtype, FLOPs or the device are not known, and for products (convolutions) of a run in which one used
+    TF32: there the flag is set, and the others ran so for another reason.
+    """
+    if run.device is None or math.isnan(run.device.peak("tc_tf32")):
+        return
+    off = [f for f in ("gemm", "conv") if not bool(((run.family == f) & (run.precision == "tf32")).any())]
+    rows = np.flatnonzero(full_precision(run, tuple(off)) & (run.tc == "0"))
+    yield from _finding(run, rows, _expected(run, rows, "tc_tf32"), "TF32", (
+        'torch.set_float32_matmul_precision("high") (products) and torch.backends.cudnn.allow_tf32 = True '
+        "(convolutions). Products keep fp32's range and 10 bits of mantissa: check the loss."
+    ), "high")  # fmt: skip
+
+
+@rule("amp")
+def amp(run: Run) -> Iterator[Finding]:
+    """fp32 (or TF32) products of a run in which no product is narrower, on a GPU with bf16 or fp16 tensor cores.
+
+    Abstains as tf32 does, and in a run that has a narrow product: what stays in fp32 there was chosen to.
+    """
+    unit = _narrow_unit(run)
+    products = np.isin(run.family, ("gemm", "conv", "attention"))
+    if not unit or bool(np.isin(run.precision[products], tuple(NARROW)).any()):
+        return
+    rows = np.flatnonzero(full_precision(run, ("gemm", "conv", "attention")) & np.isin(run.tc, ("0", "1")))
+    dtype = "bfloat16" if unit == "tc_bf16" else "float16"
+    scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
+    expected = _expected(run, rows, unit, itemsize=2) + _casts(run, rows)
+    yield from _finding(run, rows, expected, dtype, (
+        f'Run forward and loss under torch.autocast("cuda", dtype=torch.{dtype}){scaler}. Counted are the products '
+        "only, with the casts of their operands; it changes the numerics: check the loss."
+    ), "medium")  # fmt: skip
+
+
+def _narrow_unit(run: Run) -> str:
+    """bf16 has fp32's range and needs no loss scaling: first where it is as fast."""
+    peaks = {} if run.device is None else run.device.flop_per_s
+    return next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")
+
+
+def _expected(run: Run, rows: np.ndarray[tuple[int], np.dtype[np.int64]], unit: str, itemsize: int = 4) -> Floats:
+    """Expected time of each row on a unit, ns."""
+    each = [
+        run.product_ns(run.flop[i], run.nbytes[i] * itemsize / 4, unit, EFFICIENCY[str(run.family[i])])
+        for i in rows.tolist()
+    ]
+    return np.array(each, np.float64)
+
+
+def _casts(run: Run, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
+    """What autocast's casts of the operands cost, ns: about two thirds of a product's bytes are its operands'."""
+    each: Floats = 1e9 * run.nbytes[rows] / 4 * (2 / 3) * CAST_BYTES / run.bandwidth
+    return each
+
+
+def _finding(
+    run: Run,
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+    expected: Floats,
+    into: str,
+    change: str,
+    confidence: Confidence,
+) -> Iterator[Finding]:
+    good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)  # NaN: unknown, no
+    rows, expected = rows[good], expected[good]
+    if not len(rows):
+        return
+    before, after = run.ms(float(run.dur[rows].sum())), run.ms(float(expected.sum()))
+    on_vector = int((run.tc[rows] == "0").sum())
+    how = "on tensor cores as TF32 or not at all" if on_vector else "on tensor cores as TF32"
+    if on_vector == len(rows):
+        how = "without tensor cores"
+    rate = float(run.flop[rows].sum() / run.dur[rows].sum() / 1e3)
+    why = (
+        f"{run.count(len(rows)):.4g} products of float32 operands ran {how}, at {rate:.3g} TFLOP/s: {before:.4g} ms, "
+        f"expected {after:.4g} ms in {into}"
+    )
+    yield Finding(rows, run.dur[rows] - expected, why, change, confidence)

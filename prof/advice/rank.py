@@ -1,0 +1,69 @@
+"""From findings to cards: the sums a step, the order, the threshold, and which cards speak of the same kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pyprof.prof.advice.card import RULES, Advice, Finding
+from pyprof.prof.advice.run import Run
+
+__all__ = ["LEAST_NS", "LEAST_SHARE", "advise", "findings", "together_ms"]
+
+# Below either, a card is not worth reading: launches and clocks alone move a step by as much.
+LEAST_SHARE = 0.005  # of the step
+LEAST_NS = 5000.0  # a step
+
+
+def findings(run: Run) -> list[tuple[str, Finding]]:
+    """What all rules find above the threshold, (rule, finding), the greatest saving first."""
+    least = max(LEAST_SHARE * run.step_ns, LEAST_NS) * run.steps * run.lanes
+    found = [(name, finding) for name, rule in RULES.items() for finding in rule(run)] if run.rows else []
+    room = run.gpu_room_ns
+    kept = [(name, finding) for name, finding in found if finding.total_ns(room) >= least]
+    return sorted(kept, key=lambda pair: -pair[1].total_ns(room))
+
+
+def advise(run: Run) -> list[Advice]:
+    """The cards, the greatest saving first."""
+    return list(_cards(run, findings(run)))
+
+
+def _cards(run: Run, found: Sequence[tuple[str, Finding]]) -> Iterator[Advice]:
+    owners: dict[int, list[str]] = {}  # row -> rules of the cards before
+    for name, finding in found:
+        rows = finding.rows.tolist()
+        shares = sorted({other for row in rows for other in owners.get(row, ()) if other != name})
+        for row in rows:
+            owners.setdefault(row, []).append(name)
+        yield _card(run, name, finding, tuple(shares))
+
+
+def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:
+    known = len(finding.rows) > 0
+    best = int(finding.rows[int(finding.saved_ns.argmax())]) if known else 0
+    return Advice(
+        rule=name,
+        saved_ms=round(run.ms(finding.total_ns(run.gpu_room_ns)), 6),
+        step_ms=round(run.step_ns / 1e6, 6),
+        kernels=round(run.count(len(finding.rows)), 3),
+        time_ms=round(run.ms(float(run.dur[finding.rows].sum())), 6),
+        op=run.op(best) if known else "",
+        layer=run.layer(best) if known else "",
+        trace=run.trace(best) if known else "",
+        why=finding.why,
+        change=finding.change,
+        confidence=finding.confidence,
+        shares=shares,
+    )
+
+
+def together_ms(run: Run) -> float:
+    """What all cards are worth together, ms a step: of each kernel, the greatest saving only."""
+    best = np.zeros(run.rows)
+    idle = 0.0
+    for _, finding in findings(run):
+        np.maximum.at(best, finding.rows, finding.saved_ns)
+        idle = max(idle, finding.idle_ns)
+    return run.ms(min(float(best.sum()), run.gpu_room_ns) + idle)

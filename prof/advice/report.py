@@ -1,0 +1,82 @@
+"""The cards as text for a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, BinaryIO
+
+from pyprof.prof.write_plain import cut_to, safe
+
+if TYPE_CHECKING:
+    from pyprof.prof.advice import Advice, Run
+    from pyprof.prof.annotate import Annotation
+    from pyprof.prof.devices import Peaks
+    from pyprof.table import Table
+
+__all__ = ["VERSION", "cards", "document", "write_advice"]
+
+VERSION = 1
+WIDTH = 80
+INDENT = "   "
+
+
+def write_advice(
+    table: Table, annotation: Annotation, peaks: Peaks | None, out: BinaryIO, as_json: bool, width: int = 0
+) -> None:
+    """Write the run's advice: one JSON object on a line, or cards of at most ``width`` characters a line."""
+    from pyprof.prof.advice import Run, advise
+
+    run = Run(table, annotation, peaks)
+    found = advise(run)
+    if as_json:
+        out.write(json.dumps(document(run, found)).encode() + b"\n")
+    else:
+        out.write("\n".join(cards(run, found, width or WIDTH)).encode() + b"\n")
+
+
+def document(run: Run, found: Sequence[Advice]) -> dict[str, object]:
+    """The JSON object. ``steps`` is 0 where the capture marks none: then a "step" is the whole capture."""
+    from pyprof.prof.advice import together_ms
+
+    return {
+        "v": VERSION,
+        "step_ms": round(run.step_ns / 1e6, 6),
+        "busy_ms": round(run.busy_ns / 1e6, 6),
+        "steps": run.marked,
+        "together_ms": round(together_ms(run), 6),
+        "advice": [asdict(advice) for advice in found],
+    }
+
+
+def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str]:
+    """The lines of all cards, after one that says what a step takes."""
+    from pyprof.prof.advice import together_ms
+
+    width = max(width, 40)
+    unit = "step" if run.marked else "capture (no steps marked)"
+    head = f"A {unit} takes {run.step_ns / 1e6:.4g} ms, the GPU works {run.busy_ns / 1e6:.4g} ms of it."
+    if not found:
+        yield from textwrap.wrap(f"{head} Nothing to advise.", width)
+        return
+    head += f" {len(found)} pieces of advice, together worth at most {together_ms(run):.3g} ms."
+    yield from textwrap.wrap(head, width)
+    for number, advice in enumerate(found, 1):
+        yield ""
+        yield from _card(number, advice, "step" if run.marked else "capture", width)
+
+
+def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
+    share = f", {100 * advice.saved_ms / advice.step_ms:.1f}%" if advice.step_ms else ""
+    title = f"{number}. {advice.rule}: saves {advice.saved_ms:.3g} ms a {unit}{share} (confidence {advice.confidence})"
+    yield title[:width]
+    where = [text for text in (advice.op, advice.layer, advice.trace) if text]
+    amount = f"{advice.kernels:.4g} kernels, {advice.time_ms:.3g} ms"
+    yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
+    for text in (advice.why, advice.change):
+        yield from textwrap.wrap(safe(text), width, initial_indent=INDENT, subsequent_indent=INDENT)
+    if advice.shares:
+        text = f"Shares kernels with {', '.join(advice.shares)} above: the savings do not add up."
+        yield from textwrap.wrap(text, width, initial_indent=INDENT, subsequent_indent=INDENT)

@@ -1,0 +1,264 @@
+"""What the rules look at: the kernels of the marked steps in order of time, and what was computed of them once."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.prof.annotate import Annotation
+from pyprof.prof.devices import Device, Peaks
+from pyprof.prof.dtypes import kernel_dtypes
+from pyprof.prof.occupancy import Floats
+from pyprof.prof.roofline import roofline
+from pyprof.prof.usage import covered
+from pyprof.table import NULL, Coded, Ints, Table, distinct
+
+__all__ = ["Bools", "Run"]
+
+Bools = NDArray[np.bool_]
+
+# Time of a product: START_NS + max(flops / (REACHED × peak), bytes / (STREAMED × bandwidth)). Fitted to an H200,
+# PyTorch 2.11: bf16 products of 4.2 to 1687 GFLOP take 11.5 to 2118 µs, the formula gives 10.1 to 2084; those of GPT-2's
+# layers (14 to 19 GFLOP, 21 to 30 µs) 23 to 29.
+START_NS = 5000.0
+REACHED = 0.82  # bf16 811 of 989, fp16 780 of 989, tf32 403 of 495 TFLOP/s (docs/peaks.md)
+STREAMED = 0.85  # copies reach 4.25 of 4.8 TB/s, element-wise kernels 0.78 to 0.92 of it
+BELIEVED = (0.5, 0.95)  # efficiencies of products seen in the run that may replace REACHED
+LONG_NS = 20000.0  # a product that tells an efficiency takes at least this
+
+# What the host needs for a kernel in PyTorch's eager loop, at the least: a profiled step's own time says more, for the
+# profiler slows the host (GPT-2's step on an H200: 47 ms under nsys with shapes, 31 under torch.profiler, 24 busy).
+LAUNCH_NS = 5000.0
+
+
+class Run:
+    """A run's kernels. Rows are those of the steps that the capture marks, else all; sorted by process, device, start.
+
+    ``lanes`` are the GPUs: amounts a step are a GPU's, the mean of all.
+    """
+
+    def __init__(self, table: Table, annotation: Annotation, peaks: Peaks | None = None) -> None:
+        rows = _in_order(table)
+        self.table = table.take(rows)
+        self.annotation = _taken(annotation, rows)
+        self.limits = roofline(self.table, self.annotation, peaks)
+        self.rows = len(rows)
+        self.start = self.table.ints("start")
+        self.dur: Floats = np.maximum(self.table.ints("kDuration"), 0).astype(np.float64)  # ns
+        self.end = self.start + self.dur.astype(np.int64)
+        numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
+        self.lanes = max(len(numbers), 1)
+        steps = np.unique(self.table.ints("step"))
+        self.marked = int((steps != NULL).sum())  # steps that the capture marks; 0: none
+        self.steps = max(self.marked, 1)
+        self._decoded: dict[tuple[str, int], Any] = {}
+
+    # Amounts
+
+    @cached_property
+    def step_ns(self) -> float:
+        """What a step takes, ns: from the first operation to the last on each GPU, the mean of the GPUs."""
+        spans = [int(self.end[mine].max() - self.start[mine].min()) for mine in self.lane_rows]
+        return float(np.mean(spans)) / self.steps if spans else 0.0
+
+    @cached_property
+    def busy_ns(self) -> float:
+        """Of a step, ns: at least one operation runs."""
+        each = [covered(self.start[mine], self.end[mine]) for mine in self.lane_rows]
+        return float(np.mean(each)) / self.steps if each else 0.0
+
+    @cached_property
+    def host_ns(self) -> float:
+        """Of a step, ns: what the host needs at the least to launch it. A graph's kernels need no launch each."""
+        launched = self.table.ints("graphNode") == NULL
+        return LAUNCH_NS * self.count(int(launched.sum()))
+
+    @property
+    def gpu_room_ns(self) -> float:
+        """By how much a step can fall at the most if GPU time falls: then the host is the limit. Of the whole run."""
+        return max(self.busy_ns - self.host_ns, 0.0) * self.steps * self.lanes
+
+    @cached_property
+    def lane_rows(self) -> list[Ints]:
+        """The rows of each GPU, in order of their start."""
+        bounds = np.searchsorted(self.lane, np.arange(self.lanes + 1))
+        return [np.arange(a, b) for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True) if b > a]
+
+    def ms(self, ns: float) -> float:
+        """ms a step on one GPU, of an amount of the whole run."""
+        return ns / self.steps / self.lanes / 1e6
+
+    def count(self, rows: int) -> float:
+        """Rows a step on one GPU."""
+        return rows / self.steps / self.lanes
+
+    # Columns
+
+    def texts(self, key: str) -> NDArray[np.object_]:
+        """A text column, decoded; empty where unknown."""
+        return _texts(self.table.coded(key))
+
+    @cached_property
+    def aten(self) -> NDArray[np.object_]:
+        """The innermost op without ``aten::`` and overload."""
+        column = self.table.coded("aten")
+        return _texts(Coded(column.codes, [v.removeprefix("aten::").partition(".")[0] for v in column.values]))
+
+    @cached_property
+    def name(self) -> NDArray[np.object_]:
+        """The kernel's name, with template arguments where they are known."""
+        short, long = self.texts("kShortName"), self.texts("kLongName")
+        return np.where(long == "", short, long)
+
+    @cached_property
+    def family(self) -> NDArray[np.object_]:
+        return _texts(self.annotation.family)
+
+    @cached_property
+    def tc(self) -> NDArray[np.object_]:
+        return _texts(self.annotation.tc)
+
+    @cached_property
+    def precision(self) -> NDArray[np.object_]:
+        """What entered the tensor cores: ``bf16``."""
+        return _texts(self.annotation.tcprec)
+
+    @cached_property
+    def role(self) -> NDArray[np.object_]:
+        return _texts(self.annotation.role)
+
+    @cached_property
+    def phase(self) -> NDArray[np.object_]:
+        return self.texts("phase")
+
+    @cached_property
+    def flop(self) -> Floats:
+        """NaN: unknown."""
+        return _amount(self.annotation.flops)
+
+    @cached_property
+    def nbytes(self) -> Floats:
+        """NaN: unknown."""
+        return _amount(self.annotation.bytes)
+
+    @cached_property
+    def dtype(self) -> NDArray[np.object_]:
+        """The dtype of each op's first tensor: as recorded, else as the kernel's name tells, else empty."""
+        recorded = self.table.coded("dtypes")
+        found = _texts(Coded(recorded.codes, [_first_dtype(text) for text in recorded.values]))
+        silent = np.flatnonzero(found == "")
+        told: dict[tuple[str, str, str], str] = {}
+        for i in silent.tolist():
+            key = (str(self.name[i]), str(self.aten[i]), str(self.family[i]))
+            if key not in told:
+                names = kernel_dtypes(*key)
+                told[key] = names.of(0) or names.rest
+            found[i] = told[key]
+        return found
+
+    def json(self, key: str, row: int) -> Any:
+        """A JSON column's value of a row, or None; each distinct text is decoded once."""
+        column = self.table.coded(key)
+        code = int(column.codes[row])
+        if code < 0:
+            return None
+        if (key, code) not in self._decoded:
+            self._decoded[key, code] = json.loads(column.values[code])
+        return self._decoded[key, code]
+
+    def mentions(self, key: str, *words: str) -> Bools:
+        """Rows whose text in a column holds one of the words."""
+        column = self.table.coded(key)
+        return np.array([*(any(word in value for word in words) for value in column.values), False])[column.codes]
+
+    # The device
+
+    @cached_property
+    def device(self) -> Device | None:
+        """The GPU, where the whole run was on GPUs of one kind and it is known."""
+        kinds = {(d.part, d.arch, d.sms): d for d in self.limits.devices}
+        if len(kinds) != 1 or bool((self.limits.device < 0).any()):
+            return None
+        return next(iter(kinds.values()))
+
+    @property
+    def bandwidth(self) -> float:
+        """What streaming kernels reach, bytes/s; NaN where unknown."""
+        return self.device.bandwidth * STREAMED if self.device else math.nan
+
+    def rate(self, unit: str) -> float:
+        """What products reach on a unit, FLOP/s: as the run's own long ones did, else the usual share of the peak."""
+        if self.device is None:
+            return math.nan
+        return self.device.peak(unit) * self._reached.get(unit, REACHED)
+
+    @cached_property
+    def _reached(self) -> dict[str, float]:
+        """Efficiency of the run's long matrix products, a unit: the upper quartile of what is believable."""
+        share = self.limits.compute_ns / np.maximum(self.dur - START_NS, 1)
+        good = (self.family == "gemm") & (self.dur > LONG_NS) & (share > BELIEVED[0]) & (share < BELIEVED[1])
+        units = _texts(self.limits.unit)
+        found = {str(unit): share[good & (units == unit)] for unit in np.unique(units[good].astype(str))}
+        return {unit: float(np.quantile(shares, 0.75)) for unit, shares in found.items() if unit}
+
+    def product_ns(self, flop: float, nbytes: float, unit: str, efficiency: float = 1.0) -> float:
+        """Expected time of a well-shaped product, ns; NaN where the device is unknown.
+
+        ``efficiency``: of what a matrix product reaches, for kinds of products that reach less.
+        """
+        return START_NS + 1e9 * max(flop / (self.rate(unit) * efficiency), nbytes / self.bandwidth)
+
+    # Words
+
+    def op(self, row: int) -> str:
+        """What the user called: the innermost of ``op``, else the aten op, else the kernel."""
+        ops = self.json("op", row)
+        return str(ops[-1]) if ops else str(self.aten[row] or self.texts("kShortName")[row])
+
+    def layer(self, row: int) -> str:
+        return ":".join(map(str, self.json("layer", row) or []))
+
+    def trace(self, row: int) -> str:
+        """The innermost line of the user's code."""
+        lines = self.json("trace", row)
+        return str(lines[-1]) if lines else ""
+
+
+def _in_order(table: Table) -> Ints:
+    """GPU operations of the marked steps, sorted by process, device and start."""
+    kind, start, step = table.coded("kind"), table.ints("start"), table.ints("step")
+    on_gpu = np.array([*(value != "cpu" for value in kind.values), True])[kind.codes]
+    inside = on_gpu & (step != NULL) if bool((step[on_gpu] != NULL).any()) else on_gpu
+    rows = np.flatnonzero(inside)
+    return rows[np.lexsort((start[rows], table.ints("device")[rows], table.ints("pid")[rows]))]
+
+
+def _taken(annotation: Annotation, rows: Ints) -> Annotation:
+    """The annotation of some rows."""
+    kept: dict[str, Any] = {"uncounted": annotation.uncounted}
+    for field in fields(annotation):
+        column = getattr(annotation, field.name)
+        if not isinstance(column, dict):
+            kept[field.name] = column.take(rows) if isinstance(column, Coded) else column[rows]
+    return Annotation(**kept)
+
+
+def _texts(column: Coded) -> NDArray[np.object_]:
+    return np.array([*column.values, ""], object)[column.codes]
+
+
+def _amount(column: Ints) -> Floats:
+    return np.where(column == NULL, np.nan, column.astype(np.float64))
+
+
+def _first_dtype(text: str) -> str:
+    """The first dtype of a JSON list that may hold lists."""
+    listed = json.loads(text) if text else []
+    flat = [d for item in listed for d in (item if isinstance(item, list) else [item])]
+    return next((d for d in flat if isinstance(d, str) and d), "")

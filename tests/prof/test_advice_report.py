@@ -1,0 +1,84 @@
+"""The cards on a terminal and as JSON; the registry; ranking."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from pyprof.errors import ModelError
+from pyprof.prof.advice import RULES, Run, advise, together_ms
+from pyprof.prof.advice.card import rule
+from pyprof.prof.advice.report import write_advice
+from pyprof.prof.annotate import annotate
+from tests.prof.advice_rows import mm, run, table
+
+FIELDS = {"rule", "saved_ms", "step_ms", "kernels", "op", "layer", "trace", "why", "change", "confidence"}
+
+
+def rows():
+    more = {"op": ["linear"], "layer": ["net", "head\x1b[31m"], "trace": ["train.py:3", "net.py:7"]}
+    simt = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n"
+    return table(mm(4096, 4096, 50257, 12_827_000, **more), mm(4096, 4096, 4096, 2_678_000, simt, "float32"))
+
+
+def written(as_json, made=None, width=0):
+    made = made if made is not None else rows()
+    out = io.BytesIO()
+    write_advice(made, annotate(made), None, out, as_json, width)
+    return out.getvalue().decode()
+
+
+def test_json_has_the_fields():
+    found = json.loads(written(True))
+    assert (found["v"], found["steps"]) == (1, 0)
+    assert found["step_ms"] == pytest.approx(15.505)
+    assert [card["rule"] for card in found["advice"]] == ["alignment", "tf32"]
+    assert all(card.keys() >= FIELDS for card in found["advice"])
+    first = found["advice"][0]
+    assert (first["op"], first["layer"], first["trace"]) == ("linear", "net:head\x1b[31m", "net.py:7")
+
+
+@pytest.mark.parametrize("width", [0, 60])
+def test_the_cards_fit_the_terminal_and_cannot_drive_it(width):
+    lines = written(False, width=width).splitlines()
+    assert max(map(len, lines)) <= (width or 80)
+    assert "\x1b" not in "".join(lines)
+    assert any(line.startswith("1. alignment: saves 10.7 ms a capture") for line in lines)
+
+
+def test_a_run_without_advice_says_so():
+    words = written(False, table(mm(4096, 4096, 4096, 180_000, "nvjet_sm90_tst_128x256"))).split()
+    assert " ".join(words).endswith("Nothing to advise.")
+
+
+def test_an_empty_run():
+    made = rows().take([])
+    assert advise(Run(made, annotate(made))) == []
+    assert json.loads(written(True, made))["advice"] == []
+
+
+def test_savings_are_a_step():
+    one = mm(4096, 4096, 50257, 12_827_000)
+    (card,) = advise(run(*({**one, "step": step} for step in (5, 6)), {**one, "step": None}))
+    assert card.kernels == 1  # of two steps; what no step holds is left out
+    assert card.saved_ms == pytest.approx(10.743, abs=0.001)
+
+
+def test_two_gpus_run_side_by_side():
+    one = mm(4096, 4096, 50257, 12_827_000, start=0)
+    (card,) = advise(run(one, {**one, "device": 1}))
+    assert (card.kernels, card.step_ms) == (1, 12.827)
+    assert card.saved_ms == pytest.approx(10.743, abs=0.001)
+
+
+def test_together_counts_a_kernel_once():
+    both = run(mm(4096, 4096, 4096, 2_678_000, "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n", "float32"))
+    assert together_ms(both) == pytest.approx(max(card.saved_ms for card in advise(both)))
+
+
+def test_a_rule_is_registered_once():
+    with pytest.raises(ModelError, match="alignment has two rules"):
+        rule("alignment")(lambda run: [])
+    assert "tf32" in RULES
