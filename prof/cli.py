@@ -4,90 +4,198 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof._version import __version__
 from pyprof.errors import PyprofError
-from pyprof.prof.columns import COLUMN, COLUMNS, DEFAULT, Annotation, Column, TooNarrow, first_text
+from pyprof.prof.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow, first_text
+from pyprof.prof.group import AGGREGATES
+from pyprof.prof.query import QueryError, Sort
+from pyprof.prof.where import Where, WhereError, parse_where
 
 if TYPE_CHECKING:
+    from pyprof.prof.annotate import Annotation
     from pyprof.prof.cells import Cells
-    from pyprof.table import Table
+    from pyprof.prof.devices import Peaks
+    from pyprof.table import Ints, Table
 
-NAMED = 5  # ops without a model that the summary names
+NAMED = 5  # ops without a model that the line on standard error names
+FORMS = (".csv", ".jsonl", ".json", ".parquet")  # of -o, each also with .gz
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="prof.py",
-        description="Annotate the kernel table: FLOPs, bytes, tensor cores, op, layer and direction of every kernel.",
+        description="Annotate the kernel table: FLOPs, bytes, tensor cores, op, layer and direction of every kernel. "
+        "On a terminal, and without an option that chooses rows, columns or a form, print the summary.",
         epilog=_columns_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", help="net.dict (or .gz) or net.parquet from parse.py; without it or as -, "
                         "a net.dict on standard input")  # fmt: skip
-    parser.add_argument("-c", metavar="COLUMNS", dest="columns", type=_columns, default=_columns(DEFAULT),
-                        help=f"the columns to print, in this order, or all (without: {DEFAULT})")  # fmt: skip
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="comma-separated, every field quoted, unknown empty")
-    form.add_argument("-w", metavar="N", dest="width", type=_width, default=0,
-                      help="aligned columns, cut to N characters a line; without --csv and -w (or with -w 0) fields "
-                      "are separated by a blank, for awk: blanks in them are _, empty ones -")  # fmt: skip
-    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU for the columns of limits, as pyprof peaks "
-                        "writes them; without it, its data sheet's")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output")
+    _add_query(parser)
+    _add_forms(parser)
+    parser.add_argument("--advise", action="store_true", help="in place of the table: what to change, where, and the "
+                        "ms a step that it saves; with --json as one object, with -w N for that width")  # fmt: skip
+    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU for the limits, as pyprof peaks writes them; "
+                        "without it, its data sheet's")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output; "
+                        "net.csv, net.jsonl and net.parquet choose the form")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="overwrite the output file")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no summary on standard error")
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
     parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
     return parser
 
 
+def _add_query(parser: argparse.ArgumentParser) -> None:
+    rows = parser.add_argument_group("rows and columns")
+    rows.add_argument("-c", metavar="COLUMNS", dest="columns", type=_names,
+                      help=f"the columns to print, in this order, or all (without: {DEFAULT})")  # fmt: skip
+    rows.add_argument("--where", metavar="COND", type=_condition,
+                      help="only rows of which this is true: \"op == 'linear' and dir == 'bprop'\", "
+                      "\"kernel like '*gemm*'\", \"sil > 1e6 and tc in (0, '?')\"")  # fmt: skip
+    rows.add_argument("--group", metavar="COLUMNS", type=_names,
+                      help="a line for all rows that agree in these columns (op,dir; layer; kernel; phase; args), with "
+                      f"{', '.join(column.name for column in AGGREGATES)}; longest first")  # fmt: skip
+    rows.add_argument("--sort", metavar="COLUMNS", type=_sorts,
+                      help="by these columns, -COLUMN descending: --sort -sil; unknown last (without: the input's "
+                      "order)")  # fmt: skip
+    rows.add_argument("--top", metavar="N", type=_positive, help="the first N lines; without --sort the longest N")
+    rows.add_argument("--layer-depth", metavar="N", type=_positive, help="the outermost N parts of layers")
+
+
+def _add_forms(parser: argparse.ArgumentParser) -> None:
+    title = parser.add_argument_group("form")
+    form = title.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="comma-separated, every field quoted, unknown empty")
+    form.add_argument("--json", action="store_true", help="JSON lines: an object a row, unknown null")
+    form.add_argument("-w", metavar="N", dest="width", type=_width,
+                      help="aligned columns, cut to N characters a line; without --csv, --json and -w (or with -w 0) "
+                      "fields are separated by a blank, for awk: blanks in them are _, empty ones -")  # fmt: skip
+    title.add_argument("--summary", action="store_true", help="where the time went, in words and tables; with --json "
+                       "as one object, with -w N for that width")  # fmt: skip
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
-    args = parser.parse_args(argv)
+    args = parser.parse_args(_with_signs(sys.argv[1:] if argv is None else argv))
     if args.file is None and sys.stdin.isatty():
         parser.error("no file: give net.dict or net.parquet, or a net.dict on standard input")
     try:
-        line = _run(args)
-    except TooNarrow as error:
+        lines = _work(args)(args)
+    except (TooNarrow, QueryError) as error:
         parser.error(str(error))
     except PyprofError as error:
         print(f"prof.py: {error}", file=sys.stderr)
         return 1
     if not args.quiet:
-        print(f"prof.py: {line}", file=sys.stderr)
+        print("\n".join(f"prof.py: {line}" for line in lines), file=sys.stderr)
     return 0
 
 
-def _run(args: argparse.Namespace) -> str:
-    from pyprof.files import check_output, open_output
+def _with_signs(argv: list[str]) -> list[str]:
+    """``--sort -sil`` as ``--sort=-sil``: argparse takes -sil for an option."""
+    joined: list[str] = []
+    for word in argv:
+        if joined and joined[-1] == "--sort" and word.startswith("-"):
+            joined[-1] = f"--sort={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _work(args: argparse.Namespace) -> Callable[[argparse.Namespace], list[str]]:
+    """What to print: as asked for, and on a terminal where nothing is the summary."""
+    chosen = {"-c": args.columns, "--where": args.where, "--group": args.group, "--sort": args.sort, "--top": args.top,
+              "--layer-depth": args.layer_depth, "--csv": args.csv}  # fmt: skip
+    given = [option for option, value in chosen.items() if value]
+    whole = [name for name, asked in (("--summary", args.summary), ("--advise", args.advise)) if asked]
+    if whole and (clash := [*whole[1:], *given]):
+        raise QueryError(f"argument {whole[0]}: it tells of the whole capture, and does not go with {clash[0]}")
+    if args.advise:
+        return _advise
+    plain = not given and args.output is None and args.width is None and not args.json
+    return _summary if args.summary or (plain and sys.stdout.isatty() and False) else _rows
+
+
+def _summary(args: argparse.Namespace) -> list[str]:
+    raise QueryError("argument --summary: not written yet")
+
+
+def _advise(args: argparse.Namespace) -> list[str]:
+    from pyprof.files import open_output
+    from pyprof.prof.advice.report import write_advice
+
+    table, annotation, peaks = _read(args)
+    with open_output(args.output, args.force) as out:
+        write_advice(table, annotation, peaks, out, args.json, args.width or 0)
+    return [summary(table, annotation)]
+
+
+def _read(args: argparse.Namespace) -> tuple[Table, Annotation, Peaks | None]:
+    from pyprof.files import check_output
     from pyprof.prof.annotate import annotate
-    from pyprof.prof.cells import Cells
     from pyprof.prof.devices import load_peaks
-    from pyprof.prof.limits import bound
     from pyprof.prof.link import linked
     from pyprof.tablefile import read_table
 
     check_output(args.output, args.force)  # before minutes of work
     peaks = load_peaks(args.peaks) if args.peaks else None
     table = linked(read_table(args.file))
-    annotation = annotate(table)
-    columns, notes = bound(args.columns, table, annotation, peaks)
-    cells = Cells(columns, table, annotation)
+    return table, annotate(table), peaks
+
+
+def _rows(args: argparse.Namespace) -> list[str]:
+    """Write the rows asked for; the lines for standard error."""
+    from pyprof.files import open_output
+    from pyprof.prof.query import answer, make_query
+
+    query = make_query(args.columns, DEFAULT.split(","), args.where, args.group or (), args.sort or (), args.top,
+                       args.layer_depth)  # fmt: skip
+    write = _writer(args)
+    table, annotation, peaks = _read(args)
+    cells, rows, notes = answer(query, table, annotation, peaks)
     with open_output(args.output, args.force) as out:
-        _write(cells, out, args.csv, args.width)
-    return "\nprof.py: ".join([summary(table, annotation), *notes])
+        write(cells, out)
+    picked = [_picked(table, rows)] if query.where else []
+    return [summary(table, annotation), *picked, *notes]
 
 
-def _write(cells: Cells, out: BinaryIO, csv: bool, width: int) -> None:
-    from pyprof.prof import write_csv, write_plain
+def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
+    """How to write: as the options say, else as the output's name does."""
+    suffix = _suffix(args.output)
+    if suffix == ".parquet":
+        if args.csv or args.json or args.width is not None:
+            raise QueryError(
+                f"argument -o: {args.output} is Parquet by its name, which is none of --csv, --json and -w"
+            )
+        from pyprof.prof.write_parquet import write_parquet
 
-    if csv:
-        write_csv.write_csv(cells, out)
-    elif width:
-        write_plain.write_aligned(cells, out, width)
-    else:
-        write_plain.write_plain(cells, out)
+        return write_parquet
+    if args.csv or (suffix == ".csv" and not args.json and args.width is None):
+        from pyprof.prof.write_csv import write_csv
+
+        return write_csv
+    if args.json or (suffix in (".json", ".jsonl") and args.width is None):
+        from pyprof.prof.write_jsonl import write_jsonl
+
+        return write_jsonl
+    from pyprof.prof import write_plain
+
+    width: int = args.width or 0
+    return (lambda cells, out: write_plain.write_aligned(cells, out, width)) if width else write_plain.write_plain
+
+
+def _suffix(output: str | None) -> str:
+    name = (output or "").removesuffix(".gz")
+    return next((suffix for suffix in FORMS if name.endswith(suffix)), "")
+
+
+def _picked(table: Table, rows: Ints) -> str:
+    duration = table.ints("kDuration")
+    ns, whole = int(duration[rows].sum()), int(duration.sum())
+    return f"--where chose {len(rows)} rows, {ns / 1e6:.3f} ms, {_percent(ns, whole)} of the time"
 
 
 def summary(table: Table, annotation: Annotation) -> str:
@@ -117,15 +225,30 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "0.0%"
 
 
-def _columns(text: str) -> list[Column]:
-    if text == "all":
-        return list(COLUMNS)
-    names = text.split(",")
-    for name in names:
-        if name not in COLUMN:
-            known = ", ".join(COLUMN)
-            raise argparse.ArgumentTypeError(f"{name!r} is no column; there are: {known}")
-    return [COLUMN[name] for name in names]
+def _names(text: str) -> list[str]:
+    """Names of columns; whether they are any is the query's to say."""
+    names = list(COLUMN) if text == "all" else text.split(",")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise argparse.ArgumentTypeError(f"{twice!r} is named twice")
+    return names
+
+
+def _sorts(text: str) -> list[Sort]:
+    return [Sort(name.removeprefix("-"), name.startswith("-")) for name in text.split(",")]
+
+
+def _condition(text: str) -> Where:
+    try:
+        return parse_where(text, COLUMN)
+    except WhereError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
+    return int(text)
 
 
 def _width(text: str) -> int:
@@ -137,4 +260,6 @@ def _width(text: str) -> int:
 def _columns_help() -> str:
     width = max(len(name) for name in COLUMN)
     lines = [f"  {c.name:{width}}  {c.meaning}{f' ({c.unit})' if c.unit else ''}" for c in COLUMNS]
-    return "\n".join(["columns:", *lines, "", "example: prof.py --csv -c idx,op,kernel,sil,flops net.dict"])
+    examples = ["prof.py --csv -c idx,op,kernel,sil,flops net.dict", "prof.py --group op,dir -w 120 net.dict",
+                "prof.py --where \"bound == 'memory'\" --top 20 -c layer,op,sil,gbps,sol -w 120 net.dict"]  # fmt: skip
+    return "\n".join(["columns:", *lines, "", "examples:", *(f"  {example}" for example in examples)])

@@ -2,7 +2,8 @@
 
 The first twenty are PyProf's, same names, headers and forms: `mod` and `op` are the outermost call ("na" where there is
 none), lists are joined (`layer` by ":", the others by ","; "-" where empty), grids are "128,1,1". Two things differ:
-what is not known is an empty cell, where PyProf printed 0 or "na", and counts are integers.
+what is not known is an empty cell, where PyProf printed 0 or "na", and counts are integers. Only printed texts have
+"na" and "-": for JSON, Parquet and ``--where`` they are nothing.
 
 Imports nothing heavy: ``prof.py --help`` lists these.
 """
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pyprof.errors import PyprofError
 
 if TYPE_CHECKING:
+    from pyprof.prof.occupancy import Floats
     from pyprof.table import Coded, Ints, Table
 
 Cut = Literal["right", "middle", "left"]  # where a text that is too long for a terminal loses its characters
@@ -45,12 +47,14 @@ class Annotation(Protocol):
     def uncounted(self) -> dict[str, int]: ...
 
 
-Get = Callable[["Table", Annotation], "Coded | Ints"]  # a column's rows: texts, or integers with NULL for unknown
+Data = "Coded | Ints | Floats"  # a column's rows: texts, integers with NULL or numbers with NaN for unknown
+Get = Callable[["Table", Annotation], "Coded | Ints | Floats"]
+Kind = Literal["text", "int", "float"]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the printed table. Integers are aligned right and never cut."""
+    """A column of the printed table. Numbers are aligned right and never cut."""
 
     name: str  # what -c takes
     header: str
@@ -59,6 +63,8 @@ class Column:
     get: Get
     cut: Cut = "right"
     share: float = 1  # of a terminal's width, where the texts are cut: a kernel's name needs more than a module's
+    kind: Kind = "text"
+    empty: str = ""  # how an empty text is printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class Limit:
 
     name: str
 
-    def __call__(self, table: Table, annotation: Any) -> Coded | Ints:
+    def __call__(self, table: Table, annotation: Any) -> Coded | Ints | Floats:
         from pyprof.prof.limits import limit_cells
         from pyprof.prof.roofline import roofline
 
@@ -83,23 +89,23 @@ def _text(key: str) -> Get:
 
 
 def _first(key: str) -> Get:
-    """The outermost of a list; "na" where it is empty."""
-    return lambda table, _: _mapped(table.coded(key), first_text, "na")
+    """The outermost of a list."""
+    return lambda table, _: _mapped(table.coded(key), first_text)
 
 
 def _joined(key: str, by: str) -> Get:
-    return lambda table, _: _mapped(table.coded(key), lambda text: by.join(_strings(text)), "-")
+    return lambda table, _: _mapped(table.coded(key), lambda text: by.join(_strings(text)))
 
 
 def _triple(key: str) -> Get:
-    return lambda table, _: _mapped(table.coded(key), lambda text: text.strip("[]").replace(" ", ""), "")
+    return lambda table, _: _mapped(table.coded(key), lambda text: text.strip("[]").replace(" ", ""))
 
 
 def _numbers(key: str) -> Get:
     def get(table: Table, _: Annotation) -> Coded:
         from pyprof.table import Coded
 
-        return Coded.of(",".join(map(str, row)) or "-" for row in table.ragged(key).lists())
+        return Coded.of(",".join(map(str, row)) for row in table.ragged(key).lists())
 
     return get
 
@@ -116,14 +122,23 @@ def _params(table: Table, _: Annotation) -> Coded:
     return params(table)
 
 
-def _mapped(data: Coded, change: Callable[[str], str], empty: str) -> Coded:
-    """The column with each distinct text changed once; ``empty`` is what rows without a text show."""
-    import numpy as np
+def _args(table: Table, _: Annotation) -> Coded:
+    from pyprof.prof.params import aten_params
 
+    return aten_params(table)
+
+
+def _dtype(table: Table, annotation: Any) -> Coded:
+    from pyprof.prof.roofline import dtype_of_rows
+
+    return dtype_of_rows(table, annotation.family)
+
+
+def _mapped(data: Coded, change: Callable[[str], str]) -> Coded:
+    """The column with each distinct text changed once; rows without a text stay so."""
     from pyprof.table import Coded
 
-    values = [change(text) if text else empty for text in data.values]
-    return Coded(np.where(data.codes < 0, len(values), data.codes).astype(np.int32), [*values, empty])
+    return Coded(data.codes, [change(text) if text else "" for text in data.values])
 
 
 def first_text(text: str) -> str:
@@ -141,26 +156,32 @@ def _strings(text: str) -> list[str]:
 
 COLUMNS: tuple[Column, ...] = (
     # PyProf's, in its order
-    Column("idx", "Idx", "", "number of the row, from 1", _index),
-    Column("seq", "SeqId", "", "autograd sequence numbers", _numbers("seqId")),
-    Column("altseq", "AltSeqId", "", "sequence numbers around the launch, not the row's own", _numbers("altSeqId")),
-    Column("tid", "TId", "", "thread that launched the kernel", _number("tid")),
-    Column("layer", "Layer", "", "layers around the forward op, outermost first", _joined("layer", ":"), "left"),
-    Column("trace", "Trace", "", "call stack at the forward op, innermost last", _joined("trace", ","), "left"),
+    Column("idx", "Idx", "", "number of the row, from 1", _index, kind="int"),
+    Column("seq", "SeqId", "", "autograd sequence numbers", _numbers("seqId"), empty="-"),
+    Column("altseq", "AltSeqId", "", "sequence numbers around the launch, not the row's own",
+           _numbers("altSeqId"), empty="-"),
+    Column("tid", "TId", "", "thread that launched the kernel", _number("tid"), kind="int"),
+    Column("layer", "Layer", "", "layers around the forward op, outermost first",
+           _joined("layer", ":"), "left", empty="-"),
+    Column("trace", "Trace", "", "call stack at the forward op, innermost last",
+           _joined("trace", ","), "left", empty="-"),
     Column("dir", "Direction", "", "fprop, bprop or empty", _text("dir")),
-    Column("sub", "Sub", "", "kernels of the same sequence number and direction before this one", _number("subSeqId")),
-    Column("mod", "Module", "", "module of the op", _first("mod"), "left", 0.7),
-    Column("op", "Op", "", "what the user called, outermost; of a backward kernel its forward op", _first("op")),
+    Column("sub", "Sub", "", "kernels of the same sequence number and direction before this one",
+           _number("subSeqId"), kind="int"),
+    Column("mod", "Module", "", "module of the op", _first("mod"), "left", 0.7, empty="na"),
+    Column("op", "Op", "", "what the user called, outermost; of a backward kernel its forward op",
+           _first("op"), empty="na"),
     Column("kernel", "Kernel", "", "kernel name without template arguments", _text("kShortName"), "middle", 1.6),
     Column("params", "Params", "", "the op's tensors T=[shapes],dtype and other arguments", _params, share=1.6),
-    Column("sil", "Sil(ns)", "ns", "silicon time: how long the kernel ran", _number("kDuration")),
+    Column("sil", "Sil(ns)", "ns", "silicon time: how long the kernel ran", _number("kDuration"), kind="int"),
     Column("tc", "TC", "", "tensor cores: 1 used, 0 not, ? not known, - no matrix product", lambda _, a: a.tc),
-    Column("device", "Device", "", "GPU, as the process numbers them", _number("device")),
-    Column("stream", "Stream", "", "CUDA stream", _number("stream")),
+    Column("device", "Device", "", "GPU, as the process numbers them", _number("device"), kind="int"),
+    Column("stream", "Stream", "", "CUDA stream", _number("stream"), kind="int"),
     Column("grid", "Grid", "blocks", "launch grid x,y,z", _triple("grid")),
     Column("block", "Block", "threads", "block size x,y,z", _triple("block")),
-    Column("flops", "FLOPs", "flop", "floating-point operations of the algorithm, an FMA is 2", lambda _, a: a.flops),
-    Column("bytes", "Bytes", "bytes", "bytes that the algorithm must read and write", lambda _, a: a.bytes),
+    Column("flops", "FLOPs", "flop", "floating-point operations of the algorithm, an FMA is 2",
+           lambda _, a: a.flops, kind="int"),
+    Column("bytes", "Bytes", "bytes", "bytes that the algorithm must read and write", lambda _, a: a.bytes, kind="int"),
     # ours
     Column("role", "Role", "", "main: does the op's arithmetic; aux: layout change, fill, cast", lambda _, a: a.role),
     Column("aten", "Aten", "", "innermost aten op around the launch", _text("aten")),
@@ -168,29 +189,33 @@ COLUMNS: tuple[Column, ...] = (
     Column("family", "Family", "", "kind of op: gemm, conv, attention, pointwise, ...", lambda _, a: a.family),
     Column("tcprec", "TCPrec", "", "number format that entered the tensor cores", lambda _, a: a.tcprec),
     Column("kind", "Kind", "", "kernel, memcpy, memset, graph or cpu", _text("kind")),
-    Column("start", "Start(ns)", "ns", "start, since the capture began", _number("start")),
-    Column("pid", "PId", "", "process", _number("pid")),
-    Column("rank", "Rank", "", "rank in the distributed job", _number("rank")),
-    Column("step", "Step", "", "training step", _number("step")),
+    Column("start", "Start(ns)", "ns", "start, since the capture began", _number("start"), kind="int"),
+    Column("pid", "PId", "", "process", _number("pid"), kind="int"),
+    Column("rank", "Rank", "", "rank in the distributed job", _number("rank"), kind="int"),
+    Column("step", "Step", "", "training step", _number("step"), kind="int"),
     Column("reason", "Reason", "", "why the row has no op", _text("reason")),
     Column("sizes", "Sizes", "", "shapes of the aten op's inputs, JSON", _text("sizes")),
     Column("dtypes", "DTypes", "", "their dtypes, JSON", _text("dtypes")),
+    Column("dtype", "DType", "", "dtype that the row computes with: its first operand's, or its kernel's", _dtype),
+    Column("args", "Args", "", "inputs of the aten op, as params shows the user's call", _args, share=1.6),
     Column("api", "API", "", "CUDA API call that launched the kernel", _text("api")),
     Column("longname", "LongName", "", "kernel name with template arguments", _text("kLongName"), "middle", 1.6),
     # how far from the hardware's limit (prof/roofline.py, prof/occupancy.py)
-    Column("ai", "AI", "FLOP/byte", "arithmetic intensity: flops / bytes", Limit("ai")),
-    Column("tflops", "TFLOP/s", "TFLOP/s", "rate: flops / sil", Limit("tflops")),
-    Column("gbps", "GB/s", "GB/s", "rate: bytes / sil", Limit("gbps")),
+    Column("ai", "AI", "FLOP/byte", "arithmetic intensity: flops / bytes", Limit("ai"), kind="float"),
+    Column("tflops", "TFLOP/s", "TFLOP/s", "rate: flops / sil", Limit("tflops"), kind="float"),
+    Column("gbps", "GB/s", "GB/s", "rate: bytes / sil", Limit("gbps"), kind="float"),
     Column("unit", "Unit", "", "what did the arithmetic: fp32 vector unit, tc_bf16 tensor cores", Limit("unit")),
-    Column("sol_ns", "SOL(ns)", "ns", "max(flops / peak of the unit, bytes / bandwidth)", Limit("sol_ns")),
-    Column("sol", "SOL%", "%", "speed of light: sol_ns / sil", Limit("sol")),
+    Column("sol_ns", "SOL(ns)", "ns", "max(flops / peak of the unit, bytes / bandwidth)", Limit("sol_ns"), kind="int"),
+    Column("sol", "SOL%", "%", "speed of light: sol_ns / sil", Limit("sol"), kind="float"),
     Column("bound", "Bound", "", "compute or memory: the greater limit; latency: neither", Limit("bound")),
-    Column("occ", "Occ%", "%", "theoretical occupancy: share of the SM's warps that can be resident", Limit("occ")),
+    Column("occ", "Occ%", "%", "theoretical occupancy: share of the SM's warps that can be resident",
+           Limit("occ"), kind="float"),
     Column("occ_limit", "OccLimit", "", "threads, registers, shared memory or blocks", Limit("occ_limit")),
-    Column("occ_est", "EstOcc%", "%", "estimated achieved occupancy, as torch.profiler defines it", Limit("occ_est")),
-    Column("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)", Limit("waves")),
-    Column("tail", "Tail%", "%", "share of the waves' slots that stay empty", Limit("tail")),
-    Column("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block", Limit("sm_eff")),
+    Column("occ_est", "EstOcc%", "%", "estimated achieved occupancy, as torch.profiler defines it",
+           Limit("occ_est"), kind="float"),
+    Column("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)", Limit("waves"), kind="float"),
+    Column("tail", "Tail%", "%", "share of the waves' slots that stay empty", Limit("tail"), kind="float"),
+    Column("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block", Limit("sm_eff"), kind="float"),
 )  # fmt: skip
 COLUMN = {column.name: column for column in COLUMNS}
 DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's

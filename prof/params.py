@@ -8,7 +8,7 @@ terminal both can have it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyprof.marker import parse_marker
@@ -19,11 +19,21 @@ LONGEST = 32  # characters of one value
 
 
 def params(table: Table) -> Coded:
-    """The text of every row, made once for each distinct combination of marker, sizes, dtypes and values."""
+    """The text of every row: the user's call, or the aten op where the capture has no marker."""
+    return _texts(table, _params)
+
+
+def aten_params(table: Table) -> Coded:
+    """The text of every row: the aten op that did the work, or the user's call where none is recorded."""
+    return _texts(table, lambda marker, *told: _params("", *told) or _params(marker, *told))
+
+
+def _texts(table: Table, make: Callable[[str, str, str, str], str]) -> Coded:
+    """Made once for each distinct combination of marker, sizes, dtypes and values."""
     columns = [table.coded(key) for key in ("marker", "sizes", "dtypes", "args")]
     rows, number = distinct(*(column.codes for column in columns))
     texts = [[*column.values, ""] for column in columns]  # code -1 finds the last
-    found = Coded.of(_params(*(text[code] for text, code in zip(texts, row, strict=True))) for row in rows)
+    found = Coded.of(make(*(text[code] for text, code in zip(texts, row, strict=True))) for row in rows)
     return found.take(number)
 
 

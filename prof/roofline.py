@@ -28,7 +28,7 @@ from pyprof.prof.model import MATRIX
 from pyprof.prof.occupancy import Floats, Geometry, by_device, geometry
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-__all__ = ["Roofline", "roofline"]
+__all__ = ["Roofline", "dtype_of_rows", "roofline"]
 
 # A kernel is bound by latency where both limits explain less than FAR of its time and it is either SHORT (starting and
 # ending a kernel takes 1 to 2 µs on an A100 or H200, whatever it does) or has fewer blocks than the GPU has SMs.
@@ -178,7 +178,7 @@ HOST = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "complex128": 
 
 def _units(table: Table, annotation: Annotation) -> Coded:
     """The unit of each row, decided once a (tensor-core use, kind of op, dtype)."""
-    dtype = _dtypes(table, annotation.family)
+    dtype = dtype_of_rows(table, annotation.family)
     name = table.coded("kLongName")
     hgemm = np.array([*("hgemm" in value for value in name.values), False], np.int64)[name.codes]
     told = [annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), dtype]
@@ -190,7 +190,7 @@ def _units(table: Table, annotation: Annotation) -> Coded:
     return Coded(code[row], list(values))
 
 
-def _dtypes(table: Table, family: Coded) -> Coded:
+def dtype_of_rows(table: Table, family: Coded) -> Coded:
     """The dtype that each row computes with: its first operand's, else what the kernel's name tells."""
     told = table.coded("dtypes")
     texts = [_first_float(text) for text in told.values]

@@ -10,12 +10,10 @@ import unicodedata
 from functools import partial
 from typing import BinaryIO
 
-import numpy as np
-
 from pyprof.gather import clean
-from pyprof.prof.cells import Cells, Data, used
+from pyprof.prof.cells import Cells, Data, widths
 from pyprof.prof.columns import Column, Cut, TooNarrow
-from pyprof.table import NULL, Coded
+from pyprof.table import Coded
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # and what turns text round
 BLANK = re.compile(r"\s+")
@@ -31,7 +29,7 @@ def write_plain(cells: Cells, out: BinaryIO) -> None:
 
 
 def write_aligned(cells: Cells, out: BinaryIO, width: int) -> None:
-    """Write columns side by side in at most ``width`` characters a line; integers whole, long texts cut."""
+    """Write columns side by side in at most ``width`` characters a line; numbers whole, long texts cut."""
     widths = fit(cells, width)
     changes = [
         partial(_cell, size=size, cut=column.cut, right=not isinstance(data, Coded))
@@ -76,10 +74,9 @@ def _shrunk(sizes: list[int], least: list[int], shares: list[float], room: int) 
 
 def _needs(column: Column, data: Data) -> int:
     """The width of the column's widest cell, and of its header as far as that must be read."""
+    widest = max((shown_width(safe(text)) for text in widths(column, data)), default=0)
     if isinstance(data, Coded):
-        return max((shown_width(safe(text)) for text in used(data)), default=0) or min(3, len(column.header))
-    known = data[data != NULL]
-    widest = max(len(str(int(known.min()))), len(str(int(known.max())))) if np.size(known) else 0
+        return widest or min(3, len(column.header))
     return max(widest, min(7, len(column.header)))
 
 

@@ -75,7 +75,8 @@ def table(text: str) -> list[dict[str, str]]:
 def test_the_options_are_frozen():
     options = {option for action in cli.build_parser()._actions for option in action.option_strings}
     assert options == {
-        *("-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version", "--peaks")
+        *("-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version", "--peaks"),
+        *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--summary", "--advise"),
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.prof import limits
+from pyprof.prof import cells, limits
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.columns import COLUMN, COLUMNS, Limit
 from pyprof.prof.devices import SM_LIMITS, Peaks, find_device
@@ -354,7 +354,7 @@ def test_columns_of_limits_are_computed_once(monkeypatch):
     for column, alone in zip(columns[1:], LIMITS, strict=True):
         here, there = column.get(data, notes), alone.get(data, notes)
         assert len(here) == 2
-        assert here.texts() == there.texts() if isinstance(here, Coded) else here.tolist() == there.tolist()
+        assert here.texts() == there.texts() if isinstance(here, Coded) else np.array_equal(here, there, equal_nan=True)
 
 
 def test_without_columns_of_limits_nothing_is_computed(monkeypatch):
@@ -365,18 +365,19 @@ def test_without_columns_of_limits_nothing_is_computed(monkeypatch):
 def test_cells_of_limits():
     row = {"kDuration": 176896, "aten": "aten::mm", "grid": "[132, 1, 1]", "block": "[384, 1, 1]", "registers": 168,
            "dynamicSmem": 213188}  # fmt: skip
-    cells = limits.limit_cells(one(row, (CUBE, 3 * 2 * 4096**2, "1", "bf16", "gemm")))
-    assert {name: data.texts()[0] if isinstance(data, Coded) else data[0] for name, data in cells.items()} == {
+    found = limits.limit_cells(one(row, (CUBE, 3 * 2 * 4096**2, "1", "bf16", "gemm")))
+    texts = {name: cells.shown(data) if cells.is_float(data) else data for name, data in found.items()}
+    assert {name: data.texts()[0] if isinstance(data, Coded) else data[0] for name, data in texts.items()} == {
         "ai": "1365", "tflops": "776.9", "gbps": "569.1", "unit": "tc_bf16", "sol_ns": 138911, "sol": "78.53",
         "bound": "compute", "occ": "18.75", "occ_limit": "registers", "occ_est": "18.75", "waves": "1", "tail": "0",
         "sm_eff": "100",
     }  # fmt: skip
-    assert cells.keys() == {column.name for column in LIMITS}
+    assert found.keys() == {column.name for column in LIMITS}
 
 
 @given(st.lists(st.floats(0, 1e9), max_size=5))
 def test_shown_numbers_keep_four_digits(numbers):
-    for number, text in zip(numbers, limits.shown(np.array(numbers, float)).texts(), strict=True):
+    for number, text in zip(numbers, cells.shown(np.array(numbers, float)).texts(), strict=True):
         assert "e" not in text
         assert float(text) == pytest.approx(number, rel=1e-3, abs=1e-8)
 

@@ -1,0 +1,30 @@
+"""The printed table as JSON lines: an object a row, keys as -c takes them, numbers as numbers, unknown null."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import numpy as np
+import orjson
+
+from pyprof.gather import clean
+from pyprof.prof.cells import BLOCK, Cells, Data, is_float
+from pyprof.table import NULL, Coded
+
+
+def write_jsonl(cells: Cells, out: BinaryIO) -> None:
+    names = [column.name for column in cells.columns]
+    texts = [[*(clean(text) or None for text in d.values), None] if isinstance(d, Coded) else [] for d in cells.data]
+    for begin in range(0, cells.rows, BLOCK):
+        part = slice(begin, begin + BLOCK)
+        columns = [_values(data, known, part) for data, known in zip(cells.data, texts, strict=True)]
+        rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        out.write(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+
+
+def _values(data: Data, texts: list[str | None], part: slice) -> list[Any]:
+    if isinstance(data, Coded):
+        return [texts[code] for code in data.codes[part].tolist()]  # code -1 finds the last
+    if is_float(data):
+        return [value if np.isfinite(value) else None for value in data[part].tolist()]
+    return [None if value == NULL else value for value in data[part].tolist()]

@@ -1,0 +1,36 @@
+"""The printed table as Parquet: columns named as -c takes them, units and meanings in the fields' metadata."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pyprof._version import __version__
+from pyprof.gather import clean
+from pyprof.prof.cells import Cells, Data, is_float
+from pyprof.prof.columns import Column
+from pyprof.table import NULL, Coded
+
+
+def write_parquet(cells: Cells, out: BinaryIO) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = [_array(pa, data) for data in cells.data]
+    fields = [_field(pa, column, array) for column, array in zip(cells.columns, arrays, strict=True)]
+    schema = pa.schema(fields, {b"pyprof.version": __version__})
+    pq.write_table(pa.table(arrays, schema=schema), out, compression="zstd")
+
+
+def _field(pa: Any, column: Column, array: Any) -> Any:
+    return pa.field(column.name, array.type, metadata={"unit": column.unit, "meaning": column.meaning})
+
+
+def _array(pa: Any, data: Data) -> Any:
+    if isinstance(data, Coded):
+        filled = np.array([*map(bool, data.values), False])[data.codes]  # code -1 finds the last
+        return pa.DictionaryArray.from_arrays(
+            pa.array(data.codes, mask=~filled), pa.array([clean(text) for text in data.values], pa.string())
+        )
+    return pa.array(data, mask=~np.isfinite(data) if is_float(data) else data == NULL)
