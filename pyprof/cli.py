@@ -22,6 +22,7 @@ COMMANDS = (
     Command("parse", "pyprof.parse.cli", "profiler file to kernel table: the command parse.py"),
     Command("prof", "pyprof.prof.cli", "kernel table to FLOPs, bytes and limits: the command prof.py"),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
+    Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("peaks", "pyprof.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("demo", "pyprof.demo", "all three on one training step of LeNet"),
 )

@@ -240,13 +240,7 @@ def _unattributed(table: Table) -> list[dict[str, Any]]:
     np.add.at(sums, group, table.ints("kDuration")[rows])
     counts = np.bincount(group, minlength=len(keys))
     found = [
-        {
-            "reason": [*reason.values, "not told"][r],
-            "name": [*name.values, ""][n],
-            "kind": text(kind, k),
-            "rows": int(c),
-            "ns": int(s),
-        }
-        for (r, n, k), c, s in zip(keys, counts, sums, strict=True)
+        {"reason": [*reason.values, "not told"][r], "name": [*name.values, ""][n], "rows": int(count), "ns": int(ns)}
+        for (r, n), count, ns in zip(keys, counts, sums, strict=True)
     ]
     return sorted(found, key=lambda item: (-item["ns"], item["name"]))

@@ -1,0 +1,76 @@
+// Colours, and charts that follow the theme and their box.
+
+const draw = (() => {
+  const charts = [];
+
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const palette = () => Object.fromEntries(
+    ["page", "card", "ink", "dim", "line", "grid", "accent", "idle", "forward", "backward", "optimizer", "data", "other"]
+      .map((name) => [name, color(name)]));
+  let colors = palette();
+  let classColors = [];
+
+  function refresh() {
+    colors = palette();
+    classColors = model.data.classes.map((_, i) => color(`c${i}`));
+  }
+
+  // `option(width)` gives the chart's option; `picked(params)` is called on a click.
+  function chart(id, option, picked) {
+    const box = document.getElementById(id);
+    const made = { box, instance: null, update, rebuild };
+    function update() {
+      const height = box.style.height;
+      const next = option(box.clientWidth, box);
+      if (box.style.height !== height) made.instance.resize();
+      made.instance.setOption({ ...base(), ...next }, { notMerge: true });
+    }
+    function rebuild() {
+      made.instance?.dispose();
+      made.instance = echarts.init(box, null, { renderer: "canvas" });
+      made.instance.on("click", picked);
+      update();
+    }
+    let width = box.clientWidth;
+    new ResizeObserver(() => {
+      if (box.clientWidth === width) return;
+      width = box.clientWidth;
+      made.instance?.resize();
+      made.instance && update();
+    }).observe(box);
+    charts.push(made);
+    return made;
+  }
+
+  function base() {
+    return {
+      animation: false,
+      textStyle: { fontFamily: "system-ui, sans-serif", color: colors.ink },
+      aria: { enabled: true },
+    };
+  }
+
+  const tooltip = (content) => ({
+    confine: true,
+    backgroundColor: "transparent",
+    borderWidth: 0,
+    padding: 0,
+    extraCssText: "box-shadow:none",
+    formatter: content, // returns an element: ECharts would take a text for HTML
+  });
+
+  const axis = (more = {}) => ({
+    axisLine: { lineStyle: { color: colors.line } },
+    axisLabel: { color: colors.dim, ...more.axisLabel },
+    nameTextStyle: { color: colors.dim },
+    splitLine: { lineStyle: { color: colors.grid } },
+    ...Object.fromEntries(Object.entries(more).filter(([key]) => key !== "axisLabel")),
+  });
+
+  return {
+    charts, chart, refresh, tooltip, axis,
+    get colors() { return colors; },
+    classColor: (name) => classColors[Math.max(0, model.data.classes.indexOf(name))],
+    phaseColor: (name) => colors[name] ?? colors.other,
+  };
+})();

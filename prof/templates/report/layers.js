@@ -1,0 +1,121 @@
+// Layers as an icicle, outermost left: a click makes a layer the whole and filters by it.
+
+const layers = (() => {
+  const metric = document.getElementById("layers-metric"), direction = document.getElementById("layers-dir");
+  const SMALLEST = 1.2; // pixels: lower boxes are left out
+  let boxes = [];
+
+  function tree() {
+    const sums = new Float64Array(model.calls), mask = state.mask("path");
+    const { call, dur } = model.rows;
+    for (let row = 0; row < mask.length; row++) {
+      if (!mask[row]) continue;
+      const value = metric.value === "dur" ? dur[row] : model.numbers[metric.value][call[row]];
+      if (value > 0 && (!direction.value || model.texts.dir[call[row]] === direction.value)) sums[call[row]] += value;
+    }
+    const root = node("", "", "");
+    for (let c = 0; c < model.calls; c++) if (sums[c]) add(root, c, sums[c]);
+    return root;
+  }
+
+  const node = (name, path, kind) => ({ name, path, kind, value: 0, children: new Map() });
+
+  function add(root, c, value) {
+    root.value += value;
+    let at = root, path = "";
+    for (const part of model.texts.path[c].split("\x1f")) {
+      path = path ? `${path}\x1f${part}` : part;
+      let child = at.children.get(part);
+      if (!child) at.children.set(part, (child = node(part, path, model.texts.class[c])));
+      child.value += value;
+      at = child;
+    }
+  }
+
+  function find(root, path) {
+    let at = root;
+    for (const part of path ? path.split("\x1f") : []) {
+      at = at.children.get(part);
+      if (!at) return null;
+    }
+    return at;
+  }
+
+  // Boxes from the node to the right: [depth, top, bottom, node].
+  function place(top, columns, height) {
+    const found = [], total = top.value;
+    (function walk(at, depth, low) {
+      const share = at.value / total;
+      if (share * height < SMALLEST) return;
+      found.push([depth, low, low + share, at]);
+      if (depth + 1 >= columns) return;
+      for (const child of [...at.children.values()].sort((a, b) => b.value - a.value)) {
+        walk(child, depth + 1, low);
+        low += child.value / total;
+      }
+    })(top, 0, 0);
+    return found;
+  }
+
+  const depthOf = (at) => 1 + Math.max(0, ...[...at.children.values()].map(depthOf));
+
+  function option(width, box) {
+    const root = tree();
+    const top = find(root, state.value("path")) ?? root;
+    drawPath(top === root ? "" : top.path, root);
+    const columns = Math.max(1, Math.min(depthOf(top), Math.floor(width / (width < 500 ? 110 : 150)) || 1, 7));
+    boxes = top.value ? place(top, columns, box.clientHeight) : [];
+    return {
+      grid: { left: 0, right: 0, top: 0, bottom: 0 },
+      tooltip: draw.tooltip(({ dataIndex }) => tip(boxes[dataIndex][3], root)),
+      xAxis: { type: "value", min: 0, max: columns, show: false },
+      yAxis: { type: "value", min: 0, max: 1, inverse: true, show: false },
+      graphic: boxes.length ? [] : [{ type: "text", left: "center", top: "middle", style: { text: "Nothing to show for this choice", fill: draw.colors.dim } }],
+      series: [{ type: "custom", clip: true, renderItem: (_, api) => rectangle(api), encode: { x: [0], y: [1, 2] },
+        data: boxes.map(([depth, low, high], i) => [depth, low, high, i]) }],
+    };
+  }
+
+  function rectangle(api) {
+    const [x, y] = api.coord([api.value(0), api.value(1)]);
+    const [right, bottom] = api.coord([api.value(0) + 1, api.value(2)]);
+    const at = boxes[api.value(3)][3], height = bottom - y, width = right - x;
+    const leaf = !at.children.size, fill = leaf ? draw.classColor(at.kind) : at.path ? draw.colors.idle : draw.colors.page;
+    const text = height < 13 ? "" : `${at.name || "all"}  ${amount(at.value)}`;
+    return {
+      type: "rect",
+      shape: { x, y, width: width - 1, height: Math.max(1, height - (height > 4 ? 1 : 0.3)) },
+      style: { fill },
+      textConfig: { position: "insideLeft", distance: 6 },
+      textContent: { style: { text, fill: leaf ? "#fff" : draw.colors.ink, fontSize: 11, width: width - 14, overflow: "truncate" } },
+    };
+  }
+
+  const amount = (value) => metric.value === "dur" ? format.ns(value) : format.si(value, metric.value === "flops" ? "FLOP" : "B");
+
+  function tip(at, root) {
+    return tipContent(at.path.replaceAll("\x1f", " › ") || "all", [
+      `${amount(at.value)}, ${format.percent(at.value, root.value)} of all`, at.children.size ? "" : at.kind,
+    ]);
+  }
+
+  function drawPath(path) {
+    const parts = path ? path.split("\x1f") : [];
+    const crumb = (name, to) => element("button", { type: "button", textContent: format.cut(name, 40), onclick: () => choose(to) });
+    document.getElementById("layers-path").replaceChildren(
+      ...(parts.length ? [crumb("all", "")] : []), ...parts.map((part, i) => crumb(part, parts.slice(0, i + 1).join("\x1f"))));
+  }
+
+  const choose = (path) => state.set("path", path, `layer: ${path.replaceAll("\x1f", " › ")}`);
+
+  function picked({ dataIndex }) {
+    const { path } = boxes[dataIndex][3];
+    choose(path === state.value("path") ? path.split("\x1f").slice(0, -1).join("\x1f") : path);
+  }
+
+  const made = draw.chart("layers", option, picked);
+  metric.onchange = () => made.update();
+  direction.onchange = () => state.set("dir", direction.value, `direction: ${direction.selectedOptions[0].textContent}`);
+  state.subscribe(() => { direction.value = state.value("dir") ?? ""; });
+  return Object.assign(made, { boxes: () => boxes });
+})();

@@ -1,0 +1,81 @@
+// Step time by phase: the whole step while nothing is chosen, else the time of the chosen operations.
+
+const phases = (() => {
+  const { data } = model;
+  const LIMIT = 40; // bars at once; more scroll
+  const hint = () => document.querySelector("#phases").previousElementSibling;
+
+  function bars() {
+    const others = [...state.filters.keys()].some((dimension) => dimension !== "phase" && dimension !== "step");
+    return others ? chosen() : data.steps.map((step) => ({ ...step, label: label(step.step, step.owner) }));
+  }
+
+  function label(step, owner) {
+    const where = data.owners.length > 1 ? `${data.owners[owner].split(", ").slice(1).join(", ")} ` : "";
+    return `${where}${step === null || Number.isNaN(step) ? "all" : `step ${step}`}`;
+  }
+
+  function chosen() {
+    const sums = new Map();
+    const mask = state.mask("phase");
+    for (let row = 0; row < mask.length; row++) {
+      if (!mask[row]) continue;
+      const owner = data.lanes[model.rows.lane[row]].owner, step = model.rows.step[row];
+      const key = `${owner} ${step}`;
+      if (!sums.has(key)) sums.set(key, { owner, step, phases: {}, idle: 0, label: label(step, owner) });
+      const found = sums.get(key).phases, phase = phaseOf(row);
+      found[phase] = (found[phase] ?? 0) + model.rows.dur[row];
+    }
+    return [...sums.values()].sort((a, b) => a.owner - b.owner || a.step - b.step);
+  }
+
+  const phaseOf = (row) => (data.phases.includes(model.text("phase", row)) ? model.text("phase", row) : "other");
+
+  function option(width, box) {
+    const found = bars();
+    const whole = found.some((bar) => bar.span !== undefined);
+    hint().textContent = whole
+      ? "Every instant counts once; idle: no operation ran on the device. Click a phase to filter."
+      : "Time of the chosen operations by phase. Click a phase to filter.";
+    box.style.height = `${Math.min(found.length, LIMIT) * 26 + 90}px`;
+    const names = [...data.phases, "idle"].filter((name) => found.some((bar) => amount(bar, name) > 0));
+    const many = found.length > LIMIT;
+    return {
+      grid: { left: 8, right: many ? 40 : 16, top: 34, bottom: 8, containLabel: true },
+      legend: { top: 0, left: 0, type: "scroll", textStyle: { color: draw.colors.ink }, itemWidth: 14, selectedMode: false },
+      tooltip: draw.tooltip(({ dataIndex, seriesName }) => tip(found[dataIndex], seriesName)),
+      xAxis: draw.axis({ type: "value", axisLabel: { formatter: format.ns, hideOverlap: true }, splitNumber: width < 500 ? 3 : 6 }),
+      yAxis: draw.axis({ type: "category", data: found.map((bar) => bar.label), inverse: true, splitLine: { show: false } }),
+      dataZoom: many ? [{ type: "slider", yAxisIndex: 0, startValue: 0, endValue: LIMIT - 1, width: 16, right: 4, labelFormatter: "" }] : [],
+      series: names.map((name) => ({
+        name, type: "bar", stack: "step", barMaxWidth: 22,
+        itemStyle: { color: name === "idle" ? draw.colors.idle : draw.phaseColor(name), borderColor: draw.colors.card, borderWidth: 1,
+          opacity: !state.value("phase") || state.value("phase") === name ? 1 : 0.3 },
+        label: { show: true, color: name === "idle" ? draw.colors.dim : "#fff", formatter: ({ dataIndex }) => inside(found[dataIndex], name, width) },
+        data: found.map((bar) => amount(bar, name)),
+      })),
+    };
+  }
+
+  const amount = (bar, name) => (name === "idle" ? bar.idle : bar.phases[name] ?? 0);
+  const all = (bar) => bar.span ?? Object.values(bar.phases).reduce((a, b) => a + b, 0);
+
+  function inside(bar, name, width) {
+    const text = format.percent(amount(bar, name), all(bar));
+    return (amount(bar, name) / all(bar)) * (width - 120) > 48 ? text : "";
+  }
+
+  function tip(bar, name) {
+    return tipContent(`${bar.label}: ${name}`, [
+      `${format.ns(amount(bar, name))}, ${format.percent(amount(bar, name), all(bar))} of ${format.ns(all(bar))}`,
+    ]);
+  }
+
+  function picked({ seriesName, dataIndex }) {
+    const bar = bars()[dataIndex];
+    if (seriesName === "idle") state.toggle("step", bar.step ?? undefined, `step ${bar.step}`);
+    else state.toggle("phase", seriesName);
+  }
+
+  return draw.chart("phases", option, picked);
+})();

@@ -1,0 +1,258 @@
+// Timeline on a canvas: what lies within the view is found by bisection, and what shares a pixel is drawn once, so that
+// the work a frame is that of the pixels and not of the kernels.
+
+const timeline = (() => {
+  const box = document.getElementById("timeline"), canvas = box.querySelector("canvas");
+  const tip = document.getElementById("tip");
+  const LANE = 24, THIN = 14, TITLE = 15, AXIS = 22;
+  const { rows, data } = model;
+  const view = { low: 0, high: 1 };
+  let bounds = [0, 1], tracks = [], hit = null, drawn = 0;
+
+  // Tracks: per device its gaps and streams, then the threads' launches. Each has starts and ends, both rising.
+  function build() {
+    const byLane = data.lanes.map(() => []), byThread = data.threads.map(() => []);
+    for (let row = 0; row < model.count; row++) {
+      if (Number.isNaN(rows.start[row])) continue;
+      byLane[rows.lane[row]].push(row);
+      if (rows.thread[row] >= 0 && rows.wait[row] === rows.wait[row]) byThread[rows.thread[row]].push(row);
+    }
+    data.owners.forEach((owner, number) => {
+      const lanes = data.lanes.map((_, i) => i).filter((i) => data.lanes[i].owner === number && byLane[i].length);
+      if (!lanes.length) return;
+      tracks.push(gaps(data.owners.length > 1 ? `idle, ${owner}` : "idle", lanes.flatMap((i) => byLane[i])));
+      for (const i of lanes) tracks.push(track(data.lanes[i].name, "row", byLane[i], (row) => rows.start[row], (row) => rows.dur[row]));
+    });
+    byThread.forEach((list, i) => {
+      if (list.length) tracks.push(track(`launches, ${data.threads[i]}`, "launch", list, (row) => rows.start[row] - rows.wait[row], (row) => Math.max(0, rows.api_dur[row] || 0)));
+    });
+    let y = AXIS;
+    for (const each of tracks) {
+      each.y = y + TITLE;
+      each.height = each.kind === "row" ? LANE : THIN;
+      y = each.y + each.height + 4;
+    }
+    const starts = tracks.map((each) => each.start[0]), ends = tracks.map((each) => each.until[each.until.length - 1]);
+    bounds = tracks.length ? [Math.min(...starts), Math.max(...ends)] : [0, 1];
+    canvas.style.height = `${y + 4}px`;
+  }
+
+  function track(name, kind, list, startOf, durOf) {
+    list.sort((a, b) => startOf(a) - startOf(b));
+    const start = Float64Array.from(list, startOf), end = Float64Array.from(list, (row) => startOf(row) + durOf(row));
+    const until = end.slice(); // the latest end so far: what bisection may lean on where rows overlap
+    for (let i = 1; i < until.length; i++) until[i] = Math.max(until[i], until[i - 1]);
+    return { name, kind, list, start, end, until };
+  }
+
+  function gaps(name, list) {
+    list.sort((a, b) => rows.start[a] - rows.start[b]);
+    const start = [], end = [];
+    let last = rows.start[list[0]];
+    for (const row of list) {
+      if (rows.start[row] > last) { start.push(last); end.push(rows.start[row]); }
+      last = Math.max(last, rows.start[row] + rows.dur[row]);
+    }
+    if (!start.length) { start.push(last); end.push(last); }
+    return { name, kind: "gap", list: null, start: Float64Array.from(start), end: Float64Array.from(end), until: Float64Array.from(end) };
+  }
+
+  // The first index whose value is greater.
+  function bisect(values, wanted) {
+    let low = 0, high = values.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (values[middle] > wanted) high = middle; else low = middle + 1;
+    }
+    return low;
+  }
+
+  function paint() {
+    const width = canvas.clientWidth, height = canvas.clientHeight, ratio = devicePixelRatio || 1;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    const context = canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    const scale = width / (view.high - view.low), mask = state.mask();
+    drawn = 0;
+    ruler(context, width, height, scale);
+    for (const each of tracks) {
+      context.fillStyle = draw.colors.dim;
+      context.fillText(each.name, 4, each.y - 7);
+      context.fillStyle = draw.colors.grid;
+      context.fillRect(0, each.y, width, each.height);
+      boxes(context, each, width, scale, mask);
+    }
+    if (hit) flow(context, scale);
+  }
+
+  function boxes(context, each, width, scale, mask) {
+    let filled = -1; // pixels up to here are drawn
+    for (let i = bisect(each.until, view.low); i < each.start.length && each.start[i] < view.high; i++) {
+      const left = (each.start[i] - view.low) * scale, right = (each.end[i] - view.low) * scale;
+      const row = each.list?.[i], passes = row === undefined || mask[row];
+      if (right <= filled && !passes) continue;
+      if (right - filled < 0.5 && right - left < 0.5) continue;
+      const x = Math.max(0, left), w = Math.max(0.6, Math.min(width, right) - x - (right - left > 3 ? 0.5 : 0));
+      context.globalAlpha = passes ? 1 : 0.15;
+      context.fillStyle = each.kind === "gap" ? draw.colors.dim : draw.classColor(model.text("class", row));
+      context.fillRect(x, each.y, w, each.height);
+      if (each.kind === "row" && w > 34) {
+        context.fillStyle = "#fff";
+        context.fillText(fitted(model.text("name", row), w - 6), x + 3, each.y + each.height / 2);
+      }
+      filled = Math.max(filled, x + w);
+      drawn++;
+    }
+    context.globalAlpha = 1;
+  }
+
+  const fitted = (text, width) => format.cut(text, Math.max(3, Math.floor(width / 6)));
+
+  function ruler(context, width, height, scale) {
+    const wanted = (view.high - view.low) / Math.max(2, width / 110);
+    const size = 10 ** Math.floor(Math.log10(wanted)), step = size * ([1, 2, 5, 10].find((n) => n * size >= wanted) ?? 10);
+    for (let k = Math.ceil((view.low - bounds[0]) / step); k * step + bounds[0] < view.high; k++) {
+      const x = (k * step + bounds[0] - view.low) * scale;
+      context.fillStyle = draw.colors.line;
+      context.fillRect(x, 0, 1, height);
+      context.fillStyle = draw.colors.dim;
+      context.fillText(format.ns(k * step), x + 3, 10);
+    }
+  }
+
+  // From the launch to the operation under the pointer.
+  function flow(context, scale) {
+    const from = tracks.find((each) => each.kind === "launch" && each.name === `launches, ${data.threads[rows.thread[hit]]}`);
+    const to = tracks.find((each) => each.kind === "row" && each.name === data.lanes[rows.lane[hit]].name);
+    const x = (time) => (time - view.low) * scale;
+    context.strokeStyle = draw.colors.ink;
+    context.strokeRect(x(rows.start[hit]), to.y - 0.5, Math.max(1, rows.dur[hit] * scale), to.height + 1);
+    if (!from || !(rows.wait[hit] === rows.wait[hit])) return;
+    context.beginPath();
+    context.moveTo(x(rows.start[hit] - rows.wait[hit]), from.y);
+    context.lineTo(x(rows.start[hit]), to.y + to.height);
+    context.stroke();
+  }
+
+  function at(x, y) {
+    const each = tracks.find((found) => y >= found.y && y < found.y + found.height);
+    if (!each) return null;
+    const scale = canvas.clientWidth / (view.high - view.low), time = view.low + x / scale, near = 3 / scale;
+    for (let i = bisect(each.until, time - near); i < each.start.length && each.start[i] <= time + near; i++) {
+      if (each.end[i] >= time - near) return { each, i, row: each.list?.[i] };
+    }
+    return null;
+  }
+
+  function describe({ each, i, row }) {
+    const long = format.ns(each.end[i] - each.start[i]), when = `at ${format.ns(each.start[i] - bounds[0])}`;
+    if (row === undefined) return tipContent(`idle ${long}`, [when]);
+    const flops = model.number("flops", row), bytes = model.number("bytes", row), sol = model.number("sol_ns", row);
+    return tipContent(each.kind === "launch" ? `${model.text("api", row) || "launch"}: ${model.text("name", row)}` : model.text("name", row), [
+      `${long} ${when}`,
+      [model.text("op", row), model.text("dir", row), model.text("layer", row).replaceAll("\x1f", " › ")].filter(Boolean).join(" · "),
+      rows.wait[row] >= 0 ? `${format.ns(rows.wait[row])} after its launch began` : "",
+      each.kind === "row" && flops > 0 ? `${format.si((flops / rows.dur[row]) * 1e9, "FLOP/s")}, ${format.si((bytes / rows.dur[row]) * 1e9, "B/s")}` : "",
+      each.kind === "row" && sol > 0 ? `${format.percent(sol, rows.dur[row])} of the limit (${model.text("bound", row) || "bound not known"})` : "",
+    ]);
+  }
+
+  function hover(event) {
+    const found = at(event.offsetX, event.offsetY), row = found?.row ?? null;
+    tip.hidden = !found;
+    if (found) {
+      tip.replaceChildren(...describe(found).childNodes);
+      tip.style.left = `${Math.max(4, Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8))}px`;
+      tip.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8))}px`;
+    }
+    if (row !== hit) { hit = row; later(); }
+  }
+
+  let asked = false;
+  function later() {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; paint(); });
+  }
+
+  function show(low, high) {
+    const span = Math.max(100, Math.min(high - low, bounds[1] - bounds[0])); // ns
+    view.low = Math.max(bounds[0], Math.min(low, bounds[1] - span));
+    view.high = view.low + span;
+    later();
+  }
+
+  function zoom(factor, around = (view.low + view.high) / 2) {
+    show(around - (around - view.low) * factor, around + (view.high - around) * factor);
+  }
+
+  const move = (share) => show(view.low + share * (view.high - view.low), view.high + share * (view.high - view.low));
+
+  const actions = {
+    in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.5), right: () => move(0.5),
+    fit: () => show(...bounds),
+    range: () => state.set("range", [view.low, view.high], `time: ${format.ns(view.low - bounds[0])} to ${format.ns(view.high - bounds[0])}`),
+  };
+
+  // Pointers: one drags, two pinch; a press that does not move is a click.
+  const pointers = new Map();
+  let moved = 0;
+  canvas.onpointerdown = (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    pointers.set(event.pointerId, event.offsetX);
+    moved = 0;
+  };
+  canvas.onpointermove = (event) => {
+    if (!pointers.has(event.pointerId)) return hover(event);
+    const before = [...pointers.values()], from = pointers.get(event.pointerId);
+    pointers.set(event.pointerId, event.offsetX);
+    moved += Math.abs(event.offsetX - from);
+    const perPixel = (view.high - view.low) / canvas.clientWidth;
+    if (pointers.size === 1) return show(view.low - (event.offsetX - from) * perPixel, view.high - (event.offsetX - from) * perPixel);
+    const after = [...pointers.values()], gap = (xs) => Math.max(8, Math.abs(xs[0] - xs[1]));
+    zoom(gap(before) / gap(after), view.low + ((after[0] + after[1]) / 2) * perPixel);
+  };
+  canvas.onpointerup = (event) => {
+    pointers.delete(event.pointerId);
+    if (moved > 4) return;
+    const found = at(event.offsetX, event.offsetY);
+    if (found?.row === undefined) return;
+    state.toggle("name", model.text("name", found.row), `kernel: ${model.text("name", found.row)}`);
+    kernels.detail(found.row);
+  };
+  canvas.onpointercancel = (event) => pointers.delete(event.pointerId);
+  canvas.onpointerleave = () => { tip.hidden = true; if (hit !== null) { hit = null; later(); } };
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return; // the page scrolls
+    event.preventDefault();
+    if (event.ctrlKey || event.metaKey) zoom(1.0015 ** event.deltaY, view.low + (event.offsetX / canvas.clientWidth) * (view.high - view.low));
+    else move(event.deltaX / canvas.clientWidth);
+  }, { passive: false });
+  canvas.onkeydown = ({ key }) => ({ ArrowLeft: actions.left, ArrowRight: actions.right, "+": actions.in, "-": actions.out })[key]?.();
+
+  function controls() {
+    for (const button of document.querySelectorAll("#timeline-tools button")) button.onclick = actions[button.dataset.do];
+    const select = document.getElementById("timeline-step"), steps = data.steps.filter((step) => step.step !== null);
+    document.getElementById("timeline-step-label").hidden = steps.length < 2;
+    steps.forEach((step, i) => select.append(new Option(`${step.step}${data.owners.length > 1 ? ` (${data.owners[step.owner].split(", ").slice(1).join(", ")})` : ""}`, i)));
+    select.onchange = () => show(steps[select.value].start, steps[select.value].start + steps[select.value].span);
+    if (steps.length) show(steps[0].start, steps[0].start + steps[0].span);
+  }
+
+  function start() {
+    build();
+    if (!model.timed) {
+      box.replaceChildren(element("p", { className: "hint", textContent: "The table has no start times, so there is no timeline (PyProf's own net.dict)." }));
+      return;
+    }
+    show(...bounds);
+    controls();
+    new ResizeObserver(later).observe(canvas);
+    state.subscribe(later);
+  }
+
+  return { start, paint: () => model.timed && paint(), tracks: () => tracks, drawn: () => drawn, show, view, bounds: () => bounds };
+})();
