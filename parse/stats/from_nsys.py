@@ -139,8 +139,8 @@ def _or(db: Database, column: str, default: int = NULL) -> str:
 
 def _last_time(db: Database) -> int:
     """The last timestamp of the NVTX table: until then an open range lasted."""
-    ((time,),) = db.rows(f'SELECT max(max(start), max(coalesce("end", start))) FROM {NVTX}')  # noqa: S608
-    return int(time or 0)
+    query = f'SELECT coalesce(max(max(start), max(coalesce("end", start))), 0) FROM {NVTX}'  # noqa: S608 (our own text)
+    return int(db.query_ints(query, 1)[0][0])
 
 
 def _range_names(db: Database, pid: Ints, domain: Ints) -> Coded:
@@ -168,7 +168,8 @@ def _domains(db: Database) -> dict[tuple[int, int], str]:
     text, join = _text(db)
     rows = db.rows(
         f"SELECT e.globalTid, e.domainId, coalesce({text}, '') FROM {NVTX} e{join}"  # noqa: S608 (our own text)
-        " WHERE e.eventType = 75 AND e.globalTid IS NOT NULL ORDER BY e.rowid"
+        " WHERE e.eventType = 75 AND typeof(e.globalTid) = 'integer' AND typeof(e.domainId) = 'integer'"
+        " ORDER BY e.rowid"
     )
     return {((thread >> 24) & 0xFFFFFF, domain): str(name) for thread, domain, name in rows}
 

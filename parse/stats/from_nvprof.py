@@ -91,24 +91,17 @@ class NvprofRecording(Recording):
         table = f"{PREFIX}MARKER"
         if not self.db.has(table):
             return Spans.none()
-        query = f"SELECT flags, timestamp, id, objectKind, objectId, name FROM {table} ORDER BY timestamp, _id_"  # noqa: S608
-        rows: list[list[int]] = []
-        names: list[str] = []
-        opened: dict[int, int] = {}  # marker's id -> row
-        last = 0
-        for flags, time, id_, kind, owner, name in self.db.connection.execute(query):
-            last = time
-            if flags == END and id_ in opened:
-                rows[opened.pop(id_)][1] = time
-            elif flags == BEGIN and kind == THREAD:
-                opened[id_] = len(rows)
-                rows.append([time, 0, *_thread(owner)])
-                names.append(f":{self._strings.get(name, '')}")
-        for number in opened.values():  # never closed
-            rows[number][1] = last
-        start, end, pid, tid = np.array(rows, np.int64).reshape(-1, 4).T.copy()
-        pushed = np.zeros(len(rows), np.bool_)
-        return Spans(start, end, pid, tid, Coded.of(names), startend=pushed, one_thread=~pushed)
+        flags, time, id_, kind, name = self.db.ints(table, "flags", "timestamp", "id", "objectKind", "name")
+        begins, ends = np.flatnonzero((flags == BEGIN) & (kind == THREAD)), np.flatnonzero(flags == END)
+        end = lookup(np.zeros_like(ends), id_[ends], np.zeros_like(begins), id_[begins])
+        last = time.max(initial=0)  # a range that was never closed lasts until then
+        owners = self.db.rows(f"SELECT objectId FROM {table}")  # noqa: S608 (our own text)
+        threads = [_thread(owners[row][0]) for row in begins.tolist()]
+        pid, tid = np.array(threads, np.int64).reshape(-1, 2).T
+        texts = Coded.of(f":{self._strings.get(number, '')}" for number in name[begins].tolist())
+        pushed = np.zeros(len(begins), np.bool_)
+        stop = np.where(end >= 0, time[ends][end], last) if len(ends) else np.full(len(begins), last)
+        return Spans(time[begins], stop, pid, tid, texts, startend=pushed, one_thread=~pushed)
 
 
 def _thread(owner: object) -> tuple[int, int]:

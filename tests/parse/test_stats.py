@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+import struct
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.errors import SchemaError
+from pyprof.parse import nsys
 from pyprof.parse.stats.calls import without_version
-from pyprof.parse.stats.from_capture import copy_name
+from pyprof.parse.stats.from_capture import CaptureRecording, copy_name
 from pyprof.parse.stats.grouped import THOUSANDTH, rounded, summarise
 from pyprof.parse.stats.holding import holders
 from pyprof.parse.stats.opened import recording
@@ -422,3 +427,66 @@ def test_unknown_reports_are_refused_by_name():
         wanted("nvtx_sum:base")
     with pytest.raises(ValueError, match="there are: cuda_gpu_sum:base, cuda_gpu_sum:mangled"):
         wanted("cuda_gpu_sum:short")
+
+
+@pytest.mark.parametrize("place", [0, 1, 5, 6, 7])
+def test_a_range_whose_numbers_are_none_is_refused_in_words(tmp_path, place):
+    row = [*push(0, 9, "step"), thread(7, 1)]
+    row[place] = "soon"
+    with pytest.raises(SchemaError, match=r"net\.sqlite: expected whole numbers, found another value"):
+        report(tmp_path, "nvtx_sum", **{NVTX: [tuple(row)]})
+
+
+def test_a_domain_row_without_numbers_names_nothing(tmp_path):
+    rows = [(0, None, 75, "NCCL", None, "soon", 3), push(0, 9, "x", domain=3)]
+    with recording(write(tmp_path / "a.sqlite", StringIds=STRINGS, **{NVTX: rows})) as found:
+        assert wanted("nvtx_pushpop_sum").rows(found)[0][-1] == "domain 3:x"
+
+
+def nvprof_file(path: Path) -> Path:
+    """One kernel, launched in a range that is in another; the third was never closed. Times since 1970."""
+    owner = struct.pack("<IIQ", 7, 1, 0)
+    tables = {
+        "StringTable": ("_id_, value", [(1, "_Z4gemmIfEvi"), (2, "outer"), (3, "inner"), (4, "open")]),
+        "CUPTI_ACTIVITY_KIND_RUNTIME": ("start, end, correlationId, processId, threadId, cbid",
+                                        [(1020, 1024, 1, 7, 1, 211), (1030, 1040, 2, 7, 1, 4242)]),
+        "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL": ("start, end, correlationId, deviceId, name", [(1050, 1060, 1, 0, 1)]),
+        "CUPTI_ACTIVITY_KIND_MARKER": ("_id_, flags, timestamp, id, objectKind, objectId, name", [
+            (1, 2, 1000, 11, 2, owner, 2), (2, 2, 1010, 12, 2, owner, 3), (3, 4, 1025, 12, 2, owner, 0),
+            (4, 4, 1100, 11, 2, owner, 0), (5, 2, 1080, 13, 2, owner, 4), (6, 1, 1090, 14, 2, owner, 4)]),
+    }  # fmt: skip
+    with closing(sqlite3.connect(path)) as connection:
+        for name, (columns, rows) in tables.items():
+            listed = ", ".join(f'"{column}"' for column in columns.split(", "))
+            connection.execute(f"CREATE TABLE {name} ({listed})")
+            connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        connection.commit()
+    return path
+
+
+def test_an_nvprof_database(tmp_path):
+    with recording(nvprof_file(tmp_path / "net.sql")) as found:
+        api, kernels, held, ranges = (
+            plain(wanted(name).rows(found))
+            for name in ("cuda_api_sum", "cuda_gpu_kern_sum:mangled", "nvtx_kern_sum:base", "nvtx_sum")
+        )
+    assert [(row[1], row[-1]) for row in api] == [(10, "runtime call 4242"), (4, "cudaLaunchKernel")]
+    assert [(row[1], row[-1]) for row in kernels] == [(10, "_Z4gemmIfEvi")]
+    assert [(row[0], row[2], row[3], row[-1]) for row in held] == [(":inner", 7, 1, "gemm"), (":outer", 7, 1, "gemm")]
+    assert [(row[1], row[-1]) for row in ranges] == [(100, ":outer"), (20, ":open"), (15, ":inner")]
+
+
+def test_a_format_that_has_only_a_reader(tmp_path):
+    """What correlation is given serves: GPU operations with their launches, and ranges; not the other calls."""
+    file = write(tmp_path / "net.sqlite", StringIds=STRINGS, **NESTED)
+    with recording(file) as own:
+        other = CaptureRecording(nsys.read(file))
+        for name in (
+            "nvtx_kern_sum",
+            "nvtx_gpu_proj_trace",
+            "cuda_kern_exec_sum:base",
+            "nvtx_sum",
+            "cuda_gpu_kern_sum",
+        ):
+            assert wanted(name).rows(other) == wanted(name).rows(own), name
+    assert wanted("cuda_api_sum").rows(other) == []
