@@ -22,20 +22,20 @@ def _nll(arguments: tuple[Any, ...]) -> float:
     """(grad_output, self, target, weight, reduction, ignore_index, total_weight): writes one element a target"""
     gradient, scores, target, weight = arguments[:4]
     read = distinct(gradient, target, weight, arguments[6] if len(arguments) > 6 else None)
-    return read + target.numel * scores.itemsize
+    return float(read + target.numel * scores.itemsize)
 
 
 def _pool(arguments: tuple[Any, ...]) -> float:
     """(grad_output, self, ...): adds each gradient to the element at its position, at most one an output"""
     gradient, scores = arguments[:2]
     touched = min(gradient.numel, scores.numel)
-    return gradient.nbytes + INDEX_BYTES * gradient.numel + touched * scores.itemsize
+    return float(gradient.nbytes + INDEX_BYTES * gradient.numel + touched * scores.itemsize)
 
 
 def _embedding(arguments: tuple[Any, ...]) -> float:
     """(grad_output, indices, ...): writes at most one row an index; how large the table is does not matter"""
     gradient, indices = arguments[:2]
-    return distinct(gradient, indices) + gradient.numel * gradient.itemsize
+    return float(distinct(gradient, indices) + gradient.numel * gradient.itemsize)
 
 
 FILLED: dict[str, Own] = {

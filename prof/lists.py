@@ -11,6 +11,7 @@ import json
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyprof.table import Coded, Ints, Table, distinct
 
@@ -46,12 +47,13 @@ def _blocks(table: Table, rows: Ints) -> Ints:
     return np.where(multi[name.codes[rows]], along[grid.codes[rows]], 0)
 
 
-def _adds_a_number(table: Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _adds_a_number(table: Table) -> NDArray[np.bool_]:
     """Rows of `_foreach_add_(list, number)`: how optimizers count their steps (and Adam adds its eps)."""
     aten, dtypes = table.coded("aten"), table.coded("dtypes")
     adds = np.array([*(a.endswith("_foreach_add_") for a in aten.values), False])
     number = np.array([*(d == '[[],""]' for d in dtypes.values), False])
-    return adds[aten.codes] & number[dtypes.codes]
+    both: NDArray[np.bool_] = adds[aten.codes] & number[dtypes.codes]
+    return both
 
 
 def _proven(grads: str, launched: int, may_count: bool) -> str:
