@@ -31,7 +31,7 @@ def _aligned(wanted: Wanted, rows: Rows) -> str:
     lines += [
         _line(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)) for row in cells
     ]
-    return "\n".join([*lines, "", ""])
+    return "\n".join([*lines, ""])
 
 
 def _line(cells: Iterable[str]) -> str:
