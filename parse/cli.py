@@ -12,7 +12,7 @@ from pyprof.errors import PyprofError
 if TYPE_CHECKING:
     from pyprof.parse.capture import Capture
     from pyprof.parse.progress import Say
-    from pyprof.parse.select import Selection
+    from pyprof.parse.selection import Selection
     from pyprof.parse.summary import Told
     from pyprof.table import Table
 
@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> list[str]:
     """Do the work; what comes back is for standard error."""
     from pyprof.files import check_output
     from pyprof.parse.progress import progress
-    from pyprof.parse.select import Selection
+    from pyprof.parse.selection import Selection
     from pyprof.parse.several import apart
     from pyprof.table import Table
 
@@ -117,7 +117,7 @@ def _parse(file: str, say: Say) -> _Parsed:
 
 def _selected(files: list[str], parsed: list[_Parsed], tables: list[Table], wanted: Selection) -> list[Table]:
     """The rows asked for. Raises PyprofError where there are none, saying what there is."""
-    from pyprof.parse.select import named_spans, select
+    from pyprof.parse.selection import named_spans, select
 
     kept = []
     for (capture, _, own), table in zip(parsed, tables, strict=True):
@@ -190,13 +190,13 @@ def _printable(text: str) -> str:
 
 
 def _typed(name: str) -> Callable[[str], object]:
-    """An option's type out of ``select``, which is imported when the option is given."""
+    """An option's type out of ``selection``, which is imported when the option is given."""
 
     def parse(text: str) -> object:
-        from pyprof.parse import select
+        from pyprof.parse import selection
 
         try:
-            return getattr(select, name)(text)
+            return getattr(selection, name)(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.parse.capture import Capture
 from pyprof.parse.scope import Kind
-from pyprof.parse.select import range_names
+from pyprof.parse.selection import range_names
 from pyprof.table import NULL, Ints, Table
 
 MOST = 8  # reasons, GPUs: what a page shows of a list

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyprof.parse.correlate import correlate
 from pyprof.parse.nsys import read
-from pyprof.parse.select import Selection, Spans, named_spans, parse_steps, parse_time, select
+from pyprof.parse.selection import Selection, Spans, named_spans, parse_steps, parse_time, select
 from pyprof.parse.several import apart
 from pyprof.table import NULL, Coded, Ragged, Table
 from tests.parse.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
