@@ -26,6 +26,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "parse",
         "prof",
         "stats",
+        "report",
         "peaks",
         "demo",
     ]
@@ -35,9 +36,9 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
-        ([], "a command is missing (there are run, parse, prof, stats, peaks, demo)"),
-        (["prase"], "no command prase (the commands are run, parse, prof, stats, peaks, demo)"),
-        (["--quiet"], "no option --quiet (the commands are run, parse, prof, stats, peaks, demo)"),
+        ([], "a command is missing (there are run, parse, prof, stats, report, peaks, demo)"),
+        (["prase"], "no command prase (the commands are run, parse, prof, stats, report, peaks, demo)"),
+        (["--quiet"], "no option --quiet (the commands are run, parse, prof, stats, report, peaks, demo)"),
     ],
 )
 def test_bad_usage_exits_with_2_and_names_the_commands(argv, complaint, capsys):
