@@ -7,6 +7,7 @@ is not asked for through its `__torch_function__`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -68,10 +69,23 @@ def key_of(arg: Any) -> Any:
     if kind is slice:
         return kind, key_of(arg.start), key_of(arg.stop), key_of(arg.step)
     if isinstance(arg, (list, tuple)):
-        return kind, len(arg), *(key_of(item) for item in arg[:LONG_LIST])
+        return kind, len(arg), *_item_keys(arg[:LONG_LIST])
     if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         return kind, arg.shape, arg.dtype
     return kind
+
+
+def _item_keys(items: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
+    """Optimizers pass hundreds of plain tensors; the layout tells those of sparse ones whose strides are no strides."""
+    try:
+        return [
+            (item.shape, item.dtype, item.stride(), item.device, item.layout)
+            if (kind := type(item)) is torch.Tensor or kind is Parameter
+            else key_of(item)
+            for item in items
+        ]
+    except RuntimeError:  # sparse CSR and nested tensors have none
+        return map(key_of, items)
 
 
 def _part(part: Any) -> str:

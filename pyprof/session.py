@@ -77,7 +77,7 @@ class Session:
     def close(self) -> None:
         from pyprof import mode
 
-        self.patches.undo()
+        _give_back(self.patches)
         if self._exact is not None:
             self._exact.__exit__(None, None, None)
         if self.mode is not None:
@@ -88,7 +88,7 @@ class Session:
         """Everything of PyTorch's and Python's that is replaced."""
         import torch
 
-        from pyprof import collectives
+        from pyprof import collectives, optimizers
         from pyprof.layers import Layers
         from pyprof.mode import fast_handler, honest_asker
 
@@ -103,7 +103,20 @@ class Session:
             call = Layers().wrap(torch.nn.Module.__call__, self.mode)
             self.patches.set(torch.nn.Module, "__call__", call)
         collectives.install(self.patches)
+        optimizers.install(self.patches, self.mode)
         self.patches.set(threading.Thread, "_bootstrap_inner", _thread_start(self))
+
+
+def _give_back(patches: Patches) -> None:
+    """Undo them; and where dynamo was first imported meanwhile, it took our Module.__call__ for the original (2.13)."""
+    import torch
+
+    ours = torch.nn.Module.__call__
+    patches.undo()
+    for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, "unpatched_nn_module_call", None) is ours:
+            module.unpatched_nn_module_call = torch.nn.Module.__call__  # type: ignore[attr-defined]
 
 
 def _handler_users() -> list[Any]:

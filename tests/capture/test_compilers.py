@@ -228,3 +228,16 @@ def test_amp_with_a_scaler_computes_the_same() -> None:
     recorder = record(trace=True)
     assert torch.equal(train(), plain)
     assert any(marker.autocast == "bfloat16" for marker in recorder.markers)
+
+
+def test_dynamo_imported_meanwhile_keeps_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo import utils
+
+    import pyprof
+
+    original = torch.nn.Module.__call__
+    pyprof.init(sink="nvtx")
+    monkeypatch.setattr(utils, "unpatched_nn_module_call", torch.nn.Module.__call__)  # its first import does this
+    pyprof.deinit()
+    assert torch.nn.Module.__call__ is original
+    assert utils.unpatched_nn_module_call is original

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -184,7 +185,8 @@ def test_two_ranks_have_the_same_loss(tmp_path: Path, kind: str) -> None:
     assert two_ranks(tmp_path, "marked", kind) == two_ranks(tmp_path, "plain", kind)
 
 
-def two_ranks(folder: Path, *args: str) -> str:
+def two_ranks(folder: Path, *args: str, tries: int = 3) -> str:
+    """What rank 0 prints. Gloo (2.13) aborts at the end of one process in ten, without pyprof as well: then again."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -201,5 +203,8 @@ def two_ranks(folder: Path, *args: str) -> str:
         for rank in range(2)
     ]
     results = [rank.communicate(timeout=240) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], results[0][1][-3000:] + results[1][1][-3000:]
+    codes = [rank.returncode for rank in ranks]
+    if tries > 1 and -signal.SIGABRT in codes:
+        return two_ranks(folder, *args, tries=tries - 1)
+    assert codes == [0, 0], results[0][1][-3000:] + results[1][1][-3000:]
     return results[0][0]
