@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import sqlite3
 import struct
 from contextlib import closing
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from pyprof.errors import SchemaError
 from pyprof.parse import nsys
+from pyprof.parse.stats import calls, from_capture, grouped, kernels
 from pyprof.parse.stats.calls import without_version
 from pyprof.parse.stats.from_capture import CaptureRecording, copy_name
 from pyprof.parse.stats.grouped import THOUSANDTH, rounded, summarise
@@ -82,6 +84,11 @@ def test_halves_are_rounded_away_from_zero_on_the_binary_value(value, text):
 def test_three_places():
     assert str(rounded(0.0625, THOUSANDTH)) == "0.063"
     assert str(rounded(1e-9, THOUSANDTH)) == "0.000"
+
+
+@pytest.mark.parametrize("module", [calls, from_capture, grouped, kernels])
+def test_the_examples_in_docstrings(module):
+    assert doctest.testmod(module) == (0, 1)  # failed, tried
 
 
 # --- calls
