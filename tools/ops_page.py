@@ -1,0 +1,97 @@
+"""docs/ops.md: every op that has a model, its formula and its test, out of the registry.
+
+    python tools/ops_page.py [--write]
+
+Without --write it says whether the page still is what the registry gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import pyprof.prof.ops  # noqa: E402, F401 (fills the registry)
+from pyprof.prof.model import FAMILY, MODELS  # noqa: E402
+
+PAGE = ROOT / "docs" / "ops.md"
+TESTS = sorted((ROOT / "tests" / "prof").glob("test_*.py"))
+HEAD = """# Ops: what is counted, and how
+
+<!-- made by tools/ops_page.py out of the registry in prof/model.py: change a model's docstring, not this page -->
+
+{models} models count {ops} names of aten ops (and of some other libraries'). A formula gives the FLOPs and what is read
+and written; E is the number of elements of the input, O of the result. Names that end in `.backward` are an op's whole
+backward, for `pyprof.count`; in a capture, the aten ops that the backward runs are counted one by one. An in-place op
+(`add_`) counts as its out-of-place form. The rules are in [design.md](design.md).
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Make docs/ops.md out of the registry of op models.")
+    parser.add_argument("--write", action="store_true", help="write the page")
+    args = parser.parse_args(argv)
+    text = page()
+    if args.write:
+        PAGE.write_text(text, encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+        print("docs/ops.md is not what the models say: run tools/ops_page.py --write")
+        return 1
+    return 0
+
+
+def page() -> str:
+    """The page's text."""
+    tested = {path.name: path.read_text(encoding="utf-8") for path in TESTS}
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, function in MODELS.items():
+        rows.setdefault((FAMILY[name], _formula(function)), []).append(name)
+    parts = [HEAD.format(models=len(set(MODELS.values())), ops=len(MODELS))]
+    for family, group in groupby(sorted(rows), key=lambda row: row[0]):
+        parts.append(f"\n## {family}\n\n{_derivations(family)}| op | formula | test |\n|---|---|---|\n")
+        for key in group:
+            names = sorted(rows[key])
+            shown = ", ".join(f"`{name}`" for name in names)
+            parts.append(
+                f"| {shown} | {_cell(key[1])} | {', '.join(_tests(names, tested)) or 'through `pyprof.count`'} |\n"
+            )
+    return "".join(parts)
+
+
+def _derivations(family: str) -> str:
+    """What the family's modules say of all their ops."""
+    modules = {function.__module__ for name, function in MODELS.items() if FAMILY[name] == family}
+    texts = [inspect.cleandoc(sys.modules[module].__doc__ or "") for module in sorted(modules)]
+    return "".join(f"```text\n{text}\n```\n\n" for text in texts if text)
+
+
+def _formula(function: Callable[..., Any]) -> str:
+    return inspect.cleandoc(function.__doc__ or "")
+
+
+def _cell(formula: str) -> str:
+    """A docstring in a table's cell: lines stay lines, nothing is markup."""
+    escaped = re.sub(r"([|*_<>\\`\[\]])", r"\\\1", formula)
+    return (
+        "<br>".join(line.strip() for line in escaped.splitlines() if line.strip())
+        .replace("\\<", "&lt;")
+        .replace("\\>", "&gt;")
+    )
+
+
+def _tests(names: list[str], tested: dict[str, str]) -> list[str]:
+    """The test files that name one of the ops."""
+    quoted = [f'"{name}"' for name in names]
+    return [f"[{file}](../tests/prof/{file})" for file, text in tested.items() if any(q in text for q in quoted)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
