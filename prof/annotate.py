@@ -59,6 +59,11 @@ def annotate(table: Table) -> Annotation:
     )
 
 
+def signatures(table: Table) -> tuple[Ints, list[Counted]]:
+    """The number of each row's signature, and the signatures' counts: what `annotate` shares among the rows."""
+    return _counted(table, _name_codes(table))
+
+
 def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts."""
     lists = proven_lists(table, _op_numbers(table))

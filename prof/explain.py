@@ -1,0 +1,138 @@
+"""Where each number of a row comes from: ``prof.py --explain ROW``.
+
+For the reader who doubts a figure: what the profiler recorded, what was inferred and from what, which formula gave the
+FLOPs and bytes, how they were shared among the op's kernels, and what the kernel's name proves of tensor cores.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import numpy as np
+
+from pyprof.prof.annotate import Annotation, signatures
+from pyprof.prof.count import Counted
+from pyprof.prof.dtypes import kernel_dtypes
+from pyprof.prof.kernels import find_helper, find_product
+from pyprof.prof.model import FAMILY, MODELS, find
+from pyprof.table import NULL, Table
+
+Line = tuple[str, str]  # what, and where it comes from
+
+
+def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
+    """The lines of one row, counted from 0."""
+    codes, counted = signatures(table)
+    op = counted[int(codes[row])]
+    return [
+        *_kernel(table, row),
+        *_attribution(table, row),
+        *_arguments(table, row),
+        *_count(op),
+        *_share(table, annotation, row, op),
+        *_tensor_cores(table, annotation, row),
+    ]
+
+
+def _text(table: Table, key: str, row: int) -> str:
+    column = table.coded(key)
+    code = int(column.codes[row])
+    return column.values[code] if code >= 0 else ""
+
+
+def _list(table: Table, key: str, row: int) -> list[str]:
+    text = _text(table, key, row)
+    return json.loads(text) if text else []
+
+
+def _kernel(table: Table, row: int) -> list[Line]:
+    duration, api = int(table.ints("kDuration")[row]), _text(table, "api", row)
+    launch = f"launched by {api}, correlation {table.ints('corr')[row]}" if api else _text(table, "reason", row)
+    return [("kernel", f"{_text(table, 'kShortName', row)}, {duration:,} ns on the profiler's clock; {launch}")]
+
+
+def _attribution(table: Table, row: int) -> list[Line]:
+    ops = _list(table, "op", row)
+    if not ops:
+        return [("op", f"unknown: {_text(table, 'reason', row)}")]
+    name = ".".join((*_list(table, "mod", row)[:1], ops[0]))
+    marked = _list(table, "marker", row)
+    source = "the marker around the call" if marked else "the outermost op that PyTorch recorded"
+    lines = [("op", f"{name}: {source}")]
+    seqs = table.ragged("seqId").lists()[row]
+    if _text(table, "dir", row) == "bprop":
+        node = next((n for n in _list(table, "nodes", row) if "Backward" in n), "autograd's own range")
+        lines.append(("direction", f"bprop: inside {node}; sequence number {seqs} is the forward op's"))
+    for key in ("layer", "trace"):
+        found = _list(table, key, row)
+        if found:
+            lines.append((key, (" > " if key == "trace" else ".").join(found)))
+    return lines
+
+
+def _arguments(table: Table, row: int) -> list[Line]:
+    aten, sizes, dtypes = (_text(table, key, row) for key in ("aten", "sizes", "dtypes"))
+    if not aten:
+        return []
+    lines = [("aten op", f"{aten}: the innermost around the launch, of {' > '.join(_list(table, 'nodes', row))}")]
+    lines.append(("shapes", f"{sizes}: recorded" if sizes else "not recorded (record_shapes=True records them)"))
+    if dtypes:
+        lines.append(("dtypes", f"{dtypes}: recorded"))
+    elif sizes:
+        long = _text(table, "kLongName", row) or _text(table, "kShortName", row)
+        told = kernel_dtypes(long, aten.removeprefix("aten::"), FAMILY.get(find(aten) or "", ""))
+        lines.append(("dtypes", f"not recorded; this kernel's name tells {told.rest or dict(told.at) or 'none'}"))
+    if _text(table, "outs", row):
+        lines.append(("output", f"{_text(table, 'outs', row)}: inferred from the op that consumed it"))
+    if _text(table, "grads", row):
+        lines.append(("lists", "cut by the profiler; taken from the step's gradients where the launch proves them"))
+    return lines
+
+
+def _count(op: Counted) -> list[Line]:
+    if not op.name:
+        return [("formula", f"none: {op.why}")]
+    formula = inspect.cleandoc(MODELS[op.name].__doc__ or "").splitlines()[0]
+    where = inspect.getsourcefile(MODELS[op.name]) or ""
+    file = "prof/ops/" + where.rsplit("/", 1)[-1]
+    lines = [("formula", f"{formula} ({file}: {MODELS[op.name].__name__})")]
+    for part, (flop, nbytes) in op.parts.items():
+        what = f"the op's {part}" if part else "the op"
+        lines.append((what, f"{_amount(flop, 'FLOP')}, {_amount(nbytes, 'bytes')}"))
+    return [*lines, *([("not counted", op.why)] if op.why else [])]
+
+
+def _amount(value: int | None, unit: str) -> str:
+    return f"unknown {unit}" if value is None else f"{value:,} {unit}"
+
+
+def _share(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:
+    role = annotation.role.texts()[row]
+    same = (table.ints("opId") == table.ints("opId")[row]) & (table.ints("pid") == table.ints("pid")[row])
+    kernels = int(same.sum()) if table.ints("opId")[row] != NULL else 1
+    main = int(np.count_nonzero(same & (np.array(annotation.role.texts()) == "main")))
+    helper = find_helper(_text(table, "kLongName", row) or _text(table, "kShortName", row))
+    why = {
+        "main": f"main: does the op's arithmetic, with {main - 1} others of its {kernels} kernels; shared by duration",
+        "aux": f"aux: a {helper.kind if helper else 'chore'} by its name, beside {main} main kernels; no FLOPs",
+    }.get(role, "none: no op")
+    flops, nbytes = int(annotation.flops[row]), int(annotation.bytes[row])
+    row_has = (
+        f"{_amount(None if flops == NULL else flops, 'FLOP')}, {_amount(None if nbytes == NULL else nbytes, 'bytes')}"
+    )
+    return [("role", why), ("this row", row_has)]
+
+
+def _tensor_cores(table: Table, annotation: Annotation, row: int) -> list[Line]:
+    used, precision = annotation.tc.texts()[row], annotation.tcprec.texts()[row]
+    if used == "-":
+        return [("tensor cores", "-: the op has no matrix product")]
+    name = _text(table, "kLongName", row) or _text(table, "kShortName", row)
+    found = find_product(name)
+    helper = find_helper(name)
+    if helper is not None:
+        why = f"a {helper.kind} kernel, seen in {helper.seen}"
+    else:
+        why = f"its name is of a family seen in {found[0].seen}" if found else "its name is of no known family"
+    return [("tensor cores", f"{used}{f' with {precision}' if precision else ''}: {why}")]
