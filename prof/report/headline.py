@@ -34,8 +34,14 @@ def figures(table: Table, annotation: Annotation, found: Sequence[Step], used: S
     shown = [Figure("attributed", _percent(*_attributed(table)), f"of {_time_kind(table)}")]
     step = typical(found)
     if step is not None:
-        of = f"median of {len(found)} steps" if len(found) > 1 else "one step"
-        shown.append(Figure("step time", shown_ns(step.span_ns), of if _has_steps(found) else "the whole capture"))
+        several = f"median of {len(found)}" if len(found) > 1 else ""
+        shown.append(
+            Figure(
+                "step time" if _has_steps(found) else "capture",
+                shown_ns(step.span_ns),
+                several or "from first to last operation",
+            )
+        )
     if used:
         first = used[0]
         of = f"{first.name or 'GPU'}" + (f", first of {len(used)}" if len(used) > 1 else "")

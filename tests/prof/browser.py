@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--hide-scrollbars",
 )  # fmt: skip
 SECONDS = 60
 
@@ -61,6 +62,12 @@ class Browser:
         self.command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
+
+    def click(self, x: float, y: float) -> None:
+        """A real press of the left button there, in the window's pixels."""
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            pressed = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
+            self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, **pressed)
 
     def picture(self, file: Path) -> None:
         file.write_bytes(base64.b64decode(self._ask("GET", f"{self.session}/screenshot")))

@@ -38,7 +38,7 @@ const kernels = (() => {
   const SHARED = { name: ["name"], op: ["op"], layer: ["layer"], class: ["class"], aten: ["aten"], sizes: ["sizes"], phase: ["phase"], path: ["layer", "op", "name"] };
   const chosen = new Set(["count", "dur", "share", "name", "op", "dir", "layer", "class", "sizes", "flops", "flop_s", "byte_s", "sol", "bound"]);
   const sort = { key: "dur", down: true };
-  let lines = [], columns = [];
+  let lines = [], columns = [], widths = new Map();
 
   function line(row) {
     const c = model.rows.call[row], { flops, bytes, sol_ns } = model.numbers;
@@ -83,9 +83,10 @@ const kernels = (() => {
   }
 
   function build() {
-    const head = element("div", { className: "head" }, ...columns.map(headCell));
-    const width = columns.reduce((sum, column) => sum + column.width, 0);
-    const body = element("div", { className: "body" });
+    const least = columns.reduce((sum, column) => sum + column.width, 0), width = Math.max(least, box.clientWidth - 1);
+    const wide = columns.find((column) => !column.number); // takes what is left of the box
+    widths = new Map(columns.map((column) => [column, column.width + (column === wide ? width - least : 0)]));
+    const head = element("div", { className: "head" }, ...columns.map(headCell)), body = element("div", { className: "body" });
     body.style.cssText = `position:relative;height:${lines.length * HEIGHT}px;width:${width}px`;
     head.style.width = `${width}px`;
     const { scrollLeft } = box;
@@ -98,7 +99,7 @@ const kernels = (() => {
   function headCell(column) {
     const mark = sort.key === column.key ? (sort.down ? " ▾" : " ▴") : "";
     const cell = element("button", { type: "button", className: `cell${column.number ? " number" : ""}`, textContent: column.name + mark, title: `sort by ${column.name}` });
-    cell.style.width = `${column.width}px`;
+    cell.style.width = `${widths.get(column)}px`;
     cell.onclick = () => {
       Object.assign(sort, sort.key === column.key ? { down: !sort.down } : { key: column.key, down: Boolean(column.number) });
       order();
@@ -127,7 +128,7 @@ const kernels = (() => {
   function bodyCell(column, at) {
     const textContent = shown(column, at);
     const cell = element("div", { className: `cell${column.number ? " number" : ""}`, textContent, title: column.number ? "" : textContent.slice(0, 500) });
-    cell.style.width = `${column.width}px`;
+    cell.style.width = `${widths.get(column)}px`;
     return cell;
   }
 

@@ -43,27 +43,27 @@ const layers = (() => {
 
   // Boxes from the node to the right: [depth, top, bottom, node].
   function place(top, columns, height) {
-    const found = [], total = top.value;
+    const found = [], total = top.value, first = top.children.size ? -1 : 0; // the top itself stands in the path above
     (function walk(at, depth, low) {
       const share = at.value / total;
       if (share * height < SMALLEST) return;
-      found.push([depth, low, low + share, at]);
+      if (depth >= 0) found.push([depth, low, low + share, at]);
       if (depth + 1 >= columns) return;
       for (const child of [...at.children.values()].sort((a, b) => b.value - a.value)) {
         walk(child, depth + 1, low);
         low += child.value / total;
       }
-    })(top, 0, 0);
+    })(top, first, 0);
     return found;
   }
 
-  const depthOf = (at) => 1 + Math.max(0, ...[...at.children.values()].map(depthOf));
+  const depthOf = (at) => Math.max(0, ...[...at.children.values()].map((child) => 1 + depthOf(child)));
 
   function option(width, box) {
     const root = tree();
     const top = find(root, state.value("path")) ?? root;
-    drawPath(top === root ? "" : top.path, root);
-    const columns = Math.max(1, Math.min(depthOf(top), Math.floor(width / (width < 500 ? 110 : 150)) || 1, 7));
+    drawPath(top);
+    const columns = Math.max(1, Math.min(depthOf(top), Math.floor(width / (width < 500 ? 100 : 150)) || 1, 7));
     boxes = top.value ? place(top, columns, box.clientHeight) : [];
     return {
       grid: { left: 0, right: 0, top: 0, bottom: 0 },
@@ -80,14 +80,14 @@ const layers = (() => {
     const [x, y] = api.coord([api.value(0), api.value(1)]);
     const [right, bottom] = api.coord([api.value(0) + 1, api.value(2)]);
     const at = boxes[api.value(3)][3], height = bottom - y, width = right - x;
-    const leaf = !at.children.size, fill = leaf ? draw.classColor(at.kind) : at.path ? draw.colors.idle : draw.colors.page;
+    const leaf = !at.children.size, fill = leaf ? draw.classColor(at.kind) : draw.colors.idle;
     const text = height < 13 ? "" : `${at.name || "all"}  ${amount(at.value)}`;
     return {
       type: "rect",
       shape: { x, y, width: width - 1, height: Math.max(1, height - (height > 4 ? 1 : 0.3)) },
       style: { fill },
       textConfig: { position: "insideLeft", distance: 6 },
-      textContent: { style: { text, fill: leaf ? "#fff" : draw.colors.ink, fontSize: 11, width: width - 14, overflow: "truncate" } },
+      textContent: { style: { text, fill: leaf ? draw.inkOn(fill) : draw.colors.ink, fontSize: 11, width: width - 14, overflow: "truncate" } },
     };
   }
 
@@ -99,11 +99,12 @@ const layers = (() => {
     ]);
   }
 
-  function drawPath(path) {
+  function drawPath({ path, value }) {
     const parts = path ? path.split("\x1f") : [];
     const crumb = (name, to) => element("button", { type: "button", textContent: format.cut(name, 40), onclick: () => choose(to) });
     document.getElementById("layers-path").replaceChildren(
-      ...(parts.length ? [crumb("all", "")] : []), ...parts.map((part, i) => crumb(part, parts.slice(0, i + 1).join("\x1f"))));
+      crumb("all", ""), ...parts.map((part, i) => crumb(part, parts.slice(0, i + 1).join("\x1f"))),
+      element("span", { className: "dim", textContent: amount(value) }));
   }
 
   const choose = (path) => state.set("path", path, `layer: ${path.replaceAll("\x1f", " › ")}`);

@@ -2,7 +2,7 @@
 
 const phases = (() => {
   const { data } = model;
-  const LIMIT = 40; // bars at once; more scroll
+  const LIMIT = 12; // bars at once; more scroll
   const hint = () => document.querySelector("#phases").previousElementSibling;
 
   function bars() {
@@ -46,12 +46,12 @@ const phases = (() => {
       tooltip: draw.tooltip(({ dataIndex, seriesName }) => tip(found[dataIndex], seriesName)),
       xAxis: draw.axis({ type: "value", axisLabel: { formatter: format.ns, hideOverlap: true }, splitNumber: width < 500 ? 3 : 6 }),
       yAxis: draw.axis({ type: "category", data: found.map((bar) => bar.label), inverse: true, splitLine: { show: false } }),
-      dataZoom: many ? [{ type: "slider", yAxisIndex: 0, startValue: 0, endValue: LIMIT - 1, width: 16, right: 4, labelFormatter: "" }] : [],
+      dataZoom: many ? [{ type: "slider", yAxisIndex: 0, startValue: 0, endValue: LIMIT - 1, width: 16, right: 4, showDetail: false, showDataShadow: false }] : [],
       series: names.map((name) => ({
         name, type: "bar", stack: "step", barMaxWidth: 22,
         itemStyle: { color: name === "idle" ? draw.colors.idle : draw.phaseColor(name), borderColor: draw.colors.card, borderWidth: 1,
           opacity: !state.value("phase") || state.value("phase") === name ? 1 : 0.3 },
-        label: { show: true, color: name === "idle" ? draw.colors.dim : "#fff", formatter: ({ dataIndex }) => inside(found[dataIndex], name, width) },
+        label: { show: true, color: name === "idle" ? draw.colors.dim : draw.inkOn(draw.phaseColor(name)), formatter: ({ dataIndex }) => inside(found[dataIndex], name, width) },
         data: found.map((bar) => amount(bar, name)),
       })),
     };

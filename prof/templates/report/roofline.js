@@ -31,7 +31,7 @@ const roofline = (() => {
   const most = (sums) => [...sums].sort((a, b) => b[1] - a[1])[0][0];
   const nameOf = (dot) => `${dot.key.replaceAll("\x1f", ".") || "(none)"}${dot.dir === "bprop" ? ", backward" : ""}`;
 
-  function roofs(low, high, list) {
+  function roofs(low, high, bottom, list) {
     const device = model.data.devices.find((found) => found.byte_per_s) ?? null;
     if (!device) return [];
     const used = new Set(list.map((dot) => dot.unit));
@@ -40,8 +40,9 @@ const roofline = (() => {
     const ridge = top / device.byte_per_s;
     const lines = units.sort((a, b) => a[1] - b[1]).map(([unit, peak]) =>
       roof(`${unit} ${format.si(peak, "FLOP/s")}`, [[Math.max(low, peak / device.byte_per_s), peak], [high, peak]], "end"));
+    const start = Math.max(low, (bottom ?? 0) / device.byte_per_s); // where the slope enters the picture
     const end = top ? Math.min(ridge, high) : high;
-    return [roof(`memory ${format.si(device.byte_per_s, "B/s")}`, [[low, low * device.byte_per_s], [end, end * device.byte_per_s]], "start"), ...lines];
+    return [roof(`memory ${format.si(device.byte_per_s, "B/s")}`, [[start, start * device.byte_per_s], [end, end * device.byte_per_s]], "start"), ...lines];
   }
 
   const roof = (name, data, at) => ({
@@ -49,9 +50,17 @@ const roofline = (() => {
     lineStyle: { color: draw.colors.dim, width: 1.5, type: at === "start" ? "solid" : "dashed" },
     markPoint: {
       symbol: "rect", symbolSize: 0.1, silent: true, data: [{ coord: at === "start" ? data[0] : data[1] }],
-      label: { formatter: name, color: draw.colors.dim, fontSize: 11, position: at === "start" ? [4, -18] : [-4, -15], align: at === "start" ? "left" : "right" },
+      label: { formatter: name, color: draw.colors.dim, fontSize: 11, position: at === "start" ? [18, -6] : [-4, -15], align: at === "start" ? "left" : "right" },
     },
   });
+
+  // Whole decades around the dots and the highest peak in use.
+  function heights(list) {
+    const rates = list.map((dot) => (dot.flops / dot.ns) * 1e9);
+    const peaks = model.data.devices.flatMap((device) => list.map((dot) => device.flop_per_s[dot.unit] ?? 0));
+    if (!rates.length) return {};
+    return { min: 10 ** Math.floor(Math.log10(Math.min(...rates) / 2)), max: 10 ** Math.ceil(Math.log10(2 * Math.max(...rates, ...peaks))) };
+  }
 
   function option(width) {
     const { list, without, total } = dots();
@@ -61,22 +70,24 @@ const roofline = (() => {
       : "Nothing passes the filter.";
     const ai = list.map((dot) => dot.flops / dot.bytes), longest = Math.max(1, ...list.map((dot) => dot.ns));
     const low = 10 ** Math.floor(Math.log10(Math.min(0.1, ...ai))), high = 10 ** Math.ceil(Math.log10(Math.max(1000, ...ai)));
+    const scale = heights(list);
     const classes = model.data.classes.filter((name) => list.some((dot) => dot.class === name));
-    const labelled = new Set(list.slice(0, width < 500 ? 4 : 8));
+    const labelled = width < 500 ? 4 : 10; // the longest
     return {
-      grid: { left: 8, right: 20, top: classes.length > 4 && width < 700 ? 40 : 40, bottom: 34, containLabel: true },
+      grid: { left: 8, right: 20, top: 46, bottom: 34, containLabel: true },
       legend: { top: 0, left: 0, type: "scroll", data: classes, textStyle: { color: draw.colors.ink }, itemWidth: 14, selectedMode: false },
       tooltip: draw.tooltip(({ data }) => (data?.dot ? tip(data.dot) : "")),
       xAxis: draw.axis({ type: "log", min: low, max: high, name: "FLOP / byte", nameLocation: "middle", nameGap: 26, axisLabel: { formatter: (v) => format.digits(v) } }),
-      yAxis: draw.axis({ type: "log", axisLabel: { formatter: (v) => format.si(v, "") }, name: "FLOP/s", nameLocation: "end", nameGap: 6, nameTextStyle: { align: "left", color: draw.colors.dim } }),
+      yAxis: draw.axis({ type: "log", ...scale, axisLabel: { formatter: (v) => format.si(v, "").trim() }, name: "FLOP/s", nameLocation: "end", nameGap: 6, nameTextStyle: { align: "left", color: draw.colors.dim } }),
+      graphic: list.length ? [] : [{ type: "text", left: "center", top: "30%", style: { text: "No operation here has a count of FLOPs", fill: draw.colors.dim } }],
       series: [
-        ...roofs(low, high, list),
+        ...roofs(low, high, scale.min, list),
         ...classes.map((name) => ({
           name, type: "scatter", z: 3, itemStyle: { color: draw.classColor(name), opacity: 0.8, borderColor: draw.colors.card },
-          labelLayout: { hideOverlap: true },
-          label: { show: true, position: "right", color: draw.colors.ink, fontSize: 11, formatter: ({ data }) => (labelled.has(data.dot) ? format.cut(data.dot.name, 28) : "") },
-          data: list.filter((dot) => dot.class === name).map((dot) => ({
-            value: [dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9], symbolSize: 6 + 34 * Math.sqrt(dot.ns / longest), dot,
+          labelLayout: { hideOverlap: true, moveOverlap: "shiftY" },
+          label: { show: true, color: draw.colors.ink, textBorderColor: draw.colors.card, textBorderWidth: 2, fontSize: 11, formatter: ({ data }) => (data.rank < labelled ? format.cut(data.dot.name, 28) : "") },
+          data: list.flatMap((dot, rank) => dot.class !== name ? [] : ({
+            rank, label: { position: dot.flops / dot.bytes > high / 30 ? "left" : "right" }, value: [dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9], symbolSize: 6 + 34 * Math.sqrt(dot.ns / longest), dot,
           })),
         })),
       ],

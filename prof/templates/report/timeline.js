@@ -89,24 +89,42 @@ const timeline = (() => {
   }
 
   function boxes(context, each, width, scale, mask) {
-    let filled = -1; // pixels up to here are drawn
+    const cover = new Float32Array(width + 1), longest = new Int32Array(width + 1).fill(-1), most = new Float32Array(width + 1);
     for (let i = bisect(each.until, view.low); i < each.start.length && each.start[i] < view.high; i++) {
       const left = (each.start[i] - view.low) * scale, right = (each.end[i] - view.low) * scale;
-      const row = each.list?.[i], passes = row === undefined || mask[row];
-      if (right <= filled && !passes) continue;
-      if (right - filled < 0.5 && right - left < 0.5) continue;
-      const x = Math.max(0, left), w = Math.max(0.6, Math.min(width, right) - x - (right - left > 3 ? 0.5 : 0));
-      context.globalAlpha = passes ? 1 : 0.15;
-      context.fillStyle = each.kind === "gap" ? draw.colors.dim : draw.classColor(model.text("class", row));
-      context.fillRect(x, each.y, w, each.height);
-      if (each.kind === "row" && w > 34) {
-        context.fillStyle = "#fff";
-        context.fillText(fitted(model.text("name", row), w - 6), x + 3, each.y + each.height / 2);
+      const row = each.list ? each.list[i] : -1, passes = row < 0 || mask[row];
+      if (right - left < 1) {
+        const x = Math.max(0, Math.floor(left)), wide = (right - left + 1e-6) * (passes ? 1 : 0.1);
+        cover[x] += wide;
+        if (wide > most[x]) { most[x] = wide; longest[x] = i; }
+      } else {
+        bar(context, each, row, Math.max(0, left), Math.min(width, right) - (right - left > 3 ? 0.5 : 0), passes);
       }
-      filled = Math.max(filled, x + w);
+    }
+    // What is less than a pixel wide: the pixel in the longest one's colour, as strong as it is covered.
+    for (let x = 0; x < width; x++) {
+      if (longest[x] < 0) continue;
+      context.globalAlpha = Math.min(1, Math.max(cover[x], each.kind === "launch" ? 0.4 : 0.1));
+      context.fillStyle = colorOf(each, each.list ? each.list[longest[x]] : -1);
+      context.fillRect(x, each.y, 1, each.height);
       drawn++;
     }
     context.globalAlpha = 1;
+  }
+
+  const colorOf = (each, row) => (each.kind === "gap" ? draw.colors.other : draw.classColor(model.text("class", row)));
+
+  function bar(context, each, row, left, right, passes) {
+    const color = colorOf(each, row);
+    context.globalAlpha = passes ? 1 : 0.15;
+    context.fillStyle = color;
+    context.fillRect(left, each.y, right - left, each.height);
+    if (each.kind === "row" && right - left > 34) {
+      context.fillStyle = passes ? draw.inkOn(color) : draw.colors.ink;
+      context.fillText(fitted(model.text("name", row), right - left - 6), left + 3, each.y + each.height / 2);
+    }
+    context.globalAlpha = 1;
+    drawn++;
   }
 
   const fitted = (text, width) => format.cut(text, Math.max(3, Math.floor(width / 6)));
