@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
@@ -89,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     except PyprofError as error:
         print(f"prof.py: {error}", file=sys.stderr)
         return 1
-    if not args.quiet:
+    if lines and not args.quiet:
         print("\n".join(f"prof.py: {line}" for line in lines), file=sys.stderr)
     return 0
 
@@ -116,11 +117,25 @@ def _work(args: argparse.Namespace) -> Callable[[argparse.Namespace], list[str]]
     if args.advise:
         return _advise
     plain = not given and args.output is None and args.width is None and not args.json
-    return _summary if args.summary or (plain and sys.stdout.isatty() and False) else _rows
+    return _summary if args.summary or (plain and sys.stdout.isatty()) else _rows
 
 
 def _summary(args: argparse.Namespace) -> list[str]:
-    raise QueryError("argument --summary: not written yet")
+    """Write the summary; nothing is left for standard error to say."""
+    from pyprof.files import is_standard, open_output
+    from pyprof.prof.summary import summarise
+    from pyprof.prof.write_terminal import write_summary, write_summary_json
+
+    table, annotation, peaks = _read(args)
+    found = summarise(table, annotation, peaks)
+    terminal = is_standard(args.output) and sys.stdout.isatty()
+    width = args.width or (shutil.get_terminal_size().columns if terminal else 100)
+    with open_output(args.output, args.force) as out:
+        if args.json:
+            write_summary_json(found, out)
+        else:
+            write_summary(found, out, width, terminal)
+    return [] if args.summary else ["rows: -c or -w, or a pipe; what to change: --advise"]
 
 
 def _advise(args: argparse.Namespace) -> list[str]:

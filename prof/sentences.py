@@ -1,0 +1,320 @@
+"""A summary in sentences that a person can quote, each with its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from pyprof.prof.columns import first_text
+from pyprof.prof.summary import Summary
+from pyprof.prof.usage import Usage
+
+__all__ = ["amount", "assumptions", "headline", "ms", "sentences", "share", "unit_name", "worker"]
+
+MOST = 3  # parts that a sentence names
+NAMED = 5  # ops without a model that it names
+OUTLIER = 1.2  # times the median
+WORDS = {"kernel": "kernel", "memcpy": "copy", "memset": "memset", "graph": "graph launch", "cpu": "CPU op"}
+PLURAL = {"copy": "copies", "graph launch": "graph launches"}
+
+
+def headline(found: Summary) -> str:
+    """What ran, where, for how long, and how much of it is attributed."""
+    parts = [_counted(part.rows, WORDS.get(part.name, part.name)) for part in found.kinds_of_rows]
+    where = "the CPU" if found.on_cpu else _where(found.devices)
+    kept = share(found.attributed_ns, found.total_ns)
+    return f"{_list(parts)} on {where}. {kept} of {ms(found.total_ns)} of {worker(found)} time is attributed to an op."
+
+
+def sentences(found: Summary) -> list[str]:
+    makers = (_loading, _busy, _steps, _ratio, _most, _matrix, _attention, _rates, _usage, _limits, _communication,
+              _layers, _unattributed, _uncounted)  # fmt: skip
+    return [sentence for make in makers for sentence in make(found)]
+
+
+def assumptions(found: Summary) -> list[str]:
+    said = [] if found.on_cpu else [f"{note}." for note in found.notes]
+    if not found.has_layers and found.attributed_ns:
+        said.append(
+            "The capture names no layers; captured with pyprof.init(), or torch.profiler's with_modules, it would."
+        )
+    said.append("FLOPs and bytes are what the algorithm needs, an FMA being 2; sums over kernels count overlaps twice.")
+    return said
+
+
+def worker(found: Summary) -> str:
+    return "CPU" if found.on_cpu else "GPU"
+
+
+def _where(devices: Sequence[Usage]) -> str:
+    names = [device.name or "GPU" for device in devices]
+    kinds = list(dict.fromkeys(names))
+    return (
+        _list([f"{names.count(kind)} × {kind}" if names.count(kind) > 1 else f"one {kind}" for kind in kinds])
+        or "no GPU"
+    )
+
+
+def _loading(found: Summary) -> Iterator[str]:
+    """Copies between host and device: model loading apart from what the steps do."""
+    copies = found.copies
+    if copies is None or not copies.rows:
+        return
+    way = copies.ways[0] if len(copies.ways) == 1 else "host-device"
+    what = f"{way} {'copy' if copies.rows == 1 else 'copies'}"
+    moved = f"{copies.rows:,} {what} ({amount(copies.nbytes, 'B')}, {ms(copies.ns)}{_speed(copies.nbytes, copies.ns)})"
+    if copies.before_rows == copies.rows:
+        apart = ": loading, which all figures below leave out" if copies.apart else ""
+        yield f"{moved}: all stand before the first kernel, none among the kernels{apart}."
+    elif copies.apart:
+        yield (f"{moved}: {copies.before_rows:,} of them ({amount(copies.before_nbytes, 'B')}, {ms(copies.before_ns)}) "
+               "stand before the first kernel: loading, which all figures below leave out.")  # fmt: skip
+    elif copies.ns > 0.01 * found.total_ns:
+        yield f"{moved} take {share(copies.ns, found.total_ns)} of {worker(found)} time."
+
+
+def _busy(found: Summary) -> Iterator[str]:
+    if not found.span_ns or found.on_cpu:
+        return
+    gpus = "The GPU works" if len(found.devices) < 2 else f"The {len(found.devices)} GPUs work"
+    idle = f"{gpus} {share(found.busy_ns, found.span_ns)} of {ms(found.span_ns)} and idle {ms(found.idle_ns)}"
+    late = found.late_ns
+    if late > 0.05 * found.span_ns:
+        idle += f"; in {ms(late)} of that ({share(late, found.idle_ns)}) the CPU had not yet launched the next kernel"
+        idle += ": the run is bound by the host" if late > 0.25 * found.span_ns else ""
+    yield f"{idle}."
+
+
+def _steps(found: Summary) -> Iterator[str]:
+    if len(found.steps) < 2:
+        return
+    times = sorted(part.ns for part in found.steps)
+    slowest = max(found.steps, key=lambda part: part.ns)
+    yield (f"{len(times)} steps of {ms(times[len(times) // 2])} (median), the fastest {ms(times[0])}, the slowest "
+           f"{ms(slowest.ns)} (step {slowest.name}).")  # fmt: skip
+
+
+def _ratio(found: Summary) -> Iterator[str]:
+    phase = {part.name: part for part in found.phases}
+    forward, backward = phase.get("forward"), phase.get("backward")
+    if forward and backward and forward.ns:
+        yield (f"The backward pass takes {backward.ns / forward.ns:.2f} times the forward's {worker(found)} time "
+               f"({ms(backward.ns)} against {ms(forward.ns)}).")  # fmt: skip
+
+
+def _most(found: Summary) -> Iterator[str]:
+    if not found.kinds or not found.total_ns:
+        return
+    first, *rest = found.kinds
+    named = [f"{part.name} {share(part.ns, found.total_ns)}" for part in rest[:MOST] if part.ns > 0.01 * found.total_ns]
+    then = f"; then {', '.join(named)}" if named else ""
+    most = "Most" if first.ns > found.total_ns / 2 else "The largest part"
+    yield f"{most} of {worker(found)} time is {first.name}: {share(first.ns, found.total_ns)} ({ms(first.ns)}){then}."
+
+
+def _matrix(found: Summary) -> Iterator[str]:
+    matrix = found.matrix
+    if not matrix.ns or found.on_cpu:
+        return
+    units = [f"{unit_name(part.name)} {share(part.ns, matrix.ns)}" for part in matrix.units[:MOST]]
+    what = f"Matrix math (GEMM, convolution, attention) runs {ms(matrix.ns)}"
+    if matrix.tensor_ns == 0 and not matrix.unknown_ns:
+        one = matrix.units[0].name if len(matrix.units) == 1 else ""
+        said = (
+            f"all of it in {unit_name(one)}, without tensor cores"
+            if one
+            else f"none of it on tensor cores ({', '.join(units)})"
+        )
+        yield f"{what}, {said}{_better(found)}."
+        return
+    unknown = f", {share(matrix.unknown_ns, matrix.ns)} not known" if matrix.unknown_ns else ""
+    yield f"{what}, {share(matrix.tensor_ns, matrix.ns)} of it on tensor cores{unknown}: {', '.join(units)}."
+
+
+def _better(found: Summary) -> str:
+    words = [f"{ratio:.3g} times that peak for {unit.removeprefix('tc_')}" for unit, ratio in found.matrix.better]
+    return f"; the tensor cores of this GPU have {' and '.join(words[:2])}" if words else ""
+
+
+def _attention(found: Summary) -> Iterator[str]:
+    attention = found.attention
+    if attention.fused_rows:
+        name = attention.fused_name if len(attention.fused_name) <= 40 else f"{attention.fused_name[:38]}.."
+        yield f"Attention is fused: {_counted(attention.fused_rows, 'kernel')} ({name}), {ms(attention.fused_ns)}."
+    if attention.apart_rows > 1 and (not attention.fused_rows or attention.apart_ns > attention.fused_ns / 10):
+        none = "No fused attention kernel runs" if not attention.fused_rows else "Not all of it"
+        yield (f"{none}: {attention.apart_rows:,} times a softmax stands between two matrix products, as in attention "
+               f"that is not fused; the kernels between these products take {ms(attention.apart_ns)}.")  # fmt: skip
+
+
+def _rates(found: Summary) -> Iterator[str]:
+    if not found.flop or not found.span_ns:
+        if found.attributed_ns:
+            yield "FLOP rates and MFU are unknown: no floating-point work could be counted."
+        return
+    seconds = found.span_ns * 1e-9  # of all GPUs together: the rates are those of one
+    amounts = f"{amount(found.flop, 'FLOP')} and {amount(found.nbytes, 'B')} are counted"
+    rates = f"{amount(found.flop / seconds, 'FLOP/s')} and {amount(found.nbytes / seconds, 'B/s')}"
+    per = " for each GPU" if len(found.devices) > 1 else ""
+    idle = "" if found.on_cpu else ", idle time included"
+    yield f"{amounts}: {rates}{per}{idle}.{_mfu(found.devices)}"
+
+
+def _mfu(devices: Sequence[Usage]) -> str:
+    known = [device for device in devices if not math.isnan(device.mfu)]
+    if not known:
+        return ""
+    mean = sum(device.mfu for device in known) / len(known)
+    peak = f"{amount(known[0].peak_flop_per_s, 'FLOP/s')} ({unit_name(known[0].unit)}, dense)"
+    return f" MFU is {_percent(mean)} of {peak}."
+
+
+def _usage(found: Summary) -> Iterator[str]:
+    shares = [
+        (f"{name} {_percent(mean)}")
+        for name, mean in (
+            ("GPU utilisation (a kernel runs)", _mean([device.utilisation for device in found.devices])),
+            ("estimated SM efficiency", _mean([device.sm_efficiency for device in found.devices])),
+            ("estimated achieved occupancy of the kernels", _mean([device.occupancy for device in found.devices])),
+        )
+        if not math.isnan(mean)
+    ]
+    if shares:
+        yield f"{_list(shares)}."
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _limits(found: Summary) -> Iterator[str]:
+    limits = found.limits
+    if not limits.ns:
+        return
+    bounds = [f"{_bound(part.name)} {share(part.ns, limits.ns)}" for part in limits.bounds]
+    known = f"({share(limits.ns, found.total_ns)} of {worker(found)} time has a known limit)"
+    yield (f"Kernels reach {share(limits.sol_ns, limits.ns)} of their limits, each the greater of FLOPs / peak and "
+           f"bytes / bandwidth: {ms(limits.sol_ns)} would do for {ms(limits.ns)} {known}. By time: "
+           f"{', '.join(bounds)}.")  # fmt: skip
+
+
+def _bound(name: str) -> str:
+    return {
+        "memory": "bound by memory",
+        "compute": "by compute",
+        "latency": "by latency (short or few blocks)",
+        "neither": "no work",
+    }.get(name, name)
+
+
+def _communication(found: Summary) -> Iterator[str]:
+    if found.communication_ns:
+        yield (f"Communication takes {ms(found.communication_ns)}, and in {ms(found.exposed_ns)} of that "
+               f"({share(found.exposed_ns, found.communication_ns)}) nothing else runs on the GPU.")  # fmt: skip
+
+
+def _layers(found: Summary) -> Iterator[str]:
+    layers = found.series
+    if layers is None:
+        return
+    name, size = layers.name, len(layers.numbers)
+    far = layers.outliers(OUTLIER)
+    said = f"{size} layers {_outer(name)} take {ms(int(layers.median_ns))} each (median)"
+    if not far:
+        low, high = min(layers.ns), max(layers.ns)
+        yield f"{said}, all alike ({ms(low)} to {ms(high)})."
+        return
+    far = sorted(far, key=lambda item: -abs(math.log(max(item[1], 1e-9))))[:MOST]
+    yield f"{said}; {_list([f'layer {number} takes {ratio:.2f} times that' for number, ratio in far])}."
+
+
+def _outer(name: str) -> str:
+    return name if len(name) <= 48 else f"..{name[-46:]}"
+
+
+def _unattributed(found: Summary) -> Iterator[str]:
+    missing = found.total_ns - found.attributed_ns
+    if missing > 0:
+        why = [
+            f"{part.name} ({share(part.ns, found.total_ns)}, {_counted(part.rows, 'row')})" for part in found.reasons
+        ]
+        more = f" and {len(why) - MOST} more reasons" if len(why) > MOST else ""
+        yield f"Without an op: {share(missing, found.total_ns)} of {worker(found)} time: {'; '.join(why[:MOST])}{more}."
+    if missing and not found.attributed_ns:
+        yield ("So FLOPs, their rates and MFU are unknown, too: capture with pyprof.init(), or with nsys profile "
+               "--pytorch=autograd-shapes-nvtx.")  # fmt: skip
+
+
+def _uncounted(found: Summary) -> Iterator[str]:
+    whole = sum(part.ns for part in found.uncounted)
+    if not whole:
+        return
+    named = [f"{_op(part.name)} {share(part.ns, found.total_ns)}" for part in found.uncounted[:NAMED]]
+    more = f" and {len(found.uncounted) - NAMED} more" if len(found.uncounted) > NAMED else ""
+    yield f"No model counts {share(whole, found.total_ns)} of {worker(found)} time: {', '.join(named)}{more}."
+
+
+def _op(name: str) -> str:
+    name = first_text(name) if name.startswith('["') else name
+    return (name if len(name) <= 40 else f"{name[:19]}..{name[-19:]}") or "(no name)"
+
+
+# Numbers in words
+
+
+def ms(ns: float) -> str:
+    """
+    >>> ms(23783537), ms(4460346194), ms(190123), ms(2000000)
+    ('23.78 ms', '4,460 ms', '0.1901 ms', '2.000 ms')
+    """
+    value = ns / 1e6
+    digits = 0 if value >= 1000 else 1 if value >= 100 else 2 if value >= 10 else 3 if value >= 1 else 4
+    return f"{value:,.{digits}f} ms"
+
+
+def share(part: float, whole: float) -> str:
+    return _percent(100 * part / whole) if whole else "0%"
+
+
+def _percent(value: float) -> str:
+    """One digit behind the point; what is neither none nor all never looks so."""
+    if 0 < value < 0.05:
+        return "<0.1%"
+    if 99.95 <= value < 100:
+        return ">99.9%"
+    return f"{value:.1f}%" if value not in (0, 100) else f"{value:.0f}%"
+
+
+def amount(value: float, unit: str) -> str:
+    """
+    >>> amount(3.0455e12, "FLOP"), amount(13627435008, "B"), amount(512, "B")
+    ('3.046 TFLOP', '13.63 GB', '512 B')
+    """
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"
+
+
+def unit_name(unit: str) -> str:
+    """A unit of ``devices.UNITS`` in words."""
+    if unit == "unknown":
+        return "unknown precision"
+    return f"{unit.removeprefix('tc_')} tensor cores" if unit.startswith("tc_") else unit
+
+
+def _speed(nbytes: int, ns: int) -> str:
+    return f", {amount(1e9 * nbytes / ns, 'B/s')}" if ns and nbytes else ""
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word if count == 1 else PLURAL.get(word, word + 's')}"
+
+
+def _list(words: Sequence[str]) -> str:
+    return ", ".join(words[:-1]) + f" and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,172 @@
+"""The summary on a terminal or in a pipe: sentences, then a table each by phase, part of the model, layer and kind.
+
+Names in a trace are anybody's: they are cleaned of control characters and never read as markup. Colour and width only
+where the output is a terminal, or as asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from pyprof.prof.sentences import OUTLIER, assumptions, headline, ms, sentences, share, worker
+from pyprof.prof.summary import Part, Summary
+from pyprof.prof.write_plain import cut_to, safe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["write_summary", "write_summary_json"]
+
+VERSION = 1  # of the JSON object; raised where a key changes its meaning or goes
+WIDEST = 110  # characters of a line of prose: longer ones are hard to read
+MOST = 14  # rows of a table
+LAYERS = 6
+UNIT = re.compile(r"(\d) (?=(?:ms|[kMGTP]?(?:B|FLOP)(?:/s)?)\b)")
+BAR = 24
+
+
+def write_summary(found: Summary, out: BinaryIO, width: int, terminal: bool) -> None:
+    from rich.console import Console
+
+    text = io.StringIO()
+    console = Console(
+        file=text, width=max(width, 40), force_terminal=terminal, highlight=False, markup=False, emoji=False
+    )
+    _print(console, found)
+    lines = text.getvalue().split("\n")
+    out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
+
+
+def _print(console: Console, found: Summary) -> None:
+    _prose(console, headline(found), "bold")
+    for sentence in sentences(found):
+        _prose(console, f"• {sentence}", "", hang=2)
+    _tables(console, found)
+    console.print()
+    for line in assumptions(found):
+        _prose(console, line, "dim")
+
+
+def _prose(console: Console, words: str, style: str, hang: int = 0) -> None:
+    from rich.text import Text
+
+    whole = UNIT.sub("\\1\xa0", safe(words))  # a number stays with its unit
+    for line in textwrap.wrap(whole, min(console.width, WIDEST), subsequent_indent=" " * hang, break_on_hyphens=False):
+        console.print(Text(line.replace("\xa0", " "), style), no_wrap=True, overflow="ignore", crop=False)
+
+
+def _tables(console: Console, found: Summary) -> None:
+    if found.span_ns and (len(found.phases) > 1 or found.phases[0].name != "other"):
+        _phases(console, found)
+    if found.has_layers:
+        _parts(console, found, "By part of the model", found.components)
+        _layers(console, found)
+    elif _many(found.components):
+        _parts(console, found, "By part of the model, as far as ops tell it (the capture names no layers)",
+               found.components)  # fmt: skip
+    _parts(console, found, "By kind of work", found.kinds)
+    if found.matrix.ns and len(found.matrix.units) > 1:
+        _parts(console, found, "Matrix math by unit", found.matrix.units, found.matrix.ns)
+
+
+def _many(parts: Sequence[Part]) -> bool:
+    """Whether a table of them tells more than one line would."""
+    whole = sum(part.ns for part in parts)
+    return sum(part.ns for part in parts if part.name not in ("other", "copies")) > whole / 2
+
+
+def _phases(console: Console, found: Summary) -> None:
+    rows = [
+        (part.name, part.rows, ms(part.ns), share(part.ns, found.span_ns), ms(part.idle_ns),
+         share(part.idle_ns, found.span_ns))
+        for part in found.phases
+    ]  # fmt: skip
+    rows.append(("all", sum(part.rows for part in found.phases), ms(found.busy_ns), share(found.busy_ns, found.span_ns),
+                 ms(found.idle_ns), share(found.idle_ns, found.span_ns)))  # fmt: skip
+    title = f"By phase, of {ms(found.span_ns)} (overlaps counted once; idle is before the phase's rows)"
+    _table(console, title, ("phase", "rows", "works", "", "idle", ""), rows)
+
+
+def _parts(console: Console, found: Summary, title: str, parts: Sequence[Part], whole: int | None = None) -> None:
+    total = found.total_ns if whole is None else whole
+    shown = list(parts[:MOST])
+    rest = parts[MOST:]
+    if rest:
+        shown.append(Part(f"{len(rest)} more", sum(p.rows for p in rest), sum(p.ns for p in rest)))
+    most = max((part.ns for part in shown), default=0)
+    rows = [
+        (
+            part.name,
+            part.rows,
+            ms(part.ns),
+            share(part.ns, total),
+            "█" * math.ceil(BAR * part.ns / most) if most else "",
+        )
+        for part in shown
+    ]
+    _table(console, f"{title}, of {ms(total)} of {worker(found)} time", ("", "rows", "time", "", ""), rows)
+
+
+def _layers(console: Console, found: Summary) -> None:
+    """The layers of the longest time, in their order."""
+    layers = found.series
+    if layers is None or not layers.outliers(OUTLIER):
+        return  # a sentence has said it
+    pairs = list(zip(layers.numbers, layers.ns, strict=True))
+    chosen = sorted(sorted(pairs, key=lambda pair: -pair[1])[:LAYERS])
+    most = max(layers.ns)
+    rows = [
+        (str(number), ms(ns), f"{ns / layers.median_ns:.2f} × median" if layers.median_ns else "",
+         "█" * math.ceil(BAR * ns / most) if most else "")
+        for number, ns in chosen
+    ]  # fmt: skip
+    which = "all" if len(pairs) <= LAYERS else f"the {LAYERS} longest of"
+    title = f"By layer, {which} {len(pairs)}: {cut_to(safe(layers.name), 60, 'left')}"
+    _table(console, title, ("layer", "time", "", ""), rows)
+
+
+def _table(console: Console, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print()
+    _prose(console, title, "bold")
+    table = Table(box=None, show_header=any(head), header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for i, name in enumerate(head):
+        bar = i == len(head) - 1 and any("█" in str(row[-1]) for row in rows)
+        justify: Any = "left" if i == 0 or bar else "right"
+        table.add_column(Text(name), justify=justify, no_wrap=True, style="cyan" if bar else "")
+    narrow = max(12, console.width - 62)
+    for row in rows:
+        cells = [f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
+        cells[0] = cut_to(safe(cells[0]), max(narrow, 24), "middle")
+        table.add_row(*(Text(cell) for cell in cells))
+    console.print(table)
+
+
+def write_summary_json(found: Summary, out: BinaryIO) -> None:
+    """One object: the sentences, and all numbers behind them."""
+    record = {
+        "pyprof_summary": VERSION,
+        "headline": headline(found),
+        "sentences": sentences(found),
+        "assumptions": assumptions(found),
+        "numbers": _plain(asdict(found)),
+    }
+    out.write((json.dumps(record, ensure_ascii=True, allow_nan=False) + "\n").encode())
+
+
+def _plain(value: Any) -> Any:
+    """Without NaN, which JSON does not have: unknown is null."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
