@@ -14,6 +14,8 @@ __all__ = ["amount", "assumptions", "headline", "ms", "sentences", "share", "uni
 MOST = 3  # parts that a sentence names
 NAMED = 5  # ops without a model that it names
 OUTLIER = 1.2  # times the median
+NEARLY = 0.95  # of the time is counted: what is not hardly changes a rate
+TELLING = 0.1  # of the time has a known limit: less says nothing about the whole
 WORDS = {"kernel": "kernel", "memcpy": "copy", "memset": "memset", "graph": "graph launch", "cpu": "CPU op"}
 PLURAL = {"copy": "copies", "graph launch": "graph launches"}
 
@@ -128,12 +130,15 @@ def _matrix(found: Summary) -> Iterator[str]:
         yield f"{what}, {said}{_better(found)}."
         return
     unknown = f", {share(matrix.unknown_ns, matrix.ns)} not known" if matrix.unknown_ns else ""
-    yield f"{what}, {share(matrix.tensor_ns, matrix.ns)} of it on tensor cores{unknown}: {', '.join(units)}."
+    most = _better(found) if matrix.units[0].ns > matrix.ns / 2 else ""
+    yield f"{what}, {share(matrix.tensor_ns, matrix.ns)} of it on tensor cores{unknown}: {', '.join(units)}{most}."
 
 
 def _better(found: Summary) -> str:
-    words = [f"{ratio:.3g} times that peak for {unit.removeprefix('tc_')}" for unit, ratio in found.matrix.better]
-    return f"; the tensor cores of this GPU have {' and '.join(words[:2])}" if words else ""
+    """What the tensor cores could do, where another unit does most."""
+    words = [f"{ratio:.3g} times in {unit.removeprefix('tc_')}" for unit, ratio in found.matrix.better]
+    base = unit_name(found.matrix.units[0].name)
+    return f"; against the {base} peak this GPU's tensor cores reach {' and '.join(words[:2])}" if words else ""
 
 
 def _attention(found: Summary) -> Iterator[str]:
@@ -153,20 +158,23 @@ def _rates(found: Summary) -> Iterator[str]:
             yield "FLOP rates and MFU are unknown: no floating-point work could be counted."
         return
     seconds = found.span_ns * 1e-9  # of all GPUs together: the rates are those of one
-    amounts = f"{amount(found.flop, 'FLOP')} and {amount(found.nbytes, 'B')} are counted"
+    counted = share(found.counted_ns, found.total_ns)
+    work = f"{amount(found.flop, 'FLOP')} and {amount(found.nbytes, 'B')}"
+    amounts = f"Models count {work} in {counted} of {worker(found)} time"
     rates = f"{amount(found.flop / seconds, 'FLOP/s')} and {amount(found.nbytes / seconds, 'B/s')}"
     per = " for each GPU" if len(found.devices) > 1 else ""
     idle = "" if found.on_cpu else ", idle time included"
-    yield f"{amounts}: {rates}{per}{idle}.{_mfu(found.devices)}"
+    whole = found.counted_ns > NEARLY * found.total_ns
+    yield f"{amounts}: {'' if whole else 'at least '}{rates}{per}{idle}.{_mfu(found.devices, whole)}"
 
 
-def _mfu(devices: Sequence[Usage]) -> str:
+def _mfu(devices: Sequence[Usage], whole: bool) -> str:
     known = [device for device in devices if not math.isnan(device.mfu)]
     if not known:
         return ""
     mean = sum(device.mfu for device in known) / len(known)
     peak = f"{amount(known[0].peak_flop_per_s, 'FLOP/s')} ({unit_name(known[0].unit)}, dense)"
-    return f" MFU is {_percent(mean)} of {peak}."
+    return f" MFU is {'' if whole else 'at least '}{_percent(mean)} of {peak}."
 
 
 def _usage(found: Summary) -> Iterator[str]:
@@ -190,7 +198,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _limits(found: Summary) -> Iterator[str]:
     limits = found.limits
-    if not limits.ns:
+    if limits.ns < TELLING * found.total_ns or not limits.ns:
         return
     bounds = [f"{_bound(part.name)} {share(part.ns, limits.ns)}" for part in limits.bounds]
     known = f"({share(limits.ns, found.total_ns)} of {worker(found)} time has a known limit)"
@@ -200,18 +208,15 @@ def _limits(found: Summary) -> Iterator[str]:
 
 
 def _bound(name: str) -> str:
-    return {
-        "memory": "bound by memory",
-        "compute": "by compute",
-        "latency": "by latency (short or few blocks)",
-        "neither": "no work",
-    }.get(name, name)
+    return {"memory": "memory-bound", "compute": "compute-bound",
+            "latency": "latency-bound (short, or too few blocks)"}.get(name, name)  # fmt: skip
 
 
 def _communication(found: Summary) -> Iterator[str]:
     if found.communication_ns:
-        yield (f"Communication takes {ms(found.communication_ns)}, and in {ms(found.exposed_ns)} of that "
-               f"({share(found.exposed_ns, found.communication_ns)}) nothing else runs on the GPU.")  # fmt: skip
+        part = share(found.exposed_ns, found.communication_ns)
+        alone = "all of it" if part == "100%" else f"{ms(found.exposed_ns)} of it ({part})"
+        yield f"Communication takes {ms(found.communication_ns)}, {alone} while nothing else runs on the GPU."
 
 
 def _layers(found: Summary) -> Iterator[str]:
@@ -247,12 +252,16 @@ def _unattributed(found: Summary) -> Iterator[str]:
 
 
 def _uncounted(found: Summary) -> Iterator[str]:
-    whole = sum(part.ns for part in found.uncounted)
-    if not whole:
+    sums: dict[str, int] = {}
+    for part in found.uncounted:
+        sums[_op(part.name)] = sums.get(_op(part.name), 0) + part.ns
+    if not sums:
         return
-    named = [f"{_op(part.name)} {share(part.ns, found.total_ns)}" for part in found.uncounted[:NAMED]]
-    more = f" and {len(found.uncounted) - NAMED} more" if len(found.uncounted) > NAMED else ""
-    yield f"No model counts {share(whole, found.total_ns)} of {worker(found)} time: {', '.join(named)}{more}."
+    named = [f"{name} {share(ns, found.total_ns)}" for name, ns in sorted(sums.items(), key=lambda item: -item[1])]
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    why = "" if found.has_sizes else " (the capture records no shapes)"
+    share_of = share(sum(sums.values()), found.total_ns)
+    yield f"No model counts {share_of} of {worker(found)} time{why}: {', '.join(named[:NAMED])}{more}."
 
 
 def _op(name: str) -> str:

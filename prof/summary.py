@@ -5,7 +5,7 @@ Times are ns. Sums over several GPUs are sums: their spans, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,7 @@ class Summary:
     phases: tuple[Part, ...]
     components: tuple[Part, ...]
     has_layers: bool
+    has_sizes: bool  # the capture records shapes, or markers that tell them
     series: Series | None
     kinds: tuple[Part, ...]
     matrix: Matrix
@@ -127,15 +128,9 @@ def summarise(table: Table, annotation: Annotation, peaks: Peaks | None = None) 
 
 def _annotation_of(annotation: Annotation, rows: Ints) -> Annotation:
     """The annotation of some rows, all but copies whose bytes are known: what is not counted stays."""
-    columns = {field.name: getattr(annotation, field.name) for field in fields(annotation)}
-    return replace(
-        annotation,
-        **{
-            name: column.take(rows) if isinstance(column, Coded) else column[rows]
-            for name, column in columns.items()
-            if not isinstance(column, dict)
-        },
-    )
+    columns = ("tc", "tcprec", "role", "family")
+    taken = {name: getattr(annotation, name).take(rows) for name in columns}
+    return replace(annotation, flops=annotation.flops[rows], bytes=annotation.bytes[rows], **taken)
 
 
 def _summary(
@@ -164,6 +159,7 @@ def _summary(
         phases=_phases(table, what, time),
         components=_parts(components(table, annotation, what), duration),
         has_layers=bool((table.coded("layer").codes >= 0).any()),
+        has_sizes=any(bool((table.coded(key).codes >= 0).any()) for key in ("sizes", "marker")),
         series=series(table.coded("layer"), duration),
         kinds=_parts(what, duration),
         matrix=_matrix(table, annotation, found),
@@ -222,9 +218,9 @@ def _copies(table: Table, what: Coded) -> tuple[Leading | None, Mask]:
         )
         if (np.array([*(any(w in v for w in words) for v in names.values), False])[names.codes] & moved).any()
     ]
-    sums = [int(v) for mask in (moved, before) for v in (mask.sum(), duration[mask].sum(), size[mask].sum())]
-    apart = sums[4] > LOADING * max(_span(table, ~before), 1) and not before.all()
-    return Leading(*sums, ways=tuple(ways), apart=bool(apart)), before
+    rows, ns, nbytes, *first = (int(v) for m in (moved, before) for v in (m.sum(), duration[m].sum(), size[m].sum()))
+    apart = first[1] > LOADING * max(_span(table, ~before), 1) and not bool(before.all())
+    return Leading(rows, ns, nbytes, first[0], first[1], first[2], tuple(ways), apart), before
 
 
 def _span(table: Table, rows: Mask) -> int:
