@@ -7,6 +7,14 @@ nothing.
 
 from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     alignment,
+    attention,
+    communication,
+    copies,
+    fusion,
+    grid,
+    launch,
+    layout,
+    loss,
     optimizer,
     precision,
 )

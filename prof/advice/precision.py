@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +19,13 @@ __all__ = ["EFFICIENCY", "full_precision"]
 EFFICIENCY = {"gemm": 1.0, "conv": 0.5, "attention": 0.3}
 WORTH = 1.15
 CAST_BYTES = 6  # a cast's, an element: autocast reads 4 bytes and writes 2
+SGEMM = re.compile(r"_sgemm_|xmma_gemm_f32f32_f32f32_f32|cutlass_80_simt_sgemm")
+LONG_NS = 50000.0  # of a product whose shape is not known: shorter ones may be bound by anything
+FP32_REACHED = 0.76  # of the peak: 51 of 67 TFLOP/s on an H200
+TF32 = (
+    'torch.set_float32_matmul_precision("high") (products) and torch.backends.cudnn.allow_tf32 = True '
+    "(convolutions). Products keep fp32's range and 10 bits of mantissa: check the loss."
+)
 NARROW = frozenset({"bf16", "fp16", "fp8", "fp4", "int8"})
 
 
@@ -36,12 +44,30 @@ def tf32(run: Run) -> Iterator[Finding]:
     """
     if run.device is None or math.isnan(run.device.peak("tc_tf32")):
         return
+    yield from _by_name(run)
     off = [f for f in ("gemm", "conv") if not bool(((run.family == f) & (run.precision == "tf32")).any())]
     rows = np.flatnonzero(full_precision(run, tuple(off)) & (run.tc == "0"))
-    yield from _finding(run, rows, _expected(run, rows, "tc_tf32"), "TF32", (
-        'torch.set_float32_matmul_precision("high") (products) and torch.backends.cudnn.allow_tf32 = True '
-        "(convolutions). Products keep fp32's range and 10 bits of mantissa: check the loss."
-    ), "high")  # fmt: skip
+    yield from _finding(run, rows, _expected(run, rows, "tc_tf32"), "TF32", TF32, "high")
+
+
+def _by_name(run: Run) -> Iterator[Finding]:
+    """Kernels that are fp32 products by their name, in a capture without shapes: half of the gain that compute alone
+    would bring, for what else bounds them is not known."""
+    assert run.device is not None
+    named = np.array([bool(SGEMM.search(str(name))) for name in run.name])
+    rows = np.flatnonzero(named & (run.tc == "0") & np.isnan(run.flop) & (run.dur > LONG_NS))
+    ratio = run.rate("tc_tf32") / (FP32_REACHED * run.device.peak("fp32")) / 2
+    if not len(rows) or not ratio > 1 or bool((run.precision == "tf32").any()):
+        return
+    now = float(run.dur[rows].sum())
+    why = (
+        f"{run.count(len(rows)):.4g} kernels are float32 products by their names "
+        f"({run.texts('kShortName')[rows[0]]}) and "
+        f"used no tensor cores: {run.ms(now):.4g} ms; TF32 is {2 * ratio:.2g} times as fast where compute is "
+        "the limit, "
+        "half of that is counted: the capture has no shapes"
+    )
+    yield Finding(rows, run.dur[rows] * (1 - 1 / ratio), why, TF32, "low")
 
 
 @rule("amp")

@@ -24,8 +24,8 @@ __all__ = ["Bools", "Run"]
 Bools = NDArray[np.bool_]
 
 # Time of a product: START_NS + max(flops / (REACHED × peak), bytes / (STREAMED × bandwidth)). Fitted to an H200,
-# PyTorch 2.11: bf16 products of 4.2 to 1687 GFLOP take 11.5 to 2118 µs, the formula gives 10.1 to 2084; those of GPT-2's
-# layers (14 to 19 GFLOP, 21 to 30 µs) 23 to 29.
+# PyTorch 2.11: bf16 products of 4.2 to 1687 GFLOP take 11.5 to 2118 µs, the formula gives 10.1 to 2084; those of
+# GPT-2's layers (14 to 19 GFLOP, 21 to 30 µs) 23 to 29.
 START_NS = 5000.0
 REACHED = 0.82  # bf16 811 of 989, fp16 780 of 989, tf32 403 of 495 TFLOP/s (docs/peaks.md)
 STREAMED = 0.85  # copies reach 4.25 of 4.8 TB/s, element-wise kernels 0.78 to 0.92 of it
@@ -132,6 +132,10 @@ class Run:
     @cached_property
     def role(self) -> NDArray[np.object_]:
         return _texts(self.annotation.role)
+
+    @property
+    def stream(self) -> Ints:
+        return self.table.ints("stream")
 
     @cached_property
     def phase(self) -> NDArray[np.object_]:

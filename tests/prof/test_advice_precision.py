@@ -27,6 +27,13 @@ def test_amp_by_hand():
     assert card.saved_ms == pytest.approx(2.678 - 0.1744 - 0.0493, abs=0.0005)
 
 
+def test_a_name_alone_is_worth_half():
+    # TF32 reaches 405.65, fp32 0.76 × 67 = 50.92 TFLOP/s: 7.966 times, half of that is 3.983; 2678 / 3.983 = 672.3 µs
+    (card,) = cards(fp32(sizes=None, dtypes=None, strides=None))
+    assert (card.rule, card.confidence) == ("tf32", "low")
+    assert card.saved_ms == pytest.approx(2.678 - 0.6723, abs=0.0002)
+
+
 def test_both_speak_of_the_same_kernels_and_say_so():
     best, second = cards(fp32())
     assert (best.rule, best.shares, second.rule, second.shares) == ("amp", (), "tf32", ("amp",))
@@ -42,7 +49,12 @@ SAYS_NOTHING = {
     "the flag is set: another product used TF32": ([fp32(), fp32(400_000, TF32)], "NVIDIA H200", "tf32"),
     "fp64": ([mm(4096, 4096, 4096, 9_000_000, name="dgemm", dtype="float64")], "NVIDIA H200", "tf32"),
     "as fast as it gets": ([fp32(350_000)], "NVIDIA H200", "tf32"),
-    "no shapes": ([fp32(sizes=None, dtypes=None, strides=None)], "NVIDIA H200", "tf32"),
+    "no shapes, and short": ([fp32(40_000, sizes=None, dtypes=None, strides=None)], "NVIDIA H200", "tf32"),
+    "no shapes, and a name that tells no type": (
+        [fp32(name="Kernel2", sizes=None, dtypes=None)],
+        "NVIDIA H200",
+        "tf32",
+    ),
     "amp is on already": ([fp32(), mm(64, 64, 64, 3000, name="nvjet_sm90_tst_64x64")], "NVIDIA H200", "amp"),
     "no tensor cores": ([fp32()], "NVIDIA GeForce GTX 1080 Ti", "amp"),
 }

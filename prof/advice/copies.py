@@ -1,0 +1,81 @@
+"""Copies from pageable memory, and casts of the same weights over and over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice.card import Finding, rule
+from pyprof.prof.advice.run import Run
+from pyprof.table import NULL
+
+__all__ = ["PINNED"]
+
+PINNED = 20e9  # bytes/s, what pinned memory reaches at the least: PCIe 4 ×16 has 25 to 26 GB/s, PCIe 3 ×16 12
+PCIE_3 = ("sm_50", "sm_52", "sm_60", "sm_61", "sm_70", "sm_72", "sm_75")
+LARGE = 1 << 20  # bytes; small copies go through the launch itself
+
+
+@rule("pageable_copy")
+def pageable_copy(run: Run) -> Iterator[Finding]:
+    """Large copies that the capture calls pageable: the driver moves them through a buffer of its own, and waits.
+
+    Abstains where the capture does not say what memory it was, and on GPUs before compute capability 8.0 (PCIe 3).
+    """
+    pageable = (run.texts("kind") == "memcpy") & run.mentions("kShortName", "Pageable")
+    size = run.table.ints("bytes")
+    rows = np.flatnonzero(pageable & (size != NULL) & (size >= LARGE))
+    if not len(rows) or run.device is None or run.device.arch in PCIE_3:
+        return
+    saved = run.dur[rows] - 1e9 * size[rows] / PINNED
+    rows, saved = rows[saved > 0], saved[saved > 0]
+    if len(rows):
+        total = float(size[rows].sum())
+        rate = total / float(run.dur[rows].sum())
+        why = (
+            f"{run.count(len(rows)):.4g} copies of {run.ms(total) * 1e6 / 1e6:.4g} MB from or to pageable "
+            "memory run at "
+            f"{rate:.3g} GB/s, pinned memory gives {PINNED / 1e9:.0f} or more, and lets them run beside kernels"
+        )
+        change = "DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True)."
+        yield Finding(rows, saved, why, change, "medium")
+
+
+@rule("weight_casts")
+def weight_casts(run: Run) -> Iterator[Finding]:
+    """Inference under autocast: weights in fp32, cast to half before their products, in every pass.
+
+    Autocast caches a cast until its context ends, so each pass casts again. In training that is the price of fp32
+    master weights, once a step: nothing is said there, nor without shapes and dtypes.
+    """
+    if bool((run.phase == "backward").any()) or bool((run.texts("dir") == "bprop").any()):
+        return
+    casts = (run.aten == "copy_") & run.mentions("nodes", "aten::_to_copy")
+    rows = [row for row in np.flatnonzero(casts).tolist() if _of_weight(run, row)]
+    if rows:
+        now = run.ms(float(run.dur[rows].sum()))
+        why = f"autocast casts {run.count(len(rows)):.4g} weights from float32 in each pass: {now:.4g} ms"
+        change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
+        yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium")
+
+
+def _of_weight(run: Run, row: int) -> bool:
+    """Is it the second operand of the product that follows, in fp32 before?"""
+    sizes, dtypes = run.json("sizes", row), run.json("dtypes", row)
+    if (
+        not sizes
+        or not dtypes
+        or len(sizes[0]) < 2
+        or dtypes[:2] not in (["bfloat16", "float32"], ["float16", "float32"])
+    ):
+        return False
+    for after in range(row + 1, min(row + 6, run.rows)):
+        if run.family[after] in ("gemm", "conv") and run.role[after] == "main":
+            operands = [shape for shape in run.json("sizes", after) or [] if isinstance(shape, list) and len(shape) > 1]
+            if len(operands) < 2:
+                return False
+            first, second = (math.prod(shape) for shape in operands[:2])
+            return bool(math.prod(sizes[0]) == second != first)
+    return False

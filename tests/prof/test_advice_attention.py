@@ -1,0 +1,82 @@
+"""Attention by products and a softmax, and by a slower backend than fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.prof.advice_rows import cards
+
+B, T, D = 96, 1024, 64  # heads of the batch, tokens, head dimension: 100663296 scores
+
+
+def bmm(m, k, n, ns, **more):
+    return {"aten": "aten::bmm", "sizes": [[B, m, k], [B, k, n]], "dtypes": ["bfloat16"] * 2, "phase": "forward",
+            "kShortName": "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_TNN", "ns": ns, **more}  # fmt: skip
+
+
+def over_scores(op, ns, **more):
+    return {"aten": f"aten::{op}", "sizes": [[B // 12, 12, T, T], []], "dtypes": ["bfloat16", ""], "phase": "forward",
+            "kShortName": "vectorized_elementwise_kernel", "ns": ns, **more}  # fmt: skip
+
+
+def attention():
+    return [bmm(T, D, T, 100_000), over_scores("div", 110_000), over_scores("_softmax", 130_000), bmm(T, T, D, 90_000)]
+
+
+def test_unfused_by_hand():
+    # 4·100663296·64 = 25.77e9 FLOP at 0.25 × 0.82 × 989.4e12 = 202.8e12/s: 127.1 µs, and 5; now 430
+    (card,) = cards(*attention())
+    assert (card.rule, card.kernels) == ("unfused_attention", 4)
+    assert card.saved_ms == pytest.approx(0.430 - 0.1321, abs=0.0002)
+    assert "scaled_dot_product_attention" in card.change
+
+
+def test_backward_has_four_products():
+    back = {"phase": "backward", "dir": "bprop"}
+    rows = [bmm(T, T, D, 90_000, **back), bmm(T, D, T, 90_000, **back),
+            over_scores("_softmax_backward_data", 200_000, **back), over_scores("div", 110_000, **back),
+            bmm(D, T, T, 90_000, **back), bmm(T, T, D, 90_000, **back)]  # fmt: skip
+    (card,) = cards(*rows)
+    assert card.kernels == 6
+
+
+def test_the_math_backend_is_named():
+    rows = [{**row, "nodes": ["aten::_scaled_dot_product_attention_math", row["aten"]]} for row in attention()]
+    (card,) = cards(*rows)
+    assert card.rule == "attention_backend"
+
+
+def efficient(dtype="bfloat16", head=D, bias=(), ns=500_000, **more):
+    qkv = [8, T, 12, head]
+    return {"aten": "aten::_efficient_attention_forward", "sizes": [qkv, qkv, qkv, list(bias), []],
+            "dtypes": [dtype] * 3 + ["", ""], "kShortName": "fmha_cutlassF_bf16_aligned_64x64_rf_sm80", "ns": ns,
+            "phase": "forward", **more}  # fmt: skip
+
+
+def test_efficient_where_flash_fits():
+    (card,) = cards(efficient())
+    assert card.rule == "attention_backend"
+    assert card.saved_ms == pytest.approx(0.5 - 0.1321, abs=0.0002)
+
+
+UNRELATED = bmm(512, D, 512, 100_000)
+SAYS_NOTHING = {
+    "no shapes": [{**row, "sizes": None, "dtypes": None} for row in attention()],
+    "one product only": attention()[:3],
+    "a classifier's softmax": [UNRELATED, over_scores("_softmax", 130_000), UNRELATED],
+    "heads too wide for flash": [bmm(T, 512, T, 100_000), over_scores("_softmax", 130_000), bmm(T, T, 512, 90_000)],
+    "as fast as fused": [{**row, "ns": 20_000} for row in attention()],
+    "fp32 on the efficient backend": [efficient("float32")],
+    "an attention bias": [efficient(bias=(8, 12, T, T))],
+    "flash": [{**efficient(), "aten": "aten::_flash_attention_forward"}],
+}
+
+
+@pytest.mark.parametrize("why", SAYS_NOTHING)
+def test_says_nothing(why):
+    names = {card.rule for card in cards(*SAYS_NOTHING[why])}
+    assert not names & {"unfused_attention", "attention_backend"}
+
+
+def test_says_nothing_before_ampere():
+    assert cards(efficient(), gpu="Tesla T4") == []

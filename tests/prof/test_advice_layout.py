@@ -1,0 +1,90 @@
+"""Convolutions' layouts and biases, and casts of weights in inference."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.prof.advice_rows import cards
+
+X = [32, 64, 56, 56]
+CONV = {"aten": "aten::cudnn_convolution", "sizes": [X, [64, 64, 3, 3], [], [], [], [], [], [], []], "phase": "forward",
+        "dtypes": ["float16"] * 2 + [""] * 7}  # fmt: skip
+
+
+def conv(name="sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", ns=100_000, **more):
+    return {**CONV, "kShortName": name, "ns": ns, **more}
+
+
+LAYOUT = "void cudnn::ops::nchwToNhwcKernel"
+
+
+def test_layouts_by_hand():
+    (card,) = cards(conv(LAYOUT, 30_000), conv(), conv("nhwcToNchwKernel", 20_000), rule="channels_last")
+    assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.050))
+
+
+LAYOUTS = {"none": [conv()], "padding of three channels": [conv("nhwcAddPaddingKernel", 30_000), conv()],
+           "names only": [{"kShortName": LAYOUT, "ns": 30_000}]}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", LAYOUTS)
+def test_no_word_on_layouts(why):
+    assert cards(*LAYOUTS[why], rule="channels_last") == []
+
+
+def bias(**more):
+    return {"aten": "aten::add_", "sizes": [X, [1, 64, 1, 1], []], "dtypes": ["float16"] * 2 + [""], "ns": 20_000,
+            "kShortName": "elementwise_kernel", "phase": "forward", **more}  # fmt: skip
+
+
+NORM = {"aten": "aten::native_batch_norm", "sizes": [X, [64], [64], [64], [64], [], [], []], "ns": 30_000,
+        "kShortName": "batch_norm_collect_statistics_kernel", "phase": "forward"}  # fmt: skip
+SUM = {"aten": "aten::sum", "sizes": [X, [], [], []], "nodes": ["ConvolutionBackward0", "aten::convolution_backward"],
+       "ns": 25_000, "kShortName": "reduce_kernel", "phase": "backward"}  # fmt: skip
+
+
+def test_a_bias_before_a_norm_and_its_gradient():
+    (card,) = cards(conv(), bias(), NORM, SUM, rule="conv_bias")
+    assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.045))
+
+
+BIASES = {
+    "no norm": [conv(), bias(), conv()],
+    "a norm of another tensor": [conv(), bias(), {**NORM, "sizes": [[32, 64, 28, 28], [64]]}],
+    "a residual": [conv(), bias(sizes=[X, X, []]), NORM],
+    "no shapes": [conv(), bias(sizes=None, dtypes=None), NORM],
+}
+
+
+@pytest.mark.parametrize("why", BIASES)
+def test_no_word_on_biases(why):
+    assert cards(*BIASES[why], rule="conv_bias") == []
+
+
+def cast(shape, ns=40_000, **more):
+    return {"aten": "aten::copy_", "sizes": [shape, shape, []], "dtypes": ["bfloat16", "float32", ""], "ns": ns,
+            "nodes": ["aten::linear", "aten::to", "aten::_to_copy", "aten::copy_"], "phase": "forward",
+            "kShortName": "vectorized_elementwise_kernel", **more}  # fmt: skip
+
+
+PRODUCT = {"aten": "aten::mm", "sizes": [[512, 4096], [4096, 8192]], "dtypes": ["bfloat16"] * 2, "ns": 60_000,
+           "strides": [[4096, 1], [1, 4096]], "kShortName": "nvjet_sm90_tst_128x256", "phase": "forward"}  # fmt: skip
+
+
+def test_weights_cast_in_inference():
+    (card,) = cards(cast([8192, 4096]), cast([512, 4096], 3_000), PRODUCT, rule="weight_casts")
+    assert (card.kernels, card.saved_ms) == (1, pytest.approx(0.040))  # the activation's cast stays
+
+
+CASTS = {
+    "training": [cast([8192, 4096]), PRODUCT, {**PRODUCT, "phase": "backward"}],
+    "activations": [cast([512, 4096]), PRODUCT],
+    "no types": [cast([8192, 4096], dtypes=None), PRODUCT],
+    "half already": [cast([8192, 4096], dtypes=["bfloat16", "bfloat16", ""]), PRODUCT],
+    "no product": [cast([8192, 4096])],
+}
+
+
+@pytest.mark.parametrize("why", CASTS)
+def test_no_word_on_casts(why):
+    assert cards(*CASTS[why], rule="weight_casts") == []

@@ -1,0 +1,147 @@
+"""A GPU that waits: for launches, after synchronisations, for data, for pageable copies, for other ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyprof.prof.advice.communication import exposed
+from pyprof.prof.advice.launch import gaps
+from tests.prof.advice_rows import cards, run
+
+
+def kernel(start, ns, **more):
+    return {"kShortName": "kernel", "start": start, "ns": ns, "phase": "forward", **more}
+
+
+def test_gaps_are_what_no_stream_covers():
+    found = gaps(run(kernel(0, 100), kernel(50, 10), kernel(70, 60), kernel(150, 10), kernel(7, 5, device=1)))
+    assert found.tolist() == [0, 0, 0, 20, 0]
+
+
+def short(count, every=30_000, **more):
+    return [kernel(i * every, 2_000, **more) for i in range(count)]
+
+
+def test_launch_bound_by_hand():
+    # 100 kernels of 2 µs, one each 30: gaps of 99 × 28 µs; at 10 µs a launch 1 ms, of which the GPU works 0.2
+    (card,) = cards(*short(100))
+    assert (card.rule, card.confidence) == ("launch_bound", "low")
+    assert card.saved_ms == pytest.approx(0.8)
+
+
+BUSY = {
+    "the GPU works most of the step": short(100, every=4_000),
+    "a handful of launches": short(20),
+    "long kernels: the host was held up by something else": [kernel(i * 100_000, 12_000) for i in range(100)],
+    "gaps too long for launches": short(100, every=1_000_000),
+    "from a graph": short(100, graphNode=7),
+}
+
+
+@pytest.mark.parametrize("why", BUSY)
+def test_not_launch_bound(why):
+    assert [card for card in cards(*BUSY[why], rule="launch_bound") if card.saved_ms > 0] == []
+
+
+def item(start, lead=500_000, **more):
+    return {"kShortName": "Memcpy DtoH (Device -> Pinned)", "kind": "memcpy", "bytes": 4, "start": start, "ns": 1_000,
+            "apiStart": start - lead, "aten": "aten::_local_scalar_dense", "phase": "forward", **more}  # fmt: skip
+
+
+def test_a_sync_costs_what_the_gpu_waits_after_it():
+    (card,) = cards(kernel(0, 1_000_000), item(1_000_000), kernel(1_081_000, 500_000))
+    assert (card.rule, card.saved_ms) == ("sync_in_step", pytest.approx(0.080))
+
+
+SYNC = {
+    "nothing follows": [kernel(0, 1_000_000), item(1_000_000)],
+    "the next step follows": [kernel(0, 1_000_000, step=1), item(1_000_000, step=1), kernel(1_081_000, 5000, step=2)],
+    "the host had no lead to lose": [kernel(0, 1_000_000), item(1_000_000, lead=3_000), kernel(1_081_000, 500_000)],
+    "the GPU went on": [kernel(0, 1_000_000), item(1_000_000), kernel(1_001_000, 500_000)],
+    "no launch times": [kernel(0, 1_000_000), {**item(1_000_000), "apiStart": None}, kernel(1_081_000, 500_000)],
+    "a large copy": [kernel(0, 1_000_000), item(1_000_000, bytes=4096), kernel(1_081_000, 500_000)],
+}
+
+
+@pytest.mark.parametrize("why", SYNC)
+def test_no_sync_to_avoid(why):
+    assert cards(*SYNC[why], rule="sync_in_step") == []
+
+
+def batch(start, name="Memcpy HtoD (Pinned -> Device)", ns=300_000, **more):
+    return {"kShortName": name, "kind": "memcpy", "bytes": 19_267_584, "start": start, "ns": ns, "phase": "data",
+            "aten": "aten::copy_", **more}  # fmt: skip
+
+
+def test_the_gpu_waits_for_a_batch():
+    (card,) = cards(kernel(0, 1_000_000, phase="backward"), batch(5_000_000), kernel(5_300_000, 1_000_000))
+    assert (card.rule, card.saved_ms) == ("data_loader", pytest.approx(4))
+
+
+DATA = {
+    "in time": [kernel(0, 1_000_000, phase="backward"), batch(1_000_100), kernel(1_300_100, 1_000_000)],
+    "a server's requests": [kernel(0, 1_000_000), batch(5_000_000), kernel(5_300_000, 1_000_000)],
+    "no batch": [kernel(0, 1_000_000, phase="backward"), batch(5_000_000, bytes=8), kernel(5_300_000, 1_000_000)],
+    "no data": [kernel(0, 1_000_000, phase="backward"), batch(5_000_000, phase="other")],
+}
+
+
+@pytest.mark.parametrize("why", DATA)
+def test_not_waiting_for_data(why):
+    assert cards(*DATA[why], rule="data_loader") == []
+
+
+PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
+
+
+def test_a_pageable_copy_by_hand():
+    # 19267584 bytes at 20e9/s: 963.4 µs, now 3000
+    (card,) = cards(batch(0, PAGEABLE, 3_000_000))
+    assert (card.rule, card.saved_ms) == ("pageable_copy", pytest.approx(3 - 0.9634, abs=0.0001))
+
+
+PINNED = {
+    "pinned": [batch(0, ns=3_000_000)],
+    "not told": [batch(0, "[CUDA memcpy Host-to-Device]", 3_000_000)],
+    "as fast as pinned": [batch(0, PAGEABLE, 900_000)],
+    "small": [batch(0, PAGEABLE, 3_000_000, bytes=4096)],
+    "size unknown": [batch(0, PAGEABLE, 3_000_000, bytes=None)],
+}
+
+
+@pytest.mark.parametrize("why", PINNED)
+def test_no_pageable_copy(why):
+    assert cards(*PINNED[why], rule="pageable_copy") == []
+
+
+def allreduce(start, ns, elements, **more):
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    told = {"kShortName": name, "sizes": [[[elements]], []], "phase": "backward", "stream": 20}
+    return {**kernel(start, ns, aten="record_param_comms"), **told, **more}
+
+
+def test_exposed_is_what_nothing_covers():
+    made = run(kernel(0, 100), allreduce(50, 100, 10), kernel(120, 10))
+    assert exposed(made, np.array([1])).tolist() == [40]
+
+
+def test_communication_by_hand():
+    # 40 MB in 200 µs is the fastest: 5 ns a kB. The second takes 400 µs for 40 MB, all exposed: 200 of it move bytes,
+    # half of which a 2-byte message saves; the first is covered.
+    (card,) = cards(
+        kernel(0, 1_000_000), allreduce(100_000, 200_000, 10_000_000), allreduce(1_000_000, 400_000, 10_000_000)
+    )
+    assert (card.rule, card.saved_ms) == ("communication", pytest.approx(0.100))
+
+
+COVERED = {
+    "covered": [kernel(0, 1_000_000), allreduce(100_000, 200_000, 10_000_000)],
+    "sizes unknown": [allreduce(0, 400_000, 1, sizes=None)],
+    "bf16 already": [allreduce(0, 400_000, 10_000_000, kShortName="ncclDevKernel_AllReduce_Sum_bf16_RING_LL")],
+}
+
+
+@pytest.mark.parametrize("why", COVERED)
+def test_no_word_on_communication(why):
+    assert cards(*COVERED[why], rule="communication") == []
