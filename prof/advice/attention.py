@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pyprof.prof.advice.alignment import Gemm, gemm
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Run
+from pyprof.prof.advice.run import Run, numel
 
 __all__ = ["Pattern", "patterns"]
 
@@ -37,11 +36,6 @@ class Pattern:
     backward: bool
 
 
-def _numel(shape: Any) -> int:
-    flat = isinstance(shape, list) and bool(shape) and all(type(n) is int for n in shape)
-    return math.prod(shape) if flat else 0
-
-
 def patterns(run: Run) -> Iterator[Pattern]:
     """A softmax between batched products over the same scores, told by order and shapes.
 
@@ -50,7 +44,7 @@ def patterns(run: Run) -> Iterator[Pattern]:
     """
     for row in np.flatnonzero(np.isin(run.aten, ("_softmax", "_softmax_backward_data"))).tolist():
         sizes = run.json("sizes", row)
-        scores = _numel(sizes[0]) if sizes else 0
+        scores = numel(sizes[0]) if sizes else 0
         if scores >= LEAST:
             found = _pattern(run, row, scores, int(sizes[0][-1]))
             if found is not None:
@@ -70,7 +64,7 @@ def _pattern(run: Run, softmax: int, scores: int, last: int) -> Pattern | None:
         return None
     around = range(before[-1] if run.aten[softmax] == "_softmax" else before[0], after[-1] + 1)
     others = {
-        i for i in around if i in same and i not in products and _numel((run.json("sizes", i) or [None])[0]) == scores
+        i for i in around if i in same and i not in products and numel((run.json("sizes", i) or [None])[0]) == scores
     }
     backward = run.aten[softmax] != "_softmax"
     kept = {i for i in products if i in around} if backward else {before[-1], after[0]}
@@ -138,7 +132,7 @@ def _fused_ns(run: Run, pattern: Pattern) -> float:
     dtype = str(run.dtype[pattern.softmax]) or str(run.dtype[pattern.rows[0]])
     unit = HALF.get(dtype, "tc_tf32" if dtype == "float32" else "")
     sizes = run.json("sizes", pattern.softmax)[0]
-    scores, last = _numel(sizes), int(sizes[-1])
+    scores, last = numel(sizes), int(sizes[-1])
     head = _head(pattern.product, last)
     if not unit or not 0 < head <= HEAD:
         return math.nan

@@ -10,7 +10,6 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.prof.occupancy import Floats
-from pyprof.prof.usage import covered
 from pyprof.table import Ints
 
 __all__ = ["exposed"]
@@ -21,12 +20,25 @@ def exposed(run: Run, rows: Ints) -> Floats:
     others = np.ones(run.rows, bool)
     others[rows] = False
     alone = np.zeros(len(rows))
-    for number, row in enumerate(rows.tolist()):
-        start, end = int(run.start[row]), int(run.end[row])
-        beside = others & (run.lane == run.lane[row]) & (run.start < end) & (run.end > start)
-        taken = covered(np.maximum(run.start[beside], start), np.minimum(run.end[beside], end))
-        alone[number] = end - start - taken
+    for lane in np.unique(run.lane[rows]).tolist():
+        mine = run.lane[rows] == lane
+        beside = np.flatnonzero(others & (run.lane == lane))
+        start, end = run.start[rows[mine]], run.end[rows[mine]]
+        alone[mine] = end - start - (_busy(run, beside, end) - _busy(run, beside, start))
     return alone
+
+
+def _busy(run: Run, rows: Ints, until: Ints) -> Ints:
+    """ns in which one of the rows (sorted by start) ran, from the beginning to each time."""
+    if not len(rows):
+        return np.zeros(len(until), np.int64)
+    start, last = run.start[rows], np.maximum.accumulate(run.end[rows])
+    first = np.flatnonzero(np.r_[True, start[1:] > last[:-1]])  # of each stretch without a gap
+    begin, end = start[first], last[np.r_[first[1:] - 1, len(rows) - 1]]
+    before = np.r_[0, np.cumsum(end - begin)]
+    stretch = np.searchsorted(begin, until, side="right") - 1
+    inside = np.minimum(until, end[stretch]) - begin[stretch]
+    return np.where(stretch < 0, 0, before[np.maximum(stretch, 0)] + inside)
 
 
 @rule("communication")

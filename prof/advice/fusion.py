@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Run
+from pyprof.prof.advice.run import Run, numel
 from pyprof.prof.model import ITEM_BYTES
 
 __all__ = ["chains"]
@@ -61,22 +59,14 @@ def _sizes(run: Run) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     copies = np.isin(run.family, ("copy",)) & name & np.isin(run.aten, ("copy_", "_to_copy"))
     usual = (run.family == "pointwise") | copies | np.isin(run.aten, DROPOUT)
     usual &= np.isin(run.phase, ("forward", "backward")) & ~run.mentions("nodes", "AccumulateGrad")
-    sizes = np.zeros(run.rows, np.int64)
-    for row in np.flatnonzero(usual).tolist():
-        sizes[row] = max((_numel(shape) for shape in run.json("sizes", row) or []), default=0)
-    return sizes
-
-
-def _numel(shape: Any) -> int:
-    flat = isinstance(shape, list) and bool(shape) and all(type(n) is int for n in shape)
-    return math.prod(shape) if flat else 0
+    return np.where(usual, run.largest, 0)
 
 
 def _fused_ns(run: Run, size: int, chain: list[int]) -> float:
     """Expected time of one kernel in place of the chain, ns; NaN where the device is unknown."""
     tensors = 2
     for row in chain[1:]:
-        full = sum(_numel(shape) == size for shape in run.json("sizes", row))
+        full = sum(numel(shape) == size for shape in run.json("sizes", row))
         tensors += 1 if (full > 1 and run.family[row] != "copy") or run.aten[row] in DROPOUT else 0
     item = max(ITEM_BYTES.get(str(run.dtype[row]), 4.0) for row in chain)
     return FUSED_NS + 1e9 * tensors * item * size / run.bandwidth

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -38,7 +37,7 @@ def cross_entropy(run: Run) -> Iterator[Finding]:
 
 
 def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]:
-    rows = np.array([i for i in np.flatnonzero(np.isin(run.aten, STEPS)).tolist() if _over(run, i, size)])
+    rows = np.flatnonzero(np.isin(run.aten, STEPS) & (run.elements == size))
     casts = rows[run.aten[rows] == "copy_"]
     item = 2.0 if len(casts) else 4.0
     expected = calls * (1e9 * PASSES * item * size / (REACHED * run.bandwidth))
@@ -56,8 +55,3 @@ def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]
         "cross-entropy that never holds all logits."
     )
     yield Finding(rows, run.dur[rows] * (1 - expected / now), why, change, "medium")
-
-
-def _over(run: Run, row: int, size: int) -> bool:
-    shape = (run.json("sizes", row) or [[]])[0]
-    return isinstance(shape, list) and bool(shape) and all(type(n) is int for n in shape) and math.prod(shape) == size

@@ -9,7 +9,7 @@ import numpy as np
 from pyprof.prof.advice.card import RULES, Advice, Finding
 from pyprof.prof.advice.run import Run
 
-__all__ = ["LEAST_NS", "LEAST_SHARE", "advise", "findings", "together_ms"]
+__all__ = ["LEAST_NS", "LEAST_SHARE", "advise", "findings", "row_rules", "together_ms"]
 
 # Below either, a card is not worth reading: launches and clocks alone move a step by as much.
 LEAST_SHARE = 0.005  # of the step
@@ -57,6 +57,16 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
         confidence=finding.confidence,
         shares=shares,
     )
+
+
+def row_rules(run: Run, rows: int) -> list[str]:
+    """For each of the ``rows`` rows of the table that the run was made of: the rules that concern it, best first."""
+    found: list[list[str]] = [[] for _ in range(rows)]
+    for name, finding in findings(run):
+        for row in run.origin[finding.rows].tolist():
+            if name not in found[row]:
+                found[row].append(name)
+    return [",".join(names) for names in found]
 
 
 def together_ms(run: Run) -> float:

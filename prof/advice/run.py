@@ -19,7 +19,7 @@ from pyprof.prof.roofline import roofline
 from pyprof.prof.usage import covered
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-__all__ = ["Bools", "Run"]
+__all__ = ["Bools", "Run", "numel"]
 
 Bools = NDArray[np.bool_]
 
@@ -45,6 +45,7 @@ class Run:
 
     def __init__(self, table: Table, annotation: Annotation, peaks: Peaks | None = None) -> None:
         rows = _in_order(table)
+        self.origin = rows  # of each row, its row in the table given
         self.table = table.take(rows)
         self.annotation = _taken(annotation, rows)
         self.limits = roofline(self.table, self.annotation, peaks)
@@ -176,6 +177,22 @@ class Run:
             self._decoded[key, code] = json.loads(column.values[code])
         return self._decoded[key, code]
 
+    @cached_property
+    def elements(self) -> Ints:
+        """Elements of the first of each op's arguments that has a shape, 0 where none is known."""
+        return self._elements(first=True)
+
+    @cached_property
+    def largest(self) -> Ints:
+        """Elements of each op's largest argument, 0 where no shape is known."""
+        return self._elements(first=False)
+
+    def _elements(self, first: bool) -> Ints:
+        column = self.table.coded("sizes")
+        each = [[numel(shape) for shape in json.loads(text)] for text in column.values]
+        found = [(sizes[0] if first else max(sizes)) if sizes else 0 for sizes in each]
+        return np.array([*found, 0], np.int64)[column.codes]
+
     def mentions(self, key: str, *words: str) -> Bools:
         """Rows whose text in a column holds one of the words."""
         column = self.table.coded(key)
@@ -232,6 +249,16 @@ class Run:
         """The innermost line of the user's code."""
         lines = self.json("trace", row)
         return str(lines[-1]) if lines else ""
+
+
+def numel(shape: Any) -> int:
+    """Elements of a shape; 0 of what is none: a scalar, a list of shapes.
+
+    >>> numel([2, 3]), numel([]), numel([[2, 3]])
+    (6, 0, 0)
+    """
+    plain = isinstance(shape, list) and bool(shape) and all(type(n) is int for n in shape)
+    return math.prod(shape) if plain else 0
 
 
 def _in_order(table: Table) -> Ints:
