@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> str:
     from pyprof.files import check_output, open_output
+    from pyprof.prof.advice import Run, advise
     from pyprof.prof.annotate import annotate
     from pyprof.prof.devices import load_peaks
     from pyprof.prof.link import linked
@@ -62,7 +64,9 @@ def _run(args: argparse.Namespace) -> str:
     if not len(table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
     annotation = annotate(table)
-    model = collect(table, annotation, roofline(table, annotation, peaks), args.title or Path(args.file).name)
+    found = roofline(table, annotation, peaks)
+    cards = [asdict(card) for card in advise(Run(table, annotation, peaks))]
+    model = collect(table, annotation, found, args.title or Path(args.file).name, cards)
     with open_output(args.output, args.force) as out:
         render(model, out)
     where = "" if args.output == "-" else f"wrote {args.output}: "

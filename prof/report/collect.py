@@ -39,7 +39,7 @@ LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")
 def collect(
     table: Table, annotation: Annotation, found: Roofline, title: str = "", advice: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """The page's model. ``advice``: cards with any of title, text, where (a list), change, now_ns, expected_ns."""
+    """The page's model. ``advice``: the fields of ``pyprof.prof.advice.Advice`` records, the best first."""
     order = np.argsort(
         np.where(table.ints("start") == NULL, np.iinfo(np.int64).max, table.ints("start")), kind="stable"
     )
@@ -78,7 +78,7 @@ def _owners(table: Table) -> tuple[Ints, list[str]]:
     for number, key in enumerate(keys):
         codes = gpu.codes[owner == number]
         known = codes[codes >= 0]
-        name = gpu.values[int(known[0])] if len(known) else "device"
+        name = (gpu.values[int(known[0])] if len(known) else "") or "device"
         names.append(_owner_name(name, key, len(keys)))
     return owner, names
 

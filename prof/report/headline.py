@@ -18,6 +18,7 @@ from pyprof.table import Ints, Table
 __all__ = ["Figure", "figures", "sentences", "shown_ns"]
 
 NAMED = 5  # classes or ops that a sentence names
+LONGEST = 48  # characters of a name in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +141,13 @@ def _sums(names: Sequence[str], duration: Ints) -> dict[str, int]:
 
 def _shares(sums: Mapping[str, int], total: int) -> str:
     ordered = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
-    words = [f"{name} {_percent(ns, total)}" for name, ns in ordered[:NAMED]]
+    words = [f"{_cut(name)} {_percent(ns, total)}" for name, ns in ordered[:NAMED]]
     rest = len(ordered) - NAMED
     return ", ".join(words) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 :]}"
 
 
 def _name(name: str) -> str:

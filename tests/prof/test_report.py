@@ -159,7 +159,7 @@ def test_the_island_cannot_end_and_gives_back_what_it_was_given():
 
 def test_hostile_names_stay_text_in_the_page():
     hostile = ((HOSTILE, json.dumps([HOSTILE]), HOSTILE, HOSTILE, 100, 10, 0, 7),)
-    page = page_of(small(hostile), title=HOSTILE, advice=[{"title": HOSTILE}])
+    page = page_of(small(hostile), title=HOSTILE, advice=[{"rule": HOSTILE}])
     outside = re.sub(r"(<script[^>]*>).*?</script>", "", page, flags=re.DOTALL)
     assert "<img" not in outside and "&lt;img" in outside
     assert page.count("<script") == page.count("</script") == 3  # the island, the library, ours
@@ -374,7 +374,7 @@ def test_hostile_names_are_text_in_the_browser(chromium, tmp_path):
         page_of(
             small(hostile, layer=layer),
             title=HOSTILE,
-            advice=[{"title": HOSTILE, "where": [HOSTILE], "change": HOSTILE}],
+            advice=[{"rule": HOSTILE, "op": HOSTILE, "trace": HOSTILE, "change": HOSTILE, "shares": [HOSTILE]}],
         ),
         encoding="utf-8",
     )

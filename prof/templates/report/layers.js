@@ -114,6 +114,9 @@ const layers = (() => {
     choose(path === state.value("path") ? path.split("\x1f").slice(0, -1).join("\x1f") : path);
   }
 
+  if (!model.texts.layer.some(Boolean)) {
+    document.getElementById("layers-hint").textContent = "The capture names no layers: these are ops and kernels (pyprof.init() or pyprof run names them).";
+  }
   const made = draw.chart("layers", option, picked);
   metric.onchange = () => made.update();
   direction.onchange = () => state.set("dir", direction.value, `direction: ${direction.selectedOptions[0].textContent}`);

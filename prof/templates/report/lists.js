@@ -32,23 +32,28 @@ const lists = (() => {
     return [key, name, `${key === "name" ? "kernel" : key}: ${name}`];
   }
 
-  // A card: title, text, where (code lines), change (code), now_ns, expected_ns, and a filter of ours.
+  // A card is a record of pyprof.prof.advice: rule, saved_ms, step_ms, kernels, time_ms, op, layer, trace, why, change, ...
   function advice() {
     if (!data.advice.length) return;
-    const cards = data.advice.map((card) => {
-      const made = element("article", {}, element("h3", { textContent: card.title ?? "Advice" }));
-      const gain = card.now_ns > 0 && card.expected_ns >= 0 ? `${format.ns(card.now_ns)} now, ${format.ns(card.expected_ns)} expected` : "";
-      for (const textContent of [gain, card.text].filter(Boolean)) made.append(element("p", { textContent }));
-      if (card.where?.length) made.append(element("p", { className: "dim", textContent: [card.where].flat().join(", ") }));
-      if (card.change) made.append(element("pre", { textContent: card.change }));
-      for (const [key, value] of Object.entries(card.filter ?? {})) {
-        if (model.texts[key]) made.append(element("button", { type: "button", textContent: `show: ${format.cut(value, 50)}`, onclick: () => state.toggle(key, value) }));
-      }
-      return made;
-    });
     const section = document.getElementById("advice");
-    section.querySelector(".advice").replaceChildren(...cards);
+    section.querySelector(".advice").replaceChildren(...data.advice.map(card));
     section.hidden = false;
+  }
+
+  function card(found) {
+    const made = element("article", {}, element("h3", { textContent: title(found) }));
+    const where = [found.op, found.layer, found.trace].filter(Boolean).join(" · ");
+    const sure = [found.confidence ? `confidence: ${found.confidence}` : "", found.shares?.length ? `shares kernels with ${found.shares.join(", ")}: savings do not add up` : ""];
+    for (const textContent of [found.why, found.change].filter(Boolean)) made.append(element("p", { textContent }));
+    for (const textContent of [where, ...sure].filter(Boolean)) made.append(element("p", { className: "dim", textContent }));
+    const op = model.texts.op.find((text) => text === found.op || text.endsWith(`.${found.op}`));
+    if (op) made.append(element("button", { type: "button", textContent: `show ${format.cut(op, 40)}`, onclick: () => state.toggle("op", op) }));
+    return made;
+  }
+
+  function title({ rule, saved_ms: saved, step_ms: step }) {
+    const gain = saved > 0 ? `: saves ${format.ns(saved * 1e6)}${step > 0 ? ` a step (${format.percent(saved, step)})` : ""}` : "";
+    return `${rule ?? "advice"}${gain}`;
   }
 
   return { start: () => { advice(); unattributed(); uncounted(); } };

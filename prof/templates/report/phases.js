@@ -7,7 +7,7 @@ const phases = (() => {
 
   function bars() {
     const others = [...state.filters.keys()].some((dimension) => dimension !== "phase" && dimension !== "step");
-    return others ? chosen() : data.steps.map((step) => ({ ...step, label: label(step.step, step.owner) }));
+    return others || !data.steps.length ? chosen() : data.steps.map((step) => ({ ...step, label: label(step.step, step.owner) }));
   }
 
   function label(step, owner) {
@@ -39,19 +39,20 @@ const phases = (() => {
       : "Time of the chosen operations by phase. Click a phase to filter.";
     box.style.height = `${Math.min(found.length, LIMIT) * 26 + 90}px`;
     const names = [...data.phases, "idle"].filter((name) => found.some((bar) => amount(bar, name) > 0));
-    const many = found.length > LIMIT;
+    const many = found.length > LIMIT, longest = Math.max(...found.map(all));
+    const left = Math.min(width * 0.35, 16 + 7 * Math.max(...found.map((bar) => bar.label.length)));
     return {
-      grid: { left: 8, right: many ? 40 : 16, top: 34, bottom: 8, containLabel: true },
+      grid: { left, right: many ? 48 : 30, top: 34, bottom: 26 },
       legend: { top: 0, left: 0, type: "scroll", textStyle: { color: draw.colors.ink }, itemWidth: 14, selectedMode: false },
       tooltip: draw.tooltip(({ dataIndex, seriesName }) => tip(found[dataIndex], seriesName)),
       xAxis: draw.axis({ type: "value", axisLabel: { formatter: format.ns, hideOverlap: true }, splitNumber: width < 500 ? 3 : 6 }),
-      yAxis: draw.axis({ type: "category", data: found.map((bar) => bar.label), inverse: true, splitLine: { show: false } }),
+      yAxis: draw.axis({ type: "category", data: found.map((bar) => bar.label), inverse: true, splitLine: { show: false }, axisLabel: { width: left - 14, overflow: "truncate" } }),
       dataZoom: many ? [{ type: "slider", yAxisIndex: 0, startValue: 0, endValue: LIMIT - 1, width: 16, right: 4, showDetail: false, showDataShadow: false }] : [],
       series: names.map((name) => ({
         name, type: "bar", stack: "step", barMaxWidth: 22,
         itemStyle: { color: name === "idle" ? draw.colors.idle : draw.phaseColor(name), borderColor: draw.colors.card, borderWidth: 1,
           opacity: !state.value("phase") || state.value("phase") === name ? 1 : 0.3 },
-        label: { show: true, color: name === "idle" ? draw.colors.dim : draw.inkOn(draw.phaseColor(name)), formatter: ({ dataIndex }) => inside(found[dataIndex], name, width) },
+        label: { show: true, color: name === "idle" ? draw.colors.dim : draw.inkOn(draw.phaseColor(name)), formatter: ({ dataIndex }) => inside(found[dataIndex], name, (width - left - 40) / longest) },
         data: found.map((bar) => amount(bar, name)),
       })),
     };
@@ -60,10 +61,7 @@ const phases = (() => {
   const amount = (bar, name) => (name === "idle" ? bar.idle : bar.phases[name] ?? 0);
   const all = (bar) => bar.span ?? Object.values(bar.phases).reduce((a, b) => a + b, 0);
 
-  function inside(bar, name, width) {
-    const text = format.percent(amount(bar, name), all(bar));
-    return (amount(bar, name) / all(bar)) * (width - 120) > 48 ? text : "";
-  }
+  const inside = (bar, name, scale) => (amount(bar, name) * scale > 48 ? format.percent(amount(bar, name), all(bar)) : "");
 
   function tip(bar, name) {
     return tipContent(`${bar.label}: ${name}`, [

@@ -74,7 +74,7 @@ const roofline = (() => {
     const classes = model.data.classes.filter((name) => list.some((dot) => dot.class === name));
     const labelled = width < 500 ? 4 : 10; // the longest
     return {
-      grid: { left: 8, right: 20, top: 46, bottom: 34, containLabel: true },
+      grid: { left: 16, right: 24, top: 46, bottom: 34, containLabel: true },
       legend: { top: 0, left: 0, type: "scroll", data: classes, textStyle: { color: draw.colors.ink }, itemWidth: 14, selectedMode: false },
       tooltip: draw.tooltip(({ data }) => (data?.dot ? tip(data.dot) : "")),
       xAxis: draw.axis({ type: "log", min: low, max: high, name: "FLOP / byte", nameLocation: "middle", nameGap: 26, axisLabel: { formatter: (v) => format.digits(v) } }),

@@ -263,6 +263,7 @@ const timeline = (() => {
   function start() {
     build();
     if (!model.timed) {
+      for (const id of ["timeline-tools", "timeline-hint"]) document.getElementById(id).hidden = true;
       box.replaceChildren(element("p", { className: "hint", textContent: "The table has no start times, so there is no timeline (PyProf's own net.dict)." }));
       return;
     }
