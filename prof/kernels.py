@@ -72,6 +72,9 @@ HELPERS = (
            "FlashAttention 2, 3, 4 and ck_tile, their sources"),
     # Layout changes around a product.
     Helper("layout", r"nchwToNhwc|nhwcToNchw|nhwcAddPadding|nchwAddPadding", "V100, A100, H200: cuDNN"),
+    Helper("layout", r"nhwcSliceCKernel|nchwToFoldedNhwcKernel|foldedNhwcToNchwKernel",
+           "H200: cuDNN; counters: no product"),
+    Helper("layout", r"\bRNN_copy_dh[xy]\b", "H200: cuDNN's persistent LSTM; counters: no product"),
     Helper("layout", r"tensorTransform|transformTensor|convertTensor", "cuDNN"),
     Helper("layout", r"transpose_readWrite_alignment_kernel", "V100: cuBLAS inside cuDNN's FFT convolution"),
     Helper("layout", r"batched_transpose_\d+x\d+|SubTensorOpWith", "MIOpen, its source"),
@@ -82,11 +85,13 @@ HELPERS = (
            "V100: cuDNN; A100: deformable convolution; ATen slow_conv"),
     # Workspaces, scale factors.
     Helper("fill", r"init_device_workspace_kernel", "H200: cuDNN wgrad, whose template it carries"),
-    Helper("fill", r"scalePackedTensor_kernel", "V100, H200: cuDNN, clears what a dgrad then adds to"),
+    Helper("fill", r"scale(?:Packed)?Tensor_kernel", "V100, H200: cuDNN, clears what a dgrad then adds to"),
+    Helper("fill", r"persistRNN_init|\bRNN_init_\d", "H200: cuDNN's persistent RNN; counters: no product"),
     Helper("fill", r"\bscal_kernel<", "H200: cuBLAS, scales C by beta before sgemm_largek"),
     Helper("fill", r"^Cijk_\w*BetaOnly", "Tensile, scales C by beta before a split-U product, its source"),
     # Where to read: tables of indices computed ahead; attention's dropout seed.
     Helper("index", r"compute\w*OffsetsKernel|kern_precompute_indices", "V100, A100: cuDNN"),
+    Helper("index", r"strided_dgrad_indexed::kernel_helper_stage_\d", "H200: cuDNN; counters: no product"),
     Helper("index", r"prepare_varlen_num_blocks|prepare_grouped_gemm_data", "FlashAttention 3, PyTorch: sources"),
     Helper("index", r"philox::unpack", "H200: PyTorch's cuDNN attention"),
     # Casts and row sums around fused attention's main loop.
@@ -142,8 +147,8 @@ PRODUCTS = (
     # cuDNN's and PyTorch's convolutions without tensor cores.
     Product("fma", r"(?:implicit|explicit|precomputed)_convolve_[a-z]*gemm|convolve_common_engine",
             "V100, H200: cuDNN"),
-    Product("fma", r"(?:dgrad|wgrad)(?:2d)?_(?:\w*_)?(?:alg\d|engine)|(?:conv|dgrad|wgrad)2d_(?:grouped_direct|c1_k1)",
-            "V100, H200: cuDNN"),
+    Product("fma", r"(?:dgrad|wgrad)(?:2d)?_(?:\w*_)?(?:alg\d|engine)"
+            r"|(?:conv|dgrad|wgrad)2d_(?:grouped_direct|c1_k1|shmem)", "V100, H200: cuDNN"),
     Product("fma", r"pointwise_mult_and_sum_complex|winograd3x3Kernel", "V100: cuDNN FFT and Winograd"),
     Product("fma", r"(?i:conv_depthwise[23]d|depthwiseConvolution)", "PyTorch, ATen/native/cuda/DepthwiseConv2d.cu"),
     # Attention. cuDNN says f16 for bf16 too: the op's dtype tells which.
@@ -167,6 +172,8 @@ PRODUCTS = (
     # Recurrent layers: the persistent kernels name their instruction.
     Product("tc", r"RNN_blockPersist\w*HMMA", "A10: cuDNN, public profiles", scan=True),
     Product("fma", r"RNN_blockPersist\w*<float", "cuDNN, public profiles"),
+    Product("tc", r"\bRNN_persist_[fb]p<__half", "H200: cuDNN; counters: fp16", "fp16"),
+    Product("tc", r"\bampere_lstm_(?:tile|bp_)\w*", "H200: cuDNN, for fp16 only; counters: fp16", "fp16"),
     # Templates that name their instruction or their unit.
     Product("tc", r"\b(?:bmm|gemm)_\w+?_(?P<p>MxE2m1MxE4m3|MxE4m3|MxE2m1|E4m3|E2m1|Bfloat16|Fp16)\w*_Fp32_t\d",
             "B200: TensorRT-LLM; fp4 weights against fp8 multiply at fp8's rate"),

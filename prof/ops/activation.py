@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.model import Tensor, Work, distinct, model
+from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, elementwise, given, number, output, required
 from pyprof.prof.ops.pointwise import FAMILY_NAME, apply, scaled
 
@@ -52,7 +52,6 @@ TABLE = (
     Activation("silu_backward", 2, 8, "s = sigmoid(x): 3; g * s * (1 + x * (1 - s)): 5"),
     Activation("log_sigmoid_backward", 2, 5, "z = exp(-|x|); g * (d - s * z / (1 + z)): exp, add, div, sub, mul"),
     Activation("leaky_relu_backward", 2, 1, "g * slope below 0"),
-    Activation("elu_backward", 2, 3, "g * alpha * exp(x), or g * (y + alpha): 3"),
     Activation("mish_backward", 2, 12, "t = tanh(log1p(exp(x))) 3; s = sigmoid(x) 3; g * (t + x * s * (1 - t * t)) 6"),
     Activation("hardswish_backward", 2, 3, "g * (x / 3 + 0.5): div, add, mul"),
     Activation("hardsigmoid_backward", 2, 1, "g / 6"),
@@ -91,6 +90,13 @@ def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *_: Any
     the two branches' products and sums (5), with 3 k folded into one constant.
     """
     return apply("gelu_backward", (grad, self), 18 if approximate == "tanh" else 11, out=out)
+
+
+@model("elu_backward", family=FAMILY_NAME)
+def elu_backward(grad: Tensor, *rest: Any, out: Out = None) -> Work:
+    """g * alpha * exp(x), or g * (y + alpha): 3. Reads the gradient and x or y, which stands behind the numbers."""
+    saved = next((argument for argument in rest if isinstance(argument, Tensor)), UNKNOWN)
+    return apply("elu_backward", (grad, saved), 3, result="float", out=out)
 
 
 @model("softplus", family=FAMILY_NAME)

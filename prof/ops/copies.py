@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, dtype_name, moved, numel, output, required, tensors
+from pyprof.prof.ops.operands import Out, dtype_name, moved, number, numel, output, required, tensors
 
 FAMILY_NAME = "copy"
 
@@ -166,12 +166,14 @@ def arange(*bounds: Any, out: Out = None) -> Work:
     told = out[0] if out else None
     if told is not None:
         return Work(0, 0, moved(told.numel, told))
-    numbers = [x for x in bounds[: max(1, len(bounds) - 4)] if isinstance(x, (int, float)) and not isinstance(x, bool)]
+    result = next((x for x in bounds if isinstance(x, Tensor)), None)  # of the form with out=, resized by the call
+    before = bounds[: bounds.index(result)] if result is not None else bounds[: max(1, len(bounds) - 4)]
+    numbers = [x for x in before if isinstance(x, (int, float)) and not isinstance(x, bool)]
     if not numbers:
         return Work(0, 0, math.nan)
     start, end, step = ([0, *numbers, 1] if len(numbers) == 1 else [*numbers, 1])[:3]
     dtype = "int64" if all(isinstance(x, int) for x in numbers) else "float32"
-    typed = dtype_name(bounds[-4]) if len(bounds) > 4 else None
+    typed = result.dtype if result is not None else dtype_name(bounds[-4]) if len(bounds) > 4 else None
     return Work(0, 0, moved(math.ceil((end - start) / step), Tensor((), typed or dtype)))
 
 
@@ -215,8 +217,6 @@ def repeat(self: Tensor, repeats: Any = UNKNOWN, *_: Any, out: Out = None) -> Wo
     "fliplr",
     "flipud",
     "rot90",
-    "tril",
-    "triu",
     "pixel_shuffle",
     "pixel_unshuffle",
     "channel_shuffle",
@@ -225,8 +225,29 @@ def repeat(self: Tensor, repeats: Any = UNKNOWN, *_: Any, out: Out = None) -> Wo
     family=FAMILY_NAME,
 )
 def rearranged(self: Tensor, *_: Any) -> Work:
-    """Read all, write as much in another order (``tril``: the other triangle is written as zeros)"""
+    """Read all, write as much in another order"""
     return Work(0, self.nbytes, moved(self.numel, self))
+
+
+def kept(self: Tensor, below: int) -> int:
+    """Elements on and below the diagonal that lies ``below`` columns right of the main one."""
+    rows, columns = self.shape[-2:]
+    return math.prod(self.shape[:-2]) * sum(min(columns, max(0, row + 1 + below)) for row in range(rows))
+
+
+@model("tril", family=FAMILY_NAME)
+def tril(self: Tensor, diagonal: Any = 0, *_: Any) -> Work:
+    """Read the triangle that is kept, write all: the other triangle as zeros. NVTX does not tell the diagonal: 0.
+
+    The kernel reads no more: 0.54 of 1.07 GB on an H200 (docs/accuracy.md).
+    """
+    return Work(0, moved(kept(self, number(diagonal, 0)), self), moved(self.numel, self))
+
+
+@model("triu", family=FAMILY_NAME)
+def triu(self: Tensor, diagonal: Any = 0, *_: Any) -> Work:
+    """As ``tril``: what does not lie below the diagonal is read."""
+    return Work(0, moved(self.numel - kept(self, number(diagonal, 0) - 1), self), moved(self.numel, self))
 
 
 @model("tril_indices", family=FAMILY_NAME)

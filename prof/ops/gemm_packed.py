@@ -145,6 +145,17 @@ def weight_packed_mm(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> 
     return product(x.numel * result.shape[-1], (x, weight, *rest), result)
 
 
+@model("_cslt_sparse_mm", family=FAMILY_NAME)
+def cslt_sparse_mm(a: Tensor, dense: Tensor, *rest: Any, out: Out = None) -> Work:
+    """2:4 sparsity by cuSPARSELt: packed[M, K/2 and metadata] @ dense[K,N], half of the products are done
+
+    ``a`` holds the values and 2 bits of position for each: K/2 + K/16 columns of 16-bit values. The tensor cores'
+    counters count the products that are skipped, too.
+    """
+    k, n = dense.shape
+    return product(a.shape[0] * k * n // 2, (a, dense, *rest), output(out, dense.like((a.shape[0], n))))
+
+
 @model("_sparse_semi_structured_linear", "_sparse_semi_structured_mm", family=FAMILY_NAME)
 def sparse24_mm(a: Tensor, second: Tensor, third: Tensor, *rest: Any, out: Out = None) -> Work:
     """2:4 sparsity: half of the products are done. ``mm(packed[M,K/2], meta, dense[K,N])``,

@@ -56,13 +56,20 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("arange", (5, None, None, None, None), Work(0, 0, 40)),
     ("arange", (1, 7, 2, None, None, None, None), Work(0, 0, 24)),  # 1, 3, 5
     ("arange", (0.0, 1.0, 0.25, None, None, None, None), Work(0, 0, 16)),
+    ("arange", (0, 7, 1, Tensor((0,), "int64")), Work(0, 0, 56)),  # out=, which the call resizes
+    ("arange", (0, 7, 2, Tensor((0,), "float32")), Work(0, 0, 16)),
     ("linspace logspace", (0, 1, 5), Work(0, 0, 20)),
     ("cat concat concatenate stack hstack vstack _chunk_cat", ((X, X, t(1, 3)), 0), Work(0, 60, 60)),
     ("split_with_sizes_copy split_copy unbind_copy", (X, [1, 2], 1), Work(0, 24, 24)),
     ("repeat tile", (X, [2, 1]), Work(0, 24, 48)),
     ("repeat_interleave", (X, 3), Work(0, 24, 72)),
-    ("roll flip fliplr flipud rot90 tril triu pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle "
+    ("roll flip fliplr flipud rot90 pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle "
      "_pin_memory", (X,), Work(0, 24, 24)),
+    ("tril", (X,), Work(0, 12, 24)),  # 2 x 3: 1 + 2 elements are kept and read, all are written
+    ("triu", (X,), Work(0, 20, 24)),  # 3 + 2
+    ("tril", (t(5, 3, 3), -1), Work(0, 60, 180)),  # 5 times 0 + 1 + 2
+    ("triu", (t(5, 3, 3), -1), Work(0, 160, 180)),  # 5 times 3 + 3 + 2
+    ("tril triu", (t(0, 3),), Work(0, 0, 0)),
     ("tril_indices triu_indices", (3, 3), Work(0, 0, 96)),  # 6 places, 2 coordinates, 8 bytes
     ("tril_indices", (2, 4, 1), Work(0, 0, 80)),  # 2 + 3
     ("triu_indices", (2, 4, 1), Work(0, 0, 80)),  # 3 + 2

@@ -71,6 +71,8 @@ TRUTH = [  # op, arguments, flop, bytes read, bytes written
      2048, 800, 64),  # N = 8: 2*4*8*32; 256 + 128*4 + 32; 32*2
     ("_weight_int4pack_mm_for_cpu", (t(4, 32, dtype=H), t(8, 16, dtype="uint8"), 32, t(1, 8, 2, dtype=H)),
      2048, 416, 64),  # 256 + 128 + 32
+    ("_cslt_sparse_mm", (t(4, 18, dtype=H), t(32, 6, dtype=H)), 768, 528, 48),
+    # half of K = 32 and 2 columns of positions: 2*4*16*6; 144 + 384; 24*2
     ("_sparse_semi_structured_mm", (t(4, 8, dtype=H), t(4, 1, dtype="int16"), t(16, 6, dtype=H)), 384, 264, 48),
     # half of K = 16: 2*4*8*6; 64 + 8 + 192; 24*2
     ("_sparse_semi_structured_linear", (t(6, 16, dtype=H), t(4, 8, dtype=H), t(4, 1, dtype="int16")), 384, 264, 48),

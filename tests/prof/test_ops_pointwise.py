@@ -96,6 +96,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
     ("threshold_backward hardtanh_backward hardshrink_backward softshrink_backward", TWO, Work(0, 48, 24)),
     ("leaky_relu_backward hardsigmoid_backward", TWO, Work(6, 48, 24)),
     ("tanh_backward sigmoid_backward elu_backward hardswish_backward logit_backward", TWO, Work(18, 48, 24)),
+    ("elu_backward", (t(2, 3), 1.0, 1, 1, False, t(2, 3)), Work(18, 48, 24)),  # the schema's order
     ("softplus_backward", TWO, Work(24, 48, 24)),
     ("softplus_backward", (*TWO, 2.0), Work(30, 48, 24)),
     ("log_sigmoid_backward", TWO, Work(30, 48, 24)),

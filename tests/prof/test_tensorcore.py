@@ -9,6 +9,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pyprof.prof.kernels import HELPERS, PRODUCTS, find_helper, find_product
 from pyprof.prof.tensorcore import NONE, UNKNOWN, TensorCore, tensor_core
 
@@ -173,6 +174,10 @@ CONV = [
     ("void nhwcAddPaddingKernel<__nv_bfloat16, __nv_bfloat16, float, true, (cudnnKernelDataType_t)0>(int)", NONE),
     ("void cudnn::cnn::reduce_wgrad_nchw_helper<float, float>(void*, void const*, float, int, int)", NONE),
     ("void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel<3, float, int>(T1)", NONE),
+    ("void nhwcSliceCKernel<float, float, float, true, (cudnnKernelDataType_t)0>(cudnn::reduced_divisor, int, int, int, float const*)", NONE),
+    ("void xmma__5x_cudnn::implicit_gemm::strided_dgrad_indexed::kernel_helper_stage_0<xmma__5x_cudnn::implicit_gemm::strided_dgrad_indexed::Params_pre_hopper>(T1)", NONE),
+    ("wgrad2d_shmem_tiling", NONE),
+    ("void cudnn::engines_precompiled::scaleTensor_kernel<float, float, 16, 16>(cudnnTensor4dStruct, float*, float)", NONE),
     ("void cudnn::engines_precompiled::scalePackedTensor_kernel<float, float>(long, float*, float)", NONE),
     ("void cudnn::detail::convertTensor_kernel<float, float, float, (cudnnKernelDataType_t)0>(float, float const*)", NONE),
     ("cask_cudnn::computeOffsetsKernel(cask_cudnn::ComputeOffsetsParams)", NONE),
@@ -226,6 +231,12 @@ ATTENTION = [
 RNN = [
     ("void RNN_blockPersist_fp_LSTM_HMMA<__half, __half, float, 128>(T1)", FP16),
     ("void RNN_blockPersist_fp_LSTM<float, float, float, 128, 4, 4, 8>(T1)", NONE),
+    ("void RNN_persist_fp<__half, __half, float, (cudnnRNNMode_t)1, true, 512, 2, 1, 1, 32, 0>(persist_fp_args)", FP16),
+    ("void ampere_lstm_tile16<32, 0>(params_t)", FP16),
+    ("void ampere_lstm_bp_largeB<512>(params_t)", FP16),
+    ("void persistRNN_init_negMax<__half>(__half*, int)", NONE),
+    ("RNN_init_128x4(uint4*, int, unsigned int)", NONE),
+    ("RNN_copy_dhy(unsigned int*, __half const*, cudnn::reduced_divisor, int)", NONE),
     ("void RNN_blockPersist_bp_GRU<__half, __half, float, 128>(T1)", UNKNOWN),
     ("void elemWiseRNNcell<float, float, float, (cudnnRNNMode_t)2, (cudnnRNNBiasMode_t)2>(int)", NONE),
 ]

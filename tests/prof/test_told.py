@@ -75,7 +75,15 @@ def test_a_table_gradients_zeros_are_another_kernels():
 
 def test_a_pooling_gradients_zeros_are_another_kernels():
     # 2 x 2 pooling of 1 x 1 x 4 x 4 float32: reads 4 gradients and 4 positions of 8 bytes, writes 4 elements of 16
+    told = {"sizes": "[[1,1,1,2,2],[1,1,1,4,4],[],[],[],[],[],[1,1,1,2,2]]"}
+    types = '["float32","float32","","","","","","int64"]'
+    pool = counted(aten="aten::max_pool3d_with_indices_backward", dtypes=types, dir="bprop", **told)
+    assert pool.nbytes == 4 * 4 + 4 * 8 + 4 * 4
+
+
+def test_max_pool2d_writes_its_whole_gradient() -> None:
+    # the same pooling in 2 dimensions: its kernel writes all 16 elements, whatever filled them before
     told = {"sizes": "[[1,1,2,2],[1,1,4,4],[],[],[],[],[],[1,1,2,2]]"}
     types = '["float32","float32","","","","","","int64"]'
     pool = counted(aten="aten::max_pool2d_with_indices_backward", dtypes=types, dir="bprop", **told)
-    assert pool.nbytes == 4 * 4 + 4 * 8 + 4 * 4
+    assert pool.nbytes == 4 * 4 + 4 * 8 + 16 * 4
