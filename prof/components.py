@@ -36,7 +36,10 @@ OF_FAMILY = {"attention": "attention", "norm": "norm", "embedding": "embedding",
              "pooling": "pooling", "optimizer": "optimizer", "rnn": "recurrent layers"}  # fmt: skip
 REST = "other"
 LEAST = 3  # layers that make a series
-COUNTED = re.compile(r"^(.*?[._]?)(\d+)$")
+ALIKE = (
+    1.5  # at most so many times the median, or so few, takes at least half of a series: else its layers are no equals
+)
+COUNTED = re.compile(r"^(.*?[._])(\d+)$")  # h.3, DecoderLayer_3; not fc3
 
 
 def components(table: Table, annotation: Annotation, kinds: Coded) -> Coded:
@@ -91,12 +94,19 @@ def series(layers: Coded, duration: Ints) -> Series | None:
         for name, number in _counted(layer_parts(text)):
             members = found.setdefault(name, {})
             members[number] = members.get(number, 0) + int(ns)
-    real = {name: members for name, members in found.items() if len(members) >= LEAST}
+    real = {
+        name: members for name, members in found.items() if len(members) >= LEAST and _alike(list(members.values()))
+    }
     if not real:
         return None
     name = max(real, key=lambda n: (sum(real[n].values()), -n.count(":"), n))
     members = dict(sorted(real[name].items()))
     return Series(name, list(members), list(members.values()))
+
+
+def _alike(ns: Sequence[int]) -> bool:
+    median = float(np.median(ns))
+    return len(ns) >= LEAST and 2 * sum(median <= n * ALIKE and n <= median * ALIKE for n in ns) >= len(ns)
 
 
 def _counted(parts: Sequence[str]) -> list[tuple[str, int]]:
