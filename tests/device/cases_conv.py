@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-
 from case import R, both, forward
 
 NHWC = torch.channels_last
@@ -34,7 +33,9 @@ def _two(dtype: str, layout: str, memory: torch.memory_format) -> None:
 
 
 def _stranger(dtype: str) -> None:
-    both("conv1d", lambda x, w, b: F.conv1d(x, w, b, padding=1), R(32, 256, 1024), R(256, 256, 3), R(256), dtypes=[dtype])
+    both(
+        "conv1d", lambda x, w, b: F.conv1d(x, w, b, padding=1), R(32, 256, 1024), R(256, 256, 3), R(256), dtypes=[dtype]
+    )
     both("conv3d", lambda x, w: F.conv3d(x, w, padding=1), R(4, 32, 16, 56, 56), R(64, 32, 3, 3, 3), dtypes=[dtype])
     both("conv_transpose2d", lambda x, w: F.conv_transpose2d(x, w, stride=2), R(32, 128, 28, 28), R(128, 64, 2, 2),
          dtypes=[dtype])  # fmt: skip

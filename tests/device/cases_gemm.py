@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-
 from case import I, N, R, Run, both, custom, forward
 
 FLOATS = ("fp32", "tf32", "fp16", "bf16", "fp64")
@@ -76,8 +75,9 @@ def _narrow() -> None:
     for m, k, n in ((4096, 4096, 4096), (512, 1024, 1024), (32, 4096, 4096), (4096, 64, 128)):
         custom(f"_int_mm {m}x{k}x{n} int8", _int_mm(m, k, n), "f" if m == 4096 else "")
     e4, e5 = torch.float8_e4m3fn, torch.float8_e5m2
-    for a, b, out, fast in ((e4, e4, torch.bfloat16, True), (e4, e4, torch.bfloat16, False), (e5, e4, torch.float16, True),
-                            (e4, e5, torch.float32, True), (e4, e4, torch.float16, False)):  # fmt: skip
+    bf16, fp16, fp32 = torch.bfloat16, torch.float16, torch.float32
+    for a, b, out, fast in ((e4, e4, bf16, True), (e4, e4, bf16, False), (e5, e4, fp16, True), (e4, e5, fp32, True),
+                            (e4, e4, fp16, False)):  # fmt: skip
         custom(f"_scaled_mm 4096 {a} {b} {out} {'fast' if fast else 'slow'}", _scaled_mm(4096, a, b, out, fast), "f")
     custom("_scaled_mm 128 fp8", _scaled_mm(128, e4, e4, torch.bfloat16, True))
     custom("_scaled_mm 2064 fp8", _scaled_mm(2064, e4, e4, torch.bfloat16, True))

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-
 from case import DTYPES, I, N, R, Run, backward, both, custom, forward
 
 BIG = 1 << 28
@@ -66,7 +65,7 @@ def _moves() -> None:
     _bytes("pad", lambda x: F.pad(x, (1, 1, 1, 1)), N(*IMAGES), dtype="bf16")
     _bytes("tril", torch.tril, N(16384, 16384))
     _bytes("repeat", lambda x: x.repeat(4, 1), N(ROWS[0] // 4, ROWS[1]), dtype="bf16")
-    _bytes("randn", lambda x: torch.randn_like(x), N(BIG))
+    _bytes("randn", torch.randn_like, N(BIG))
     _bytes("arange", lambda x: torch.arange(BIG // 2, device=x.device), N(1))
 
 

@@ -32,7 +32,7 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     ncu = _ncu()
     metrics = _metrics(ncu, out)
-    print(len(metrics), "metrics:", ",".join(metrics), flush=True)
+    _say(f"{len(metrics)} metrics: {','.join(metrics)}")
     if not options.no_trace:
         _run(out, "trace", [sys.executable, *_suite(out, "trace", options), "--groups", *options.groups,
              "--trace", str(out / "trace.json.gz")], end)  # fmt: skip
@@ -40,9 +40,15 @@ def main() -> int:
         command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "mangled",
                    "--profile-from-start", "off", "--clock-control", "none", "--target-processes", "all",
                    "--metrics", ",".join(metrics), "--log-file", str(out / f"{group}.csv"), sys.executable,
-                   *_suite(out, group, options), "--groups", group, "--seconds", str(end - time.monotonic())]  # fmt: skip
+                   *_suite(out, group, options), "--groups", group,
+                   "--seconds", str(end - time.monotonic())]  # fmt: skip
         _run(out, group, command, end + 45)
     return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,10 +92,10 @@ def _run(out: Path, name: str, command: list[str], end: float) -> None:
             code = "out of time"
     cases = out / f"{name}.cases.json"
     report = json.loads(cases.read_text()) if cases.exists() else {"ran": [], "failed": {}}
-    print(f"{name}: exit {code}, {time.monotonic() - start:.0f} s, {len(report['ran'])} cases ran,",
-          f"{len(report['failed'])} failed", flush=True)  # fmt: skip
+    counts = f"{len(report['ran'])} cases ran, {len(report['failed'])} failed"
+    _say(f"{name}: exit {code}, {time.monotonic() - start:.0f} s, {counts}")
     if not report["ran"]:
-        print((out / f"{name}.log").read_text()[-1500:], flush=True)
+        _say((out / f"{name}.log").read_text()[-1500:])
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def test_the_suite_is_large_enough(kernels: list[dict[str, str]]) -> None:
 
 
 def test_tensor_cores_as_counted(kernels: list[dict[str, str]]) -> None:
-    """A kernel is 1 with its precision, or 0; of an op without a matrix product nothing is said, and none was counted."""
+    """A kernel is 1 with its precision, or 0; of an op without a matrix product nothing is said, nothing counted."""
     wrong = []
     for row in kernels:
         use = tensor_core(row["name"], row["family"], row["dtype"])
