@@ -1,0 +1,82 @@
+"""What is advised on the real captures: each card was read and judged (docs/advice.md), and some deserve none."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from pyprof.parse.correlate import correlate
+from pyprof.parse.detect import reader
+from pyprof.prof.advice import Run, advise
+from pyprof.prof.advice.report import document
+from pyprof.prof.annotate import annotate
+from pyprof.table import NULL, Table
+
+EXPECTED = {  # capture -> its cards, best first
+    "kineto/h200_gpt2_bf16.json.gz": ["fusion", "cross_entropy"],
+    "nsys/h200_gpt2_step.sqlite.gz": ["fusion", "cross_entropy"],
+    "kineto/h200_gpt2_compiled.json.gz": [],
+    "nsys/h200_gpt2_cudagraph_node.sqlite.gz": [],
+    "kineto/h200_resnet50_bf16.json.gz": [],
+    "nsys/h200_resnet50_step_pytorch_flag.sqlite.gz": [],
+    "kineto/h200_infer_fp8.json.gz": [],
+    "kineto/h200_tutorial_encoder.json.gz": ["amp", "tf32"],
+    "kineto/h200_lenet_fp32.json.gz": ["launch_bound"],
+    "nsys/h200_lenet.sqlite.gz": ["launch_bound"],
+    "kineto/h200x2_gpt2_ddp_rank0.json.gz": ["cross_entropy", "fusion", "optimizer", "communication"],
+    "kineto/h200x2_gpt2_ddp_rank1.json.gz": ["cross_entropy", "fusion", "communication", "optimizer"],
+    "nsys/h200x2_gpt2_ddp.sqlite.gz": ["cross_entropy", "fusion", "optimizer", "communication"],
+    "nsys/zx3xyy+assignment2-systems__result_2_7B.sqlite.gz": ["tf32"],
+    "nsys/zx3xyy+assignment2-systems__result_2_7B_clean.sqlite.gz": ["tf32"],
+    "nsys/zx3xyy+assignment2-systems__result_2_7B_compile_ro.sqlite.gz": [],
+}
+
+
+def read(data, name):
+    table = correlate(reader(data / name)(data / name))
+    return table, annotate(table)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_cards_of_a_capture(data, name):
+    run = Run(*read(data, name))
+    found = advise(run)
+    assert [card.rule for card in found] == EXPECTED[name]
+    assert all(0 < card.saved_ms < card.step_ms for card in found)
+    json.dumps(document(run, found), allow_nan=False)
+
+
+def test_fusion_of_the_tanh_gelu(data):
+    """12 layers, 9 kernels forward and 14 backward; by hand, forward: 7 tensors of 12582912 × 4 bytes, at most."""
+    card = advise(Run(*read(data, "kineto/h200_gpt2_bf16.json.gz")))[0]
+    assert card.kernels == 276 and card.time_ms == pytest.approx(7.72, abs=0.01)
+    assert 'approximate="tanh"' in card.change
+
+
+def test_the_order_of_rows_does_not_matter(data):
+    table, _ = read(data, "kineto/h200_gpt2_bf16.json.gz")
+    mixed = table.take(np.random.default_rng(1).permutation(len(table)))
+    one, other = (Run(t, annotate(t)) for t in (table, mixed))
+    assert [card.saved_ms for card in advise(one)] == pytest.approx([card.saved_ms for card in advise(other)])
+
+
+@pytest.mark.slow
+def test_a_long_run_takes_seconds(data):
+    """Sixty steps of GPT-2, one after the other: the same cards a step, at more than 20,000 rows a second."""
+    table, _ = read(data, "kineto/h200_gpt2_bf16.json.gz")
+    steps = []
+    for step in range(60):
+        part = table.with_column("step", np.full(len(table), step))
+        for key, shift in (("start", step * 40_000_000), ("apiStart", step * 40_000_000), ("opId", step * 100_000)):
+            values = table.ints(key)
+            part = part.with_column(key, np.where(values == NULL, NULL, values + shift))
+        steps.append(part)
+    whole = Table.concat(steps)
+    annotation = annotate(whole)
+    begin = time.perf_counter()
+    found = advise(Run(whole, annotation))
+    assert time.perf_counter() - begin < len(whole) / 20_000 + 2
+    assert [(card.rule, card.kernels) for card in found] == [("fusion", 276), ("cross_entropy", 6)]
