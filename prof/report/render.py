@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 __all__ = ["island", "render"]
 
@@ -34,22 +33,22 @@ def render(model: Mapping[str, Any], out: BinaryIO) -> None:
     page = environment.get_template("report.html").render(
         model=model,
         policy=_policy(scripts),
-        style=Markup(_part("report/report.css")),  # ours, as are the scripts: nothing of the capture is in them
-        library=Markup(scripts[0]),
-        script=Markup(scripts[1]),
+        style=_part("report/report.css"),  # ours, as are the scripts: nothing of the capture is in them
+        library=scripts[0],
+        script=scripts[1],
         data=island(model),
     )
     out.write(page.encode("utf-8", "replace"))  # half a surrogate pair, in a name, has no UTF-8
 
 
-def island(model: Mapping[str, Any]) -> Markup:
+def island(model: Mapping[str, Any]) -> str:
     """JSON that may stand inside a script element: no <, no >, no &, ASCII only.
 
-    >>> str(island({"a": "</script>\u2028"}))
+    >>> island({"a": "</script>\u2028"})
     '{"a":"\\\\u003c/script\\\\u003e\\\\u2028"}'
     """
     text = json.dumps(model, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.translate(ESCAPED))
+    return text.translate(ESCAPED)
 
 
 def _policy(scripts: list[str]) -> str:

@@ -84,7 +84,7 @@ const roofline = (() => {
         ...roofs(low, high, scale.min, list),
         ...classes.map((name) => ({
           name, type: "scatter", z: 3, itemStyle: { color: draw.classColor(name), opacity: 0.8, borderColor: draw.colors.card },
-          labelLayout: { hideOverlap: true, moveOverlap: "shiftY" },
+          labelLayout: { hideOverlap: true },
           label: { show: true, color: draw.colors.ink, textBorderColor: draw.colors.card, textBorderWidth: 2, fontSize: 11, formatter: ({ data }) => (data.rank < labelled ? format.cut(data.dot.name, 28) : "") },
           data: list.flatMap((dot, rank) => dot.class !== name ? [] : ({
             rank, label: { position: dot.flops / dot.bytes > high / 30 ? "left" : "right" }, value: [dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9], symbolSize: 6 + 34 * Math.sqrt(dot.ns / longest), dot,
