@@ -51,7 +51,7 @@ def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:
     if first is None or not isinstance(sizes, list) or len(sizes) < first + 2:
         return None
     a, b = sizes[first : first + 2]
-    if len(a) != len(b) or len(a) not in (2, 3) or a[-1] != b[-2] or a[:-2] != b[:-2] or 0 in a or 0 in b:
+    if len(a) != len(b) or len(a) not in (2, 3) or a[-1] != b[-2] or a[:-2] != b[:-2]:
         return None
     steps = strides[first : first + 2] if isinstance(strides, list) and len(strides) >= first + 2 else [None, None]
     leads = (_lead("mk", a, steps[0]), _lead("kn", b, steps[1]))
@@ -65,6 +65,8 @@ def _lead(names: str, shape: Sequence[int], stride: Any) -> tuple[str, int] | No
     if not isinstance(stride, list) or len(stride) != len(shape):
         return None
     rows, columns = stride[-2:]
+    if type(rows) is not int or type(columns) is not int:
+        return None
     if columns == 1 or rows != 1:
         return names[1], rows if columns == 1 and shape[-2] > 1 else shape[-1]
     return names[0], columns if shape[-1] > 1 else shape[-2]
@@ -113,7 +115,7 @@ def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | 
     """((size, padded size), ...) and the expected time of a row, ns."""
     precision = str(run.precision[row]) if run.tc[row] == "1" else HALF.get(str(run.dtype[row]), "")
     itemsize, name = ITEM.get(precision, 0), str(run.name[row])
-    product = gemm(str(run.aten[row]), run.json("sizes", row), run.json("strides", row))
+    product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
     if product is None or not itemsize or VECTOR.search(name):
         return None
     wrong = _wrong(product, itemsize, name)
@@ -144,12 +146,12 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
         if sizes[-1][0] >= VOCABULARY
         else "the layer's features (or the tensor's dimension)"
     )
-    sure: Confidence = "high" if run.json("strides", int(rows[0])) is not None else "medium"
+    sure: Confidence = "high" if run.strides(int(rows[0])) is not None else "medium"
     return Finding(rows, saved, why, f"Pad {where} from {pads}.", sure)
 
 
 def _shape(run: Run, row: int) -> str:
-    product = gemm(str(run.aten[row]), run.json("sizes", row), run.json("strides", row))
+    product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
     assert product is not None
     batch = f"{product.batch} × " if product.batch > 1 else ""
     return f"{batch}[{product.m}, {product.k}] @ [{product.k}, {product.n}]"

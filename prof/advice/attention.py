@@ -43,7 +43,7 @@ def patterns(run: Run) -> Iterator[Pattern]:
     dimension; the element-wise kernels between have the same number. Without shapes there are none.
     """
     for row in np.flatnonzero(np.isin(run.aten, ("_softmax", "_softmax_backward_data"))).tolist():
-        sizes = run.json("sizes", row)
+        sizes = run.shapes(row)
         scores = numel(sizes[0]) if sizes else 0
         if scores >= LEAST:
             found = _pattern(run, row, scores, int(sizes[0][-1]))
@@ -56,16 +56,14 @@ def _pattern(run: Run, softmax: int, scores: int, last: int) -> Pattern | None:
     same = [i for i in range(low, high) if run.lane[i] == run.lane[softmax] and run.phase[i] == run.phase[softmax]]
     products: dict[int, Gemm] = {}
     for i in same:
-        product = gemm(str(run.aten[i]), run.json("sizes", i), None) if run.aten[i] in BATCHED else None
+        product = gemm(str(run.aten[i]), run.shapes(i), None) if run.aten[i] in BATCHED else None
         if product is not None and _of_scores(product, scores, last):
             products[i] = product
     before, after = [i for i in products if i < softmax], [i for i in products if i > softmax]
     if not before or not after:
         return None
     around = range(before[-1] if run.aten[softmax] == "_softmax" else before[0], after[-1] + 1)
-    others = {
-        i for i in around if i in same and i not in products and numel((run.json("sizes", i) or [None])[0]) == scores
-    }
+    others = {i for i in around if i in same and i not in products and run.elements[i] == scores}
     backward = run.aten[softmax] != "_softmax"
     kept = {i for i in products if i in around} if backward else {before[-1], after[0]}
     rows = sorted({i for i in others if backward or i < after[0]} | kept)
@@ -118,7 +116,7 @@ def _finding(run: Run, found: list[Pattern], change: str, who: str) -> Iterator[
             rows += pattern.rows
             saved += [gain * float(run.dur[i]) / now for i in pattern.rows]
     if rows:
-        scores = run.json("sizes", found[0].softmax)[0]
+        scores = run.shapes(found[0].softmax)[0]
         now, gain = run.ms(float(run.dur[rows].sum())), run.ms(sum(saved))
         why = (
             f"{who.capitalize()} the scores {scores} in {run.dtype[found[0].softmax]} "
@@ -131,7 +129,7 @@ def _fused_ns(run: Run, pattern: Pattern) -> float:
     """Expected time of the fused kernel, ns; NaN where it is not known or does not fit."""
     dtype = str(run.dtype[pattern.softmax]) or str(run.dtype[pattern.rows[0]])
     unit = HALF.get(dtype, "tc_tf32" if dtype == "float32" else "")
-    sizes = run.json("sizes", pattern.softmax)[0]
+    sizes = run.shapes(pattern.softmax)[0]
     scores, last = numel(sizes), int(sizes[-1])
     head = _head(pattern.product, last)
     if not unit or not 0 < head <= HEAD:
@@ -158,7 +156,7 @@ def _efficient(run: Run) -> Iterator[Finding]:
     if run.device is None or not _has_flash(run.device.arch):
         return
     for row in np.flatnonzero(either & np.isin(run.dtype, tuple(HALF))).tolist():
-        sizes = run.json("sizes", row)
+        sizes = run.shapes(row)
         first = 0 if forward[row] else 1
         if not sizes or len(sizes) < first + 4 or sizes[first + 3] or len(sizes[first]) != 4:
             continue

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Run
+from pyprof.prof.advice.run import Run, numel
 from pyprof.prof.occupancy import Floats
 from pyprof.table import Ints
 
@@ -75,7 +74,5 @@ def communication(run: Run) -> Iterator[Finding]:
 def _bytes(run: Run, row: int) -> float:
     """Of the message, where the capture tells its shape."""
     sizes = run.json("sizes", row)
-    tensors = sizes[0] if sizes and isinstance(sizes[0], list) else []
-    if tensors and isinstance(tensors[0], int):
-        tensors = [tensors]
-    return float(sum(4 * math.prod(t) for t in tensors if isinstance(t, list) and t))
+    tensors = sizes[0] if isinstance(sizes, list) and sizes and isinstance(sizes[0], list) else []
+    return 4.0 * sum(numel(t) for t in (tensors if tensors and isinstance(tensors[0], list) else [tensors]))

@@ -63,7 +63,7 @@ def weight_casts(run: Run) -> Iterator[Finding]:
 
 def _of_weight(run: Run, row: int) -> bool:
     """Is it the second operand of the product that follows, in fp32 before?"""
-    sizes, dtypes = run.json("sizes", row), run.json("dtypes", row)
+    sizes, dtypes = run.shapes(row), run.json("dtypes", row)
     if (
         not sizes
         or not dtypes
@@ -73,7 +73,7 @@ def _of_weight(run: Run, row: int) -> bool:
         return False
     for after in range(row + 1, min(row + 6, run.rows)):
         if run.family[after] in ("gemm", "conv") and run.role[after] == "main":
-            operands = [shape for shape in run.json("sizes", after) or [] if isinstance(shape, list) and len(shape) > 1]
+            operands = [shape for shape in run.shapes(after) if len(shape) > 1]
             if len(operands) < 2:
                 return False
             first, second = (math.prod(shape) for shape in operands[:2])

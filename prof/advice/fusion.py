@@ -66,7 +66,7 @@ def _fused_ns(run: Run, size: int, chain: list[int]) -> float:
     """Expected time of one kernel in place of the chain, ns; NaN where the device is unknown."""
     tensors = 2
     for row in chain[1:]:
-        full = sum(numel(shape) == size for shape in run.json("sizes", row))
+        full = sum(numel(shape) == size for shape in run.shapes(row))
         tensors += 1 if (full > 1 and run.family[row] != "copy") or run.aten[row] in DROPOUT else 0
     item = max(ITEM_BYTES.get(str(run.dtype[row]), 4.0) for row in chain)
     return FUSED_NS + 1e9 * tensors * item * size / run.bandwidth

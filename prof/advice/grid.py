@@ -50,7 +50,7 @@ def small_grid(run: Run) -> Iterator[Finding]:
 
 
 def _small(run: Run, row: int, sms: int) -> bool:
-    product = gemm(str(run.aten[row]), run.json("sizes", row), run.json("strides", row))
+    product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
     if product is None or not product.leads or product.k in (product.m, product.n):
         return False
     return bool(run.limits.geometry.blocks[row] < sms / 2 and run.dur[row] > LEAST_NS)

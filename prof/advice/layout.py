@@ -43,16 +43,16 @@ def conv_bias(run: Run) -> Iterator[Finding]:
     rows: list[int] = []
     shapes = set()
     for row in np.flatnonzero((run.aten == "add_") | (run.aten == "add")).tolist():
-        sizes = run.json("sizes", row)
+        sizes = run.shapes(row)
         if sizes and len(sizes) > 1 and len(sizes[0]) >= 4 and sizes[1] == [1, sizes[0][1], *[1] * (len(sizes[0]) - 2)]:
             near = range(row + 1, min(row + 1 + NEAR, run.rows))
-            if any(run.aten[i] in NORMS and run.json("sizes", i)[0] == sizes[0] for i in near if run.json("sizes", i)):
+            if any(run.aten[i] in NORMS and run.shapes(i)[0] == sizes[0] for i in near if run.shapes(i)):
                 rows.append(row)
                 shapes.add(tuple(sizes[0]))
     if not rows:
         return
     sums = np.flatnonzero((run.aten == "sum") & run.mentions("nodes", "aten::convolution_backward")).tolist()
-    rows += [i for i in sums if tuple((run.json("sizes", i) or [[]])[0]) in shapes]
+    rows += [i for i in sums if tuple((run.shapes(i) or [[]])[0]) in shapes]
     now = run.ms(float(run.dur[rows].sum()))
     why = (
         f"{run.count(len(rows)):.4g} kernels add a bias (or sum its gradient) that the batch norm behind takes away: "

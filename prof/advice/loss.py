@@ -29,7 +29,7 @@ def cross_entropy(run: Run) -> Iterator[Finding]:
     """
     found: dict[tuple[int, int], list[int]] = {}
     for row in np.flatnonzero(run.aten == "_log_softmax").tolist():
-        shape = (run.json("sizes", row) or [[]])[0]
+        shape = (run.shapes(row) or [[]])[0]
         if len(shape) == 2 and shape[1] >= VOCABULARY:
             found.setdefault((shape[0], shape[1]), []).append(row)
     for (rows, columns), calls in found.items():

@@ -30,6 +30,7 @@ START_NS = 5000.0
 REACHED = 0.82  # bf16 811 of 989, fp16 780 of 989, tf32 403 of 495 TFLOP/s (docs/peaks.md)
 STREAMED = 0.85  # copies reach 4.25 of 4.8 TB/s, element-wise kernels 0.78 to 0.92 of it
 BELIEVED = (0.5, 0.95)  # efficiencies of products seen in the run that may replace REACHED
+LAST_NS = 1 << 50  # 13 days; a time beyond is none
 LONG_NS = 20000.0  # a product that tells an efficiency takes at least this
 
 # What the host needs for a kernel in PyTorch's eager loop, at the least: a profiled step's own time says more, for the
@@ -50,9 +51,10 @@ class Run:
         self.annotation = _taken(annotation, rows)
         self.limits = roofline(self.table, self.annotation, peaks)
         self.rows = len(rows)
-        self.start = self.table.ints("start")
-        self.dur: Floats = np.maximum(self.table.ints("kDuration"), 0).astype(np.float64)  # ns
-        self.end = self.start + self.dur.astype(np.int64)
+        took = np.clip(self.table.ints("kDuration"), 0, LAST_NS)
+        self.dur: Floats = took.astype(np.float64)  # ns
+        self.start = _starts(self.table.ints("start"), took)
+        self.end = self.start + took
         numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
         self.lanes = max(len(numbers), 1)
         steps = np.unique(self.table.ints("step"))
@@ -174,8 +176,18 @@ class Run:
         if code < 0:
             return None
         if (key, code) not in self._decoded:
-            self._decoded[key, code] = json.loads(column.values[code])
+            self._decoded[key, code] = _json(column.values[code])
         return self._decoded[key, code]
+
+    def shapes(self, row: int) -> list[list[int]]:
+        """The shapes of the op's arguments, in their order; empty what is no tensor, or a list of them."""
+        found = self.json("sizes", row)
+        return [shape if numel(shape) else [] for shape in found] if isinstance(found, list) else []
+
+    def strides(self, row: int) -> list[Any] | None:
+        """The strides of the op's arguments, None where the capture does not tell them."""
+        found = self.json("strides", row)
+        return found if isinstance(found, list) and found else None
 
     @cached_property
     def elements(self) -> Ints:
@@ -189,7 +201,8 @@ class Run:
 
     def _elements(self, first: bool) -> Ints:
         column = self.table.coded("sizes")
-        each = [[numel(shape) for shape in json.loads(text)] for text in column.values]
+        lists = [_list(text) for text in column.values]
+        each = [[numel(shape) for shape in shapes] for shapes in lists]
         found = [(sizes[0] if first else max(sizes)) if sizes else 0 for sizes in each]
         return np.array([*found, 0], np.int64)[column.codes]
 
@@ -239,16 +252,20 @@ class Run:
 
     def op(self, row: int) -> str:
         """What the user called: the innermost of ``op``, else the aten op, else the kernel."""
-        ops = self.json("op", row)
-        return str(ops[-1]) if ops else str(self.aten[row] or self.texts("kShortName")[row])
+        ops = self._items("op", row)
+        return ops[-1] if ops else str(self.aten[row] or self.texts("kShortName")[row])
 
     def layer(self, row: int) -> str:
-        return ":".join(map(str, self.json("layer", row) or []))
+        return ":".join(self._items("layer", row))
 
     def trace(self, row: int) -> str:
         """The innermost line of the user's code."""
-        lines = self.json("trace", row)
-        return str(lines[-1]) if lines else ""
+        lines = self._items("trace", row)
+        return lines[-1] if lines else ""
+
+    def _items(self, key: str, row: int) -> list[str]:
+        found = self.json(key, row)
+        return list(map(str, found)) if isinstance(found, list) else []
 
 
 def numel(shape: Any) -> int:
@@ -257,8 +274,29 @@ def numel(shape: Any) -> int:
     >>> numel([2, 3]), numel([]), numel([[2, 3]])
     (6, 0, 0)
     """
-    plain = isinstance(shape, list) and bool(shape) and all(type(n) is int for n in shape)
-    return math.prod(shape) if plain else 0
+    plain = isinstance(shape, list) and bool(shape) and all(type(n) is int and n >= 0 for n in shape)
+    size = math.prod(shape) if plain else 0
+    return size if size < 1 << 62 else 0
+
+
+def _starts(start: Ints, took: Ints) -> Ints:
+    """When each row started. Where a table does not tell (PyProf's own have no times): one after the other."""
+    if bool((np.abs(start.astype(np.float64)) < LAST_NS).all()):
+        return start
+    return np.asarray(np.r_[0, np.cumsum(took.astype(np.float64))[:-1]], np.int64)[: len(took)]
+
+
+def _list(text: str) -> list[Any]:
+    found = _json(text)
+    return found if isinstance(found, list) else []
+
+
+def _json(text: str) -> Any:
+    """None for what is no JSON: a table may come from a stranger."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _in_order(table: Table) -> Ints:
@@ -290,6 +328,6 @@ def _amount(column: Ints) -> Floats:
 
 def _first_dtype(text: str) -> str:
     """The first dtype of a JSON list that may hold lists."""
-    listed = json.loads(text) if text else []
+    listed = _list(text)
     flat = [d for item in listed for d in (item if isinstance(item, list) else [item])]
     return next((d for d in flat if isinstance(d, str) and d), "")

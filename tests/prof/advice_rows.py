@@ -20,7 +20,7 @@ def table(*rows, gpu=H200):
     for number, row in enumerate(rows):
         row = {"kind": "kernel", "gpu": gpu, "pid": 1, "device": 0, "tid": 1, "opId": number, "start": now, **row}
         row["kDuration"] = row.pop("ns")
-        now = row["start"] + row["kDuration"]
+        now = (row["start"] or 0) + row["kDuration"]
         full.append(row)
     data = {}
     for key in {key for row in full for key in row}:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import io
 import json
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyprof.errors import ModelError
 from pyprof.prof.advice import RULES, Run, advise, together_ms
 from pyprof.prof.advice.card import rule
-from pyprof.prof.advice.report import write_advice
-from pyprof.prof.annotate import annotate
+from pyprof.prof.advice.report import document, write_advice
+from pyprof.prof.annotate import Annotation, annotate
+from pyprof.table import NULL, Coded
 from tests.prof.advice_rows import mm, run, table
+from tests.tables import tables
 
 FIELDS = {"rule", "saved_ms", "step_ms", "kernels", "op", "layer", "trace", "why", "change", "confidence"}
 
@@ -66,6 +71,12 @@ def test_savings_are_a_step():
     assert card.saved_ms == pytest.approx(10.743, abs=0.001)
 
 
+def test_a_table_without_times_runs_one_after_the_other():
+    made = table(*({**mm(4096, 4096, 50257, 12_827_000), "start": None} for _ in range(2)))
+    found = json.loads(written(True, made))
+    assert (found["step_ms"], found["advice"][0]["kernels"]) == (25.654, 2)
+
+
 def test_two_gpus_run_side_by_side():
     one = mm(4096, 4096, 50257, 12_827_000, start=0)
     (card,) = advise(run(one, {**one, "device": 1}))
@@ -82,3 +93,36 @@ def test_a_rule_is_registered_once():
     with pytest.raises(ModelError, match="alignment has two rules"):
         rule("alignment")(lambda run: [])
     assert "tf32" in RULES
+
+
+@given(tables())
+def test_no_table_stops_it(made):
+    """Rows of a stranger's making: what cannot be understood is not advised on."""
+    nothing = Coded.empty(len(made))
+    unknown = np.full(len(made), NULL, np.int64)
+    families = Coded.of(["gemm", "conv", "pointwise", "attention"][: len(made)])
+    document(Run(made, Annotation(unknown, unknown, nothing, nothing, nothing, families, {})), [])
+
+
+SHAPES = st.sampled_from(["[]", "[3, 4]", "[[3, 4], [4]]", "[[-1, 4], [4, 4]]", '["a"]', "{}", "null",
+                          "[[[2, 2]], [1]]", "[[1000000000000, 1000000000000], [1000000000000, 5]]", "[[0, 4], [4, 4]]",
+                          "7"])  # fmt: skip
+OPS = st.sampled_from(["mm", "bmm", "addmm", "_softmax", "_softmax_backward_data", "_log_softmax", "add_", "copy_",
+                       "sum", "_efficient_attention_forward", "cudnn_convolution", "native_batch_norm",
+                       "mul"])  # fmt: skip
+
+
+@given(st.lists(st.tuples(OPS, SHAPES, SHAPES), min_size=1, max_size=6))
+def test_no_shapes_stop_it(found):
+    told = [{"aten": f"aten::{op}", "sizes": sizes, "strides": strides, "dtypes": '["bfloat16", "float32"]',
+             "ns": 900_000, "kShortName": "vectorized_elementwise_kernel", "phase": "backward",
+             "nodes": '["aten::_to_copy"]',
+             "op": sizes, "layer": strides, "trace": sizes, "grid": "[1, 1, 1]"}
+            for op, sizes, strides in found]  # fmt: skip
+    made = table(*told)
+    roles = Coded.of(["main"] * len(made))
+    families = Coded.of([{"mm": "gemm", "bmm": "gemm", "copy_": "copy"}.get(op, "pointwise") for op, _, _ in found])
+    amounts = np.full(len(made), 1000, np.int64)
+    ones = Coded.of(["1"] * len(made))
+    run_ = Run(made, Annotation(amounts, amounts, ones, Coded.of(["bf16"] * len(made)), roles, families, {}))
+    json.dumps(document(run_, advise(run_)), allow_nan=False)
