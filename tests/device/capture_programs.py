@@ -95,6 +95,15 @@ def gpt2_small_bf16() -> Values:
 
 
 @program
+def gpt2_efficient_attention() -> Values:
+    """GPT-2 again, with an attention whose backward adds in one order."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION if DEVICE == "cuda" else SDPBackend.MATH):
+        return gpt2_small_bf16()
+
+
+@program
 def amp_fp16() -> Values:
     """GradScaler that starts too high, so that steps are skipped; clipped gradients."""
     model = mlp()
