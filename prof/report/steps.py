@@ -41,7 +41,8 @@ def steps(table: Table, owner: Ints) -> list[Step]:
     if not len(rows):
         return []
     keys, group = distinct(owner[rows], number[rows])
-    members = [rows[group == i] for i in range(len(keys))]
+    order = np.argsort(group, kind="stable")
+    members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1)
     firsts = {key: int(start[mine].min()) for key, mine in zip(keys, members, strict=True)}
     return [
         _step(table, mine, device, step, firsts.get((device, step + 1)))

@@ -114,7 +114,9 @@ const kernels = (() => {
     for (let i = first; i < Math.min(lines.length, first + Math.ceil(box.clientHeight / HEIGHT) + 12); i++) {
       const row = element("div", { className: "row" }, ...columns.map((column) => bodyCell(column, lines[i])));
       row.style.top = `${i * HEIGHT}px`;
+      row.tabIndex = 0;
       row.onclick = () => picked(lines[i]);
+      row.onkeydown = ({ key }) => key === "Enter" && picked(lines[i]);
       made.push(row);
     }
     body?.replaceChildren(...made);

@@ -70,7 +70,7 @@ const roofline = (() => {
       : "Nothing passes the filter.";
     const ai = list.map((dot) => dot.flops / dot.bytes), longest = Math.max(1, ...list.map((dot) => dot.ns));
     const low = 10 ** Math.floor(Math.log10(Math.min(0.1, ...ai))), high = 10 ** Math.ceil(Math.log10(Math.max(1000, ...ai)));
-    const scale = heights(list);
+    const scale = heights(list), place = (dot) => Math.log(dot.flops / dot.bytes / low) / Math.log(high / low); // 0 left, 1 right
     const classes = model.data.classes.filter((name) => list.some((dot) => dot.class === name));
     const labelled = width < 500 ? 4 : 10; // the longest
     return {
@@ -85,9 +85,9 @@ const roofline = (() => {
         ...classes.map((name) => ({
           name, type: "scatter", z: 3, itemStyle: { color: draw.classColor(name), opacity: 0.8, borderColor: draw.colors.card },
           labelLayout: { hideOverlap: true },
-          label: { show: true, color: draw.colors.ink, textBorderColor: draw.colors.card, textBorderWidth: 2, fontSize: 11, formatter: ({ data }) => (data.rank < labelled ? format.cut(data.dot.name, 28) : "") },
+          label: { show: true, color: draw.colors.ink, textBorderColor: draw.colors.card, textBorderWidth: 2, fontSize: 11, lineHeight: 17, formatter: ({ data }) => (data.rank < labelled ? format.cut(data.dot.name, 28) : "") },
           data: list.flatMap((dot, rank) => dot.class !== name ? [] : ({
-            rank, label: { position: dot.flops / dot.bytes > high / 30 ? "left" : "right" }, value: [dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9], symbolSize: 6 + 34 * Math.sqrt(dot.ns / longest), dot,
+            rank, label: { position: place(dot) > (width < 500 ? 0.55 : 0.8) ? "left" : "right" }, value: [dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9], symbolSize: 6 + 34 * Math.sqrt(dot.ns / longest), dot,
           })),
         })),
       ],

@@ -21,10 +21,10 @@ const timeline = (() => {
       const lanes = data.lanes.map((_, i) => i).filter((i) => data.lanes[i].owner === number && byLane[i].length);
       if (!lanes.length) return;
       tracks.push(gaps(data.owners.length > 1 ? `idle, ${owner}` : "idle", lanes.flatMap((i) => byLane[i])));
-      for (const i of lanes) tracks.push(track(data.lanes[i].name, "row", byLane[i], (row) => rows.start[row], (row) => rows.dur[row]));
+      for (const i of lanes) tracks.push(track(data.lanes[i].name, "row", i, byLane[i], (row) => rows.start[row], (row) => rows.dur[row]));
     });
     byThread.forEach((list, i) => {
-      if (list.length) tracks.push(track(`launches, ${data.threads[i]}`, "launch", list, (row) => rows.start[row] - rows.wait[row], (row) => Math.max(0, rows.api_dur[row] || 0)));
+      if (list.length) tracks.push(track(`launches, ${data.threads[i]}`, "launch", i, list, (row) => rows.start[row] - rows.wait[row], (row) => Math.max(0, rows.api_dur[row] || 0)));
     });
     let y = AXIS;
     for (const each of tracks) {
@@ -37,12 +37,12 @@ const timeline = (() => {
     canvas.style.height = `${y + 4}px`;
   }
 
-  function track(name, kind, list, startOf, durOf) {
+  function track(name, kind, number, list, startOf, durOf) {
     list.sort((a, b) => startOf(a) - startOf(b));
     const start = Float64Array.from(list, startOf), end = Float64Array.from(list, (row) => startOf(row) + durOf(row));
     const until = end.slice(); // the latest end so far: what bisection may lean on where rows overlap
     for (let i = 1; i < until.length; i++) until[i] = Math.max(until[i], until[i - 1]);
-    return { name, kind, list, start, end, until };
+    return { name, kind, number, list, start, end, until };
   }
 
   function gaps(name, list) {
@@ -143,8 +143,8 @@ const timeline = (() => {
 
   // From the launch to the operation under the pointer.
   function flow(context, scale) {
-    const from = tracks.find((each) => each.kind === "launch" && each.name === `launches, ${data.threads[rows.thread[hit]]}`);
-    const to = tracks.find((each) => each.kind === "row" && each.name === data.lanes[rows.lane[hit]].name);
+    const from = tracks.find((each) => each.kind === "launch" && each.number === rows.thread[hit]);
+    const to = tracks.find((each) => each.kind === "row" && each.number === rows.lane[hit]);
     const x = (time) => (time - view.low) * scale;
     context.strokeStyle = draw.colors.ink;
     context.strokeRect(x(rows.start[hit]), to.y - 0.5, Math.max(1, rows.dur[hit] * scale), to.height + 1);
