@@ -27,8 +27,22 @@ AGGREGATES: tuple[Column, ...] = (
     Column("share", "Share%", "%", "of the time of all rows selected", _no_rows, kind="float"),
     Column("flops", "FLOPs", "flop", "of the rows that are counted", _no_rows, kind="int"),
     Column("bytes", "Bytes", "bytes", "of the rows that are counted", _no_rows, kind="int"),
-    Column("tflops", "TFLOP/s", "TFLOP/s", "flops / time of the rows that are counted", _no_rows, kind="float"),
-    Column("gbps", "GB/s", "GB/s", "bytes / time of the rows that are counted", _no_rows, kind="float"),
+    Column(
+        "tflops",
+        "TFLOP/s",
+        "TFLOP/s",
+        "flops / time of the rows that are counted",
+        _no_rows,
+        kind="float",
+    ),
+    Column(
+        "gbps",
+        "GB/s",
+        "GB/s",
+        "bytes / time of the rows that are counted",
+        _no_rows,
+        kind="float",
+    ),
     Column("uncounted", "NoModel%", "%", "share of the group's time in rows without FLOPs", _no_rows, kind="float"),
 )
 
@@ -58,8 +72,10 @@ def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[D
         known = values[name] != NULL
         amount = total(np.where(known, values[name], 0))
         counted = total(np.where(known, time, 0))
-        found[name] = np.where(total(known.astype(np.int64)) > 0, amount, NULL)
-        found[rate] = _ratio(amount / (1e3 if name == "flops" else 1.0), counted)
+        all_known = total(known.astype(np.int64)) == count
+        found[name] = np.where((amount > 0) | all_known, amount, NULL)  # unknown is not zero
+        ratio = _ratio(amount / (1e3 if name == "flops" else 1.0), counted)
+        found[rate] = np.where(2 * counted > spent, ratio, np.nan)
     found["uncounted"] = _ratio(100.0 * total(np.where(values["flops"] == NULL, time, 0)), spent)
     taken = [key.take(first) if isinstance(key, Coded) else key[first] for key in keys]
     return taken, found

@@ -1,4 +1,4 @@
-"""What kind of work each row does: GEMM, convolution, fused attention, element-wise, copies ...
+"""What kind of work each row does: GEMM, convolution, attention, element-wise, copies ...
 
 By the family of its op's model; where there is no op or no model, by the kernel's name.
 """
@@ -12,10 +12,10 @@ from pyprof.prof.annotate import Annotation
 from pyprof.prof.kernels import find_product
 from pyprof.table import Coded, Table, distinct
 
-__all__ = ["COPIES", "NCCL", "PRODUCTS", "is_fused_attention", "is_softmax", "kinds"]
+__all__ = ["COPIES", "NCCL", "PRODUCTS", "is_fused_attention", "is_loss", "is_softmax", "kinds"]
 
 PRODUCTS, CONVS, ATTENTION, NCCL, COPIES = (
-    "GEMM", "convolution", "fused attention", "communication", "host-device copies",
+    "GEMM", "convolution", "attention", "communication", "host-device copies",
 )  # fmt: skip
 OTHER = "other"
 
@@ -32,7 +32,10 @@ OF_FAMILY: Mapping[str, str] = {
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
 CONV = re.compile(r"conv|[dw]grad|fprop|winograd|im2col", re.IGNORECASE)
 SOFTMAX = re.compile(r"(?<!log_)softmax", re.IGNORECASE)
-LOG_SOFTMAX = re.compile(r"log_?softmax", re.IGNORECASE)
+# The loss's: by name, or softmax_warp_forward's fifth argument (PyTorch's PersistentSoftmax.cuh).
+LOG_SOFTMAX = re.compile(
+    r"log_?softmax|softmax_warp_\w{1,40}<(?:[^,<>]{1,60},){4} ?(?:\(bool\)1|true)|cross_entropy|nll_loss", re.IGNORECASE
+)
 OF_NAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
     for pattern, kind in (
@@ -84,7 +87,12 @@ def _of_name(name: str) -> str:
 
 def is_softmax(name: str) -> bool:
     """Whether a kernel is attention's kind of softmax, not the loss's."""
-    return bool(SOFTMAX.search(name)) and not LOG_SOFTMAX.search(name)
+    return bool(SOFTMAX.search(name)) and not is_loss(name)
+
+
+def is_loss(name: str) -> bool:
+    """Whether a kernel's or an op's name is that of a loss, or of its softmax."""
+    return bool(LOG_SOFTMAX.search(name))
 
 
 def is_fused_attention(name: str) -> bool:

@@ -30,7 +30,7 @@ def headline(found: Summary) -> str:
 
 def sentences(found: Summary) -> list[str]:
     makers = (_loading, _busy, _steps, _ratio, _most, _matrix, _attention, _rates, _usage, _limits, _communication,
-              _layers, _unattributed, _uncounted)  # fmt: skip
+              _layers, _graphs, _unattributed, _uncounted)  # fmt: skip
     return [sentence for make in makers for sentence in make(found)]
 
 
@@ -53,7 +53,7 @@ def _where(devices: Sequence[Usage]) -> str:
     kinds = list(dict.fromkeys(names))
     return (
         _list([f"{names.count(kind)} × {kind}" if names.count(kind) > 1 else f"one {kind}" for kind in kinds])
-        or "no GPU"
+        or "a GPU that is not named"
     )
 
 
@@ -72,7 +72,8 @@ def _loading(found: Summary) -> Iterator[str]:
         yield (f"{moved}: {copies.before_rows:,} of them ({amount(copies.before_nbytes, 'B')}, {ms(copies.before_ns)}) "
                "stand before the first kernel: loading, which all figures below leave out.")  # fmt: skip
     elif copies.ns > 0.01 * found.total_ns:
-        yield f"{moved} take {share(copies.ns, found.total_ns)} of {worker(found)} time."
+        take = "takes" if copies.rows == 1 else "take"
+        yield f"{moved} {take} {share(copies.ns, found.total_ns)} of {worker(found)} time."
 
 
 def _busy(found: Summary) -> Iterator[str]:
@@ -174,7 +175,7 @@ def _mfu(devices: Sequence[Usage], whole: bool) -> str:
         return ""
     mean = sum(device.mfu for device in known) / len(known)
     peak = f"{amount(known[0].peak_flop_per_s, 'FLOP/s')} ({unit_name(known[0].unit)}, dense)"
-    return f" MFU is {'' if whole else 'at least '}{_percent(mean)} of {peak}."
+    return f" MFU is {'' if whole else 'at least '}{f'{mean:.2g}%' if mean < 0.05 else _percent(mean)} of {peak}."
 
 
 def _usage(found: Summary) -> Iterator[str]:
@@ -194,6 +195,13 @@ def _usage(found: Summary) -> Iterator[str]:
 def _mean(values: Sequence[float]) -> float:
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else math.nan
+
+
+def _graphs(found: Summary) -> Iterator[str]:
+    whole = next((part for part in found.kinds_of_rows if part.name == "graph"), None)
+    if whole is not None:
+        yield (f"{_counted(whole.rows, 'graph launch')} ({ms(whole.ns)}) without the kernels within: nsys profile "
+               "--cuda-graph-trace=node records them.")  # fmt: skip
 
 
 def _limits(found: Summary) -> Iterator[str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.components import Series, components, series
 from pyprof.prof.devices import Peaks
-from pyprof.prof.kinds import COPIES, NCCL, PRODUCTS, is_fused_attention, is_softmax, kinds
+from pyprof.prof.kinds import COPIES, NCCL, PRODUCTS, is_fused_attention, is_loss, is_softmax, kinds
 from pyprof.prof.model import MATRIX
 from pyprof.prof.roofline import Roofline, roofline
 from pyprof.prof.timeline import Timeline, exposed_ns, timeline
@@ -293,6 +293,8 @@ def _apart(table: Table, what: Coded, names: Coded) -> tuple[int, int]:
         np.array([*map(test, names.values), False])[names.codes]
         for test in (is_softmax, lambda n: "MaxOps" in n, lambda n: "exp_kernel" in n, lambda n: "sum_functor" in n)
     ]
+    losses = [np.array([*map(is_loss, c.values), False])[c.codes] for c in (table.coded("aten"), table.coded("op"))]
+    marks[0] = marks[0] & ~losses[0] & ~losses[1]
     count = total = 0
     keys, group = distinct(table.ints("pid"), table.ints("device"), table.ints("stream"))
     for number in range(len(keys)):

@@ -66,10 +66,15 @@ def test_groups_come_longest_first_with_sums_shares_and_rates(netdict, capfdbina
     ]  # fmt: skip
 
 
-def test_rates_of_a_group_are_over_the_rows_that_are_counted(netdict, capfdbinary):
+def test_rates_of_a_group_are_of_its_counted_rows_if_these_are_most_of_its_time(netdict, capfdbinary):
     (fprop,) = run(capfdbinary, "--where", "dir == 'fprop'", "--group", "dir", netdict)
     assert (fprop["Count"], fprop["Time(ns)"], fprop["Share%"], fprop["FLOPs"]) == ("3", "1500", "100", "48")
-    assert (fprop["TFLOP/s"], fprop["NoModel%"]) == ("0.000096", "66.67")  # 48 flop in 500 ns; 1000 of 1500 ns
+    assert (fprop["TFLOP/s"], fprop["NoModel%"]) == ("", "66.67")  # 1000 of 1500 ns
+    where = "sil in (400, 300, 200)"  # 96 flop in 600 ns, and 300 ns of the unknown
+    (most,) = run(capfdbinary, "--where", where, "--group", "device", netdict)
+    assert (most["TFLOP/s"], most["NoModel%"]) == ("0.00016", "33.33")
+    (relu,) = run(capfdbinary, "--where", "sil in (100, 300)", "--group", "device", netdict)
+    assert (relu["FLOPs"], relu["Bytes"], relu["TFLOP/s"]) == ("", "64", "")  # 0 and unknown is not 0
 
 
 def test_several_keys_chosen_columns_and_a_sort(netdict, capfdbinary):

@@ -134,7 +134,7 @@ def test_copies_among_the_kernels_stay():
     copy = {"name": HTOD, "kind": "memcpy", "start": 20, "ns": 30, "bytes": 300}
     found = summary(run_of(mm(0, 10), copy, mm(60, 10)))
     assert found.total_ns == 50 * US
-    assert "1 host-to-device copy (300 B, 0.0300 ms, 10 MB/s) take 60.0% of GPU time." in "\n".join(sentences(found))
+    assert "1 host-to-device copy (300 B, 0.0300 ms, 10 MB/s) takes 60.0% of GPU time." in "\n".join(sentences(found))
 
 
 def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_it():
@@ -150,6 +150,12 @@ def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_
     loss = run_of(*({"name": name, "start": 10 * i, "ns": 10, "stream": 7}
                     for i, name in enumerate((SGEMM, LOSS, SGEMM))))  # fmt: skip
     assert summary(loss).attention.apart_rows == 0
+    warp = "softmax_warp_forward<float, float, float, 10, {}, false>"
+    for name, times in ((warp.format("true"), 0), (warp.format("false"), 1), ("void " + warp.format("(bool)1"), 0)):
+        rows = [{"name": kernel, "start": 10 * i, "ns": 10} for i, kernel in enumerate((SGEMM, name, SGEMM))]
+        assert summary(run_of(*rows)).attention.apart_rows == times
+        rows[1] |= {"op": '["cross_entropy"]', "aten": "aten::_log_softmax"}
+        assert summary(run_of(*rows)).attention.apart_rows == 0
     flash = run_of({"name": "flash_fwd_kernel<bfloat16>", "start": 0, "ns": 10})
     assert "Attention is fused: 1 kernel (flash_fwd_kernel<bfloat16>), 0.0100 ms." in said(flash)
 
@@ -160,6 +166,12 @@ def test_communication_that_nothing_hides():
     found = summary(table)
     assert (found.communication_ns, found.exposed_ns, found.busy_ns) == (40 * US, 30 * US, 60 * US)
     assert "Communication takes 0.0400 ms, 0.0300 ms of it (75.0%) while nothing else runs on the GPU." in said(table)
+
+
+def test_graph_launches_say_how_to_see_inside():
+    words = said(run_of({"name": "graph", "kind": "graph", "start": 0, "ns": 500}))
+    assert words.startswith("1 graph launch on one NVIDIA H200.")
+    assert "1 graph launch (0.5000 ms) without the kernels within: nsys profile --cuda-graph-trace=node" in words
 
 
 def test_a_layer_that_is_no_equal_of_the_others():
@@ -194,7 +206,7 @@ def test_layers_of_unequal_work_are_no_series():
         (SGEMM, "GEMM"),
         (GEMM, "GEMM"),
         ("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64", "convolution"),
-        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x128x64_4x1x1", "fused attention"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x128x64_4x1x1", "attention"),
         ("at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<MulFunctor>>", "element-wise"),
         ("void at::native::elementwise_kernel<128, 2, at::native::direct_copy_kernel_cuda>", "copies and casts"),
         ("at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>", "reductions"),
@@ -346,3 +358,17 @@ def test_on_a_terminal_the_summary_is_what_comes_without_options(captures, monke
     for argv in ([], ["-w", "0"], ["--csv"], ["-c", "op"], ["--top", "3"], ["-o", "x"], ["--json"], ["--summary"]):
         assert cli.main([*argv, "net.dict"]) == 0
     assert asked == ["summary", *["rows"] * 6, "summary"]
+
+
+def test_the_readmes_summary_is_what_is_printed(root, captures, capfdbinary, update_golden):
+    """Where a model or a reader changes the figures: pytest --update-golden, and read the diff."""
+    page = root / "README.md"
+    begin = "<!-- summary: tests/golden/h200_gpt2_step.sqlite.gz -->\n```text\n"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    shown, after = rest.split("```", 1)
+    assert cli.main(["--summary", "-w", "100", captures("h200_gpt2_step")]) == 0
+    printed = capfdbinary.readouterr().out.decode().split("\nBy kind of work")[0]
+    if update_golden:
+        page.write_text(f"{before}{begin}{printed}```{after}", encoding="utf-8")
+        shown = printed
+    assert shown == printed
