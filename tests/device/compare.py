@@ -1,8 +1,9 @@
 """Compares our numbers with the hardware's counters and prints the tables of docs/accuracy.md.
 
-    python tests/device/compare.py FOLDER [--golden tests/golden/h200_ncu_suite.csv] [--cases tests/golden/h200_ncu_cases.csv]
+    python tests/device/compare.py FOLDER [--golden FILE] [--cases FILE]
 
-FOLDER is what run_suite.py wrote. ``--golden`` rewrites the small file that the CPU tests check.
+FOLDER is what run_suite.py wrote. ``--golden`` rewrites the kernels that the CPU tests check
+(tests/golden/h200_ncu_suite.csv), ``--cases`` the sums of each case (h200_ncu_cases.csv beside it).
 """
 
 from __future__ import annotations
