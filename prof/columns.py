@@ -134,6 +134,13 @@ def _dtype(table: Table, annotation: Any) -> Coded:
     return dtype_of_rows(table, annotation.family)
 
 
+def _advice(table: Table, annotation: Any) -> Coded:
+    from pyprof.prof.advice import Run, row_rules
+    from pyprof.table import Coded
+
+    return Coded.of(row_rules(Run(table, annotation), len(table)))
+
+
 def _mapped(data: Coded, change: Callable[[str], str]) -> Coded:
     """The column with each distinct text changed once; rows without a text stay so."""
     from pyprof.table import Coded
@@ -216,6 +223,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)", Limit("waves"), kind="float"),
     Column("tail", "Tail%", "%", "share of the waves' slots that stay empty", Limit("tail"), kind="float"),
     Column("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block", Limit("sm_eff"), kind="float"),
+    Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
 )  # fmt: skip
 COLUMN = {column.name: column for column in COLUMNS}
 DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's

@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.errors import ModelError
+from pyprof.netdict import write_netdict
+from pyprof.prof import cli
 from pyprof.prof.advice import RULES, Run, advise, together_ms
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.report import document, write_advice
 from pyprof.prof.annotate import Annotation, annotate
+from pyprof.prof.columns import COLUMN
 from pyprof.table import NULL, Coded
 from tests.prof.advice_rows import mm, run, table
 from tests.tables import tables
@@ -126,3 +129,20 @@ def test_no_shapes_stop_it(found):
     ones = Coded.of(["1"] * len(made))
     run_ = Run(made, Annotation(amounts, amounts, ones, Coded.of(["bf16"] * len(made)), roles, families, {}))
     json.dumps(document(run_, advise(run_)), allow_nan=False)
+
+
+def test_the_column_names_the_rules_of_each_row():
+    made = rows()
+    assert COLUMN["advice"].get(made, annotate(made)).texts() == ["alignment", "tf32"]
+    last_first = made.take([1, 0])
+    assert COLUMN["advice"].get(last_first, annotate(last_first)).texts() == ["tf32", "alignment"]
+
+
+def test_the_command(tmp_path, capsysbinary):
+    with (tmp_path / "net.dict").open("wb") as out:
+        write_netdict(rows(), out)
+    assert cli.main(["--advise", "--json", str(tmp_path / "net.dict")]) == 0
+    found = json.loads(capsysbinary.readouterr().out)
+    assert [card["rule"] for card in found["advice"]] == ["alignment", "tf32"]
+    assert cli.main(["--advise", str(tmp_path / "net.dict")]) == 0
+    assert b"1. alignment: saves 10.7 ms" in capsysbinary.readouterr().out
