@@ -28,8 +28,8 @@ FORMS = (".csv", ".jsonl", ".json", ".parquet")  # of -o, each also with .gz
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="prof.py",
-        description="Annotate the kernel table: FLOPs, bytes, tensor cores, op, layer and direction of every kernel. "
-        "On a terminal, and without an option that chooses rows, columns or a form, print the summary.",
+        description="Annotate the kernel table: FLOPs, bytes, tensor cores, op, layer and direction of every kernel.\n"
+        "On a terminal, without an option that chooses rows, columns or a form: the summary.",
         epilog=_columns_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

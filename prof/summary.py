@@ -184,13 +184,16 @@ def _parts(column: Coded, weight: Ints, rows: Ints | None = None, empty: str = "
     """Rows and time by the column's texts, the longest first."""
     codes = column.codes if rows is None else column.codes[rows]
     weight = weight if rows is None else weight[rows]
+    size = len(column.values)
+    counts = np.bincount(codes + 1, minlength=size + 1).tolist()  # code -1 first
+    totals = np.zeros(size + 1, np.int64)
+    np.add.at(totals, codes + 1, weight)
     sums: dict[str, list[int]] = {}
-    for code in np.unique(codes).tolist():
-        mine = codes == code
-        name = (column.values[code] if code >= 0 else "") or empty
-        part = sums.setdefault(name, [0, 0])
-        part[0] += int(mine.sum())
-        part[1] += int(weight[mine].sum())
+    for value, count, ns in zip(["", *column.values], counts, totals.tolist(), strict=True):
+        if count:
+            part = sums.setdefault(value or empty, [0, 0])
+            part[0] += count
+            part[1] += ns
     parts = [Part(name, count, ns) for name, (count, ns) in sums.items()]
     return tuple(sorted(parts, key=lambda part: -part.ns))
 
@@ -231,12 +234,16 @@ def _span(table: Table, rows: Mask) -> int:
 
 def _steps(table: Table) -> tuple[Part, ...]:
     step, start, duration = table.ints("step"), table.ints("start"), table.ints("kDuration")
-    found = []
-    for number in np.unique(step[step != NULL]).tolist():
-        rows = (step == number) & (start != NULL)
-        if rows.any():
-            found.append(Part(str(number), int(rows.sum()), int((start + duration)[rows].max() - start[rows].min())))
-    return tuple(found)
+    rows = np.flatnonzero((step != NULL) & (start != NULL))
+    if not len(rows):
+        return ()
+    rows = rows[np.argsort(step[rows], kind="stable")]
+    first = np.flatnonzero(np.diff(step[rows], prepend=step[rows[0]] - 1))
+    low = np.minimum.reduceat(start[rows], first)
+    high = np.maximum.reduceat((start + duration)[rows], first)
+    sizes = np.diff(np.append(first, len(rows)))
+    found = zip(step[rows[first]].tolist(), sizes.tolist(), (high - low).tolist(), strict=True)
+    return tuple(Part(str(number), count, ns) for number, count, ns in found)
 
 
 def _phases(table: Table, what: Coded, time: Timeline) -> tuple[Part, ...]:

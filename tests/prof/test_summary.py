@@ -11,17 +11,20 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from pyprof.parse import cli as parse_cli
 from pyprof.prof import cli
-from pyprof.prof.annotate import annotate
+from pyprof.prof.annotate import Annotation, annotate
 from pyprof.prof.components import series
 from pyprof.prof.kinds import kinds
 from pyprof.prof.sentences import amount, headline, ms, sentences, share
 from pyprof.prof.summary import Summary, summarise
+from pyprof.prof.write_plain import CONTROL
 from pyprof.prof.write_terminal import write_summary, write_summary_json
 from pyprof.table import NULL, Coded, Table
 from pyprof.tablefile import read_table
+from tests.tables import tables
 
 US = 1000
 HTOD = "[CUDA memcpy Host-to-Device]"
@@ -236,6 +239,18 @@ def test_a_capture_of_a_cpu_speaks_of_cpu_time():
 def test_an_empty_table_and_one_without_times():
     assert "0 rows" not in said(run_of())
     assert said(Table(1, {"kShortName": Coded.of(["k"]), "kDuration": np.array([0])}))
+
+
+@settings(max_examples=100, deadline=None)
+@given(tables())
+def test_any_table_has_a_summary(table):
+    """Whatever the texts and numbers; what the models say of them is not the matter here."""
+    nothing, none = np.full(len(table), NULL, np.int64), Coded.empty(len(table))
+    found = summarise(table, Annotation(nothing, nothing, none, none, none, none, {}))
+    write_summary_json(found, io.BytesIO())
+    out = io.BytesIO()
+    write_summary(found, out, 80, False)
+    assert not CONTROL.search(out.getvalue().decode().replace("\n", ""))
 
 
 def shown(table: Table, width: int = 80, terminal: bool = False) -> str:
