@@ -13,7 +13,11 @@ from pyprof.table import NULL
 
 __all__ = ["PINNED"]
 
-PINNED = 20e9  # bytes/s, what pinned memory reaches at the least: PCIe 4 ×16 has 25 to 26 GB/s, PCIe 3 ×16 12
+# bytes/s that copies from pinned memory reach: PCIe 4 ×16 has 25 to 26 GB/s at its best, PCIe 5 ×16 twice that (`pyprof
+# peaks` on an H200: 55.5 GB/s; from pageable memory there 18.6)
+PINNED = 20e9
+PINNED_PCIE_5 = 50e9
+PCIE_5 = ("sm_90", "sm_100", "sm_103")  # data-centre Hopper and Blackwell
 PCIE_3 = ("sm_50", "sm_52", "sm_60", "sm_61", "sm_70", "sm_72", "sm_75")
 LARGE = 1 << 20  # bytes; small copies go through the launch itself
 
@@ -29,7 +33,8 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
     rows = np.flatnonzero(pageable & (size != NULL) & (size >= LARGE))
     if not len(rows) or run.device is None or run.device.arch in PCIE_3:
         return
-    saved = run.dur[rows] - 1e9 * size[rows] / PINNED
+    pinned = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
+    saved = run.dur[rows] - 1e9 * size[rows] / pinned
     rows, saved = rows[saved > 0], saved[saved > 0]
     if len(rows):
         total = float(size[rows].sum())
@@ -37,7 +42,7 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
         why = (
             f"{run.count(len(rows)):.4g} copies of {run.ms(total) * 1e6 / 1e6:.4g} MB from or to pageable "
             "memory run at "
-            f"{rate:.3g} GB/s, pinned memory gives {PINNED / 1e9:.0f} or more, and lets them run beside kernels"
+            f"{rate:.3g} GB/s, pinned memory gives {pinned / 1e9:.0f} or more, and lets them run beside kernels"
         )
         change = "DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True)."
         yield Finding(rows, saved, why, change, "medium")

@@ -96,15 +96,15 @@ PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
 
 
 def test_a_pageable_copy_by_hand():
-    # 19267584 bytes at 20e9/s: 963.4 µs, now 3000
+    # 19267584 bytes at 50e9/s (an H200's PCIe 5): 385.4 µs, now 3000
     (card,) = cards(batch(0, PAGEABLE, 3_000_000))
-    assert (card.rule, card.saved_ms) == ("pageable_copy", pytest.approx(3 - 0.9634, abs=0.0001))
+    assert (card.rule, card.saved_ms) == ("pageable_copy", pytest.approx(3 - 0.3854, abs=0.0001))
 
 
 PINNED = {
     "pinned": [batch(0, ns=3_000_000)],
     "not told": [batch(0, "[CUDA memcpy Host-to-Device]", 3_000_000)],
-    "as fast as pinned": [batch(0, PAGEABLE, 900_000)],
+    "as fast as pinned": [batch(0, PAGEABLE, 380_000)],
     "small": [batch(0, PAGEABLE, 3_000_000, bytes=4096)],
     "size unknown": [batch(0, PAGEABLE, 3_000_000, bytes=None)],
 }
