@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.prof.advice.alignment import LINE, gemm
 from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.run import START_NS, Bools, Run
 from pyprof.prof.occupancy import Floats
+from pyprof.table import Ints
 
 __all__ = ["EFFICIENCY", "full_precision"]
 
@@ -46,8 +48,27 @@ def tf32(run: Run) -> Iterator[Finding]:
         return
     yield from _by_name(run)
     off = [f for f in ("gemm", "conv") if not bool(((run.family == f) & (run.precision == "tf32")).any())]
-    rows = np.flatnonzero(full_precision(run, tuple(off)) & (run.tc == "0"))
+    rows = _fitting(run, np.flatnonzero(full_precision(run, tuple(off)) & (run.tc == "0")), 4)
     yield from _finding(run, rows, _expected(run, rows, "tc_tf32"), "TF32", TF32, "high")
+
+
+def _fitting(run: Run, rows: Ints, itemsize: int) -> Ints:
+    """Those whose operands would fill whole lines of 16 bytes: others run several times slower on tensor cores, and
+    convolutions of a few channels, depthwise ones among them, gain little or nothing."""
+    return np.array([row for row in rows.tolist() if _fits(run, row, LINE // itemsize)], np.int64)
+
+
+def _fits(run: Run, row: int, unit: int) -> bool:
+    shapes = run.shapes(row)
+    if run.family[row] == "conv":
+        at = 2 if run.aten[row] == "convolution_backward" else 1  # the weight's place among the arguments
+        weight = shapes[at] if len(shapes) > at else []
+        return len(weight) >= 3 and weight[0] % unit == 0 and weight[1] % unit == 0
+    product = gemm(str(run.aten[row]), shapes, run.strides(row))
+    if product is None:
+        return True
+    leads = product.leads or (("n", product.n), ("k", product.k))
+    return all(size % unit == 0 or product.of(dim) == 1 for dim, size in leads)
 
 
 def _by_name(run: Run) -> Iterator[Finding]:
@@ -81,6 +102,7 @@ def amp(run: Run) -> Iterator[Finding]:
     if not unit or bool(np.isin(run.precision[products], tuple(NARROW)).any()):
         return
     rows = np.flatnonzero(full_precision(run, ("gemm", "conv", "attention")) & np.isin(run.tc, ("0", "1")))
+    rows = _fitting(run, rows, 2)
     dtype = "bfloat16" if unit == "tc_bf16" else "float16"
     scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
     expected = _expected(run, rows, unit, itemsize=2) + _casts(run, rows)
@@ -96,7 +118,7 @@ def _narrow_unit(run: Run) -> str:
     return next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")
 
 
-def _expected(run: Run, rows: np.ndarray[tuple[int], np.dtype[np.int64]], unit: str, itemsize: int = 4) -> Floats:
+def _expected(run: Run, rows: Ints, unit: str, itemsize: int = 4) -> Floats:
     """Expected time of each row on a unit, ns."""
     each = [
         run.product_ns(run.flop[i], run.nbytes[i] * itemsize / 4, unit, EFFICIENCY[str(run.family[i])])
@@ -105,7 +127,7 @@ def _expected(run: Run, rows: np.ndarray[tuple[int], np.dtype[np.int64]], unit: 
     return np.array(each, np.float64)
 
 
-def _casts(run: Run, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
+def _casts(run: Run, rows: Ints) -> Floats:
     """What autocast's casts of the operands cost, ns: about two thirds of a product's bytes are its operands'."""
     each: Floats = 1e9 * run.nbytes[rows] / 4 * (2 / 3) * CAST_BYTES / run.bandwidth
     return each
@@ -113,7 +135,7 @@ def _casts(run: Run, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats
 
 def _finding(
     run: Run,
-    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+    rows: Ints,
     expected: Floats,
     into: str,
     change: str,

@@ -43,10 +43,25 @@ def test_with_tf32_on_only_amp_is_left():
     assert [card.rule for card in cards(fp32(400_000, TF32))] == ["amp"]
 
 
+def conv(channels):
+    """Its weight has so many input channels a group."""
+    return {"aten": "aten::cudnn_convolution", "sizes": [[64, 64, 112, 112], [64, channels, 3, 3], [], [], [], [], []],
+            "dtypes": ["float32"] * 2 + [""] * 5, "args": ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False"],
+            "kShortName": "implicit_convolve_sgemm", "ns": 5_000_000, "phase": "forward"}  # fmt: skip
+
+
+def test_a_convolution_of_64_channels_deserves_it():
+    (card,) = cards(conv(64), rule="tf32")
+    assert card.kernels == 1
+
+
 SAYS_NOTHING = {
     "a GPU without TF32": ([fp32()], "Tesla T4", "tf32"),
     "a GPU nobody knows": ([fp32()], "a GPU nobody knows", "tf32"),
     "the flag is set: another product used TF32": ([fp32(), fp32(400_000, TF32)], "NVIDIA H200", "tf32"),
+    "sizes that would not fill 16 bytes": ([mm(4095, 4095, 4095, 2_678_000, SIMT, "float32")], "NVIDIA H200", "tf32"),
+    "a first convolution, of 3 channels": ([conv(3)], "NVIDIA H200", "tf32"),
+    "a depthwise convolution": ([conv(1)], "NVIDIA H200", "tf32"),
     "fp64": ([mm(4096, 4096, 4096, 9_000_000, name="dgemm", dtype="float64")], "NVIDIA H200", "tf32"),
     "as fast as it gets": ([fp32(350_000)], "NVIDIA H200", "tf32"),
     "no shapes, and short": ([fp32(40_000, sizes=None, dtypes=None, strides=None)], "NVIDIA H200", "tf32"),
