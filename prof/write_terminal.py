@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pyprof.prof.sentences import OUTLIER, assumptions, headline, ms, sentences, share, worker
 from pyprof.prof.summary import Part, Summary
+from pyprof.prof.usage import Usage
 from pyprof.prof.write_plain import cut_to, safe
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def _prose(console: Console, words: str, style: str, hang: int = 0) -> None:
 def _tables(console: Console, found: Summary) -> None:
     if found.span_ns and (len(found.phases) > 1 or found.phases[0].name != "other"):
         _phases(console, found)
+    if len(found.devices) > 1:
+        _devices(console, found)
     if found.has_layers:
         _parts(console, found, "By part of the model", found.components)
         _layers(console, found)
@@ -92,6 +95,23 @@ def _phases(console: Console, found: Summary) -> None:
                  ms(found.idle_ns), share(found.idle_ns, found.span_ns)))  # fmt: skip
     title = f"By phase, of {ms(found.span_ns)} (overlaps counted once; idle is before the phase's rows)"
     _table(console, title, ("phase", "rows", "works", "", "idle", ""), rows)
+
+
+def _devices(console: Console, found: Summary) -> None:
+    """Each GPU beside the others: one that works less waits, or has less to do."""
+    rows = [
+        (_whose(device), device.operations, ms(device.span_ns), share(device.busy_ns, device.span_ns),
+         share(device.kernel_ns, device.span_ns), f"{device.tflops:.4g}")
+        for device in found.devices[:MOST]
+    ]  # fmt: skip
+    more = len(found.devices) - len(rows)
+    title = f"By GPU{f', the first {MOST} of {len(found.devices)}' if more else ''}"
+    _table(console, title, ("", "rows", "time", "works", "kernels", "TFLOP/s"), rows)
+
+
+def _whose(device: Usage) -> str:
+    told = (("rank", device.rank), ("process", device.pid), ("device", device.ordinal))
+    return ", ".join(f"{name} {value}" for name, value in told if value is not None) or device.name or "GPU"
 
 
 def _parts(console: Console, found: Summary, title: str, parts: Sequence[Part], whole: int | None = None) -> None:

@@ -15,6 +15,7 @@ from pyprof.netdict import write_netdict
 from pyprof.parse import cli as parse_cli
 from pyprof.prof import cli
 from pyprof.prof.layer_path import layer_parts
+from pyprof.prof.query import _ranks
 from pyprof.table import NULL, Coded, Table
 
 ROOT = '["net", "net.h.0", "net.h.0.fc"]'
@@ -104,6 +105,13 @@ def test_several_keys_chosen_columns_and_a_sort(netdict, capfdbinary):
 )
 def test_the_order_of_rows(netdict, capfdbinary, argv, order):
     assert "".join(row["Idx"] for row in run(capfdbinary, *argv, "-c", "idx", netdict)) == order
+
+
+def test_numbers_in_texts_sort_by_value():
+    layers = Coded.of(["h.10", "h.2", "", "g", "h.2.b", "9"])
+    ranks, known = _ranks(layers)
+    assert np.argsort(ranks[known]).tolist() == [4, 2, 1, 3, 0]  # 9, g, h.2, h.2.b, h.10, of those known
+    assert known.tolist() == [True, True, False, True, True, True]
 
 
 def test_layers_are_cut_to_a_depth(netdict, capfdbinary):

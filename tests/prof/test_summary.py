@@ -171,6 +171,19 @@ def test_communication_that_nothing_hides():
     assert "Communication takes 0.0400 ms, 0.0300 ms of it (75.0%) while nothing else runs on the GPU." in said(table)
 
 
+def test_several_gpus_stand_beside_each_other():
+    table = run_of(mm(0, 50, stream=7), mm(0, 10, stream=7), mm(90, 10, stream=7))
+    table = table.with_column("device", np.array([0, 1, 1]))
+    found = summary(table)
+    assert (found.span_ns, found.busy_ns) == (150 * US, 70 * US)  # 50 and 100; 50 and 20
+    assert "The 2 GPUs work 46.7% of 0.1500 ms and idle 0.0800 ms" in said(table)
+    assert headline(found).startswith("3 kernels on 2 × NVIDIA H200.")
+    # 2 × 2.147 GFLOP in 100 us
+    lines = [" ".join(line.split()) for line in shown(table).splitlines()]
+    assert "process 1, device 0 1 0.0500 ms 100% 100% 42.95" in lines
+    assert "process 1, device 1 2 0.1000 ms 20.0% 20.0% 42.95" in lines
+
+
 def test_graph_launches_say_how_to_see_inside():
     words = said(run_of({"name": "graph", "kind": "graph", "start": 0, "ns": 500}))
     assert words.startswith("1 graph launch on one NVIDIA H200.")
