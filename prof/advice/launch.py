@@ -9,7 +9,7 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.prof.occupancy import Floats
-from pyprof.table import NULL, Ints
+from pyprof.table import NULL
 
 __all__ = ["gaps"]
 
@@ -63,9 +63,8 @@ def launch_bound(run: Run) -> Iterator[Finding]:
         "once; larger "
         "batches, where they fit."
     )
-    nothing: Ints = np.zeros(0, np.int64)
     whole = (host - run.busy_ns) * run.steps * run.lanes
-    yield Finding(nothing, np.zeros(0), why, change, "low", min(waiting, whole))
+    yield Finding(np.arange(run.rows), np.zeros(run.rows), why, change, "low", min(waiting, whole))
 
 
 @rule("sync_in_step")

@@ -33,7 +33,7 @@ def advise(run: Run) -> list[Advice]:
 def _cards(run: Run, found: Sequence[tuple[str, Finding]]) -> Iterator[Advice]:
     owners: dict[int, list[str]] = {}  # row -> rules of the cards before
     for name, finding in found:
-        rows = finding.rows.tolist()
+        rows = finding.rows[finding.saved_ns > 0].tolist()
         shares = sorted({other for row in rows for other in owners.get(row, ()) if other != name})
         for row in rows:
             owners.setdefault(row, []).append(name)
@@ -41,7 +41,7 @@ def _cards(run: Run, found: Sequence[tuple[str, Finding]]) -> Iterator[Advice]:
 
 
 def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:
-    known = len(finding.rows) > 0
+    known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())  # all rows alike: no place to name
     best = int(finding.rows[int(finding.saved_ns.argmax())]) if known else 0
     return Advice(
         rule=name,

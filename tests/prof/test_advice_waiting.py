@@ -26,7 +26,7 @@ def short(count, every=30_000, **more):
 def test_launch_bound_by_hand():
     # 100 kernels of 2 µs, one each 30: gaps of 99 × 28 µs; at 10 µs a launch 1 ms, of which the GPU works 0.2
     (card,) = cards(*short(100))
-    assert (card.rule, card.confidence) == ("launch_bound", "low")
+    assert (card.rule, card.confidence, card.kernels, card.op) == ("launch_bound", "low", 100, "")
     assert card.saved_ms == pytest.approx(0.8)
 
 
