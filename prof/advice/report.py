@@ -61,7 +61,8 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
     if not found:
         yield from textwrap.wrap(f"{head} Nothing to advise.", width)
         return
-    head += f" {len(found)} piece{'s' if len(found) > 1 else ''} of advice, together worth at most {together_ms(run):.3g} ms."
+    pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
+    head += f" {pieces} of advice, together worth at most {together_ms(run):.3g} ms."
     yield from textwrap.wrap(head, width)
     for number, advice in enumerate(found, 1):
         yield ""
