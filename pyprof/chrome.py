@@ -17,6 +17,8 @@ from pyprof.capture import check_output
 
 _TOKEN = re.compile(r'"(pyprof#\d+)"')
 _NAME = re.compile(r'^(\s*"name": ")(.*)(",?\s*)$')
+# Up to 2.12 an event's first line holds all of this, from 2.13 on each has a line of its own (seen in 2.11 and 2.13).
+_ONE_LINE = re.compile(r'^(\s*"ph": "X", "cat": ")(\w+)(", "name": ")(.*)(", "pid": .*)$', re.DOTALL)
 # Keys whose string values tell of the machine or the user (host_name, traceName and trace_id: seen in 2.13).
 _PRIVATE = re.compile(r'("(?:host_?name|traceName|trace_id|user_?name)"\s*:\s*")(?:[^"\\]|\\.)*"', re.IGNORECASE)
 
@@ -46,6 +48,10 @@ def repaired(lines: Iterable[str], texts: dict[str, str]) -> Iterator[str]:
     """Kineto's lines with exact names, and its category for ours (a range of a user's is a user_annotation)."""
     category = ""
     for line in lines:
+        event = _ONE_LINE.match(line)
+        if event is not None:
+            yield _event(event, texts)
+            continue
         if '"cat": "cpu_op"' in line:
             yield category
             category = line
@@ -61,6 +67,14 @@ def repaired(lines: Iterable[str], texts: dict[str, str]) -> Iterator[str]:
         category = ""
         yield line
     yield category
+
+
+def _event(found: re.Match[str], texts: dict[str, str]) -> str:
+    before, category, between, name, after = found.groups()
+    if name in texts:
+        return f"{before}user_annotation{between}{json.dumps(texts[name])[1:-1]}{after}"
+    name = json.dumps(name)[1:-1] if '"' in name else name
+    return f"{before}{category}{between}{name}{after}"
 
 
 def _escaped(line: str) -> str:

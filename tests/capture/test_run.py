@@ -246,3 +246,28 @@ def test_steps_are_ranges(tmp_path: Path) -> None:
         pyprof.stop()
     steps = [e["name"] for e in events(tmp_path / "net.json.gz") if "ProfilerStep" in str(e.get("name"))]
     assert steps == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
+
+
+def test_kinetos_lines_of_both_forms_are_repaired() -> None:
+    from pyprof.chrome import repaired
+
+    text = '{"v":1,"mod":"torch","op":"relu","args":[]}'
+    # copied from files that PyTorch 2.11 and 2.13 wrote
+    until_212 = [
+        '  {\n    "ph": "X", "cat": "cpu_op", "name": "pyprof#43", "pid": 469, "tid": 469,\n',
+        '    "ts": 4388463313072.145, "dur": 2414.433\n  }',
+        ",\n  {\n",
+        '    "ph": "X", "cat": "user_annotation", "name": "a "quoted", "pid": 3", "pid": 469, "tid": 469\n  }\n',
+    ]
+    since_213 = [
+        '  {\n', '    "ph": "X",\n', '    "cat": "cpu_op",\n', '    "name": "pyprof#43",\n', '    "pid": 469\n  }',
+        ',\n  {\n', '    "ph": "X",\n', '    "cat": "user_annotation",\n', '    "name": "a "quoted", "pid": 3",\n',
+        '    "pid": 469\n  }\n',
+    ]  # fmt: skip
+    for lines in (until_212, since_213):
+        single = "".join(lines).splitlines(keepends=True)
+        events = json.loads("[" + "".join(repaired(single, {"pyprof#43": text})) + "]")
+        assert [(event["cat"], event["name"]) for event in events] == [
+            ("user_annotation", text),
+            ("user_annotation", 'a "quoted", "pid": 3'),
+        ]
