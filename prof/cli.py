@@ -39,6 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_forms(parser)
     parser.add_argument("--advise", action="store_true", help="in place of the table: what to change, where, and the "
                         "ms a step that it saves; with --json as one object, with -w N for that width")  # fmt: skip
+    parser.add_argument("--explain", metavar="ROW", type=_positive, help="in place of the table: where each number of "
+                        "row ROW (its idx) comes from; with --json as one object")  # fmt: skip
     parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU for the limits, as pyprof peaks writes them; "
                         "without it, its data sheet's")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output; "
@@ -111,11 +113,14 @@ def _work(args: argparse.Namespace) -> Callable[[argparse.Namespace], list[str]]
     chosen = {"-c": args.columns, "--where": args.where, "--group": args.group, "--sort": args.sort, "--top": args.top,
               "--layer-depth": args.layer_depth, "--csv": args.csv}  # fmt: skip
     given = [option for option, value in chosen.items() if value]
-    whole = [name for name, asked in (("--summary", args.summary), ("--advise", args.advise)) if asked]
+    asked = (("--summary", args.summary), ("--advise", args.advise), ("--explain", args.explain))
+    whole = [name for name, wanted in asked if wanted]
     if whole and (clash := [*whole[1:], *given]):
-        raise QueryError(f"argument {whole[0]}: it tells of the whole capture, and does not go with {clash[0]}")
+        raise QueryError(f"argument {whole[0]}: it takes the table's place, and does not go with {clash[0]}")
     if args.advise:
         return _advise
+    if args.explain:
+        return _explain
     plain = not given and args.output is None and args.width is None and not args.json
     return _summary if args.summary or (plain and sys.stdout.isatty()) else _rows
 
@@ -146,6 +151,24 @@ def _advise(args: argparse.Namespace) -> list[str]:
     with open_output(args.output, args.force) as out:
         write_advice(table, annotation, peaks, out, args.json, args.width or 0)
     return [summary(table, annotation)]
+
+
+def _explain(args: argparse.Namespace) -> list[str]:
+    """Write where a row's numbers come from; rows count from 1, as idx does."""
+    import json
+
+    from pyprof.files import open_output
+    from pyprof.prof.explain import explain
+
+    table, annotation, _ = _read(args)
+    if args.explain > len(table):
+        raise QueryError(f"argument --explain: expected a row from 1 to {len(table)}, found {args.explain}")
+    lines = explain(table, annotation, args.explain - 1)
+    wide = max(len(what) for what, _ in lines)
+    text = json.dumps(dict(lines), ensure_ascii=False) if args.json else "\n".join(f"{w:{wide}}  {t}" for w, t in lines)
+    with open_output(args.output, args.force) as out:
+        out.write(f"{text}\n".encode())
+    return []
 
 
 def _read(args: argparse.Namespace) -> tuple[Table, Annotation, Peaks | None]:

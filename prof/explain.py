@@ -114,7 +114,7 @@ def _share(table: Table, annotation: Annotation, row: int, op: Counted) -> list[
     main = int(np.count_nonzero(same & (np.array(annotation.role.texts()) == "main")))
     helper = find_helper(_text(table, "kLongName", row) or _text(table, "kShortName", row))
     why = {
-        "main": f"main: does the op's arithmetic, with {main - 1} others of its {kernels} kernels; shared by duration",
+        "main": f"main: does the op's arithmetic, {_alone(main, kernels)}",
         "aux": f"aux: a {helper.kind if helper else 'chore'} by its name, beside {main} main kernels; no FLOPs",
     }.get(role, "none: no op")
     flops, nbytes = int(annotation.flops[row]), int(annotation.bytes[row])
@@ -122,6 +122,12 @@ def _share(table: Table, annotation: Annotation, row: int, op: Counted) -> list[
         f"{_amount(None if flops == NULL else flops, 'FLOP')}, {_amount(None if nbytes == NULL else nbytes, 'bytes')}"
     )
     return [("role", why), ("this row", row_has)]
+
+
+def _alone(main: int, kernels: int) -> str:
+    if main == 1:
+        return "alone" if kernels == 1 else f"alone of its {kernels} kernels"
+    return f"with {main - 1} others of its {kernels} kernels; they share by duration"
 
 
 def _tensor_cores(table: Table, annotation: Annotation, row: int) -> list[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import subprocess
 import sys
 
@@ -76,7 +77,7 @@ def test_the_options_are_frozen():
     options = {option for action in cli.build_parser()._actions for option in action.option_strings}
     assert options == {
         *("-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version", "--peaks"),
-        *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--summary", "--advise"),
+        *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--summary", "--advise", "--explain"),
     }
 
 
@@ -274,3 +275,18 @@ def test_params_of_a_marker_and_of_many_tensors():
     foreach = of_aten([[[1, 2], [3]] * 5, []], [["float32"] * 10, ""], None)
     assert foreach == "T=[(1,2),(3),(1,2),(3),(1,2),(3),+4],float32"
     assert of_aten([], [], []) == ""
+
+
+def test_explain_is_one_object_with_json(netdict, tmp_path):
+    told = tmp_path / "told.json"
+    assert cli.main(["--explain", "1", "--json", "-o", str(told), str(netdict)]) == 0
+    lines = json.loads(told.read_text())
+    assert lines["layer"] == "net.fc1"
+    assert lines["the op"] == "48 FLOP, 104 bytes"  # 2*2*4*3; (6+12)*4 read, 8*4 written
+    assert lines["tensor cores"].startswith("0")
+
+
+def test_explain_names_the_rows_that_there_are(netdict, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--explain", "3", str(netdict)])
+    assert "expected a row from 1 to 2, found 3" in capsys.readouterr().err

@@ -190,7 +190,7 @@ def test_parquet_has_types_units_and_nulls(netdict, tmp_path):
         (["--where", "sil.x > 1"], "argument --where: character 1: 'sil.x': an attribute"),
         (["--json", "--csv"], "not allowed with argument"),
         (["--csv", "-o", "x.parquet"], "argument -o: x.parquet is Parquet by its name"),
-        (["--summary", "--top", "3"], "argument --summary: it tells of the whole capture, and does not go with --top"),
+        (["--summary", "--top", "3"], "argument --summary: it takes the table's place, and does not go with --top"),
     ],
 )
 def test_bad_usage_is_said_before_the_file_is_read(argv, words, capsys):
