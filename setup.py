@@ -27,7 +27,7 @@ BASE = [
     "rich>=13",
     "jinja2>=3.1.4",
 ]
-REPORT = ["plotly>=5.22"]
+REPORT = ["plotly>=5.22", "matplotlib>=3.8"]  # pictures of the report and of `pyprof peaks --plot`
 CLUSTER = ["dask[distributed]>=2024.5"]
 DEV = [
     "coverage[toml]>=7.5",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,10 @@ CHUNK = 65_536
 
 
 def proven_lists(table: Table, op: Ints) -> Coded:
-    """Of each row with cut lists the shapes of a list's tensors as JSON; ``op`` numbers the ops' calls."""
+    """Of each row with cut lists the shapes of a list's tensors as JSON; ``op`` numbers the ops' calls.
+
+    ``grads`` that is no list of shapes proves nothing.
+    """
     grads = table.coded("grads")
     out = Coded(np.full(len(table), -1, np.int32), [])
     rows = np.flatnonzero(grads.codes >= 0)
@@ -42,9 +46,15 @@ def proven_lists(table: Table, op: Ints) -> Coded:
 def _blocks(table: Table, rows: Ints) -> Ints:
     """Blocks of each row's launch along x; 0 for what is no multi-tensor kernel."""
     grid, name = table.coded("grid"), table.coded("kShortName")
-    along = np.array([*(json.loads(g)[0] if g else 0 for g in grid.values), 0])
+    along: Ints = np.array([*(_along_x(g) for g in grid.values), 0], np.int64)
     multi = np.array([*("multi_tensor" in n for n in name.values), False])
     return np.where(multi[name.codes[rows]], along[grid.codes[rows]], 0)
+
+
+def _along_x(grid: str) -> int:
+    """The first number of `[4, 1, 1]`; 0 where the text is none such."""
+    found = re.match(r"\[(\d{1,10}),", grid, re.ASCII)
+    return int(found[1]) if found else 0
 
 
 def _adds_a_number(table: Table) -> NDArray[np.bool_]:
@@ -61,9 +71,11 @@ def _proven(grads: str, launched: int, may_count: bool) -> str:
 
     ``may_count``: the op may as well have added to step counters; where the blocks fit both, nothing is proven.
     """
-    shapes = json.loads(grads)
+    shapes = _shapes(grads)
+    if shapes is None:
+        return ""
     whole = sum(_chunks(shape) for shape in shapes)
-    if launched and whole % launched == 0:
+    if launched and whole and whole % launched == 0:
         times = whole // launched  # gradients accumulated over several backward passes come as often
         part = shapes[: len(shapes) // times]
         if shapes == part * times and not (may_count and launched == len(part)):
@@ -71,6 +83,17 @@ def _proven(grads: str, launched: int, may_count: bool) -> str:
     if may_count and launched == len(shapes) and whole != launched:
         return json.dumps([[] for _ in shapes])
     return ""
+
+
+def _shapes(grads: str) -> list[list[int]] | None:
+    """The shapes, None where the text is anything but a list of lists of sizes: a file may say what it likes."""
+    try:
+        shapes = json.loads(grads)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(shapes, list) or not all(isinstance(shape, list) for shape in shapes):
+        return None
+    return shapes if all(type(size) is int and size >= 0 for shape in shapes for size in shape) else None
 
 
 def _chunks(shape: list[int]) -> int:

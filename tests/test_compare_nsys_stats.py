@@ -42,11 +42,32 @@ def run(root: Path, file: Path, change: str, *options: str) -> subprocess.Comple
 
 def test_equal_tables(root, file):
     names = "cuda_gpu_kern_sum:mangled,osrt_sum,nvtx_gpu_proj_trace"
-    done = run(root, file, "text.replace(',1,,:1', ',7,,:7')", "--report", names)  # another id for the range
+    done = run(root, file, "text", "--report", names)
     assert (done.returncode, done.stderr) == (0, "")
     assert "cuda_gpu_kern_sum:mangled: 2 rows are equal\n" in done.stdout
     assert "osrt_sum: 0 rows are equal\n" in done.stdout
     assert done.stdout.endswith("all 3 reports are equal\n")
+
+
+def test_no_table_and_no_error_is_an_empty_table(root, file):
+    done = run(root, file, "''", "--report", "nvtx_startend_sum,cuda_gpu_sum")
+    assert "nvtx_startend_sum: 0 rows are equal\n" in done.stdout
+    assert "cuda_gpu_sum: 0 rows of nsys, 2 of ours\n" in done.stdout
+
+
+def test_ids_are_compared_too(root, file):
+    done = run(root, file, "text.replace(',1,,:1', ',7,,:7')", "--report", "nvtx_gpu_proj_trace")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "differ: nvtx_gpu_proj_trace")
+
+
+def test_quotes_inside_texts_as_nsys_writes_them(root, tmp_path):
+    texts = ['{"op": "mm", "shape": [3, 4]}', '{"op": "mm"}', "a,b"]
+    file = write(tmp_path / "net.sqlite", NVTX_EVENTS=[push(10 * i, 10 * i + 9 - i, t) for i, t in enumerate(texts)])
+    done = run(root, file, """text.replace('""', '"')""", "--report", "nvtx_sum,nvtx_pushpop_sum")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nvtx_sum: 3 rows are equal\n" in done.stdout
+    done = run(root, file, """text.replace('""', '"').replace('3, 4', '3, 5')""", "--report", "nvtx_sum")
+    assert (done.returncode, "{op: mm | shape: [3 | 4]}" in done.stdout) == (1, True)
 
 
 def test_a_row_that_differs_is_printed_for_both(root, file):

@@ -16,7 +16,7 @@ import numpy as np
 from pyprof.parse.capture import Capture
 from pyprof.parse.cupti import COPIES
 from pyprof.parse.scope import ENGINE, Kind, Scope
-from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording, Spans
+from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording, Spans, by_start
 from pyprof.table import NULL, Coded, Data, Ints
 
 KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
@@ -45,9 +45,12 @@ class CaptureRecording(Recording):
         pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread].T
         names = Coded(ranges.scope.astype(np.int32), [f":{_text(scope)}" for scope in capture.scopes])
         pushed = np.zeros(len(ranges), np.bool_)
-        spans = Spans(ranges.start, np.minimum(ranges.end, self._last), pid, tid, names, pushed, ~pushed)
+        end = np.minimum(ranges.end, self._last)
+        spans = Spans(ranges.start, end, pid, tid, names, pushed, ~pushed, np.zeros(len(ranges), np.int64))
         frames = np.array([scope.kind == Kind.FRAME for scope in capture.scopes])
-        return spans.take(~frames[ranges.scope])
+        spans = spans.take(~frames[ranges.scope])
+        spans.id = by_start(spans.start, spans.end)
+        return spans
 
     @property
     def _last(self) -> int:

@@ -13,7 +13,7 @@ from pyprof.parse.kineto_events import Clock, Threads, durations, sort
 from pyprof.parse.kineto_json import load
 from pyprof.parse.kineto_schema import WANTED, Event
 from pyprof.parse.stats.from_capture import gpu_rows
-from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
+from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
 from pyprof.table import Coded, Ints
 
 
@@ -38,7 +38,7 @@ class KinetoRecording(Recording):
         start, end, pid, tid = self._times(events)
         pushed = np.zeros(len(events), np.bool_)
         names = Coded.of(f":{event.name}" for event in events)
-        return Spans(start, end, pid, tid, names, startend=pushed, one_thread=~pushed)
+        return Spans(start, end, pid, tid, names, startend=pushed, one_thread=~pushed, id=by_start(start, end))
 
     def _times(self, events: list[Event]) -> tuple[Ints, Ints, Ints, Ints]:
         start, number = self._clock.times(events), self._threads.of(events)

@@ -116,10 +116,10 @@ def _tid(thread: Ints) -> Ints:
 
 def _spans(db: Database) -> Spans:
     db.require(NVTX, "start", "end", "globalTid", "eventType")
-    columns = ("start", '"end"', "globalTid", _or(db, "endGlobalTid"), "eventType", _or(db, "domainId", 0))
+    columns = ("start", '"end"', "globalTid", _or(db, "endGlobalTid"), "eventType", _or(db, "domainId", 0), "rowid")
     listed = ", ".join(f"coalesce(e.{c}, {NULL})" if not c.lstrip("-").isdigit() else c for c in columns)
     query = f"SELECT {listed} FROM {NVTX} e WHERE {RANGES} ORDER BY e.rowid"  # noqa: S608 (our own text)
-    start, end, thread, end_thread, kind, domain = db.query_ints(query, len(columns))
+    start, end, thread, end_thread, kind, domain, number = db.query_ints(query, len(columns))
     pid = _pid(thread)
     return Spans(
         start=start,
@@ -128,7 +128,8 @@ def _spans(db: Database) -> Spans:
         tid=_tid(thread),
         name=_range_names(db, pid, domain),
         startend=np.isin(kind, STARTEND),
-        one_thread=(end_thread == NULL) | (end_thread == thread),
+        one_thread=end_thread == NULL,  # nsys names the thread that ended a range only where it is another
+        id=number,
     )
 
 

@@ -12,7 +12,7 @@ from pyprof.parse.database import Database
 from pyprof.parse.join import lookup
 from pyprof.parse.names import demangle, short_name
 from pyprof.parse.nvprof import BEGIN, CALLS, COMMON, END, KERNELS, LAUNCH, PREFIX
-from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
+from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
 from pyprof.table import Coded, Ints, distinct
 
 THREAD = 2  # CUpti_ActivityObjectKind: the marker's object is a thread
@@ -101,7 +101,8 @@ class NvprofRecording(Recording):
         texts = Coded.of(f":{self._strings.get(number, '')}" for number in name[begins].tolist())
         pushed = np.zeros(len(begins), np.bool_)
         stop = np.where(end >= 0, time[ends][end], last) if len(ends) else np.full(len(begins), last)
-        return Spans(time[begins], stop, pid, tid, texts, startend=pushed, one_thread=~pushed)
+        ids = by_start(time[begins], stop)
+        return Spans(time[begins], stop, pid, tid, texts, startend=pushed, one_thread=~pushed, id=ids)
 
 
 def _thread(owner: object) -> tuple[int, int]:

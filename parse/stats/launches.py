@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyprof.parse.stats.calls import function_names
-from pyprof.parse.stats.grouped import Cell, Summary, by_text, largest_first, summarise
+from pyprof.parse.stats.grouped import Cell, Summary, by_text, rounded, summarise
 from pyprof.parse.stats.kernels import named
 from pyprof.parse.stats.recording import KERNEL, Recording
 from pyprof.table import NULL, distinct
@@ -14,7 +14,8 @@ from pyprof.table import NULL, distinct
 def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> list[list[Cell]]:
     """T is from the call's start to the later of its and the kernel's end, A the call, K the kernel.
 
-    Q, the wait in the queue, is from the call's end to the kernel's start where the kernel starts later.
+    Q, the wait in the queue, is from the call's end to the kernel's start where the kernel starts later. Rows are by
+    T's mean, descending.
     """
     gpu = recording.gpu.of(KERNEL)
     gpu = gpu.take(np.flatnonzero(gpu.launch.start != NULL))
@@ -27,7 +28,8 @@ def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> list[list[Cel
     api, kernel = summarise(code, call.end - call.start), summarise(code, gpu.end - gpu.start)
     queue = {s.group: s for s in summarise(code[late], queued[late])}
     rows: list[list[Cell]] = []
-    for s in largest_first(total, [f"{kernels.values[k]} {apis.values[a]}" for *_, a, k in groups]):
+    texts = [f"{kernels.values[k]} {apis.values[a]}" for *_, a, k in groups]
+    for s in sorted(total, key=lambda s: (-s.mean, texts[s.group])):
         *where, a, k = groups[s.group]
         waits = _queue(queue.get(s.group))
         spread = [*s.times(), *api[s.group].times(), *waits[1:], *kernel[s.group].times()]
@@ -37,5 +39,5 @@ def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> list[list[Cel
 
 
 def _queue(summary: Summary | None) -> list[Cell]:
-    """How many waited, and their statistics; empty where none did."""
-    return [summary.rows, *summary.times()] if summary else [0, None, None, None, None, None]
+    """How many waited, and their statistics; where none did they are empty but the deviation, as in nsys."""
+    return [summary.rows, *summary.times()] if summary else [0, None, None, None, None, rounded(0.0)]

@@ -1,30 +1,52 @@
-"""nvtx_kern_sum: the kernels launched inside each range; one in several enclosing ranges counts in every one."""
+"""nvtx_kern_sum: the kernels launched inside each range; one in several enclosing ranges counts in every one.
+
+Kernels launched outside every range come first, under none. Rows are in order of range, style, process and thread, and
+only then by total time.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pyprof.parse.stats.grouped import Cell, by_text, largest_first, summarise
+from pyprof.parse.stats.grouped import Cell, by_text, summarise
 from pyprof.parse.stats.holding import holders
 from pyprof.parse.stats.kernels import named
 from pyprof.parse.stats.nvtx_times import STYLES
 from pyprof.parse.stats.recording import KERNEL, Recording
-from pyprof.table import Ints, distinct
+from pyprof.table import NULL, Ints, distinct
+
+Group = tuple[int, ...]  # range, style, process, thread, kernel
+OUTSIDE = -1  # a range and a style
 
 
 def nvtx_kern_sum(recording: Recording, variant: str = "") -> list[list[Cell]]:
     gpu, spans = recording.gpu.of(KERNEL), recording.spans
+    if not len(spans):
+        return []
+    spans = spans.take(~spans.startend | spans.one_thread)
     row, span = holders(spans, gpu.launch)
+    outside = np.setdiff1d(np.arange(len(gpu)), row)
+    row, span = np.concatenate([row, outside]), np.concatenate([span, np.full(len(outside), OUTSIDE)])
     ranges, kernels = by_text(spans.name), by_text(named(gpu, variant))
-    keys = (ranges.codes[span], spans.startend[span].astype(np.int64), spans.pid[span], spans.tid[span])
-    groups, code = distinct(*keys, kernels.codes[row])
-    instances = _instances(code, span, len(groups))
-    texts = [f"{ranges.values[r]} {kernels.values[k]}" for r, *_, k in groups]
+    inside = span >= 0
+    name, style = (
+        np.append(column.astype(np.int64), OUTSIDE)[np.where(inside, span, len(spans))]
+        for column in (ranges.codes, spans.startend)
+    )
+    groups, code = distinct(name, style, gpu.launch.pid[row], gpu.launch.tid[row], kernels.codes[row])
+    instances = _instances(code[inside], span[inside], len(groups))
+    found = summarise(code, (gpu.end - gpu.start)[row])
+
+    def place(group: Group, total: int) -> tuple[object, ...]:
+        name, style, pid, tid, kernel = group
+        return (ranges.values[name] if name >= 0 else "", style, pid, tid, -total, kernels.values[kernel])
+
     rows: list[list[Cell]] = []
-    for s in largest_first(summarise(code, (gpu.end - gpu.start)[row]), texts):
-        name, style, pid, tid, kernel = groups[s.group]
-        head: list[Cell] = [ranges.values[name], STYLES[style], pid, tid, instances[s.group]]
-        rows.append([*head, s.rows, s.total, *s.times(), kernels.values[kernel]])
+    for s in sorted(found, key=lambda s: place(groups[s.group], s.total)):
+        name_, style_, pid, tid, kernel = groups[s.group]
+        head: list[Cell] = [None, None] if name_ == OUTSIDE else [ranges.values[name_], STYLES[style_]]
+        owner: list[Cell] = [None if number == NULL else number for number in (pid, tid)]
+        rows.append([*head, *owner, instances[s.group], s.rows, s.total, *s.times(), kernels.values[kernel]])
     return rows
 
 

@@ -3,6 +3,7 @@
 A range that holds GPU operations (kernels, copies, memsets) is projected to the time from the start of the first to
 the end of the last, idle time in between included. Start/end ranges count where they began and ended on one thread.
 Levels, children and parents are among the ranges that are projected: what a row's NumChild counts is in the table.
+Ids are the numbers of the rows in nsys's table of NVTX events.
 """
 
 from __future__ import annotations
@@ -51,23 +52,22 @@ def nvtx_gpu_proj_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
 def nvtx_gpu_proj_trace(recording: Recording, _: str = "") -> list[list[Cell]]:
     found = _project(recording)
     spans = found.spans
+    own = spans.id.tolist()
     stack: list[str] = []
-    for number, parent in enumerate(found.parent.tolist()):
-        stack.append(f"{stack[parent] if parent >= 0 else ''}:{number + 1}")
-    ids = [parent + 1 if parent >= 0 else None for parent in found.parent.tolist()]
+    for number, parent in zip(own, found.parent.tolist(), strict=True):
+        stack.append(f"{stack[parent] if parent >= 0 else ''}:{number}")
+    ids = [own[parent] if parent >= 0 else None for parent in found.parent.tolist()]
     styles = [STYLES[style] for style in spans.startend.tolist()]
     numbers = [c.tolist() for c in (found.start, found.end - found.start, spans.start, spans.end - spans.start)]
     counts = [c.tolist() for c in (spans.pid, spans.tid, found.operations, found.level, found.children)]
-    own = range(1, len(spans) + 1)
     rows = zip(spans.name.texts(), *numbers, styles, *counts, own, ids, stack, strict=True)
-    order = np.lexsort((found.level, found.start)).tolist()
     listed = [list(row) for row in rows]
-    return [listed[i] for i in order]
+    return [listed[i] for i in np.argsort(spans.id, kind="stable").tolist()]
 
 
 def _project(recording: Recording) -> _Projected:
-    everything = recording.spans
-    spans = everything.take(~everything.startend | everything.one_thread)
+    spans = recording.spans
+    spans = spans.take(~spans.startend | spans.one_thread)
     spans = spans.take(np.lexsort((-spans.end, spans.start)))
     gpu = recording.gpu
     row, span = holders(spans, gpu.launch)

@@ -92,6 +92,7 @@ class Spans:
     name: Coded  # `domain:text`
     startend: NDArray[np.bool_]  # start/end ranges; the others are push/pop
     one_thread: NDArray[np.bool_]  # it began and ended on one thread
+    id: Ints  # the file's own number, else in order of start
 
     def __len__(self) -> int:
         return len(self.start)
@@ -99,12 +100,12 @@ class Spans:
     def take(self, rows: Any) -> Spans:
         """The rows of an index array or a mask."""
         return Spans(self.start[rows], self.end[rows], self.pid[rows], self.tid[rows], self.name.take(rows),
-                     self.startend[rows], self.one_thread[rows])  # fmt: skip
+                     self.startend[rows], self.one_thread[rows], self.id[rows])  # fmt: skip
 
     @classmethod
     def none(cls) -> Spans:
         nothing, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        return cls(nothing, nothing, nothing, nothing, Coded.empty(0), flags, flags)
+        return cls(nothing, nothing, nothing, nothing, Coded.empty(0), flags, flags, nothing)
 
 
 class Recording:
@@ -127,6 +128,13 @@ class Recording:
     @cached_property
     def spans(self) -> Spans:
         return Spans.none()
+
+
+def by_start(start: Ints, end: Ints) -> Ints:
+    """Ids of ranges that have none: from 1 in order of start, an outer range before the inner ones."""
+    ids = np.empty(len(start), np.int64)
+    ids[np.lexsort((-end, start))] = np.arange(1, len(start) + 1)
+    return ids
 
 
 def same_threads(spans: Spans, calls: Calls) -> tuple[Ints, Ints]:

@@ -218,7 +218,17 @@ def test_cuda_kern_exec_sum_without_a_wait_or_a_call(tmp_path):
     )
     (row,) = found
     assert row[:7] == [7, 1, 0, 1, 0, "4.0", "4.0"]
-    assert row[15:20] == [None] * 5
+    assert row[15:20] == [None, None, None, None, "0.0"]  # as nsys prints it
+
+
+def test_cuda_kern_exec_sum_is_in_order_of_the_mean(tmp_path):
+    # T: gemm 0..20 twice, relu 0..30 once
+    tables = {
+        KERNEL: [kernel(10, 1), kernel(110, 2), kernel(220, 3, name=2)],
+        API: [call(0, 1), call(100, 2), call(200, 3)],
+    }
+    found = report(tmp_path, "cuda_kern_exec_sum:base", **tables)
+    assert [(row[3], row[5], row[-1]) for row in found] == [(1, "30.0", "relu"), (2, "20.0", "gemm")]
 
 
 # --- ranges
@@ -266,12 +276,35 @@ def test_nvtx_kern_sum_counts_a_kernel_in_every_enclosing_range_of_its_thread(tm
     found = report(tmp_path, "nvtx_kern_sum:base", **NESTED)
     # launched: 1 in step and op, 2 in step and op, 3 in step, 4 in the second op, 5 on thread 2, 6 nowhere
     assert found == [
+        [None, None, 7, 1, 0, 1, 10, "10.0", "10.0", 10, 10, "0.0", "gemm"],
         [":op", "PushPop", 7, 1, 2, 2, 40, "20.0", "20.0", 10, 30, "14.1", "gemm"],
-        [":step", "PushPop", 7, 1, 1, 2, 20, "10.0", "10.0", 10, 10, "0.0", "gemm"],
         [":op", "PushPop", 7, 1, 1, 1, 10, "10.0", "10.0", 10, 10, "0.0", "relu"],
-        [":step", "PushPop", 7, 2, 1, 1, 10, "10.0", "10.0", 10, 10, "0.0", "gemm"],
+        [":step", "PushPop", 7, 1, 1, 2, 20, "10.0", "10.0", 10, 10, "0.0", "gemm"],
         [":step", "PushPop", 7, 1, 1, 1, 10, "10.0", "10.0", 10, 10, "0.0", "relu"],
+        [":step", "PushPop", 7, 2, 1, 1, 10, "10.0", "10.0", 10, 10, "0.0", "gemm"],
     ]
+
+
+def test_nvtx_kern_sum_of_kernels_outside_every_range(tmp_path):
+    tables = {
+        NVTX: [push(500, 600, "Z"), push(700, 800, "a")],
+        API: [call(10, 1), call(20, 2), call(30, 3), call(40, 4, tid=2), call(510, 5), call(710, 6)],
+        KERNEL: [
+            kernel(1000, 1), lasting(kernel(1020, 2, name=2), 30), kernel(1060, 3), kernel(1080, 4), kernel(1100, 5),
+            lasting(kernel(1120, 6), 99), kernel(1300, 9),
+        ],
+    }  # fmt: skip
+    # by thread, the largest first, 9 of no known call before all; then by the range's text, whatever their totals
+    found = report(tmp_path, "nvtx_kern_sum:base", **tables)
+    assert [[*row[:7], row[-1]] for row in found] == [
+        [None, None, None, None, 0, 1, 10, "gemm"],
+        [None, None, 7, 1, 0, 1, 30, "relu"],
+        [None, None, 7, 1, 0, 2, 20, "gemm"],
+        [None, None, 7, 2, 0, 1, 10, "gemm"],
+        [":Z", "PushPop", 7, 1, 1, 1, 10, "gemm"],
+        [":a", "PushPop", 7, 1, 1, 1, 99, "gemm"],
+    ]
+    assert report(tmp_path, "nvtx_kern_sum", **{**tables, NVTX: []}) == []  # a file without ranges has no such table
 
 
 def test_processes_with_the_same_correlation_ids_keep_to_themselves(tmp_path):
@@ -285,10 +318,8 @@ def test_processes_with_the_same_correlation_ids_keep_to_themselves(tmp_path):
 
 
 def test_a_call_that_outlives_its_range_is_not_inside(tmp_path):
-    assert (
-        report(tmp_path, "nvtx_kern_sum", **{NVTX: [push(0, 12, "a")], API: [call(10, 1)], KERNEL: [kernel(20, 1)]})
-        == []
-    )
+    found = report(tmp_path, "nvtx_kern_sum", **{NVTX: [push(0, 12, "a")], API: [call(10, 1)], KERNEL: [kernel(20, 1)]})
+    assert [(row[0], row[4]) for row in found] == [(None, 0)]
 
 
 def test_nvtx_gpu_proj_trace(tmp_path):
@@ -310,12 +341,26 @@ def test_nvtx_gpu_proj_trace(tmp_path):
     ]
     found = report(tmp_path, "nvtx_gpu_proj_trace", **NESTED)
     assert found == [
-        [":step", 1000, 50, 0, 100, "PushPop", 7, 1, 3, 0, 1, 2, None, ":2"],  # kernels 1, 2, 3: 1000 .. 1050
-        [":op", 1000, 30, 10, 50, "PushPop", 7, 1, 2, 1, 0, 3, 2, ":2:3"],
-        [":step", 1060, 10, 0, 200, "PushPop", 7, 2, 1, 0, 0, 1, None, ":1"],
-        [":op", 1100, 30, 120, 40, "PushPop", 7, 1, 1, 0, 0, 4, None, ":4"],
+        [":step", 1000, 50, 0, 100, "PushPop", 7, 1, 3, 0, 1, 1, None, ":1"],  # kernels 1, 2, 3: 1000 .. 1050
+        [":op", 1000, 30, 10, 50, "PushPop", 7, 1, 2, 1, 0, 2, 1, ":1:2"],
+        [":op", 1100, 30, 120, 40, "PushPop", 7, 1, 1, 0, 0, 3, None, ":3"],
+        [":step", 1060, 10, 0, 200, "PushPop", 7, 2, 1, 0, 0, 4, None, ":4"],
     ]
     assert all(len(row) == len(columns) for row in found)
+
+
+def test_ids_are_the_numbers_of_the_tables_rows(tmp_path):
+    """Marks, domains and ranges without GPU work have numbers too; rows need not be in order of time."""
+    rows = [
+        (0, None, 75, "NCCL", None, thread(7, 1), 3), push(10, 60, "inner"), (5, None, 34, "mark", None, thread(7, 1)),
+        push(200, 300, "idle"), push(0, 100, "outer"), push(0, 90, "shorter"),
+    ]  # fmt: skip
+    found = report(tmp_path, "nvtx_gpu_proj_trace", **{NVTX: rows, API: [call(20, 1)], KERNEL: [kernel(50, 1)]})
+    assert [[row[0], *row[9:]] for row in found] == [
+        [":inner", 2, 0, 2, 6, ":5:6:2"],
+        [":outer", 0, 1, 5, None, ":5"],
+        [":shorter", 1, 1, 6, 5, ":5:6"],
+    ]
 
 
 def test_nvtx_gpu_proj_sum(tmp_path):
@@ -327,19 +372,21 @@ def test_nvtx_gpu_proj_sum(tmp_path):
     ]
 
 
-def test_start_end_ranges_are_projected_where_they_end_on_their_thread(tmp_path):
+def test_start_end_ranges_count_where_no_other_thread_is_named_to_end_them(tmp_path):
+    here = startend(0, 50, "here")[:-1]  # nsys writes an endGlobalTid only for another thread
     tables = {
-        NVTX: [startend(0, 50, "here"), startend(5, 60, "elsewhere", end_tid=2)],
+        NVTX: [here, startend(5, 60, "elsewhere", end_tid=2), startend(6, 61, "named")],
         API: [call(10, 1)],
         KERNEL: [kernel(20, 1)],
     }
     assert [row[0] for row in report(tmp_path, "nvtx_gpu_proj_trace", **tables)] == [":here"]
-    assert [row[0] for row in report(tmp_path, "nvtx_kern_sum", **tables)] == [":elsewhere", ":here"]
+    assert [row[:2] for row in report(tmp_path, "nvtx_kern_sum", **tables)] == [[":here", "StartEnd"]]
+    assert len(report(tmp_path, "nvtx_sum", **tables)) == 3
 
 
 def test_a_range_that_merely_overlaps_is_no_parent(tmp_path):
     tables = {
-        NVTX: [startend(0, 50, "a"), startend(5, 60, "b"), startend(6, 40, "c")],
+        NVTX: [startend(0, 50, "a")[:-1], startend(5, 60, "b")[:-1], startend(6, 40, "c")[:-1]],
         API: [call(10, 1)],
         KERNEL: [kernel(20, 1)],
     }
@@ -354,7 +401,7 @@ ANY_CALL = st.tuples(st.integers(0, 30), st.integers(0, 4), st.integers(0, 2))
 @given(st.lists(ANY_RANGE, max_size=8), st.lists(ANY_CALL, max_size=6))
 def test_holders_are_the_ranges_around_the_whole_call(ranges, calls):
     start, length, tid, startend = (np.array([r[i] for r in ranges], np.int64) for i in range(4))
-    spans = Spans(start, start + 1 + length, tid * 0, tid, Coded.empty(len(tid)), startend == 1, startend < 2)
+    spans = Spans(start, start + 1 + length, tid * 0, tid, Coded.empty(len(tid)), startend == 1, startend < 2, tid)
     begin, took, caller = (np.array([c[i] for c in calls], np.int64) for i in range(3))
     begin = np.where(caller == 0, NULL, begin)  # no call
     launch = Calls(begin, np.where(caller == 0, NULL, begin + took), caller * 0, caller, Coded.empty(len(caller)))
@@ -490,10 +537,17 @@ def test_a_format_that_has_only_a_reader(tmp_path):
         other = CaptureRecording(nsys.read(file))
         for name in (
             "nvtx_kern_sum",
-            "nvtx_gpu_proj_trace",
+            "nvtx_gpu_proj_sum",
             "cuda_kern_exec_sum:base",
             "nvtx_sum",
             "cuda_gpu_kern_sum",
         ):
             assert wanted(name).rows(other) == wanted(name).rows(own), name
     assert wanted("cuda_api_sum").rows(other) == []
+    # its ranges have no numbers: they count in order of start
+    assert [(row[0], row[3], *row[11:]) for row in wanted("nvtx_gpu_proj_trace").rows(other)] == [
+        (":step", 0, 1, None, ":1"),
+        (":step", 0, 2, None, ":2"),
+        (":op", 10, 3, 2, ":2:3"),
+        (":op", 120, 4, None, ":4"),
+    ]

@@ -45,6 +45,7 @@ def table(aten: str, grids: list[int], grads: str, dtypes: str = '[[],[],""]') -
         ("aten::_foreach_mul_", [2, 1], GRADS, '[[],""]', GRADS),  # two launches of one op
         ("aten::_foreach_mul_", [4], GRADS, '[[],""]', ""),  # other tensors
         ("aten::_foreach_mul_", [3], "[[300, 300], [10], [300, 300], [10]]", '[[],""]', GRADS),  # accumulated twice
+        ("aten::_foreach_mul_", [1], "[[0], [0, 3]]", '[[],""]', ""),  # no elements, no blocks
         ("aten::_foreach_add_", [3], GRADS, '[[],""]', GRADS),  # Adam's eps
         ("aten::_foreach_add_", [2], GRADS, '[[],""]', "[[], []]"),  # Adam's step counters: a block each
         ("aten::_foreach_add_", [2], "[[10], [20]]", '[[],""]', ""),  # could be either
@@ -54,6 +55,23 @@ def table(aten: str, grids: list[int], grads: str, dtypes: str = '[[],[],""]') -
 def test_blocks_prove_the_lists(aten, grids, grads, dtypes, proven):
     found = table(aten, grids, grads, dtypes)
     assert proven_lists(found, np.zeros(len(grids), np.int64)).texts() == [proven] * len(grids)
+
+
+@pytest.mark.parametrize(
+    "grads",
+    ["[null]", "null", "3", "{}", '"[[3]]"', "[3]", "[[null]]", "[[-3]]", "[[3.0]]", "[[true]]", '[["3"]]', "[[[3]]]",
+     '[{"3": 3}]', "[[3", "no json", pytest.param("[" * 100_000, id="deep"), "[]"],
+)  # fmt: skip
+def test_gradients_that_are_no_shapes_prove_nothing(grads):
+    for aten in ("aten::_foreach_mul_", "aten::_foreach_add_"):
+        assert proven_lists(table(aten, [1], grads, '[[],""]'), np.zeros(1, np.int64)).texts() == [""]
+
+
+@pytest.mark.parametrize("grid", ["", "null", "[]", "[null]", '["3"]', "7", "{", "[-3, 1, 1]", f"[{10**30}, 1, 1]"])
+def test_a_grid_that_is_none_proves_nothing(grid):
+    found = table("aten::_foreach_mul_", [3], GRADS, '[[],""]')
+    found.columns["grid"] = Coded.of([grid])
+    assert proven_lists(found, np.zeros(1, np.int64)).texts() == [""]
 
 
 def test_proven_lists_are_counted():
