@@ -227,6 +227,9 @@ def _graph_origins(db: Database, threads: _Threads, gpu: _Gpu) -> tuple[Ints | N
     if not db.has(NODES, "graphNodeId") or not np.any(gpu.graph_node != NULL):
         return None, None
     node, original, start, tid = db.ints(NODES, "graphNodeId", "originalGraphNodeId", "start", "globalTid")
+    # instantiation writes a node twice, as created and as cloned: the row that tells the original comes first
+    order = np.argsort(original == NULL, kind="stable")
+    node, original, start, tid = node[order], original[order], start[order], tid[order]
     pid = (tid >> 24) & 0xFFFFFF
     event = lookup(pid, node, gpu.pid, gpu.graph_node)
     for _ in range(len(node)):  # a chain cannot be longer than the table

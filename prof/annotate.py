@@ -196,9 +196,11 @@ def _shares(
 
 
 def _op_numbers(table: Table) -> Ints:
-    """One number an op's call: (pid, opId); a row without an op stands alone."""
+    """One number an op's call: (pid, opId), and the launch where the call was captured into a CUDA graph: each replay
+    does its work again. A row without an op stands alone."""
     op, pid = table.ints("opId"), table.ints("pid")
-    _, dense = distinct(pid, op)
+    replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
+    _, dense = distinct(pid, op, replay)
     alone = op == NULL
     dense[alone] = dense.max(initial=0) + 1 + np.arange(int(alone.sum()))
     return dense

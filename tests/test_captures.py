@@ -212,3 +212,16 @@ def test_no_kernel_beats_the_hardware(name):
     share = roofline(table, annotated(name), None).sol
     long = table.ints("kDuration") > 4000
     assert float(np.nanmax(share[long])) < 125
+
+
+def test_replays_of_a_cuda_graph_are_calls_of_the_ops_that_were_captured():
+    # tests/device/graph_program.py under nsys: a step, then Linear 512 > 512 twice captured and replayed twice. Each
+    # replay multiplies 256 x 512 by 512 x 512 twice: 2 * 256 * 512 * 512 FLOP a product
+    table, notes = parsed("h200_graph_init.sqlite.gz"), annotated("h200_graph_init.sqlite.gz")
+    nodes = table.ints("graphNode") != NULL
+    names = ["linear", "relu", "linear", "gelu", "double"]  # double: a Triton kernel, marked by pyprof.wrap
+    assert [op[0] for op, node in zip(lists(table, "op"), nodes, strict=True) if node] == names * 2
+    products = [i for i, op in enumerate(lists(table, "op")) if op == ["linear"] and nodes[i]]
+    assert notes.flops[products].tolist() == [2 * 256 * 512 * 512] * 4
+    assert [lists(table, "layer")[i] for i in products] == [["Net", "a"], ["Net", "b"]] * 2
+    assert {lists(table, "trace")[i][0] for i in products} == {"graph_program.py:40"}

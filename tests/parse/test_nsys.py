@@ -270,6 +270,7 @@ def test_graph_nodes_belong_to_the_op_that_was_captured(tmp_path):
             NVTX: [push(10, 20, "aten::relu, op_id = 1"), push(390, 420, "CompiledFunction, op_id = 2")],
             "CUDA_GRAPH_NODE_EVENTS": [
                 (12, 12, thread(7, 1), 30, None),
+                (299, 299, thread(7, 1), 31, None),  # nsys 2025.3: the clone's creation, then where it came from
                 (300, 300, thread(7, 1), 31, 30),
                 (-5, -5, thread(7, 1), 99, None),
             ],
