@@ -242,7 +242,8 @@ def summary(table: Table, annotation: Annotation) -> str:
     total = int(duration.sum())
     op = table.coded("op")
     done = int(duration[op.codes >= 0].sum())
-    words = f"{len(table)} rows, {total / 1e6:.3f} ms, {_percent(done, total)} of GPU time attributed to an op"
+    where = "CPU" if set(table.coded("kind").values) == {"cpu"} else "GPU"
+    words = f"{len(table)} rows, {total / 1e6:.3f} ms, {_percent(done, total)} of {where} time attributed to an op"
     missed = [f"{_name(name)} {_percent(ns, total)}" for name, ns in annotation.uncounted.items()]
     if not missed:
         return f"{words}; all counted"

@@ -14,6 +14,7 @@ import pytest
 from pyprof.netdict import write_netdict
 from pyprof.parquet import write_parquet
 from pyprof.prof import cli
+from pyprof.prof.annotate import annotate
 from pyprof.prof.columns import COLUMNS, DEFAULT
 from pyprof.table import NULL, Coded, Ragged, Table
 
@@ -290,3 +291,8 @@ def test_explain_names_the_rows_that_there_are(netdict, capsys):
     with pytest.raises(SystemExit):
         cli.main(["--explain", "3", str(netdict)])
     assert "expected a row from 1 to 2, found 3" in capsys.readouterr().err
+
+
+def test_a_cpu_captures_time_is_not_called_the_gpus():
+    table = Table(1, {"kDuration": np.array([1000]), "kind": Coded.of(["cpu"]), "op": Coded.of(['["relu"]'])})
+    assert "100.0% of CPU time attributed" in cli.summary(table, annotate(table))
