@@ -12,6 +12,7 @@ from pyprof.marker import Marker, parse_marker
 from pyprof.prof.arguments import knowledge, marked, recorded, told_by_marker
 from pyprof.prof.dtypes import NOTHING, Dtypes
 from pyprof.prof.fills import FILLED
+from pyprof.prof.gradients import from_forward
 from pyprof.prof.model import FAMILY, MATRIX, UNKNOWN, Parts, Tensor, Work, evaluate, find, parameters
 
 Amounts = tuple[int | None, int | None]
@@ -61,6 +62,8 @@ def count_op(
     if not sizes:
         if dir == "fprop" and marker:
             return _from_marker(marker, name)
+        if dir == "bprop" and marker and (known_work := _from_forward(name, marker)) is not None:
+            return Counted(name, family, _amounts(known_work))
         return Counted(name, family, why="the capture has no shapes: profile with record_shapes=True")
     op = aten.removeprefix("aten::")
     known = knowledge(_markers(marker), kernel, op, sizes, family in MATRIX, dir == "fprop")
@@ -135,6 +138,13 @@ def _amounts(work: Work | Parts) -> dict[str, Amounts]:
 def _markers(texts: str) -> list[Marker]:
     parsed = [parse_marker(text) for text in json.loads(texts)] if texts else []
     return [marker for marker in parsed if marker is not None]
+
+
+def _from_forward(name: str, texts: str) -> Work | None:
+    try:
+        return from_forward(name, _markers(texts))
+    except ModelError:  # the forward call's arguments do not fit: as unknown as without them
+        return None
 
 
 def _from_marker(texts: str, name: str | None = None) -> Counted:

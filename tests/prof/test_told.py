@@ -87,3 +87,29 @@ def test_max_pool2d_writes_its_whole_gradient() -> None:
     types = '["float32","float32","","","","","","int64"]'
     pool = counted(aten="aten::max_pool2d_with_indices_backward", dtypes=types, dir="bprop", **told)
     assert pool.nbytes == 4 * 4 + 4 * 8 + 16 * 4
+
+
+def call(op, *tensors, **values):
+    """A marker of a call on float32 tensors."""
+    args = [{"name": "", "type": "tensor", "shape": shape, "dtype": "float32"} for shape in tensors]
+    args += [{"name": name, "type": "int", "value": value} for name, value in values.items()]
+    return json.dumps([json.dumps({"v": 1, "mod": "torch", "op": op, "args": args}, separators=(",", ":"))])
+
+
+def test_a_products_gradients_without_shapes_of_their_own():
+    # linear [8,4] x [2,4] + [2]: each gradient multiplies 8, 4 and 2 once and touches 8*4, 2*4 and 8*2 elements once
+    marker = call("linear", [8, 4], [2, 4], [2])
+    for aten in ("mm", "aten::mm"):  # PyTorch 1.x wrote no aten::
+        gradient = counted(aten=aten, marker=marker, dir="bprop")
+        assert (gradient.flop, gradient.nbytes) == (2 * 8 * 4 * 2, (32 + 8 + 16) * 4)
+    assert counted(aten="aten::mm", marker=call("relu", [8, 4]), dir="bprop").flop is None
+    batched = counted(aten="bmm", marker=call("baddbmm", [3, 8, 2], [3, 8, 4], [3, 4, 2]), dir="bprop")
+    assert batched.flop == 3 * 2 * 8 * 4 * 2
+
+
+def test_an_activations_gradient_without_shapes_of_its_own():
+    # log_softmax of 64 x 1000: exp, mul, sub and a sum to 64 rows (ops.csv); reads two tensors, writes one
+    soft = counted(aten="_log_softmax_backward_data", marker=call("log_softmax", [64, 1000], dim=1), dir="bprop")
+    assert (soft.flop, soft.nbytes) == (4 * 64_000 - 64, 3 * 256_000)
+    relu = counted(aten="threshold_backward", marker=call("relu", [64, 1000]), dir="bprop")
+    assert (relu.flop, relu.nbytes) == (0, 3 * 256_000)
