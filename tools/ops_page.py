@@ -23,7 +23,7 @@ import pyprof.prof.ops  # noqa: E402, F401 (fills the registry)
 from pyprof.prof.model import FAMILY, MODELS  # noqa: E402
 
 PAGE = ROOT / "docs" / "ops.md"
-TESTS = sorted((ROOT / "tests" / "prof").glob("test_*.py"))
+TESTS = sorted((ROOT / "tests" / "prof").glob("test_ops_*.py"))
 HEAD = """# Ops: what is counted, and how
 
 <!-- made by tools/ops_page.py out of the registry in prof/model.py: change a model's docstring, not this page -->
