@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyprof.errors import PyprofError
+from pyprof.errors import PyprofError, packages
 
 if TYPE_CHECKING:
     from pyprof.parse.capture import Capture
@@ -52,7 +52,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.summary and args.output:
         parser.error("--summary prints words on standard output: leave out -o")
     try:
-        said = _run(args)
+        with packages():
+            said = _run(args)
     except PyprofError as error:
         print(f"parse.py: {_printable(str(error))}", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof._version import __version__
-from pyprof.errors import PyprofError
+from pyprof.errors import PyprofError, packages
 from pyprof.prof.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow, first_text
 from pyprof.prof.group import AGGREGATES
 from pyprof.prof.query import QueryError, Sort
@@ -86,7 +86,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.file is None and sys.stdin.isatty():
         parser.error("no file: give net.dict or net.parquet, or a net.dict on standard input")
     try:
-        lines = _work(args)(args)
+        with packages():
+            lines = _work(args)(args)
     except (TooNarrow, QueryError) as error:
         parser.error(str(error))
     except PyprofError as error:

@@ -6,11 +6,15 @@
       ModelError                an op model cannot count this call
         ShapeError              the shapes do not fit the op
         UnknownArgument         the capture does not tell an argument that the count depends on
+      MissingPackage            a dependency is not installed for this Python
 
 A message holds the file, what was expected, what was found and what to do.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class PyprofError(Exception):
@@ -41,3 +45,20 @@ class ShapeError(ModelError):
 
 class UnknownArgument(ModelError):
     """The count depends on an argument that the capture does not tell."""
+
+
+class MissingPackage(PyprofError):
+    """A dependency is not installed: a checkout runs uninstalled, by whichever Python is there."""
+
+
+@contextmanager
+def packages() -> Iterator[None]:
+    """Turn a dependency that is not there into a ``MissingPackage``; a module of ours stays the bug that it is."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "pyprof"):
+            raise
+        message = f"the package {package} is not installed for this Python (install pyprof: pip install .)"
+        raise MissingPackage(message) from None

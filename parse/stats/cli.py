@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from pyprof.errors import PyprofError
+from pyprof.errors import PyprofError, packages
 
 if TYPE_CHECKING:
     from pyprof.parse.stats.reports import Rows, Wanted
@@ -38,7 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
-        skipped = _run(args)
+        with packages():
+            skipped = _run(args)
     except PyprofError as error:
         print(f"pyprof stats: {error}", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof._version import __version__
-from pyprof.errors import InputError, PyprofError
+from pyprof.errors import InputError, PyprofError, packages
 
 if TYPE_CHECKING:
     from pyprof.table import Table
@@ -39,7 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
-        line = _run(args)
+        with packages():
+            line = _run(args)
     except PyprofError as error:
         print(f"pyprof report: {error}", file=sys.stderr)
         return 1
