@@ -36,9 +36,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
     try:
-        with packages():
+        with packages():  # the reports' names already need numpy
+            args = build_parser().parse_args(argv)
             skipped = _run(args)
     except PyprofError as error:
         print(f"pyprof stats: {error}", file=sys.stderr)
