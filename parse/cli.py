@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyprof.errors import PyprofError, packages
 
 if TYPE_CHECKING:
-    from pyprof.parse.capture import Capture
-    from pyprof.parse.progress import Say
+    from pyprof.parse.read import Parsed
     from pyprof.parse.selection import Selection
     from pyprof.parse.summary import Told
     from pyprof.table import Table
@@ -65,8 +64,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> list[str]:
     """Do the work; what comes back is for standard error."""
+    from pathlib import Path
+
     from pyprof.files import check_output
     from pyprof.parse.progress import progress
+    from pyprof.parse.read import read_profile
     from pyprof.parse.selection import Selection
     from pyprof.parse.several import apart
     from pyprof.table import Table
@@ -74,13 +76,13 @@ def _run(args: argparse.Namespace) -> list[str]:
     check_output(args.output, args.force)  # before minutes of work
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
-        parsed = [_parse(file, say) for file in args.files]
+        parsed = [read_profile(Path(file), say) for file in args.files]
         tables = apart([each.table for each in parsed])
         if wanted != Selection():
             tables = _selected(args.files, parsed, tables, wanted)
         if not args.summary:
             if not any(map(len, tables)):
-                raise PyprofError("; ".join(_empty(each.told) for each in parsed))
+                raise PyprofError("; ".join(f"{each.told.file}: {each.told.nothing}" for each in parsed))
             say("writing")
             whole = Table.concat(tables)
             _write(whole, args.output, args.force)
@@ -91,32 +93,7 @@ def _run(args: argparse.Namespace) -> list[str]:
     return _words(told, whole)
 
 
-def _empty(told: Told) -> str:
-    """Why there is no table: its reader's first warning."""
-    return f"{told.file}: expected GPU operations or CPU ops, found none; {next(iter(told.warnings), 'profile again')}"
-
-
-class _Parsed(NamedTuple):
-    capture: Capture
-    told: Told
-    table: Table
-
-
-def _parse(file: str, say: Say) -> _Parsed:
-    from pathlib import Path
-
-    from pyprof.parse.correlate import correlate
-    from pyprof.parse.detect import reader
-    from pyprof.parse.summary import Told
-
-    path = Path(file)
-    say(f"reading {path.name}")
-    capture = reader(path)(path)
-    say(f"attributing {capture.rows:,} rows")
-    return _Parsed(capture, Told.of(capture), correlate(capture))
-
-
-def _selected(files: list[str], parsed: list[_Parsed], tables: list[Table], wanted: Selection) -> list[Table]:
+def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wanted: Selection) -> list[Table]:
     """The rows asked for. Raises PyprofError where there are none, saying what there is."""
     from pyprof.parse.selection import named_spans, select
 
@@ -129,7 +106,7 @@ def _selected(files: list[str], parsed: list[_Parsed], tables: list[Table], want
     return kept
 
 
-def _there(parsed: list[_Parsed], tables: list[Table], wanted: Selection) -> str:
+def _there(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> str:
     """What could have been asked for."""
     from pyprof.parse.summary import known_numbers, spread
 

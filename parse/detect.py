@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,22 +19,51 @@ BINARY = {
     b"\0\x05\x16\x07": "what macOS keeps beside a file, under a name that begins with ._ (give the file itself)",
     b"PK\x03\x04": "a zip archive (unpack it)",
 }
-_FIRST_KEY = re.compile(rb"""\s*\{\s*["'](?:kShortName|kDuration)["']""")  # of a net.dict
+PARQUET = b"PAR1"
 WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON trace"
 
 
-def reader(file: Path) -> Callable[[Path], Capture]:
+Reader = Callable[[Path], Capture]
+
+
+def reader(file: Path) -> Reader:
     """The reader of a file's format. Raises InputError where it is none that we know."""
     head = _head(file)
+    found = _reader(file, head)
+    if found is None:
+        raise InputError(file, f"{WANTED}, found {_describe(head)}")
+    return found
+
+
+def is_table(file: Path) -> bool:
+    """Whether a file is a kernel table; False: a profiler's. Raises InputError where it is neither."""
+    head = _head(file)
+    if _is_table(head):
+        return True
+    if _reader(file, head) is None:
+        raise InputError(file, f"{WANTED}, or a kernel table (net.dict, net.parquet), found {_describe(head)}")
+    return False
+
+
+def _reader(file: Path, head: bytes) -> Reader | None:
     if head.startswith(HEADER):
         return _read_database
-    if head.lstrip()[:1] in (b"{", b"[") and not _FIRST_KEY.match(head):
+    if head.lstrip()[:1] in (b"{", b"[") and not _is_table(head):
         from pyprof.parse import kineto
 
         return kineto.read
     if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the one format that no documented mark tells
         return _read_report
-    raise InputError(file, f"{WANTED}, found {_describe(head)}")
+    return None
+
+
+def _is_table(head: bytes) -> bool:
+    """A net.dict begins with a dictionary whose first key is a column's."""
+    from pyprof.netdict import FIRST_KEY
+    from pyprof.schema import COLUMN
+
+    match = FIRST_KEY.match(head)
+    return head.startswith(PARQUET) or (match is not None and match["key"].decode() in COLUMN)
 
 
 def _read_database(file: Path) -> Capture:
@@ -72,7 +100,7 @@ def _describe(head: bytes) -> str:
         return "an empty file"
     if head.lstrip()[:1] == b"<":
         return "XML: an .nvvp project of the Visual Profiler holds no events (export with nvprof -o net.sql)"
-    if _FIRST_KEY.match(head) or head.startswith(b"PAR1"):
+    if _is_table(head):
         return "a kernel table, parsed already: give it to prof.py"
     if any(head.startswith(mark) for mark in NCU_TEXT):
         return "a table of Nsight Compute, which has metrics and no timeline (record one with nsys or torch.profiler)"

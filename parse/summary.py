@@ -35,6 +35,11 @@ class Told:
             warnings.append(NO_OPS)
         return cls(capture.file, capture.profiler, warnings, range_names(capture))
 
+    @property
+    def nothing(self) -> str:
+        """Why there is no row: the reader's first warning."""
+        return f"expected GPU operations or CPU ops, found none; {next(iter(self.warnings), 'profile again')}"
+
 
 @dataclass(frozen=True, slots=True)
 class Attribution:

@@ -33,8 +33,9 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_columns_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="?", help="net.dict (or .gz) or net.parquet from parse.py; without it or as -, "
-                        "a net.dict on standard input")  # fmt: skip
+    parser.add_argument("file", nargs="?", help="net.dict (or .gz) or net.parquet from parse.py, or a profiler's file "
+                        "that it reads (net.sqlite, net.json, ...); without it or as -, a net.dict on standard "
+                        "input")  # fmt: skip
     _add_query(parser)
     _add_forms(parser)
     parser.add_argument("--advise", action="store_true", help="in place of the table: what to change, where, and the "
@@ -176,12 +177,11 @@ def _read(args: argparse.Namespace) -> tuple[Table, Annotation, Peaks | None]:
     from pyprof.files import check_output
     from pyprof.prof.annotate import annotate
     from pyprof.prof.devices import load_peaks
-    from pyprof.prof.link import linked
-    from pyprof.tablefile import read_table
+    from pyprof.prof.load_table import load_table
 
     check_output(args.output, args.force)  # before minutes of work
     peaks = load_peaks(args.peaks) if args.peaks else None
-    table = linked(read_table(args.file))
+    table = load_table(args.file).table
     return table, annotate(table), peaks
 
 

@@ -6,15 +6,9 @@ import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyprof._version import __version__
 from pyprof.errors import InputError, PyprofError, packages
-
-if TYPE_CHECKING:
-    from pyprof.table import Table
-
-PROFILERS = (".sqlite", ".db", ".json", ".nsys-rep", ".rpd")  # or one as .gz: read as pyprof parse does
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -54,14 +48,14 @@ def _run(args: argparse.Namespace) -> str:
     from pyprof.prof.advice import Run, advise
     from pyprof.prof.annotate import annotate
     from pyprof.prof.devices import load_peaks
-    from pyprof.prof.link import linked
+    from pyprof.prof.load_table import load_table
     from pyprof.prof.report.collect import collect
     from pyprof.prof.report.render import render
     from pyprof.prof.roofline import roofline
 
     check_output(args.output, args.force)  # before minutes of work
     peaks = load_peaks(args.peaks) if args.peaks else None
-    table = linked(_read(args.file))
+    table = load_table(args.file).table
     if not len(table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
     annotation = annotate(table)
@@ -72,16 +66,3 @@ def _run(args: argparse.Namespace) -> str:
         render(model, out)
     where = "" if args.output == "-" else f"wrote {args.output}: "
     return f"{where}{model['sentences'][0]}"
-
-
-def _read(name: str) -> Table:
-    """A kernel table, or one made of a profiler's file."""
-    if not name.removesuffix(".gz").endswith(PROFILERS):
-        from pyprof.tablefile import read_table
-
-        return read_table(name)
-    from pyprof.parse.correlate import correlate
-    from pyprof.parse.detect import reader
-
-    file = Path(name)
-    return correlate(reader(file)(file))

@@ -219,7 +219,7 @@ def test_a_file_is_written_and_not_overwritten(netdict, tmp_path, capfdbinary):
     [
         (b"", "an empty file"),
         (b"\0\1\2\3" * 99, "a binary file"),
-        (b'{"schemaVersion": 1}', "run parse.py on it first"),
+        (b'{"schemaVersion": 1}', "no list of traceEvents"),
         (b"{'kShortName': 'a', 'kDuration': 5}\n{'kShortName': 'a", "ends in the middle of a row"),
         (b"PAR1 and then nothing", "broken"),
         (b"\x1f\x8b\x08 and then nothing", "gzip"),

@@ -1,0 +1,27 @@
+"""A profiler's file to its kernel table: find the reader, read, attribute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from pyprof.parse.capture import Capture
+from pyprof.parse.correlate import correlate
+from pyprof.parse.detect import reader
+from pyprof.parse.progress import Say
+from pyprof.parse.summary import Told
+from pyprof.table import Table
+
+
+class Parsed(NamedTuple):
+    capture: Capture
+    told: Told
+    table: Table
+
+
+def read_profile(file: Path, say: Say = lambda _: None) -> Parsed:
+    """Read one file; ``say`` hears what is done. Raises InputError where it is no profiler's, or damaged."""
+    say(f"reading {file.name}")
+    capture = reader(file)(file)
+    say(f"attributing {capture.rows:,} rows")
+    return Parsed(capture, Told.of(capture), correlate(capture))

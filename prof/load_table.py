@@ -1,0 +1,53 @@
+"""The kernel table of any file: read as it is, or made of a profiler's file.
+
+What every command that judges begins with (prof.py, pyprof report, ...)::
+
+    found = load_table("net.sqlite")   # or net.dict, net.parquet, net.json.gz, ...; None or "-": a net.dict on stdin
+    annotation = annotate(found.table)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyprof.errors import InputError
+from pyprof.files import Name, is_standard
+from pyprof.prof.link import linked
+from pyprof.tablefile import read_table
+
+if TYPE_CHECKING:
+    from pyprof.parse.capture import Capture
+    from pyprof.parse.progress import Say
+    from pyprof.table import Table
+
+__all__ = ["Loaded", "load_table"]
+
+
+class Loaded(NamedTuple):
+    """A kernel table, linked, and what its profiler said, where the file was a profiler's."""
+
+    name: str  # of the file; "-" is standard input
+    table: Table
+    profiler: str | None = None  # "nsys 2025.3.1"; None: the table does not tell
+    warnings: tuple[str, ...] = ()
+    capture: Capture | None = None  # a profiler's file as read, with its ranges
+
+
+def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
+    """Read a kernel table, or a profiler's file as parse.py does: by content, never by name.
+
+    ``say`` hears what is done (``pyprof.parse.progress``). A pipe holds a kernel table: its head cannot be read twice.
+    Raises InputError for a file that is neither, is damaged, or is a profiler's without a GPU operation or CPU op.
+    """
+    from pyprof.parse.detect import is_table  # these two need all readers, standard input none
+
+    file = Path(str(name))
+    if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
+        return Loaded("-" if is_standard(name) else str(name), linked(read_table(name)))
+    from pyprof.parse.read import read_profile
+
+    capture, told, table = read_profile(file, say)
+    if not len(table):
+        raise InputError(file, told.nothing)
+    return Loaded(str(name), linked(table), told.profiler, tuple(told.warnings), capture)

@@ -1,0 +1,90 @@
+"""One way in for every command that judges: a kernel table, or a profiler's file by its content."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pyprof.errors import InputError
+from pyprof.prof.load_table import load_table
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+ROW = b"{'kShortName': 'gemm', 'kDuration': 7}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "profiler"), [("h200_lenet.sqlite.gz", 57, "nsys"), ("h200_lenet_fp32.json.gz", 57, "kineto")]
+)
+def test_a_profilers_file_under_any_name(file, rows, profiler, tmp_path):
+    shutil.copy(GOLDEN / file, tmp_path / "net.dict")
+    found = load_table(tmp_path / "net.dict")
+    assert len(found.table) == rows and (found.table.coded("op").codes >= 0).any()
+    assert found.profiler.startswith(profiler) and found.capture.rows == rows and found.warnings == ()
+    assert found.name == f"{tmp_path}/net.dict"
+
+
+@pytest.mark.parametrize("name", ["net.dict", "net.sqlite", "net.json"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_kernel_table_under_any_name(name, pack, tmp_path):
+    (tmp_path / name).write_bytes(pack(ROW))
+    found = load_table(tmp_path / name)
+    assert found.table.ints("kDuration").tolist() == [7]
+    assert (found.profiler, found.capture, found.warnings) == (None, None, ())
+
+
+def test_a_dictionary_that_begins_with_another_column_is_a_kernel_table(tmp_path):
+    (tmp_path / "net").write_bytes(b'{"op": ["mm"], "kDuration": 7, "kShortName": "gemm"}\n')
+    assert load_table(tmp_path / "net").table.coded("op").texts() == ['["mm"]']
+
+
+@pytest.mark.parametrize("name", [None, "-"])
+def test_standard_input_is_a_kernel_table(name, monkeypatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(ROW * 3))))
+    found = load_table(name)
+    assert (found.name, len(found.table)) == ("-", 3)
+
+
+def test_a_named_pipe_is_read_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(ROW * 2))
+    writer.start()
+    assert len(load_table(tmp_path / "pipe").table) == 2
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "or a kernel table (net.dict, net.parquet), found an empty file"),
+        (b"a,b\n1,2\n", "or a kernel table (net.dict, net.parquet), found text that starts 'a,b"),
+        (b"<?xml version='1.0'?>", "found XML: an .nvvp project"),
+        (b"NVR\0rest", "found an Nsight Compute report"),
+        (b'{"traceEvents": []}', "found one without events"),
+        (gzip.compress(ROW * 99)[:40], "broken gzip file"),
+    ],
+)
+def test_what_is_neither_is_told_with_what_it_is(content, words, tmp_path):
+    (tmp_path / "net.dict").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_table(tmp_path / "net.dict")
+    assert words in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        load_table(tmp_path / "net.sqlite")
+    with pytest.raises(InputError, match="directory"):
+        load_table(tmp_path)
+
+
+def test_it_says_what_it_does():
+    said = []
+    load_table(GOLDEN / "h200_lenet.sqlite.gz", said.append)
+    assert said == ["reading h200_lenet.sqlite.gz", "attributing 57 rows"]
