@@ -32,6 +32,7 @@ CLUSTER = ["dask[distributed]>=2024.5"]
 DEV = [
     "coverage[toml]>=7.5",
     "hypothesis>=6.100",
+    "jsonschema>=4.21",
     "mypy==1.20.2",
     "pandas-stubs>=2.2",
     "pytest>=8.3,<10",

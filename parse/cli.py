@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyprof.errors import PyprofError, packages
+from pyprof.text import printable
 
 if TYPE_CHECKING:
     from pyprof.parse.read import Parsed
@@ -54,11 +55,11 @@ def main(argv: list[str] | None = None) -> int:
         with packages():
             said = _run(args)
     except PyprofError as error:
-        print(f"parse.py: {_printable(str(error))}", file=sys.stderr)
+        print(f"parse.py: {printable(str(error))}", file=sys.stderr)
         return 1
     if not args.quiet:
         for line in said:
-            print(f"parse.py: {_printable(line)}", file=sys.stderr)
+            print(f"parse.py: {printable(line)}", file=sys.stderr)
     return 0
 
 
@@ -159,12 +160,6 @@ def _print_pages(told: list[Told], tables: list[Table]) -> None:
     pages = ["".join(f"{line}\n" for line in page(each, table)) for each, table in zip(told, tables, strict=True)]
     with open_output(None) as out:
         out.write("\n".join(pages).encode())
-
-
-def _printable(text: str) -> str:
-    from pyprof.parse.summary import printable
-
-    return printable(text)
 
 
 def _typed(name: str) -> Callable[[str], object]:

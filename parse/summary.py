@@ -12,6 +12,7 @@ from pyprof.parse.capture import Capture
 from pyprof.parse.scope import Kind
 from pyprof.parse.selection import range_names
 from pyprof.table import NULL, Ints, Table
+from pyprof.text import printable
 
 MOST = 8  # reasons, GPUs: what a page shows of a list
 NAMING = (Kind.OP, Kind.NODE, Kind.MARKER, Kind.COMM, Kind.OPTIMIZER)  # ranges that can give a row its op
@@ -97,11 +98,6 @@ def page(told: Told, table: Table) -> list[str]:
     ]
     width = max(len(word) for word, _ in lines)
     return [f"{word:{width}}  {printable(text)}" for word, text in lines if text]
-
-
-def printable(text: str) -> str:
-    """One line without what could drive the terminal: names and warnings are whatever the file says."""
-    return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
 
 
 def busy_ns(start: Ints, end: Ints) -> int:

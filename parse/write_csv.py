@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
-from pyprof.gather import clean
 from pyprof.schema import KERNELS, Column
 from pyprof.table import NULL, Coded, Ragged, Table
+from pyprof.text import clean
 
 CHUNK = 8192  # rows at a time
 _QUOTED = re.compile(r'[",\r\n]')

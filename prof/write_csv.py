@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from pyprof.gather import clean
 from pyprof.prof.cells import Cells
+from pyprof.text import clean
 
 
 def write_csv(cells: Cells, out: BinaryIO) -> None:

@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import orjson
 
-from pyprof.gather import clean
 from pyprof.prof.cells import BLOCK, Cells, Data, is_float
 from pyprof.table import NULL, Coded
+from pyprof.text import clean
 
 
 def write_jsonl(cells: Cells, out: BinaryIO) -> None:

@@ -7,10 +7,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pyprof._version import __version__
-from pyprof.gather import clean
 from pyprof.prof.cells import Cells, Data, is_float
 from pyprof.prof.columns import Column
 from pyprof.table import NULL, Coded
+from pyprof.text import clean
 
 
 def write_parquet(cells: Cells, out: BinaryIO) -> None:

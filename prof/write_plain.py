@@ -10,10 +10,10 @@ import unicodedata
 from functools import partial
 from typing import BinaryIO
 
-from pyprof.gather import clean
 from pyprof.prof.cells import Cells, Data, widths
 from pyprof.prof.columns import Column, Cut, TooNarrow
 from pyprof.table import Coded
+from pyprof.text import clean
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # and what turns text round
 BLANK = re.compile(r"\s+")

@@ -24,6 +24,7 @@ COMMANDS = (
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("peaks", "pyprof.peaks", "measure what this machine's GPU (or CPU) really reaches"),
+    Command("schema", "pyprof.answers", "the JSON Schemas of what --json prints"),
     Command("demo", "pyprof.demo", "all three on one training step of LeNet"),
 )
 USAGE = "usage: pyprof [-h] [--version] COMMAND ..."
@@ -40,7 +41,12 @@ def main(argv: list[str] | None = None) -> int:
     for command in COMMANDS:
         if command.name == first:
             return int(importlib.import_module(command.module).main(rest))
-    print(f"{USAGE}\npyprof: {_complaint(first)}", file=sys.stderr)
+    complaint = _complaint(first)
+    if "--json" in (first, *rest):
+        from pyprof.envelope import usage_error
+
+        usage_error("pyprof", complaint)
+    print(f"{USAGE}\npyprof: {complaint}", file=sys.stderr)
     return 2
 
 

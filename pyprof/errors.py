@@ -6,6 +6,7 @@
       ModelError                an op model cannot count this call
         ShapeError              the shapes do not fit the op
         UnknownArgument         the capture does not tell an argument that the count depends on
+      OutputError               standard output cannot be written
       MissingPackage            a dependency is not installed for this Python
 
 A message holds the file, what was expected, what was found and what to do.
@@ -26,6 +27,7 @@ class InputError(PyprofError):
 
     def __init__(self, file: object, message: str) -> None:
         super().__init__(f"{file}: {message}")
+        self.file = str(file)
 
 
 class SchemaError(InputError):
@@ -45,6 +47,10 @@ class ShapeError(ModelError):
 
 class UnknownArgument(ModelError):
     """The count depends on an argument that the capture does not tell."""
+
+
+class OutputError(PyprofError):
+    """Standard output cannot be written: a full disk behind it."""
 
 
 class MissingPackage(PyprofError):

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pyprof.errors import InputError, PyprofError
+from pyprof.errors import InputError, OutputError, PyprofError
 
 Name = str | Path | None  # None and "-" are standard input or output
 GZIP = b"\x1f\x8b"
@@ -146,7 +146,7 @@ def _standard_output() -> Iterator[BinaryIO]:
         os.dup2(devnull, sys.stdout.fileno())
         os.close(devnull)
     except OSError as error:
-        raise PyprofError(f"standard output: cannot be written: {error.strerror or error}") from error
+        raise OutputError(f"standard output: cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import numpy as np
 
 from pyprof.schema import Column, Kind
 from pyprof.table import NULL, Coded, Data, Ints, Ragged
+from pyprof.text import clean
 
 WANTED: dict[Kind, str] = {
     "int": "an integer or None",
@@ -58,11 +59,6 @@ def literal(raw: bytes) -> Any:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         why = getattr(error, "msg", None) or str(error) or "too deeply nested"
         raise ValueError(f"no Python literal ({why})") from None
-
-
-def clean(text: str) -> str:
-    """The text without halves of surrogate pairs, which UTF-8 cannot hold: pairs joined, lone ones U+FFFD."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Numbers:

@@ -24,9 +24,10 @@ import msgspec
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.gather import EMPTY_IS_NONE, Wrong, clean, gatherer, literal, short
+from pyprof.gather import EMPTY_IS_NONE, Wrong, gatherer, literal, short
 from pyprof.schema import COLUMN, KERNELS, Column
 from pyprof.table import NULL, Coded, Data, Ragged, Table
+from pyprof.text import clean
 
 CHUNK = 8192  # rows at a time: some 20 MB of text
 HEAD = 4096

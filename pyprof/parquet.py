@@ -14,9 +14,10 @@ import numpy as np
 from pyprof._version import __version__
 from pyprof.errors import InputError, SchemaError
 from pyprof.files import Name, is_standard, open_output
-from pyprof.gather import clean, gatherer, literal
+from pyprof.gather import gatherer, literal
 from pyprof.schema import COLUMN, KERNELS, Column
 from pyprof.table import NULL, Coded, Data, Ragged, Table
+from pyprof.text import clean
 
 MAGIC = b"PAR1"
 SCHEMA_VERSION = (

@@ -1,0 +1,201 @@
+"""The JSON of ``--json``: one object a command, the same header keys before the command's own.
+
+    {"schema": "pyprof/diff/1", "pyprof": "0.1.0", "command": "diff", "input": [...], "warnings": [...], ...own keys...}
+
+``schema`` names the keys and their version, which rises when a key changes its meaning or goes. A failure has
+``pyprof/error/1`` and a non-zero exit. A command uses it so::
+
+    def build_parser():
+        parser = Parser(prog="pyprof diff", ...)  # with --json, wrong usage too is an error envelope (exit 2)
+        add_json(parser)
+
+    def main(argv=None):
+        args = build_parser().parse_args(argv)
+        try:
+            with packages():
+                ...
+                with open_output(args.output, args.force) as out:
+                    write_envelope(envelope("diff", own_keys, input=[Input(a, profiler), b], warnings=words), out)
+        except PyprofError as error:
+            return fail("pyprof diff", error, args.json, [args.before, args.after])
+        return 0
+
+Its answer has a line in ``ANSWERS`` and, in the module named there, ``SCHEMAS["diff"]``: a function that returns the
+JSON Schema of its own keys (``pyprof.json_schema`` has the words for it). With ``--json`` words go into ``warnings``
+and not to standard error. Own keys may hold dataclasses, tuples, paths, numpy scalars and NaN: ``write_envelope`` makes
+them plain (NaN and infinities become null: unknown).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from os import PathLike, fspath
+from typing import Any, BinaryIO, NamedTuple, NoReturn
+
+from pyprof._version import __version__
+from pyprof.errors import OutputError, PyprofError
+from pyprof.text import clean, printable
+
+__all__ = ["ANSWERS", "Answer", "Input", "Parser", "add_json", "envelope", "fail", "plain", "write_envelope"]
+
+HELP = "one JSON object with everything that is told, errors too (pyprof schema prints its schema)"
+
+
+class Answer(NamedTuple):
+    """What a command may answer with ``--json``."""
+
+    what: str  # pyprof/WHAT/VERSION
+    version: int
+    command: str
+    module: str  # has SCHEMAS[what]
+    meaning: str
+
+
+ANSWERS = (
+    Answer("error", 1, "", "pyprof.answers", "why a command failed; its exit code is not 0"),
+    Answer("schemas", 1, "schema", "pyprof.answers", "JSON Schemas of what --json prints"),
+)
+ANSWER = {answer.what: answer for answer in ANSWERS}
+
+
+class Input(NamedTuple):
+    """A file that was read."""
+
+    name: str  # "-" is standard input
+    profiler: str | None = None  # what recorded it: "nsys 2025.3.1"; None: not known
+
+
+# Making and writing
+
+
+def envelope(
+    what: str,
+    own: Mapping[str, Any],
+    *,
+    input: Iterable[Input | str] = (),
+    warnings: Iterable[str] = (),
+    command: str | None = None,
+) -> dict[str, Any]:
+    """The header of ``ANSWER[what]`` and the command's own keys. ``command`` is given where the answer is of all."""
+    answer = ANSWER[what]
+    head = {
+        "schema": schema_name(answer),
+        "pyprof": __version__,
+        "command": answer.command if command is None else command,
+        "input": [(each if isinstance(each, Input) else Input(str(each)))._asdict() for each in input],
+        "warnings": list(warnings),
+    }
+    assert not head.keys() & own.keys(), f"header keys given as {what}'s own: {head.keys() & own.keys()}"
+    return {**head, **own}
+
+
+def schema_name(answer: Answer) -> str:
+    return f"pyprof/{answer.what}/{answer.version}"
+
+
+def write_envelope(document: Mapping[str, Any], out: BinaryIO, rows: Iterable[bytes] | None = None) -> None:
+    """Write the object, UTF-8, and a line feed. ``rows``: a JSON object each, which become the last key's list.
+
+    Rows are lines of their own, so that 100,000 of them are written as they come.
+    """
+    text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
+    if rows is None:
+        out.write(f"{text}\n".encode())
+        return
+    out.write(f'{text[:-1]}, "rows": ['.encode())
+    before = b"\n"
+    for row in rows:
+        out.write(before + row)
+        before = b",\n"
+    out.write(b"\n]}\n")
+
+
+def plain(value: Any) -> Any:
+    """The value as strict JSON holds it, numbers exact; what JSON has no form for is null (NaN, infinities)."""
+    if isinstance(value, str):
+        return clean(value)
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, (float, Decimal)):
+        return float(value) if math.isfinite(value) else None
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {clean(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, PathLike):
+        return clean(fspath(value))
+    if hasattr(value, "tolist"):  # numpy
+        return plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+# Failing
+
+
+def fail(prog: str, error: PyprofError, as_json: bool, input: Iterable[Input | str] = ()) -> int:
+    """Tell the error: a line on standard error, with ``--json`` an envelope on standard output, too. The exit code."""
+    if as_json and not isinstance(error, OutputError):  # which has left half an object there, or cannot take another
+        _print_error(prog, type(error).__name__, str(error), 1, getattr(error, "file", None), input)
+    sys.stderr.write(f"{prog}: {printable(str(error))}\n")
+    return 1
+
+
+def usage_error(prog: str, message: str) -> None:
+    """The envelope of a wrong usage (exit 2), on standard output."""
+    _print_error(prog, "UsageError", message, 2, None, ())
+
+
+def _print_error(prog: str, kind: str, message: str, code: int, file: str | None, input: Iterable[Input | str]) -> None:
+    from pyprof.files import open_output
+
+    own = {"error": {"type": kind, "message": message, "file": file, "exit_code": code}}
+    try:
+        with open_output(None) as out:
+            write_envelope(envelope("error", own, input=input, command=command_of(prog)), out)
+    except OutputError as error:
+        sys.stderr.write(f"{prog}: {printable(str(error))}\n")
+
+
+def command_of(prog: str) -> str:
+    """
+    >>> command_of("prof.py"), command_of("pyprof stats"), command_of("pyprof")
+    ('prof', 'stats', '')
+    """
+    return prog.removeprefix("pyprof").removesuffix(".py").strip()
+
+
+# The command line
+
+
+def add_json(parser: argparse._ActionsContainer, help: str = HELP) -> None:
+    parser.add_argument("--json", action="store_true", help=help)
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether ``--json`` is among a command line's words, which may not be readable as a whole."""
+    options = words[: words.index("--")] if "--" in words else words
+    return "--json" in options
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint, with ``--json``, is an error envelope as well; exit 2."""
+
+    _wants_json = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
+        self._wants_json = wants_json(words)
+        return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        if self._wants_json:
+            usage_error(self.prog, message)
+        super().error(message)
