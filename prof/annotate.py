@@ -89,7 +89,8 @@ def _told(table: Table, names: Coded, lists: Coded) -> tuple[Ints, list[Dtypes]]
     whole = np.array([*(bool(text) and '[""' not in text[1:] for text in dtypes.values), False])[dtypes.codes]
     rows = np.flatnonzero(_filled(sizes) & (~whole | (lists.codes >= 0)) & (names.codes >= 0))
     pairs, pair = distinct(names.codes[rows], aten.codes[rows])
-    each = [_hint(names.values[name], aten.values[op]) for name, op in pairs]
+    atens = [*aten.values, ""]  # code -1 finds the last
+    each = [_hint(names.values[name], atens[op]) for name, op in pairs]
     told[rows] = np.array([hints.setdefault(hint, len(hints)) for hint in each], np.int64)[pair]
     if told.any():
         told = uncover(table, _together(_op_numbers(table), told, hints), hints)

@@ -9,24 +9,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof._version import __version__
+from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError, packages
-from pyprof.prof.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow, first_text
+from pyprof.prof.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow
 from pyprof.prof.group import AGGREGATES
 from pyprof.prof.query import QueryError, Sort
 from pyprof.prof.where import Where, WhereError, parse_where
+from pyprof.text import printable
 
 if TYPE_CHECKING:
     from pyprof.prof.annotate import Annotation
     from pyprof.prof.cells import Cells
     from pyprof.prof.devices import Peaks
+    from pyprof.prof.load_table import Loaded
     from pyprof.table import Ints, Table
 
 NAMED = 5  # ops without a model that the line on standard error names
 FORMS = (".csv", ".jsonl", ".json", ".parquet")  # of -o, each also with .gz
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="prof.py",
         description="Annotate the kernel table: FLOPs, bytes, tensor cores, op, layer and direction of every kernel.\n"
         "On a terminal, without an option that chooses rows, columns or a form: the summary.",
@@ -39,13 +42,13 @@ def build_parser() -> argparse.ArgumentParser:
     _add_query(parser)
     _add_forms(parser)
     parser.add_argument("--advise", action="store_true", help="in place of the table: what to change, where, and the "
-                        "ms a step that it saves; with --json as one object, with -w N for that width")  # fmt: skip
+                        "ms a step that it saves; with -w N for that width")  # fmt: skip
     parser.add_argument("--explain", metavar="ROW", type=_positive, help="in place of the table: where each number of "
-                        "row ROW (its idx) comes from; with --json as one object")  # fmt: skip
+                        "row ROW (its idx) comes from")  # fmt: skip
     parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU for the limits, as pyprof peaks writes them; "
                         "without it, its data sheet's")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output; "
-                        "net.csv, net.jsonl and net.parquet choose the form")  # fmt: skip
+                        "net.csv, net.json, net.jsonl and net.parquet choose the form")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="overwrite the output file")
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
     parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
@@ -73,12 +76,13 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     title = parser.add_argument_group("form")
     form = title.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="comma-separated, every field quoted, unknown empty")
-    form.add_argument("--json", action="store_true", help="JSON lines: an object a row, unknown null")
+    add_json(form)
+    form.add_argument("--jsonl", action="store_true", help="JSON lines: an object a row, unknown null")
     form.add_argument("-w", metavar="N", dest="width", type=_width,
-                      help="aligned columns, cut to N characters a line; without --csv, --json and -w (or with -w 0) "
-                      "fields are separated by a blank, for awk: blanks in them are _, empty ones -")  # fmt: skip
-    title.add_argument("--summary", action="store_true", help="where the time went, in words and tables; with --json "
-                       "as one object, with -w N for that width")  # fmt: skip
+                      help="aligned columns, cut to N characters a line; without a form (or with -w 0) fields are "
+                      "separated by a blank, for awk: blanks in them are _, empty ones -")  # fmt: skip
+    title.add_argument("--summary", action="store_true", help="where the time went, in words and tables; with -w N for "
+                       "that width")  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -92,10 +96,10 @@ def main(argv: list[str] | None = None) -> int:
     except (TooNarrow, QueryError) as error:
         parser.error(str(error))
     except PyprofError as error:
-        print(f"prof.py: {error}", file=sys.stderr)
-        return 1
-    if lines and not args.quiet:
-        print("\n".join(f"prof.py: {line}" for line in lines), file=sys.stderr)
+        return fail("prof.py", error, args.json, [args.file or "-"])
+    if not args.quiet and not args.json:  # which has told them
+        for line in lines:
+            print(f"prof.py: {printable(line)}", file=sys.stderr)
     return 0
 
 
@@ -113,7 +117,7 @@ def _with_signs(argv: list[str]) -> list[str]:
 def _work(args: argparse.Namespace) -> Callable[[argparse.Namespace], list[str]]:
     """What to print: as asked for, and on a terminal where nothing is the summary."""
     chosen = {"-c": args.columns, "--where": args.where, "--group": args.group, "--sort": args.sort, "--top": args.top,
-              "--layer-depth": args.layer_depth, "--csv": args.csv}  # fmt: skip
+              "--layer-depth": args.layer_depth, "--csv": args.csv, "--jsonl": args.jsonl}  # fmt: skip
     given = [option for option, value in chosen.items() if value]
     asked = (("--summary", args.summary), ("--advise", args.advise), ("--explain", args.explain))
     whole = [name for name, wanted in asked if wanted]
@@ -128,61 +132,95 @@ def _work(args: argparse.Namespace) -> Callable[[argparse.Namespace], list[str]]
 
 
 def _summary(args: argparse.Namespace) -> list[str]:
-    """Write the summary; nothing is left for standard error to say."""
+    """Write the summary; it leaves the reader's warnings to standard error."""
     from pyprof.files import is_standard, open_output
     from pyprof.prof.summary import summarise
-    from pyprof.prof.write_terminal import write_summary, write_summary_json
+    from pyprof.prof.write_terminal import write_summary
 
-    table, annotation, peaks = _read(args)
-    found = summarise(table, annotation, peaks)
+    loaded, annotation, peaks = _read(args)
+    found = summarise(loaded.table, annotation, peaks)
+    if _in_json(args):
+        from pyprof.prof.answers import summary_of
+
+        _answer(args, "summary", summary_of(found), loaded)
+        return _warned(loaded)
     terminal = is_standard(args.output) and sys.stdout.isatty()
     width = args.width or (shutil.get_terminal_size().columns if terminal else 100)
     with open_output(args.output, args.force) as out:
-        if args.json:
-            write_summary_json(found, out)
-        else:
-            write_summary(found, out, width, terminal)
-    return [] if args.summary else ["rows: -c or -w, or a pipe; what to change: --advise"]
+        write_summary(found, out, width, terminal)
+    return [*_warned(loaded), *([] if args.summary else ["rows: -c or -w, or a pipe; what to change: --advise"])]
 
 
 def _advise(args: argparse.Namespace) -> list[str]:
     from pyprof.files import open_output
-    from pyprof.prof.advice.report import write_advice
+    from pyprof.prof.advice import Run, advise
+    from pyprof.prof.advice.report import document, write_advice
 
-    table, annotation, peaks = _read(args)
-    with open_output(args.output, args.force) as out:
-        write_advice(table, annotation, peaks, out, args.json, args.width or 0)
-    return [summary(table, annotation)]
+    loaded, annotation, peaks = _read(args)
+    run = Run(loaded.table, annotation, peaks)
+    found = advise(run)
+    if _in_json(args):
+        _answer(args, "advice", document(run, found), loaded)
+    else:
+        with open_output(args.output, args.force) as out:
+            write_advice(run, found, out, args.width or 0)
+    return [*_warned(loaded), summary(loaded.table, annotation)]
 
 
 def _explain(args: argparse.Namespace) -> list[str]:
     """Write where a row's numbers come from; rows count from 1, as idx does."""
-    import json
-
     from pyprof.files import open_output
+    from pyprof.prof.answers import explained
     from pyprof.prof.explain import explain
 
-    table, annotation, _ = _read(args)
-    if args.explain > len(table):
-        raise QueryError(f"argument --explain: expected a row from 1 to {len(table)}, found {args.explain}")
-    lines = explain(table, annotation, args.explain - 1)
+    loaded, annotation, _ = _read(args)
+    if args.explain > len(loaded.table):
+        raise QueryError(f"argument --explain: expected a row from 1 to {len(loaded.table)}, found {args.explain}")
+    lines = explain(loaded.table, annotation, args.explain - 1)
+    if _in_json(args):
+        _answer(args, "explain", explained(args.explain, lines), loaded)
+        return _warned(loaded)
     wide = max(len(what) for what, _ in lines)
-    text = json.dumps(dict(lines), ensure_ascii=False) if args.json else "\n".join(f"{w:{wide}}  {t}" for w, t in lines)
+    text = "\n".join(f"{what:{wide}}  {told}" for what, told in lines)
     with open_output(args.output, args.force) as out:
         out.write(f"{text}\n".encode())
-    return []
+    return _warned(loaded)
 
 
-def _read(args: argparse.Namespace) -> tuple[Table, Annotation, Peaks | None]:
+def _read(args: argparse.Namespace) -> tuple[Loaded, Annotation, Peaks | None]:
     from pyprof.files import check_output
+    from pyprof.parse.progress import progress
     from pyprof.prof.annotate import annotate
     from pyprof.prof.devices import load_peaks
     from pyprof.prof.load_table import load_table
 
     check_output(args.output, args.force)  # before minutes of work
     peaks = load_peaks(args.peaks) if args.peaks else None
-    table = load_table(args.file).table
-    return table, annotate(table), peaks
+    with progress(2, not args.quiet) as say:
+        loaded = load_table(args.file, say)
+        return loaded, annotate(loaded.table), peaks
+
+
+def _warned(loaded: Loaded) -> list[str]:
+    return [f"warning: {text}" for text in loaded.warnings]
+
+
+def _in_json(args: argparse.Namespace) -> bool:
+    """As the options say, else as the output's name does."""
+    other = args.csv or args.jsonl or args.width is not None
+    return bool(args.json) or (_suffix(args.output) == ".json" and not other)
+
+
+def _answer(
+    args: argparse.Namespace, what: str, own: dict[str, object], loaded: Loaded, cells: Cells | None = None
+) -> None:
+    """Write an envelope, with ``cells`` as its rows."""
+    from pyprof.files import open_output
+    from pyprof.prof.write_jsonl import json_rows
+
+    document = envelope(what, own, input=[Input(loaded.name, loaded.profiler)], warnings=loaded.warnings)
+    with open_output(args.output, args.force) as out:
+        write_envelope(document, out, None if cells is None else json_rows(cells))
 
 
 def _rows(args: argparse.Namespace) -> list[str]:
@@ -193,30 +231,36 @@ def _rows(args: argparse.Namespace) -> list[str]:
     query = make_query(args.columns, DEFAULT.split(","), args.where, args.group or (), args.sort or (), args.top,
                        args.layer_depth)  # fmt: skip
     write = _writer(args)
-    table, annotation, peaks = _read(args)
-    cells, rows, notes = answer(query, table, annotation, peaks)
-    with open_output(args.output, args.force) as out:
-        write(cells, out)
-    picked = [_picked(table, rows)] if query.where else []
-    return [summary(table, annotation), *picked, *notes]
+    loaded, annotation, peaks = _read(args)
+    cells, rows, notes = answer(query, loaded.table, annotation, peaks)
+    if _in_json(args):
+        from pyprof.prof.answers import rows_of, totals
+
+        own = rows_of(query, loaded.table, totals(loaded.table, annotation), rows, notes)
+        _answer(args, "groups" if query.group else "kernels", own, loaded, cells)
+    else:
+        with open_output(args.output, args.force) as out:
+            write(cells, out)
+    picked = [_picked(loaded.table, rows)] if query.where else []
+    return [*_warned(loaded), summary(loaded.table, annotation), *picked, *notes]
 
 
 def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
-    """How to write: as the options say, else as the output's name does."""
+    """How to write what is no envelope: as the options say, else as the output's name does."""
     suffix = _suffix(args.output)
     if suffix == ".parquet":
-        if args.csv or args.json or args.width is not None:
+        if args.csv or args.json or args.jsonl or args.width is not None:
             raise QueryError(
-                f"argument -o: {args.output} is Parquet by its name, which is none of --csv, --json and -w"
+                f"argument -o: {args.output} is Parquet by its name, which is none of --csv, --json, --jsonl and -w"
             )
         from pyprof.prof.write_parquet import write_parquet
 
         return write_parquet
-    if args.csv or (suffix == ".csv" and not args.json and args.width is None):
+    if args.csv or (suffix == ".csv" and not args.jsonl and args.width is None):
         from pyprof.prof.write_csv import write_csv
 
         return write_csv
-    if args.json or (suffix in (".json", ".jsonl") and args.width is None):
+    if args.jsonl or (suffix == ".jsonl" and args.width is None):
         from pyprof.prof.write_jsonl import write_jsonl
 
         return write_jsonl
@@ -239,25 +283,24 @@ def _picked(table: Table, rows: Ints) -> str:
 
 def summary(table: Table, annotation: Annotation) -> str:
     """One line: rows, time, the share of it that has an op, and the ops without a model by their share."""
-    duration = table.ints("kDuration")
-    total = int(duration.sum())
-    op = table.coded("op")
-    done = int(duration[op.codes >= 0].sum())
-    where = "CPU" if set(table.coded("kind").values) == {"cpu"} else "GPU"
-    words = f"{len(table)} rows, {total / 1e6:.3f} ms, {_percent(done, total)} of {where} time attributed to an op"
-    missed = [f"{_name(name)} {_percent(ns, total)}" for name, ns in annotation.uncounted.items()]
+    from pyprof.prof.answers import totals
+
+    found = totals(table, annotation)
+    whole = found.time_ns
+    done = f"{_percent(found.attributed_ns, whole)} of {found.on} time attributed to an op"
+    words = f"{found.rows} rows, {whole / 1e6:.3f} ms, {done}"
+    missed = [f"{_name(name)} {_percent(ns, whole)}" for name, ns in found.uncounted.items()]
     if not missed:
         return f"{words}; all counted"
     rest = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
-    share = _percent(sum(annotation.uncounted.values()), total)
+    share = _percent(sum(found.uncounted.values()), whole)
     return f"{words}; not counted: {share}: {', '.join(missed[:NAMED])}{rest}"
 
 
 def _name(name: str) -> str:
-    """An op's name on a terminal; of a list of ops (JSON) the outermost."""
+    """An op's name on a terminal."""
     from pyprof.prof.write_plain import cut_to, safe
 
-    name = first_text(name) if name.startswith('["') else name
     return cut_to(safe(name), 40, "middle") or "(no name)"
 
 

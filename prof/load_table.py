@@ -44,6 +44,7 @@ def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
 
     file = Path(str(name))
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
+        say(f"reading {'standard input' if is_standard(name) else file.name}")
         return Loaded("-" if is_standard(name) else str(name), linked(read_table(name)))
     from pyprof.parse.read import read_profile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -13,13 +14,19 @@ from pyprof.text import clean
 
 
 def write_jsonl(cells: Cells, out: BinaryIO) -> None:
+    for row in json_rows(cells):
+        out.write(row + b"\n")
+
+
+def json_rows(cells: Cells) -> Iterator[bytes]:
+    """An object a row."""
     names = [column.name for column in cells.columns]
     texts = [[*(clean(text) or None for text in d.values), None] if isinstance(d, Coded) else [] for d in cells.data]
     for begin in range(0, cells.rows, BLOCK):
         part = slice(begin, begin + BLOCK)
         columns = [_values(data, known, part) for data, known in zip(cells.data, texts, strict=True)]
         rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-        out.write(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+        yield from map(orjson.dumps, rows)
 
 
 def _values(data: Data, texts: list[str | None], part: slice) -> list[Any]:

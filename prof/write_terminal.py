@@ -7,12 +7,10 @@ where the output is a terminal, or as asked for.
 from __future__ import annotations
 
 import io
-import json
 import math
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pyprof.prof.sentences import OUTLIER, assumptions, headline, ms, sentences, share, worker
@@ -23,9 +21,8 @@ from pyprof.prof.write_plain import cut_to, safe
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["write_summary", "write_summary_json"]
+__all__ = ["write_summary"]
 
-VERSION = 1  # of the JSON object; raised where a key changes its meaning or goes
 WIDEST = 110  # characters of a line of prose: longer ones are hard to read
 MOST = 14  # rows of a table
 LAYERS = 6
@@ -169,24 +166,3 @@ def _table(console: Console, title: str, head: Sequence[str], rows: Sequence[Seq
         cells[0] = cut_to(safe(cells[0]), max(narrow, 24), "middle")
         table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
-
-
-def write_summary_json(found: Summary, out: BinaryIO) -> None:
-    """One object: the sentences, and all numbers behind them."""
-    record = {
-        "pyprof_summary": VERSION,
-        "headline": headline(found),
-        "sentences": sentences(found),
-        "assumptions": assumptions(found),
-        "numbers": _plain(asdict(found)),
-    }
-    out.write((json.dumps(record, ensure_ascii=True, allow_nan=False) + "\n").encode())
-
-
-def _plain(value: Any) -> Any:
-    """Without NaN, which JSON does not have: unknown is null."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -105,6 +105,7 @@ def _error() -> Schema:
                         "MissingPackage: a dependency; PyprofError: any other"), "examples": list(kinds)},
         "message": text("what standard error says, without the command's name"),
         "file": maybe(text("the file that is not as it should be")),
+        "line": maybe(integer("of that file, from 1")),
         "exit_code": {**integer("of the command"), "enum": [1, 2]},
     }  # fmt: skip
     return record({"error": record(told, "what went wrong")}, "an error")

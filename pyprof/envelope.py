@@ -39,7 +39,7 @@ from os import PathLike, fspath
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from pyprof._version import __version__
-from pyprof.errors import OutputError, PyprofError
+from pyprof.errors import OutputError, PyprofError, UsageError
 from pyprof.text import clean, printable
 
 __all__ = ["ANSWERS", "Answer", "Input", "Parser", "add_json", "envelope", "fail", "plain", "write_envelope"]
@@ -59,6 +59,11 @@ class Answer(NamedTuple):
 
 ANSWERS = (
     Answer("error", 1, "", "pyprof.answers", "why a command failed; its exit code is not 0"),
+    Answer("kernels", 1, "prof", "pyprof.prof.answers", "the annotated kernel table: a row each GPU operation"),
+    Answer("groups", 1, "prof", "pyprof.prof.answers", "with --group: rows that agree in some columns as one"),
+    Answer("summary", 1, "prof", "pyprof.prof.answers", "with --summary: where the time went"),
+    Answer("advice", 1, "prof", "pyprof.prof.answers", "with --advise: what to change, and what it saves"),
+    Answer("explain", 1, "prof", "pyprof.prof.answers", "with --explain: where a row's numbers come from"),
     Answer("schemas", 1, "schema", "pyprof.answers", "JSON Schemas of what --json prints"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}
@@ -143,25 +148,31 @@ def plain(value: Any) -> Any:
 def fail(prog: str, error: PyprofError, as_json: bool, input: Iterable[Input | str] = ()) -> int:
     """Tell the error: a line on standard error, with ``--json`` an envelope on standard output, too. The exit code."""
     if as_json and not isinstance(error, OutputError):  # which has left half an object there, or cannot take another
-        _print_error(prog, type(error).__name__, str(error), 1, getattr(error, "file", None), input)
+        _print_error(prog, error, 1, input)
     sys.stderr.write(f"{prog}: {printable(str(error))}\n")
     return 1
 
 
 def usage_error(prog: str, message: str) -> None:
     """The envelope of a wrong usage (exit 2), on standard output."""
-    _print_error(prog, "UsageError", message, 2, None, ())
+    _print_error(prog, UsageError(message), 2)
 
 
-def _print_error(prog: str, kind: str, message: str, code: int, file: str | None, input: Iterable[Input | str]) -> None:
+def _print_error(prog: str, error: PyprofError, code: int, input: Iterable[Input | str] = ()) -> None:
     from pyprof.files import open_output
 
-    own = {"error": {"type": kind, "message": message, "file": file, "exit_code": code}}
+    told = {
+        "type": type(error).__name__,
+        "message": str(error),
+        "file": getattr(error, "file", None),
+        "line": getattr(error, "line", None),
+        "exit_code": code,
+    }
     try:
         with open_output(None) as out:
-            write_envelope(envelope("error", own, input=input, command=command_of(prog)), out)
-    except OutputError as error:
-        sys.stderr.write(f"{prog}: {printable(str(error))}\n")
+            write_envelope(envelope("error", {"error": told}, input=input, command=command_of(prog)), out)
+    except OutputError as full:
+        sys.stderr.write(f"{prog}: {printable(str(full))}\n")
 
 
 def command_of(prog: str) -> str:

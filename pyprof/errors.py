@@ -6,6 +6,7 @@
       ModelError                an op model cannot count this call
         ShapeError              the shapes do not fit the op
         UnknownArgument         the capture does not tell an argument that the count depends on
+      UsageError                the command line is wrong: exit 2
       OutputError               standard output cannot be written
       MissingPackage            a dependency is not installed for this Python
 
@@ -25,9 +26,10 @@ class PyprofError(Exception):
 class InputError(PyprofError):
     """A file is not what it should be."""
 
-    def __init__(self, file: object, message: str) -> None:
-        super().__init__(f"{file}: {message}")
+    def __init__(self, file: object, message: str, line: int | None = None) -> None:
+        super().__init__(f"{file}: {message}" if line is None else f"{file}:{line}: {message}")
         self.file = str(file)
+        self.line = line  # of a text file, from 1
 
 
 class SchemaError(InputError):
@@ -47,6 +49,10 @@ class ShapeError(ModelError):
 
 class UnknownArgument(ModelError):
     """The count depends on an argument that the capture does not tell."""
+
+
+class UsageError(PyprofError):
+    """The command line is wrong, or its parts do not go together."""
 
 
 class OutputError(PyprofError):

@@ -235,25 +235,24 @@ class _Reader:
             for column in self.columns:
                 column.check([row.get(column.column.key)])
         except Wrong as error:
-            raise SchemaError(f"{self.name}:{number}", f"{error}; {ADVICE}") from None
+            raise SchemaError(self.name, f"{error}; {ADVICE}", number) from None
 
     def _row(self, line: bytes, number: int) -> dict[str, Any]:
         """One line, the slow way."""
-        where = f"{self.name}:{number}"
         if len(line) > LONGEST:
             wanted = f"expected a row of at most {LONGEST:,} bytes"
-            raise InputError(where, f"{wanted}, found {len(line):,}; {ADVICE}")
+            raise InputError(self.name, f"{wanted}, found {len(line):,}; {ADVICE}", number)
         try:
             row = literal(line)
         except ValueError as error:
             cut = "" if line.endswith(b"\n") else "the file ends in the middle of a row: "
             advice = "copy or make the file again" if cut else ADVICE
-            raise InputError(where, f"{cut}expected a Python dictionary, found {error}; {advice}") from None
+            raise InputError(self.name, f"{cut}expected a Python dictionary, found {error}; {advice}", number) from None
         if not isinstance(row, dict):
-            raise InputError(where, f"expected a Python dictionary, found {short(row)}; {ADVICE}")
+            raise InputError(self.name, f"expected a Python dictionary, found {short(row)}; {ADVICE}", number)
         for key in NEEDED:
             if row.get(key) is None:
-                raise SchemaError(where, f"expected a row of the kernel table, found no {key!r}; {ADVICE}")
+                raise SchemaError(self.name, f"expected a row of the kernel table, found no {key!r}; {ADVICE}", number)
         return row
 
 

@@ -19,18 +19,7 @@ from pyprof import __version__, answers, cli
 from pyprof.envelope import ANSWERS, Input, Parser, add_json, command_of, envelope, fail, plain, write_envelope
 from pyprof.errors import InputError, OutputError, PyprofError
 from pyprof.json_schema import maybe, of_type, text
-
-HEADER = ["schema", "pyprof", "command", "input", "warnings"]
-
-
-def strict(content: bytes) -> dict:
-    """The one object of an output, without NaN, which Python's reader would let pass."""
-    return json.loads(content.decode("utf-8"), parse_constant=pytest.fail)
-
-
-def valid(found: dict, command: str | None = None) -> dict:
-    jsonschema.Draft202012Validator(answers.schemas(command)).validate(found)
-    return found
+from tests.answered import HEADER, strict, valid
 
 
 def test_the_header_stands_before_the_commands_own_keys():
@@ -108,6 +97,7 @@ def test_an_error_is_an_object_on_standard_output_and_a_line_on_standard_error(c
         "type": "InputError",
         "message": "ne\x1bt: cut\nshort",
         "file": "ne\x1bt",
+        "line": None,
         "exit_code": 1,
     }
 
@@ -143,6 +133,7 @@ def test_wrong_usage_is_an_object_too(capfd):
         "type": "UsageError",
         "message": "unrecognized arguments: --jason",
         "file": None,
+        "line": None,
         "exit_code": 2,
     }
     assert err.endswith("pyprof diff: error: unrecognized arguments: --jason\n")
@@ -212,7 +203,7 @@ def test_the_schemas_refuse_what_is_not_so():
         {key: value for key, value in found.items() if key != "warnings"},
     ):
         with pytest.raises(jsonschema.ValidationError):
-            valid(wrong)
+            jsonschema.Draft202012Validator(answers.schemas()).validate(wrong)
 
 
 @pytest.mark.parametrize("name", answers.commands())

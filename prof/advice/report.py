@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -12,37 +11,23 @@ from pyprof.prof.write_plain import cut_to, safe
 
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run
-    from pyprof.prof.annotate import Annotation
-    from pyprof.prof.devices import Peaks
-    from pyprof.table import Table
 
-__all__ = ["VERSION", "cards", "document", "write_advice"]
+__all__ = ["cards", "document", "write_advice"]
 
-VERSION = 1
 WIDTH = 80
 INDENT = "   "
 
 
-def write_advice(
-    table: Table, annotation: Annotation, peaks: Peaks | None, out: BinaryIO, as_json: bool, width: int = 0
-) -> None:
-    """Write the run's advice: one JSON object on a line, or cards of at most ``width`` characters a line."""
-    from pyprof.prof.advice import Run, advise
-
-    run = Run(table, annotation, peaks)
-    found = advise(run)
-    if as_json:
-        out.write(json.dumps(document(run, found)).encode() + b"\n")
-    else:
-        out.write("\n".join(cards(run, found, width or WIDTH)).encode() + b"\n")
+def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
+    """Write the run's advice: cards of at most ``width`` characters a line."""
+    out.write("\n".join(cards(run, found, width or WIDTH)).encode() + b"\n")
 
 
 def document(run: Run, found: Sequence[Advice]) -> dict[str, object]:
-    """The JSON object. ``steps`` is 0 where the capture marks none: then a "step" is the whole capture."""
+    """The own keys of its JSON. ``steps`` is 0 where the capture marks none: then a "step" is the whole capture."""
     from pyprof.prof.advice import together_ms
 
     return {
-        "v": VERSION,
         "step_ms": round(run.step_ns / 1e6, 6),
         "busy_ms": round(run.busy_ns / 1e6, 6),
         "steps": run.marked,

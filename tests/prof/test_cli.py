@@ -78,7 +78,8 @@ def test_the_options_are_frozen():
     options = {option for action in cli.build_parser()._actions for option in action.option_strings}
     assert options == {
         *("-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version", "--peaks"),
-        *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--summary", "--advise", "--explain"),
+        *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--jsonl", "--summary"),
+        *("--advise", "--explain"),
     }
 
 
@@ -281,7 +282,9 @@ def test_params_of_a_marker_and_of_many_tensors():
 def test_explain_is_one_object_with_json(netdict, tmp_path):
     told = tmp_path / "told.json"
     assert cli.main(["--explain", "1", "--json", "-o", str(told), str(netdict)]) == 0
-    lines = json.loads(told.read_text())
+    found = json.loads(told.read_text())
+    lines = {line["what"]: line["text"] for line in found["lines"]}
+    assert (found["schema"], found["row"]) == ("pyprof/explain/1", 1)
     assert lines["layer"] == "net.fc1"
     assert lines["the op"] == "48 FLOP, 104 bytes"  # 2*2*4*3; (6+12)*4 read, 8*4 written
     assert lines["tensor cores"].startswith("0")

@@ -146,7 +146,7 @@ def test_group_by_arguments_tells_shapes(netdict, capfdbinary):
 
 
 def test_json_lines_have_numbers_and_null(netdict, capfdbinary):
-    assert cli.main(["-q", "--json", "-c", "idx,op,layer,flops,tflops", netdict]) == 0
+    assert cli.main(["-q", "--jsonl", "-c", "idx,op,layer,flops,tflops", netdict]) == 0
     lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert lines[0] == {
         "idx": 1,
@@ -158,8 +158,15 @@ def test_json_lines_have_numbers_and_null(netdict, capfdbinary):
     assert lines[3] == {"idx": 4, "op": None, "layer": None, "flops": None, "tflops": None}
 
 
-@pytest.mark.parametrize(("name", "begin"), [("a.csv", b'"Idx",'), ("a.jsonl", b'{"idx":1'), ("a.json", b'{"idx":1'),
-                                             ("a.txt", b"Idx ")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [
+        ("a.csv", b'"Idx",'),
+        ("a.jsonl", b'{"idx":1'),
+        ("a.json", b'{"schema": "pyprof/kernels/1"'),
+        ("a.txt", b"Idx "),
+    ],
+)
 def test_the_outputs_name_chooses_the_form(netdict, tmp_path, name, begin):
     assert cli.main(["-q", "-c", "idx,op", "-o", str(tmp_path / name), netdict]) == 0
     assert (tmp_path / name).read_bytes().startswith(begin)
@@ -189,6 +196,9 @@ def test_parquet_has_types_units_and_nulls(netdict, tmp_path):
         (["--layer-depth", "x"], "argument --layer-depth: expected a number"),
         (["--where", "sil.x > 1"], "argument --where: character 1: 'sil.x': an attribute"),
         (["--json", "--csv"], "not allowed with argument"),
+        (["--json", "--jsonl"], "not allowed with argument"),
+        (["--summary", "--jsonl"], "argument --summary: it takes the table's place, and does not go with --jsonl"),
+        (["--json", "-o", "x.parquet"], "argument -o: x.parquet is Parquet by its name"),
         (["--csv", "-o", "x.parquet"], "argument -o: x.parquet is Parquet by its name"),
         (["--summary", "--top", "3"], "argument --summary: it takes the table's place, and does not go with --top"),
     ],

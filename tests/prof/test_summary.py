@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from pyprof.envelope import envelope, plain, write_envelope
 from pyprof.parse import cli as parse_cli
 from pyprof.prof import cli
 from pyprof.prof.annotate import Annotation, annotate
+from pyprof.prof.answers import summary_of
 from pyprof.prof.components import series
 from pyprof.prof.kinds import kinds
 from pyprof.prof.sentences import amount, headline, ms, sentences, share
 from pyprof.prof.summary import Summary, summarise
 from pyprof.prof.write_plain import CONTROL
-from pyprof.prof.write_terminal import write_summary, write_summary_json
+from pyprof.prof.write_terminal import write_summary
 from pyprof.table import NULL, Coded, Table
 from pyprof.tablefile import read_table
 from tests.tables import tables
@@ -260,7 +262,7 @@ def test_any_table_has_a_summary(table):
     """Whatever the texts and numbers; what the models say of them is not the matter here."""
     nothing, none = np.full(len(table), NULL, np.int64), Coded.empty(len(table))
     found = summarise(table, Annotation(nothing, nothing, none, none, none, none, {}))
-    write_summary_json(found, io.BytesIO())
+    json.dumps(plain(summary_of(found)), allow_nan=False)
     out = io.BytesIO()
     write_summary(found, out, 80, False)
     assert not CONTROL.search(out.getvalue().decode().replace("\n", ""))
@@ -292,9 +294,9 @@ def test_hostile_names_neither_drive_the_terminal_nor_are_read_as_markup():
 
 def test_json_is_one_object_without_nan(tmp_path):
     out = io.BytesIO()
-    write_summary_json(summary(step()), out)
+    write_envelope(envelope("summary", summary_of(summary(step()))), out)
     found = json.loads(out.getvalue(), parse_constant=pytest.fail)
-    assert found["pyprof_summary"] == 1
+    assert found["schema"] == "pyprof/summary/1"
     assert found["numbers"]["span_ns"] == 100 * US
     assert found["numbers"]["phases"][1] == {"name": "backward", "rows": 1, "ns": 40 * US, "idle_ns": 20 * US}
     assert found["sentences"]
