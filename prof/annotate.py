@@ -18,6 +18,7 @@ from pyprof.prof.count import Counted, count_op
 from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
 from pyprof.prof.lists import proven_lists
 from pyprof.prof.model import FAMILY, MATRIX, find
+from pyprof.prof.own_rows import fill_own
 from pyprof.prof.roles import MAIN, assign_parts, role
 from pyprof.prof.tensorcore import tensor_core
 from pyprof.table import NULL, Coded, Ints, Table, distinct
@@ -48,6 +49,7 @@ def annotate(table: Table) -> Annotation:
     _someone_works(table, roles)
     flops, nbytes = _shares(table, signature, counted, names, roles)
     _own_bytes(table, roles, flops, nbytes)
+    fill_own(table, _op_numbers(table), signature, counted, names, roles, flops, nbytes)
     return Annotation(
         flops=flops,
         bytes=nbytes,

@@ -9,11 +9,13 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
-from pyprof.prof.arguments import knowledge, marked, recorded, told_by_marker
+from pyprof.prof.arguments import Known, knowledge, marked, recorded, told_by_marker
 from pyprof.prof.dtypes import NOTHING, Dtypes
 from pyprof.prof.fills import FILLED
 from pyprof.prof.gradients import from_forward
 from pyprof.prof.model import FAMILY, MATRIX, UNKNOWN, Parts, Tensor, Work, evaluate, find, parameters
+from pyprof.prof.ops.compiled import fused_bytes
+from pyprof.prof.zero import never_computes
 
 Amounts = tuple[int | None, int | None]
 
@@ -27,6 +29,7 @@ class Counted:
     parts: dict[str, Amounts] = field(default_factory=dict)
     why: str = ""  # why it is not counted
     dtype: str = ""  # of the first tensor among its arguments
+    arguments: tuple[Any, ...] = ()  # as the capture records them
 
     @property
     def flop(self) -> int | None:
@@ -57,14 +60,16 @@ def count_op(
     if name is None and not aten and marker and dir == "fprop":
         return _from_marker(marker)
     if name is None:
-        return Counted(why=f"no model of {aten}" if aten else "no op")
+        told = recorded(sizes, dtypes, strides, args, Known(), aten) if sizes and dtypes else ()
+        return Counted(why=f"no model of {aten}" if aten else "no op", arguments=told)
     family = FAMILY[name]
     if not sizes:
         if dir == "fprop" and marker:
             return _from_marker(marker, name)
         if dir == "bprop" and marker and (known_work := _from_forward(name, marker)) is not None:
             return Counted(name, family, _amounts(known_work))
-        return Counted(name, family, why="the capture has no shapes: profile with record_shapes=True")
+        known_zero: dict[str, Amounts] = {"": (0, None)} if never_computes(name) else {}
+        return Counted(name, family, known_zero, "the capture has no shapes: profile with record_shapes=True")
     op = aten.removeprefix("aten::")
     known = knowledge(_markers(marker), kernel, op, sizes, family in MATRIX, dir == "fprop")
     arguments: tuple[Any, ...] = ()
@@ -73,14 +78,24 @@ def count_op(
         arguments = recorded(sizes, dtypes, strides, args, known, op, lists)
         arguments = told_by_marker(arguments, parameters(name), _markers(marker))
         arguments = _with_collective(op, arguments, nodes)
+        if name.startswith("triton_"):
+            arguments = (op, *arguments)
         dtype = next((a.dtype for a in arguments if isinstance(a, Tensor)), "")
         made = known.outputs(outs or _bias_gradient(op, sizes, nodes), sizes, op)
         work = evaluate(name, arguments, made)
         if isinstance(work, Work) and name in FILLED:
             work = Work(work.flop, FILLED[name](arguments), 0)
-        return Counted(name, family, _amounts(work), dtype=dtype)
+        return Counted(name, family, _amounts(work), dtype=dtype, arguments=arguments)
     except ModelError as error:
-        return Counted(name, family, _whatever_the_mask(name, arguments, MASK.get(op)), str(error), dtype)
+        return Counted(name, family, _what_remains(name, op, arguments), str(error), dtype, arguments)
+
+
+def _what_remains(name: str, op: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
+    """What is known of an op whose model lacks something: a Triton kernel's bytes, attention's without its mask."""
+    if name.startswith("triton_") and arguments:
+        return {"": (None, _whole(fused_bytes(op, arguments[1:])))}
+    found = _whatever_the_mask(name, arguments, MASK.get(op))
+    return {"": (0, None)} if not found and never_computes(name) else found
 
 
 COLLECTIVES = {"c10d::allreduce_": "allreduce", "c10d::broadcast_": "broadcast", "c10d::reduce_": "reduce",
@@ -132,7 +147,11 @@ def _common(one: Amounts, other: Amounts) -> Amounts:
 
 def _amounts(work: Work | Parts) -> dict[str, Amounts]:
     parts = {"": work} if isinstance(work, Work) else work
-    return {part: (w.flop, None if math.isnan(w.nbytes) else int(w.nbytes)) for part, w in parts.items()}
+    return {part: (w.flop, _whole(w.nbytes)) for part, w in parts.items()}
+
+
+def _whole(nbytes: float) -> int | None:
+    return None if math.isnan(nbytes) else int(nbytes)
 
 
 def _markers(texts: str) -> list[Marker]:

@@ -174,9 +174,24 @@ def find(op: str) -> str | None:
     name = op.removeprefix("aten::").partition(".")[0]
     if name in MODELS:
         return name
+    if name.startswith("triton_"):
+        return _compiled(name)
     if name.endswith("_") and not name.endswith("__") and name[:-1] in MODELS:
         return name[:-1]
     return None
+
+
+def _compiled(name: str) -> str | None:
+    """A kernel that torch.compile wrote: its kind, and what it is a template of.
+
+    >>> _compiled("triton_tem_fused_mm_relu_1"), _compiled("triton_mine")
+    ('triton_tem_fused', None)
+    """
+    kind = name[:16]
+    for word in ("flex_attention", "convolution"):
+        if kind == "triton_tem_fused" and word in name:
+            return None if f"{word}_backward" in name else f"{kind}_{word}"
+    return kind if kind in MODELS else None
 
 
 def distinct(*arguments: Any) -> float:

@@ -4,6 +4,7 @@ from pyprof.prof.ops import activation as activation
 from pyprof.prof.ops import attention as attention
 from pyprof.prof.ops import attention_kernels as attention_kernels
 from pyprof.prof.ops import collective as collective
+from pyprof.prof.ops import compiled as compiled
 from pyprof.prof.ops import contraction as contraction
 from pyprof.prof.ops import conv as conv
 from pyprof.prof.ops import conv_backends as conv_backends

@@ -1,0 +1,217 @@
+"""Kernels that torch.compile writes (inductor's in Triton), from what torch.profiler records of their call.
+
+A kernel's name lists the aten ops fused into it, each once, sorted (``triton_poi_fused_add_gelu_3``), and its kind:
+``poi`` runs over elements, ``red`` and ``per`` reduce, ``tem`` is a template for a product. Its arguments are its
+tensors, those it updates in place first and those it writes last, then numbers, the last of which are the sizes of its
+loops. What is exact and what is not:
+
+* bytes are each tensor once, but of one larger than the loops as many elements as they have: a slice, or gathered rows.
+  The call does not say which tensors are updated in place, and so read as well as written, nor how many slices of one
+  are read: so the bytes are a lower bound.
+* FLOPs of ``poi``, ``red`` and ``per`` are inferred: each op of the name once an element, as its own model counts it.
+  An op that the kernel runs twice is named once. A kernel whose name holds an op that we do not know has no FLOPs.
+* FLOPs of a template's product are exact, those of its epilogue left out.
+
+Source: torch/_inductor/codegen/{triton,common}.py and runtime/triton_heuristics.py, 2.4 to 2.11.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any
+
+from pyprof.prof.model import FAMILY, MODELS, ModelError, Tensor, Work, find, model
+from pyprof.prof.zero import trial
+
+FAMILY_NAME = "compiled"
+KINDS = ("poi", "red", "per", "spl")
+
+NO_WORK = frozenset({"view", "copy", "indexing", "embedding", "sort"})  # families that compute nothing
+# Names of inductor's and prims' own that are no aten ops: FLOPs an element.
+OWN = {
+    "prepare_softmax_online": 3,  # running maximum, exp of the difference, sum
+    "convert_element_type": 0, "iota": 0, "device_put": 0, "inductor_lookup_seed": 0, "inductor_seeds": 0,
+    "inductor_random": 0, "inductor_randint": 0, "lift_fresh_copy": 0, "copy_": 0, "as_strided_scatter": 0,
+    "slice_scatter": 0, "select_scatter": 0, "slice_backward": 0, "select_backward": 0, "_unsafe_index": 0,
+    "_low_memory_max_pool2d_with_offsets": 0, "_low_memory_max_pool_with_offsets": 0,
+    "_low_memory_max_pool2d_offsets_to_indices": 0, "_low_memory_max_pool_offsets_to_indices": 0,
+    "max_pool2d_with_indices_backward": 1, "embedding_dense_backward": 1, "index_put": 1, "_unsafe_index_put": 1,
+    "nll_loss_forward": 0, "nll_loss_backward": 0, "sym_size": 0, "empty": 0, "randperm": 0, "eq": 0,
+}  # fmt: skip
+# On what a reduction leaves, not on what it reads: the root in a norm.
+AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
+NORMS = frozenset({"native_layer_norm", "native_group_norm", "_native_batch_norm_legit", "native_batch_norm",
+                   "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
+                   "_batch_norm_with_update_functional", "_batch_norm_with_update"})  # fmt: skip
+NORM_BACKWARDS = frozenset({"native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",
+                            "batch_norm_backward"})  # fmt: skip
+# Each element of the output reads a window of the input: a tensor larger than the loops is read whole.
+WINDOWS = re.compile(r"_pool|upsample|unfold|im2col|col2im|grid_sampler|convolution")
+
+
+@model("triton_poi_fused", "triton_red_fused", "triton_per_fused", "triton_spl_fused", family=FAMILY_NAME)
+def fused(op: str, *arguments: Any) -> Work:
+    """Each op of the kernel's name once an element (inferred); each tensor once, at most as large as the loops"""
+    flop = fused_flop(op, arguments)
+    if flop is None:
+        raise ModelError(f"{op}: an op of the kernel's name is not known")
+    return Work(flop, fused_bytes(op, arguments))
+
+
+@model("triton_tem_fused", family="gemm")
+def template(op: str, *arguments: Any) -> Work:
+    """A @ B as torch.compile's template: 2*M*N*K, its epilogue not counted; each tensor once"""
+    return Work(_product(op, arguments), fused_bytes(op, arguments))
+
+
+@model("triton_tem_fused_convolution", family="conv")
+def template_convolution(op: str, *arguments: Any) -> Work:
+    """x[N,C,..] * w[O,C/g,..] = y[N,O,..]: 2 * y * C/g * kernel; each tensor once"""
+    tensors = _tensors(arguments)
+    for x, w, y in ((x, w, y) for x in tensors for w in tensors for y in tensors):
+        rank = len(x.shape)
+        if rank > 2 and len(w.shape) == len(y.shape) == rank and x is not w and y is not x and y is not w:
+            fits = x.shape[0] == y.shape[0] and w.shape[0] == y.shape[1] and x.shape[1] % w.shape[1] == 0
+            if fits:
+                return Work(2 * y.numel * math.prod(w.shape[1:]), fused_bytes(op, arguments))
+    raise ModelError(f"{op}: no convolution among its tensors")
+
+
+@model("triton_tem_fused_flex_attention", family="attention")
+def template_attention(op: str, *arguments: Any) -> Work:
+    """softmax(Q @ K') @ V as flex_attention's template, without a block mask: 2*Q*K' + 2*P*V; score_mod not counted
+
+    The blocks' lists are arguments; where there is no mask they hold one block for all. With a mask, how many blocks
+    are computed is their contents, which no trace records.
+    """
+    q, k, v = (t for t in _tensors(arguments)[:3])
+    if len(q.shape) != 4 or len(k.shape) != 4 or any(t.numel != 1 for t in _tensors(arguments) if t.dtype == "int32"):
+        raise ModelError(f"{op}: how many blocks its mask leaves is not recorded")
+    pairs = math.prod(q.shape[:3]) * k.shape[2]
+    return Work(2 * pairs * (q.shape[3] + v.shape[3]), fused_bytes(op, arguments))
+
+
+def fused_bytes(op: str, arguments: tuple[Any, ...]) -> float:
+    """Bytes of the kernel's tensors, each once; NaN where a type is not known."""
+    loops = math.inf if "_tem_" in op[:11] or WINDOWS.search(op) else _loops(op, arguments)[2]
+    return sum(min(t.stored, loops) * t.itemsize if t.numel else 0 for t in _tensors(arguments))
+
+
+def fused_flop(op: str, arguments: tuple[Any, ...]) -> int | None:
+    """FLOPs of the ops in the kernel's name; None where one of them is not known."""
+    rows, columns, whole = _loops(op, arguments)
+    names = fused_ops(op)
+    if names is None or not math.isfinite(whole):
+        return None
+    tensors = _tensors(arguments)
+    writes_all = bool(tensors) and tensors[-1].numel >= whole
+    each = [_flop(name, rows, columns, writes_all) for name in names]
+    return None if None in each else sum(f for f in each if f is not None)
+
+
+@lru_cache(maxsize=65536)
+def fused_ops(op: str) -> tuple[str, ...] | None:
+    """The ops in a kernel's name, None where a part of it is no op that we know.
+
+    >>> fused_ops("triton_poi_fused__to_copy_add_tanh_tanh_backward_view_6")
+    ('_to_copy', 'add', 'tanh', 'tanh_backward', 'view')
+    """
+    match = re.fullmatch(r"triton_[a-z]{3}_fused_(\w*?)_?\d+", op)
+    return _split(match[1]) if match and match[1] else None
+
+
+def _split(text: str) -> tuple[str, ...] | None:
+    """The text as known names joined by `_`: the longest that fits first, with a way back."""
+    ends: list[tuple[str, ...] | None] = [None] * (len(text) + 1)  # ends[i]: the split of text[i:]
+    ends[len(text)] = ()
+    words = _words()
+    for start in range(len(text) - 1, -1, -1):
+        for end in range(len(text), start, -1):
+            after = min(end + 1, len(text))
+            rest = ends[after] if end == len(text) or text[end] == "_" else None
+            if rest is not None and (end == len(text) or end + 1 < len(text)) and text[start:end] in words:
+                ends[start] = (text[start:end], *rest)
+                break
+    return ends[0]
+
+
+@lru_cache(maxsize=1)
+def _words() -> frozenset[str]:
+    plain = (name for name in MODELS if "." not in name and ":" not in name)
+    return frozenset({*plain, *OWN, *NORMS, *NORM_BACKWARDS})
+
+
+def _flop(name: str, rows: int, columns: int, writes_all: bool) -> int | None:
+    if name in OWN:
+        return OWN[name] * rows * columns
+    family = FAMILY.get(find(name) or "", "")
+    if family in NO_WORK:
+        return 0
+    if name in AFTER and columns > 1:
+        return rows
+    if name in NORMS or name in NORM_BACKWARDS:
+        return _norm(name, rows, columns, writes_all)
+    return _generic(name, rows, columns)
+
+
+def _norm(name: str, rows: int, columns: int, writes_all: bool) -> int:
+    """A norm's statistics (3 an element: subtract, square, add) and its result (4: subtract, times deviation, weight,
+    bias) may be kernels of their own; so may a backward's gradient of the input (8) and those of the weights (5)."""
+    elements = rows * columns
+    if name in NORM_BACKWARDS:
+        return (8 if writes_all else 5) * elements
+    return (7 if writes_all and columns > 1 else 4 if writes_all else 3) * elements
+
+
+@lru_cache(maxsize=65536)
+def _generic(name: str, rows: int, columns: int) -> int | None:
+    """The op's own model on one tensor of the kernel's loops, tried with as many arguments as it asks for."""
+    t = Tensor((rows, columns), "float32")
+    registered_name = find(name)
+    if registered_name is None:
+        return None
+    # one to three tensors; the dimension of a reduction, a scan, a softmax and its backward
+    calls = ((t,), (t, t), (t, t, t), (t, [1]), (t, 1), (t, 1, False), (t, t, 1, "float32"))
+    return next((flop for call in calls if (flop := trial(registered_name, call)) is not None), None)
+
+
+def _tensors(arguments: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    return tuple(a for a in arguments if isinstance(a, Tensor))
+
+
+def _loops(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, float]:
+    """Rows, elements a row, and their product, from the numbers that end the call; infinity where it has none.
+
+    One or two loops of rows, then, where the kernel reduces, one of elements. Other numbers may come before: the fewest
+    last ones whose product is the size of a tensor are the loops.
+    """
+    numbers: list[int] = []
+    for argument in reversed(arguments):
+        if not isinstance(argument, int) or isinstance(argument, bool):
+            break
+        numbers.insert(0, argument)
+    reduces = op[7:10] in ("red", "per", "spl")
+    least = 2 if reduces else 1
+    if len(numbers) < least:
+        return 0, 0, math.inf
+    sizes = {t.numel for t in _tensors(arguments)}
+    counts = [n for n in range(least, min(len(numbers), least + 2) + 1) if math.prod(numbers[-n:]) in sizes]
+    taken = numbers[-(counts[0] if counts else least) :]
+    columns = taken.pop() if reduces else 1
+    rows = math.prod(taken)
+    return rows, columns, rows * columns
+
+
+def _product(op: str, arguments: tuple[Any, ...]) -> int:
+    """2*M*N*K of the first two tensors that multiply to one of the others."""
+    tensors = _tensors(arguments)
+    shapes = [t.shape for t in tensors if len(t.shape) >= 2]
+    for i, a in enumerate(shapes):
+        for j, b in enumerate(shapes):
+            made = (*a[:-1], b[-1])
+            fits = i != j and len(a) == len(b) and a[-1] == b[-2] and a[:-2] == b[:-2]
+            if fits and any(c == made for k, c in enumerate(shapes) if k not in (i, j)):
+                return 2 * math.prod(made) * a[-1]
+    raise ModelError(f"{op}: no product among its tensors")

@@ -1,0 +1,228 @@
+"""What a kernel does on its own, where its op's model does not say: the bytes of chores, the work of hidden experts.
+
+An op's model counts its algorithm, on its main kernels. The chores around it (``aux``) move bytes of their own: slices
+of a split product, casts, layouts, cleared buffers. And some libraries' ops have no model because their arguments do
+not say the sizes, but their kernels' names and launches do. Each rule here names its kernels by pattern and takes the
+kernel, the one before it in the same op, and the op's recorded arguments; what it cannot tell stays unknown.
+
+Bytes here are a lower bound wherever the docstring says "at least".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.prof.model import ITEM_BYTES, Tensor, Work
+from pyprof.prof.moe import expert_work
+
+Grid = tuple[int, int, int]
+NO_GRID: Grid = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel by its long name, with its grid in blocks and its block in threads; zeros where they are unknown."""
+
+    name: str
+    grid: Grid = NO_GRID
+    block: Grid = NO_GRID
+
+    @property
+    def threads(self) -> int:
+        return math.prod(self.grid) * math.prod(self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel within its op: ``arguments`` in the op's schema order."""
+
+    kernel: Launch
+    before: Launch | None
+    op: str
+    arguments: tuple[Any, ...]
+
+    def tensor(self, position: int) -> Tensor | None:
+        argument = self.arguments[position] if position < len(self.arguments) else None
+        return argument if isinstance(argument, Tensor) else None
+
+
+Rule = Callable[[Call], "Work | None"]
+RULES: list[tuple[re.Pattern[str], Rule]] = []
+
+
+def rule(pattern: str) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        RULES.append((re.compile(pattern), function))
+        return function
+
+    return register
+
+
+def own_work(call: Call) -> Work | None:
+    """The kernel's own FLOPs and bytes, None where nothing tells them."""
+    found = next((function for pattern, function in RULES if pattern.search(call.kernel.name)), None)
+    work = found(call) if found else None
+    return None if work is None or math.isnan(work.nbytes) else work
+
+
+# --- products in slices -----------------------------------------------------------------------------------------
+
+# Where an op's product lies among its arguments: (rows of A, columns of B).
+OPERANDS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2), "_addmm_activation": (1, 2),
+            "linear": (0, 1), "_int_mm": (0, 1), "_scaled_mm": (0, 1)}  # fmt: skip
+C_TYPES = {"float": 4, "__half": 2, "__nv_bfloat16": 2, "double": 8, "int": 4, "cuComplex": 8, "cuDoubleComplex": 16}
+
+
+def _results(call: Call) -> list[Tensor]:
+    """The outputs that the op may have: a product's one, or a convolution's gradients."""
+    if call.op in OPERANDS:
+        a, b = (call.tensor(position) for position in OPERANDS[call.op])
+        if a is None or b is None or not a.shape or not b.shape:
+            return []
+        columns = b.shape[0] if call.op == "linear" else b.shape[-1]
+        return [a.like((*a.shape[:-1], columns))]
+    gradients = {"convolution_backward": (1, 2), "cudnn_convolution_backward_input": (), "einsum": ()}.get(call.op, ())
+    return [t for position in gradients if (t := call.tensor(position)) is not None]
+
+
+EACH = (1, 2, 4, 8)  # elements that a thread of cuBLAS's reducer writes
+
+
+def _covered(candidates: list[Tensor], threads: int, each: tuple[int, ...] = (1,)) -> Tensor | None:
+    """The smallest output that so many threads write, few left over: K is split where little is written."""
+    fits = [t for t in candidates if any(t.numel <= n * threads <= 2 * t.numel + 1024 for n in each)]
+    return min(fits, key=lambda t: t.numel, default=None)
+
+
+def _slices(call: Call, result: Tensor) -> int:
+    """Into how many slices K was split: the blocks of the product's kernel over its tiles; at least 2."""
+    before = call.before
+    if before is None:
+        return 2
+    if before.grid[2] > 1:
+        return before.grid[2]
+    tile = re.search(r"(?:tilesize|nvjet_(?:sm\d+_)?[a-z]+_)(\d+)x(\d+)", before.name)
+    rows = result.shape[0] if result.shape else 1
+    columns = result.numel // rows if rows else 0
+    if not tile or not columns:
+        return 2
+    by = (int(tile[1]), int(tile[2]))
+    tiles = min(_blocks(rows, columns, by), _blocks(columns, rows, by))
+    return max(2, math.prod(before.grid) // tiles)
+
+
+def _blocks(rows: int, columns: int, tile: tuple[int, int]) -> int:
+    return -(-rows // tile[0]) * -(-columns // tile[1])
+
+
+@rule(r"splitKreduce_kernel<")
+def split_k(call: Call) -> Work | None:
+    """cuBLAS(Lt): at least two slices of partial sums read, the result written"""
+    types = [word for word in re.findall(r"\w+", call.kernel.name.split("splitKreduce_kernel<")[1]) if word in C_TYPES]
+    types = types[1:] if types[:1] == ["int"] and "<32" in call.kernel.name else types
+    result = _covered(_results(call), call.kernel.threads, EACH)
+    if result is None or not types:
+        return None
+    return Work(0, _slices(call, result) * result.numel * C_TYPES[types[0]], result.numel * result.itemsize)
+
+
+@rule(r"xmma_\w*execute_split_k_kernel|ReduceSplitK")
+def split_wgrad(call: Call) -> Work | None:
+    """cuDNN, cuBLAS: slices of float32 sums read, the result written"""
+    results = _results(call)
+    weight = results[-1] if results else None
+    if weight is None:
+        return None
+    return Work(0, _slices(call, weight) * weight.numel * 4, weight.numel * weight.itemsize)
+
+
+# --- casts and row sums around attention -------------------------------------------------------------------------
+
+
+@rule(r"convert_dq")
+def convert_dq(call: Call) -> Work | None:
+    """The query's gradient, summed in float32, to the query's type"""
+    query = call.tensor(1)
+    return Work(0, 4 * query.numel, query.numel * query.itemsize) if query else None
+
+
+@rule(r"compute_dot_do_o|dot_do_o")
+def dot_do_o(call: Call) -> Work | None:
+    """Row sums of dO * O in float32: both read, one number a row written"""
+    gradient = call.tensor(0)
+    if gradient is None or not gradient.shape or not gradient.shape[-1]:
+        return None
+    return Work(0, 2 * gradient.numel * gradient.itemsize, 4 * gradient.numel // gradient.shape[-1])
+
+
+@rule(r"philox::unpack")
+def seed(call: Call) -> Work:
+    """The dropout's seed and offset, 8 bytes each"""
+    return Work(0, 0, 16)
+
+
+# --- biases, fills, layouts --------------------------------------------------------------------------------------
+
+
+@rule(r"epilogue::impl::globalKernel<")
+def bias_epilogue(call: Call) -> Work | None:
+    """cuBLASLt: the product read, the bias added, the result written"""
+    results, bias = _results(call), call.tensor(0)
+    if len(results) != 1 or bias is None:
+        return None
+    size = results[0].numel * results[0].itemsize
+    return Work(0, size + bias.nbytes, size)
+
+
+@rule(r"\bscal_kernel<")
+def scaled(call: Call) -> Work | None:
+    """cuBLAS scales C by beta before products are added to it; where beta is 0 it only writes: at least that"""
+    results = _results(call)
+    return Work(0, 0, results[0].numel * results[0].itemsize) if len(results) == 1 else None
+
+
+@rule(r"scale(?:Packed)?Tensor_kernel")
+def cleared(call: Call) -> Work | None:
+    """cuDNN clears a gradient that a kernel then adds to: at least written"""
+    gradient = _covered(_results(call), call.kernel.threads)
+    return Work(0, 0, gradient.numel * gradient.itemsize) if gradient else None
+
+
+@rule(r"nhwcAddPaddingKernel")
+def padded(call: Call) -> Work | None:
+    """The image read, written with more channels: at least as many as it has"""
+    image = call.tensor(1 if call.op == "convolution_backward" else 0)
+    size = image.numel * image.itemsize if image else math.nan
+    return Work(0, size, size)
+
+
+@rule(r"direct_copy_kernel_cuda|copy_device_to_device")
+def bias_copy(call: Call) -> Work | None:
+    """A bias spread over the rows of the result before a product is added to it"""
+    results, bias = _results(call), call.tensor(0)
+    if call.op not in ("addmm", "baddbmm") or len(results) != 1 or bias is None:
+        return None
+    return Work(0, bias.nbytes, results[0].numel * bias.itemsize)
+
+
+@rule(r"DeviceRadixSort(?P<step>Onesweep|Histogram)Kernel")
+def radix_sort(call: Call) -> Work | None:
+    """cub sorts indices: keys read, and where it moves them keys and their places read and written"""
+    indices = call.tensor(1)
+    if call.op not in ("embedding_dense_backward", "index_put", "_index_put_impl_") or indices is None:
+        return None
+    keys = indices.numel * ITEM_BYTES.get(indices.dtype, math.nan)
+    moves = "Onesweep" in call.kernel.name
+    return Work(0, 2 * keys if moves else keys, 2 * keys if moves else 0)
+
+
+@rule(r"moe::dev::|quantize_with_block_size|^bmm_\w+_t\d+x\d+x\d+")
+def experts(call: Call) -> Work | None:
+    """A mixture of experts whose op records tokens and router only (prof/moe.py)"""
+    before = call.before
+    return expert_work(call.kernel.name, call.kernel.grid, call.arguments, before.name if before else "",
+                       before.grid if before else NO_GRID)  # fmt: skip
