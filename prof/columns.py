@@ -80,6 +80,25 @@ class Limit:
         return limit_cells(roofline(table, annotation))[self.name]
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Gets a column of ``waiting``."""
+
+    name: str
+
+    def __call__(self, table: Table, annotation: Any) -> Coded | Ints | Floats:
+        from pyprof.prof.waiting import waiting
+
+        found: Coded | Ints = getattr(waiting(table), self.name)
+        return found
+
+
+def _exposed(table: Table, annotation: Any) -> Ints:
+    from pyprof.prof.timeline import exposed_rows
+
+    return exposed_rows(table, annotation)
+
+
 def _number(key: str) -> Get:
     return lambda table, _: table.ints(key)
 
@@ -223,6 +242,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)", Limit("waves"), kind="float"),
     Column("tail", "Tail%", "%", "share of the waves' slots that stay empty", Limit("tail"), kind="float"),
     Column("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block", Limit("sm_eff"), kind="float"),
+    # what waited (prof/waiting.py)
+    Column("queue", "Queue(ns)", "ns", "from the end of the launching call to the start on the GPU", Wait("queue_ns"),
+           kind="int"),
+    Column("idle", "Idle(ns)", "ns", "before the row its GPU did nothing", Wait("idle_ns"), kind="int"),
+    Column("idle_why", "IdleWhy", "", "why: launch, sync, data, copy, host, queued", Wait("cause")),
+    Column("exposed", "Exposed(ns)", "ns", "of communication: nothing else ran on its GPU", _exposed, kind="int"),
     Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
 )  # fmt: skip
 COLUMN = {column.name: column for column in COLUMNS}

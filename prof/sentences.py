@@ -16,6 +16,10 @@ NAMED = 5  # ops without a model that it names
 OUTLIER = 1.2  # times the median
 NEARLY = 0.95  # of the time is counted: what is not hardly changes a rate
 TELLING = 0.1  # of the time has a known limit: less says nothing about the whole
+AHEAD_NS = 100_000  # in the queue: launching takes 5 to 50 µs, so that several launches wait
+WAITS = {"launch": "late launches", "sync": "launches after a copy to the host", "data": "late input data",
+         "copy": "copies from or to pageable memory", "host": "stretches of 0.2 ms and more without a launch",
+         "queued": "the start of work that was queued"}  # fmt: skip
 WORDS = {"kernel": "kernel", "memcpy": "copy", "memset": "memset", "graph": "graph launch", "cpu": "CPU op"}
 PLURAL = {"copy": "copies", "graph launch": "graph launches"}
 
@@ -29,8 +33,8 @@ def headline(found: Summary) -> str:
 
 
 def sentences(found: Summary) -> list[str]:
-    makers = (_loading, _busy, _steps, _ratio, _most, _matrix, _attention, _rates, _usage, _limits, _communication,
-              _layers, _graphs, _unattributed, _uncounted)  # fmt: skip
+    makers = (_loading, _busy, _waits, _syncs, _steps, _ratio, _most, _matrix, _attention, _rates, _usage, _limits,
+              _communication, _layers, _graphs, _unattributed, _uncounted)  # fmt: skip
     return [sentence for make in makers for sentence in make(found)]
 
 
@@ -86,6 +90,36 @@ def _busy(found: Summary) -> Iterator[str]:
         idle += f"; in {ms(late)} of that ({share(late, found.idle_ns)}) the CPU had not yet launched the next kernel"
         idle += ": the run is bound by the host" if late > 0.25 * found.span_ns else ""
     yield f"{idle}."
+
+
+def _waits(found: Summary) -> Iterator[str]:
+    """What the gaps were for, and how far the CPU is ahead of the GPU."""
+    waits = found.waits
+    parts = [f"{WAITS[name]} {ms(ns)}" for name, _, ns in waits.causes if ns > 0.01 * found.span_ns]
+    if parts:
+        yield f"Idle by cause: {_list(parts[: MOST + 1])}."
+    if waits.launches and not found.on_cpu:
+        ahead = "the CPU is far ahead" if waits.queued_ns > AHEAD_NS else "the queue is often empty"
+        yield f"A launched kernel starts {_brief(waits.queued_ns)} later (median): {ahead}."
+
+
+def _syncs(found: Summary) -> Iterator[str]:
+    """Where the program makes the CPU wait, and copies that the driver must stage."""
+    waits = found.waits
+    if waits.syncs:
+        rows, waited, idle = (sum(values) for values in zip(*((p.rows, p.waited_ns, p.idle_ns) for p in waits.syncs),
+                                                            strict=True))  # fmt: skip
+        places = [f"{' at '.join(filter(None, (_op(p.op), p.trace))) or 'unknown'} ({p.rows:,})" for p in waits.syncs]
+        more = f" and {len(places) - MOST} more places" if len(places) > MOST else ""
+        yield (f"{_counted(rows, 'copy')} to the host {'makes' if rows == 1 else 'make'} the CPU wait, {ms(waited)} in "
+               f"all, and the GPU after that {ms(idle)}: {', '.join(places[:MOST])}{more}.")  # fmt: skip
+    if waits.pageable_rows and waits.pageable_ns > 0.01 * found.total_ns:
+        yield (f"{_counted(waits.pageable_rows, 'copy')} of {amount(waits.pageable_bytes, 'B')} from or to pageable "
+               f"memory: {ms(waits.pageable_ns)}{_speed(waits.pageable_bytes, waits.pageable_ns)}.")  # fmt: skip
+
+
+def _brief(ns: float) -> str:
+    return f"{ns / 1e3:,.3g} µs" if ns < 1e6 else ms(ns)
 
 
 def _steps(found: Summary) -> Iterator[str]:

@@ -18,6 +18,7 @@ from pyprof.prof.model import MATRIX
 from pyprof.prof.roofline import Roofline, roofline
 from pyprof.prof.timeline import Timeline, exposed_ns, timeline
 from pyprof.prof.usage import Usage, usage
+from pyprof.prof.waiting import Waits, waits
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "summarise"]
@@ -96,6 +97,7 @@ class Summary:
     busy_ns: int
     idle_ns: int
     late_ns: int  # idle while the CPU had not called for the next launch
+    waits: Waits
     steps: tuple[Part, ...]  # ns: from a step's first start to its last end
     phases: tuple[Part, ...]
     components: tuple[Part, ...]
@@ -155,6 +157,7 @@ def _summary(
         busy_ns=int(time.own_ns.sum()),
         idle_ns=int(time.idle_ns.sum()),
         late_ns=int(time.late_ns.sum()),
+        waits=waits(table),
         steps=_steps(table),
         phases=_phases(table, what, time),
         components=_parts(components(table, annotation, what), duration),

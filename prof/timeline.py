@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.prof.annotate import Annotation
 from pyprof.table import NULL, Ints, Table, distinct
 
-__all__ = ["Timeline", "exposed_ns", "timeline"]
+__all__ = ["Timeline", "alone", "exposed_ns", "exposed_rows", "timeline"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,38 @@ def exposed_ns(table: Table, rows: NDArray[np.bool_]) -> int:
         rest = mine & ~rows
         total += covered(start[mine], end[mine]) - covered(start[rest], end[rest])
     return total
+
+
+def exposed_rows(table: Table, annotation: Annotation) -> Ints:
+    """Of each row of communication, ns in which nothing but communication ran on its device; NULL for other rows."""
+    from pyprof.prof.kinds import NCCL, kinds
+
+    what = kinds(table, annotation)
+    communication = np.array([*(value == NCCL for value in what.values), False])[what.codes]
+    start, took = table.ints("start"), np.maximum(table.ints("kDuration"), 0)
+    found = np.full(len(table), NULL, np.int64)
+    keys, group = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    for number in range(len(keys)):
+        mine = (group == number) & (start != NULL)
+        rows, rest = np.flatnonzero(mine & communication), np.flatnonzero(mine & ~communication)
+        found[rows] = alone(start[rows], start[rows] + took[rows], start[rest], start[rest] + took[rest])
+    return found
+
+
+def alone(start: Ints, end: Ints, from_: Ints, until: Ints) -> Ints:
+    """Of each interval, the part that lies in none of the others, from ``from_`` to ``until``."""
+    order = np.argsort(from_, kind="stable")
+    others = (from_[order], np.maximum.accumulate(until[order]) if len(order) else until)
+    return end - start - (_busy(*others, end) - _busy(*others, start))
+
+
+def _busy(start: Ints, last: Ints, at: Ints) -> Ints:
+    """ns in which an interval lasted, from the beginning to each time; ``last``: the latest end so far."""
+    if not len(start):
+        return np.zeros(len(at), np.int64)
+    first = np.flatnonzero(np.r_[True, start[1:] > last[:-1]])  # of each stretch without a gap
+    begin, end = start[first], last[np.r_[first[1:] - 1, len(start) - 1]]
+    before = np.r_[0, np.cumsum(end - begin)]
+    stretch = np.searchsorted(begin, at, side="right") - 1
+    inside = np.minimum(at, end[stretch]) - begin[stretch]
+    return np.where(stretch < 0, 0, before[np.maximum(stretch, 0)] + inside)

@@ -46,10 +46,7 @@ class Finding:
     change: str
     confidence: Confidence
     idle_ns: float = 0.0  # saved besides, while the GPU did nothing
-
-    def total_ns(self, room_ns: float) -> float:
-        """The step falls by no more than ``room_ns`` of GPU time: then the host is the limit."""
-        return min(float(self.saved_ns.sum()), room_ns) + self.idle_ns
+    launches: float = 0.0  # that the change takes away; negative: adds
 
 
 Rule = Callable[["Run"], Iterable[Finding]]

@@ -8,36 +8,22 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run, numel
-from pyprof.prof.occupancy import Floats
+from pyprof.prof.timeline import alone
 from pyprof.table import Ints
 
 __all__ = ["exposed"]
 
 
-def exposed(run: Run, rows: Ints) -> Floats:
+def exposed(run: Run, rows: Ints) -> Ints:
     """Of each of these rows, ns in which its GPU did nothing else."""
     others = np.ones(run.rows, bool)
     others[rows] = False
-    alone = np.zeros(len(rows))
+    found = np.zeros(len(rows), np.int64)
     for lane in np.unique(run.lane[rows]).tolist():
         mine = run.lane[rows] == lane
         beside = np.flatnonzero(others & (run.lane == lane))
-        start, end = run.start[rows[mine]], run.end[rows[mine]]
-        alone[mine] = end - start - (_busy(run, beside, end) - _busy(run, beside, start))
-    return alone
-
-
-def _busy(run: Run, rows: Ints, until: Ints) -> Ints:
-    """ns in which one of the rows (sorted by start) ran, from the beginning to each time."""
-    if not len(rows):
-        return np.zeros(len(until), np.int64)
-    start, last = run.start[rows], np.maximum.accumulate(run.end[rows])
-    first = np.flatnonzero(np.r_[True, start[1:] > last[:-1]])  # of each stretch without a gap
-    begin, end = start[first], last[np.r_[first[1:] - 1, len(rows) - 1]]
-    before = np.r_[0, np.cumsum(end - begin)]
-    stretch = np.searchsorted(begin, until, side="right") - 1
-    inside = np.minimum(until, end[stretch]) - begin[stretch]
-    return np.where(stretch < 0, 0, before[np.maximum(stretch, 0)] + inside)
+        found[mine] = alone(run.start[rows[mine]], run.end[rows[mine]], run.start[beside], run.end[beside])
+    return found
 
 
 @rule("communication")
@@ -54,11 +40,11 @@ def communication(run: Run) -> Iterator[Finding]:
     if not len(rows):
         return
     fastest = float((run.dur[rows] / size).min())
-    alone = exposed(run, rows)
-    saved = 0.5 * np.minimum(alone, size * fastest)
+    bare = exposed(run, rows)
+    saved = 0.5 * np.minimum(bare, size * fastest)
     why = (
         f"{run.count(len(rows)):.4g} all-reduces of {run.ms(float(size.sum())):.4g} MB in float32 take "
-        f"{run.ms(float(run.dur[rows].sum())):.4g} ms, {run.ms(float(alone.sum())):.4g} ms of it with nothing "
+        f"{run.ms(float(run.dur[rows].sum())):.4g} ms, {run.ms(float(bare.sum())):.4g} ms of it with nothing "
         "beside them; "
         f"moving their bytes takes {run.ms(float((size * fastest).sum())):.4g} ms at the rate of the fastest, "
         "the rest is "

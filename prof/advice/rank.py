@@ -20,9 +20,13 @@ def findings(run: Run) -> list[tuple[str, Finding]]:
     """What all rules find above the threshold, (rule, finding), the greatest saving first."""
     least = max(LEAST_SHARE * run.step_ns, LEAST_NS) * run.steps * run.lanes
     found = [(name, finding) for name, rule in RULES.items() for finding in rule(run)] if run.rows else []
-    room = run.gpu_room_ns
-    kept = [(name, finding) for name, finding in found if finding.total_ns(room) >= least]
-    return sorted(kept, key=lambda pair: -pair[1].total_ns(room))
+    kept = [(name, finding) for name, finding in found if total_ns(run, finding) >= least]
+    return sorted(kept, key=lambda pair: -total_ns(run, pair[1]))
+
+
+def total_ns(run: Run, finding: Finding) -> float:
+    """By how much the steps fall, together."""
+    return run.shorter_ns(float(finding.saved_ns.sum()), finding.launches) + finding.idle_ns
 
 
 def advise(run: Run) -> list[Advice]:
@@ -45,7 +49,7 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
     best = int(finding.rows[int(finding.saved_ns.argmax())]) if known else 0
     return Advice(
         rule=name,
-        saved_ms=round(run.ms(finding.total_ns(run.gpu_room_ns)), 6),
+        saved_ms=round(run.ms(total_ns(run, finding)), 6),
         step_ms=round(run.step_ns / 1e6, 6),
         kernels=round(run.count(len(finding.rows)), 3),
         time_ms=round(run.ms(float(run.dur[finding.rows].sum())), 6),
@@ -72,8 +76,8 @@ def row_rules(run: Run, rows: int) -> list[str]:
 def together_ms(run: Run) -> float:
     """What all cards are worth together, ms a step: of each kernel, the greatest saving only."""
     best = np.zeros(run.rows)
-    idle = 0.0
+    idle = launches = 0.0
     for _, finding in findings(run):
         np.maximum.at(best, finding.rows, finding.saved_ns)
-        idle = max(idle, finding.idle_ns)
-    return run.ms(min(float(best.sum()), run.gpu_room_ns) + idle)
+        idle, launches = max(idle, finding.idle_ns), max(launches, finding.launches)
+    return run.ms(run.shorter_ns(float(best.sum()), launches) + idle)

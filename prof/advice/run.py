@@ -80,12 +80,14 @@ class Run:
     def host_ns(self) -> float:
         """Of a step, ns: what the host needs at the least to launch it. A graph's kernels need no launch each."""
         launched = self.table.ints("graphNode") == NULL
-        return LAUNCH_NS * self.count(int(launched.sum()))
+        return min(LAUNCH_NS * self.count(int(launched.sum())), self.step_ns)
 
-    @property
-    def gpu_room_ns(self) -> float:
-        """By how much a step can fall at the most if GPU time falls: then the host is the limit. Of the whole run."""
-        return max(self.busy_ns - self.host_ns, 0.0) * self.steps * self.lanes
+    def shorter_ns(self, gpu_ns: float, launches: float) -> float:
+        """By how much the steps fall if the GPU's work falls by ``gpu_ns`` and there are ``launches`` fewer, all
+        steps together: host and GPU work side by side, and the slower one is the step."""
+        per = self.steps * self.lanes
+        host = self.host_ns - LAUNCH_NS * launches / per
+        return (max(self.busy_ns, self.host_ns) - max(self.busy_ns - gpu_ns / per, host)) * per
 
     @cached_property
     def lane_rows(self) -> list[Ints]:
@@ -210,6 +212,16 @@ class Run:
         """Rows whose text in a column holds one of the words."""
         column = self.table.coded(key)
         return np.array([*(any(word in value for word in words) for value in column.values), False])[column.codes]
+
+    @cached_property
+    def collectives(self) -> Bools:
+        """Kernels of NCCL or RCCL."""
+        return self.mentions("kShortName", "ncclDevKernel", "ncclKernel", "rccl")
+
+    @cached_property
+    def records_gradients(self) -> bool:
+        """Has any row a sequence number? Autograd counts where it could record."""
+        return any(len(self.table.ragged(key).values) > 0 for key in ("seqId", "altSeqId"))
 
     # The device
 

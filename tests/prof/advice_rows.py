@@ -9,7 +9,7 @@ import numpy as np
 from pyprof.prof.advice import Run, advise
 from pyprof.prof.annotate import annotate
 from pyprof.schema import COLUMN
-from pyprof.table import NULL, Coded, Table
+from pyprof.table import NULL, Coded, Ragged, Table
 
 H200 = "NVIDIA H200"
 
@@ -27,6 +27,8 @@ def table(*rows, gpu=H200):
         values = [row.get(key) for row in full]
         if COLUMN[key].kind == "int":
             data[key] = np.array([NULL if v is None else v for v in values], np.int64)
+        elif COLUMN[key].kind == "ints":
+            data[key] = Ragged.of(v or [] for v in values)
         else:
             data[key] = Coded.of("" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values)
     return Table(len(full), data)

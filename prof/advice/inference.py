@@ -1,0 +1,29 @@
+"""Inference that does a training step's work: dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice.card import Finding, rule
+from pyprof.prof.advice.run import Run
+
+__all__: list[str] = []
+
+
+@rule("dropout_in_eval")
+def dropout_in_eval(run: Run) -> Iterator[Finding]:
+    """Dropout in a run that records nothing for a gradient: model.eval() was forgotten.
+
+    PyTorch's profilers number each op that autograd could record (at::sequence_number), so a capture with aten ops and
+    no number at all ran under no_grad or inference_mode. Abstains where any has one: a forward pass by itself may be
+    part of a training step.
+    """
+    rows = np.flatnonzero(np.isin(run.aten, ("native_dropout", "_fused_dropout")))
+    if not len(rows) or run.records_gradients:
+        return
+    now = run.ms(float(run.dur[rows].sum()))
+    why = f"{run.count(len(rows)):.4g} dropouts in a run without gradients: {now:.4g} ms, and outputs that are random"
+    change = "model.eval() before inference (unless the dropout is wanted, as in Monte Carlo dropout)."
+    yield Finding(rows, run.dur[rows].copy(), why, change, "medium", launches=len(rows))

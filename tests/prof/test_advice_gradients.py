@@ -1,0 +1,111 @@
+"""Gradients filled with zeros, sparse ones, and dropout without gradients."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.prof.advice_rows import cards, mm
+
+N = 4096 * 4096
+ADAM = {"phase": "optimizer", "aten": "aten::_fused_adam_"}
+
+
+def busy(ns=20_000_000):
+    """The GPU is the limit."""
+    return mm(8192, 8192, 8192, ns, name="nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_NTT")
+
+
+def zero(ns=20_000, shape=(4096, 4096), **more):
+    return {"aten": "aten::zero_", "sizes": [list(shape)], "dtypes": ["float32"], "kShortName": "FillFunctor", "ns": ns,
+            "phase": "optimizer", "nodes": ["aten::zero_"], **more}  # fmt: skip
+
+
+def add(ns=50_000, shape=(4096, 4096), **more):
+    return {"aten": "aten::add_", "sizes": [list(shape), list(shape), []], "dtypes": ["float32", "float32", ""],
+            "args": ["", "", "1"], "kShortName": "CUDAFunctor_add", "ns": ns, "phase": "backward",
+            "nodes": ["torch::autograd::AccumulateGrad", "aten::add_"], **more}  # fmt: skip
+
+
+def test_zero_grad_by_hand():
+    # both go: 8 × (20 + 50) µs
+    (card,) = cards(*[zero() for _ in range(8)], busy(), *[add() for _ in range(8)], rule="zero_grad")
+    assert card.saved_ms == pytest.approx(0.560) and card.kernels == 16 and card.confidence == "high"
+
+
+def test_zero_grad_with_gradient_accumulation():
+    # of four micro-batches' additions only the first falls away: 8 × 20 µs + 32 × 50 µs / 4
+    rows = [zero() for _ in range(8)] + [busy()] + [add() for _ in range(32)]
+    (card,) = cards(*rows, rule="zero_grad")
+    assert card.saved_ms == pytest.approx(0.560)
+
+
+NCCL = {"kShortName": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ns": 10_000, "phase": "backward"}
+
+
+def test_zero_grad_under_ddp_saves_the_fills():
+    (card,) = cards(*[zero() for _ in range(8)], busy(), *[add() for _ in range(8)], NCCL, rule="zero_grad")
+    assert card.saved_ms == pytest.approx(0.160) and card.kernels == 8
+
+
+NO_ZEROS = {
+    "gradients are None first": [busy(), *[zero(phase="forward", nodes=["aten::zeros", "aten::zero_"])] * 8],
+    "nothing was added": [*[zero() for _ in range(8)], busy()],
+    "other sizes: a buffer of the user's": [zero(shape=(65536, 4096)), busy(), add()],
+    "a graph keeps its gradients": [*[zero(graphNode=1)] * 8, busy(), *[add(graphNode=2)] * 8],
+    "the backward pass's own zeros": [*[zero(phase="backward")] * 8, busy(), *[add()] * 8],
+}
+
+
+@pytest.mark.parametrize("why", NO_ZEROS)
+def test_no_zero_grad(why):
+    assert cards(*NO_ZEROS[why], rule="zero_grad") == []
+
+
+NODES = ["EmbeddingBackward0", "aten::embedding_backward", "aten::embedding_dense_backward"]
+
+
+def table_gradient(entries=500_000, tokens=4096, fill=130_000):
+    fills = {"aten": "aten::fill_", "sizes": [[entries, 256], []], "dtypes": ["float32", ""], "kShortName": "Fill",
+             "ns": fill, "phase": "backward", "nodes": [*NODES, "aten::zeros", "aten::fill_"]}  # fmt: skip
+    sums = {"aten": "aten::embedding_dense_backward", "sizes": [[tokens, 256], [tokens], [], [], []], "ns": 30_000,
+            "dtypes": ["float32", "int64", "", "", ""], "args": ["", "", str(entries), "-1", ""],
+            "kShortName": "embedding_backward_feature_kernel", "phase": "backward", "nodes": NODES}  # fmt: skip
+    return [fills, sums]
+
+
+def update(shapes, ns):
+    sizes = [shapes] * 4
+    return {**ADAM, "sizes": sizes, "dtypes": [["float32"] * len(shapes)] * 4, "ns": ns, "kShortName": "adam"}
+
+
+def test_sparse_grad_by_hand():
+    # 130 µs of zeros, and of the update 128 of 144 M parameters; less 20 launches, which the GPU covers
+    rows = [busy(), *table_gradient(), update([[500_000, 256], [4000, 4000]], 1_440_000)]
+    (card,) = cards(*rows, rule="sparse_grad")
+    assert card.saved_ms == pytest.approx(0.130 + 1.440 * 128 / 144)
+
+
+DENSE = {
+    "a tied output layer": [mm(4096, 256, 500_000, 9_000_000), *table_gradient(), update([[500_000, 256]], 1_000_000)],
+    "most rows are touched": [busy(), *table_gradient(entries=20_000), update([[20_000, 256]], 1_000_000)],
+    "other ranks have other rows": [busy(), *table_gradient(), update([[500_000, 256]], 1_000_000), NCCL],
+}
+
+
+@pytest.mark.parametrize("why", DENSE)
+def test_no_sparse_grad(why):
+    assert cards(*DENSE[why], rule="sparse_grad") == []
+
+
+def dropout(**more):
+    return {"aten": "aten::native_dropout", "sizes": [[4096, 4096], [], []], "dtypes": ["bfloat16", "", ""],
+            "kShortName": "fused_dropout_kernel_vec", "ns": 40_000, "phase": "forward", **more}  # fmt: skip
+
+
+def test_dropout_without_gradients():
+    (card,) = cards(busy(2_000_000), dropout(), dropout(), rule="dropout_in_eval")
+    assert card.saved_ms == pytest.approx(0.080) and "eval()" in card.change
+
+
+def test_dropout_with_gradients():
+    assert cards(busy(2_000_000), dropout(seqId=[7]), dropout(), rule="dropout_in_eval") == []
