@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pyprof.parse.nvtx_texts import LINKS, Buffer, Parts, numbers
 from pyprof.table import NULL, Ints
 
 # Ops whose output shape their inputs' shapes do not tell.
@@ -30,61 +30,70 @@ class DataFlow:
     def __init__(self) -> None:
         self.outs: dict[int, str] = {}
         self._needed: list[bool] = []  # by head
+        self._shapes: dict[tuple[int, int], str] = {}  # (head, input) -> shape
         self._rows = 0  # ranges seen
-        self._keys = np.zeros(0, np.int64)  # (pid, op id) of the needed ops seen, sorted, and their ranges
-        self._ranges = np.zeros(0, np.int64)
+        self._seen: list[tuple[Ints, Ints]] = []  # (pid, op id) of the needed ops seen, sorted, and their ranges
 
-    def add(self, heads: list[bytes], tid: Ints, code: Ints, op_id: Ints, links: list[bytes]) -> None:
-        """Take the next ranges: their threads, the numbers of their heads, op ids and links."""
-        first, self._rows = self._rows, self._rows + len(links)
+    def add(self, heads: list[bytes], tid: Ints, parts: Parts, buffer: Buffer) -> None:
+        """Take the next ranges: their threads and their texts, split."""
+        first, self._rows = self._rows, self._rows + len(tid)
         self._needed += [NEEDED.match(head) is not None for head in heads[len(self._needed) :]]
         if not any(self._needed):
             return
         pid = (tid >> 24) & 0xFFFFFF
-        self._remember(np.flatnonzero(np.array(self._needed)[code] & (op_id != NULL)), first, pid, op_id)
-        row, position, producer = _links(links)
+        made = np.flatnonzero(np.array(self._needed)[parts.head] & (parts.op_id != NULL))
+        self._remember((pid[made] << 40) + parts.op_id[made], made + first)
+        row, position, producer = _links(parts, buffer)
         found = self._find((pid[row] << 40) + producer)
         hits = np.flatnonzero(found >= 0)
-        for r, place, index in zip(row[hits].tolist(), position[hits].tolist(), found[hits].tolist(), strict=True):
-            if index not in self.outs and (shape := _shape(heads[int(code[r])], place)):
-                self.outs[index] = f"[{shape}]"
+        codes = parts.head[row[hits]].tolist()
+        for code, place, index in zip(codes, position[hits].tolist(), found[hits].tolist(), strict=True):
+            if index not in self.outs:
+                if (code, place) not in self._shapes:
+                    self._shapes[code, place] = _shape(heads[code], place)
+                if shape := self._shapes[code, place]:
+                    self.outs[index] = shape
 
-    def _remember(self, rows: NDArray[np.intp], first: int, pid: Ints, op_id: Ints) -> None:
-        keys = np.concatenate([self._keys, (pid[rows] << 40) + op_id[rows]])
-        ranges = np.concatenate([self._ranges, rows + first])
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._ranges = keys[order], ranges[order]
+    def _remember(self, keys: Ints, ranges: Ints) -> None:
+        """Keep sorted runs, each more than twice as long as the next: adding n ops takes n log n, in any chunks."""
+        if not len(keys):
+            return
+        while True:
+            order = np.argsort(keys, kind="stable")
+            keys, ranges = keys[order], ranges[order]
+            if not self._seen or len(self._seen[-1][0]) > 2 * len(keys):
+                break
+            earlier = self._seen.pop()
+            keys, ranges = np.concatenate([earlier[0], keys]), np.concatenate([earlier[1], ranges])
+        self._seen.append((keys, ranges))
 
-    def _find(self, keys: Ints) -> Ints:
-        if not len(self._keys):
-            return np.full(len(keys), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[at] == keys, self._ranges[at], -1)
+    def _find(self, wanted: Ints) -> Ints:
+        """The range of each op, the first seen with that number; -1 for none."""
+        found = np.full(len(wanted), -1, np.int64)
+        for keys, ranges in self._seen:
+            at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            found = np.where((found < 0) & (keys[at] == wanted), ranges[at], found)
+        return found
 
 
-def _links(links: list[bytes]) -> tuple[Ints, Ints, Ints]:
+def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     """(row, input position, producer's op id) of every link to an op's first output.
 
-    Vectorised over the text `[(3691,0), (0,-1), ...]` of many ranges: millions of links are read at array speed.
+    Vectorised over the texts' ends `[(3691,0), (0,-1), ...]`: millions of links are read at array speed.
     """
-    text = np.frombuffer(b"\n".join(links) + b"\n          ", np.uint8)
-    begin = np.flatnonzero(text == ord("("))
-    row = np.searchsorted(np.flatnonzero(text == ord("\n")), begin)
-    producer = np.zeros(len(begin), np.int64)
-    at = begin + 1
-    digit = np.ones(len(begin), bool)
-    while digit.any():
-        byte = text[at]
-        digit = (byte >= ord("0")) & (byte <= ord("9"))
-        producer = np.where(digit, producer * 10 + (byte - ord("0")), producer)
-        at = at + digit
-    first_output = (text[at] == ord(",")) & (text[at + 1] == ord("0")) & (text[at + 2] == ord(")"))
+    data = buffer.data
+    begin = np.flatnonzero(data == ord("("))
+    row = buffer.owner(begin)
+    inside = begin >= parts.links[row] + len(LINKS)
+    begin, row = begin[inside], row[inside]
+    producer, at = numbers(data, begin + 1, buffer.end[row])
+    first_output = (data[at] == ord(",")) & (data[at + 1] == ord("0")) & (data[at + 2] == ord(")"))
     position = np.arange(len(begin)) - np.searchsorted(row, row)
-    keep = first_output & (producer > 0)
+    keep = first_output & (producer > 0) & (at + 3 <= buffer.end[row])
     return row[keep], position[keep], producer[keep]
 
 
 def _shape(head: bytes, position: int) -> str:
-    """The shape of input ``position`` in a head's `sizes = [[..], ..]`, empty where it is cut or none."""
+    """A list of the shape of input ``position`` in a head's `sizes = [[..], ..]`, empty where it is cut or none."""
     sizes = _DIMS.findall(head.partition(_SIZES)[2])
-    return sizes[position].decode() if position < len(sizes) and sizes[position] != b"[]" else ""
+    return f"[{sizes[position].decode()}]" if position < len(sizes) and sizes[position] != b"[]" else ""

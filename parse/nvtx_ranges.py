@@ -1,12 +1,13 @@
 """The NVTX push/pop ranges of an nsys export.
 
 A capture has millions of ranges and a few thousand distinct texts, once the numbers that differ from call to call are
-taken out. So each text is split once, as bytes, its numbers go into integer columns, its data flow is looked at and
-let go, and only distinct rests are decoded and classified.
+taken out. So texts are split as bytes, many at a time, their numbers go into integer columns, their data flow is looked
+at and let go, and only distinct rests are decoded and classified.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from array import array
 from typing import NamedTuple
 
@@ -16,15 +17,16 @@ from pyprof.errors import SchemaError
 from pyprof.parse.capture import Ranges
 from pyprof.parse.database import Database
 from pyprof.parse.dataflow import DataFlow
-from pyprof.parse.scope import Kind, Scope, classify, split
+from pyprof.parse.nvtx_texts import OP_ID, Buffer, split_texts
+from pyprof.parse.scope import Kind, Scope, classify
 from pyprof.table import NULL, Ints, distinct
 
 PUSH_POP = "e.eventType IN (59, 70)"  # 70: the same, from NVTXT
 OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
-CHUNK = 50_000  # texts whose data flow is held at a time
+FETCH = 1_000  # rows held as Python objects: with few of them, they stay in the processor's cache
+CHUNK = 32 * FETCH  # texts that are split together
 
-# torch/csrc/profiler/util.cpp (getNvtxStr): name, seq = N, op_id = N, sizes = [[..], ..], input_op_ids = [(N,N), ..]
-_SEQ, _OP_ID, _SIZES, _LINKS = b", seq = ", b", op_id = ", b", sizes = ", b", input_op_ids = "
+Column = tuple[Ints, ...]
 
 
 class Nvtx(NamedTuple):
@@ -39,7 +41,7 @@ def read_ranges(db: Database) -> Nvtx:
     if not db.has("NVTX_EVENTS"):
         return Nvtx(Ranges.empty(), [], {}, {})
     db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
-    found = _Texts()
+    found = _Columns()
     try:
         found.read(db)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
@@ -65,69 +67,46 @@ def _query(db: Database) -> str:
     )
 
 
-class _Texts:
-    """Splits every range's text: the number of its head (the text without numbers), sequence number and op id.
-
-    One loop over millions of rows: it appends to arrays and calls nothing of ours but for rare texts.
-    """
+class _Columns:
+    """The ranges as arrays, a chunk of rows at a time."""
 
     def __init__(self) -> None:
         self.heads: dict[bytes, int] = {}
         self.flow = DataFlow()
-        self._columns = [array("q") for _ in range(7)]  # thread, start, end, domain, head, sequence number, op id
+        self._chunks: list[tuple[Ints, ...]] = []
 
     def columns(self) -> list[Ints]:
-        return [np.frombuffer(column, np.int64).copy() for column in self._columns]
+        """globalTid, start, end, domain, head, sequence number and op id of every range."""
+        none = [(np.zeros(0, np.int64),) * 7]
+        return [np.concatenate(column) for column in zip(*(self._chunks or none), strict=True)]
 
     def read(self, db: Database) -> None:
         factory, db.connection.text_factory = db.connection.text_factory, bytes
         try:
             cursor = db.connection.execute(_query(db))
-            while rows := cursor.fetchmany(CHUNK):
-                self._add(rows)
+            while chunk := [rows for _ in range(CHUNK // FETCH) if (rows := _fetched(cursor))]:
+                self._add(*zip(*chunk, strict=True))
         finally:
             db.connection.text_factory = factory
 
-    def _add(self, rows: list[tuple[int, int, int, int, bytes]]) -> None:
-        heads = self.heads
-        number_of = heads.setdefault
-        first = len(self._columns[0])
-        add_tid, add_start, add_end, add_domain, add_head, add_seq, add_op_id = (c.append for c in self._columns)
-        links: list[bytes] = []
-        for row_tid, start, end, domain, text in rows:
-            head, _, link = text.partition(_LINKS)
-            at = head.find(_OP_ID)
-            if at < 0 or text[:1] == b"{":
-                head, seq, number_of_op = _rare(text)
-            else:
-                try:
-                    name, _, number = head[:at].partition(_SEQ)
-                    comma = head.find(b",", at + 10)
-                    seq = int(number) if number else NULL
-                    if comma < 0:
-                        number_of_op, head = int(head[at + 10 :]), name + _OP_ID
-                    else:
-                        number_of_op, head = int(head[at + 10 : comma]), name + _OP_ID + head[comma:]
-                except ValueError:  # a user's own text with such words
-                    head, seq, number_of_op = _rare(text)
-            add_tid(row_tid)
-            add_start(start)
-            add_end(end)
-            add_domain(domain)
-            add_head(number_of(head, len(heads)))
-            add_seq(seq)
-            add_op_id(number_of_op)
-            links.append(link)
-        tid, code, op_id = (np.array(self._columns[i][first:], np.int64) for i in (0, 4, 6))
-        self.flow.add(list(heads), tid, code, op_id, links)
+    def _add(
+        self, tid: Column, start: Column, end: Column, domain: Column, texts: tuple[bytes, ...], lengths: Column
+    ) -> None:
+        numbers = [np.concatenate(column) for column in (tid, start, end, domain)]
+        buffer = Buffer.of(texts, np.concatenate(lengths))
+        parts = split_texts(buffer, self.heads)
+        self.flow.add(list(self.heads), numbers[0], parts, buffer)
+        self._chunks.append((*numbers, parts.head, parts.seq, parts.op_id))
 
 
-def _rare(text: bytes) -> tuple[bytes, int, int]:
-    """A text without an op id (a marker, a user's range, PyTorch 1.x's `conv2d, seq = 0`) or with its own comma."""
-    name, seq, op_id, sizes = split(text.decode("utf-8", "replace"))
-    mark = _OP_ID.decode() if seq is not None or op_id is not None else ""
-    head = f"{name}{mark}" + (f", sizes = {sizes}" if sizes else "")
-    return head.encode(), NULL if seq is None else seq, NULL if op_id is None else op_id
+def _fetched(cursor: sqlite3.Cursor) -> tuple[Ints, Ints, Ints, Ints, bytes, Ints] | None:
+    """Some rows more as columns: four of numbers, the texts joined, and their lengths."""
+    rows = cursor.fetchmany(FETCH)
+    if not rows:
+        return None
+    *numbers, texts = zip(*rows, strict=True)
+    tid, start, end, domain = (np.frombuffer(array("q", column), np.int64) for column in numbers)
+    return tid, start, end, domain, b"".join(texts), np.fromiter(map(len, texts), np.int64, len(texts))
 
 
 def _scopes(db: Database, heads: list[bytes], text: Ints, domain: Ints, process: Ints) -> tuple[Ints, list[Scope]]:
@@ -147,9 +126,9 @@ def _domains(db: Database) -> dict[tuple[int, int], str]:
 
 
 def _scope(head: str, domain: str) -> Scope:
-    mark = _OP_ID.decode()
+    mark = OP_ID.decode()
     name, recorded, rest = head.partition(mark) if not head.startswith("{") else (head, "", "")
     if domain.startswith("NCCL") or name.startswith("nccl"):  # sliced files may have lost the domain's name
         return Scope(Kind.COMM, name)
-    sizes = rest.partition(_SIZES.decode())[2]
+    sizes = rest.partition(", sizes = ")[2]
     return classify(name, bool(recorded), sizes if sizes.endswith("]") else "")  # nsys cuts very long texts

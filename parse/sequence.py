@@ -12,7 +12,7 @@ autograd's own range, or where nodes nest.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,58 +22,102 @@ if TYPE_CHECKING:
     from pyprof.parse.correlate import Nest
 
 Mark = tuple[int, str]  # sequence number, name
+_NONE = 1 << 62  # no positive number around a launch
 
 
 def sequence(nest: Nest, inner: Ints, node: Ints, recomputed: Ints, columns: dict[str, Data]) -> dict[str, Data]:
-    """The four columns. ``inner``: each row's innermost range; ``node``: the backward node around it, -1 for none."""
+    """The four columns. ``inner``: each row's innermost range; ``node``: the backward node around it, -1 for none.
+
+    A training loop repeats the same nests with ever higher numbers: a million nests have a few hundred patterns. So the
+    rules are applied once a pattern, to numbers less the base, the one before the nest's smallest.
+    """
     own = np.append(nest.node_seq(), NULL)[np.where(recomputed, -1, node)]
-    used, rows = _pairs(inner, own)
-    patterns = _Patterns([scope.name for scope in nest.scopes])
-    found = [
-        patterns.fill(marks, number) for marks, number in zip(_marks(nest, used[0]), used[1].tolist(), strict=True)
-    ]
-    numbers = np.array([NULL if first is None else first for _, first, _ in found], np.int64)
+    found, rows = distinct(inner, own)
+    around, number = np.array(found, np.int64).reshape(-1, 2).T
+    base = _base(nest, around, number)
+    pattern, example = _patterns(nest, around, number, base)
+    rules = [_rule(nest, *(int(column[i]) for column in (around, number, base))) for i in example.tolist()]
+    first = np.array([NULL if rule.own is None else rule.own for rule in rules], np.int64)[pattern]
+    numbers = np.where(first == NULL, NULL, first + base)
     return {
-        "seqMarker": Coded.of(text for text, _, _ in found).take(rows),
-        "seqId": Ragged.of([[first] if first is not None else [] for _, first, _ in found]).take(rows),
-        "altSeqId": Ragged.of([others for _, _, others in found]).take(rows),
+        "seqMarker": _texts(rules, pattern, base).take(rows),
+        "seqId": Ragged(np.append(0, np.cumsum(first != NULL)), numbers[first != NULL]).take(rows),
+        "altSeqId": _others(rules, pattern, base).take(rows),
         "subSeqId": _in_a_row(numbers[rows] if len(numbers) else own, columns),
     }
 
 
-class _Patterns:
-    """What the rules make of a nest of numbered ranges, once for all that differ in where their numbers start.
+class _Rule(NamedTuple):
+    """What the rules make of a pattern. Positive numbers are relative to the base; others stand for themselves."""
 
-    A training loop repeats the same nests with ever higher numbers: a million nests have a few hundred patterns.
-    """
+    marks: list[Mark]
+    own: int | None
+    others: list[int]
 
-    def __init__(self, names: list[str]) -> None:
-        self.names = names
-        self.known: dict[tuple[tuple[int, int], ...], tuple[list[tuple[str, int]], int | None, list[int]]] = {}
 
-    def fill(self, marks: list[tuple[int, int]], node: int) -> tuple[str, int | None, list[int]]:
-        """seqMarker, seqId and altSeqId of one nest: ``marks`` are (sequence number, scope)."""
-        if not marks and node <= 0:
-            return "", None, []
-        base = min(n for n in (*(number for number, _ in marks), node, 1 << 62) if n > 0) - 1  # so that none becomes 0
-        key = (*((n - base if n > 0 else n, scope) for n, scope in marks), (node - base if node > 0 else 0, -1))
-        pattern = self.known.get(key)
-        if pattern is None:
-            pattern = self.known[key] = self._pattern(key)
-        pieces, first, others = pattern
-        text = ", ".join([f'{name}{n + base if n > 0 else n}"' for name, n in pieces])
-        return (
-            f"[{text}]" if text else "",
-            None if first is None else first + base,
-            [n + base if n > 0 else n for n in others],
-        )
+def _base(nest: Nest, around: Ints, number: Ints) -> Ints:
+    """One less than the smallest positive number of the ranges around each, its node's included: none becomes 0."""
+    least = np.where(number > 0, number, _NONE)
+    climbing = around.copy()
+    while (up := np.flatnonzero(climbing >= 0)).size:
+        seq = nest.seq[climbing[up]]
+        least[up] = np.minimum(least[up], np.where(seq > 0, seq, _NONE))
+        climbing[up] = nest.parent[climbing[up]]
+    return least - 1
 
-    def _pattern(self, key: tuple[tuple[int, int], ...]) -> tuple[list[tuple[str, int]], int | None, list[int]]:
-        *marks, (node, _) = key
-        kept = ordered([(number, self.names[scope]) for number, scope in marks])
-        first, others = _numbers(kept, node)
-        pieces = [(f"{json.dumps(name, ensure_ascii=False)[:-1]}, seq = ", number) for number, name in kept]
-        return pieces, first, others
+
+def _patterns(nest: Nest, around: Ints, number: Ints, base: Ints) -> tuple[Ints, Ints]:
+    """Number the nests by scopes and relative numbers of their numbered ranges, and give an example of each number."""
+    _, pattern = distinct(np.where(number > 0, number - base, 0))
+    room = len(pattern)
+    climbing = around.copy()
+    while (up := np.flatnonzero(climbing >= 0)).size:
+        numbered = up[nest.seq[climbing[up]] != NULL]
+        at = climbing[numbered]
+        keys, longer = distinct(pattern[numbered], _relative(nest.seq[at], base[numbered]), nest.scope[at])
+        pattern[numbered] = room + longer
+        room += len(keys)
+        climbing[up] = nest.parent[climbing[up]]
+    _, example, pattern = np.unique(pattern, return_index=True, return_inverse=True)
+    return pattern.reshape(-1), example
+
+
+def _relative(number: Ints, base: Ints) -> Ints:
+    return np.where(number > 0, number - base, number)
+
+
+def _rule(nest: Nest, around: int, number: int, base: int) -> _Rule:
+    """Apply PyProf's rules to the ranges around a launch."""
+    marks: list[Mark] = []
+    while around >= 0:
+        seq = int(nest.seq[around])
+        if seq != NULL:
+            marks.append((seq - base if seq > 0 else seq, nest.scopes[nest.scope[around]].name))
+        around = int(nest.parent[around])
+    kept = ordered(marks)
+    return _Rule(kept, *_numbers(kept, number - base if number > 0 else 0))
+
+
+def _texts(rules: list[_Rule], pattern: Ints, base: Ints) -> Coded:
+    """seqMarker of each nest: JSON, made once a distinct pair of pattern and base."""
+    templates = [
+        json.dumps([f"{name.replace('%', '%%')}, seq = %d" for _, name in rule.marks], ensure_ascii=False)
+        if rule.marks
+        else ""
+        for rule in rules
+    ]
+    numbers = [[number for number, _ in rule.marks] for rule in rules]
+    pairs, rows = distinct(pattern, base)
+    return Coded.of(
+        templates[kind] % tuple([n + begin if n > 0 else n for n in numbers[kind]]) for kind, begin in pairs
+    ).take(rows)
+
+
+def _others(rules: list[_Rule], pattern: Ints, base: Ints) -> Ragged:
+    """altSeqId of each nest."""
+    relative = Ragged.of([rule.others for rule in rules]).take(pattern)
+    shift = np.repeat(base, np.diff(relative.offsets))
+    return Ragged(relative.offsets, np.where(relative.values > 0, relative.values + shift, relative.values))
 
 
 def ordered(marks: list[Mark]) -> list[Mark]:
@@ -89,26 +133,6 @@ def ordered(marks: list[Mark]) -> list[Mark]:
         if number != before or not similar:
             kept.append((number, name))
     return kept
-
-
-def _pairs(inner: Ints, own: Ints) -> tuple[tuple[Ints, Ints], Ints]:
-    """The distinct (innermost range, number of the node), and each row's place among them."""
-    found, rows = distinct(inner, own)
-    first, second = np.array(found, np.int64).reshape(-1, 2).T
-    return (first, second), rows
-
-
-def _marks(nest: Nest, used: Ints) -> list[list[tuple[int, int]]]:
-    """(sequence number, scope) of the numbered ranges around each of the ranges ``used``."""
-    marks: list[list[tuple[int, int]]] = [[] for _ in used]
-    climbing = used.copy()
-    while (up := np.flatnonzero(climbing >= 0)).size:
-        numbered = up[nest.seq[climbing[up]] != NULL]
-        at = climbing[numbered]
-        for index, scope, seq in zip(numbered.tolist(), nest.scope[at].tolist(), nest.seq[at].tolist(), strict=True):
-            marks[index].append((seq, scope))
-        climbing[up] = nest.parent[climbing[up]]
-    return marks
 
 
 def _numbers(marks: list[Mark], node: int) -> tuple[int | None, list[int]]:

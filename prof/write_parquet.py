@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from pyprof import arrow
 from pyprof._version import __version__
 from pyprof.prof.cells import Cells, Data, is_float
 from pyprof.prof.columns import Column
@@ -17,7 +18,7 @@ def write_parquet(cells: Cells, out: BinaryIO) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrays = [_array(pa, data) for data in cells.data]
+    arrays = [_array(data) for data in cells.data]
     fields = [_field(pa, column, array) for column, array in zip(cells.columns, arrays, strict=True)]
     schema = pa.schema(fields, {b"pyprof.version": __version__})
     pq.write_table(pa.table(arrays, schema=schema), out, compression="zstd")
@@ -27,10 +28,7 @@ def _field(pa: Any, column: Column, array: Any) -> Any:
     return pa.field(column.name, array.type, metadata={"unit": column.unit, "meaning": column.meaning})
 
 
-def _array(pa: Any, data: Data) -> Any:
+def _array(data: Data) -> Any:
     if isinstance(data, Coded):
-        filled = np.array([*map(bool, data.values), False])[data.codes]  # code -1 finds the last
-        return pa.DictionaryArray.from_arrays(
-            pa.array(data.codes, mask=~filled), pa.array([clean(text) for text in data.values], pa.string())
-        )
-    return pa.array(data, mask=~np.isfinite(data) if is_float(data) else data == NULL)
+        return arrow.dictionary(data)
+    return arrow.numbers(data, np.isfinite(data) if is_float(data) else data != NULL)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pyprof import arrow
 from pyprof._version import __version__
 from pyprof.errors import InputError, SchemaError
 from pyprof.files import Name, is_standard, open_output
@@ -36,7 +37,7 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
     import pyarrow.parquet as pq
 
     schema = _schema(pa)
-    texts = {c.key: _texts(pa, table.coded(c.key)) for c in KERNELS if _is_text(c)}
+    texts = {c.key: arrow.texts(table.coded(c.key).values) for c in KERNELS if _is_text(c)}
     with (
         open_output(output, force) as out,
         pq.ParquetWriter(
@@ -100,22 +101,16 @@ def _schema(pa: Any) -> Any:
     return pa.schema(fields, {VERSION_KEY: str(SCHEMA_VERSION), b"pyprof.version": __version__})
 
 
-def _texts(pa: Any, data: Coded) -> Any:
-    return pa.array([clean(text) for text in data.values], pa.string())
-
-
 def _array(pa: Any, data: Data, texts: Any, rows: slice) -> Any:
     """One column of one row group."""
     if isinstance(data, Coded):
-        codes = data.codes[rows]
-        filled = np.array([bool(text) for text in data.values] + [False])  # code -1 finds the last
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=~filled[codes]), texts)
+        return arrow.dictionary(data.take(rows), texts)
     if isinstance(data, Ragged):
         offsets = data.offsets[rows.start : rows.stop + 1]
         values = data.values[offsets[0] : offsets[-1]]
-        return pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), pa.array(values))
+        return pa.ListArray.from_arrays(arrow.numbers((offsets - offsets[0]).astype(np.int32)), arrow.numbers(values))
     part = data[rows]
-    return pa.array(part, mask=np.isnan(part) if part.dtype.kind == "f" else part == NULL)
+    return arrow.numbers(part, ~np.isnan(part) if part.dtype.kind == "f" else part != NULL)
 
 
 def _check(schema: Any, path: Path) -> None:
@@ -138,32 +133,38 @@ def _data(pa: Any, column: Column, found: Any) -> Data:
     """An Arrow column as one of ours."""
     if _is_text(column):
         return _coded(pa, column, found)
-    array = found.cast(_arrow_type(pa, column.kind)).combine_chunks()
-    if column.kind != "ints":
-        null = NULL if column.kind == "int" else np.nan
-        return np.asarray(array.fill_null(null).to_numpy(zero_copy_only=False))
-    counts = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    array = _whole(pa, found.cast(_arrow_type(pa, column.kind)))
+    if column.kind == "int":
+        return arrow.array_of(array, np.int64, NULL)
+    if column.kind == "float":
+        return arrow.array_of(array, np.float64, np.nan)
+    counts = arrow.array_of(array.value_lengths(), np.int32, 0)
     values = array.flatten()  # leaves out what lies under null lists
     if values.null_count:
         raise ValueError("a null within a list")
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Ragged(offsets, values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False))
+    return Ragged(offsets, arrow.array_of(values, np.int64, NULL))
+
+
+def _whole(pa: Any, chunked: Any) -> Any:
+    array = chunked.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # of no rows
+        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], chunked.type)
+    return array
 
 
 def _coded(pa: Any, column: Column, found: Any) -> Coded:
     """A text column; each distinct text is checked to be what the column holds."""
     if not pa.types.is_dictionary(found.type):
         found = found.cast(pa.string()).dictionary_encode()
-    array = found.unify_dictionaries().combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # of no rows
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], found.type)
+    array = _whole(pa, found.unify_dictionaries())
     texts = array.dictionary.cast(pa.string()).to_pylist()
     gathered = gatherer(column)
     filled = [i for i, text in enumerate(texts) if text]  # an empty text is no value: code -1
     values = [texts[i] if column.kind == "text" else literal(texts[i].encode()) for i in filled]
     number = np.full(len(texts) + 1, -1, np.int32)  # code -1 finds the last
     number[filled] = gathered.check(values)
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes = arrow.array_of(array.indices.cast(pa.int32()), np.int32, -1)
     gathered.parts.append(number[codes])
     data = gathered.data()
     assert isinstance(data, Coded)

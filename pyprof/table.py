@@ -115,7 +115,8 @@ def blank(kind: Kind, rows: int) -> Data:
 def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
     """The distinct rows of integer columns, ascending, and each row's number among them.
 
-    One sort of one packed key: ``numpy.unique(axis=0)`` sorts rows as bytes and takes six times as long.
+    One packed key a row: ``numpy.unique(axis=0)`` sorts rows as bytes and takes six times as long as one sort of such
+    keys. Where the keys are few for the rows, as numbers of scopes and contexts are, they are counted, not sorted.
     """
     rows = len(columns[0])
     if not rows:
@@ -123,7 +124,7 @@ def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
     key, room = np.zeros(rows, np.int64), 1
     for column in columns:
         low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if span > 4 * rows + 1024:  # far apart (NULL among them): number the values first
+        if span > _ROOMY * rows + 1024:  # far apart (NULL among them): number the values first
             values, number = np.unique(column, return_inverse=True)
             low, span = 0, len(values)
         else:
@@ -132,9 +133,25 @@ def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
             packed, key = np.unique(key, return_inverse=True)
             key, room = key.reshape(-1).astype(np.int64), len(packed)
         key, room = key * span + number.reshape(-1), room * span
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    first, inverse = _numbered(key, room)
     found = zip(*(column[first].tolist() for column in columns), strict=True)
-    return list(found), inverse.reshape(-1).astype(np.int64)
+    return list(found), inverse
+
+
+_ROOMY = 4  # times the rows: so many possible keys are counted in less time than the rows are sorted
+
+
+def _numbered(key: Ints, room: int) -> tuple[Ints, Ints]:
+    """Where each distinct key (0 <= key < room) first stands, the keys ascending, and each row's number among them."""
+    if room > _ROOMY * len(key) + 1024:
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return first, inverse.reshape(-1).astype(np.int64)
+    first = np.full(room, -1, np.int64)
+    first[key[::-1]] = np.arange(len(key))[::-1]
+    present = np.flatnonzero(first >= 0)
+    number = np.empty(room, np.int64)
+    number[present] = np.arange(len(present))
+    return first[present], number[key]
 
 
 class Table:
