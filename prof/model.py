@@ -188,9 +188,9 @@ def _compiled(name: str) -> str | None:
     ('triton_tem_fused', None)
     """
     kind = name[:16]
-    for word in ("flex_attention", "convolution"):
+    for word in ("flex_attention_backward", "flex_attention", "convolution"):
         if kind == "triton_tem_fused" and word in name:
-            return None if f"{word}_backward" in name else f"{kind}_{word}"
+            return f"{kind}_{word}"
     return kind if kind in MODELS else None
 
 

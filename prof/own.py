@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.model import ITEM_BYTES, Tensor, Work
+from pyprof.prof.model import ITEM_BYTES, UNKNOWN, Tensor, Work
 from pyprof.prof.moe import expert_work
+from pyprof.prof.ops.conv import Window, output_shape
 
 Grid = tuple[int, int, int]
 NO_GRID: Grid = (0, 0, 0)
@@ -132,12 +133,16 @@ def split_k(call: Call) -> Work | None:
 
 @rule(r"xmma_\w*execute_split_k_kernel|ReduceSplitK")
 def split_wgrad(call: Call) -> Work | None:
-    """cuDNN, cuBLAS: slices of float32 sums read, the result written"""
+    """cuDNN, cuBLAS: slices of float32 sums read, the result written. CUTLASS pads channels to whole 16 bytes"""
     results = _results(call)
     weight = results[-1] if results else None
-    if weight is None:
+    if weight is None or not weight.itemsize > 0:
         return None
-    return Work(0, _slices(call, weight) * weight.numel * 4, weight.numel * weight.itemsize)
+    count = weight.numel
+    if "ReduceSplitK" in call.kernel.name and len(weight.shape) > 2 and weight.shape[1]:
+        row = int(16 // weight.itemsize)
+        count = count // weight.shape[1] * (-(-weight.shape[1] // row) * row)
+    return Work(0, _slices(call, weight) * count * 4, count * weight.itemsize)
 
 
 # --- casts and row sums around attention -------------------------------------------------------------------------
@@ -192,12 +197,57 @@ def cleared(call: Call) -> Work | None:
     return Work(0, 0, gradient.numel * gradient.itemsize) if gradient else None
 
 
+@rule(r"init_device_workspace_kernel")
+def counter(call: Call) -> Work:
+    """cuDNN: one thread clears a counter: at least 4 bytes"""
+    return Work(0, 0, 4)
+
+
+LAYOUT_TILE = 32  # pixels and channels that a block of cuDNN's layout kernels moves
+
+
+@rule(r"nchwToNhwcKernel|nhwcToNchwKernel")
+def layout(call: Call) -> Work | None:
+    """cuDNN: a tensor of the convolution read and written in another layout; the grid tells which: blocks of pixels,
+    blocks of channels, images"""
+    pixels, channels, images = call.kernel.grid
+    for tensor in _tensors_of_convolution(call):
+        image = math.prod(tensor.shape[2:])
+        if (-(-image // LAYOUT_TILE), -(-tensor.shape[1] // LAYOUT_TILE), tensor.shape[0]) == (
+            pixels,
+            channels,
+            images,
+        ):
+            size = tensor.numel * tensor.itemsize
+            return Work(0, size, size)
+    return None
+
+
+def _tensors_of_convolution(call: Call) -> list[Tensor]:
+    tensors = [a for a in call.arguments if isinstance(a, Tensor) and len(a.shape) > 2]
+    if call.op == "cudnn_convolution" and len(tensors) == 2:
+        x, weight = tensors
+        padding, stride, dilation = (*call.arguments[2:5], *(UNKNOWN,) * 3)[:3]
+        if UNKNOWN not in (padding, stride, dilation):
+            tensors.append(x.like(output_shape(x, weight, Window(stride, padding, dilation))))
+    return tensors
+
+
 @rule(r"nhwcAddPaddingKernel")
 def padded(call: Call) -> Work | None:
-    """The image read, written with more channels: at least as many as it has"""
-    image = call.tensor(1 if call.op == "convolution_backward" else 0)
-    size = image.numel * image.itemsize if image else math.nan
-    return Work(0, size, size)
+    """cuDNN widens channels to a multiple, at least of 4: the image's, then the weight's; after the product it narrows
+    the result's. In a backward the order does not tell which tensor it is."""
+    before = call.before.name if call.before else ""
+    tensors = _tensors_of_convolution(call) if call.op == "cudnn_convolution" else []
+    if before and "AddPadding" not in before:
+        tensors = tensors[2:]
+    elif before:
+        tensors = tensors[1:]
+    if not tensors or len(tensors[0].shape) < 3:
+        return None
+    tensor = tensors[0]
+    wide = -(-tensor.shape[1] // 4) * 4 * (tensor.numel // tensor.shape[1] if tensor.shape[1] else 0)
+    return Work(0, tensor.numel * tensor.itemsize, wide * tensor.itemsize)
 
 
 @rule(r"direct_copy_kernel_cuda|copy_device_to_device")
@@ -218,6 +268,13 @@ def radix_sort(call: Call) -> Work | None:
     keys = indices.numel * ITEM_BYTES.get(indices.dtype, math.nan)
     moves = "Onesweep" in call.kernel.name
     return Work(0, 2 * keys if moves else keys, 2 * keys if moves else 0)
+
+
+@rule(r"DeviceUniqueByKeySweepKernel")
+def unique(call: Call) -> Work | None:
+    """cub finds where each index begins in the sorted list: the list read, at least"""
+    indices = call.tensor(1)
+    return Work(0, indices.nbytes, 0) if call.op == "embedding_dense_backward" and indices else None
 
 
 @rule(r"moe::dev::|quantize_with_block_size|^bmm_\w+_t\d+x\d+x\d+")

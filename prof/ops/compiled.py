@@ -6,8 +6,8 @@ tensors, those it updates in place first and those it writes last, then numbers,
 loops. What is exact and what is not:
 
 * bytes are each tensor once, but of one larger than the loops as many elements as they have: a slice, or gathered rows.
-  The call does not say which tensors are updated in place, and so read as well as written, nor how many slices of one
-  are read: so the bytes are a lower bound.
+  The call does not say which tensors are updated in place, and so read as well as written (counted where nothing else
+  can be), nor how many slices of one are read: so the bytes are a lower bound.
 * FLOPs of ``poi``, ``red`` and ``per`` are inferred: each op of the name once an element, as its own model counts it.
   An op that the kernel runs twice is named once. A kernel whose name holds an op that we do not know has no FLOPs.
 * FLOPs of a template's product are exact, those of its epilogue left out.
@@ -22,7 +22,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from pyprof.prof.model import FAMILY, MODELS, ModelError, Tensor, Work, find, model
+from pyprof.prof.model import FAMILY, MATRIX, MODELS, ModelError, Tensor, Work, find, model
 from pyprof.prof.zero import trial
 
 FAMILY_NAME = "compiled"
@@ -42,12 +42,29 @@ OWN = {
 }  # fmt: skip
 # On what a reduction leaves, not on what it reads: the root in a norm.
 AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
-NORMS = frozenset({"native_layer_norm", "native_group_norm", "_native_batch_norm_legit", "native_batch_norm",
-                   "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
-                   "_batch_norm_with_update_functional", "_batch_norm_with_update"})  # fmt: skip
-NORM_BACKWARDS = frozenset({"native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",
-                            "batch_norm_backward"})  # fmt: skip
+# Norms: FLOPs an element of their statistics and of their result, which may be kernels of their own. A layer norm's
+# statistics subtract, square and add, its result subtracts, scales by the deviation and the weight, adds the bias.
+NORMS = {
+    **dict.fromkeys(("native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit",
+                     "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
+                     "_batch_norm_with_update", "_batch_norm_with_update_functional"), (3, 4)),
+    "_fused_rms_norm": (2, 2),
+}  # fmt: skip
+# Their backwards: an element of the input's gradient, and of the sums for the weights' gradients.
+NORM_BACKWARDS = {
+    **dict.fromkeys(("native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",
+                     "batch_norm_backward"), (10, 3)),
+    "_fused_rms_norm_backward": (7, 2),
+}  # fmt: skip
 # Each element of the output reads a window of the input: a tensor larger than the loops is read whole.
+SUMS = re.compile(r"_(?:sum|mean|amax|amin|prod|any|var|var_mean)(?=_)")  # short ones, written out element by element
+# Element-wise backwards that read a gradient and a tensor of its size.
+TWO_OPERANDS = frozenset({"gelu_backward", "silu_backward", "tanh_backward", "sigmoid_backward", "threshold_backward",
+                          "elu_backward", "hardswish_backward", "hardtanh_backward", "leaky_relu_backward",
+                          "mish_backward", "softplus_backward"})  # fmt: skip
+MAKERS = frozenset({"arange", "iota", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "new_zeros",
+                    "new_ones", "new_full", "scalar_tensor", "rand", "randn", "randint", "inductor_random",
+                    "embedding_dense_backward"})  # fmt: skip
 WINDOWS = re.compile(r"_pool|upsample|unfold|im2col|col2im|grid_sampler|convolution")
 
 
@@ -86,17 +103,59 @@ def template_attention(op: str, *arguments: Any) -> Work:
     The blocks' lists are arguments; where there is no mask they hold one block for all. With a mask, how many blocks
     are computed is their contents, which no trace records.
     """
-    q, k, v = (t for t in _tensors(arguments)[:3])
-    if len(q.shape) != 4 or len(k.shape) != 4 or any(t.numel != 1 for t in _tensors(arguments) if t.dtype == "int32"):
-        raise ModelError(f"{op}: how many blocks its mask leaves is not recorded")
-    pairs = math.prod(q.shape[:3]) * k.shape[2]
+    q, v, pairs = _attended(op, arguments)
     return Work(2 * pairs * (q.shape[3] + v.shape[3]), fused_bytes(op, arguments))
 
 
+@model("triton_tem_fused_flex_attention_backward", family="attention")
+def template_attention_backward(op: str, *arguments: Any) -> Work:
+    """Attention's backward, without a block mask, five products: Q @ K' again, dO @ V', P' @ dO, dS @ K, dS' @ Q"""
+    q, v, pairs = _attended(op, arguments)
+    return Work(2 * pairs * (3 * q.shape[3] + 2 * v.shape[3]), fused_bytes(op, arguments))
+
+
+def _attended(op: str, arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor, int]:
+    """Q, V, and the pairs of rows of Q and K, where no mask leaves any out."""
+    q, k, v = (t for t in _tensors(arguments)[:3])
+    masked = any(t.numel > 1 for t in _tensors(arguments) if t.dtype == "int32")
+    if len(q.shape) != 4 or len(k.shape) != 4 or len(v.shape) != 4 or masked:
+        raise ModelError(f"{op}: how many blocks its mask leaves is not recorded")
+    return q, v, math.prod(q.shape[:3]) * k.shape[2]
+
+
 def fused_bytes(op: str, arguments: tuple[Any, ...]) -> float:
-    """Bytes of the kernel's tensors, each once; NaN where a type is not known."""
-    loops = math.inf if "_tem_" in op[:11] or WINDOWS.search(op) else _loops(op, arguments)[2]
-    return sum(min(t.stored, loops) * t.itemsize if t.numel else 0 for t in _tensors(arguments))
+    """Bytes of the kernel's tensors, each once, and again if it is surely updated; NaN where a type is not known."""
+    tensors = _tensors(arguments)
+    if "_tem_" in op[:11]:
+        return sum(t.nbytes for t in tensors)
+    loops = _loops(op, arguments)[2]
+    most = math.inf if WINDOWS.search(op) or (op[7:10] == "poi" and SUMS.search(op)) else loops
+    again = tensors[0].nbytes if _updates_first(op, tensors, loops) else 0
+    return again + sum(min(t.stored, most) * t.itemsize if t.numel else 0 for t in tensors)
+
+
+def _updates_first(op: str, tensors: tuple[Tensor, ...], loops: float) -> bool:
+    """Does an element-wise kernel surely read and write its first tensor? It writes one of the loops' size, which comes
+    first where it is also read, and last where it is not. So it is the first where nothing else can be it:
+
+    * it is the only one, and the name has an op that reads, and none that makes numbers;
+    * the last is smaller;
+    * there are two and the op is a backward, which reads a gradient and what was saved;
+    * only the last is the flat result of a product, which the name says the kernel reads (``_unsafe_view``).
+    """
+    full = [t for t in tensors if t.numel == loops]
+    if op[7:10] != "poi" or not full or tensors[0].numel != loops:
+        return False
+    ops = fused_ops(op) or ()
+    if len(tensors) == 1:
+        return not MAKERS.intersection(ops) and any(FAMILY.get(find(name) or "") == "pointwise" for name in ops)
+    if tensors[-1].numel < loops:
+        return True
+    if len(full) < 2:
+        return False
+    if len(full) == 2 and len(tensors) == 2 and any(name in TWO_OPERANDS for name in ops):
+        return True
+    return "_unsafe_view" in ops and len(full[-1].shape) == 2 and all(len(t.shape) > 2 for t in full[:-1])
 
 
 def fused_flop(op: str, arguments: tuple[Any, ...]) -> int | None:
@@ -149,6 +208,8 @@ def _flop(name: str, rows: int, columns: int, writes_all: bool) -> int | None:
     family = FAMILY.get(find(name) or "", "")
     if family in NO_WORK:
         return 0
+    if family in MATRIX:  # an operand made ready, a bias added: the product is another kernel's
+        return 0
     if name in AFTER and columns > 1:
         return rows
     if name in NORMS or name in NORM_BACKWARDS:
@@ -157,12 +218,12 @@ def _flop(name: str, rows: int, columns: int, writes_all: bool) -> int | None:
 
 
 def _norm(name: str, rows: int, columns: int, writes_all: bool) -> int:
-    """A norm's statistics (3 an element: subtract, square, add) and its result (4: subtract, times deviation, weight,
-    bias) may be kernels of their own; so may a backward's gradient of the input (8) and those of the weights (5)."""
+    """A norm in one kernel, or the part of it that the kernel's loops and its last tensor show."""
     elements = rows * columns
     if name in NORM_BACKWARDS:
-        return (8 if writes_all else 5) * elements
-    return (7 if writes_all and columns > 1 else 4 if writes_all else 3) * elements
+        return NORM_BACKWARDS[name][0 if writes_all else 1] * elements
+    statistics, result = NORMS[name]
+    return ((statistics if columns > 1 else 0) + (result if writes_all else 0)) * elements
 
 
 @lru_cache(maxsize=65536)
@@ -172,8 +233,9 @@ def _generic(name: str, rows: int, columns: int) -> int | None:
     registered_name = find(name)
     if registered_name is None:
         return None
-    # one to three tensors; the dimension of a reduction, a scan, a softmax and its backward
-    calls = ((t,), (t, t), (t, t, t), (t, [1]), (t, 1), (t, 1, False), (t, t, 1, "float32"))
+    elementwise = ((t,), (t, t), (t, t, t))
+    by_rows = ((t, [1]), (t, 1), (t, 1, False), (t, t, 1, "float32"))  # a reduction, a scan, a softmax, its backward
+    calls = elementwise if FAMILY[registered_name] == "pointwise" else (*by_rows, *elementwise)
     return next((flop for call in calls if (flop := trial(registered_name, call)) is not None), None)
 
 

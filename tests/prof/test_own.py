@@ -25,8 +25,19 @@ SPLIT_OLD = (
 )
 WGRAD = "sm90_xmma_wgrad_indexed_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize64x64x64_warpgroupsize1x1x1_g1_execute_"
 
+TO_NCHW = (
+    "void cudnn::engines_precompiled::nhwcToNchwKernel<float, float, float, true, false, (cudnnKernelDataType_t)0>(T1)"
+)
+TO_NHWC = (
+    "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)0>(T1)"
+)
+PAD = "void nhwcAddPaddingKernel<__nv_bfloat16, __nv_bfloat16, float, true, (cudnnKernelDataType_t)0>(int, int)"
+REDUCE = "void cutlass__5x_cudnn::Kernel<cutlass__5x_cudnn::reduction::kernel::ReduceSplitK<cutlass__5x_cudnn::MatrixShape<4, 256>>>"
+
 CONV = (t(32, 1024, 14, 14, dtype=H), t(32, 256, 14, 14, dtype=H), t(1024, 256, 1, 1, dtype=H))
 CONV3 = (t(32, 64, 56, 56, dtype=H), t(32, 64, 56, 56, dtype=H), t(64, 64, 3, 3, dtype=H))
+WIDE = (t(32, 256, 56, 56), t(64, 256, 1, 1), [0, 0], [1, 1], [1, 1], 1, False, False, True)
+STEM = (t(32, 3, 224, 224, dtype=H), t(64, 3, 7, 7, dtype=H), [3, 3], [2, 2], [1, 1], 1)
 MM = (t(64, 800, dtype=H), t(800, 32, dtype=H))
 CASES = [  # kernel, grid, block, kernel before, its grid, op, arguments, bytes read, bytes written
     # 262,144 weights, 64 tiles of 64 by 64, 128 blocks: 2 slices in float32, then bf16
@@ -45,6 +56,17 @@ CASES = [  # kernel, grid, block, kernel before, its grid, op, arguments, bytes 
     ("void cudnn::engines_precompiled::scalePackedTensor_kernel<float, float>(long)", (147, 1, 1), (256, 1, 1), "", (0, 0, 0), "convolution_backward", (t(32, 16, 10, 10), t(32, 6, 14, 14), t(16, 6, 5, 5)), 0, 37632 * 4),
     ("at::cuda::philox::unpack_cudnn(at::PhiloxCudaState, long*, long*)", (1, 1, 1), (1, 1, 1), "", (0, 0, 0), "_cudnn_attention_forward", (), 0, 16),
     ("void at::native::elementwise_kernel<128, 2, direct_copy_kernel_cuda(...)>", (1, 1, 1), (128, 1, 1), "", (0, 0, 0), "addmm", (t(6), t(4, 5), t(5, 6)), 24, 96),
+    # 98 blocks of 32 pixels, 8 of 32 channels, 32 images: the input of 256 channels, 56 by 56
+    (TO_NCHW, (98, 8, 32), (256, 1, 1), "", (0, 0, 0), "cudnn_convolution", WIDE, 32 * 256 * 3136 * 4, 32 * 256 * 3136 * 4),
+    (TO_NHWC, (98, 2, 32), (256, 1, 1), "sm80_xmma_fprop", (2, 784, 1), "cudnn_convolution", WIDE, 32 * 64 * 3136 * 4, 32 * 64 * 3136 * 4),
+    (TO_NCHW, (2, 1, 64), (256, 1, 1), "", (0, 0, 0), "convolution_backward", (t(32, 64, 112, 112), t(32, 3, 224, 224), t(64, 3, 7, 7)), 9408 * 4, 9408 * 4),
+    # 3 channels widened to 4: the image first, then the weight; the result narrowed from 48 channels to 47
+    (PAD, (264, 1, 1), (1024, 1, 1), "", (0, 0, 0), "cudnn_convolution", STEM, 32 * 3 * 50176 * 2, 32 * 4 * 50176 * 2),
+    (PAD, (264, 1, 1), (1024, 1, 1), PAD, (264, 1, 1), "cudnn_convolution", STEM, 9408 * 2, 64 * 4 * 49 * 2),
+    # 60 slices of 64 * 49 rows of 3 channels, in CUTLASS 8 of 2 bytes: 6.02 MB, and the counter read 6.03 MB
+    (REDUCE, (16, 2, 1), (32, 4, 1), "cutlass::Kernel", (4, 1, 60), "convolution_backward", (t(32, 64, 112, 112, dtype=H), t(32, 3, 224, 224, dtype=H), t(64, 3, 7, 7, dtype=H)), 60 * 64 * 49 * 8 * 4, 64 * 49 * 8 * 2),
+    ("void cub::DeviceRadixSortHistogramKernel<long>", (924, 1, 1), (128, 1, 1), "", (0, 0, 0), "embedding_dense_backward", (t(4, 8, 6), t(4, 8, dtype="int64")), 32 * 8, 0),
+    ("void cub::DeviceRadixSortOnesweepKernel<long>", (1, 1, 1), (384, 1, 1), "", (0, 0, 0), "embedding_dense_backward", (t(4, 8, 6), t(4, 8, dtype="int64")), 2 * 32 * 8, 2 * 32 * 8),
 ]  # fmt: skip
 
 
