@@ -16,12 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pyprof.errors import ModelError
 from pyprof.prof.model import ITEM_BYTES, UNKNOWN, Tensor, Work
 from pyprof.prof.moe import expert_work
 from pyprof.prof.ops.conv import Window, output_shape
 
 Grid = tuple[int, int, int]
 NO_GRID: Grid = (0, 0, 0)
+LARGEST = 2**63  # the table's columns hold less
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,13 @@ def rule(pattern: str) -> Callable[[Rule], Rule]:
 def own_work(call: Call) -> Work | None:
     """The kernel's own FLOPs and bytes, None where nothing tells them."""
     found = next((function for pattern, function in RULES if pattern.search(call.kernel.name)), None)
-    work = found(call) if found else None
-    return None if work is None or math.isnan(work.nbytes) else work
+    if found is None:
+        return None
+    try:
+        work = found(call)
+    except (ModelError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError):
+        return None  # arguments that the rule was not written for: a strange trace must not stop a report
+    return work if work is not None and work.flop < LARGEST and work.nbytes < LARGEST else None  # NaN: a type unknown
 
 
 # --- products in slices -----------------------------------------------------------------------------------------
@@ -228,7 +235,7 @@ def _tensors_of_convolution(call: Call) -> list[Tensor]:
     if call.op == "cudnn_convolution" and len(tensors) == 2:
         x, weight = tensors
         padding, stride, dilation = (*call.arguments[2:5], *(UNKNOWN,) * 3)[:3]
-        if UNKNOWN not in (padding, stride, dilation):
+        if not any(value is UNKNOWN or value is None for value in (padding, stride, dilation)):
             tensors.append(x.like(output_shape(x, weight, Window(stride, padding, dilation))))
     return tensors
 
