@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError, packages
 from pyprof.text import printable
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 FORMS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="parse.py",
         description="Turn a profiler's file into the kernel table: one row a GPU operation, with op, layer, line, "
         "shapes and direction.",
@@ -42,6 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         "process; * and ? stand for other characters")  # fmt: skip
     add("--rank", metavar="N", type=_rank, help="only rows of that rank")
     add("--summary", action="store_true", help="print what the files hold, and no table")
+    add_json(parser, "one JSON object of what was read and, with -o, written; errors too (pyprof schema parse)")
     add("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
     return parser
 
@@ -51,13 +53,14 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.summary and args.output:
         parser.error("--summary prints words on standard output: leave out -o")
+    if args.json and args.output == "-":
+        parser.error("--json prints on standard output: give the table another name with -o")
     try:
         with packages():
             said = _run(args)
     except PyprofError as error:
-        print(f"parse.py: {printable(str(error))}", file=sys.stderr)
-        return 1
-    if not args.quiet:
+        return fail("parse.py", error, args.json, args.files)
+    if not args.quiet and not args.json:
         for line in said:
             print(f"parse.py: {printable(line)}", file=sys.stderr)
     return 0
@@ -84,10 +87,14 @@ def _run(args: argparse.Namespace) -> list[str]:
         if not args.summary:
             if not any(map(len, tables)):
                 raise PyprofError("; ".join(f"{each.told.file}: {each.told.nothing}" for each in parsed))
-            say("writing")
             whole = Table.concat(tables)
-            _write(whole, args.output, args.force)
+            if args.output or not args.json:
+                say("writing")
+                _write(whole, args.output, args.force)
     told = [each.told for each in parsed]
+    if args.json:
+        _answer(told, tables, args.output)
+        return []
     if args.summary:
         _print_pages(told, tables)
         return []
@@ -143,14 +150,28 @@ def _write(table: Table, output: str | None, force: bool) -> None:
         (write_csv if is_csv else write_netdict)(table, out)
 
 
+def _answer(told: list[Told], tables: list[Table], output: str | None) -> None:
+    from pyprof.files import open_output
+    from pyprof.parse.answers import parsed
+
+    files = [Input(each.file, each.profiler) for each in told]
+    document = envelope("parse", parsed(told, tables, output), input=files, warnings=_warnings(told))
+    with open_output(None) as out:
+        write_envelope(document, out)
+
+
 def _words(told: list[Told], table: Table) -> list[str]:
     """The warnings, and a line of what was written."""
     from pyprof.parse.summary import one_line
 
     several = len(told) > 1
-    warnings = [f"warning: {f'{each.file}: ' if several else ''}{text}" for each in told for text in each.warnings]
     profilers = ", ".join(dict.fromkeys(each.profiler for each in told))
-    return [*warnings, one_line(f"{len(told)} files, {profilers}" if several else profilers, table)]
+    line = one_line(f"{len(told)} files, {profilers}" if several else profilers, table)
+    return [*(f"warning: {text}" for text in _warnings(told)), line]
+
+
+def _warnings(told: list[Told]) -> list[str]:
+    return [f"{each.file}: {text}" if len(told) > 1 else text for each in told for text in each.warnings]
 
 
 def _print_pages(told: list[Told], tables: list[Table]) -> None:

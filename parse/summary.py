@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,10 +78,14 @@ def one_line(profiler: str, table: Table) -> str:
 
 def counts(table: Table) -> str:
     """`52 kernels, 5 memsets`."""
+    return ", ".join(f"{n:,} {_plural(name, n)}" for name, n in kinds(table).items()) or "no rows"
+
+
+def kinds(table: Table) -> dict[str, int]:
+    """How many rows of each kind."""
     kind = table.coded("kind")
     numbers = np.bincount(kind.codes[kind.codes >= 0], minlength=len(kind.values)).tolist()
-    words = [f"{n:,} {_plural(name, n)}" for name, n in zip(kind.values, numbers, strict=True) if n]
-    return ", ".join(words) or "no rows"
+    return {name: n for name, n in zip(kind.values, numbers, strict=True) if n}
 
 
 def page(told: Told, table: Table) -> list[str]:
@@ -119,15 +124,19 @@ def _ms(ns: int) -> str:
     return f"{ns / 1e6:,.3f} ms"
 
 
-def _gpus(table: Table) -> str:
-    """Each name with the number of GPUs, a process's device being one."""
+def gpus(table: Table) -> dict[str, int]:
+    """How many GPUs of each name, a process's device being one; an unknown name is empty."""
     name = table.coded("gpu")
     if not len(table) or set(table.coded("kind").texts()) == {"cpu"}:
-        return ""
+        return {}
     used = np.unique(np.stack([name.codes, table.ints("pid"), table.ints("device")]), axis=1)
     texts = [*name.values, ""]  # code -1 finds the last
-    found = Counter(texts[code] or "unknown" for code in used[0].tolist())
-    return ", ".join(f"{number} x {text}" if number > 1 else text for text, number in found.items())
+    return Counter(texts[code] for code in used[0].tolist())
+
+
+def _gpus(table: Table) -> str:
+    named = {text or "unknown": number for text, number in gpus(table).items()}
+    return ", ".join(f"{number} x {text}" if number > 1 else text for text, number in named.items())
 
 
 def _processes(table: Table) -> str:
@@ -169,15 +178,35 @@ def _times(table: Table) -> Iterable[tuple[str, str]]:
         yield "  without", f"{len(reasons) - MOST} reasons more"
 
 
-def _spans(table: Table) -> Iterable[tuple[str, str]]:
-    """From the first start to the last end of each process's device, and how much of that it was busy."""
+class Span(NamedTuple):
+    """A process's device at work."""
+
+    pid: int | None
+    device: int | None
+    span_ns: int  # from its first start to its last end
+    busy_ns: int
+
+
+def spans(table: Table) -> list[Span]:
+    """Of each process's device."""
     start, pid, device = table.ints("start"), table.ints("pid"), table.ints("device")
     end = start + table.ints("kDuration")
-    pairs = np.unique(np.stack([pid, device]), axis=1).T.tolist()
-    for owner, number in pairs[:MOST]:
+    found = []
+    for owner, number in np.unique(np.stack([pid, device]), axis=1).T.tolist():
         mine = (pid == owner) & (device == number)
         span = int(end[mine].max() - start[mine].min())
-        busy = busy_ns(start[mine], end[mine])
-        which = "" if len(pairs) == 1 else f"process {owner}, device {number}: "
+        process, ordinal = (None if value == NULL else value for value in (owner, number))
+        found.append(Span(process, ordinal, span, busy_ns(start[mine], end[mine])))
+    return found
+
+
+def _spans(table: Table) -> Iterable[tuple[str, str]]:
+    found = spans(table)
+    for owner, number, span, busy in found[:MOST]:
+        which = "" if len(found) == 1 else f"process {_told(owner)}, device {_told(number)}: "
         share = f" ({100 * busy / span:.1f}%)" if span else ""
         yield "span", f"{which}{_ms(span)}, busy {_ms(busy)}{share}"
+
+
+def _told(number: int | None) -> str:
+    return "unknown" if number is None else str(number)

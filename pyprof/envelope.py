@@ -42,7 +42,19 @@ from pyprof._version import __version__
 from pyprof.errors import OutputError, PyprofError, UsageError
 from pyprof.text import clean, printable
 
-__all__ = ["ANSWERS", "Answer", "Input", "Parser", "add_json", "envelope", "fail", "plain", "write_envelope"]
+__all__ = [
+    "ANSWERS",
+    "Answer",
+    "Input",
+    "Parser",
+    "add_json",
+    "envelope",
+    "fail",
+    "plain",
+    "usage_error",
+    "wants_json",
+    "write_envelope",
+]
 
 HELP = "one JSON object with everything that is told, errors too (pyprof schema prints its schema)"
 
@@ -59,11 +71,17 @@ class Answer(NamedTuple):
 
 ANSWERS = (
     Answer("error", 1, "", "pyprof.answers", "why a command failed; its exit code is not 0"),
+    Answer("run", 1, "run", "pyprof.run", "the trace collected, and the script's exit code"),
+    Answer("parse", 1, "parse", "pyprof.parse.answers", "what the files hold, and which kernel table was written"),
+    Answer("stats", 1, "stats", "pyprof.parse.stats.answers", "the tables of nsys stats"),
     Answer("kernels", 1, "prof", "pyprof.prof.answers", "the annotated kernel table: a row each GPU operation"),
     Answer("groups", 1, "prof", "pyprof.prof.answers", "with --group: rows that agree in some columns as one"),
     Answer("summary", 1, "prof", "pyprof.prof.answers", "with --summary: where the time went"),
     Answer("advice", 1, "prof", "pyprof.prof.answers", "with --advise: what to change, and what it saves"),
     Answer("explain", 1, "prof", "pyprof.prof.answers", "with --explain: where a row's numbers come from"),
+    Answer("report", 1, "report", "pyprof.prof.report.answers", "the page written, and its sentences"),
+    Answer("peaks", 1, "peaks", "pyprof.peaks", "what this machine reaches; --peaks reads it, too"),
+    Answer("demo", 1, "demo", "pyprof.demo", "the files made, and the commands that made them"),
     Answer("schemas", 1, "schema", "pyprof.answers", "JSON Schemas of what --json prints"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}

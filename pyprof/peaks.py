@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError
 from pyprof.files import check_output, open_output
+from pyprof.json_schema import Schema, integer, listing, mapping, number, record, text
 from pyprof.measure import FULL, QUICK, Bench, Curve, Product, memory_rate
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ FORMAT, VERSION = "pyprof peaks", 1
 DOUBLE_TENSOR = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")  # fp64 products run on tensor (matrix) cores
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="pyprof peaks",
         description="Measure what this machine reaches: matrix products per dtype, memory from the caches outwards, "
         "element-wise ops, links. Random data, no change of clocks; a minute or two.",
@@ -38,17 +40,20 @@ def build_parser() -> argparse.ArgumentParser:
                         help="cuda, cuda:1, cpu (without: cuda where there is one)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="fewer sizes and trials: sooner and rougher")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the curves (needs matplotlib)")
+    add_json(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.json and args.output == "-":
+        parser.error("--json prints on standard output: give the file another name with -o")
     try:
         _main(args)
     except PyprofError as error:
-        sys.stderr.write(f"pyprof peaks: {error}\n")
-        return 1
+        return fail("pyprof peaks", error, args.json)
     return 0
 
 
@@ -61,13 +66,16 @@ def _main(args: argparse.Namespace) -> None:
         _require("matplotlib", "--plot needs it: pip install matplotlib")
     show = not args.quiet and sys.stderr.isatty()
     found = measure(_device(args.device), quick=args.quick, progress=show)
-    if args.output != "-":
+    if args.output != "-" and not args.json:
         print_peaks(found)
     if args.output:
         with open_output(args.output, args.force) as out:
             out.write((json.dumps(found, indent=1) + "\n").encode())
     if args.plot:
         plot(found, args.plot, args.force)
+    if args.json:
+        with open_output(None) as out:
+            write_envelope(envelope("peaks", found), out)
 
 
 def _require(module: str, why: str) -> None:
@@ -156,6 +164,42 @@ def document(
     }
     found["skipped"] = skipped
     return found
+
+
+def _schema() -> Schema:
+    """Of a peaks file within the envelope."""
+    rate = number("of a peak")
+    pair: list[Schema] = [number("size"), number("rate")]
+    point: Schema = {"type": "array", "description": "size, rate", "prefixItems": pair, "items": False}
+    points = listing(point, "rising sizes")
+    curves = {
+        "products_flop_per_s": mapping(points, "by dtype: rows of the square matrices, FLOP/s"),
+        "memory_byte_per_s": mapping(points, "by op: bytes moved, bytes/s"),
+        "elementwise_byte_per_s": mapping(mapping(rate, "by op"), "by dtype: bytes/s of each op"),
+    }
+    return record(
+        {
+            "format": {"const": FORMAT, "description": "what --peaks knows the file by"},
+            "version": {"const": VERSION, "description": "of the file's form"},
+            "device": text("its name"),
+            "arch": text("sm_90, gfx942, cpu"),
+            "torch": text("its version"),
+            "sms": integer("multiprocessors; GPUs only"),
+            "memory_bytes": integer("of the GPU", "bytes"),
+            "threads": integer("that torch uses; CPUs only"),
+            "cache_bytes": integer("of the last cache before memory", "bytes"),
+            "flop_per_s": mapping(rate, "the best of each unit, FLOP/s"),
+            "byte_per_s": number("of the memory, beyond the caches", "bytes/s"),
+            "link_byte_per_s": mapping(rate, "of copies, by where from and to, bytes/s"),
+            "curves": record(curves, "each figure by size"),
+            "skipped": mapping(text("why"), "products that could not be measured"),
+        },
+        "peaks",
+        optional=("sms", "memory_bytes", "threads", "byte_per_s"),
+    )
+
+
+SCHEMAS = {"peaks": _schema}
 
 
 def _rounded(rate: float) -> float:

@@ -7,11 +7,14 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError
+from pyprof.json_schema import Schema, integer, record, text
 
 if TYPE_CHECKING:
     from pyprof.capture import Window
@@ -107,8 +110,8 @@ def _print_script_error(error: BaseException) -> None:
     traceback.print_exception(type(error), error, tb)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="pyprof run",
         description="Run a script with every PyTorch call marked, and collect it into a trace for `pyprof parse`. "
         "Where the script calls pyprof.start() and pyprof.stop(), just that range is collected.",
@@ -141,6 +144,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="mark each aten op too, with the types its kernels get (13 us an op)",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    add_json(parser, "one JSON object of what was collected, errors too (pyprof schema run); what the script prints "
+             "goes to standard error")  # fmt: skip
     parser.add_argument("script", help="the script to run")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     return parser
@@ -159,18 +164,59 @@ def main(argv: list[str] | None = None) -> int:
     options = build_parser().parse_args(argv)
     window = Window(options.warmup, options.steps, options.capture_range == "cudaProfilerApi")
     try:
-        code = run(
-            options.script,
-            options.args,
-            options.output,
-            force=options.force,
-            trace=TRACES[options.trace],
-            dispatch=options.dispatch,
-            module=options.module,
-            window=window,
-        )
+        with _aside() if options.json else nullcontext():
+            code = run(
+                options.script,
+                options.args,
+                options.output,
+                force=options.force,
+                trace=TRACES[options.trace],
+                dispatch=options.dispatch,
+                module=options.module,
+                window=window,
+            )
+        file = rank_file(Path(options.output), os.environ)
+        if options.json:
+            _answer(options.script, code, file)
     except PyprofError as error:
-        print(f"pyprof run: {error}", file=sys.stderr)
-        return 1
-    print(f"pyprof run: wrote {rank_file(Path(options.output), os.environ)}", file=sys.stderr)
+        return fail("pyprof run", error, options.json)
+    if not options.json:
+        print(f"pyprof run: wrote {file}", file=sys.stderr)
     return code
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """What the script and its children print goes to standard error: standard output is for one JSON object."""
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(ours, 1)
+        os.close(ours)
+
+
+def _answer(script: str, code: int, file: Path) -> None:
+    from pyprof.files import open_output
+
+    own = {"script": script, "exit_code": code, "output": {"name": file, "bytes": file.stat().st_size}}
+    with open_output(None) as out:
+        write_envelope(envelope("run", own), out)
+
+
+def _schema() -> Schema:
+    made = {"name": text("of the file; of several ranks, this one's"), "bytes": integer("its size")}
+    return record(
+        {
+            "script": text("as given"),
+            "exit_code": integer("the script's, and so the command's"),
+            "output": record(made, "the trace, for pyprof parse"),
+        },
+        "run",
+    )
+
+
+SCHEMAS = {"run": _schema}

@@ -6,7 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from pyprof.envelope import Parser, add_json, envelope, fail, wants_json, write_envelope
 from pyprof.errors import PyprofError, packages
+from pyprof.text import printable
 
 if TYPE_CHECKING:
     from pyprof.parse.stats.reports import Rows, Wanted
@@ -14,10 +16,10 @@ if TYPE_CHECKING:
 FORMATS = ("column", "csv", "json")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     from pyprof.parse.stats.reports import DEFAULT
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pyprof stats",
         description="The tables of nsys stats, of an nsys or nvprof database or a torch.profiler trace.\n"
         "What a file lacks for a table is told on standard error, and the table left out.",
@@ -27,24 +29,29 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("file", help="net.sqlite, net.sql or net.json, gzipped or not")
     parser.add_argument("-r", "--report", metavar="NAME[,NAME]", type=_reports, default=_reports(",".join(DEFAULT)),
                         help=f"the tables to print, in this order, or all (without: {', '.join(DEFAULT)})")  # fmt: skip
-    parser.add_argument("-f", "--format", choices=FORMATS, default="column",
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("-f", "--format", choices=FORMATS, default="column",
                         help="column: aligned, under a title; csv: a header and rows, an empty line between tables; "
-                        "json: a list of objects, of several tables an object of lists (without: column)")  # fmt: skip
+                        "json: nsys's own, a list of objects, of several tables an object of lists (without: "
+                        "column)")  # fmt: skip
+    add_json(form)
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output")
     parser.add_argument("--force", action="store_true", help="overwrite the output file")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    as_json, files = wants_json(words), []
     try:
         with packages():  # the reports' names already need numpy
-            args = build_parser().parse_args(argv)
+            args = build_parser().parse_args(words)
+            files = [args.file]
             skipped = _run(args)
     except PyprofError as error:
-        print(f"pyprof stats: {error}", file=sys.stderr)
-        return 1
-    for missing in skipped:
-        print(f"SKIPPED: {args.file} does not contain {missing}.", file=sys.stderr)
+        return fail("pyprof stats", error, as_json, files)
+    for missing in [] if as_json else skipped:
+        print(f"SKIPPED: {printable(missing)}", file=sys.stderr)
     return 0
 
 
@@ -54,15 +61,20 @@ def _run(args: argparse.Namespace) -> list[str]:
 
     from pyprof.files import check_output, open_output
     from pyprof.parse.stats import layout
+    from pyprof.parse.stats.answers import tables_of
     from pyprof.parse.stats.opened import recording
 
     check_output(args.output, args.force)  # before minutes of work
     with recording(Path(args.file)) as found:
         tables: list[tuple[Wanted, Rows]] = [(report, report.rows(found)) for report in args.report]
-    text = layout.FORMATS[args.format](tables)
+    missing = dict.fromkeys(report.report.missing for report, rows in tables if not rows)
+    skipped = [f"{args.file} does not contain {what}." for what in missing]
     with open_output(args.output, args.force) as out:
-        out.write(text.encode("utf-8", "replace"))
-    return list(dict.fromkeys(report.report.missing for report, rows in tables if not rows))
+        if args.json:
+            write_envelope(envelope("stats", tables_of(tables), input=[args.file], warnings=skipped), out)
+        else:
+            out.write(layout.FORMATS[args.format](tables).encode("utf-8", "replace"))
+    return skipped
 
 
 def _reports(text: str) -> list[Wanted]:

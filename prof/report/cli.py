@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyprof._version import __version__
+from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import InputError, PyprofError, packages
+from pyprof.text import printable
+
+if TYPE_CHECKING:
+    from pyprof.prof.load_table import Loaded
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="pyprof report",
         description="Write a run as one web page: step times, roofline, layers, timeline, kernels. It needs no network "
         "and no server; send it as it is.",
@@ -25,26 +32,31 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--title", metavar="TEXT", help="the page's title (default: the file's name)")
     parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them; without it, its "
                         "data sheet's")  # fmt: skip
+    add_json(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
     parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.json and args.output == "-":
+        parser.error("--json prints on standard output: give the page another name with -o")
     try:
         with packages():
-            line = _run(args)
+            lines = _run(args)
     except PyprofError as error:
-        print(f"pyprof report: {error}", file=sys.stderr)
-        return 1
-    if not args.quiet:
-        print(f"pyprof report: {line}", file=sys.stderr)
+        return fail("pyprof report", error, args.json, [args.file])
+    if not args.quiet and not args.json:
+        for line in lines:
+            print(f"pyprof report: {printable(line)}", file=sys.stderr)
     return 0
 
 
-def _run(args: argparse.Namespace) -> str:
+def _run(args: argparse.Namespace) -> list[str]:
     from pyprof.files import check_output, open_output
+    from pyprof.parse.progress import progress
     from pyprof.prof.advice import Run, advise
     from pyprof.prof.annotate import annotate
     from pyprof.prof.devices import load_peaks
@@ -55,7 +67,9 @@ def _run(args: argparse.Namespace) -> str:
 
     check_output(args.output, args.force)  # before minutes of work
     peaks = load_peaks(args.peaks) if args.peaks else None
-    table = load_table(args.file).table
+    with progress(2, not args.quiet) as say:
+        loaded = load_table(args.file, say)
+    table = loaded.table
     if not len(table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
     annotation = annotate(table)
@@ -64,5 +78,17 @@ def _run(args: argparse.Namespace) -> str:
     model = collect(table, annotation, found, args.title or Path(args.file).name, cards)
     with open_output(args.output, args.force) as out:
         render(model, out)
+    if args.json:
+        _answer(args.output, model, loaded)
     where = "" if args.output == "-" else f"wrote {args.output}: "
-    return f"{where}{model['sentences'][0]}"
+    return [*(f"warning: {text}" for text in loaded.warnings), f"{where}{model['sentences'][0]}"]
+
+
+def _answer(output: str, model: Mapping[str, Any], loaded: Loaded) -> None:
+    from pyprof.files import open_output
+    from pyprof.prof.report.answers import page_of
+
+    own = page_of(output, Path(output).stat().st_size, model)
+    files = [Input(loaded.name, loaded.profiler)]
+    with open_output(None) as out:
+        write_envelope(envelope("report", own, input=files, warnings=loaded.warnings), out)

@@ -30,7 +30,7 @@ def run(capsys, *argv: str) -> tuple[str, str]:
 
 def test_the_options():
     found = {option for action in build_parser()._actions for option in action.option_strings}
-    assert found == {"-h", "--help", "-r", "--report", "-f", "--format", "-o", "--output", "--force"}
+    assert found == {"-h", "--help", "-r", "--report", "-f", "--format", "-o", "--output", "--force", "--json"}
 
 
 def test_columns(file, capsys):
