@@ -61,7 +61,7 @@ def _adds_a_number(table: Table) -> NDArray[np.bool_]:
     """Rows of `_foreach_add_(list, number)`: how optimizers count their steps (and Adam adds its eps)."""
     aten, dtypes = table.coded("aten"), table.coded("dtypes")
     adds = np.array([*(a.endswith("_foreach_add_") for a in aten.values), False])
-    number = np.array([*(d == '[[],""]' for d in dtypes.values), False])
+    number = np.array([*(d.replace(" ", "") == '[[],""]' for d in dtypes.values), False])
     both: NDArray[np.bool_] = adds[aten.codes] & number[dtypes.codes]
     return both
 

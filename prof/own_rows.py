@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyprof.prof.count import Counted
 from pyprof.prof.own import NO_GRID, Call, Grid, Launch, own_work
@@ -27,7 +28,7 @@ def fill_own(
     if not len(rows):
         return
     grid, block = table.coded("grid"), table.coded("block")
-    before = _before(op)[rows]
+    before = _before(op, kernel)[rows]
     there = before >= 0
     columns = (
         signature[rows], names.codes[rows], grid.codes[rows], block.codes[rows],
@@ -49,9 +50,10 @@ def fill_own(
             flops[mine] = np.where(flops[mine] == NULL, found.flop, flops[mine])
 
 
-def _before(op: Ints) -> Ints:
-    """The row before each one in the same call of an op, -1 where it is the first."""
-    order = np.argsort(op, kind="stable")
+def _before(op: Ints, kernel: NDArray[np.bool_]) -> Ints:
+    """The kernel before each row in the same call of an op, -1 where there is none; copies and memsets are none."""
+    rows = np.flatnonzero(kernel)
+    order = rows[np.argsort(op[rows], kind="stable")]
     before = np.full(len(op), -1, np.int64)
     same = op[order][1:] == op[order][:-1]
     before[order[1:][same]] = order[:-1][same]

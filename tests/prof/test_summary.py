@@ -325,10 +325,10 @@ def captures(root, tmp_path_factory):
     """Golden captures, parsed once each."""
     folder = tmp_path_factory.mktemp("summary")
 
-    def get(name: str) -> str:
+    def get(name: str, form: str = ".sqlite") -> str:
         path = folder / f"{name}.dict"
         if not path.exists():
-            source = root / "tests" / "golden" / f"{name}.sqlite.gz"
+            source = root / "tests" / "golden" / f"{name}{form}.gz"
             assert parse_cli.main(["-q", "-o", str(path), str(source)]) == 0
         return str(path)
 
@@ -393,10 +393,10 @@ def test_on_a_terminal_the_summary_is_what_comes_without_options(captures, monke
 def test_the_readmes_summary_is_what_is_printed(root, captures, capfdbinary, update_golden):
     """Where a model or a reader changes the figures: pytest --update-golden, and read the diff."""
     page = root / "README.md"
-    begin = "<!-- summary: tests/golden/h200_gpt2_step.sqlite.gz -->\n```text\n"
+    begin = "<!-- summary: tests/golden/h200_gpt2_bf16.json.gz -->\n```text\n"
     before, rest = page.read_text(encoding="utf-8").split(begin)
     shown, after = rest.split("```", 1)
-    assert cli.main(["--summary", "-w", "100", captures("h200_gpt2_step")]) == 0
+    assert cli.main(["--summary", "-w", "100", captures("h200_gpt2_bf16", ".json")]) == 0
     printed = capfdbinary.readouterr().out.decode().split("\nBy kind of work")[0]
     if update_golden:
         page.write_text(f"{before}{begin}{printed}```{after}", encoding="utf-8")
