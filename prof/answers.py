@@ -220,6 +220,7 @@ def _numbers() -> Schema:
     from pyprof.prof.components import Series
     from pyprof.prof.summary import Attention, Leading, Limits, Matrix, Part, Summary
     from pyprof.prof.usage import Usage
+    from pyprof.prof.waiting import SyncPoint, Waits
 
     part = {"name": "its name", "rows": "how many", "ns": "their time", "idle_ns": "idle time before them"}
     copies = {
@@ -281,6 +282,7 @@ def _numbers() -> Schema:
         "busy_ns": "with at least one operation",
         "idle_ns": "with none",
         "late_ns": "idle before the CPU called for the next launch",
+        "waits": "why the GPU waits",
         "steps": "ns: from a step's first start to its last end",
         "phases": "forward, backward, optimizer, data, other; overlaps counted once",
         "components": "parts of the model",
@@ -301,7 +303,23 @@ def _numbers() -> Schema:
         "notes": "whose peaks these are",
     }
     series = {"name": "the layers' common name", "numbers": "ascending", "ns": "the time of each"}
-    found = of_type(Summary, {Summary: whole, Part: part, Leading: copies, Matrix: matrix, Attention: attention,
+    waits = {
+        "causes": "of idle time: cause, gaps, ns; the longest first",
+        "queued_ns": "median time of a launch in the queue; 0 where no launch is known",
+        "launches": "that the median is of",
+        "syncs": "places in the program where the CPU waits for the GPU",
+        "pageable_rows": "copies from or to pageable memory",
+        "pageable_ns": "their time",
+        "pageable_bytes": "what they moved",
+    }
+    sync = {
+        "op": "what the user called",
+        "trace": "the innermost line of the user's code",
+        "rows": "how many",
+        "waited_ns": "the CPU, from its call until the copy was done",
+        "idle_ns": "the GPU, after it",
+    }
+    found = of_type(Summary, {Summary: whole, Waits: waits, SyncPoint: sync, Part: part, Leading: copies, Matrix: matrix, Attention: attention,
                               Limits: limits, Usage: usage, Series: series})  # fmt: skip
     device = found["properties"]["devices"]["items"]
     device["properties"].update({key: maybe(schema) for key, (schema, _) in RATES.items()})

@@ -11,7 +11,6 @@ from pyprof._version import __version__
 from pyprof.prof.cells import Cells, Data, is_float
 from pyprof.prof.columns import Column
 from pyprof.table import NULL, Coded
-from pyprof.text import clean
 
 
 def write_parquet(cells: Cells, out: BinaryIO) -> None:

@@ -67,8 +67,11 @@ def of_type(kind: type, meanings: Mapping[type, Mapping[str, str]]) -> Schema:
 
     A float may be null, as a NaN becomes.
     """
-    hints = get_type_hints(kind)
-    keys = {field.name: _of_hint(hints[field.name], meanings[kind][field.name], meanings) for field in fields(kind)}
+    hints, told = get_type_hints(kind), meanings.get(kind, {})
+    missing = [field.name for field in fields(kind) if field.name not in told]
+    if missing:
+        raise KeyError(f"{kind.__name__}: a schema needs the meaning of {', '.join(missing)}")
+    keys = {field.name: _of_hint(hints[field.name], told[field.name], meanings) for field in fields(kind)}
     return record(keys, (kind.__doc__ or "").partition("\n")[0])
 
 

@@ -18,7 +18,6 @@ from pyprof.files import Name, is_standard, open_output
 from pyprof.gather import gatherer, literal
 from pyprof.schema import COLUMN, KERNELS, Column
 from pyprof.table import NULL, Coded, Data, Ragged, Table
-from pyprof.text import clean
 
 MAGIC = b"PAR1"
 SCHEMA_VERSION = (
