@@ -319,8 +319,9 @@ def _numbers() -> Schema:
         "waited_ns": "the CPU, from its call until the copy was done",
         "idle_ns": "the GPU, after it",
     }
-    found = of_type(Summary, {Summary: whole, Waits: waits, SyncPoint: sync, Part: part, Leading: copies, Matrix: matrix, Attention: attention,
-                              Limits: limits, Usage: usage, Series: series})  # fmt: skip
+    meanings = {Summary: whole, Waits: waits, SyncPoint: sync, Part: part, Leading: copies, Matrix: matrix,
+                Attention: attention, Limits: limits, Usage: usage, Series: series}  # fmt: skip
+    found = of_type(Summary, meanings)
     device = found["properties"]["devices"]["items"]
     device["properties"].update({key: maybe(schema) for key, (schema, _) in RATES.items()})
     device["required"] += RATES

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.errors import PyprofError
-from pyprof.gather import clean
 from pyprof.table import Coded
+from pyprof.text import clean
 
 LONGEST = (1 << 31) - 1  # bytes of all values of an Arrow string array
 
