@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError, packages
-from pyprof.text import printable
+from pyprof.files import tell
 
 if TYPE_CHECKING:
     from pyprof.parse.read import Parsed
@@ -62,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
         return fail("parse.py", error, args.json, args.files)
     if not args.quiet and not args.json:
         for line in said:
-            print(f"parse.py: {printable(line)}", file=sys.stderr)
+            tell(f"parse.py: {line}")
     return 0
 
 

@@ -15,7 +15,7 @@ def progress(stages: int, wanted: bool) -> Iterator[Say]:
 
     rich takes 0.1 s to import and is loaded only where standard error is a terminal.
     """
-    if not wanted or not sys.stderr.isatty():
+    if not wanted or sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, BinaryIO
 from pyprof._version import __version__
 from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError, packages
+from pyprof.files import tell
 from pyprof.prof.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow
 from pyprof.prof.group import AGGREGATES
 from pyprof.prof.query import QueryError, Sort
 from pyprof.prof.where import Where, WhereError, parse_where
-from pyprof.text import printable
 
 if TYPE_CHECKING:
     from pyprof.prof.annotate import Annotation
@@ -99,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
         return fail("prof.py", error, args.json, [args.file or "-"])
     if not args.quiet and not args.json:  # which has told them
         for line in lines:
-            print(f"prof.py: {printable(line)}", file=sys.stderr)
+            tell(f"prof.py: {line}")
     return 0
 
 

@@ -40,7 +40,8 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from pyprof._version import __version__
 from pyprof.errors import OutputError, PyprofError, UsageError
-from pyprof.text import clean, printable
+from pyprof.files import open_output, tell
+from pyprof.text import clean
 
 __all__ = [
     "ANSWERS",
@@ -167,7 +168,7 @@ def fail(prog: str, error: PyprofError, as_json: bool, input: Iterable[Input | s
     """Tell the error: a line on standard error, with ``--json`` an envelope on standard output, too. The exit code."""
     if as_json and not isinstance(error, OutputError):  # which has left half an object there, or cannot take another
         _print_error(prog, error, 1, input)
-    sys.stderr.write(f"{prog}: {printable(str(error))}\n")
+    tell(f"{prog}: {error}")
     return 1
 
 
@@ -177,8 +178,6 @@ def usage_error(prog: str, message: str) -> None:
 
 
 def _print_error(prog: str, error: PyprofError, code: int, input: Iterable[Input | str] = ()) -> None:
-    from pyprof.files import open_output
-
     told = {
         "type": type(error).__name__,
         "message": str(error),
@@ -190,7 +189,7 @@ def _print_error(prog: str, error: PyprofError, code: int, input: Iterable[Input
         with open_output(None) as out:
             write_envelope(envelope("error", {"error": told}, input=input, command=command_of(prog)), out)
     except OutputError as full:
-        sys.stderr.write(f"{prog}: {printable(str(full))}\n")
+        tell(f"{prog}: {full}")
 
 
 def command_of(prog: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pyprof.errors import InputError, OutputError, PyprofError
+from pyprof.text import printable
 
 Name = str | Path | None  # None and "-" are standard input or output
 GZIP = b"\x1f\x8b"
@@ -41,6 +42,12 @@ def check_output(output: Name, force: bool = False) -> None:
 def is_standard(name: Name) -> bool:
     """Whether the name stands for standard input or output."""
     return name is None or str(name) == "-"
+
+
+def tell(line: str) -> None:
+    """A line on standard error, without what could drive the terminal; nowhere if that is closed."""
+    if sys.stderr is not None:  # print() would fall back to standard output, which is for data
+        sys.stderr.write(f"{printable(line)}\n")
 
 
 @contextmanager
@@ -136,6 +143,8 @@ def _packed(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _standard_output() -> Iterator[BinaryIO]:
+    if sys.stdout is None:
+        raise OutputError("standard output: cannot be written: it is closed")
     sys.stdout.flush()
     try:
         yield sys.stdout.buffer

@@ -64,7 +64,7 @@ def _main(args: argparse.Namespace) -> None:
     _require("torch", "measuring needs it: install PyTorch for this machine")
     if args.plot:
         _require("matplotlib", "--plot needs it: pip install matplotlib")
-    show = not args.quiet and sys.stderr.isatty()
+    show = not args.quiet and sys.stderr is not None and sys.stderr.isatty()
     found = measure(_device(args.device), quick=args.quick, progress=show)
     if args.output != "-" and not args.json:
         print_peaks(found)

@@ -16,7 +16,18 @@ import numpy as np
 import pytest
 
 from pyprof import __version__, answers, cli
-from pyprof.envelope import ANSWERS, Input, Parser, add_json, command_of, envelope, fail, plain, write_envelope
+from pyprof.envelope import (
+    ANSWERS,
+    Input,
+    Parser,
+    add_json,
+    command_of,
+    envelope,
+    fail,
+    plain,
+    schema_name,
+    write_envelope,
+)
 from pyprof.errors import InputError, OutputError, PyprofError
 from pyprof.json_schema import maybe, of_type, text
 from tests.answered import HEADER, strict, valid
@@ -258,3 +269,43 @@ def test_the_schema_of_a_dataclass():
 def test_maybe():
     assert maybe(text("t", ("a",))) == {"type": ["string", "null"], "description": "t", "enum": ["a", None]}
     assert maybe({"$ref": "#/x"}) == {"anyOf": [{"$ref": "#/x"}, {"type": "null"}]}
+
+
+# What scripts rely on
+
+
+def keys_of(schema: dict, path: str = "") -> list[str]:
+    """Every key of an object, with the types that it may have: ``rows[].idx: integer|null``."""
+    found = []
+    for key, value in schema.get("properties", {}).items():
+        kinds = value.get("type", "const" if "const" in value else "any")
+        found += [f"{path}{key}: {kinds if isinstance(kinds, str) else '|'.join(kinds)}"]
+        found += keys_of(value, f"{path}{key}.")
+    for key, value in schema.get("patternProperties", {}).items():
+        found += keys_of(value, f"{path}{key}.")
+    for word, mark in (("items", "[]"), ("additionalProperties", "*")):
+        if isinstance(schema.get(word), dict):
+            found += keys_of(schema[word], f"{path.removesuffix('.')}{mark}.")
+    return found
+
+
+def test_keys_stay_as_long_as_the_version_does(root, update_golden):
+    """A key that changes or goes raises the version in ANSWERS; new keys are written by pytest --update-golden."""
+    file = root / "tests" / "golden" / "json_keys.txt"
+    found = [f"{schema_name(answer)} {key}" for answer in ANSWERS for key in keys_of(answers.schema_of(answer))]
+    if update_golden:
+        file.write_text("\n".join(found) + "\n")
+    versions = {schema_name(answer) for answer in ANSWERS}
+    held = [line for line in file.read_text().splitlines() if line.split(" ", 1)[0] in versions]
+    assert [line for line in held if line not in set(found)] == []
+    assert {line.split(" ", 1)[0] for line in held} == versions
+
+
+def test_a_key_is_seen_wherever_it_stands():
+    inner = {"type": "object", "properties": {"b": {"type": ["string", "null"]}}}
+    listed = {"type": "array", "items": inner}
+    schema = {
+        "properties": {"a": listed, "c": {"additionalProperties": inner}, "d": {"patternProperties": {"^x$": inner}}}
+    }
+    assert keys_of(schema) == ["a: array", "a[].b: string|null", "c: any", "c*.b: string|null", "d: any",
+                               "d.^x$.b: string|null"]  # fmt: skip

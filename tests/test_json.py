@@ -318,6 +318,25 @@ def test_run_of_no_script(tmp_path, capfdbinary):
 # Pipes and missing packages
 
 
+@pytest.mark.parametrize("command", ["pyprof.prof --json", "pyprof.parse --json", "pyprof stats --json", "pyprof.prof"])
+def test_a_standard_error_that_is_closed_leaves_standard_output_to_the_data(command):
+    words = f"{sys.executable} -m {command} {LENET} 2>&-"
+    done = subprocess.run(["bash", "-c", words], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    if "--json" in command:
+        valid(strict(done.stdout))
+    else:
+        assert done.stdout.startswith(b"Idx ") and b"prof.py:" not in done.stdout
+
+
+@pytest.mark.parametrize("command", ["pyprof.prof", "pyprof.parse", "pyprof stats"])
+@pytest.mark.parametrize("file", [LENET, "/missing"])
+def test_a_standard_output_that_is_closed_is_an_error(command, file):
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m {command} --json {file} >&-"], capture_output=True)
+    assert done.returncode == 1
+    assert b"standard output: cannot be written: it is closed" in done.stderr and b"Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "command",
     [f"pyprof.parse --json {LENET}", f"pyprof stats --json -r all {LENET}", f"pyprof stats --json {LENET}.missing"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.envelope import Parser, add_json, envelope, fail, wants_json, write_envelope
 from pyprof.errors import PyprofError, packages
-from pyprof.text import printable
+from pyprof.files import tell
 
 if TYPE_CHECKING:
     from pyprof.parse.stats.reports import Rows, Wanted
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     except PyprofError as error:
         return fail("pyprof stats", error, as_json, files)
     for missing in [] if as_json else skipped:
-        print(f"SKIPPED: {printable(missing)}", file=sys.stderr)
+        tell(f"SKIPPED: {missing}")
     return 0
 
 

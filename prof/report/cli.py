@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof._version import __version__
 from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import InputError, PyprofError, packages
-from pyprof.text import printable
+from pyprof.files import tell
 
 if TYPE_CHECKING:
     from pyprof.prof.load_table import Loaded
@@ -50,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         return fail("pyprof report", error, args.json, [args.file])
     if not args.quiet and not args.json:
         for line in lines:
-            print(f"pyprof report: {printable(line)}", file=sys.stderr)
+            tell(f"pyprof report: {line}")
     return 0
 
 
