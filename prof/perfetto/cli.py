@@ -1,0 +1,136 @@
+"""The command pyprof perfetto: kernel table (or a profiler's file) in, a trace for ui.perfetto.dev out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyprof._version import __version__
+from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
+from pyprof.errors import PyprofError, packages
+from pyprof.json_schema import Schema, integer, listing, record, text
+from pyprof.prof.columns import COLUMN
+from pyprof.text import printable
+
+if TYPE_CHECKING:
+    from pyprof.prof.load_table import Loaded
+    from pyprof.prof.perfetto.tracks import Trace
+
+FORMS = (".perfetto-trace", ".pftrace", ".json", ".json.gz")
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof perfetto",
+        description="Write a run as a trace for ui.perfetto.dev: every GPU operation with its op, layer, FLOPs, bytes "
+        "and limits as arguments, the layers over them, counters of TFLOP/s and GB/s, arrows from launch to kernel "
+        "and from forward to backward. A profiler's file gives the CPU's ranges, too.",
+    )
+    parser.add_argument("file", help="a profiler's file that pyprof parse reads (net.sqlite, net.json, ...), or "
+                        "net.dict (or .gz) or net.parquet from it; - is a net.dict on standard input")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", type=_output, default="net.perfetto-trace",
+                        help="net.perfetto-trace (or .pftrace), or Chrome's trace events as net.json or net.json.gz "
+                        "(default: net.perfetto-trace)")  # fmt: skip
+    parser.add_argument("-c", metavar="COLUMNS", dest="columns", type=_columns,
+                        help="the columns of prof.py that are arguments of GPU operations, or all")  # fmt: skip
+    parser.add_argument("--no-ranges", action="store_true", help="leave out the CPU's ranges: a smaller file")
+    parser.add_argument("--force", action="store_true", help="overwrite the output file")
+    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them; without it, its "
+                        "data sheet's")  # fmt: skip
+    add_json(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
+    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.json and args.output == "-":
+        parser.error("--json prints on standard output: give the trace another name with -o")
+    try:
+        with packages():
+            lines = _run(args)
+    except PyprofError as error:
+        return fail("pyprof perfetto", error, args.json, [args.file])
+    if not args.quiet and not args.json:
+        for line in lines:
+            print(f"pyprof perfetto: {printable(line)}", file=sys.stderr)
+    return 0
+
+
+def _run(args: argparse.Namespace) -> list[str]:
+    from pyprof.files import check_output, open_output
+    from pyprof.parse.progress import progress
+    from pyprof.prof.annotate import annotate
+    from pyprof.prof.devices import load_peaks
+    from pyprof.prof.load_table import load_table
+    from pyprof.prof.perfetto.collect import collect
+    from pyprof.prof.perfetto.gpu import ARGUMENTS
+    from pyprof.prof.perfetto.write_json import write_json
+    from pyprof.prof.perfetto.write_proto import write_proto
+
+    check_output(args.output, args.force)  # before minutes of work
+    peaks = load_peaks(args.peaks) if args.peaks else None
+    with progress(2, not args.quiet) as say:
+        loaded = load_table(args.file, say)
+    trace = collect(loaded.name, loaded.table, annotate(loaded.table), peaks, loaded.capture,
+                    columns=args.columns or ARGUMENTS, ranges=not args.no_ranges)  # fmt: skip
+    as_json = args.output.removesuffix(".gz").endswith(".json")
+    with open_output(args.output, args.force) as out:
+        (write_json if as_json else write_proto)(trace, out)
+    if args.json:
+        _answer(args.output, trace, loaded)
+    slices = sum(map(len, trace.slices))
+    where = "" if args.output == "-" else f"wrote {args.output}: "
+    advice = "" if args.output == "-" else "; open it at https://ui.perfetto.dev (it stays on your machine)"
+    warnings = [f"warning: {said}" for said in loaded.warnings]
+    return [*warnings, f"{where}{len(loaded.table):,} operations, {slices:,} slices{advice}", *trace.notes]
+
+
+def _answer(output: str, trace: Trace, loaded: Loaded) -> None:
+    from pyprof.files import open_output
+
+    own = {
+        "output": {"name": output, "bytes": Path(output).stat().st_size},
+        "operations": len(loaded.table),
+        "slices": sum(map(len, trace.slices)),
+        "tracks": len(trace.tracks),
+        "notes": trace.notes,
+    }
+    files = [Input(loaded.name, loaded.profiler)]
+    with open_output(None) as out:
+        write_envelope(envelope("perfetto", own, input=files, warnings=loaded.warnings), out)
+
+
+def _perfetto() -> Schema:
+    return record(
+        {
+            "output": record({"name": text("of the file"), "bytes": integer("its size")}, "the trace written"),
+            "operations": integer("rows of the kernel table"),
+            "slices": integer("of all tracks"),
+            "tracks": integer("processes, groups, threads, streams and counters"),
+            "notes": listing(text("a note"), "what the limits rest on, and how times were moved"),
+        },
+        "trace",
+    )
+
+
+SCHEMAS = {"perfetto": _perfetto}
+
+
+def _output(text: str) -> str:
+    """A name that tells the form; standard output, which has none, gets Perfetto's own."""
+    if text == "-" or text.endswith(FORMS):
+        return text
+    raise argparse.ArgumentTypeError(f"expected a name that ends in {', '.join(FORMS)}, found {text!r}")
+
+
+def _columns(text: str) -> list[str]:
+    names = list(COLUMN) if text == "all" else text.split(",")
+    wrong = next((name for name in names if name not in COLUMN), None)
+    if wrong is not None:
+        raise argparse.ArgumentTypeError(f"{wrong!r} is no column; there are: {', '.join(COLUMN)}")
+    return list(dict.fromkeys(names))

@@ -1,0 +1,158 @@
+"""The program on the GPU's clock: phases, layers and ops as slices over the operations that they launched.
+
+Operations of a stream in order of start: neighbours of the same phase are one slice of that phase, within it those of
+the same layer, and so on down to the call of an op. A slice begins with its first operation and ends with its last, or
+where the next one of its level begins, should operations of the stream overlap. Waiting inside of a layer is in its
+slice; nsys calls the like "NVTX projected to the GPU".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyprof.prof.annotate import Annotation
+from pyprof.prof.columns import first_text
+from pyprof.prof.layer_path import layer_parts
+from pyprof.prof.perfetto.tracks import Arg
+from pyprof.prof.roofline import Roofline
+from pyprof.table import NULL, Coded, Ints, Table, distinct
+
+__all__ = ["Projection", "project", "sums"]
+
+PHASE, LAYER, OP = LEVELS = ("phase", "layer", "op")
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Slices of one stream, outer ones before the inner ones of the same start."""
+
+    start: Ints
+    end: Ints
+    name: Coded
+    level: Coded  # of LEVELS
+    first: Ints  # slice i holds rows[first[i]:last[i]]
+    last: Ints
+    rows: Ints  # of the stream, in order of start
+
+
+def project(table: Table, rows: Ints) -> Projection:
+    """The slices over the rows of one stream, which all have a start."""
+    rows = rows[np.lexsort((rows, table.ints("start")[rows]))]
+    names: dict[tuple[str, str], int] = {}
+    paths, path = _paths(table, rows, names)
+    call = _calls(table, rows, paths, path, names)
+    start = table.ints("start")[rows]
+    end = start + np.maximum(table.ints("kDuration")[rows], 0)
+    following = np.append(start[1:], np.iinfo(np.int64).max)
+    found = [_runs(nodes, start, end, following) for nodes in _levels(paths, path, call)]
+    columns = [np.concatenate([part[i] for part in found]) for i in range(5)]
+    first, last, begin, finish, node = columns
+    order = np.lexsort((np.repeat(np.arange(len(found)), [len(part[0]) for part in found]), begin))
+    labels = np.array([*call.label], np.int64)[node[order]].astype(np.int32)
+    return Projection(
+        begin[order], finish[order], Coded(labels, [name for _, name in names]),
+        Coded(np.array([LEVELS.index(level) for level, _ in names], np.int32)[labels] if len(labels) else labels,
+              list(LEVELS)), first[order], last[order], rows,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The tree of paths: each node's label, and of each row the node of its op's call (-1: none) and its depth."""
+
+    label: list[int]
+    node: Ints
+    depth: Ints
+
+
+def _paths(table: Table, rows: Ints, names: dict[tuple[str, str], int]) -> tuple[list[list[int]], Ints]:
+    """The labels of each distinct (step, phase, layer), and each row's number among them."""
+    phase, layer = table.coded("phase"), table.coded("layer")
+    keys, path = distinct(table.ints("step")[rows], phase.codes[rows], layer.codes[rows])
+    found = []
+    for _, phase_code, layer_code in keys:
+        texts = [(PHASE, phase.values[phase_code])] if phase_code >= 0 else []
+        texts += [(LAYER, part) for part in layer_parts(layer.values[layer_code] if layer_code >= 0 else "")]
+        found.append([names.setdefault(text, len(names)) for text in texts if text[1]])
+    steps = {step: number for number, step in enumerate(dict.fromkeys(key[0] for key in keys))}
+    return [[-1 - steps[key[0]], *labels] for key, labels in zip(keys, found, strict=True)], path
+
+
+def _calls(table: Table, rows: Ints, paths: list[list[int]], path: Ints, names: dict[tuple[str, str], int]) -> _Nodes:
+    """Number the nodes of the tree: (parent, label); the ops' calls hang below their paths. ``paths`` become nodes."""
+    label: list[int] = []
+    known: dict[tuple[int, int], int] = {}
+    for nodes in paths:
+        above = -1
+        for at, text in enumerate(nodes):
+            above = nodes[at] = known.setdefault((above, text), len(known))
+            if above == len(label):
+                label.append(text)
+    op = table.coded("op")
+    first = [first_text(text) if text else "" for text in op.values]
+    number = np.array([*(names.setdefault((OP, text), len(names)) if text else -1 for text in first), -1])
+    name = number[op.codes[rows]]
+    replay = np.where(table.ints("graphNode")[rows] == NULL, 0, table.ints("corr")[rows])
+    keys, call = distinct(path, name, table.ints("opId")[rows], replay)
+    node = len(label) + call
+    label += [key[1] for key in keys]
+    depth = np.array([len(nodes) for nodes in paths], np.int64)
+    return _Nodes(label, np.where(name >= 0, node, -1), depth[path] if len(paths) else path)
+
+
+def _levels(paths: Sequence[Sequence[int]], path: Ints, call: _Nodes) -> list[Ints]:
+    """Of each level but the steps' the node of every row, -1 where it has none."""
+    deepest = max((len(nodes) for nodes in paths), default=0)
+    found = []
+    for level in range(1, deepest + 1):
+        of_path = np.array([nodes[level] if level < len(nodes) else -1 for nodes in paths], np.int64)
+        found.append(np.where(call.depth == level, call.node, of_path[path]))
+    return found
+
+
+def _runs(node: Ints, start: Ints, end: Ints, following: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Neighbours of the same node: first row, row after the last, start, end, node."""
+    edge = np.flatnonzero(np.diff(node)) + 1
+    first = np.concatenate([[0], edge]).astype(np.int64) if len(node) else edge
+    last = np.concatenate([edge, [len(node)]]).astype(np.int64) if len(node) else edge
+    kept = node[first] >= 0
+    first, last = first[kept], last[kept]
+    if not len(first):
+        return first, last, first, last, first
+    bounds = np.stack([first, last], axis=1).reshape(-1)
+    latest = np.maximum.reduceat(np.append(end, 0), bounds)[::2]
+    return first, last, start[first], np.minimum(latest, following[last - 1]), node[first]
+
+
+def sums(found: Projection, table: Table, annotation: Annotation, limits: Roofline) -> list[Arg]:
+    """What a slice's operations did together. Rates are over the time that they ran, waiting left out."""
+    rows, first, last = found.rows, found.first, found.last
+
+    def total(values: Any) -> Any:
+        before = np.concatenate([np.zeros(1, values.dtype), np.cumsum(values)])
+        return before[last] - before[first]
+
+    flop, nbytes, ns = annotation.flops[rows], annotation.bytes[rows], np.maximum(table.ints("kDuration")[rows], 0)
+    limit = limits.sol_ns[rows]
+    known, sized, limited = flop != NULL, nbytes != NULL, ~np.isnan(limit)
+    time = total(ns)
+    flops, counted = total(np.where(known, flop, 0)), total(known.astype(np.int64))
+    size, sizes = total(np.where(sized, nbytes, 0)), total(sized.astype(np.int64))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tflops = np.where(counted > 0, flops / total(np.where(known, ns, 0)) / 1e3, np.nan)
+        gbps = np.where(sizes > 0, size / total(np.where(sized, ns, 0)), np.nan)
+        sol = 100 * total(np.where(limited, limit, 0.0)) / total(np.where(limited, ns, 0))
+    return [
+        Arg("operations", last - first),
+        Arg("busy_ns", time.astype(np.int64)),
+        Arg("flops", np.where(counted > 0, flops, NULL).astype(np.int64)),
+        Arg("bytes", np.where(sizes > 0, size, NULL).astype(np.int64)),
+        Arg("tflops", tflops),
+        Arg("gbps", gbps),
+        Arg("sol", sol),
+        Arg("uncounted", np.where(counted < last - first, last - first - counted, NULL).astype(np.int64)),
+    ]
