@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
-from pyprof.errors import PyprofError, packages
+from pyprof.errors import InputError, PyprofError, packages
 from pyprof.files import tell
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace) -> list[str]:
             tables = _selected(args.files, parsed, tables, wanted)
         if not args.summary:
             if not any(map(len, tables)):
-                raise PyprofError("; ".join(f"{each.told.file}: {each.told.nothing}" for each in parsed))
+                raise _nothing([each.told for each in parsed])
             whole = Table.concat(tables)
             if args.output or not args.json:
                 say("writing")
@@ -98,6 +98,12 @@ def _run(args: argparse.Namespace) -> list[str]:
         _print_pages(told, tables)
         return []
     return _words(told, whole)
+
+
+def _nothing(told: list[Told]) -> PyprofError:
+    if len(told) == 1:
+        return InputError(told[0].file, told[0].nothing)
+    return PyprofError("; ".join(f"{each.file}: {each.nothing}" for each in told))
 
 
 def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wanted: Selection) -> list[Table]:

@@ -118,7 +118,7 @@ def test_parse_of_rows_that_were_chosen_and_of_none(capfdbinary):
 def test_parse_of_a_capture_without_rows(data, capfdbinary):
     file = str(next((data / "nsys").glob("YoonKyonghwan*")))
     code, out, _ = run(parse.main, capfdbinary, "--json", file)
-    assert (code, answer(out, "error", "parse")["schema"]) == (1, "pyprof/error/1")
+    assert (code, answer(out, "error", "parse")["error"]["file"]) == (1, file)
     code, out, _ = run(parse.main, capfdbinary, "--json", "--summary", file)
     found = answer(out, "parse")
     assert (code, found["totals"]["rows"], found["totals"]["attributed_percent"]) == (0, 0, None)
