@@ -71,6 +71,8 @@ def count_op(
         known_zero: dict[str, Amounts] = {"": (0, None)} if never_computes(name) else {}
         return Counted(name, family, known_zero, "the capture has no shapes: profile with record_shapes=True")
     op = aten.removeprefix("aten::")
+    if family == "gemm" and SPARSE_NODES.intersection(json.loads(nodes or "[]")):
+        return Counted(name, family, why="a sparse operand: no capture records how many elements it stores")
     known = knowledge(_markers(marker), kernel, op, sizes, family in MATRIX, dir == "fprop")
     arguments: tuple[Any, ...] = ()
     dtype = ""
@@ -98,6 +100,7 @@ def _what_remains(name: str, op: str, arguments: tuple[Any, ...]) -> dict[str, A
     return {"": (0, None)} if not found and never_computes(name) else found
 
 
+SPARSE_NODES = frozenset({"aten::_sparse_mm", "aten::_sparse_addmm", "aten::_sparse_sparse_matmul"})
 COLLECTIVES = {"c10d::allreduce_": "allreduce", "c10d::broadcast_": "broadcast", "c10d::reduce_": "reduce",
                "c10d::allreduce_coalesced_": "allreduce_coalesced"}  # fmt: skip
 

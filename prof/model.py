@@ -80,6 +80,8 @@ class Tensor:
     needs_grad: bool = True  # read by the ".backward" models only
     ident: int = 0  # equal numbers other than 0 in one call: the same memory, to be counted once
     values: tuple[int, ...] | None = None  # contents that decide a count (cumulative lengths), where they are known
+    nonzero: int | None = None  # of a sparse tensor: how many elements it stores; None: dense
+    index_bytes: int = 0  # of a sparse tensor: what says where they stand
 
     @property
     def numel(self) -> int:
@@ -104,6 +106,8 @@ class Tensor:
     @property
     def nbytes(self) -> float:
         """Bytes of the distinct stored elements; NaN where the dtype is not known."""
+        if self.nonzero is not None:
+            return self.nonzero * self.itemsize + self.index_bytes
         return self.stored * self.itemsize if self.stored else 0
 
     @property
@@ -135,6 +139,20 @@ Parts = dict[str, Work]  # piece of work -> its work: {"dgrad": ..., "wgrad": ..
 
 MODELS: dict[str, Callable[..., Work | Parts]] = {}  # aten name without "aten::" and overload -> model
 FAMILY: dict[str, str] = {}  # the same names -> "gemm", "conv", "attention", "pointwise", ...
+SPARSE = frozenset(
+    {
+        "mm",
+        "_sparse_mm",
+        "addmm",
+        "_sparse_addmm",
+        "matmul",
+        "matmul.backward",
+        "addmm.backward",
+        "mv",
+        "addmv",
+        "linear",
+    }
+)  # products, whose models take one sparse operand
 MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families whose ops hold a matrix product
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -234,6 +252,12 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
     raised: a strange trace must not stop a report.
     """
     function = MODELS[name]
+    if (
+        name not in SPARSE
+        and FAMILY[name] != "view"
+        and any(isinstance(a, Tensor) and a.nonzero is not None for a in args)
+    ):
+        raise UnknownArgument(f"{name} of a sparse tensor has no model")
     count, wants_out = _signature(function)
     keywords = {"out": out} if wants_out else {}
     try:

@@ -110,7 +110,24 @@ def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor:
     with torch._C.DisableTorchFunction():
         strides = tuple(int(n) for n in tensor.stride()) if tensor.layout == torch.strided else None
         shape, dtype = tuple(int(n) for n in tensor.shape), str(tensor.dtype).removeprefix("torch.")
-        return Tensor(shape, dtype, strides, tensor.requires_grad and torch.is_grad_enabled(), ident)
+        stored = _stored(tensor)
+        return Tensor(shape, dtype, strides, tensor.requires_grad and torch.is_grad_enabled(), ident, None, *stored)
+
+
+COMPRESSED = {torch.sparse_csr: "crow_indices col_indices", torch.sparse_csc: "ccol_indices row_indices",
+              torch.sparse_bsr: "crow_indices col_indices", torch.sparse_bsc: "ccol_indices row_indices"}  # fmt: skip
+
+
+def _stored(tensor: torch.Tensor) -> tuple[int | None, int]:
+    """(elements that a sparse tensor stores, bytes of what says where they stand); (None, 0) of a dense one."""
+    if tensor.layout != torch.sparse_coo and tensor.layout not in COMPRESSED:
+        return None, 0
+    with torch.utils._python_dispatch._disable_current_modes():  # asking is none of the program's calls
+        if tensor.layout == torch.sparse_coo:
+            indices, values = [tensor._indices()], tensor._values()
+        else:
+            indices, values = [getattr(tensor, name)() for name in COMPRESSED[tensor.layout].split()], tensor.values()
+    return values.numel(), sum(t.numel() * t.element_size() for t in indices)
 
 
 def outputs_of(result: Any) -> tuple[Tensor | None, ...] | None:

@@ -243,6 +243,15 @@ def pdist(x: Tensor, p: Any = 2.0, *_: Any) -> Work:
     return Work(whole // (n * n) * pairs if m and n else 0, x.nbytes, moved(pairs, x))
 
 
+@model("_pdist_backward", family="distance")
+def pdist_backward(dy: Tensor, x: Tensor, p: Any = 2.0, y: Any = None, *_: Any) -> Work:
+    """A pair's gradient goes to both of its rows: priced as cdist's, over N (N - 1) ordered pairs"""
+    m, pairs = x.shape[-1], 2 * dy.numel
+    divided = p is not UNKNOWN and p in (0, 1, math.inf)
+    flop = pairs * (2 * m + (0 if divided else 1)) + max(0, pairs * m - x.numel)
+    return Work(flop, distinct(dy, x, given(y)), moved(x.numel, x))
+
+
 @model("chain_matmul", "linalg_multi_dot", family=FAMILY_NAME)
 def chain_matmul(matrices: tuple[Tensor, ...], *_: Any) -> Work:
     """A1 @ A2 @ ... in the cheapest order; each intermediate is written and read

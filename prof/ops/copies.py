@@ -311,6 +311,26 @@ def im2col(
     return Work(0, self.nbytes, moved(count, self))
 
 
+@model("unfold_copy", family=FAMILY_NAME)
+def unfold_copy(self: Tensor, dim: int, size: int, step: int, *_: Any) -> Work:
+    """Windows of one dimension, copied out"""
+    along = self.shape[dim] if self.shape else 1
+    count = (self.numel // along if along else 0) * ((along - size) // step + 1) * size
+    return Work(0, self.nbytes, moved(count, self))
+
+
+@model("frexp", family=FAMILY_NAME)
+def frexp(self: Tensor, *_: Any) -> Work:
+    """Mantissa and exponent, an int32: bits"""
+    return Work(0, self.nbytes, moved(self.numel, self) + 4 * self.numel)
+
+
+@model("nonzero_static", family=FAMILY_NAME)
+def nonzero_static(self: Tensor, size: int, *_: Any) -> Work:
+    """So many positions, 8 bytes a dimension"""
+    return Work(0, self.nbytes, 8 * size * len(self.shape))
+
+
 @model("col2im", family=FAMILY_NAME)
 def col2im(self: Tensor, size: Any, kernel: Any = None, *_: Any) -> Work:
     """The sum of all windows at each place: elements of the columns less elements of the image, where they overlap"""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Parts, ShapeError, Tensor, Work, distinct, model
+from pyprof.prof.model import UNKNOWN, Parts, ShapeError, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.operands import Out, broadcast, dtype_name, given, moved, output
 
 FAMILY_NAME = "gemm"
@@ -33,8 +33,16 @@ def multiplies(count: int, *operands: Tensor) -> int:
 
 
 def product(count: int, operands: tuple[Any, ...], result: Tensor) -> Work:
-    """``count`` multiply-adds over the operands (the absent ones among them are free) into ``result``."""
+    """``count`` multiply-adds over the operands (the absent ones among them are free) into ``result``.
+
+    Of a sparse operand only the elements that it stores are multiplied: M * N * K becomes nonzero * N.
+    """
     present = [t for t in operands if isinstance(t, Tensor)]
+    sparse = [t for t in present if t.nonzero is not None]
+    if len(sparse) > 1:
+        raise UnknownArgument("how many products two sparse operands leave depends on where their elements stand")
+    for t in sparse:
+        count = count // t.numel * (t.nonzero or 0) if t.numel else 0
     return Work(multiply_adds(count, *present), distinct(*present), moved(result.numel, result))
 
 
@@ -50,7 +58,7 @@ def typed(result: Tensor, *dtypes: Any) -> Tensor:
     return next((result.like(result.shape, name) for name in map(dtype_name, dtypes) if name), result)
 
 
-@model("mm", family=FAMILY_NAME)
+@model("mm", "_sparse_mm", family=FAMILY_NAME)
 def mm(a: Tensor, b: Tensor, out_dtype: Any = None, *, out: Out = None) -> Work:
     """C[M,N] = A[M,K] @ B[K,N], in A's type or ``out_dtype``"""
     m, n, k = dimensions("mm", a, b)
@@ -64,7 +72,7 @@ def int_mm(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     return product(m * n * k, (a, b), output(out, Tensor((m, n), "int32" if a.dtype else "")))
 
 
-@model("addmm", "_addmm_activation", family=FAMILY_NAME)
+@model("addmm", "_addmm_activation", "_sparse_addmm", family=FAMILY_NAME)
 def addmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
     """C = beta * self + A[M,K] @ B[K,N]; self (a bias, or a matrix) is read, unless beta is 0"""
     m, n, k = dimensions("addmm", a, b)
@@ -92,6 +100,8 @@ def gradients(a: Tensor, b: Tensor, c: Tensor, count: int, bias: Tensor | None, 
     was broadcast, the sum over the copies is part of the product (a longer K).
     """
     parts: Parts = {}
+    if any(t.needs_grad and t.nonzero is not None for t in (a, b)):
+        raise UnknownArgument("the gradient of a sparse operand has no model")
     if a.needs_grad:
         parts["dgrad"] = product(count, (c, b), dense(a))
     if b.needs_grad:
@@ -114,7 +124,7 @@ def bias_gradient(c: Tensor, bias: Tensor, beta: Any = 1) -> Work:
     scale = bias.numel if isinstance(beta, (int, float)) and beta not in (0, 1) else 0
     if bias.numel == c.numel:
         return Work(scale, c.nbytes if scale else 0, moved(c.numel, c) if scale else 0)
-    return Work(c.numel - bias.numel + scale, c.nbytes, moved(bias.numel, bias))
+    return Work(max(c.numel - bias.numel, 0) + scale, c.nbytes, moved(bias.numel, bias))
 
 
 @model("bmm", family=FAMILY_NAME)

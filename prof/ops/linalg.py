@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, given, moved
+from pyprof.prof.ops.operands import Out, broadcast, floating, given, moved, result_dtype
 
 FAMILY_NAME = "linalg"
 INFO_BYTES = 4  # int32: a status a matrix, and a pivot a row
@@ -144,6 +144,37 @@ def cholesky_solve(b: Tensor, a: Tensor, *_: Any) -> Work:
     batch, n = square("cholesky_solve", a)
     triangle = moved(batch * n * (n + 1) // 2, a)
     return Work(scaled(2 * batch * n * n * columns(a, b), a), triangle + b.nbytes, moved(b.numel, b))
+
+
+@model("linalg_ldl_solve", family=FAMILY_NAME)
+def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor, *_: Any) -> Work:
+    """L D L' x = b: two triangular solves, 2n^2 a right hand side; reads the triangle"""
+    batch, n = square("ldl_solve", factors)
+    triangle = moved(batch * n * (n + 1) // 2, factors)
+    flop = 2 * batch * n * n * columns(factors, b)
+    return Work(scaled(flop, factors), triangle + distinct(pivots, b), moved(b.numel, b))
+
+
+@model("lu_unpack", family=FAMILY_NAME)
+def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = True, *_: Any) -> Work:
+    """P[m,m], L[m,k] and U[k,n] out of one matrix: copies and fills"""
+    batch, (m, n) = math.prod(factors.shape[:-2]), factors.shape[-2:]
+    size = (min(m, n) * (m + n) if data is not False else 0) + (m * m if swaps is not False else 0)
+    return Work(0, distinct(factors if data is not False else None, pivots), moved(batch * size, factors))
+
+
+@model("linalg_cross", family=FAMILY_NAME)
+def cross(a: Tensor, b: Tensor, *_: Any) -> Work:
+    """a x b: two products and a difference an element; complex 2 * 6 + 2"""
+    result = a.like(broadcast("linalg_cross", a.shape, b.shape), result_dtype(a, b))
+    price = 14 if result.is_complex else 3 if floating(result.dtype) else 0
+    return Work(price * result.numel, distinct(a, b), moved(result.numel, result))
+
+
+@model("_linalg_check_errors", family=FAMILY_NAME)
+def check_errors(info: Tensor, *_: Any) -> Work:
+    """Reads the status of each matrix"""
+    return Work(0, info.nbytes, 0)
 
 
 @model("geqrf", family=FAMILY_NAME)

@@ -107,7 +107,7 @@ def batch_train_backward(grad: Tensor, self: Tensor, weight: Any, mean: Any, rst
     """9E for dx, and C for rstd * weight; 5E - 2C where only the parameters' gradients are wanted"""
     rows = channels(self)
     wants = wanted(mask, weight)
-    flop = 9 * self.numel + rows * present(weight) if wants[0] else 5 * self.numel - 2 * rows
+    flop = 9 * self.numel + rows * present(weight) if wants[0] else max(5 * self.numel - 2 * rows, 0)
     saved = [t if given(t) else self.like((rows,), accumulator(self.dtype)) for t in (mean, rstd)]
     return Work(flop, distinct(grad, self, weight, *saved), gradients(self, weight, rows, wants))
 
@@ -119,7 +119,7 @@ def batch_eval_backward(grad: Tensor, self: Tensor, weight: Any, mean: Any, var:
     flop = 2 * rows
     if wants[0]:
         flop += count + rows * present(weight)
-    flop += (3 * count if wants[1] else 0) + (count - rows if wants[2] else 0)
+    flop += (3 * count if wants[1] else 0) + (max(count - rows, 0) if wants[2] else 0)
     used = [self, mean] if wants[1] else []
     return Work(flop, distinct(grad, *used, weight, var), gradients(self, weight, rows, wants))
 
@@ -289,7 +289,7 @@ def instance_norm_backward(
     if not number(use_input_stats, True):
         return batch_eval_backward(grad, self, weight, mean, var, wants)
     rows = self.shape[0] * channels(self)
-    flop = 9 * self.numel + rows * present(weight) if wants[0] else 5 * self.numel - 2 * rows
+    flop = 9 * self.numel + rows * present(weight) if wants[0] else max(5 * self.numel - 2 * rows, 0)
     reads = distinct(grad, self, weight) + 2 * statistics(rows, self)
     written = gradients(self, weight, channels(self), (wants[0], wants[1], wants[2]))
     return Work(flop, reads, written)

@@ -56,7 +56,8 @@ TABLE = (
           "special_ndtr special_ndtri special_log_ndtr special_digamma special_psi special_gammaln special_expm1 "
           "special_exp2 special_log1p special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 "
           "special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 "
-          "special_entr mvlgamma", 1, 1, "float", None, "one library function"),
+          "special_entr mvlgamma special_airy_ai special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
+          "special_spherical_bessel_j0", 1, 1, "float", None, "one library function"),
     Price("reciprocal", 1, 1, "float", 11, "one division"),
     Price("deg2rad rad2deg", 1, 1, "float", None, "one product"),
     Price("angle", 1, 0, "real float", 1, "zero or pi; complex: atan2"),
@@ -198,7 +199,7 @@ def div_backward(self: Tensor, other: Any, *_: Any, out: Out = None) -> Parts:
 
 def _into(operand: Tensor, grad: Tensor, flop: int, complex_flop: int, inputs: float) -> Work:
     """The gradient of an operand: so much an element of g, then summed over the dimensions that were broadcast."""
-    sums = grad.numel - operand.numel
+    sums = max(grad.numel - operand.numel, 0)
     adds = sums * priced("add", 1, COMPLEX_ADD, grad.dtype)
     price = priced("div", flop, complex_flop, grad.dtype)
     return Work(price * grad.numel + adds, inputs, moved(operand.numel, operand))

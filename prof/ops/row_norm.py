@@ -48,7 +48,7 @@ def row_backward(
     """dx 9E, and g * weight E;  dweight = sum(g * xhat) 2E - D;  dbias = sum(g) E - D"""
     count = self.numel
     flop = (9 + present(weight)) * count if wants[0] else 0
-    flop += (2 * count - size if wants[1] else 0) + (count - size if wants[2] else 0)
+    flop += (max(2 * count - size, 0) if wants[1] else 0) + (max(count - size, 0) if wants[2] else 0)
     known = [t if given(t) else self.like((rows,), accumulator(self.dtype)) for t in saved]
     parameter = given(weight) or given(bias) or self.like((size,))
     written = (moved(count, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(size, parameter)
@@ -135,7 +135,7 @@ def rms_norm_backward(
     told = mask is not UNKNOWN and mask is not None
     wants = (bool(mask[0]), bool(mask[1])) if told else (True, True)
     gain = wants[1] and present(weight) > 0
-    flop = ((6 + present(weight)) * count if wants[0] else 0) + (2 * count - size if gain else 0)
+    flop = ((6 + present(weight)) * count if wants[0] else 0) + (max(2 * count - size, 0) if gain else 0)
     written = (moved(count, self) if wants[0] else 0) + (distinct(weight) if gain else 0)
     return Work(flop, distinct(grad, self, weight) + statistics(count // (size or 1), self), written)
 

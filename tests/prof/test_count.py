@@ -150,6 +150,16 @@ def test_fake_tensors() -> None:
         assert pyprof.count(F.linear, torch.ones(4, 5), torch.ones(6, 5)).flops == 240
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_a_sparse_operand_counts_by_what_it_stores() -> None:
+    dense = torch.zeros(8, 5)
+    dense[::4] = 1  # 10 of 40 stored, each times a row of 3
+    for sparse, places in ((dense.to_sparse(), 160), (dense.to_sparse_csr(), 72 + 80)):
+        found = pyprof.count(lambda sparse=sparse: torch.sparse.mm(sparse, torch.ones(5, 3)))
+        assert (found.flops, found.unknown) == (60, {})
+        assert found.ops["_sparse_mm"].forward.nbytes == (10 + 15 + 24) * 4 + places
+
+
 def test_an_op_without_a_model_is_named() -> None:
     library = torch.library.Library("pyprof_test", "FRAGMENT")
     library.define("odd(Tensor x) -> Tensor")

@@ -75,6 +75,9 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("triu_indices", (2, 4, 1), Work(0, 0, 80)),  # 3 + 2
     ("block_diag", ((t(2, 2), t(1, 3)),), Work(0, 28, 60)),  # 3 x 5
     ("diag_embed", (X, 0), Work(0, 24, 72)),  # two of 3 x 3
+    ("unfold_copy", (t(2, 5), 1, 3, 2), Work(0, 40, 48)),  # 2 windows of 3 in each of 2 rows
+    ("frexp", (t(2, 3),), Work(0, 24, 48)),
+    ("nonzero_static", (t(2, 3), 4), Work(0, 24, 64)),
     ("im2col", (t(1, 2, 4, 4), [2, 2], [1, 1], [0, 0], [1, 1]), Work(0, 128, 288)),  # 2 * 4 rows, 9 windows
     ("col2im", (t(1, 8, 9), [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]), Work(72 - 32, 288, 128)),
     ("constant_pad_nd pad", (X, [1, 2]), Work(0, 24, 48)),  # 2 x 6

@@ -25,6 +25,10 @@ TRUTH = [  # op, arguments, flop, bytes read, bytes written
     ("mm", (t(4, 5, dtype=H), t(5, 6, dtype=H), "float32"), 240, 100, 96),  # (20+30)*2; out_dtype: 24*4
     ("mm", (t(4, 5, dtype=C64), t(5, 6, dtype=C64)), 960, 400, 192),  # 8*120; 50*8; 24*8
     ("_int_mm", (t(4, 5, dtype="int8"), t(5, 6, dtype="int8")), 240, 50, 96),  # int32 out: 24*4
+    # sparse: 7 elements stored of 20, each multiplies a row of 6: 2*7*6; (7 + 30)*4 and 56 bytes of places
+    ("mm", (t(4, 5, nonzero=7, index_bytes=56), t(5, 6)), 84, 204, 96),
+    ("_sparse_addmm", (t(4, 6), t(4, 5, nonzero=7, index_bytes=56), t(5, 6)), 84, 300, 96),
+    ("matmul", (t(4, 5, nonzero=7, index_bytes=56), t(5)), 14, 104, 16),
     ("addmm", (t(6), t(4, 5), t(5, 6), 1, 1), 240, 224, 96),  # (6+20+30)*4
     ("addmm", (t(4, 6), t(4, 5), t(5, 6), 0, 1), 240, 200, 96),  # beta = 0: self is not read
     ("_addmm_activation", (t(6), t(4, 5), t(5, 6)), 240, 224, 96),
@@ -100,6 +104,9 @@ TRUTH += [
     # b stands twice, so the implied result has only i and k: b and j are summed, K = 15
     ("einsum", ("bij,bjk", (t(3, 4, 5), t(3, 5, 6))), 720, 600, 96),
     # A w first: 2*5*6, (30+6)*4, 5*4; then 2*5, (5+5)*4, 1*4; the other order has 2*6 in the end
+    # 3 pairs, each for both rows: 6 * (2*4 + 1), 24 - 12 sums; (3 + 12 + 3)*4
+    ("_pdist_backward", (t(3), t(3, 4), 2.0, t(3)), 66, 72, 48),
+    ("linear_backward", (t(0, 5), t(0, 6), t(6, 5), (True, True, True)), 0, 120, 144),  # no rows: no sums either
     ("linalg_multi_dot", ((t(5), t(5, 6), t(6)),), 70, 184, 24),
 ]
 
@@ -209,3 +216,10 @@ def test_a_backward_is_two_products(m: int, n: int, k: int) -> None:
     assert isinstance(parts, dict)
     assert parts["dgrad"] == evaluate("mm", (t(m, n), t(n, k)))
     assert parts["wgrad"] == evaluate("mm", (t(n, m), t(m, k)))
+
+
+@pytest.mark.parametrize("op", ["mm", "relu", "sum"])
+def test_what_a_sparse_tensor_has_no_model_for_is_unknown(op: str) -> None:
+    sparse = t(4, 4, nonzero=3, index_bytes=24)
+    with pytest.raises(ModelError, match="spars"):
+        evaluate(op, (sparse, sparse) if op == "mm" else (sparse,))

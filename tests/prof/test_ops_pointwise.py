@@ -34,8 +34,9 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
      "special_i1e special_erf special_erfc special_erfcx special_erfinv special_ndtr special_ndtri special_log_ndtr "
      "special_digamma special_psi special_gammaln special_expm1 special_exp2 special_log1p special_bessel_j0 "
      "special_bessel_j1 special_bessel_y0 special_bessel_y1 special_modified_bessel_i0 special_modified_bessel_i1 "
-     "special_modified_bessel_k0 special_modified_bessel_k1 special_entr mvlgamma reciprocal deg2rad rad2deg frac "
-     "square tanh leaky_relu softshrink rrelu", ONE, Work(6, 24, 24)),
+     "special_modified_bessel_k0 special_modified_bessel_k1 special_entr mvlgamma special_airy_ai "
+     "special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0 "
+     "reciprocal deg2rad rad2deg frac square tanh leaky_relu softshrink rrelu", ONE, Work(6, 24, 24)),
     ("hardsigmoid tanhshrink softsign softplus", ONE, Work(12, 24, 24)),
     ("sinc special_sinc logit special_logit sigmoid special_expit silu log_sigmoid log_sigmoid_forward elu hardswish",
      ONE, Work(18, 24, 24)),

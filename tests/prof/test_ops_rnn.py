@@ -85,6 +85,11 @@ OTHER: list[tuple[str, tuple[Any, ...], Work]] = [
     ("linalg_solve_triangular", (t(3, 3), t(3, 2)), Work(18, 48, 24)),
     ("cholesky_solve", (t(3, 2), t(3, 3)), Work(36, 48, 24)),
     ("geqrf", (t(4, 3),), Work(54, 48, 60)),  # 2*9*3
+    ("linalg_ldl_solve", (t(3, 3), t(3, dtype="int32"), t(3, 2)), Work(36, 60, 24)),  # 2*9*2; triangle 24, 12, 24
+    ("lu_unpack", (t(4, 3), t(3, dtype="int32"), True, True), Work(0, 60, 148)),  # 3*(4+3) + 4*4 numbers
+    ("linalg_cross", (t(5, 3), t(5, 3)), Work(45, 120, 60)),  # two products and a difference each
+    ("linalg_cross", (t(5, 3), t(3)), Work(45, 72, 60)),
+    ("_linalg_check_errors", (t(7, dtype="int32"),), Work(0, 28, 0)),
     ("linalg_qr", (t(4, 3), "reduced"), Work(108, 48, 84)),  # Q 12 and R 9 numbers
     ("linalg_qr", (t(4, 3), "r"), Work(54, 48, 36)),
     ("linalg_qr", (t(4, 3), "complete"), Work(138, 48, 112)),  # 54 + 4*(48 - 36 + 9); Q 16, R 12
