@@ -7,6 +7,7 @@ binary search; a backward launch finds its forward op by sequence number; texts 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields, replace
 
 import numpy as np
@@ -20,26 +21,26 @@ from pyprof.parse.phase import TRANSFERS, transfers, updating
 from pyprof.parse.scope import Kind, Scope
 from pyprof.parse.sequence import sequence
 from pyprof.parse.steps import steps
+from pyprof.parse.uncollected import uncollected
 from pyprof.table import NULL, Coded, Data, Ints, Table, distinct
 
 
+@uncollected()
 def correlate(capture: Capture) -> Table:
     """The kernel table of a capture, one row a GPU operation in the capture's order; no row is ever dropped."""
     nest = Nest(capture)
     inner, by_graph_launch = nest.place(capture)
+    nest.give_contexts(inner)
     node, recomputed = nest.backward(inner)
     forward = nest.forward_of(node, recomputed)
     columns: dict[str, Data] = dict(capture.columns)
     columns.update(_texts(capture, nest, inner, forward, recomputed, by_graph_launch))
-    call = nest.up(inner, nest.hop("call")[inner])
+    call = nest.up(inner, nest.hop("call", inner))
     columns["opId"] = np.where(call >= 0, np.append(nest.source, NULL)[np.maximum(call, -1)], NULL)
     columns["outs"] = _outs(capture, nest, inner)
     columns["step"] = steps(capture, nest)
-    op = nest.up(inner, nest.hop("op")[inner])
-    columns["grads"] = gradients(
-        nest.scopes, nest.kind, nest.scope, nest.start, nest.pid, np.where(op == NULL, -1, op),
-        _ints(columns["pid"]), capture.launch_time,
-    )  # fmt: skip
+    op = nest.up(inner, nest.hop("op", inner))
+    columns["grads"] = gradients(nest, np.where(op == NULL, -1, op), _ints(columns["pid"]), capture.launch_time)
     columns.update(sequence(nest, inner, node, recomputed, columns))
     return Table(capture.rows, columns)
 
@@ -63,34 +64,59 @@ class Nest:
         self.forward_thread = None if given.forward_thread is None else given.forward_thread[self.source]
         self.forward_range = _ranked(given, self)
         self.scopes = capture.scopes
-        self.kind = np.array([s.kind for s in capture.scopes], np.int64)[self.scope]
+        self.scope_kind = np.fromiter((s.kind for s in capture.scopes), np.int64, len(capture.scopes))
+        self.kind = self.scope_kind[self.scope]
         self.pid = np.array([pid for pid, _ in capture.threads], np.int64)[self.thread]
-        self._contexts()
+        self._levels = _levels(self.parent)
+        self.recorded = self._recorded()
+        self.context = np.full(len(self), -1, np.int64)
+        self.paths: list[Path] = []
+        self.hops: list[Hops] = []
 
     def __len__(self) -> int:
         return len(self.scope)
 
-    def _contexts(self) -> None:
-        """Give every range the number of its context: (its parent's context, its scope), a level at a time."""
-        self.context = np.full(len(self), -1, np.int64)
-        self.paths: list[Path] = []
-        self.recorded = (self.kind == Kind.OP) & (self.seq > 0)  # an op recorded for autograd, or inside of one,
-        boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))  # but not across a backward node
-        for level in _levels(self.parent):
-            around = self.context[self.parent[level]] if len(self.paths) else np.full(len(level), -1, np.int64)
-            if len(self.paths):
-                self.recorded[level] |= self.recorded[self.parent[level]] & ~boundary[level]
+    def scopes_where(self, kind: Kind, test: Callable[[Scope], bool]) -> NDArray[np.bool_]:
+        """A mask of the scopes of that kind that pass a test; the last, which stands for none, does not."""
+        found = np.zeros(len(self.scopes) + 1, bool)
+        for code in np.flatnonzero(self.scope_kind == kind).tolist():
+            found[code] = test(self.scopes[code])
+        return found
+
+    def _recorded(self) -> NDArray[np.bool_]:
+        """Whether each range is an op recorded for autograd, or stands in one and not across a backward node."""
+        recorded: NDArray[np.bool_] = (self.kind == Kind.OP) & (self.seq > 0)
+        boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))
+        for level in self._levels[1:]:
+            recorded[level] |= recorded[self.parent[level]] & ~boundary[level]
+        return recorded
+
+    def give_contexts(self, inner: Ints) -> None:
+        """Number the contexts, (the parent's context, the scope), of all ranges that rows can ask for.
+
+        These are the ranges around a launch and those around an op that may be a backward node's forward op. A thread
+        that launches nothing may have a million more, each with a text of its own.
+        """
+        asked = (self.kind == Kind.OP) & (self.seq > 0)
+        asked[inner[inner >= 0]] = True
+        if self.forward_range is not None:
+            asked[self.forward_range[self.forward_range >= 0]] = True
+        for level in self._levels[:0:-1]:  # innermost first; the outermost have no parent
+            asked[self.parent[level[asked[level]]]] = True
+        for depth, whole in enumerate(self._levels):
+            level = whole[asked[whole]]
+            around = self.context[self.parent[level]] if depth else np.full(len(level), -1, np.int64)
             key = (around + 1) * len(self.scopes) + self.scope[level]
             keys, number = distinct(key)
             self.context[level] = number + len(self.paths)
             for outer, code in (divmod(key, len(self.scopes)) for (key,) in keys):
                 self.paths.append((*(self.paths[outer - 1] if outer else ()), self.scopes[code]))
-        self.hops: list[Hops] = [hops(path) for path in self.paths]
+        self.hops = [hops(path) for path in self.paths]
 
-    def hop(self, what: str) -> Ints:
-        """Of each range (and, last, of none): how many ranges up its context's op, node or call stands."""
+    def hop(self, what: str, inner: Ints) -> Ints:
+        """Of each range (-1: none): how many ranges up its context's op, node or call stands; -1 for nowhere."""
         by_context: Ints = np.array([*(getattr(h, what) for h in self.hops), -1], np.int64)
-        found: Ints = by_context[np.append(self.context, -1)]
+        found: Ints = by_context[np.append(self.context, -1)[inner]]
         return found
 
     def up(self, inner: Ints, count: Ints) -> Ints:
@@ -122,7 +148,7 @@ class Nest:
         Ops that a node runs are not recorded for autograd, so they carry no sequence number; an op under a node that
         carries one is checkpointing's second forward.
         """
-        count = self.hop("node")[inner]
+        count = self.hop("node", inner)
         node = self.up(inner, count)
         node[count < 0] = -1
         return node, (count > 0) & np.append(self.recorded, False)[inner]
@@ -249,7 +275,7 @@ def _outs(capture: Capture, nest: Nest, inner: Ints) -> Coded:
     number = {text: code for code, text in enumerate(values)}
     for index, text in capture.outs.items():
         shape[nest.rank[index]] = number[text]
-    at = nest.up(inner, nest.hop("op")[inner])
+    at = nest.up(inner, nest.hop("op", inner))
     at = np.where(at == NULL, -1, at)
     codes = shape[at]
     for _ in range(6):  # conv2d > convolution > _convolution > cudnn_convolution

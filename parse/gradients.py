@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.scope import Kind, Scope
+from pyprof.parse.steps import is_update
 from pyprof.table import Coded, Ints
+
+if TYPE_CHECKING:
+    from pyprof.parse.correlate import Nest
 
 _LISTS = re.compile(r"aten::(?:_foreach_|_fused_|_amp_foreach_)")
 
@@ -23,25 +28,23 @@ def takes_cut_lists(scope: Scope) -> bool:
     return bool(_LISTS.match(scope.name)) and (not scope.sizes or "[]" in scope.dtypes)
 
 
-def gradients(
-    scopes: list[Scope], kind: Ints, scope: Ints, start: Ints, pid: Ints, op: Ints, rows_pid: Ints, time: Ints
-) -> Coded:
+def gradients(nest: Nest, op: Ints, pid: Ints, time: Ints) -> Coded:
     """Of each row whose op (its range ``op``, -1 for none) has cut lists: the step's gradients' shapes as JSON.
 
-    ``kind`` to ``pid`` are the ranges'. A step's gradients are those accumulated since the optimizer's step before it.
+    ``pid`` and ``time``: the rows' processes and launches. A step's gradients are those accumulated since the
+    optimizer's step before it.
     """
-    cut = np.array([*(takes_cut_lists(s) for s in scopes), False])
-    rows = np.flatnonzero(cut[np.append(scope, -1)[op]])
-    shaped = np.array([s.name.endswith("AccumulateGrad") and bool(s.sizes) for s in scopes] or [False])
     found = Coded.empty(len(op))
+    rows = np.flatnonzero(nest.scopes_where(Kind.OP, takes_cut_lists)[np.append(nest.scope, -1)[op]])
+    shaped = nest.scopes_where(Kind.NODE, lambda s: s.name.endswith("AccumulateGrad") and bool(s.sizes))
     if not len(rows) or not shaped.any():
         return found
-    stepping = np.array([s.name.startswith("Optimizer.step") for s in scopes])
-    for process in np.unique(rows_pid[rows]).tolist():
-        mine = rows[rows_pid[rows] == process]
-        nodes = np.flatnonzero((kind == Kind.NODE) & shaped[scope] & (pid == process))
-        steps = np.flatnonzero((kind == Kind.OPTIMIZER) & stepping[scope] & (pid == process))
-        _fill(found, mine, time, scopes, scope[nodes], start[nodes], np.sort(start[steps]))
+    stepping = nest.scopes_where(Kind.OPTIMIZER, is_update)
+    for process in np.unique(pid[rows]).tolist():
+        mine = rows[pid[rows] == process]
+        nodes = np.flatnonzero(shaped[nest.scope] & (nest.pid == process))
+        steps = np.flatnonzero(stepping[nest.scope] & (nest.pid == process))
+        _fill(found, mine, time, nest.scopes, nest.scope[nodes], nest.start[nodes], np.sort(nest.start[steps]))
     return found
 
 

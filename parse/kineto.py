@@ -6,9 +6,6 @@ Categories and keys are those of real files: 2021's ``Operator``, ``Kernel``, ``
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +17,13 @@ from pyprof.parse.host import host_rows
 from pyprof.parse.kineto_events import Clock, Events, Threads, sort
 from pyprof.parse.kineto_json import load
 from pyprof.parse.kineto_schema import WANTED, Trace
+from pyprof.parse.uncollected import uncollected
 from pyprof.table import NULL
 
 
 def read(file: Path) -> Capture:
     """Read a torch.profiler trace, plain or gzip. Raises InputError where the file is none."""
-    with _uncollected():
+    with uncollected():
         trace = load(Path(file))
         events = sort(trace.events)
         if not events.known:
@@ -34,18 +32,6 @@ def read(file: Path) -> Capture:
         if events.impossible:
             trace.warnings.append(f"{events.impossible:,} events with impossible times are left out")
         return _capture(file, trace, events)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: events make no cycles, and looking for them takes longer than reading."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _capture(file: Path, trace: Trace, events: Events) -> Capture:

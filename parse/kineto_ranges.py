@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ def op_scope(name: str, dims: bytes, types: bytes, strides: bytes, values: bytes
     told = _list(values)
     if isinstance(collective, str) and name == "record_param_comms" and len(told) > 4:
         told[4] = collective
-    return replace(scope, dtypes=_text(dtypes), strides=_text(_list(strides)), args=_text(told))
+    return scope._replace(dtypes=_text(dtypes), strides=_text(_list(strides)), args=_text(told))
 
 
 def dtype(kind: object, sizes: object) -> str | list[str]:

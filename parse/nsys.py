@@ -19,6 +19,7 @@ from pyprof.parse.database import Database, database
 from pyprof.parse.gpu_info import nsys_infos
 from pyprof.parse.join import lookup
 from pyprof.parse.nvtx_ranges import read_ranges
+from pyprof.parse.uncollected import uncollected
 from pyprof.table import NULL, Coded, Data, Ints, distinct
 
 KERNEL, MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
@@ -39,6 +40,7 @@ def is_nsys(db: Database) -> bool:
     return any(db.has(table) for table in SIGNS)
 
 
+@uncollected()
 def read(file: Path) -> Capture:
     """Read an nsys SQLite export.
 

@@ -17,7 +17,7 @@ from pyprof.errors import SchemaError
 from pyprof.parse.capture import Ranges
 from pyprof.parse.database import Database
 from pyprof.parse.dataflow import DataFlow
-from pyprof.parse.nvtx_texts import OP_ID, Buffer, split_texts
+from pyprof.parse.nvtx_texts import OP_ID, Buffer, Heads, split_texts
 from pyprof.parse.scope import Kind, Scope, classify
 from pyprof.table import NULL, Ints, distinct
 
@@ -25,6 +25,8 @@ PUSH_POP = "e.eventType IN (59, 70)"  # 70: the same, from NVTXT
 OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
 FETCH = 1_000  # rows held as Python objects: with few of them, they stay in the processor's cache
 CHUNK = 32 * FETCH  # texts that are split together
+
+_MARK = OP_ID.decode()
 
 Column = tuple[Ints, ...]
 
@@ -51,7 +53,7 @@ def read_ranges(db: Database) -> Nvtx:
     tid, start, end, domain, text, seq, op_id = found.columns()
     end[end == NULL] = OPEN
     tids, thread = np.unique(tid, return_inverse=True)
-    scope, scopes = _scopes(db, list(found.heads), text, domain, tid >> 24)
+    scope, scopes = _scopes(db, found.heads.texts, text, domain, tid >> 24)
     ranges = Ranges(thread.reshape(-1).astype(np.int64), start, end, scope, seq, op_id)
     return Nvtx(ranges, scopes, {int(t): number for number, t in enumerate(tids.tolist())}, found.flow.outs)
 
@@ -71,7 +73,7 @@ class _Columns:
     """The ranges as arrays, a chunk of rows at a time."""
 
     def __init__(self) -> None:
-        self.heads: dict[bytes, int] = {}
+        self.heads = Heads()
         self.flow = DataFlow()
         self._chunks: list[tuple[Ints, ...]] = []
 
@@ -95,7 +97,7 @@ class _Columns:
         numbers = [np.concatenate(column) for column in (tid, start, end, domain)]
         buffer = Buffer.of(texts, np.concatenate(lengths))
         parts = split_texts(buffer, self.heads)
-        self.flow.add(list(self.heads), numbers[0], parts, buffer)
+        self.flow.add(self.heads.texts, numbers[0], parts, buffer)
         self._chunks.append((*numbers, parts.head, parts.seq, parts.op_id))
 
 
@@ -126,9 +128,10 @@ def _domains(db: Database) -> dict[tuple[int, int], str]:
 
 
 def _scope(head: str, domain: str) -> Scope:
-    mark = OP_ID.decode()
-    name, recorded, rest = head.partition(mark) if not head.startswith("{") else (head, "", "")
-    if domain.startswith("NCCL") or name.startswith("nccl"):  # sliced files may have lost the domain's name
+    name, recorded, rest = head, "", ""
+    if _MARK in head and not head.startswith("{"):
+        name, recorded, rest = head.partition(_MARK)
+    if name.startswith("nccl") or domain.startswith("NCCL"):  # sliced files may have lost the domain's name
         return Scope(Kind.COMM, name)
     sizes = rest.partition(", sizes = ")[2]
     return classify(name, bool(recorded), sizes if sizes.endswith("]") else "")  # nsys cuts very long texts

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.parse.scope import split
+from pyprof.parse import scope
 from pyprof.table import NULL, Ints
 
 SEQ, OP_ID, LINKS = b", seq = ", b", op_id = ", b", input_op_ids = "
@@ -26,7 +26,8 @@ _PAD = b"\0" * 32  # before and after the texts: words of 8 bytes are read aroun
 class Buffer(NamedTuple):
     """Texts one after the other: text i is ``data[begin[i]:end[i]]``."""
 
-    data: NDArray[np.uint8]
+    raw: bytes
+    data: NDArray[np.uint8]  # the same
     begin: Ints
     end: Ints
 
@@ -34,14 +35,11 @@ class Buffer(NamedTuple):
     def of(cls, pieces: Sequence[bytes], lengths: Ints) -> Buffer:
         """The texts that ``pieces`` hold, joined as they may be already, by their lengths."""
         end = np.cumsum(lengths) + len(_PAD)
-        data = np.frombuffer(b"".join((_PAD, *pieces, _PAD)), np.uint8)
-        return cls(data, np.concatenate([[len(_PAD)], end[:-1]]), end)
+        raw = b"".join((_PAD, *pieces, _PAD))
+        return cls(raw, np.frombuffer(raw, np.uint8), np.concatenate([[len(_PAD)], end[:-1]]), end)
 
     def __len__(self) -> int:
         return len(self.begin)
-
-    def text(self, number: int) -> bytes:
-        return self.data[self.begin[number] : self.end[number]].tobytes()
 
     def owner(self, at: Ints) -> Ints:
         """The text that holds each place; places ascend."""
@@ -58,9 +56,23 @@ class Parts(NamedTuple):
     links: Ints  # where `, input_op_ids = ` begins in the buffer; the text's end where there is none
 
 
-def split_texts(buffer: Buffer, heads: dict[bytes, int]) -> Parts:
-    """Split the texts of a buffer. ``heads`` numbers the heads; new ones are added in the order in which they come."""
-    data, begin, _ = buffer
+class Heads:
+    """The distinct heads, numbered as they come."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+
+    def number(self, head: bytes) -> int:
+        found = self._numbers.setdefault(head, len(self.texts))
+        if found == len(self.texts):
+            self.texts.append(head)
+        return found
+
+
+def split_texts(buffer: Buffer, heads: Heads) -> Parts:
+    """Split the texts of a buffer; ``heads`` gets the new ones in the order in which they come."""
+    data, begin = buffer.data, buffer.begin
     seq_at, op_at, links = _marks(buffer)
     op_id, op_end = numbers(data, op_at + len(OP_ID), links)
     seq, seq_end = numbers(data, seq_at + len(SEQ), op_at)
@@ -74,7 +86,7 @@ def split_texts(buffer: Buffer, heads: dict[bytes, int]) -> Parts:
     found += _split_rest(buffer, np.flatnonzero(~plain), parts, len(found))
     number = np.zeros(len(found), np.int64)
     for local, (_, head) in sorted(enumerate(found), key=lambda item: item[1][0]):
-        number[local] = heads.setdefault(head, len(heads))
+        number[local] = heads.number(head)
     return parts._replace(head=number[parts.head])
 
 
@@ -84,6 +96,8 @@ def split_one(text: bytes) -> tuple[bytes, int, int]:
     >>> split_one(b"aten::mm, seq = 7, op_id = 9, sizes = [[2, 3], [3, 4]]")
     (b'aten::mm, op_id = , sizes = [[2, 3], [3, 4]]', 7, 9)
     """
+    if b"," not in text and text.isascii():  # a user's range
+        return text, NULL, NULL
     at = text.find(OP_ID)
     if at >= 0 and text[:1] != b"{":
         name, _, seq = text[:at].partition(SEQ)
@@ -92,7 +106,7 @@ def split_one(text: bytes) -> tuple[bytes, int, int]:
             return name + OP_ID + comma + rest, int(seq) if seq else NULL, int(op_id)
         except ValueError:  # a user's own text with such words
             pass
-    called, number, call, sizes = split(text.decode("utf-8", "replace"))
+    called, number, call, sizes = scope.split(text.decode("utf-8", "replace"))
     mark = OP_ID.decode() if number is not None or call is not None else ""
     head = f"{called}{mark}" + (f", sizes = {sizes}" if sizes else "")
     return head.encode(), NULL if number is None else number, NULL if call is None else call
@@ -174,11 +188,14 @@ def _split_rest(buffer: Buffer, rows: NDArray[np.intp], parts: Parts, place: int
     """As ``_plain_heads``, one text at a time, each distinct one once; the list's first place is ``place``."""
     found: list[tuple[int, bytes]] = []
     known: dict[bytes, tuple[int, int, int]] = {}
-    for row in rows.tolist():
-        text = buffer.text(row)
+    split: list[tuple[int, int, int]] = []
+    for row, begin, end in zip(rows.tolist(), buffer.begin[rows].tolist(), buffer.end[rows].tolist(), strict=True):
+        text = buffer.raw[begin:end]
         if text not in known:
             head, seq, op_id = split_one(text.partition(LINKS)[0])
             known[text] = (place + len(found), seq, op_id)
             found.append((row, head))
-        parts.head[row], parts.seq[row], parts.op_id[row] = known[text]
+        split.append(known[text])
+    if split:
+        parts.head[rows], parts.seq[rows], parts.op_id[rows] = np.array(split, np.int64).T
     return found

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pyprof.parse.capture import Capture
 from pyprof.parse.scope import Kind, Scope
+from pyprof.parse.steps import is_update
 from pyprof.table import NULL, Coded, Ints
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def updating(capture: Capture, nest: Nest, inner: Ints) -> NDArray[np.bool_]:
     and of the optimizer's steps is a step.
     """
     found = np.zeros(capture.rows, bool)
-    steps = _steps(nest)
+    steps = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
     rows = np.flatnonzero((inner >= 0) & ~np.append(nest.recorded, False)[inner])
     rows = rows[capture.launch_time[rows] != NULL]
     for pid in np.unique(nest.pid[steps]).tolist():
@@ -87,11 +88,6 @@ def updating(capture: Capture, nest: Nest, inner: Ints) -> NDArray[np.bool_]:
         coming = _next(update, time)
         found[mine] = after & (coming < _next(nodes, time)) & (coming < _next(ops, time))
     return found
-
-
-def _steps(nest: Nest) -> NDArray[np.intp]:
-    is_step = [s.kind == Kind.OPTIMIZER and s.name.startswith("Optimizer.step") for s in nest.scopes]
-    return np.flatnonzero(np.array([*is_step, False])[nest.scope])
 
 
 def _before(times: Ints, at: Ints) -> Ints:

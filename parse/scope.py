@@ -7,8 +7,8 @@ Readers hand over ranges whose text has been reduced to a ``Scope``: the text wi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from pyprof.marker import Marker, parse_marker
 
@@ -30,8 +30,7 @@ class Kind(IntEnum):
     COMM = 11  # a communication library's own range: ncclAllReduce
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """A distinct range text. ``sizes`` .. ``args`` are JSON lists in the op's schema order, empty where unknown."""
 
     kind: Kind
@@ -51,6 +50,7 @@ _NUMBERED = re.compile(
     r"([^,]+?)(?:, seq = (-?\d+))?(?:, op_id = (\d+))?(?:, sizes = (\[[\[\]\d, ]*\]))?(?:, input_op_ids = .*)?",
     re.DOTALL,
 )
+_TOLD = ("{", "layer:", "Optimizer.", "enumerate(DataLoader)", "ProfilerStep#", "pyprof.step")
 _STEP = re.compile(r"(?:ProfilerStep#|pyprof\.step[ :#])\d+")
 
 
@@ -59,6 +59,8 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
 
     ``recorded`` says that PyTorch's dispatcher recorded it (it carries a sequence number or op id, or is a cpu_op).
     """
+    if not recorded and "::" not in name and not name.startswith(_TOLD):
+        return Scope(Kind.USER, name)
     if name.startswith("{"):
         marker = parse_marker(name)
         if marker is not None and marker.op == "__getattr__":

@@ -26,10 +26,8 @@ _NUMBER = re.compile(r"\d{1,18}")
 def steps(capture: Capture, nest: Nest) -> Ints:
     """The step that was running when each row was launched, on any thread: backward runs on its own."""
     step = np.full(capture.rows, NULL, np.int64)
-    number = np.append(np.array([_number(s) for s in nest.scopes], np.int64), NULL)
-    stepping = np.array([s.kind == Kind.OPTIMIZER and s.name.startswith("Optimizer.step") for s in nest.scopes])
     marks = np.flatnonzero(nest.kind == Kind.STEP)
-    updates = np.flatnonzero(stepping[nest.scope]) if len(nest) else marks
+    updates = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
     if not len(marks) and not len(updates):
         return step
     pids = np.append(np.array([pid for pid, _ in capture.threads], np.int64), NULL)[capture.launch_thread]
@@ -38,7 +36,8 @@ def steps(capture: Capture, nest: Nest) -> Ints:
         mine = marks[nest.pid[marks] == pid]
         time = capture.launch_time[rows]
         if len(mine):
-            step[rows] = _marked(nest.start[mine], nest.end[mine], number[nest.scope[mine]], time)
+            numbers = np.array([_number(nest.scopes[code]) for code in nest.scope[mine].tolist()], np.int64)
+            step[rows] = _marked(nest.start[mine], nest.end[mine], numbers, time)
         else:
             mine = updates[nest.pid[updates] == pid]
             nodes = nest.start[np.isin(nest.kind, (Kind.NODE, Kind.ENGINE)) & (nest.pid == pid)]
@@ -46,8 +45,13 @@ def steps(capture: Capture, nest: Nest) -> Ints:
     return step
 
 
+def is_update(scope: Scope) -> bool:
+    """Whether an optimizer's range is its step, and not its zero_grad."""
+    return scope.name.startswith("Optimizer.step")
+
+
 def _number(scope: Scope) -> int:
-    match = _NUMBER.search(scope.name) if scope.kind == Kind.STEP else None
+    match = _NUMBER.search(scope.name)
     return int(match.group()) if match else NULL
 
 

@@ -1,14 +1,17 @@
-"""parse and prof on a long nsys capture, against a plain scan of the same tables.
+"""parse and prof on long nsys captures, against a plain scan of the same tables.
 
-    python tests/bench/bench_nsys.py [TIMES [CAPTURE]]
+    python tests/bench/bench_nsys.py [TIMES ...] [--capture FILE] [--idle RANGES] [--runs N]
 
 Repeats a golden capture TIMES times (100: 120,000 rows and 620,000 ranges), as a training loop would, then runs, each
 in a process of its own: a plain Python scan of the columns that parse needs, parse.py to Parquet and to net.dict,
-prof.py on both. Prints seconds of processor time, rows a second, the ratio to the scan and the peak memory of each.
+prof.py on both. Prints the seconds of processor time, the best of the runs, rows a second, the ratio to the scan, and
+the peak memory of each. --idle adds a thread with that many ranges and no launch, and checks that the table stays the
+same.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import os
 import re
@@ -19,6 +22,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
+
+from pyarrow.parquet import read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "h200_gpt2_step.sqlite.gz"
@@ -41,9 +46,9 @@ for query in (
 
 
 class Run(NamedTuple):
-    name: str
     seconds: float  # processor time, children's start included
     peak_mib: float
+    name: str
 
 
 def repeat(source: Path, target: Path, times: int) -> int:
@@ -91,30 +96,66 @@ def measure(name: str, command: list[str]) -> Run:
     code, seconds, peak = done.stdout.split()
     if code != "0":
         sys.exit(f"{' '.join(command)}: exit {code}")
-    return Run(name, float(seconds), float(peak))
+    return Run(float(seconds), float(peak), name)
+
+
+def add_idle(file: Path, ranges: int) -> None:
+    """A thread more, whose ranges (an op in a batch in an epoch, by turns) launch nothing."""
+    connection = sqlite3.connect(file)
+    connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF")
+    begin, last, tid = connection.execute("SELECT min(start), max(end), max(globalTid) FROM NVTX_EVENTS").fetchone()
+    step = max((last - begin) // ranges, 1)
+    texts = ("batch {0}", "aten::empty, op_id = {0}, sizes = [[], []], input_op_ids = [(0,-1)]")
+    connection.executemany(
+        "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) VALUES (?, ?, 59, ?, ?, 0)",
+        (
+            (begin + i * step, begin + (i + 1 + (i % 2 == 0)) * step, texts[i % 2].format(10**9 + i), tid + 1)
+            for i in range(ranges)
+        ),
+    )
+    connection.commit()
+    connection.close()
+
+
+def bench(source: Path, folder: Path, times: int, idle: int, runs: int) -> None:
+    capture, table, lines = (str(folder / name) for name in ("net.sqlite", "net.parquet", "net.dict"))
+    rows = repeat(source, Path(capture), times)
+    parse, prof = [sys.executable, "-m", "pyprof.parse"], [sys.executable, "-m", "pyprof.prof"]
+    if idle:
+        measure("", [*parse, capture, "-o", f"{table}.before.parquet"])
+        add_idle(Path(capture), idle)
+    columns = ["--csv", "-c", "kernel,op,dir,sil,tc,flops,bytes"]
+    commands = {
+        "plain scan": [sys.executable, "-c", SCAN, capture],
+        "parse to Parquet": [*parse, capture, "-o", table, "--force"],
+        "parse to net.dict": [*parse, capture, "-o", lines, "--force"],
+        "prof on Parquet": [*prof, *columns, table],
+        "prof on net.dict": [*prof, *columns, lines],
+    }
+    found = [min(measure(name, command) for _ in range(runs)) for name, command in commands.items()]
+    print(
+        f"{source.name} x {times}: {rows:,} rows" + (f", a thread of {idle:,} ranges without a launch" if idle else "")
+    )
+    if idle:
+        same = read_table(table).equals(read_table(f"{table}.before.parquet"))
+        print("the table is the same" if same else "THE TABLE IS ANOTHER")
+    for run in found:
+        print(
+            f"{run.name:18} {run.seconds:7.2f} s {rows / run.seconds:12,.0f} rows/s"
+            f" {run.seconds / found[0].seconds:6.2f} x scan {run.peak_mib:7,.0f} MiB"
+        )
 
 
 def main() -> None:
-    times = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    source = Path(sys.argv[2]) if len(sys.argv) > 2 else GOLDEN
-    with tempfile.TemporaryDirectory() as folder:
-        capture, table, lines = (str(Path(folder) / name) for name in ("net.sqlite", "net.parquet", "net.dict"))
-        rows = repeat(source, Path(capture), times)
-        parse, prof = [sys.executable, "-m", "pyprof.parse"], [sys.executable, "-m", "pyprof.prof"]
-        columns = ["--csv", "-c", "kernel,op,dir,sil,tc,flops,bytes"]
-        runs = [
-            measure("plain scan", [sys.executable, "-c", SCAN, capture]),
-            measure("parse to Parquet", [*parse, capture, "-o", table]),
-            measure("parse to net.dict", [*parse, capture, "-o", lines]),
-            measure("prof on Parquet", [*prof, *columns, table]),
-            measure("prof on net.dict", [*prof, *columns, lines]),
-        ]
-    print(f"{source.name} x {times}: {rows:,} rows")
-    for run in runs:
-        print(
-            f"{run.name:18} {run.seconds:7.2f} s {rows / run.seconds:12,.0f} rows/s"
-            f" {run.seconds / runs[0].seconds:6.2f} x scan {run.peak_mib:7,.0f} MiB"
-        )
+    parser = argparse.ArgumentParser(description="parse and prof on long nsys captures, against a plain scan.")
+    parser.add_argument("times", nargs="*", type=int, default=[100])
+    parser.add_argument("--capture", type=Path, default=GOLDEN)
+    parser.add_argument("--idle", type=int, default=0, metavar="RANGES")
+    parser.add_argument("--runs", type=int, default=1, metavar="N")
+    args = parser.parse_args()
+    for times in args.times:
+        with tempfile.TemporaryDirectory() as folder:
+            bench(args.capture, Path(folder), times, args.idle, args.runs)
 
 
 if __name__ == "__main__":

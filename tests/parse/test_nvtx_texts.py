@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.parse.dataflow import DataFlow
-from pyprof.parse.nvtx_texts import LINKS, Buffer, split_one, split_texts
+from pyprof.parse.nvtx_texts import LINKS, Buffer, Heads, split_one, split_texts
 from pyprof.table import NULL
 
 TEXTS = [  # text, head, sequence number, op id
@@ -36,11 +36,11 @@ PIECES = st.sampled_from(
 texts = st.lists(st.lists(PIECES, max_size=7).map(b"".join), min_size=1, max_size=12)
 
 
-def columns(given_texts: list[bytes], heads: dict[bytes, int]) -> list[tuple[bytes, int, int]]:
+def columns(given_texts: list[bytes], heads: Heads) -> list[tuple[bytes, int, int]]:
     buffer = Buffer.of(given_texts, np.array([len(text) for text in given_texts]))
     parts = split_texts(buffer, heads)
-    named = list(heads)
-    assert [buffer.text(i) for i in range(len(buffer))] == given_texts
+    named = heads.texts
+    assert [buffer.raw[a:b] for a, b in zip(buffer.begin, buffer.end, strict=True)] == given_texts
     numbers = zip(parts.seq.tolist(), parts.op_id.tolist(), strict=True)
     return [(named[code], *pair) for code, pair in zip(parts.head.tolist(), numbers, strict=True)]
 
@@ -48,17 +48,18 @@ def columns(given_texts: list[bytes], heads: dict[bytes, int]) -> list[tuple[byt
 @pytest.mark.parametrize(("text", "head", "seq", "op_id"), TEXTS)
 def test_a_text_is_split(text: bytes, head: bytes, seq: int, op_id: int) -> None:
     assert split_one(text.partition(LINKS)[0]) == (head, seq, op_id)
-    assert columns([text], {}) == [(head, seq, op_id)]
+    assert columns([text], Heads()) == [(head, seq, op_id)]
 
 
 def test_no_text_runs_into_the_next() -> None:
-    assert columns([text for text, *_ in TEXTS] * 3, {}) == [tuple(split) for _, *split in TEXTS] * 3
+    assert columns([text for text, *_ in TEXTS] * 3, Heads()) == [tuple(split) for _, *split in TEXTS] * 3
 
 
 def test_heads_are_numbered_as_they_come() -> None:
-    heads = {b"layer:a": 0}
+    heads = Heads()
+    columns([b"layer:a"], heads)
     columns([b"b, op_id = 2", b"layer:a", b"user", b"a, op_id = 1", b"b, seq = 5, op_id = 3"], heads)
-    assert list(heads) == [b"layer:a", b"b, op_id = ", b"user", b"a, op_id = "]
+    assert heads.texts == [b"layer:a", b"b, op_id = ", b"user", b"a, op_id = "]
 
 
 @given(texts)
@@ -66,17 +67,17 @@ def test_all_together_as_each_alone(given_texts: list[bytes]) -> None:
     alone = [split_one(text.partition(LINKS)[0]) for text in given_texts]
     if any(not -(2**63) <= number < 2**63 for _, *numbers in alone for number in numbers):
         with pytest.raises(OverflowError):  # the reader refuses the file
-            columns(given_texts, {})
+            columns(given_texts, Heads())
     else:
-        assert columns(given_texts, {}) == alone
+        assert columns(given_texts, Heads()) == alone
 
 
 def flow(chunks: list[list[bytes]]) -> dict[int, str]:
-    found, heads = DataFlow(), {}
+    found, heads = DataFlow(), Heads()
     for chunk in chunks:
         buffer = Buffer.of(chunk, np.array([len(text) for text in chunk]))
         parts = split_texts(buffer, heads)
-        found.add(list(heads), np.full(len(chunk), 7 << 24), parts, buffer)
+        found.add(heads.texts, np.full(len(chunk), 7 << 24), parts, buffer)
     return found.outs
 
 
