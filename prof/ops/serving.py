@@ -52,3 +52,39 @@ def reshape_and_cache(
     """New keys and values to their slots of the cache, in the cache's type"""
     written = moved(key.numel, key_cache) + moved(value.numel, value_cache)
     return Work(0, distinct(key, value, slots), written)
+
+
+@model("vllm::inplace_fused_experts", "vllm::outplace_fused_experts", "sglang::inplace_fused_experts",
+       "sglang::outplace_fused_experts", family="gemm")  # fmt: skip
+def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chosen: Tensor, *_: Any) -> Work:
+    """Each token through k experts: up[E,2I,H], a gated activation (not counted), down[E,H,I]
+
+    flop  2 * tokens * k * (H * 2I + I * H)
+    read  the tokens, the router's choice, the weights of as many experts as the tokens can reach (an upper bound)
+    """
+    picks = chosen.numel
+    experts, wide, hidden = up.shape
+    reached = min(experts, picks) / experts if experts else 0
+    weights = (up.nbytes + down.nbytes) * reached
+    flop = 2 * picks * (hidden * wide + down.shape[1] * down.shape[2])
+    return Work(flop, distinct(self, chosen, _weights) + weights, moved(self.numel, self))
+
+
+@model("_moe_C::topk_softmax", family=POINTWISE)
+def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor, *_: Any) -> Work:
+    """A softmax of each token's scores (4E - R), then the best k: comparisons"""
+    rows = scores.numel // scores.shape[-1] if scores.shape and scores.shape[-1] else 0
+    written = moved(weights.numel, weights) + moved(chosen.numel, chosen)
+    return Work(4 * scores.numel - rows, distinct(scores), written)
+
+
+@model("_moe_C::moe_sum", family=POINTWISE)
+def moe_sum(self: Tensor, result: Tensor, *_: Any) -> Work:
+    """A token's k results added"""
+    return Work(max(self.numel - result.numel, 0), distinct(self), moved(result.numel, result))
+
+
+@model("_moe_C::moe_align_block_size", "_moe_C::moe_permute", "_moe_C::moe_unpermute", family=COPY)
+def moe_places(chosen: Tensor, *_: Any) -> Work:
+    """Where each token goes: integers; at least the choice is read"""
+    return Work(0, distinct(chosen), 0)

@@ -1,0 +1,206 @@
+"""Ops of libraries beside PyTorch that its profiler records by name: flash-attn, xFormers, apex, Liger, bitsandbytes,
+FBGEMM. What they compute is what PyTorch's own ops do, so their counts are those; only the order of arguments differs.
+
+Where a library hands its kernels more than an op (Transformer Engine's modules, DeepSpeed's optimizers), the trace has
+no op with the sizes, and the work stays unknown.
+Sources: flash_attn/flash_attn_interface.py 2.6 to 2.8; xformers/ops/fmha/flash.py 0.0.24 to 0.0.30; apex/normalization;
+liger_kernel/ops; bitsandbytes/_ops.py 0.45; fbgemm_gpu/sparse_ops.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.attention_kernels import flash_kernel, flash_kernel_backward
+from pyprof.prof.ops.operands import dtype_name, given, moved
+from pyprof.prof.ops.row_norm import layer_norm, rms_norm
+
+ATTENTION, NORM, POINTWISE, COPY, GEMM = "attention", "norm", "pointwise", "copy", "gemm"
+BLOCKS = 4  # bytes of a block's scale in bitsandbytes: float32
+
+
+# --- attention: [batch, sequence, heads, size], or packed sequences --------------------------------------------------
+
+
+@model("flash_attn::_flash_attn_forward", family=ATTENTION)
+def flash_attn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout: Any = 0.0,
+    _scale: Any = None,
+    causal: Any = UNKNOWN,
+    left: Any = -1,
+    right: Any = -1,
+    *_: Any,
+) -> Work:
+    """FlashAttention 2: as _flash_attention_forward"""
+    return flash_kernel(q, k, v, None, None, UNKNOWN, UNKNOWN, dropout, causal, None, None, left, right)
+
+
+@model("flash_attn::_flash_attn_backward", family=ATTENTION)
+def flash_attn_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Work:
+    """FlashAttention 2: as _flash_attention_backward. After v: out, lse, dq, dk, dv, dropout, scale, causal, window"""
+    dropout, _scale, causal, left, right = (*rest[5:10], *(UNKNOWN,) * 5)[:5]
+    return flash_kernel_backward(
+        dout, q, k, v, None, None, None, None, UNKNOWN, UNKNOWN, dropout, causal, None, None, None, left, right
+    )
+
+
+@model("flash_attn::_flash_attn_varlen_forward", family=ATTENTION)
+def flash_attn_varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    starts_q: Tensor,
+    starts_k: Tensor,
+    longest_q: Any,
+    longest_k: Any,
+    dropout: Any = 0.0,
+    _scale: Any = None,
+    causal: Any = UNKNOWN,
+    left: Any = -1,
+    right: Any = -1,
+    *_: Any,
+) -> Work:
+    """FlashAttention 2 over packed sequences, where their lengths are known or all the longest"""
+    return flash_kernel(q, k, v, starts_q, starts_k, longest_q, longest_k, dropout, causal, None, None, left, right)
+
+
+@model("flash_attn::_flash_attn_varlen_backward", family=ATTENTION)
+def flash_attn_varlen_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Work:
+    """The same; after v: out, lse, dq, dk, dv, cumulative and longest lengths, dropout, scale, causal, window"""
+    starts_q, starts_k, longest_q, longest_k, dropout, _scale, causal, left, right = (*rest[5:14], *(UNKNOWN,) * 9)[:9]
+    return flash_kernel_backward(
+        dout, q, k, v, None, None, starts_q, starts_k, longest_q, longest_k, dropout, causal, None, None, None, left,
+        right,
+    )  # fmt: skip
+
+
+@model("xformers_flash::flash_fwd", family=ATTENTION)
+def xformers_flash(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    starts_q: Any,
+    starts_k: Any,
+    used: Any,
+    longest_q: Any,
+    longest_k: Any,
+    dropout: Any = 0.0,
+    _scale: Any = None,
+    causal: Any = UNKNOWN,
+    left: Any = -1,
+    right: Any = -1,
+    *_: Any,
+) -> Work:
+    """xFormers over FlashAttention: as _flash_attention_forward"""
+    return flash_kernel(
+        q, k, v, starts_q, starts_k, longest_q, longest_k, dropout, causal, None, None, left, right, used
+    )
+
+
+# --- norms and activations ---------------------------------------------------------------------------------------
+
+
+@model("FusedLayerNormAffineFunction", family=NORM)
+def apex_layer_norm(self: Tensor, weight: Tensor, bias: Any = None, *_: Any) -> Work:
+    """apex: as native_layer_norm, over the weight's shape"""
+    return layer_norm(self, list(weight.shape), weight, given(bias))
+
+
+@model("FusedRMSNormAffineFunction", "LigerRMSNormFunction", family=NORM)
+def fused_rms_norm(self: Tensor, weight: Tensor, *_: Any) -> Work:
+    """apex, Liger: as _fused_rms_norm, over the weight's shape"""
+    return rms_norm(self, list(weight.shape), weight)
+
+
+@model("LigerLayerNormFunction", family=NORM)
+def liger_layer_norm(self: Tensor, weight: Tensor, bias: Any = None, *_: Any) -> Work:
+    """Liger: as native_layer_norm"""
+    return layer_norm(self, list(weight.shape), weight, given(bias))
+
+
+@model("LigerSiLUMulFunction", family=POINTWISE)
+def liger_silu_mul(a: Tensor, b: Tensor, *_: Any) -> Work:
+    """silu(a) * b: 4 an element"""
+    return Work(4 * a.numel, distinct(a, b), moved(a.numel, a))
+
+
+@model("LigerGELUMulFunction", family=POINTWISE)
+def liger_gelu_mul(a: Tensor, b: Tensor, *_: Any) -> Work:
+    """gelu(a) * b, by tanh: 10 an element"""
+    return Work(10 * a.numel, distinct(a, b), moved(a.numel, a))
+
+
+@model("LigerRopeFunction", family=POINTWISE)
+def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> Work:
+    """Each pair turned by its place's angle, in place: 3 an element"""
+    return Work(3 * (q.numel + k.numel), distinct(q, k, cos, sin), moved(q.numel, q) + moved(k.numel, k))
+
+
+# --- bitsandbytes ------------------------------------------------------------------------------------------------
+
+
+@model("bitsandbytes::dequantize_4bit", family=POINTWISE)
+def dequantize_4bit(
+    packed: Tensor, scales: Tensor, _block: Any, _kind: Any, shape: Any, dtype: Any = None, *_: Any
+) -> Work:
+    """Two numbers a byte, each looked up and scaled: 1 an element"""
+    numbers = math.prod(shape) if isinstance(shape, (list, tuple)) else 2 * packed.numel
+    return Work(numbers, distinct(packed, scales), moved(numbers, packed.like((), dtype_name(dtype) or "")))
+
+
+@model("bitsandbytes::gemv_4bit", family=GEMM)
+def gemv_4bit(x: Tensor, packed: Tensor, shape: Any, scales: Tensor, *_: Any) -> Work:
+    """y[..,N] = x[..,K] @ W', W of 4 bits: 2 an element and row; the weights' own scaling is left out"""
+    n, k = shape
+    rows = x.numel // k if k else 0
+    return Work(2 * rows * n * k, distinct(x, packed, scales), moved(rows * n, x))
+
+
+@model("bitsandbytes::int8_linear_matmul", family=GEMM)
+def int8_linear(a: Tensor, b: Tensor, *_: Any) -> Work:
+    """int32 C[..,N] = int8 A[..,K] @ int8 B[N,K]'"""
+    rows = math.prod(a.shape[:-1])
+    return Work(2 * rows * b.numel, distinct(a, b), 4 * rows * b.shape[0])
+
+
+@model("bitsandbytes::int8_vectorwise_quant", family=POINTWISE)
+def int8_rows(a: Tensor, *_: Any) -> Work:
+    """Each row scaled by its largest: 1 an element; int8 and a scale a row written"""
+    rows = a.numel // a.shape[-1] if a.shape and a.shape[-1] else 0
+    return Work(a.numel, a.nbytes, a.numel + BLOCKS * rows)
+
+
+# --- FBGEMM: sparse features are lists of integers on their way ---------------------------------------------------
+
+
+@model("fbgemm::permute_sparse_features", "fbgemm::permute_2D_sparse_data", "fbgemm::permute_1D_sparse_data",
+       family=COPY)  # fmt: skip
+def permuted_features(permute: Tensor, lengths: Tensor, indices: Tensor, weights: Any = None, *_: Any) -> Work:
+    """Lengths, indices and weights in another order"""
+    data = (lengths, indices, given(weights))
+    return Work(0, distinct(permute, *data), distinct(*data))
+
+
+@model("fbgemm::permute_pooled_embs", "fbgemm::permute_pooled_embs_auto_grad",
+       "fbgemm::recat_embedding_grad_output_mixed_D_batch", family=COPY)  # fmt: skip
+def permuted_rows(rows: Tensor, *order: Any) -> Work:
+    """Columns in another order"""
+    return Work(0, distinct(rows, *order), moved(rows.numel, rows))
+
+
+@model("fbgemm::bounds_check_indices", family=COPY)
+def checked_indices(rows: Tensor, indices: Tensor, offsets: Tensor, *_: Any) -> Work:
+    """Compared with the tables' sizes; what is wrong is replaced"""
+    return Work(0, distinct(rows, indices, offsets), 0)
+
+
+@model("fbgemm::asynchronous_complete_cumsum", "fbgemm::asynchronous_inclusive_cumsum",
+       "fbgemm::asynchronous_exclusive_cumsum", family=COPY)  # fmt: skip
+def summed_lengths(lengths: Tensor, *_: Any) -> Work:
+    """Offsets from lengths: integers"""
+    return Work(0, lengths.nbytes, moved(lengths.numel, lengths))
