@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import pyprof.prof.ops  # noqa: F401
-from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.prof.model import MODELS, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
 
 H = "bfloat16"
 
@@ -119,3 +119,9 @@ def test_lengths_that_are_not_known_are_not_guessed() -> None:
 def test_a_mask_that_is_not_told_is_not_guessed() -> None:
     with pytest.raises(UnknownArgument):
         evaluate("flash_attn::_flash_attn_forward", (Q, Q, Q, UNKNOWN, UNKNOWN, UNKNOWN))
+
+
+def test_every_model_has_a_row() -> None:
+    rows = {MODELS[op] for op, _, _ in CASES}
+    missing = {op for op, function in MODELS.items() if function.__module__.endswith("extensions")}
+    assert not {op for op in missing if MODELS[op] not in rows}
