@@ -1,8 +1,8 @@
 """What the advice's changes bring, on a GPU; what was predicted of them is judged later, without one.
 
-    python tests/device/advice_measured.py FOLDER [--part products|memory|compiled|host|probes] [--only NAME ...]
+    python tests/device/advice_measured.py FOLDER [--part products|memory|compiled|host|held|probes] [--only NAME ...]
 
-Each case (advice_products.py, advice_memory.py, advice_host.py) is a program that deserves a piece of advice and the
+Each case (advice_products.py, ..._memory.py, ..._host.py, ..._held.py) is a program that deserves advice and the
 same program changed as advised. Both are timed without a profiler and then captured: two steps, after two others.
 FOLDER gets NAME.before.json.gz, NAME.after.json.gz and times-PART.json; `python tests/device/advice_judged.py FOLDER`
 sets predictions beside.
@@ -23,7 +23,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import advice_host  # noqa: F401 (each registers its cases)
+import advice_held  # noqa: F401 (each registers its cases)
+import advice_host  # noqa: F401
 import advice_memory  # noqa: F401
 import advice_products  # noqa: F401
 import torch
@@ -62,9 +63,10 @@ def in_a_row(step: Step, steps: int) -> list[float]:
     return [a.elapsed_time(b) for a, b in pairwise(marks)]
 
 
-def measured(step: Step) -> dict[str, float]:
+def measured(step: Step, steps: int = 0) -> dict[str, float]:
+    """Times of a step; ``steps``: how many, as many as take a second without."""
     first = [alone(step) for _ in range(WARM_UP)][-1][0]
-    steps = max(3, min(STEPS, int(1e3 * LONG_S / first)))
+    steps = steps or max(3, min(STEPS, int(1e3 * LONG_S / first)))
     each = [alone(step) for _ in range(steps)]
     row = [statistics.mean(in_a_row(step, steps + 2)[2:]) for _ in range(3)]
     return {
