@@ -18,7 +18,6 @@ FOLDER = {
 # The lower bounds are what the tests were last run with on Python 3.10 (docs/development.md). torch is the user's own.
 BASE = [
     "numpy>=1.26",
-    "pandas>=2.2",
     "pyarrow>=16",
     "msgspec>=0.19",
     "orjson>=3.10",
@@ -27,7 +26,8 @@ BASE = [
     "rich>=13",
     "jinja2>=3.1.4",
 ]
-REPORT = ["plotly>=5.22", "matplotlib>=3.8"]  # pictures of the report and of `pyprof peaks --plot`
+PLOT = ["matplotlib>=3.8"]  # `pyprof plot`, `pyprof peaks --plot`
+NOTEBOOK = ["pandas>=2.2", "matplotlib>=3.8"]  # the DataFrames and figures of `pyprof.load`
 CLUSTER = ["dask[distributed]>=2024.5"]
 DEV = [
     "coverage[toml]>=7.5",
@@ -72,10 +72,11 @@ setup(
     },
     install_requires=BASE,
     extras_require={
-        "report": REPORT,
+        "plot": PLOT,
+        "notebook": NOTEBOOK,
         "cluster": CLUSTER,
-        "dev": DEV,
-        "all": [*REPORT, *CLUSTER, *DEV],
+        "dev": [*NOTEBOOK, *DEV],
+        "all": [*NOTEBOOK, *CLUSTER, *DEV],
     },
     entry_points={
         "console_scripts": [

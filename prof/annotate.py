@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,11 @@ class Annotation:
     family: Coded
     uncounted: dict[str, int]  # op without a count -> ns of its rows
 
+    def take(self, rows: Any) -> Annotation:
+        """The annotation of some rows; ``uncounted`` stays that of all (``uncounted_of`` tells theirs)."""
+        coded = {name: getattr(self, name).take(rows) for name in ("tc", "tcprec", "role", "family")}
+        return Annotation(self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted)
+
 
 def annotate(table: Table) -> Annotation:
     """Annotate every row. Unknown stays unknown: NULL, and the op named in ``uncounted``."""
@@ -49,7 +55,7 @@ def annotate(table: Table) -> Annotation:
     _someone_works(table, roles)
     flops, nbytes = _shares(table, signature, counted, names, roles)
     _own_bytes(table, roles, flops, nbytes)
-    fill_own(table, _op_numbers(table), signature, counted, names, roles, flops, nbytes)
+    fill_own(table, call_numbers(table), signature, counted, names, roles, flops, nbytes)
     return Annotation(
         flops=flops,
         bytes=nbytes,
@@ -57,7 +63,7 @@ def annotate(table: Table) -> Annotation:
         tcprec=Coded.of(precision),
         role=Coded.of(roles),
         family=Coded.of(family.tolist()),
-        uncounted=_uncounted(table, flops),
+        uncounted=uncounted_of(table, flops),
     )
 
 
@@ -68,7 +74,7 @@ def signatures(table: Table) -> tuple[Ints, list[Counted]]:
 
 def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts."""
-    lists = proven_lists(table, _op_numbers(table))
+    lists = proven_lists(table, call_numbers(table))
     columns = [*(table.coded(key) for key in SIGNATURE), lists]
     told, hints = _told(table, names, lists)
     signatures, signature = distinct(*(c.codes for c in columns), told)
@@ -95,7 +101,7 @@ def _told(table: Table, names: Coded, lists: Coded) -> tuple[Ints, list[Dtypes]]
     each = [_hint(names.values[name], atens[op]) for name, op in pairs]
     told[rows] = np.array([hints.setdefault(hint, len(hints)) for hint in each], np.int64)[pair]
     if told.any():
-        told = uncover(table, _together(_op_numbers(table), told, hints), hints)
+        told = uncover(table, _together(call_numbers(table), told, hints), hints)
     return told, list(hints)
 
 
@@ -165,7 +171,7 @@ def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
 
 def _someone_works(table: Table, roles: list[str]) -> None:
     """An op whose kernels are all chores by name did its work with them: none of its work may vanish."""
-    op, kind = _op_numbers(table), table.coded("kind").texts()
+    op, kind = call_numbers(table), table.coded("kind").texts()
     main = np.array([r == "main" for r in roles], bool)
     mains = np.bincount(op, weights=main)
     for i in np.flatnonzero(mains[op] == 0).tolist():
@@ -183,7 +189,7 @@ def _shares(
     pieces = np.array([len(c.parts) > 1 for c in counted] or [False])
     pieces = pieces[signature] & (np.array(table.coded("kind").texts(), object) != "cpu")  # a CPU op is all of it
     main = np.array([r == "main" for r in roles], bool)
-    op = _op_numbers(table)
+    op = call_numbers(table)
     _, group, size = np.unique(op, return_inverse=True, return_counts=True)
     group = group.reshape(-1)
     mains = np.bincount(group, weights=main, minlength=len(size))
@@ -198,7 +204,7 @@ def _shares(
     return flops, nbytes
 
 
-def _op_numbers(table: Table) -> Ints:
+def call_numbers(table: Table) -> Ints:
     """One number an op's call: (pid, opId), and the launch where the call was captured into a CUDA graph: each replay
     does its work again. A row without an op stands alone."""
     op, pid = table.ints("opId"), table.ints("pid")
@@ -274,7 +280,8 @@ def _own_bytes(table: Table, roles: Sequence[str], flops: Ints, nbytes: Ints) ->
             nbytes[i] = size[i] * (2 if both else 1)
 
 
-def _uncounted(table: Table, flops: Ints) -> dict[str, int]:
+def uncounted_of(table: Table, flops: Ints) -> dict[str, int]:
+    """The ops (without one the kernels) of rows without a count, with their ns, the longest first."""
     rows = np.flatnonzero(flops == NULL)
     aten, op, name = (table.coded(key) for key in ("aten", "op", "kShortName"))
     sums: dict[str, int] = {}

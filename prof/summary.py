@@ -5,7 +5,7 @@ Times are ns. Sums over several GPUs are sums: their spans, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,15 +124,8 @@ def summarise(table: Table, annotation: Annotation, peaks: Peaks | None = None) 
     copies, loading = _copies(table, kinds(table, annotation))
     if copies is not None and copies.apart:
         kept = np.flatnonzero(~loading)
-        table, annotation = table.take(kept), _annotation_of(annotation, kept)
+        table, annotation = table.take(kept), annotation.take(kept)
     return _summary(table, annotation, roofline(table, annotation, peaks), of_rows, copies)
-
-
-def _annotation_of(annotation: Annotation, rows: Ints) -> Annotation:
-    """The annotation of some rows, all but copies whose bytes are known: what is not counted stays."""
-    columns = ("tc", "tcprec", "role", "family")
-    taken = {name: getattr(annotation, name).take(rows) for name in columns}
-    return replace(annotation, flops=annotation.flops[rows], bytes=annotation.bytes[rows], **taken)
 
 
 def _summary(

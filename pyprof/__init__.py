@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyprof.marker import Marker as Marker
     from pyprof.marker import parse_marker as parse_marker
     from pyprof.prof.model import model as model
+    from pyprof.prof.notebook import Profile as Profile
+    from pyprof.prof.notebook import load as load
     from pyprof.session import deinit as deinit
     from pyprof.session import init as init
 
@@ -43,6 +45,8 @@ _HOME = {  # public name -> the module that has it
     "stop": "capture",
     "step": "capture",
     "count": "counting",
+    "load": "prof.notebook",
+    "Profile": "prof.notebook",
     "model": "prof.model",
     "Marker": "marker",
     "parse_marker": "marker",

@@ -24,6 +24,7 @@ COMMANDS = (
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
+    Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),
     Command("peaks", "pyprof.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("schema", "pyprof.answers", "the JSON Schemas of what --json prints"),
     Command("demo", "pyprof.demo", "all three on one training step of LeNet"),

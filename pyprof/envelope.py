@@ -82,6 +82,7 @@ ANSWERS = (
     Answer("explain", 1, "prof", "pyprof.prof.answers", "with --explain: where a row's numbers come from"),
     Answer("report", 1, "report", "pyprof.prof.report.answers", "the page written, and its sentences"),
     Answer("perfetto", 1, "perfetto", "pyprof.prof.perfetto.cli", "the trace written, and what it holds"),
+    Answer("plot", 1, "plot", "pyprof.prof.plot.answers", "the figure that was written, and the numbers drawn"),
     Answer("peaks", 1, "peaks", "pyprof.peaks", "what this machine reaches; --peaks reads it, too"),
     Answer("demo", 1, "demo", "pyprof.demo", "the files made, and the commands that made them"),
     Answer("schemas", 1, "schema", "pyprof.answers", "JSON Schemas of what --json prints"),

@@ -63,6 +63,14 @@ class MissingPackage(PyprofError):
     """A dependency is not installed: a checkout runs uninstalled, by whichever Python is there."""
 
 
+EXTRA = {
+    "matplotlib": "plot",
+    "pandas": "notebook",
+    "dask": "cluster",
+    "distributed": "cluster",
+}  # as setup.py has them
+
+
 @contextmanager
 def packages() -> Iterator[None]:
     """Turn a dependency that is not there into a ``MissingPackage``; a module of ours stays the bug that it is."""
@@ -72,5 +80,6 @@ def packages() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package in ("", "pyprof"):
             raise
-        message = f"the package {package} is not installed for this Python (install pyprof: pip install .)"
+        what = f"'.[{EXTRA[package]}]'" if package in EXTRA else "."
+        message = f"the package {package} is not installed for this Python (install pyprof: pip install {what})"
         raise MissingPackage(message) from None

@@ -36,6 +36,8 @@ def flag(meaning: str) -> Schema:
 
 def maybe(schema: Schema) -> Schema:
     """The schema, or null: not known."""
+    if isinstance(schema.get("type"), list):  # it may be null already
+        return schema
     if "type" not in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     found = {**schema, "type": [schema["type"], "null"]}

@@ -309,24 +309,10 @@ def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 
 
 def plot(found: Mapping[str, Any], file: str, force: bool) -> None:
-    """The growth curves as a picture: products by size, memory by bytes."""
-    import matplotlib
+    """The growth curves as a picture (``pyprof plot growth``): products by size, memory by bytes."""
+    from pyprof.prof.plot import growth
+    from pyprof.prof.plot.look import FORMATS, Look, save
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-    for name, curve in found["curves"]["products_flop_per_s"].items():
-        left.plot([n for n, _ in curve], [r / 1e12 for _, r in curve], marker="o", label=name)
-    left.set(xscale="log", yscale="log", xlabel="rows = columns", ylabel="TFLOP/s", title="matrix products")
-    for name, curve in found["curves"]["memory_byte_per_s"].items():
-        right.plot([n for n, _ in curve], [r / 1e9 for _, r in curve], marker="o", label=name)
-    right.axvline(found["cache_bytes"], linestyle=":", color="grey")
-    right.set(xscale="log", xlabel="bytes moved", ylabel="GB/s", title="memory")
-    for axes in (left, right):
-        axes.legend()
-        axes.grid(alpha=0.3)
-    figure.suptitle(found["device"])
+    form = Path(file).suffix[1:].lower()
     with open_output(file, force) as out:
-        figure.savefig(out, format=Path(file).suffix.lstrip(".") or "png", dpi=130)
-    pyplot.close(figure)
+        save(growth.draw(growth.numbers(found), Look()), out, form if form in FORMATS else "png")

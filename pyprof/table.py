@@ -33,6 +33,13 @@ class Coded:
     def take(self, rows: Any) -> Coded:
         return Coded(self.codes[rows], self.values)
 
+    def used(self) -> Coded:
+        """The same rows with the texts that they have and no others."""
+        codes = np.unique(self.codes[self.codes >= 0])
+        place = np.full(len(self.values) + 1, -1, np.int32)  # code -1 finds the last
+        place[codes] = np.arange(len(codes), dtype=np.int32)
+        return Coded(place[self.codes], [self.values[code] for code in codes.tolist()])
+
     def texts(self, empty: str = "") -> list[str]:
         """Every row's text."""
         values = [*self.values, empty]  # code -1 finds the last

@@ -28,6 +28,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "stats",
         "report",
         "perfetto",
+        "plot",
         "peaks",
         "schema",
         "demo",
@@ -38,14 +39,14 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
-        ([], "a command is missing (there are run, parse, prof, stats, report, perfetto, peaks, schema, demo)"),
+        ([], "a command is missing (there are run, parse, prof, stats, report, perfetto, plot, peaks, schema, demo)"),
         (
             ["prase"],
-            "no command prase (the commands are run, parse, prof, stats, report, perfetto, peaks, schema, demo)",
+            "no command prase (the commands are run, parse, prof, stats, report, perfetto, plot, peaks, schema, demo)",
         ),
         (
             ["--quiet"],
-            "no option --quiet (the commands are run, parse, prof, stats, report, perfetto, peaks, schema, demo)",
+            "no option --quiet (the commands are run, parse, prof, stats, report, perfetto, plot, peaks, schema, demo)",
         ),
     ],
 )

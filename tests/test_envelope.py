@@ -286,7 +286,9 @@ def keys_of(schema: dict, path: str = "") -> list[str]:
     for word, mark in (("items", "[]"), ("additionalProperties", "*")):
         if isinstance(schema.get(word), dict):
             found += keys_of(schema[word], f"{path.removesuffix('.')}{mark}.")
-    return found
+    for other in schema.get("anyOf", []):
+        found += keys_of(other, path)
+    return list(dict.fromkeys(found))
 
 
 def test_keys_stay_as_long_as_the_version_does(root, update_golden):

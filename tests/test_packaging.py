@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"torch", "pandas", "pyarrow", "numpy", "msgspec", "orjson", "nvtx", "jinja2", "rich", "dask"}
+HEAVY = {"torch", "pandas", "pyarrow", "numpy", "msgspec", "orjson", "nvtx", "jinja2", "rich", "dask", "matplotlib"}
 
 IMPORTS = {
     "import pyprof": ["-c", "import pyprof; print(pyprof.__name__, pyprof.__version__)"],
@@ -179,7 +179,9 @@ def test_the_editable_install_is_the_checkout(editable, checkout, tmp_path):
     assert answer(editable, ["-c", code], tmp_path) == files
 
 
-@pytest.mark.parametrize("module", ["pyprof", "pyprof.cli", "pyprof.parse.cli", "pyprof.prof.cli"])
+@pytest.mark.parametrize(
+    "module", ["pyprof", "pyprof.cli", "pyprof.parse.cli", "pyprof.prof.cli", "pyprof.prof.plot.cli"]
+)
 def test_help_loads_nothing_heavy(module, bare, checkout):
     """0.3 s to start would be out of reach: torch alone takes seconds, pandas half of one."""
     code = (
@@ -199,7 +201,7 @@ IMPORT_NAME: dict[str, str] = {}
 
 @pytest.fixture(scope="module")
 def asked_for(root) -> dict[str, set[str]]:
-    """BASE, REPORT, ... of setup.py -> import names, read without running it."""
+    """BASE, PLOT, ... of setup.py -> import names, read without running it."""
     lists = {}
     for node in ast.parse((root / "setup.py").read_text()).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.List):
@@ -232,7 +234,7 @@ def imports(path: Path) -> set[str]:
 
 
 def test_every_import_is_of_a_declared_dependency(root, asked_for):
-    allowed = sys.stdlib_module_names | asked_for["BASE"] | asked_for["REPORT"] | asked_for["CLUSTER"]
+    allowed = sys.stdlib_module_names | asked_for["BASE"] | asked_for["NOTEBOOK"] | asked_for["CLUSTER"]
     allowed |= {"pyprof", "torch", "distributed"}
     assert {str(path): extra for path in modules_of(root) if (extra := imports(path) - allowed)} == {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -48,7 +47,7 @@ class Run:
         rows = _in_order(table)
         self.origin = rows  # of each row, its row in the table given
         self.table = table.take(rows)
-        self.annotation = _taken(annotation, rows)
+        self.annotation = annotation.take(rows)
         self.limits = roofline(self.table, self.annotation, peaks)
         self.rows = len(rows)
         took = np.clip(self.table.ints("kDuration"), 0, LAST_NS)
@@ -318,16 +317,6 @@ def _in_order(table: Table) -> Ints:
     inside = on_gpu & (step != NULL) if bool((step[on_gpu] != NULL).any()) else on_gpu
     rows = np.flatnonzero(inside)
     return rows[np.lexsort((start[rows], table.ints("device")[rows], table.ints("pid")[rows]))]
-
-
-def _taken(annotation: Annotation, rows: Ints) -> Annotation:
-    """The annotation of some rows."""
-    kept: dict[str, Any] = {"uncounted": annotation.uncounted}
-    for field in fields(annotation):
-        column = getattr(annotation, field.name)
-        if not isinstance(column, dict):
-            kept[field.name] = column.take(rows) if isinstance(column, Coded) else column[rows]
-    return Annotation(**kept)
 
 
 def _texts(column: Coded) -> NDArray[np.object_]:

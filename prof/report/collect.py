@@ -18,7 +18,7 @@ from pyprof.prof.columns import first_text
 from pyprof.prof.devices import Device
 from pyprof.prof.report.classes import CLASSES, classes
 from pyprof.prof.report.headline import figures, sentences
-from pyprof.prof.report.steps import PHASES, Step, steps
+from pyprof.prof.report.steps import PHASES, Step, owners, steps
 from pyprof.prof.roofline import Roofline
 from pyprof.prof.usage import usage
 from pyprof.table import NULL, Coded, Ints, Table, distinct
@@ -43,11 +43,11 @@ def collect(
     order = np.argsort(
         np.where(table.ints("start") == NULL, np.iinfo(np.int64).max, table.ints("start")), kind="stable"
     )
-    owner, owners = _owners(table)
+    owner, names = owners(table)
     timed = steps(table, owner)
     used = usage(table, annotation, found)
     calls, call = _calls(table, annotation, found)
-    rows, lanes, threads = _rows(table, owner, owners, call)
+    rows, lanes, threads = _rows(table, owner, names, call)
     return {
         "format": FORMAT,
         "version": __version__,
@@ -55,7 +55,7 @@ def collect(
         "figures": [{"name": f.name, "value": f.value, "of": f.of} for f in figures(table, annotation, timed, used)],
         "sentences": sentences(table, annotation, timed, used),
         "advice": [dict(card) for card in advice],
-        "owners": owners,
+        "owners": names,
         "phases": list(PHASES),
         "classes": list(CLASSES),
         "steps": [_step(step) for step in timed],
@@ -68,26 +68,6 @@ def collect(
         "uncounted": [{"name": _first(name), "ns": ns} for name, ns in annotation.uncounted.items()],
         "notes": found.notes(),
     }
-
-
-def _owners(table: Table) -> tuple[Ints, list[str]]:
-    """The number of each row's device, and the devices' names."""
-    keys, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    gpu = table.coded("gpu")
-    names = []
-    for number, key in enumerate(keys):
-        codes = gpu.codes[owner == number]
-        known = codes[codes >= 0]
-        name = (gpu.values[int(known[0])] if len(known) else "") or "device"
-        names.append(_owner_name(name, key, len(keys)))
-    return owner, names
-
-
-def _owner_name(name: str, key: Sequence[int], count: int) -> str:
-    if count == 1:
-        return name
-    words = [f"{what} {value}" for what, value in zip(("rank", "process", "device"), key, strict=True) if value != NULL]
-    return ", ".join([name, *words])
 
 
 def _step(step: Step) -> dict[str, Any]:

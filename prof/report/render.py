@@ -17,6 +17,8 @@ from typing import Any, BinaryIO
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pyprof.prof.colours import style_sheet
+
 __all__ = ["island", "render"]
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
@@ -33,7 +35,7 @@ def render(model: Mapping[str, Any], out: BinaryIO) -> None:
     page = environment.get_template("report.html").render(
         model=model,
         policy=_policy(scripts),
-        style=_part("report/report.css"),  # ours, as are the scripts: nothing of the capture is in them
+        style=style_sheet() + _part("report/report.css"),  # ours, as are the scripts: nothing of the capture is in them
         library=scripts[0],
         script=scripts[1],
         data=island(model),

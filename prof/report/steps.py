@@ -15,7 +15,7 @@ import numpy as np
 from pyprof.prof.usage import covered
 from pyprof.table import NULL, Ints, Table, distinct
 
-__all__ = ["PHASES", "Step", "steps", "typical"]
+__all__ = ["PHASES", "Step", "owners", "short_owners", "steps", "typical"]
 
 PHASES = ("forward", "backward", "optimizer", "data", "other")
 
@@ -30,6 +30,39 @@ class Step:
     span_ns: int
     phase_ns: dict[str, int]  # of PHASES, those that there are
     idle_ns: int
+
+
+def owners(table: Table) -> tuple[Ints, list[str]]:
+    """The number of each row's device, and the devices' names."""
+    keys, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    gpu = table.coded("gpu")
+    names = []
+    for number, key in enumerate(keys):
+        codes = gpu.codes[owner == number]
+        known = codes[codes >= 0]
+        name = (gpu.values[int(known[0])] if len(known) else "") or "device"
+        names.append(_owner_name(name, key, len(keys)))
+    return owner, names
+
+
+def short_owners(table: Table) -> list[str]:
+    """The same devices by the one number that tells them apart, where one does: "rank 0"; empty if there is one."""
+    keys, _ = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    for place, what in ((0, "rank"), (2, "device"), (1, "process")):
+        numbers = [key[place] for key in keys]
+        if len(keys) > 1 and NULL not in numbers and len(set(numbers)) == len(keys):
+            return [f"{what} {number}" for number in numbers]
+    return [", ".join(_words(key)) if len(keys) > 1 else "" for key in keys]
+
+
+def _owner_name(name: str, key: Sequence[int], count: int) -> str:
+    if count == 1:
+        return name
+    return ", ".join([name, *_words(key)])
+
+
+def _words(key: Sequence[int]) -> list[str]:
+    return [f"{what} {value}" for what, value in zip(("rank", "process", "device"), key, strict=True) if value != NULL]
 
 
 def steps(table: Table, owner: Ints) -> list[Step]:

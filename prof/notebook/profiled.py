@@ -1,0 +1,432 @@
+"""``pyprof.load``: a capture as an object that notebooks and scripts ask.
+
+Nothing is computed before it is asked for, and then once. A narrowed profile (``where``) shares all of that with the
+whole: FLOPs, limits and advice are those of the run, whatever rows are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyprof.errors import InputError, PyprofError, packages
+from pyprof.prof.advice import Advice, Run, advise, row_rules
+from pyprof.prof.advice.rank import findings
+from pyprof.prof.annotate import Annotation, annotate, call_numbers, uncounted_of
+from pyprof.prof.cells import Data
+from pyprof.prof.columns import COLUMN
+from pyprof.prof.devices import Peaks, load_peaks
+from pyprof.prof.layer_path import layer_texts
+from pyprof.prof.limits import limit_cells
+from pyprof.prof.notebook.tables import (
+    Columns,
+    advice_columns,
+    group_columns,
+    layer_columns,
+    op_columns,
+    records,
+    step_columns,
+)
+from pyprof.prof.notebook.told import SummaryText
+from pyprof.prof.report.steps import owners, steps
+from pyprof.prof.roofline import Roofline, roofline
+from pyprof.prof.where import parse_where, rows_where
+from pyprof.table import NULL, Coded, Ints, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pyprof.prof.plot.look import Picture
+
+__all__ = ["Profile", "Totals", "load"]
+
+# Conditions on these alone cut the run in time or by device: what is left is a run, with idle time of its own.
+CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
+
+
+def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile:
+    """Read a capture: a profiler's file or a kernel table, as ``pyprof prof`` reads them; gzipped or not.
+
+        p = pyprof.load("net.sqlite")                           # or net.json.gz, net.dict, net.parquet, net.nsys-rep
+        p = pyprof.load("rank0.json.gz", "rank1.json.gz")       # the ranks of a job, as one
+        p = pyprof.load("net.sqlite", peaks="peaks.json")       # limits as pyprof peaks measured them
+
+    Raises InputError where a file is none of these, and MissingPackage where a dependency is not installed.
+    """
+    if not files:
+        raise PyprofError("load(): expected a file, found none")
+    with packages():
+        from pyprof.parse.several import apart
+        from pyprof.prof.load_table import load_table
+
+        read = [load_table(file) for file in files]
+        table = Table.concat(apart([each.table for each in read]))
+        if not len(table):
+            raise InputError(read[0].name, "expected kernels, found none")
+        several = len(read) > 1
+        return Profile(
+            _Capture(
+                inputs=tuple((each.name, each.profiler) for each in read),
+                warnings=tuple(f"{each.name}: {text}" if several else text for each in read for text in each.warnings),
+                table=table,
+                annotation=annotate(table),
+                peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over a profile's rows. What no row tells is None."""
+
+    rows: int
+    time_ns: int  # overlaps count twice
+    attributed_ns: int  # of rows with an op
+    counted_ns: int  # of rows whose FLOPs are known
+    flop: int | None
+    nbytes: int | None
+
+    @property
+    def tflops(self) -> float | None:
+        """TFLOP/s of the rows that are counted, over their own time."""
+        return None if self.flop is None or not self.counted_ns else self.flop / self.counted_ns / 1e3
+
+
+class _Capture:
+    """The whole run, and what is computed of it: each once."""
+
+    def __init__(
+        self,
+        inputs: tuple[tuple[str, str | None], ...],
+        warnings: tuple[str, ...],
+        table: Table,
+        annotation: Annotation,
+        peaks: Peaks | None,
+    ) -> None:
+        self.inputs, self.warnings = inputs, warnings
+        self.table, self.annotation, self.peaks = table, annotation, peaks
+        self._columns: dict[str, Data] = {}
+
+    @cached_property
+    def name(self) -> str:
+        first = self.inputs[0][0]
+        more = f" and {len(self.inputs) - 1} more" if len(self.inputs) > 1 else ""
+        return ("standard input" if first == "-" else Path(first).name) + more
+
+    @cached_property
+    def limits(self) -> Roofline:
+        return roofline(self.table, self.annotation, self.peaks)
+
+    @cached_property
+    def run(self) -> Run:
+        return Run(self.table, self.annotation, self.peaks)
+
+    @cached_property
+    def cards(self) -> list[tuple[Advice, Ints]]:
+        """The advice, and the rows of the table that each card is about."""
+        rows = [self.run.origin[finding.rows] for _, finding in findings(self.run)]
+        return list(zip(advise(self.run), rows, strict=True))
+
+    @cached_property
+    def call(self) -> Ints:
+        """A number a row, the same for the kernels of one call of an op."""
+        return call_numbers(self.table)
+
+    @cached_property
+    def limit_cells(self) -> Mapping[str, Data]:
+        return limit_cells(self.limits)
+
+    def column(self, name: str) -> Data:
+        """A column of ``prof.py -c``, of all rows."""
+        if name not in self._columns:
+            self._columns[name] = self._made(name)
+        return self._columns[name]
+
+    def _made(self, name: str) -> Data:
+        if name == "advice":
+            return Coded.of(row_rules(self.run, len(self.table)))
+        return self.limit_cells[name] if name in self.limit_cells else COLUMN[name].get(self.table, self.annotation)
+
+
+class Profile:
+    """A capture, or some of its rows: DataFrames, sums, sentences and figures.
+
+    Columns have the names of ``prof.py -c``; each DataFrame's ``attrs["units"]`` and ``attrs["meanings"]`` tell what
+    they are. Times are ns.
+
+        p.kernels, p.ops, p.layers, p.steps, p.advice           DataFrames
+        p.where("op == 'linear' and dir == 'bprop'")            a Profile of those rows
+        p.group("op,dir"), p.totals                             sums
+        p.summary()                                             the run in sentences
+        p.roofline(), p.timeline(), p.plot("layers")            matplotlib figures
+        p.report("report.html")                                 the web page
+    """
+
+    def __init__(self, capture: _Capture, rows: Ints | None = None, conditions: tuple[str, ...] = (), cut: bool = True):
+        self._capture, self._rows, self.conditions, self._cut = capture, rows, conditions, cut
+
+    @property
+    def inputs(self) -> tuple[tuple[str, str | None], ...]:
+        """The files read, and what recorded each as far as it tells: ("net.sqlite", "nsys 2025.3.1")."""
+        return self._capture.inputs
+
+    @property
+    def name(self) -> str:
+        """The file's name, or the first one's."""
+        return self._capture.name
+
+    @property
+    def is_run(self) -> bool:
+        """Whether these rows are a whole run, or one cut in time or by device: there ``summary()`` makes sense."""
+        return self._cut
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the readers had to say, as parse.py prints it."""
+        return self._capture.warnings
+
+    def __len__(self) -> int:
+        """Rows: GPU operations, or CPU ops where there was no GPU."""
+        return len(self._capture.table) if self._rows is None else len(self._rows)
+
+    def __repr__(self) -> str:
+        where = "".join(f", where {condition}" for condition in self.conditions)
+        return f"<pyprof.Profile {self._capture.name}{where}: {len(self):,} rows, {self.totals.time_ns / 1e6:.4g} ms>"
+
+    def _repr_html_(self) -> str:
+        from pyprof.prof.notebook.page import profile_html
+
+        return profile_html(self)
+
+    # Rows
+
+    @cached_property
+    def table(self) -> Table:
+        """The kernel table's rows (``pyprof.schema.KERNELS`` has its columns)."""
+        if self._rows is None:
+            return self._capture.table
+        taken = self._capture.table.take(self._rows)
+        columns = {key: data.used() if isinstance(data, Coded) else data for key, data in taken.columns.items()}
+        return Table(len(taken), columns)  # and nothing of other rows, which a report would show
+
+    @cached_property
+    def annotation(self) -> Annotation:
+        """What the models say of each row."""
+        if self._rows is None:
+            return self._capture.annotation
+        mine = self._capture.annotation.take(self._rows)
+        return replace(mine, uncounted=uncounted_of(self.table, mine.flops))
+
+    def where(self, condition: str) -> Profile:
+        """The rows of which a condition is true, written as for ``prof.py --where``: ``"bound == 'memory'"``.
+
+        FLOPs, limits and advice stay those of the whole run. Raises WhereError for what is no condition.
+        """
+        wanted = parse_where(condition, COLUMN)
+        found = rows_where(wanted, {column.name: self._column(column.name) for column in wanted.columns})
+        rows = np.flatnonzero(found)
+        cut = self._cut and all(column.name in CUTTING for column in wanted.columns)
+        return Profile(
+            self._capture, rows if self._rows is None else self._rows[rows], (*self.conditions, condition), cut
+        )
+
+    def _column(self, name: str) -> Data:
+        data = self._capture.column(name)
+        if self._rows is None:
+            return data
+        return data.take(self._rows) if isinstance(data, Coded) else data[self._rows]
+
+    def _columns(self, *names: str) -> dict[str, Data]:
+        return {name: self._column(name) for name in names}
+
+    def _ints(self, name: str) -> Ints:
+        data = self._column(name)
+        assert not isinstance(data, Coded)
+        return data.astype(np.int64)
+
+    # Sums
+
+    @cached_property
+    def totals(self) -> Totals:
+        """Rows, time, FLOPs and bytes."""
+        time, flops, nbytes = self._ints("sil"), self._ints("flops"), self._ints("bytes")
+        has_op = self.table.coded("op").codes >= 0
+        known = flops != NULL
+        return Totals(
+            rows=len(self),
+            time_ns=int(time.sum()),
+            attributed_ns=int(time[has_op].sum()),
+            counted_ns=int(time[known].sum()),
+            flop=int(flops[known].sum()) if known.any() else None,
+            nbytes=int(nbytes[nbytes != NULL].sum()) if (nbytes != NULL).any() else None,
+        )
+
+    def group(self, by: str | Sequence[str], layer_depth: int | None = None) -> pd.DataFrame:
+        """A row for all rows that agree in these columns, the longest time first, as ``prof.py --group`` has it.
+
+        ``by``: ``"op,dir"`` or ``["op", "dir"]``. ``layer_depth``: the outermost parts of layers only. Columns: those,
+        ``count``, ``time`` (ns), ``share`` (% of this profile's time), ``flops``, ``bytes`` (of the rows that are
+        counted), ``tflops``, ``gbps`` (TFLOP/s and GB/s over the time of these), ``uncounted`` (% of the time).
+        """
+        keys = by.split(",") if isinstance(by, str) else list(by)
+        for key in keys:
+            if key not in COLUMN or COLUMN[key].kind == "float":
+                there = ", ".join(column.name for column in COLUMN.values() if column.kind != "float")
+                raise PyprofError(f"group(): {key!r} is no column to group by; there are: {there}")
+        data = self._columns(*keys, "sil", "flops", "bytes")
+        if layer_depth is not None and "layer" in keys:
+            data["layer"] = layer_texts(self.table.coded("layer"), layer_depth)
+        return _frame(group_columns(keys, data))
+
+    # DataFrames
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """A row a GPU operation (or CPU op), with every column of ``prof.py -c all``.
+
+        The ones to know: ``op``, ``aten``, ``layer``, ``dir``, ``phase``, ``step``, ``kernel``, ``sil`` (its duration,
+        ns), ``start`` (ns), ``flops``, ``bytes``, ``tc`` (tensor cores), ``ai`` (FLOP/byte), ``tflops`` (TFLOP/s),
+        ``gbps`` (GB/s), ``sol`` (% of the limit), ``bound``, ``occ`` (%), ``advice`` (rules that concern it).
+        """
+        return _frame([(column, self._column(column.name)) for column in COLUMN.values()])
+
+    @cached_property
+    def ops(self) -> pd.DataFrame:
+        """A row an op and direction: ``calls``, ``count`` (rows), ``time`` (ns), ``share`` (%), ``flops``, ``bytes``,
+        ``tflops``, ``gbps``, ``uncounted`` (% of the time without FLOPs), ``sol`` (% of the limit), longest first.
+        """
+        return _frame(self._ops)
+
+    @cached_property
+    def _ops(self) -> Columns:
+        call = self._capture.call if self._rows is None else self._capture.call[self._rows]
+        return op_columns(self._columns("op", "dir", "sil", "flops", "bytes", "sol_ns"), call)
+
+    @property
+    def op_rows(self) -> list[dict[str, Any]]:
+        """``ops`` as plain records, unknown None; pandas is not needed."""
+        return records(self._ops)
+
+    @cached_property
+    def layers(self) -> pd.DataFrame:
+        """A row a layer, each with all that is in it: ``layer`` (its path), ``depth``, ``count``, ``time``, ``own``,
+        ``forward``, ``backward`` (ns), ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``, ``uncounted`` (%).
+
+        In the order in which they first ran. ``own`` sums to all time, ``time`` does not: layers hold each other.
+        """
+        table, notes = self.table, self.annotation
+        return _frame(layer_columns(table.coded("layer"), table.coded("phase"), table.ints("start"),
+                                    table.ints("kDuration"), notes.flops, notes.bytes))  # fmt: skip
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """A row a device and step: ``start``, ``time``, each phase and ``idle`` (ns), ``count``, ``flops``, ``bytes``,
+        ``tflops`` (idle time included), ``uncounted`` (%). Phases and idle time sum to ``time``.
+
+        ``time``, phases and ``idle`` are the whole run's also where this profile has some of its rows; ``count`` and
+        what follows is of these. Empty where the table has no start times (PyProf's own net.dict).
+        """
+        whole = self._capture.table
+        owner, names = owners(whole)
+        found = steps(whole, owner)
+        if self._rows is not None:
+            owner = owner[self._rows]
+            there = set(zip(owner.tolist(), self._ints("step").tolist(), strict=True))
+            found = [each for each in found if (each.owner, NULL if each.number is None else each.number) in there]
+        notes = self.annotation
+        return _frame(
+            step_columns(found, names, owner, self._ints("step"), self._ints("sil"), notes.flops, notes.bytes)
+        )
+
+    @cached_property
+    def advice(self) -> pd.DataFrame:
+        """A row a piece of advice, the greatest saving first: ``rule``, ``saved_ms`` (a step), ``why``, ``change``, ...
+
+        Of some rows: the cards of the whole run that concern any of them, with the whole run's figures.
+        """
+        made = _frame(advice_columns(self.cards), plain=("why", "change", "trace"))
+        made["confidence"] = made["confidence"].cat.set_categories(["low", "medium", "high"], ordered=True)
+        return made
+
+    @property
+    def cards(self) -> list[Advice]:
+        """The advice as records."""
+        mine = None if self._rows is None else np.isin(np.arange(len(self._capture.table)), self._rows)
+        return [card for card, rows in self._capture.cards if mine is None or bool(mine[rows].any())]
+
+    # Words, figures, page
+
+    def summary(self) -> SummaryText:
+        """The run in sentences and tables: print it, or let a notebook show it; ``.numbers`` has what is behind them.
+
+        Of a profile that was narrowed by step, start, rank, pid or device, that part of the run. Raises PyprofError
+        after any other condition: the time between some ops of a run is not idle.
+        """
+        if not self._cut:
+            raise PyprofError("summary(): expected a whole run, or one cut by step, start, rank, pid or device, found "
+                              f"rows where {' and '.join(self.conditions)} (totals, ops and group() sum over "
+                              "these)")  # fmt: skip
+        if not len(self):
+            raise PyprofError(f"summary(): no row is left where {' and '.join(self.conditions)}")
+        return self._summary
+
+    @cached_property
+    def _summary(self) -> SummaryText:
+        from pyprof.prof.summary import summarise
+
+        return SummaryText(summarise(self.table, self.annotation, self._capture.peaks), self.conditions)
+
+    def plot(self, figure: str, **options: Any) -> Picture:
+        """A figure: ``"roofline"``, ``"layers"``, ``"phases"`` or ``"timeline"``.
+
+        Options of all: ``width`` and ``height`` (inches), ``dpi``, ``dark`` (True or False), ``title``; of roofline:
+        ``by`` ("op", "kernel" or "layer"); of layers: ``depth`` (parts of a path); of timeline: ``step``. What comes
+        back is a matplotlib ``Figure``: ``.savefig("x.pdf")`` writes it.
+        """
+        return self.drawn(figure, **options)[1]
+
+    def drawn(self, figure: str, **options: Any) -> tuple[Any, Picture]:
+        """``plot``'s figure, and before it the numbers that it shows."""
+        with packages():
+            from pyprof.prof.plot.figures import drawn
+
+            return drawn(figure, self.table, self.annotation, self._capture.peaks, options)
+
+    def roofline(self, by: str = "op", **options: Any) -> Picture:
+        """Rate against arithmetic intensity, log-log, below the GPU's roofs; a dot an op, kernel or layer."""
+        return self.plot("roofline", by=by, **options)
+
+    def timeline(self, step: int | None = None, **options: Any) -> Picture:
+        """A step by phase, stream and launch; without a number the step of median length."""
+        return self.plot("timeline", step=step, **options)
+
+    def report(self, path: str | Path, title: str = "", force: bool = False) -> Path:
+        """Write the web page (``pyprof report``) and return its path; another file there stays unless ``force``."""
+        with packages():
+            from pyprof.files import check_output, open_output
+            from pyprof.prof.report.collect import collect
+            from pyprof.prof.report.render import render
+
+            check_output(path, force)
+            limits = (
+                self._capture.limits
+                if self._rows is None
+                else roofline(self.table, self.annotation, self._capture.peaks)
+            )
+            cards = [asdict(card) for card in self.cards]
+            model = collect(self.table, self.annotation, limits, title or self._capture.name, cards)
+            with open_output(path, force) as out:
+                render(model, out)
+        return Path(path)
+
+
+def _frame(columns: Columns, plain: Sequence[str] = ()) -> pd.DataFrame:
+    with packages():
+        from pyprof.prof.notebook.frames import frame
+
+        return frame(columns, plain)

@@ -1,0 +1,57 @@
+"""The figures by name: what each takes, its numbers, its drawing."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyprof.errors import PyprofError
+from pyprof.prof.annotate import Annotation
+from pyprof.prof.devices import Peaks
+from pyprof.prof.plot import layers, phases, roofline, timeline
+from pyprof.table import Table
+
+if TYPE_CHECKING:
+    from pyprof.prof.plot.look import Picture
+
+__all__ = ["FIGURES", "Figure", "drawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a capture: its module (which has ``draw``), its own options and how its numbers are made."""
+
+    module: str
+    options: tuple[str, ...]
+    numbers: Callable[[Table, Annotation, Peaks | None, Mapping[str, Any]], Any]
+
+
+FIGURES: Mapping[str, Figure] = {
+    "roofline": Figure("roofline", ("by",), lambda table, notes, peaks, o: roofline.numbers(table, notes, peaks, **o)),
+    "layers": Figure("layers", ("depth",), lambda table, _notes, _peaks, o: layers.numbers(table, **o)),
+    "phases": Figure("phases", (), lambda table, _notes, _peaks, o: phases.numbers(table, **o)),
+    "timeline": Figure("timeline", ("step",), lambda table, notes, _peaks, o: timeline.numbers(table, notes, **o)),
+}
+
+
+def drawn(
+    name: str, table: Table, annotation: Annotation, peaks: Peaks | None, options: Mapping[str, Any]
+) -> tuple[Any, Picture]:
+    """A figure's numbers and the figure. ``options``: of the figure, and of ``look.Look``.
+
+    Raises PyprofError for what is no figure or none of its options, and where the capture has nothing to show.
+    """
+    if name not in FIGURES:
+        raise PyprofError(f"expected one of {', '.join(FIGURES)}, found {name!r}")
+    figure = FIGURES[name]
+    from pyprof.prof.plot.look import Look
+
+    looks = Look.__slots__
+    unknown = [option for option in options if option not in (*figure.options, *looks)]
+    if unknown:
+        raise PyprofError(f"{name}: no option {unknown[0]!r}; there are {', '.join((*figure.options, *looks))}")
+    shown = figure.numbers(table, annotation, peaks, {key: options[key] for key in figure.options if key in options})
+    look = Look(**{key: options[key] for key in looks if key in options})
+    return shown, importlib.import_module(f"pyprof.prof.plot.{figure.module}").draw(shown, look)

@@ -1,0 +1,167 @@
+"""Growth: what products and memory reach as they get larger, as ``pyprof peaks`` measured it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyprof.errors import InputError
+from pyprof.prof.devices import find_device, load_peaks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pyprof.prof.plot.look import Look, Picture
+
+__all__ = ["Curve", "Growth", "draw", "numbers", "read"]
+
+MARKERS = "osDv^Pp*Xh"
+MOST = 10  # curves of a panel
+
+Points = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Rates by size: FLOP/s by the rows of a square matrix, or bytes/s by the bytes moved."""
+
+    name: str
+    points: Points
+    sheet: float | None  # the rate by the data sheet, where it is known
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    device: str
+    products: tuple[Curve, ...]
+    memory: tuple[Curve, ...]
+    cache_bytes: float | None  # the last cache
+
+
+def read(file: str | Path) -> dict[str, Any]:
+    """A peaks file with its curves. Raises InputError that names what is wrong."""
+    load_peaks(file)  # is it one?
+    found: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
+    curves = found.get("curves")
+    if not isinstance(curves, dict):
+        raise InputError(file, "expected curves, found none: the file was written by hand (pyprof peaks -o peaks.json "
+                               "measures them)")  # fmt: skip
+    for key in ("products_flop_per_s", "memory_byte_per_s"):
+        named = curves.get(key, {})
+        if not isinstance(named, dict) or not all(_is_curve(points) for points in named.values()):
+            raise InputError(file, f"curves: {key}: expected lists of [size, rate], positive numbers")
+    if not any(curves.get(key) for key in ("products_flop_per_s", "memory_byte_per_s")):
+        raise InputError(file, "curves: expected products_flop_per_s or memory_byte_per_s, found neither")
+    return found
+
+
+def _is_curve(points: Any) -> bool:
+    return isinstance(points, list) and all(
+        isinstance(point, list) and len(point) == 2 and all(type(n) in (int, float) and 0 < n < 1e30 for n in point)
+        for point in points
+    )
+
+
+def numbers(found: Mapping[str, Any]) -> Growth:
+    """The curves of a peaks file's content, beside the data sheet's rates."""
+    from pyprof.peaks import unit_of
+
+    arch, name = str(found.get("arch", "")), str(found.get("device", ""))
+    device = find_device(name) if arch != "cpu" else None
+    curves = found["curves"]
+    cache = found.get("cache_bytes")
+    return Growth(
+        device=name,
+        products=tuple(
+            Curve(dtype, _points(points), device.flop_per_s.get(_unit(unit_of, dtype, arch)) if device else None)
+            for dtype, points in list(curves.get("products_flop_per_s", {}).items())[:MOST]
+            if points
+        ),
+        memory=tuple(
+            Curve(op, _points(points), device.byte_per_s if device else None)
+            for op, points in list(curves.get("memory_byte_per_s", {}).items())[:MOST]
+            if points
+        ),
+        cache_bytes=float(cache) if isinstance(cache, (int, float)) and 0 < cache < 1e30 else None,
+    )
+
+
+def _unit(unit_of: Any, dtype: str, arch: str) -> str:
+    try:
+        return str(unit_of(dtype, arch))
+    except KeyError:  # a dtype that we do not measure, in a file of another hand
+        return ""
+
+
+def _points(points: Sequence[Sequence[float]]) -> Points:
+    return tuple((float(size), float(rate)) for size, rate in points)
+
+
+def draw(shown: Growth, look: Look) -> Picture:
+    """The figure: products left, memory right."""
+    from pyprof.prof.plot.look import amount, legend, picture, titled
+
+    panels = [(curves, what) for curves, what in ((shown.products, "products"), (shown.memory, "memory")) if curves]
+    with picture(look, 0.44 * look.width) as figure:
+        titled(figure, look, f"Measured rates: {shown.device}" if shown.device else "Measured rates", caption(shown))
+        for axes, (curves, what) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            _panel(axes, curves, look)
+            if what == "products":
+                axes.set(yscale="log", xlabel="rows and columns of the matrices", ylabel="FLOP/s")
+                low, high = axes.get_ylim()
+                _ticks(axes.yaxis, amount, (1.0, 2.0, 5.0) if high < 300 * low else (1.0,))
+                _ticks(axes.xaxis, lambda value: f"{value:,.0f}", base=2)
+            else:
+                axes.set(xlabel="bytes moved", ylabel="B/s", ylim=(0, None))
+                axes.yaxis.set_major_formatter(lambda value, _: amount(value))
+                _ticks(axes.xaxis, size_text, base=2)
+                if shown.cache_bytes:
+                    axes.axvline(shown.cache_bytes, color=look.theme.dim, linewidth=0.8, linestyle=":", zorder=1)
+                    axes.annotate(f" last cache\n {size_text(shown.cache_bytes)}", (shown.cache_bytes, 0.02),
+                                  xycoords=axes.get_xaxis_transform(), fontsize=7.4, color=look.theme.dim)  # fmt: skip
+            legend(axes, look, width=look.width / len(panels))
+    return figure
+
+
+def caption(shown: Growth) -> str:
+    known = any(curve.sheet for curve in (*shown.products, *shown.memory))
+    words = "As pyprof peaks measured them, on random data."
+    return f"{words} Dashed: the data sheet's rate." if known else words
+
+
+def _panel(axes: Axes, curves: Sequence[Curve], look: Look) -> None:
+    from pyprof.prof.plot.look import bare, plain
+
+    bare(axes, look.theme)
+    axes.set_xscale("log", base=2)
+    for i, curve in enumerate(curves):
+        colour = look.theme.classes[i % len(look.theme.classes)]
+        sizes, rates = zip(*curve.points, strict=True)
+        axes.plot(sizes, rates, marker=MARKERS[i % len(MARKERS)], markersize=4, linewidth=1.5, color=colour,
+                  label=plain(curve.name, 20), zorder=3)  # fmt: skip
+    sheets = {curve.sheet: i for i, curve in enumerate(curves) if curve.sheet}
+    for rate, i in sheets.items():
+        colour = look.theme.classes[i % len(look.theme.classes)] if len(sheets) > 1 else look.theme.dim
+        axes.axhline(rate, color=colour, linewidth=0.9, linestyle=(0, (5, 3)), alpha=0.8, zorder=2)
+
+
+def _ticks(axis: Any, text: Any, subs: Sequence[float] = (1.0,), base: int = 10) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(base=base, subs=subs, numticks=7 if base == 2 else 9))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def size_text(nbytes: float) -> str:
+    """
+    >>> size_text(4 << 30), size_text(50 * 2**20), size_text(65536), size_text(12)
+    ('4 GiB', '50 MiB', '64 KiB', '12 B')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if nbytes >= 1 << power:
+            return f"{nbytes / (1 << power):.3g} {unit}"
+    return f"{nbytes:.0f} B"

@@ -1,0 +1,176 @@
+"""Layers as horizontal bars in the order in which they run: forward and backward time a step, stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pyprof.errors import PyprofError
+from pyprof.prof.layer_path import layer_parts
+from pyprof.prof.report.steps import PHASES, owners
+from pyprof.table import NULL, Coded, Ints, Table, distinct
+
+if TYPE_CHECKING:
+    from pyprof.prof.plot.look import Look, Picture
+
+__all__ = ["Bar", "Layers", "draw", "numbers"]
+
+MOST = 32  # bars; of more layers the longest
+NONE = "(no layer)"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A layer with all that is in it, or what several of them take together."""
+
+    layer: tuple[str, ...]  # the path's parts; empty: no layer
+    name: str
+    rows: int
+    phase_ns: dict[str, int]  # of all steps and devices
+
+    @property
+    def time_ns(self) -> int:
+        return sum(self.phase_ns.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    depth: int  # parts of a path
+    bars: tuple[Bar, ...]  # in the order in which they first ran, without a layer last
+    steps: int  # times devices, which the times are a sum over; 0: the capture marks none
+    outer: tuple[str, ...]  # what all paths begin with
+
+    @property
+    def whole_ns(self) -> int:
+        return sum(bar.time_ns for bar in self.bars)
+
+
+def numbers(table: Table, depth: int | None = None) -> Layers:
+    """The layers, cut to ``depth`` parts: without one, as deep as at most MOST bars allow.
+
+    Raises PyprofError where the capture names no layers.
+    """
+    rows, count = _of_steps(table)
+    column = table.coded("layer").take(rows)
+    paths = [layer_parts(text) for text in column.values]
+    there = {paths[code] for code in np.unique(column.codes).tolist() if code >= 0} - {()}
+    if not there:
+        raise PyprofError("there are no layers: the capture names none (capture with pyprof.init() or pyprof run, or "
+                          "torch.profiler's with_modules=True)")  # fmt: skip
+    depth = depth or _deepest(there)
+    bars = _bars(table, rows, Coded(column.codes, ["\x1f".join(path[:depth]) for path in paths]))
+    outer = _common([bar.layer for bar in bars if bar.layer])
+    named = [Bar(b.layer, _name(b, bars, len(outer)), b.rows, b.phase_ns) for b in bars]
+    return Layers(depth, tuple(_fewer(named)), count, outer)
+
+
+def _name(bar: Bar, bars: Sequence[Bar], outer: int) -> str:
+    """Without what all paths begin with; where parts of a layer have bars, its own says that it is the rest."""
+    name = ":".join(bar.layer[outer:]) or ":".join(bar.layer[-1:]) or bar.name
+    parts = any(len(other.layer) > len(bar.layer) and other.layer[: len(bar.layer)] == bar.layer for other in bars)
+    return f"{name} (own ops)" if bar.layer and parts else name
+
+
+def _of_steps(table: Table) -> tuple[Ints, int]:
+    """The rows within steps and the number of (device, step) pairs; all and 0 where no step is marked."""
+    step = table.ints("step")
+    rows = np.flatnonzero(step != NULL)
+    if not len(rows):
+        return np.arange(len(table)), 0
+    return rows, len(distinct(owners(table)[0][rows], step[rows])[0])
+
+
+def _deepest(paths: set[tuple[str, ...]]) -> int:
+    deep = range(1, max(map(len, paths)) + 1)
+    return max((d for d in deep if len({path[:d] for path in paths}) <= MOST), default=1)
+
+
+def _bars(table: Table, rows: Ints, layers: Coded) -> list[Bar]:
+    layers = Coded.concat([layers])
+    phase = table.coded("phase").take(rows)
+    place = np.array([*(PHASES.index(p) if p in PHASES else len(PHASES) - 1 for p in phase.values), len(PHASES) - 1])
+    sums = np.zeros((len(layers.values) + 1, len(PHASES)), np.int64)
+    np.add.at(sums, (layers.codes, place[phase.codes]), table.ints("kDuration")[rows])
+    counts = np.bincount(layers.codes + 1, minlength=len(layers.values) + 1)
+    start = np.where(table.ints("start") == NULL, np.arange(len(table)), table.ints("start"))[rows]
+    first = np.full(len(layers.values) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, layers.codes, start)
+    first[-1] = np.iinfo(np.int64).max
+    found = []
+    for code in np.argsort(first, kind="stable").tolist():
+        none = code == len(layers.values)
+        count = int(counts[0 if none else code + 1])
+        path = () if none else tuple(layers.values[code].split("\x1f"))
+        if count:
+            times = {name: int(ns) for name, ns in zip(PHASES, sums[code].tolist(), strict=True) if ns}
+            found.append(Bar(path, ":".join(path) or NONE, count, times))
+    return found
+
+
+def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """What all paths begin with, or are: of ("net", "a"), ("net", "b") and ("net",) it is ("net",)."""
+    outer: tuple[str, ...] = ()
+    while True:
+        heads = {path[: len(outer) + 1] for path in paths if len(path) > len(outer) + 1}
+        if len(heads) != 1 or any(
+            path != next(iter(heads))[: len(path)] for path in paths if len(path) <= len(outer) + 1
+        ):
+            return outer
+        (outer,) = heads
+
+
+def _fewer(bars: list[Bar]) -> list[Bar]:
+    """At most MOST: the longest, and the others as one."""
+    if len(bars) <= MOST:
+        return bars
+    kept = set(sorted(range(len(bars)), key=lambda i: -bars[i].time_ns)[: MOST - 1])
+    rest = [bar for i, bar in enumerate(bars) if i not in kept]
+    sums = {name: sum(bar.phase_ns.get(name, 0) for bar in rest) for name in PHASES}
+    more = Bar((), f"{len(rest)} more", sum(bar.rows for bar in rest), {name: ns for name, ns in sums.items() if ns})
+    return [*(bars[i] for i in sorted(kept)), more]
+
+
+def draw(shown: Layers, look: Look) -> Picture:
+    """The figure."""
+    from matplotlib.patches import Patch
+
+    from pyprof.prof.plot.look import FONT, bare, legend, picture, plain, time_unit, titled
+
+    times = max(shown.steps, 1)
+    longest = max(bar.time_ns for bar in shown.bars) / times
+    scale, unit = time_unit(longest)
+    phases = [name for name in PHASES if any(name in bar.phase_ns for bar in shown.bars)]
+    with picture(look, 1.45 + 0.2 * len(shown.bars)) as figure:
+        titled(figure, look, "Time by layer", caption(shown))
+        axes = figure.add_subplot()
+        bare(axes, look.theme)
+        axes.grid(False, axis="y")
+        places = range(len(shown.bars))
+        before = [0.0] * len(shown.bars)
+        for name in phases:
+            wide = [bar.phase_ns.get(name, 0) / times / scale for bar in shown.bars]
+            axes.barh(places, wide, left=before, height=0.74, color=look.theme.of_phase(name), zorder=2)
+            before = [left + more for left, more in zip(before, wide, strict=True)]
+        for place, (bar, end) in enumerate(zip(shown.bars, before, strict=True)):
+            share = 100 * bar.time_ns / shown.whole_ns if shown.whole_ns else 0.0
+            axes.text(end + 0.008 * longest / scale, place, f"{end:.3g} {unit}, {share:.1f}%", va="center",
+                      fontsize=FONT - 1.2, color=look.theme.dim)  # fmt: skip
+        axes.set_yticks(places, [plain(bar.name, 38, "left") for bar in shown.bars])
+        axes.tick_params(axis="y", labelcolor=look.theme.ink)
+        axes.set(ylim=(len(shown.bars) - 0.4, -0.6), xlim=(0, 1.16 * longest / scale or 1), xlabel=_per(shown, unit))
+        legend(axes, look, [Patch(color=look.theme.of_phase(name), label=name) for name in phases])
+    return figure
+
+
+def caption(shown: Layers) -> str:
+    within = f"Within {':'.join(shown.outer)}. " if shown.outer else ""
+    return f"{within}A bar is a layer with all in it that has no bar of its own, in the order in which they run."
+
+
+def _per(shown: Layers, unit: str) -> str:
+    if not shown.steps:
+        return f"{unit}, whole capture"
+    return f"{unit} a step" + (f", mean of {shown.steps}" if shown.steps > 1 else "")

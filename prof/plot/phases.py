@@ -1,0 +1,141 @@
+"""Where each step's time went: a bar a step, stacked by phase, idle time in the colour of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyprof.errors import PyprofError
+from pyprof.prof.colours import ink_on
+from pyprof.prof.report.steps import PHASES, Step, owners, steps
+from pyprof.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pyprof.prof.plot.look import Look, Picture
+
+__all__ = ["Phases", "draw", "numbers"]
+
+FEW = 14  # steps of a device that have a bar each to be read; more become columns
+DEVICES = 8
+PARTS = (*PHASES, "idle")
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Each device's steps in their order; ``left_out`` devices are not drawn."""
+
+    devices: tuple[str, ...]
+    steps: tuple[tuple[Step, ...], ...]  # a device's
+    left_out: int
+
+    @property
+    def marked(self) -> bool:
+        """Whether the capture marks steps; else each device has one: all of its time."""
+        return any(step.number is not None for mine in self.steps for step in mine)
+
+
+def numbers(table: Table) -> Phases:
+    """The steps as the web page has them. Raises PyprofError where the table has no times."""
+    owner, names = owners(table)
+    found = steps(table, owner)
+    if not found:
+        raise PyprofError("there are no steps: the table has no start times (PyProf's own net.dict)")
+    there = sorted({step.owner for step in found})
+    drawn = there[:DEVICES]
+    return Phases(
+        devices=tuple(names[number] for number in drawn),
+        steps=tuple(tuple(step for step in found if step.owner == number) for number in drawn),
+        left_out=len(there) - len(drawn),
+    )
+
+
+def part(step: Step, name: str) -> int:
+    """ns of a phase, or idle."""
+    return step.idle_ns if name == "idle" else step.phase_ns.get(name, 0)
+
+
+def draw(shown: Phases, look: Look) -> Picture:
+    """The figure: an axes a device."""
+    from matplotlib.patches import Patch
+
+    from pyprof.prof.plot.look import legend, picture, titled
+
+    most = max(map(len, shown.steps))
+    flat = most <= FEW
+    height = 1.35 + (sum(0.25 + 0.3 * len(mine) for mine in shown.steps) if flat else 1.9 * len(shown.steps))
+    names = [name for name in PARTS if any(part(step, name) for mine in shown.steps for step in mine)]
+    with picture(look, height) as figure:
+        titled(figure, look, "Step time by phase" if shown.marked else "Time by phase", caption(shown))
+        ratios = [len(mine) for mine in shown.steps] if flat else None
+        all_axes = figure.subplots(len(shown.steps), 1, sharex=flat, squeeze=False, height_ratios=ratios)[:, 0]
+        for axes, device, mine in zip(all_axes, shown.devices, shown.steps, strict=True):
+            (_bars if flat else _columns)(axes, mine, names, look)
+            if len(shown.devices) > 1:
+                _device(axes, device, look)
+        for axes in all_axes[:-1] if flat else ():
+            axes.set_xlabel("")
+        colours = {name: _colour(name, look) for name in names}
+        legend(all_axes[0], look, [Patch(color=colour, label=name) for name, colour in colours.items()])
+    return figure
+
+
+def caption(shown: Phases) -> str:
+    more = f" {shown.left_out} more devices are not shown." if shown.left_out else ""
+    span = "A step lasts until the next one's first operation." if shown.marked else "The capture marks no steps."
+    return f"Every instant counts once, for the first phase of the list; idle: no operation ran. {span}{more}"
+
+
+def _colour(name: str, look: Look) -> str:
+    return look.theme.idle if name == "idle" else look.theme.of_phase(name)
+
+
+def _device(axes: Axes, name: str, look: Look) -> None:
+    from pyprof.prof.plot.look import FONT, plain
+
+    axes.set_title(plain(name, 80, "left"), loc="right", fontsize=FONT - 0.5, color=look.theme.dim, pad=3)
+
+
+def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look) -> None:
+    """A bar a step, the first on top, shares written where there is room."""
+    from pyprof.prof.plot.look import FONT, bare, time_unit
+
+    longest = max(step.span_ns for step in mine)
+    scale, unit = time_unit(longest)
+    bare(axes, look.theme)
+    axes.grid(False, axis="y")
+    places = range(len(mine))
+    before = [0.0] * len(mine)
+    for name in names:
+        wide = [part(step, name) / scale for step in mine]
+        axes.barh(places, wide, left=before, height=0.72, color=_colour(name, look), edgecolor=look.theme.card,
+                  linewidth=0.6, zorder=2)  # fmt: skip
+        for place, (step, left, width) in enumerate(zip(mine, before, wide, strict=True)):
+            if width * scale > 0.055 * longest * 9 / look.width:
+                ink = look.theme.dim if name == "idle" else ink_on(_colour(name, look))
+                share = f"{100 * width * scale / step.span_ns:.0f}%"
+                axes.text(left + width / 2, place, share, ha="center", va="center", color=ink, fontsize=FONT - 1)
+        before = [left + width for left, width in zip(before, wide, strict=True)]
+    axes.set_yticks(places, ["all" if step.number is None else f"step {step.number}" for step in mine])
+    axes.set(ylim=(len(mine) - 0.45, -0.55), xlim=(0, longest / scale), xlabel=unit)
+
+
+def _columns(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look) -> None:
+    """A column a step, side by side."""
+    from matplotlib.ticker import MaxNLocator
+
+    from pyprof.prof.plot.look import bare, time_unit
+
+    scale, unit = time_unit(max(step.span_ns for step in mine))
+    bare(axes, look.theme)
+    axes.grid(False, axis="x")
+    places = [step.number if step.number is not None else 0 for step in mine]
+    before = [0.0] * len(mine)
+    for name in names:
+        high = [part(step, name) / scale for step in mine]
+        axes.bar(places, high, bottom=before, width=0.9 if len(mine) < 80 else 1.0, color=_colour(name, look), zorder=2)
+        before = [low + more for low, more in zip(before, high, strict=True)]
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlim=(min(places) - 0.6, max(places) + 0.6), ylabel=unit, xlabel="step")

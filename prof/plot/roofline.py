@@ -1,0 +1,346 @@
+"""Roofline, log-log: a dot an op, kernel or layer; its area is its time, its colour and shape its class.
+
+Roofs are those of the units that did the arithmetic and of the GPU's other tensor cores: solid as ``pyprof peaks``
+measured them, where its file is given, dashed by the data sheet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyprof.errors import PyprofError
+from pyprof.prof.annotate import Annotation
+from pyprof.prof.columns import first_text
+from pyprof.prof.devices import Device, Peaks
+from pyprof.prof.layer_path import layer_parts
+from pyprof.prof.report.classes import CLASSES, classes
+from pyprof.prof.roofline import Roofline, roofline
+from pyprof.table import Coded, Ints, Table, distinct
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pyprof.prof.colours import Theme
+    from pyprof.prof.plot.labels import Along
+    from pyprof.prof.plot.look import Look, Picture
+
+__all__ = ["GROUPS", "Dot", "Roof", "Rooflines", "draw", "numbers"]
+
+GROUPS = ("op", "kernel", "layer")
+DOTS = 400  # the longest
+LEAST = 0.0005  # of the time that could be shown; less would be a speck
+LABELLED = 14
+SOLID, DASHED = "-", (0, (5, 3))
+ALIKE = 0.01  # peaks closer than that are one line
+DRAWN = ("fp32", "tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")  # besides the units in use
+# One a class, with what makes its area that of a circle.
+MARKERS = {"o": 1.0, "s": 0.8, "^": 1.2, "D": 0.7, "v": 1.2, "P": 1.0, "X": 1.0, "p": 1.05, "h": 1.0, "*": 1.6}
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A group of rows whose FLOPs and bytes are known and not zero."""
+
+    name: str
+    kind: str  # of CLASSES: what took most of its time
+    unit: str  # of devices.UNITS: what did most of its arithmetic, by time
+    rows: int
+    time_ns: int
+    flop: int
+    nbytes: int
+    ai: float  # FLOP/byte
+    flop_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """A limit: of units whose peaks are alike in FLOP/s, or (no units) of the memory in bytes/s."""
+
+    units: tuple[str, ...]
+    used: bool  # some dot's arithmetic was done there
+    measured: tuple[tuple[str, float], ...]  # of those units (of "" for the memory) that were measured
+    sheet: float | None  # None: the data sheet does not tell
+
+    @property
+    def best(self) -> float:
+        """Where a dot is held against: as measured, else by the data sheet."""
+        return max((rate for _, rate in self.measured), default=self.sheet or math.nan)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """All of its lines."""
+        return (*(rate for _, rate in self.measured), *(() if self.sheet is None else (self.sheet,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Rooflines:
+    device: str
+    by: str  # of GROUPS
+    dots: tuple[Dot, ...]  # the longest first
+    roofs: tuple[Roof, ...]  # the memory's first, then by peak
+    rows_ns: int  # time of all rows
+    shown_ns: int  # of those behind dots
+    left_out: int  # groups beyond DOTS, or below LEAST
+
+
+def numbers(table: Table, annotation: Annotation, peaks: Peaks | None = None, by: str = "op") -> Rooflines:
+    """The dots and the roofs of the first GPU (or CPU) that is known. Raises PyprofError where there is no dot."""
+    found = roofline(table, annotation, peaks)
+    duration, flop, nbytes = table.ints("kDuration"), annotation.flops, annotation.bytes
+    rows = np.flatnonzero((flop > 0) & (nbytes > 0) & (duration > 0))
+    if not len(rows):
+        raise PyprofError("there is no roofline: no operation has a count of FLOPs and bytes (capture with "
+                          "pyprof.init(), or with shapes: record_shapes=True)")  # fmt: skip
+    dots = _dots(table, annotation, found, rows, by)
+    least = LEAST * sum(dot.time_ns for dot in dots)
+    shown = tuple(dot for dot in dots[:DOTS] if dot.time_ns >= least)
+    sheet = roofline(table, annotation).devices if peaks is not None else found.devices
+    device = next((d for d in found.devices if d.byte_per_s), None)
+    roofs = () if device is None else _roofs(device, sheet, peaks, {dot.unit for dot in shown})
+    return Rooflines(
+        device="" if device is None else device.name,
+        by=by,
+        dots=shown,
+        roofs=roofs,
+        rows_ns=int(duration.sum()),
+        shown_ns=sum(dot.time_ns for dot in shown),
+        left_out=len(dots) - len(shown),
+    )
+
+
+def _dots(table: Table, annotation: Annotation, found: Roofline, rows: Ints, by: str) -> list[Dot]:
+    """The groups of these rows, the longest first."""
+    names = _names(table, by)
+    back = np.array([*(value == "bprop" for value in table.coded("dir").values), False])[table.coded("dir").codes]
+    back &= by != "kernel"
+    keys, group = distinct(names.codes[rows], back[rows].astype(np.int64))
+    time, flop, nbytes = (
+        _sums(values[rows], group, len(keys))
+        for values in (table.ints("kDuration"), annotation.flops, annotation.bytes)
+    )
+    count = np.bincount(group, minlength=len(keys))
+    kind = _most(classes(table, annotation), table.ints("kDuration"), rows, group, len(keys))
+    unit = _most(found.unit, table.ints("kDuration"), rows, group, len(keys))
+    dots = [
+        Dot(
+            name=_shown([*names.values, ""][code], bool(is_back)),
+            kind=kind[i],
+            unit=unit[i],
+            rows=int(count[i]),
+            time_ns=int(time[i]),
+            flop=int(flop[i]),
+            nbytes=int(nbytes[i]),
+            ai=float(flop[i] / nbytes[i]),
+            flop_per_s=float(1e9 * flop[i] / time[i]),
+        )
+        for i, (code, is_back) in enumerate(keys)
+    ]
+    return sorted(dots, key=lambda dot: (-dot.time_ns, dot.name))
+
+
+def _names(table: Table, by: str) -> Coded:
+    """What a dot stands for."""
+    if by == "kernel":
+        return Coded.concat([table.coded("kShortName")])
+    column = table.coded(by)
+    texts = [_text(text, by) for text in column.values]
+    if by == "op":  # what the user called; of rows without that the aten op
+        aten = table.coded("aten")
+        picked = np.where(column.codes >= 0, np.arange(len(table)), len(table) + np.arange(len(table)))
+        short = [text.removeprefix("aten::") for text in aten.values]
+        return Coded.concat([Coded(column.codes, texts), Coded(aten.codes, short)]).take(picked)
+    return Coded.concat([Coded(column.codes, texts)])
+
+
+def _text(text: str, by: str) -> str:
+    if not text:
+        return ""
+    return first_text(text) if by == "op" else ":".join(layer_parts(text))
+
+
+def _shown(name: str, back: bool) -> str:
+    return (name or "(no name)") + (", backward" if back else "")
+
+
+def _sums(values: Ints, group: Ints, size: int) -> Ints:
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, group, values)
+    return sums
+
+
+def _most(column: Coded, weight: Ints, rows: Ints, group: Ints, size: int) -> list[str]:
+    """For each group, the text with most weight."""
+    wide = len(column.values) + 1
+    sums = np.zeros((size, wide))
+    np.add.at(sums, (group, column.codes[rows] + 1), weight[rows])
+    return [["", *column.values][code] for code in sums.argmax(axis=1).tolist()]
+
+
+def _roofs(device: Device, sheets: Sequence[Device], peaks: Peaks | None, used: set[str]) -> tuple[Roof, ...]:
+    """The memory's roof and those of units, units of one peak together."""
+    sheet = next((d for d in sheets if d.name == device.name), None)
+    of_sheet: Mapping[str, float] = sheet.flop_per_s if sheet else {}
+    measured: Mapping[str, float] = peaks.flop_per_s if peaks else {}
+    memory = Roof((), True, _measured("", peaks.byte_per_s if peaks else None), sheet.byte_per_s if sheet else None)
+    roofs: list[Roof] = []
+    for unit in sorted(device.flop_per_s, key=lambda name: (of_sheet.get(name) or device.flop_per_s[name], name)):
+        if unit not in used and unit not in DRAWN:
+            continue
+        roof = Roof((unit,), unit in used, _measured(unit, measured.get(unit)), of_sheet.get(unit))
+        if roofs and _alike(roofs[-1], roof):
+            last = roofs[-1]
+            together = (*last.measured, *roof.measured)
+            roofs[-1] = Roof((*last.units, unit), last.used or roof.used, together, last.sheet)
+        else:
+            roofs.append(roof)
+    return (memory, *roofs)
+
+
+def _measured(unit: str, rate: float | None) -> tuple[tuple[str, float], ...]:
+    return () if rate is None else ((unit, rate),)
+
+
+def _alike(a: Roof, b: Roof) -> bool:
+    """Whether two roofs are one line but for what was measured; without a data sheet by that."""
+    if a.sheet is None or b.sheet is None:
+        return a.sheet is b.sheet and abs(a.best - b.best) <= ALIKE * max(a.best, b.best)
+    return abs(a.sheet - b.sheet) <= ALIKE * max(a.sheet, b.sheet)
+
+
+# Drawing
+
+
+def draw(shown: Rooflines, look: Look) -> Picture:
+    """The figure."""
+    from pyprof.prof.plot.labels import Label, Side, place
+    from pyprof.prof.plot.look import bare, legend, picture, titled
+
+    theme = look.theme
+    kinds = [name for name in CLASSES if any(dot.kind == name for dot in shown.dots)]
+    with picture(look, 0.62 * look.width) as figure:
+        axes = figure.add_subplot()
+        bare(axes, theme)
+        titled(figure, look, f"Roofline{f': {shown.device}' if shown.device else ''}", caption(shown))
+        (low, high), (bottom, top) = _edges(shown)
+        axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top), xlabel="FLOP / byte",
+                 ylabel="FLOP/s")  # fmt: skip
+        _ticks(axes)
+        slope = _draw_memory(axes, shown.roofs, theme) if shown.roofs else []
+        flat = [roof for roof in shown.roofs[1:] if roof.best <= top]
+        for roof in flat:
+            _draw_roof(axes, roof, shown.roofs[0], theme)
+        sides = [Side("\n".join(roof_words(roof)), max(roof.rates)) for roof in flat]
+        longest = max(dot.time_ns for dot in shown.dots)
+        for name in kinds:
+            mine = [dot for dot in shown.dots if dot.kind == name]
+            axes.scatter([dot.ai for dot in mine], [dot.flop_per_s for dot in mine],
+                         s=[_area(dot, longest) * MARKERS[_marker(dot)] for dot in mine], marker=_marker(mine[0]),
+                         color=theme.of_class(name), edgecolors=theme.card, linewidths=0.7, alpha=0.9, zorder=3,
+                         label=name)  # fmt: skip
+        legend(axes, look)
+        place(figure, axes, [
+            Label(dot.name, dot.ai, dot.flop_per_s, math.sqrt(_area(dot, longest)) / 2) for dot in shown.dots
+        ], slope, sides, LABELLED, theme)  # fmt: skip
+    return figure
+
+
+def caption(shown: Rooflines) -> str:
+    """What is seen and what is not, in words."""
+    share = 100 * shown.shown_ns / shown.rows_ns if shown.rows_ns else 0.0
+    what = {"op": "an op and direction", "kernel": "a kernel", "layer": "a layer and direction"}[shown.by]
+    words = f"A dot is {what}, its area the time it takes; {share:.1f}% of {shown.rows_ns / 1e6:.4g} ms is shown"
+    words += ", the rest has no FLOPs or no count" if share < 100 else ""
+    words += f" (or is one of {shown.left_out} specks)." if shown.left_out else "."
+    if not shown.roofs:
+        return f"{words} No roofs: the device's limits are not known."
+    measured = any(roof.measured for roof in shown.roofs)
+    return (
+        f"{words} Roofs: measured (solid) of data sheet (dashed)." if measured else f"{words} Roofs: data sheet, dense."
+    )
+
+
+def _area(dot: Dot, longest: int) -> float:
+    """Points²: a dot of no time is still seen."""
+    return 18.0 + 550.0 * dot.time_ns / longest
+
+
+def _marker(dot: Dot) -> str:
+    return list(MARKERS)[CLASSES.index(dot.kind)]
+
+
+def _edges(shown: Rooflines) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Some room around the dots, and around the ridges and the roofs in use."""
+    ai, rate = [dot.ai for dot in shown.dots], [dot.flop_per_s for dot in shown.dots]
+    memory = shown.roofs[0].best if shown.roofs else math.nan
+    peaks = [peak for roof in shown.roofs if roof.units and roof.used for peak in roof.rates]
+    ridges = [peak / memory for peak in peaks if memory > 0]
+    low, high = min([0.06, *(0.4 * x for x in ai)]), max([60.0, *(4 * x for x in (*ai, *ridges))])
+    return (low, high), (0.35 * min(rate), 3.0 * max([*rate, *peaks]))
+
+
+def _ticks(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    from pyprof.prof.plot.look import amount
+
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300 * low else (1.0,), numticks=20))
+        axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
+
+
+def _draw_memory(axes: Axes, roofs: Sequence[Roof], theme: Theme) -> list[Along]:
+    """The memory's slope up to the highest roof; and its words with the line along which they may stand."""
+    from pyprof.prof.plot.labels import Along
+
+    (low, high), (bottom, top), memory = axes.get_xlim(), axes.get_ylim(), roofs[0]
+    ceiling = max((peak for roof in roofs[1:] for peak in roof.rates if peak <= top), default=top)
+    for rate, how in _lines(memory):
+        ends = (max(low, bottom / rate), min(high, ceiling / rate))
+        axes.plot(ends, [rate * x for x in ends], linestyle=how, **_style(memory, theme))
+    over = max(memory.rates)
+    start, end = max(low, bottom / over), min(high, ceiling / over)
+    return [Along(": ".join(roof_words(memory)), (start, start * over), (end, end * over), 0.62)]
+
+
+def _draw_roof(axes: Axes, roof: Roof, memory: Roof, theme: Theme) -> None:
+    """A roof's lines, each from its own ridge: measured peaks at the measured bandwidth."""
+    low, high = axes.get_xlim()
+    for rate, how in _lines(roof):
+        bandwidth = memory.best if how == SOLID else memory.sheet or memory.best
+        axes.plot([max(low, rate / bandwidth), high], [rate, rate], linestyle=how, **_style(roof, theme))
+
+
+def _lines(roof: Roof) -> list[tuple[float, Any]]:
+    return [*((rate, SOLID) for _, rate in roof.measured), *([(roof.sheet, DASHED)] if roof.sheet else [])]
+
+
+def _style(roof: Roof, theme: Theme) -> dict[str, Any]:
+    strength = {"linewidth": 1.4, "alpha": 1.0} if roof.used else {"linewidth": 0.8, "alpha": 0.6}
+    return {"color": theme.dim, "zorder": 2, **strength}
+
+
+def roof_words(roof: Roof) -> tuple[str, str]:
+    """What it is of, and its rates.
+
+    >>> roof_words(Roof(("tc_bf16",), True, (), 989e12)), roof_words(Roof((), True, (("", 4.25e12),), 4.8e12))
+    (('bf16 tensor cores', '989 TFLOP/s'), ('memory', '4.25 of 4.8 TB/s'))
+    >>> roof_words(Roof(("tc_fp16", "tc_bf16"), True, (("tc_fp16", 780e12), ("tc_bf16", 811e12)), 989e12))
+    ('fp16, bf16 tensor cores', '780, 811 of 989 TFLOP/s')
+    """
+    from pyprof.prof.plot.look import amount
+
+    vector = [name for name in roof.units if not name.startswith("tc_")]
+    tensor = [name.removeprefix("tc_") for name in roof.units if name.startswith("tc_")]
+    names = [", ".join(vector)] if vector else []
+    names += [f"{', '.join(tensor)} tensor cores"] if tensor else []
+    unit = "FLOP/s" if roof.units else "B/s"
+    rates = [amount(rate, unit) for _, rate in roof.measured] or [amount(roof.best, unit)]
+    if roof.measured and roof.sheet:
+        rates = [", ".join(text.split()[0] for text in rates) + f" of {amount(roof.sheet, unit)}"]
+    return "; ".join(names) or "memory", ", ".join(rates)

@@ -1,0 +1,232 @@
+"""A step as it passed: phases, streams and launches of each device, one above the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pyprof.errors import PyprofError
+from pyprof.prof.annotate import Annotation
+from pyprof.prof.colours import ink_on
+from pyprof.prof.columns import first_text
+from pyprof.prof.report.classes import CLASSES, classes
+from pyprof.prof.report.steps import PHASES, Step, owners, short_owners, steps
+from pyprof.prof.usage import covered
+from pyprof.table import NULL, Coded, Ints, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pyprof.prof.plot.look import Look, Picture
+
+__all__ = ["Lane", "Timeline", "draw", "numbers"]
+
+DEVICES = 8
+LANES = 8  # streams (or threads) of a device; of more the busiest
+MANY = 3000  # boxes of a lane, from which on SVG and PDF hold them as an image
+NARROW = 0.3  # inches: what is wider may have its name in it
+TELLING = 10  # characters of a name that is cut
+
+
+LaneKind = Literal["phase", "stream", "launches"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """Boxes side by side; times in ns from the left edge."""
+
+    name: str
+    kind: LaneKind
+    start_ns: Ints
+    dur_ns: Ints
+    of_class: Ints  # index into CLASSES
+    text: Coded  # of each box
+
+    @property
+    def busy_ns(self) -> int:
+        return covered(self.start_ns, self.start_ns + self.dur_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    step: int | None  # None: the capture marks none, and all of it is shown
+    span_ns: int
+    lanes: tuple[Lane, ...]  # a device after the other: phases, streams, launches
+    aligned: bool  # each device begins at the left edge: their clocks, or steps, have nothing in common
+    left_out: int  # lanes and devices
+
+
+def numbers(table: Table, annotation: Annotation, step: int | None = None) -> Timeline:
+    """A step's operations: of the step asked for, else of that whose length is the median.
+
+    Raises PyprofError where the table has no times, or no such step.
+    """
+    owner, _ = owners(table)
+    names = short_owners(table)
+    found = steps(table, owner)
+    if not found:
+        raise PyprofError("there is no timeline: the table has no start times (PyProf's own net.dict)")
+    chosen = _chosen(found, step)
+    windows = sorted((each for each in found if each.number == chosen), key=lambda each: each.owner)
+    starts = [each.start_ns for each in windows]
+    longest = max(each.span_ns for each in windows)
+    aligned = max(starts) - min(starts) > longest
+    kinds = classes(table, annotation)
+    lanes: list[Lane] = []
+    left_out = max(0, len(windows) - DEVICES)
+    for window in windows[:DEVICES]:
+        zero = window.start_ns if aligned else min(starts)
+        mine = _device_lanes(table, kinds, owner, window, zero, names[window.owner])
+        streams = [lane for lane in mine if lane.kind == "stream"]
+        kept = sorted(streams, key=lambda lane: -lane.busy_ns)[:LANES]
+        left_out += len(streams) - len(kept)
+        lanes += [lane for lane in mine if lane.kind != "stream" or lane in kept]
+    span = longest if aligned else max(each.start_ns + each.span_ns for each in windows) - min(starts)
+    return Timeline(chosen, span, tuple(lanes), aligned and len(windows) > 1, left_out)
+
+
+def _chosen(found: Sequence[Step], wanted: int | None) -> int | None:
+    """The number of the step to show."""
+    there = sorted({each.number for each in found if each.number is not None})
+    if wanted is not None and wanted not in there:
+        told = f"{there[0]} to {there[-1]}" if there else "none: the capture marks no steps"
+        raise PyprofError(f"there is no step {wanted}; the steps are {told}")
+    if wanted is not None or not there:
+        return wanted
+    spans = {number: max(each.span_ns for each in found if each.number == number) for number in there}
+    return sorted(there, key=lambda number: (spans[number], number))[(len(there) - 1) // 2]
+
+
+def _device_lanes(table: Table, kinds: Coded, owner: Ints, window: Step, zero: int, device: str) -> list[Lane]:
+    """A device's lanes within a step."""
+    start, duration = table.ints("start"), np.maximum(table.ints("kDuration"), 0)
+    inside = (owner == window.owner) & (start != NULL)
+    if window.number is not None:
+        inside &= table.ints("step") == window.number
+    rows = np.flatnonzero(inside)
+    rows = rows[np.argsort(start[rows], kind="stable")]
+    phase = table.coded("phase")
+    place = np.array([*(PHASES.index(p) if p in PHASES else len(PHASES) - 1 for p in phase.values), len(PHASES) - 1])
+    of_class = np.array([CLASSES.index(name) for name in kinds.values], np.int64)[kinds.codes]
+    names = _names_of(table)
+
+    def lane(name: str, kind: LaneKind, mine: Ints, begin: Ints, took: Ints) -> Lane:
+        return Lane(f"{device}: {name}" if device else name, kind, begin - zero, took, of_class[mine], names.take(mine))
+
+    lanes = []
+    for number, name in enumerate(PHASES):
+        mine = rows[place[phase.codes[rows]] == number]
+        if len(mine):
+            lanes.append(lane(name, "phase", mine, start[mine], duration[mine]))
+    on_cpu = np.array([*(value == "cpu" for value in table.coded("kind").values), False])[table.coded("kind").codes]
+    for cpu, key, word in ((False, "stream", "stream"), (True, "tid", "thread")):
+        mine = rows[on_cpu[rows] == cpu]
+        for number in np.unique(table.ints(key)[mine]).tolist():
+            some = mine[table.ints(key)[mine] == number]
+            name = word if number == NULL else f"{word} {number}"
+            lanes.append(lane(name, "stream", some, start[some], duration[some]))
+    called = rows[(table.ints("apiStart")[rows] != NULL) & ~on_cpu[rows]]
+    if len(called):
+        took = np.where(table.ints("apiDuration") == NULL, 0, table.ints("apiDuration"))[called]
+        lanes.append(lane("launches", "launches", called, table.ints("apiStart")[called], np.maximum(took, 0)))
+    return lanes
+
+
+def _names_of(table: Table) -> Coded:
+    """What the user called; of rows without that the kernel."""
+    op, kernel = table.coded("op"), table.coded("kShortName")
+    rows = np.arange(len(table))
+    both = Coded.concat([Coded(op.codes, [first_text(text) if text else "" for text in op.values]), kernel])
+    return both.take(np.where(op.codes >= 0, rows, len(table) + rows))
+
+
+# Drawing
+
+
+HIGH = {"phase": 0.13, "stream": 0.4, "launches": 0.2}  # inches
+GAP = 0.1
+
+
+def draw(shown: Timeline, look: Look) -> Picture:
+    """The figure."""
+    from pyprof.prof.plot.look import bare, picture, plain, time_unit, titled
+
+    scale, unit = time_unit(shown.span_ns)
+    height = sum(HIGH[lane.kind] + GAP for lane in shown.lanes)
+    with picture(look, 1.6 + height) as figure:
+        titled(figure, look, "Timeline" if shown.step is None else f"Timeline of step {shown.step}", caption(shown))
+        axes = figure.add_subplot()
+        bare(axes, look.theme)
+        axes.grid(False, axis="y")
+        top, ticks = 0.0, []
+        for lane in shown.lanes:
+            ticks.append(top + HIGH[lane.kind] / 2)
+            axes.axhspan(top, top + HIGH[lane.kind], color=look.theme.grid, zorder=1)
+            _boxes(axes, lane, top, shown.span_ns, scale, look)
+            top += HIGH[lane.kind] + GAP
+        axes.set_yticks(ticks, [plain(lane.name, 30, "left") for lane in shown.lanes])
+        axes.tick_params(axis="y", labelcolor=look.theme.ink)
+        axes.set(xlim=(0, shown.span_ns / scale), ylim=(top, -0.08), xlabel=unit)
+        _legend(axes, shown, look)
+    return figure
+
+
+def _boxes(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look: Look) -> None:
+    """The lane's boxes: by class, and of a phase, which its name tells, in one colour."""
+    from matplotlib.collections import PolyCollection
+
+    left, right = lane.start_ns / scale, (lane.start_ns + lane.dur_ns) / scale
+    low, high = np.full(len(left), top), np.full(len(left), top + HIGH[lane.kind])
+    colours = [look.theme.dim] if lane.kind == "phase" else [look.theme.classes[i] for i in lane.of_class.tolist()]
+    corners = np.stack(
+        [np.stack(pair, axis=-1) for pair in ((left, low), (right, low), (right, high), (left, high))], 1
+    )
+    axes.add_collection(
+        PolyCollection(
+            corners,
+            facecolors=colours,
+            linewidths=0,
+            zorder=2,
+            snap=False,  # else a box of less than a pixel is rounded to none or one, not as strong as it is wide
+            rasterized=len(left) > MANY,
+        ),
+        autolim=False,
+    )
+    if lane.kind == "stream":
+        _names(axes, lane, top, span_ns, scale, look)
+
+
+def _names(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look: Look) -> None:
+    """Names in the boxes that are wide enough."""
+    from pyprof.prof.plot.look import FONT, plain
+
+    inches = lane.dur_ns * ((look.width - 1.4) / span_ns)
+    for i in np.flatnonzero(inches > NARROW).tolist():
+        room = int((inches[i] - 0.1) / 0.062)
+        code = int(lane.text.codes[i])
+        name = lane.text.values[code] if code >= 0 else ""
+        if len(name) > room < TELLING:
+            continue
+        text = plain(name, room, "middle")
+        axes.text((lane.start_ns[i] + lane.dur_ns[i] / 2) / scale, top + HIGH[lane.kind] / 2, text, ha="center",
+                  va="center", fontsize=FONT - 1.7, color=ink_on(look.theme.classes[int(lane.of_class[i])]),
+                  clip_on=True)  # fmt: skip
+
+
+def _legend(axes: Axes, shown: Timeline, look: Look) -> None:
+    from matplotlib.patches import Patch
+
+    from pyprof.prof.plot.look import legend
+
+    there = sorted({int(i) for lane in shown.lanes for i in np.unique(lane.of_class)})
+    legend(axes, look, [Patch(color=look.theme.classes[i], label=CLASSES[i]) for i in there])
+
+
+def caption(shown: Timeline) -> str:
+    words = "Above, when operations of each phase ran; streams: the operations by class"
+    words += "; launches: the CPU's calls for them." if any(lane.kind == "launches" for lane in shown.lanes) else "."
+    words += " Devices each from their own start." if shown.aligned else ""
+    return words + (f" {shown.left_out} more lanes are not shown." if shown.left_out else "")
