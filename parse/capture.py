@@ -50,6 +50,8 @@ class Capture:
     launch_range: Ints | None = None  # of each row: the range it belongs to where the profiler names it; -1: by time
     origin_thread: Ints | None = None  # of each row: where its CUDA graph node was captured; -1 for no such
     origin_time: Ints | None = None
+    # NVTX start/end ranges: the whole process's, ending on any thread; they name times and contain no launch
+    spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)
     is_host: bool = False  # rows are CPU ops, and launch_range is each one's own range

@@ -19,6 +19,7 @@ from pyprof.parse.database import Database, database
 from pyprof.parse.gpu_info import nsys_infos
 from pyprof.parse.join import lookup
 from pyprof.parse.nvtx_ranges import read_ranges
+from pyprof.parse.ranks import ranks
 from pyprof.parse.uncollected import uncollected
 from pyprof.table import NULL, Coded, Data, Ints, distinct
 
@@ -66,7 +67,7 @@ def _capture(file: Path, db: Database) -> Capture:
     known = call >= 0
     at = np.where(known, call, 0)
     columns = dict(gpu.columns)
-    columns["pid"], columns["corr"] = gpu.pid, gpu.corr
+    columns["pid"], columns["corr"], columns["rank"] = gpu.pid, gpu.corr, _ranks(db, gpu.pid)
     if len(calls.pid):
         columns["tid"] = np.where(known, calls.tid[at] & 0xFFFFFF, NULL)
         columns["apiStart"] = np.where(known, calls.start[at], NULL)
@@ -85,6 +86,7 @@ def _capture(file: Path, db: Database) -> Capture:
         threads=threads.pairs(),
         scopes=nvtx.scopes,
         ranges=nvtx.ranges,
+        spans=nvtx.spans,
         rows=gpu.rows,
         columns=columns,
         launch_thread=launch_thread,
@@ -190,6 +192,12 @@ def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
     told = [names.get((p, d)) or names.get((None, d), ("", "")) for p, d in pairs]
     name, info = ([pair[i] for pair in told] for i in range(2))
     return Coded(codes.astype(np.int32), name), Coded(codes.astype(np.int32), info)
+
+
+def _ranks(db: Database, pid: Ints) -> Ints:
+    told = ranks(db)
+    pids, number = distinct(pid)
+    return np.array([told.get(owner, NULL) for (owner,) in pids], np.int64)[number] if pids else pid
 
 
 class _Calls(NamedTuple):

@@ -1,4 +1,4 @@
-"""The NVTX push/pop ranges of an nsys export.
+"""The NVTX ranges of an nsys export.
 
 A capture has millions of ranges and a few thousand distinct texts, once the numbers that differ from call to call are
 taken out. So texts are split as bytes, many at a time, their numbers go into integer columns, their data flow is looked
@@ -17,11 +17,12 @@ from pyprof.errors import SchemaError
 from pyprof.parse.capture import Ranges
 from pyprof.parse.database import Database
 from pyprof.parse.dataflow import DataFlow
-from pyprof.parse.nvtx_texts import OP_ID, Buffer, Heads, split_texts
+from pyprof.parse.nvtx_texts import OP_ID, Buffer, Heads, Parts, split_texts
 from pyprof.parse.scope import Kind, Scope, classify
 from pyprof.table import NULL, Ints, distinct
 
-PUSH_POP = "e.eventType IN (59, 70)"  # 70: the same, from NVTXT
+RANGES = "e.eventType IN (59, 60, 70, 71)"  # push/pop, start/end; 70 and 71 the same from NVTXT
+START_END = "e.eventType IN (60, 71)"
 OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
 FETCH = 1_000  # rows held as Python objects: with few of them, they stay in the processor's cache
 CHUNK = 32 * FETCH  # texts that are split together
@@ -32,16 +33,17 @@ Column = tuple[Ints, ...]
 
 
 class Nvtx(NamedTuple):
-    ranges: Ranges
+    ranges: Ranges  # push/pop: a thread's
+    spans: Ranges  # start/end: a process's, filed under the thread that started each
     scopes: list[Scope]
     tids: dict[int, int]  # globalTid -> thread number
     outs: dict[int, str]  # range -> JSON list of its outputs' shapes
 
 
 def read_ranges(db: Database) -> Nvtx:
-    """All push/pop ranges, in the table's order."""
+    """All push/pop and all start/end ranges, in the table's order."""
     if not db.has("NVTX_EVENTS"):
-        return Nvtx(Ranges.empty(), [], {}, {})
+        return Nvtx(Ranges.empty(), Ranges.empty(), [], {}, {})
     db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
     found = _Columns()
     try:
@@ -51,21 +53,29 @@ def read_ranges(db: Database) -> Nvtx:
             db.file, f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
         ) from None
     tid, start, end, domain, text, seq, op_id = found.columns()
+    domain, is_span = domain >> 1, (domain & 1).astype(bool)
     end[end == NULL] = OPEN
     tids, thread = np.unique(tid, return_inverse=True)
     scope, scopes = _scopes(db, found.heads.texts, text, domain, tid >> 24)
-    ranges = Ranges(thread.reshape(-1).astype(np.int64), start, end, scope, seq, op_id)
-    return Nvtx(ranges, scopes, {int(t): number for number, t in enumerate(tids.tolist())}, found.flow.outs)
+    columns = (thread.reshape(-1).astype(np.int64), start, end, scope, seq, op_id)
+    numbers, outs = {int(t): number for number, t in enumerate(tids.tolist())}, found.flow.outs
+    if not is_span.any():
+        return Nvtx(Ranges(*columns), Ranges.empty(), scopes, numbers, outs)
+    place = np.cumsum(~is_span) - 1  # of a push/pop range among its kind
+    outs = {int(place[index]): shape for index, shape in outs.items() if not is_span[index]}
+    pushed, spans = (Ranges(*(column[rows] for column in columns)) for rows in (~is_span, is_span))
+    return Nvtx(pushed, spans, scopes, numbers, outs)
 
 
 def _query(db: Database) -> str:
+    """globalTid, start, end, twice the domain plus 1 for a start/end range, and text."""
     by_id = db.has("NVTX_EVENTS", "textId") and db.has("StringIds")
     text = "coalesce(e.text, s.value)" if by_id else "e.text"
     join = " LEFT JOIN StringIds s ON s.id = e.textId" if by_id else ""
-    domain = "coalesce(e.domainId, 0)" if db.has("NVTX_EVENTS", "domainId") else "0"
+    domain = "coalesce(e.domainId, 0) * 2" if db.has("NVTX_EVENTS", "domainId") else "0"
     return (
-        f'SELECT e.globalTid, e.start, coalesce(e."end", {NULL}), {domain}, {text}'  # noqa: S608 (our own text)
-        f" FROM NVTX_EVENTS e{join} WHERE {PUSH_POP} AND {text} IS NOT NULL ORDER BY e.rowid"
+        f'SELECT e.globalTid, e.start, coalesce(e."end", {NULL}), {domain} + ({START_END}), {text}'  # noqa: S608 (our own text)
+        f" FROM NVTX_EVENTS e{join} WHERE {RANGES} AND {text} IS NOT NULL ORDER BY e.rowid"
     )
 
 
@@ -97,8 +107,16 @@ class _Columns:
         numbers = [np.concatenate(column) for column in (tid, start, end, domain)]
         buffer = Buffer.of(texts, np.concatenate(lengths))
         parts = split_texts(buffer, self.heads)
-        self.flow.add(self.heads.texts, numbers[0], parts, buffer)
+        self.flow.add(self.heads.texts, numbers[0], _of_threads(parts, numbers[3], buffer), buffer)
         self._chunks.append((*numbers, parts.head, parts.seq, parts.op_id))
+
+
+def _of_threads(parts: Parts, domain: Ints, buffer: Buffer) -> Parts:
+    """The same with no op ids and links in start/end ranges, which make and use no tensors."""
+    is_span = (domain & 1).astype(bool)
+    if not is_span.any():
+        return parts
+    return parts._replace(op_id=np.where(is_span, NULL, parts.op_id), links=np.where(is_span, buffer.end, parts.links))
 
 
 def _fetched(cursor: sqlite3.Cursor) -> tuple[Ints, Ints, Ints, Ints, bytes, Ints] | None:

@@ -124,11 +124,17 @@ def _inside(time: Ints, pid: Ints, spans: Spans) -> NDArray[np.bool_]:
 
 
 def named_spans(capture: Capture, name: str) -> Spans:
-    """Where the ranges called ``name`` stand: an annotation, layer, op or step, with * and ? as in file names."""
+    """Where the ranges called ``name`` stand: an annotation, layer, op or step, with * and ? as in file names.
+
+    NVTX start/end ranges count as those of a thread do.
+    """
     codes = [i for i, scope in enumerate(capture.scopes) if fnmatchcase(scope.name, _plain(name)) or scope.name == name]
-    rows = np.flatnonzero(np.isin(capture.ranges.scope, np.array(codes, np.int64)))
     pids = np.array([pid for pid, _ in capture.threads] or [0], np.int64)
-    return Spans(pids[capture.ranges.thread[rows]], capture.ranges.start[rows], capture.ranges.end[rows])
+    found = []
+    for ranges in (capture.ranges, capture.spans):
+        rows = np.flatnonzero(np.isin(ranges.scope, np.array(codes, np.int64)))
+        found.append((pids[ranges.thread[rows]], ranges.start[rows], ranges.end[rows]))
+    return Spans(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _plain(name: str) -> str:
@@ -139,7 +145,8 @@ def _plain(name: str) -> str:
 def range_names(capture: Capture, most: int = 6) -> list[str]:
     """The commonest names of ranges of the user's, to help where one was not found."""
     users = {Kind.USER, Kind.LAYER, Kind.STEP, Kind.OPTIMIZER, Kind.DATA, Kind.COMM}
-    counts = np.bincount(capture.ranges.scope, minlength=len(capture.scopes)).tolist() if len(capture.ranges) else []
+    codes = np.concatenate([capture.ranges.scope, capture.spans.scope])
+    counts = np.bincount(codes, minlength=len(capture.scopes)).tolist()
     names = Counter[str]()
     for scope, count in zip(capture.scopes, counts, strict=False):
         if scope.kind in users:

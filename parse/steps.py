@@ -1,9 +1,10 @@
 """Which training step launched each row.
 
-Steps are marked by torch.profiler's ``ProfilerStep#3``, which pyprof.step() writes too. Where a process has no mark,
-its steps are told by the optimizer: a step ends where `Optimizer.step` does, and counts from 0. Calls of several
-optimizers end one step together unless a backward pass stands between them (so a GAN's two updates are two steps).
-What follows the last call without another backward pass still belongs to the last step.
+Steps are marked by torch.profiler's ``ProfilerStep#3``, which pyprof.step() writes too, or by an NVTX start/end range
+of that name. Where a process has no mark, its steps are told by the optimizer: a step ends where `Optimizer.step` does,
+and counts from 0. Calls of several optimizers end one step together unless a backward pass stands between them (so a
+GAN's two updates are two steps). What follows the last call without another backward pass still belongs to the last
+step.
 """
 
 from __future__ import annotations
@@ -26,23 +27,34 @@ _NUMBER = re.compile(r"\d{1,18}")
 def steps(capture: Capture, nest: Nest) -> Ints:
     """The step that was running when each row was launched, on any thread: backward runs on its own."""
     step = np.full(capture.rows, NULL, np.int64)
-    marks = np.flatnonzero(nest.kind == Kind.STEP)
+    owner, start, end, number = _marks(capture, nest)
     updates = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
-    if not len(marks) and not len(updates):
-        return step
     pids = np.append(np.array([pid for pid, _ in capture.threads], np.int64), NULL)[capture.launch_thread]
-    for pid in np.unique(nest.pid[np.concatenate([marks, updates])]).tolist():
+    for pid in np.unique(np.concatenate([owner, nest.pid[updates]])).tolist():
         rows = np.flatnonzero((pids == pid) & (capture.launch_time != NULL))
-        mine = marks[nest.pid[marks] == pid]
+        mine = owner == pid
         time = capture.launch_time[rows]
-        if len(mine):
-            numbers = np.array([_number(nest.scopes[code]) for code in nest.scope[mine].tolist()], np.int64)
-            step[rows] = _marked(nest.start[mine], nest.end[mine], numbers, time)
+        if mine.any():
+            step[rows] = _marked(start[mine], end[mine], number[mine], time)
         else:
             mine = updates[nest.pid[updates] == pid]
             nodes = nest.start[np.isin(nest.kind, (Kind.NODE, Kind.ENGINE)) & (nest.pid == pid)]
             step[rows] = _inferred(nest.start[mine], nest.end[mine], np.sort(nodes), time)
     return step
+
+
+def _marks(capture: Capture, nest: Nest) -> tuple[Ints, Ints, Ints, Ints]:
+    """Process, start, end and number of the steps that are marked: by ranges of a thread, or of a whole process."""
+    spans = capture.spans
+    given, whole = np.flatnonzero(nest.kind == Kind.STEP), np.flatnonzero(nest.scope_kind[spans.scope] == Kind.STEP)
+    pids = np.array([pid for pid, _ in capture.threads], np.int64)
+    codes = np.concatenate([nest.scope[given], spans.scope[whole]])
+    return (
+        np.concatenate([nest.pid[given], pids[spans.thread[whole]]]),
+        np.concatenate([nest.start[given], spans.start[whole]]),
+        np.concatenate([nest.end[given], spans.end[whole]]),
+        np.array([_number(nest.scopes[code]) for code in codes.tolist()], np.int64),
+    )
 
 
 def is_update(scope: Scope) -> bool:
