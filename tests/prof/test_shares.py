@@ -1,0 +1,90 @@
+"""How much of real captures is counted, and that what kernels get is what their ops did: on every capture there is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyprof.errors import PyprofError
+from pyprof.parse.correlate import correlate
+from pyprof.parse.detect import reader
+from pyprof.prof.annotate import annotate, call_numbers, signatures
+from pyprof.table import NULL, Table
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = sorted(path.name for path in (ROOT / "tests" / "golden").glob("*.gz"))
+
+# FLOPs known, bytes known, in % of GPU time: at least
+EAGER = [
+    "h200_gpt2_bf16", "h200_resnet50_bf16", "h200_lenet_fp32", "h200_tutorial_encoder", "h200_infer_fp8",
+    "h200x2_gpt2_ddp_rank0", "h200x2_gpt2_ddp_rank1", "h100__gaunernst_bert", "mi300__gaunernst_bert",
+]  # fmt: skip
+COMPILED = ["h200_gpt2_compiled", "torch_compile_triton", "triton_example", "b200__eager_trace"]
+
+
+def find(folder: Path, part: str) -> Path:
+    (found,) = (path for path in folder.iterdir() if part in path.name and "MACOSX" not in path.name)
+    return found
+
+
+def parsed(file: Path) -> Table:
+    return correlate(reader(file)(file))
+
+
+@pytest.mark.parametrize(("part", "least"), [*((name, 99) for name in EAGER), *((name, 95) for name in COMPILED)])
+def test_traces_are_counted(part: str, least: int, data: Path) -> None:
+    table = parsed(find(data / "kineto", part))
+    notes, ns = annotate(table), table.ints("kDuration")
+    for known in (notes.flops != NULL, notes.bytes != NULL):
+        assert 100 * ns[known].sum() / ns.sum() >= least
+
+
+def test_the_pages_table_is_up_to_date(data: Path) -> None:
+    command = [sys.executable, str(ROOT / "tools" / "shares.py")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def check_sums(table: Table) -> int:
+    """Sums over kernels are sums over ops; the number of ops that were checked."""
+    notes = annotate(table)
+    code, counted = signatures(table)
+    op, main = call_numbers(table), np.array([role == "main" for role in notes.role.texts()], bool)
+    calls, first, group = np.unique(op, return_index=True, return_inverse=True)
+    flops = np.bincount(group, np.where(notes.flops == NULL, 0, notes.flops), len(calls))
+    moved = np.bincount(group, np.where(main & (notes.bytes != NULL), notes.bytes, 0), len(calls))
+    checked = 0
+    for number, row in enumerate(first.tolist()):
+        whole = counted[int(code[row])]
+        members = group == number
+        if not main[members].any() or not whole.parts or table.coded("kind").texts()[row] != "kernel":
+            continue
+        checked += 1
+        # the bias' gradient of a convolution is a sum of its own inside of the op, with its own kernels
+        bias = whole.parts.get("bias", (0, 0))
+        if whole.flop is not None:
+            assert int(flops[number]) in (whole.flop, whole.flop - (bias[0] or 0)), (whole.name, members.sum())
+        if whole.nbytes is not None:
+            assert int(moved[number]) in (whole.nbytes, whole.nbytes - (bias[1] or 0)), (whole.name, members.sum())
+    return checked
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_sums_over_kernels_are_sums_over_ops(name: str) -> None:
+    assert check_sums(parsed(ROOT / "tests" / "golden" / name)) > 5
+
+
+def test_sums_over_kernels_on_every_capture(data: Path) -> None:
+    checked = 0
+    for file in sorted(path for folder in ("kineto", "nsys") for path in (data / folder).iterdir()):
+        try:
+            table = parsed(file)
+        except PyprofError:
+            continue
+        if len(table) < 5000:  # the rest would take longer and tell no more
+            checked += check_sums(table)
+    assert checked > 3000
