@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyprof.errors import ShapeError
 from pyprof.marker import Marker
 from pyprof.prof.dtypes import NOTHING, Dtypes
 from pyprof.prof.model import UNKNOWN, Tensor, find
@@ -128,6 +129,8 @@ MARKED_DEFAULTS = {"is_causal": False, "dropout_p": 0.0}
 
 def _argument(position: int, known: Known, shape: Any, kind: Any, stride: Any, text: Any) -> Any:
     if isinstance(kind, list):  # a list of tensors, of which Kineto records no types
+        if not all(isinstance(one, list) for one in shape):
+            raise ShapeError("a list of tensors", "their shapes", shape)
         steps = stride if isinstance(stride, list) and len(stride) == len(shape) else [None] * len(shape)
         kinds = [k or known.dtype(position, tuple(s)) for s, k in zip(shape, kind, strict=False)]
         return tuple(_tensor(*one) for one in zip(shape, kinds, steps, strict=False))
@@ -140,7 +143,14 @@ def _argument(position: int, known: Known, shape: Any, kind: Any, stride: Any, t
 VALUES = frozenset({"Scalar", "ScalarList", "GenericList", "TensorList", "OptionalTensorList"})
 
 
+def _check_flat(shape: Any) -> None:
+    """Raise ModelError for the shapes of several tensors where one tensor's belongs."""
+    if any(isinstance(size, list) for size in shape):
+        raise ShapeError("a tensor", "one shape", shape)
+
+
 def _tensor(shape: Any, dtype: str, stride: Any) -> Tensor:
+    _check_flat(shape)
     strides = tuple(stride) if isinstance(stride, list) and len(stride) == len(shape) else None
     return Tensor(tuple(shape), dtype, strides)
 
@@ -179,6 +189,7 @@ def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]
 
 
 def _sized(position: int, shape: Any, usual: str, known: Known) -> Any:
+    _check_flat(shape)
     if not shape:  # the kernel may tell that the first argument is a tensor, of no dimension
         first = dict(known.kernel.at).get(0) if position == 0 else ""
         return Tensor((), first) if first else UNKNOWN
@@ -193,6 +204,8 @@ def _lists(shapes: Sequence[Any], lists: int, known: Known) -> tuple[Any, ...]:
     if count % lists or not count:
         return (UNKNOWN,)
     length = count // lists
+    for shape in shapes[:count]:
+        _check_flat(shape)
     parts = [shapes[i * length : (i + 1) * length] for i in range(lists)]
     if parts[0] != parts[-1] and any(part != parts[0] for part in parts[:3]):
         return (UNKNOWN,)  # cut in the middle: the lists cannot be told apart

@@ -141,7 +141,7 @@ def _mixed(rows: _Rows, copies: Ints, binary: Ints) -> None:
     casts = engines & rows.where(lambda hint: hint.of(0) and hint.of(1))
     calls = binary & rows.directed("fprop") & rows.where(lambda hint: hint.out) & _own(rows) & _one_shape(rows)
     some = np.flatnonzero(casts | calls)
-    shape = _numbers(rows.table.coded("sizes"), lambda text: str(json.loads(text or "[[]]")[0]))[some]
+    shape = _numbers(rows.table.coded("sizes"), lambda text: str(json.loads(text or "[]")[:1]))[some]
     wide = _wide(rows, casts)[some]
     place = (rows.table.coded(key).codes[some] for key in PLACE)
     groups, group = distinct(rows.table.ints("pid")[some], *place, shape, wide)

@@ -60,8 +60,9 @@ def count_op(
     if name is None and not aten and marker and dir == "fprop":
         return _from_marker(marker)
     if name is None:
-        told = recorded(sizes, dtypes, strides, args, Known(), aten) if sizes and dtypes else ()
-        return Counted(why=f"no model of {aten}" if aten else "no op", arguments=told)
+        return Counted(
+            why=f"no model of {aten}" if aten else "no op", arguments=_told(sizes, dtypes, strides, args, aten)
+        )
     family = FAMILY[name]
     if not sizes:
         if dir == "fprop" and marker:
@@ -92,6 +93,14 @@ def count_op(
         return Counted(name, family, _what_remains(name, op, arguments), str(error), dtype, arguments)
 
 
+def _told(sizes: str, dtypes: str, strides: str, args: str, aten: str) -> tuple[Any, ...]:
+    """The arguments of an op without a model, as far as they are recorded."""
+    try:
+        return recorded(sizes, dtypes, strides, args, Known(), aten) if sizes and dtypes else ()
+    except ModelError:
+        return ()
+
+
 def _what_remains(name: str, op: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
     """What is known of an op whose model lacks something: a Triton kernel's bytes, attention's without its mask."""
     if name.startswith("triton_") and arguments:
@@ -101,6 +110,7 @@ def _what_remains(name: str, op: str, arguments: tuple[Any, ...]) -> dict[str, A
 
 
 SPARSE_NODES = frozenset({"aten::_sparse_mm", "aten::_sparse_addmm", "aten::_sparse_sparse_matmul"})
+MOST = 1 << 60  # FLOP or bytes: a minute of 20 PFLOP/s
 COLLECTIVES = {"c10d::allreduce_": "allreduce", "c10d::broadcast_": "broadcast", "c10d::reduce_": "reduce",
                "c10d::allreduce_coalesced_": "allreduce_coalesced"}  # fmt: skip
 
@@ -150,11 +160,16 @@ def _common(one: Amounts, other: Amounts) -> Amounts:
 
 def _amounts(work: Work | Parts) -> dict[str, Amounts]:
     parts = {"": work} if isinstance(work, Work) else work
-    return {part: (w.flop, _whole(w.nbytes)) for part, w in parts.items()}
+    return {part: (_possible(w.flop), _whole(w.nbytes)) for part, w in parts.items()}
 
 
 def _whole(nbytes: float) -> int | None:
-    return None if math.isnan(nbytes) else int(nbytes)
+    return None if math.isnan(nbytes) else _possible(int(nbytes))
+
+
+def _possible(amount: int | None) -> int | None:
+    """Unknown where no computer does it in one call: shapes that a capture has wrong."""
+    return None if amount is None or amount > MOST else amount
 
 
 def _markers(texts: str) -> list[Marker]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.errors import InputError
 from pyprof.files import Name, is_standard
+from pyprof.prof.forms import check_forms
 from pyprof.prof.link import linked
 from pyprof.tablefile import read_table
 
@@ -45,10 +46,13 @@ def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
     file = Path(str(name))
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         say(f"reading {'standard input' if is_standard(name) else file.name}")
-        return Loaded("-" if is_standard(name) else str(name), linked(read_table(name)))
+        table = linked(read_table(name))
+        check_forms(table, "standard input" if is_standard(name) else str(name))
+        return Loaded("-" if is_standard(name) else str(name), table)
     from pyprof.parse.read import read_profile
 
     capture, told, table = read_profile(file, say)
     if not len(table):
         raise InputError(file, told.nothing)
+    check_forms(table, str(name))
     return Loaded(str(name), linked(table), told.profiler, tuple(told.warnings), capture)

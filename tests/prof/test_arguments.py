@@ -85,3 +85,27 @@ def test_bytes_do_not_wait_for_the_causal_flag() -> None:
     assert (silent.flop, silent.nbytes) == (None, 4 * 768 * 2 + 2 * 3 * 16 * 4)  # q, k, v, out; log-sum-exp
     told = counted("_flash_attention_forward", [[2, 16, 3, 8]] * 3 + [[]] * 12, Dtypes(B, flags=((8, True),)))
     assert told.flop == 2 * 2 * 2 * 3 * 8 * (16 * 17 // 2)  # two products over 136 pairs of each of 6 heads
+
+
+@pytest.mark.parametrize(
+    ("op", "sizes", "dtypes"),
+    [
+        ("mm", [[[2], [3]], [[3], [4]]], ""),  # lists of shapes where NVTX has a shape
+        ("cat", [[2, [3]], [2, [3]]], ""),
+        ("mm", [[[2], [3]], [3, 4]], '["float32", "float32"]'),
+        ("cat", [[2, 3], []], '[["", ""], "Scalar"]'),  # a shape where a list of shapes belongs
+        ("no_such_op", [[[2], [3]]], '["float32"]'),
+    ],
+)
+def test_shapes_that_make_no_sense_are_unknown(op: str, sizes: list[Any], dtypes: str) -> None:
+    found = count_op(aten=f"aten::{op}", sizes=json.dumps(sizes), dtypes=dtypes, strides="", args="", outs="",
+                     marker="", dir="fprop")  # fmt: skip
+    assert (found.flop, found.nbytes) == (0 if op == "cat" else None, None)  # a copy computes nothing, of any shape
+    assert found.why
+
+
+def test_more_work_than_any_computer_does_is_unknown() -> None:
+    size = 1 << 21
+    fits, beyond = (counted("mm", [[n, n], [n, n]], Dtypes(B)) for n in (1 << 19, size))
+    assert (fits.flop, beyond.flop) == (1 << 58, None)  # 2 * 2**(3 * 19); 2 * 2**63
+    assert beyond.nbytes == 3 * size * size * 2

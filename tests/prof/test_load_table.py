@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import shutil
 import threading
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyprof.errors import InputError
+from pyprof.errors import InputError, SchemaError
 from pyprof.prof.load_table import load_table
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -75,6 +76,38 @@ def test_what_is_neither_is_told_with_what_it_is(content, words, tmp_path):
     with pytest.raises(InputError) as caught:
         load_table(tmp_path / "net.dict")
     assert words in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("sizes", "[[2, 'x']]", "column sizes: expected a list of shapes, found '[[2, \"x\"]]'"),
+        ("sizes", "[2, 3]", "column sizes: expected a list of shapes"),
+        ("sizes", "[[-1]]", "column sizes: expected a list of shapes"),
+        ("sizes", "[[4611686018427387904]]", "column sizes: expected a list of shapes"),
+        ("sizes", "{}", "column sizes: expected a list of shapes"),
+        ("dtypes", "[1]", "column dtypes: expected a list of dtypes"),
+        ("strides", "[['a']]", "column strides: expected a list of strides"),
+        ("op", "[[1]]", "column op: expected a list of texts"),
+        ("trace", "{'a': 1}", "column trace: expected a list of texts"),
+        ("gpuInfo", "[1]", "column gpuInfo: expected facts by name"),
+    ],
+)
+def test_a_column_of_another_form_is_one_error(column, value, words, tmp_path):
+    (tmp_path / "net.dict").write_text(f"{{'kShortName': 'gemm', 'kDuration': 7, '{column}': {value}}}\n")
+    with pytest.raises(SchemaError) as caught:
+        load_table(tmp_path / "net.dict")
+    assert str(caught.value).startswith(f"{tmp_path}/net.dict: {words}")
+
+
+def test_a_profilers_columns_are_checked_too(tmp_path):
+    trace = json.loads(gzip.decompress((GOLDEN / "h200_lenet_fp32.json.gz").read_bytes()))
+    for event in trace["traceEvents"]:
+        if "Input Dims" in event.get("args", {}):
+            event["args"]["Input Dims"] = [{"a": 1}]
+    (tmp_path / "net.json").write_text(json.dumps(trace))
+    with pytest.raises(InputError):
+        load_table(tmp_path / "net.json")
 
 
 def test_a_file_that_is_not_there(tmp_path):
