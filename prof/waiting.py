@@ -22,9 +22,18 @@ from numpy.typing import NDArray
 from pyprof.prof.columns import first_text
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-__all__ = ["CAUSES", "SyncPoint", "Waiting", "Waits", "sync_points", "waiting", "waits"]
+__all__ = ["CAUSES", "WORDS", "SyncPoint", "Waiting", "Waits", "sync_points", "waiting", "waits"]
 
 CAUSES = ("launch", "sync", "data", "copy", "host", "queued")
+WORDS = {  # how a reader is told
+    "launch": "the CPU was launching",
+    "sync": "the CPU had waited for the GPU",
+    "data": "no batch was ready",
+    "copy": "the CPU stood in a copy",
+    "host": "the CPU did something else",
+    "queued": "between operations",
+    "": "no launch is known",
+}
 DENSE_NS = 200_000  # a gap that is longer is no launch: an op of PyTorch's takes the CPU 5 to 50 µs, profiled up to 100
 
 

@@ -23,7 +23,7 @@ from pyprof.prof.perfetto.projection import project, sums
 from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, grouped
 from pyprof.prof.report.steps import PHASES, steps
 from pyprof.prof.roofline import Roofline, roofline
-from pyprof.prof.waiting import waiting
+from pyprof.prof.waiting import WORDS, waiting
 from pyprof.table import NULL, Coded, Ints, Ragged, Table, distinct
 
 if TYPE_CHECKING:
@@ -189,17 +189,6 @@ def _steps(layout: _Layout, group: int, table: Table) -> None:
     _add(layout, group, "steps", about, start, start + span, names, _all("step", len(found)), args, nested=False)
 
 
-WHY = {  # of prof/waiting.py: the slice's name
-    "launch": "the CPU was launching",
-    "sync": "the CPU had waited for the GPU",
-    "data": "no batch was ready",
-    "copy": "the CPU stood in a copy",
-    "host": "the CPU did something else",
-    "queued": "between operations",
-    "": "no launch is known",
-}
-
-
 def _idle(layout: _Layout, group: int, table: Table, rows: Ints) -> None:
     waited = waiting(table)
     found = np.flatnonzero(waited.idle_ns > 0)
@@ -209,7 +198,7 @@ def _idle(layout: _Layout, group: int, table: Table, rows: Ints) -> None:
     called = table.ints("apiStart")[found]
     late = np.where(called == NULL, NULL, np.clip(np.where(called == NULL, 0, called) - (end - length), 0, length))
     cause = waited.cause.take(found)
-    names = Coded.of(WHY[text] for text in cause.texts())
+    names = Coded.of(WORDS[text] for text in cause.texts())
     args = [
         Arg("idle_why", cause),
         Arg("late_ns", late),

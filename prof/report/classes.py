@@ -44,6 +44,8 @@ def classes(table: Table, annotation: Annotation) -> Coded:
 def _class(family: str, kind: str, name: str) -> str:
     if name.startswith(("nccl", "rccl")):
         return LINK
+    if family == "compiled":  # a kernel of torch.compile's: its name tells whether it reduces
+        return REDUCTION if name.startswith(("triton_red_", "triton_per_")) else POINTWISE
     if family:
         return FAMILIES.get(family, PRODUCT if family in MATRIX else OTHER)
     if kind in ("memcpy", "memset"):

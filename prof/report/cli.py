@@ -74,7 +74,8 @@ def _run(args: argparse.Namespace) -> list[str]:
     annotation = annotate(table)
     found = roofline(table, annotation, peaks)
     cards = [asdict(card) for card in advise(Run(table, annotation, peaks))]
-    model = collect(table, annotation, found, args.title or Path(args.file).name, cards)
+    sheets = roofline(table, annotation).devices if peaks else []
+    model = collect(table, annotation, found, args.title or Path(args.file).name, cards, sheets)
     with open_output(args.output, args.force) as out:
         render(model, out)
     if args.json:

@@ -16,16 +16,18 @@ from pyprof._version import __version__
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.columns import first_text
 from pyprof.prof.devices import Device
+from pyprof.prof.params import params
 from pyprof.prof.report.classes import CLASSES, classes
 from pyprof.prof.report.headline import figures, sentences
 from pyprof.prof.report.steps import PHASES, Step, owners, steps
 from pyprof.prof.roofline import Roofline
 from pyprof.prof.usage import usage
+from pyprof.prof.waiting import CAUSES, WORDS, waiting
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["collect"]
 
-FORMAT = 1  # of the model; the page checks it
+FORMAT = 2  # of the model; the page checks it
 
 # Texts of a call: key in the model -> the table's column.
 TEXTS = {
@@ -33,13 +35,20 @@ TEXTS = {
     "sizes": "sizes", "dtypes": "dtypes", "args": "args", "reason": "reason", "grid": "grid", "block": "block",
     "api": "api",
 }  # fmt: skip
+RISING = ("start", "instance")
 LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column, and what joins its items
 
 
 def collect(
-    table: Table, annotation: Annotation, found: Roofline, title: str = "", advice: Sequence[Mapping[str, Any]] = ()
+    table: Table,
+    annotation: Annotation,
+    found: Roofline,
+    title: str = "",
+    advice: Sequence[Mapping[str, Any]] = (),
+    sheets: Sequence[Device] = (),
 ) -> dict[str, Any]:
-    """The page's model. ``advice``: the fields of ``pyprof.prof.advice.Advice`` records, the best first."""
+    """The page's model. ``advice``: the fields of ``pyprof.prof.advice.Advice`` records, the best first; ``sheets``: by
+    their data sheets, the devices whose measured peaks ``found`` rests on."""
     order = np.argsort(
         np.where(table.ints("start") == NULL, np.iinfo(np.int64).max, table.ints("start")), kind="stable"
     )
@@ -48,6 +57,7 @@ def collect(
     used = usage(table, annotation, found)
     calls, call = _calls(table, annotation, found)
     rows, lanes, threads = _rows(table, owner, names, call)
+    rows["instance"] = _instances(table, order)
     return {
         "format": FORMAT,
         "version": __version__,
@@ -60,6 +70,8 @@ def collect(
         "classes": list(CLASSES),
         "steps": [_step(step) for step in timed],
         "devices": [_device(device) for device in found.devices],
+        "sheets": [_device(device) for device in sheets if device.known],
+        "why": [{"name": name, "words": WORDS[name]} for name in CAUSES],
         "lanes": lanes,
         "threads": threads,
         "calls": calls,
@@ -116,6 +128,7 @@ def _call_texts(table: Table, annotation: Annotation, found: Roofline) -> dict[s
     return {
         **{key: table.coded(column) for key, column in TEXTS.items()},
         **{key: _joined(table.coded(column), by) for key, (column, by) in LISTS.items()},
+        "params": params(table),
         "class": classes(table, annotation),
         "family": annotation.family,
         "role": annotation.role,
@@ -167,6 +180,7 @@ def _rows(
     pairs, thread = distinct(table.ints("rank"), table.ints("pid"), table.ints("tid"))
     start, api = table.ints("start"), table.ints("apiStart")
     both = (start != NULL) & (api != NULL)
+    why = waiting(table).cause.codes.astype(np.int64)
     rows = {
         "call": call,
         "start": start,
@@ -176,8 +190,23 @@ def _rows(
         "wait": np.where(both, start - np.where(both, api, 0), NULL),  # from the launch's start to the operation's
         "api_dur": table.ints("apiDuration"),
         "thread": np.where(api != NULL, thread, NULL),
+        "why": np.where(why < 0, NULL, why),  # of the gap before it, an index into CAUSES
     }
     return rows, lanes, [_thread_name(key, len({pair[:2] for pair in pairs})) for key in pairs]
+
+
+def _instances(table: Table, order: Ints) -> Ints:
+    """The number of each row's call of an op, in the order of its first row. A row without an op stands alone."""
+    op = table.ints("opId")
+    replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
+    alone = np.where(op == NULL, np.arange(len(table)), -1)
+    _, number = distinct(table.ints("pid"), op, replay, alone)
+    _, first, which = np.unique(number[order], return_index=True, return_inverse=True)
+    place = np.empty(len(first), np.int64)
+    place[np.argsort(first)] = np.arange(len(first))
+    found = np.empty(len(table), np.int64)
+    found[order] = place[which.reshape(-1)]
+    return found
 
 
 def _lane_name(cpu: int, number: int, owner: str, owners: int) -> str:
@@ -195,8 +224,9 @@ def _thread_name(key: Sequence[int], processes: int) -> str:
 
 
 def _listed(rows: Mapping[str, Ints], order: Ints) -> dict[str, Any]:
-    """The columns as lists: starts as steps from one row to the next, and a column that is all alike as that value."""
-    return {key: _column(values[order], key == "start") for key, values in rows.items()}
+    """The columns as lists: those of ``RISING`` as steps from one row to the next, one that is all alike as that
+    value."""
+    return {key: _column(values[order], key in RISING) for key, values in rows.items()}
 
 
 def _column(values: Ints, rising: bool) -> Any:

@@ -24,7 +24,9 @@ __all__ = ["island", "render"]
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 LIBRARY = "vendor/echarts.min.js"
 # In the order in which they run; each fills one name of the page's namespace.
-SCRIPTS = ("format", "model", "state", "draw", "phases", "roofline", "layers", "timeline", "kernels", "lists", "main")
+SCRIPTS = (
+    "format", "model", "state", "draw", "phases", "roofline", "layers", "timeline", "op", "kernels", "lists", "main",
+)  # fmt: skip
 ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 

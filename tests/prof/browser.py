@@ -36,8 +36,8 @@ class Browser:
         made = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})
         self.session = f"/session/{made['sessionId']}"
 
-    def open(self, page: Path) -> None:
-        self._ask("POST", f"{self.session}/url", {"url": page.as_uri()})
+    def open(self, page: Path, place: str = "") -> None:
+        self._ask("POST", f"{self.session}/url", {"url": page.as_uri() + place})
 
     def run(self, script: str, *args: Any) -> Any:
         """What the script's body returns."""

@@ -17,13 +17,15 @@ from hypothesis import HealthCheck, given, settings
 
 from pyprof.netdict import write_netdict
 from pyprof.prof.annotate import Annotation, annotate
+from pyprof.prof.load_table import load_table
 from pyprof.prof.report import cli
 from pyprof.prof.report.classes import CLASSES, classes
 from pyprof.prof.report.collect import collect
-from pyprof.prof.report.headline import sentences
+from pyprof.prof.report.headline import sentences, shown_ns
 from pyprof.prof.report.render import TEMPLATES, island, render
 from pyprof.prof.report.steps import steps, typical
 from pyprof.prof.roofline import roofline
+from pyprof.prof.waiting import WORDS, waits
 from pyprof.table import NULL, Coded, Table
 from tests.prof.browser import Browser, browser, missing
 from tests.tables import tables
@@ -125,6 +127,36 @@ def test_rows_come_by_start_and_those_without_one_last():
     model = model_of(small(start=np.array([50, NULL, 20, 30, 40])))
     assert model["rows"]["start"] == [20, 10, 10, 10, None]
     assert model["rows"]["dur"] == [20, 10, 14, 10, 10]
+
+
+def test_calls_of_ops_are_numbered_in_order_of_time():
+    # rows by start: a (op 9), b (no op), a's second kernel, c (op 4); a launch of a graph repeats op 4 as another call
+    found = model_of(
+        small(
+            opId=np.array([9, NULL, 9, 4, 4]),
+            graphNode=np.array([NULL, NULL, NULL, 1, 1]),
+            corr=np.array([1, 2, 3, 4, 5]),
+        )
+    )["rows"]["instance"]
+    assert np.cumsum(found).tolist() == [0, 1, 0, 2, 3]
+
+
+def test_gaps_have_a_cause_by_row():
+    # 130 to 140 and 150 to 160 are idle; the first row after was called for at 135, the other at 120, before the gap
+    api = np.array([90, 95, 100, 135, 120])
+    found = model_of(small(apiStart=api, apiDuration=np.full(5, 2)))
+    names = [cause["name"] for cause in found["why"]]
+    assert [None if code is None else names[code] for code in found["rows"]["why"]] == [
+        None, None, None, "launch", "queued",
+    ]  # fmt: skip
+
+
+def test_kernels_of_torch_compile_have_the_class_of_their_name():
+    made = small((("triton_red_fused_sum_0", '["f"]', "forward", "fprop", 0, 1, 0, 7),
+                  ("triton_poi_fused_add_1", '["f"]', "forward", "fprop", 2, 1, 0, 7)))  # fmt: skip
+    family = Coded(np.zeros(2, np.int32), ["compiled"])
+    found = classes(made, Annotation(*[uncounted(2).flops] * 2, *[Coded.empty(2)] * 3, family, {}))
+    assert found.texts() == ["softmax, loss, reduction", "element-wise"]
 
 
 def test_unattributed_rows_are_summed_by_reason_and_name():
@@ -270,7 +302,8 @@ def opened(chromium: Browser, gpt2) -> Browser:
 def test_the_page_opens_without_a_word_and_draws_every_chart(opened):
     assert opened.log() == []
     drawn = opened.run("return pyprof.draw.charts.map((c) => c.instance.getZr().storage.getDisplayList(true).length)")
-    assert len(drawn) == 3 and min(drawn) > 10
+    *drawn, of_an_op = drawn
+    assert len(drawn) == 3 and min(drawn) > 10 and of_an_op == 0  # no op is chosen
     assert opened.run("return pyprof.timeline.drawn()") > 200
     assert opened.run("return pyprof.roofline.shown().length") > 10
     assert opened.run("return pyprof.layers.boxes().length") > 20
@@ -324,6 +357,114 @@ def test_a_click_on_a_kernel_of_the_timeline_chooses_it(opened):
     assert opened.run("return pyprof.state.value('name') === window.wanted")
     assert opened.run("return !document.getElementById('detail').hidden")
     assert opened.log() == []
+
+
+def test_an_op_has_a_page_of_its_own(opened, root):
+    opened.run("pyprof.state.set('op', 'addmm')")
+    opened.run_async(FRAMES)
+    table = load_table(root / "tests/golden/h200_gpt2_step.sqlite.gz").table
+    rows = np.array(table.coded("op").texts()) == '["addmm"]'
+    ns = int(table.ints("kDuration")[rows].sum())
+    assert opened.run("return pyprof.op.calls().length") == len(np.unique(table.ints("opId")[rows]))
+    assert opened.run("return pyprof.op.calls().reduce((sum, at) => sum + at.ns, 0)") == ns
+    assert opened.run("return document.querySelector('#op h2').textContent") == "Op: addmm"
+    # each set of arguments once, and together they are the op
+    assert opened.run("return pyprof.op.sets().reduce((sum, at) => sum + at.ns, 0)") == ns
+    forward = opened.run("""
+        return pyprof.op.sets().filter((at) => pyprof.model.texts.aten[at.call] === 'aten::addmm')
+            .map((at) => [pyprof.model.texts.params[at.call], at.times.size, at.flops / at.times.size])""")
+    # 12 blocks: qkv, projection, up, down; 2·4096·768·2304 FLOPs and so on
+    assert sorted(forward) == [
+        ["T=[(2304),(4096,768),(768,2304)]", 12, 2 * 4096 * 768 * 2304],
+        ["T=[(3072),(4096,768),(768,3072)]", 12, 2 * 4096 * 768 * 3072],
+        ["T=[(768),(4096,3072),(3072,768)]", 12, 2 * 4096 * 3072 * 768],
+        ["T=[(768),(4096,768),(768,768)]", 12, 2 * 4096 * 768 * 768],
+    ]
+    assert opened.run("return pyprof.op.chart.instance.getZr().storage.getDisplayList(true).length") > 10
+    opened.run("document.querySelector('#op tbody tr').click()")  # the set with most time
+    opened.run_async(FRAMES)
+    assert opened.run("return rowsChosen()") == opened.run("return pyprof.op.sets()[0].times.size") == 12
+    opened.run("pyprof.state.clear()")
+    opened.run_async(FRAMES)
+    assert opened.run("return document.getElementById('op').hidden")
+    assert opened.run("return location.hash") == ""
+    assert opened.log() == []
+
+
+def test_an_op_has_an_address(chromium, gpt2, tmp_path):
+    copy = tmp_path / "page.html"
+    copy.write_bytes(gpt2.read_bytes())
+    chromium.open(copy, "#op=layer_norm")
+    assert chromium.run_async(READY)
+    chromium.run_async(FRAMES)
+    assert chromium.run("return pyprof.state.value('op')") == "layer_norm"
+    assert chromium.run("return !document.getElementById('op').hidden")
+    chromium.run("pyprof.state.set('op', 'mul')")
+    chromium.run_async(FRAMES)
+    assert chromium.run("return location.hash") == "#op=mul"
+    assert chromium.log() == []
+
+
+def test_phases_and_ops_lie_over_their_stream(opened, root):
+    table = load_table(root / "tests/golden/h200_gpt2_step.sqlite.gz").table
+    start, end = table.ints("start"), table.ints("start") + table.ints("kDuration")
+    phase = np.array(table.coded("phase").texts())
+    found = opened.run("""
+        const track = pyprof.timeline.tracks().find((found) => found.kind === 'range' && found.level === 0);
+        return Array.from(track.start, (time, i) => [pyprof.model.text('phase', track.list[i]), time, track.end[i]])""")
+    assert found == [
+        [name, int(start[phase == name].min()), int(end[phase == name].max())]
+        for name in ("forward", "backward", "optimizer")
+    ]
+    calls = opened.run("return pyprof.timeline.tracks().find((found) => found.level === 1).list.length")
+    op = table.ints("opId")  # in order of time; this capture has an op for each row
+    assert calls == 1 + int((np.diff(op[np.argsort(start, kind="stable")]) != 0).sum())
+    opened.run("document.getElementById('timeline-ranges').click()")
+    opened.run_async(FRAMES)
+    assert opened.run("return pyprof.timeline.tracks().some((found) => found.kind === 'range')") is False
+    assert opened.log() == []
+
+
+def test_idle_time_is_told_by_its_cause_and_a_click_on_a_gap_chooses_that(opened, root):
+    causes = waits(load_table(root / "tests/golden/h200_gpt2_step.sqlite.gz").table).causes
+    told = opened.run("return [...document.querySelectorAll('#timeline-idle button')].map((b) => b.textContent)")
+    assert told == [f"{WORDS[name]} {shown_ns(ns)}" for name, _, ns in causes]
+    where = opened.run("""
+        const track = pyprof.timeline.tracks().find((found) => found.kind === "gap");
+        const long = track.end.map((end, i) => end - track.start[i]), i = long.indexOf(Math.max(...long));
+        pyprof.timeline.show(track.start[i], track.end[i]);
+        const canvas = document.querySelector("#timeline canvas");
+        canvas.scrollIntoView({block: "center"});
+        const {left, top, width} = canvas.getBoundingClientRect();
+        const why = pyprof.model.rows.why[track.next[i]];
+        return [left + width / 2, top + track.y + 5, pyprof.model.data.why[why].name]""")
+    opened.run_async(FRAMES)
+    opened.click(*where[:2])
+    opened.run_async(FRAMES)
+    assert opened.run("return pyprof.model.data.why[pyprof.state.value('why')].name") == where[2]
+    assert opened.run("return rowsChosen()") == {name: gaps for name, gaps, _ in causes}[where[2]]
+    assert opened.log() == []
+
+
+def test_measured_roofs_stand_beside_those_of_the_data_sheet(chromium, root, tmp_path):
+    peaks = {"format": "pyprof peaks", "version": 1, "device": "NVIDIA H200", "arch": "sm_90",
+             "flop_per_s": {"tc_bf16": 8.11e14}, "byte_per_s": 4.25e12}  # fmt: skip
+    (tmp_path / "peaks.json").write_text(json.dumps(peaks))
+    file = root / "tests/golden/h200_gpt2_step.sqlite.gz"
+    assert cli.main([str(file), "-q", "-o", str(tmp_path / "page.html"), "--peaks", str(tmp_path / "peaks.json")]) == 0
+    chromium.open(tmp_path / "page.html")
+    assert chromium.run_async(READY)
+    drawn = """
+        return pyprof.roofline.instance.getOption().series.filter((each) => each.type === 'line')
+            .map((each) => [each.name, each.lineStyle.type, Math.max(...each.data.map(([, rate]) => rate))])"""
+    roofs = chromium.run(drawn)
+    assert ["tc_bf16 811 TFLOP/s measured (data sheet: 989.4 TFLOP/s)", "dashed", 8.11e14] in roofs
+    assert ["roof", "dotted", 9.894e14] in roofs
+    assert ["fp32 67 TFLOP/s", "dashed", 6.7e13] in roofs  # not measured: the data sheet's
+    assert not any("tc_fp8" in name for name, *_ in roofs)
+    chromium.run("const c = document.getElementById('roofline-roofs'); c.value = 'all'; c.onchange()")
+    assert any("tc_fp8" in name for name, *_ in chromium.run(drawn))
+    assert chromium.log() == []
 
 
 def test_search_sort_and_copy_of_the_table(opened):

@@ -78,6 +78,7 @@ const draw = (() => {
     charts, chart, refresh, tooltip, axis,
     get colors() { return colors; },
     classColor: (name) => classColors[Math.max(0, model.data.classes.indexOf(name))],
+    whyColor: (name) => color({ sync: "c5", data: "data", copy: "c6", host: "c8", launch: "c3", queued: "c9" }[name] ?? "other"),
     phaseColor: (name) => colors[name] ?? colors.other,
   };
 })();

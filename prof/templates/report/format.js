@@ -21,7 +21,9 @@ const format = {
     return `${format.digits(value)} ${unit}`;
   },
   percent(part, whole) {
-    return whole > 0 ? `${((100 * part) / whole).toFixed(1)}%` : "";
+    if (!(whole > 0)) return "";
+    const share = (100 * part) / whole;
+    return share > 0 && share < 0.05 ? "<0.1%" : `${share.toFixed(1)}%`;
   },
   cut(text, length) {
     if (text.length <= length) return text;
@@ -34,6 +36,12 @@ function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...children);
   return made;
+}
+
+// A line of a list: what it names, what is told of it, what a click does.
+function listEntry(name, right, choose) {
+  return element("button", { type: "button", onclick: choose }, element("span", { textContent: name }),
+    ...right.map((textContent) => element("span", { className: "dim", textContent })));
 }
 
 // A tooltip's content: a bold first line, then lines.

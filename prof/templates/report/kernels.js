@@ -14,9 +14,9 @@ const kernels = (() => {
     number("start", "start", (at) => at.start, (v) => format.ns(v - timeline.bounds()[0])),
     number("dur", "time", (at) => at.ns, format.ns, 90),
     number("share", "share", (at) => at.ns, (v) => format.percent(v, model.total), 70),
-    text("name", "kernel", 260), text("op", "op", 150), text("dir", "direction", 80), text("layer", "layer", 200, "\x1f"),
+    text("name", "kernel", 260), text("op", "op", 150), text("dir", "direction", 95), text("layer", "layer", 200, "\x1f"),
     text("phase", "phase", 85), text("class", "class", 130), text("aten", "aten op", 200), text("sizes", "shapes", 240),
-    text("dtypes", "dtypes", 160),
+    text("dtypes", "dtypes", 160), text("params", "arguments", 240),
     number("flops", "FLOPs", (at) => at.flops, (v) => format.si(v, "")),
     number("bytes", "bytes", (at) => at.bytes, (v) => format.si(v, "B")),
     number("flop_s", "FLOP/s", (at) => perSecond(at.flops, at.ns), (v) => format.si(v, "")),
@@ -24,18 +24,20 @@ const kernels = (() => {
     number("sol", "% of limit", (at) => at.sol / at.ns, (v) => format.percent(v, 1), 90),
     text("bound", "bound by", 90), text("tc", "TC", 50), text("tcprec", "TC format", 90), text("unit", "unit", 80),
     number("wait", "launch to start", (at) => at.wait, format.ns, 120),
+    number("idle", "idle before", (at) => at.idle, format.ns, 100),
+    { key: "why", name: "idle because", width: 200, get: (at) => (at.idle > 0 ? model.data.why[model.rows.why[at.row]]?.words ?? "" : ""), shown: (v) => v },
     number("step", "step", (at) => at.step, (v) => String(v), 60),
     { key: "lane", name: "stream", width: 110, get: (at) => model.data.lanes[at.lane].name, shown: (v) => v },
     text("grid", "grid", 100), text("block", "block", 100), text("role", "role", 60), text("trace", "code line", 220, "\n"),
     text("long", "full name", 320), text("reason", "why no op", 200),
   ];
-  const ONE = new Set(["start", "wait", "step", "lane"]); // of a single row only
+  const ONE = new Set(["start", "wait", "idle", "why", "step", "lane"]); // of a single row only
   const GROUPS = {
     "": "each operation", name: "by kernel", op: "by op", layer: "by layer", class: "by class", aten: "by aten op",
-    sizes: "by shapes", phase: "by phase", path: "by layer, op and kernel",
+    sizes: "by shapes", params: "by arguments", phase: "by phase", path: "by layer, op and kernel",
   };
   // Which texts every row of a group shares.
-  const SHARED = { name: ["name"], op: ["op"], layer: ["layer"], class: ["class"], aten: ["aten"], sizes: ["sizes"], phase: ["phase"], path: ["layer", "op", "name"] };
+  const SHARED = { name: ["name"], op: ["op"], layer: ["layer"], class: ["class"], aten: ["aten"], sizes: ["sizes"], params: ["params"], phase: ["phase"], path: ["layer", "op", "name"] };
   const chosen = new Set(["count", "dur", "share", "name", "op", "dir", "layer", "class", "sizes", "flops", "flop_s", "byte_s", "sol", "bound"]);
   const sort = { key: "dur", down: true };
   let lines = [], columns = [], widths = new Map();
@@ -44,7 +46,7 @@ const kernels = (() => {
     const c = model.rows.call[row], { flops, bytes, sol_ns } = model.numbers;
     return {
       row, call: c, count: 1, ns: model.rows.dur[row], flops: flops[c], bytes: bytes[c], sol: sol_ns[c],
-      start: model.rows.start[row], wait: model.rows.wait[row], step: model.rows.step[row] >= 0 ? model.rows.step[row] : NaN, lane: model.rows.lane[row],
+      start: model.rows.start[row], wait: model.rows.wait[row], step: model.rows.step[row] >= 0 ? model.rows.step[row] : NaN, lane: model.rows.lane[row], idle: model.rows.idle[row],
     };
   }
 
@@ -154,7 +156,7 @@ const kernels = (() => {
       const value = column.key === "trace" ? model.text("trace", row) : shown(column, at);
       if (value && column.key !== "count") list.append(element("dt", { textContent: column.name }), element("dd", { textContent: value }));
     }
-    if (model.text("args", row)) list.append(element("dt", { textContent: "arguments" }), element("dd", { textContent: model.text("args", row) }));
+    if (model.text("args", row)) list.append(element("dt", { textContent: "aten values" }), element("dd", { textContent: model.text("args", row) }));
     const buttons = DETAIL.filter(([key]) => model.text(key, row)).map(([key, name]) => element("button", {
       type: "button", textContent: `filter by ${name}`,
       onclick: () => state.set(key, model.text(key, row), `${name}: ${model.text(key, row).replaceAll("\x1f", " › ")}`),

@@ -3,11 +3,6 @@
 const lists = (() => {
   const { data } = model;
 
-  function entry(name, right, choose) {
-    return element("button", { type: "button", onclick: choose }, element("span", { textContent: name }),
-      ...right.map((textContent) => element("span", { className: "dim", textContent })));
-  }
-
   function fill(id, entries, none) {
     const box = document.getElementById(id);
     box.className = "list";
@@ -15,13 +10,13 @@ const lists = (() => {
   }
 
   function unattributed() {
-    fill("unattributed", data.unattributed.slice(0, 500).map(({ name, reason, rows, ns }) => entry(
+    fill("unattributed", data.unattributed.slice(0, 500).map(({ name, reason, rows, ns }) => listEntry(
       `${name || "(no name)"}: ${reason}`, [`${rows.toLocaleString("en")} ×`, format.ns(ns), format.percent(ns, model.total)],
       () => state.toggle("name", name, `kernel: ${name}`))), "Every operation has an op.");
   }
 
   function uncounted() {
-    fill("uncounted", data.uncounted.slice(0, 500).map(({ name, ns }) => entry(
+    fill("uncounted", data.uncounted.slice(0, 500).map(({ name, ns }) => listEntry(
       name, [format.ns(ns), format.percent(ns, model.total)],
       () => state.toggle(...dimension(name)))), "Every operation has a count.");
   }

@@ -35,9 +35,10 @@
   kernels.start();
   kernels.update();
   lists.start();
+  op.start();
   state.subscribe(drawFilters);
   state.subscribe(() => draw.charts.forEach((chart) => chart.update()));
   // What a test (or a curious reader) may ask of the page.
-  window.pyprof = { model, state, draw, phases, roofline, layers, timeline, kernels };
+  window.pyprof = { model, state, draw, phases, roofline, layers, timeline, op, kernels };
   requestAnimationFrame(() => { root.dataset.ready = String(Math.round(performance.now())); });
 })();

@@ -2,7 +2,7 @@
 
 const model = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  if (data.format !== 1) throw new Error(`this page reads format 1 of the data, found ${data.format}`);
+  if (data.format !== 2) throw new Error(`this page reads format 2 of the data, found ${data.format}`);
   const unknown = (list, Type) => Type.from(list, (value) => (value === null ? (Type === Float64Array ? NaN : -1) : value));
 
   function column(name, Type) {
@@ -11,24 +11,27 @@ const model = (() => {
     return new Type(list.count).fill(list.all === null ? (Type === Float64Array ? NaN : -1) : list.all);
   }
 
-  function starts() {
-    const start = column("start", Float64Array);
-    if (!Array.isArray(data.rows.start)) return start;
-    let time = 0;
-    for (let i = 0; i < start.length; i++) if (!Number.isNaN(start[i])) start[i] = time += start[i];
-    return start;
+  // A column that is held as steps from one row to the next.
+  function rising(name) {
+    const values = column(name, Float64Array);
+    if (!Array.isArray(data.rows[name])) return values;
+    let now = 0;
+    for (let i = 0; i < values.length; i++) if (!Number.isNaN(values[i])) values[i] = now += values[i];
+    return values;
   }
 
   const call = column("call", Int32Array);
   const rows = {
     call,
-    start: starts(),
+    start: rising("start"),
     dur: column("dur", Float64Array),
     step: column("step", Float64Array),
     lane: column("lane", Int32Array),
     wait: column("wait", Float64Array),
     api_dur: column("api_dur", Float64Array),
     thread: column("thread", Int32Array),
+    instance: rising("instance"), // which call of an op
+    why: column("why", Int32Array), // of the gap before it
   };
   const texts = {};
   for (const [key, coded] of Object.entries(data.calls.texts)) {
@@ -38,6 +41,20 @@ const model = (() => {
   for (const [key, list] of Object.entries(data.calls.numbers)) numbers[key] = unknown(list, Float64Array);
   const calls = numbers.flops.length;
 
+  rows.idle = gapsBefore();
+
+  // What each device waited before each row; rows come by their start.
+  function gapsBefore() {
+    const idle = new Float64Array(call.length), last = new Map();
+    for (let row = 0; row < idle.length; row++) {
+      if (Number.isNaN(rows.start[row])) continue;
+      const { owner } = data.lanes[rows.lane[row]], before = last.get(owner), end = rows.start[row] + Math.max(0, rows.dur[row]);
+      if (before !== undefined && rows.start[row] > before) idle[row] = rows.start[row] - before;
+      last.set(owner, before === undefined ? end : Math.max(before, end));
+    }
+    return idle;
+  }
+
   // The layers' path: layers, then ops, then the kernel.
   const path = [];
   for (let i = 0; i < calls; i++) {
@@ -46,7 +63,7 @@ const model = (() => {
   }
   texts.path = path;
   texts.search = path.map((text, i) =>
-    `${text} ${texts.aten[i]} ${texts.sizes[i]} ${texts.dtypes[i]} ${texts.trace[i]} ${texts.class[i]}`.toLowerCase());
+    `${text} ${texts.aten[i]} ${texts.sizes[i]} ${texts.dtypes[i]} ${texts.trace[i]} ${texts.class[i]} ${texts.params[i]}`.toLowerCase());
 
   return {
     data, rows, texts, numbers, calls,

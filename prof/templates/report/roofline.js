@@ -1,7 +1,7 @@
 // Roofline, log-log: a dot an op, kernel or layer; its size is its time, its colour its class.
 
 const roofline = (() => {
-  const group = document.getElementById("roofline-group");
+  const group = document.getElementById("roofline-group"), choice = document.getElementById("roofline-roofs");
   const DOTS = 400; // the longest; the rest would be specks
   let shown = [];
 
@@ -31,38 +31,67 @@ const roofline = (() => {
   const most = (sums) => [...sums].sort((a, b) => b[1] - a[1])[0][0];
   const nameOf = (dot) => `${dot.key.replaceAll("\x1f", ".") || "(none)"}${dot.dir === "bprop" ? ", backward" : ""}`;
 
-  function roofs(low, high, bottom, list) {
+  const peaksOf = (device, list) => {
+    const used = new Set(list.map((dot) => dot.unit));
+    return Object.entries(device.flop_per_s).filter(([unit]) => choice.value === "all" || used.has(unit) || unit === "fp32");
+  };
+
+  // The device's roofs and, dotted, its data sheet's where others were measured.
+  function roofs(low, high, scale, list, box) {
     const device = model.data.devices.find((found) => found.byte_per_s) ?? null;
     if (!device) return [];
-    const used = new Set(list.map((dot) => dot.unit));
-    const units = Object.entries(device.flop_per_s).filter(([unit]) => used.has(unit) || unit === "fp32");
-    const top = Math.max(...units.map(([, peak]) => peak), 0);
-    const ridge = top / device.byte_per_s;
-    const lines = units.sort((a, b) => a[1] - b[1]).map(([unit, peak]) =>
-      roof(`${unit} ${format.si(peak, "FLOP/s")}`, [[Math.max(low, peak / device.byte_per_s), peak], [high, peak]], "end"));
-    const start = Math.max(low, (bottom ?? 0) / device.byte_per_s); // where the slope enters the picture
-    const end = top ? Math.min(ridge, high) : high;
-    return [roof(`memory ${format.si(device.byte_per_s, "B/s")}`, [[start, start * device.byte_per_s], [end, end * device.byte_per_s]], "start"), ...lines];
+    const sheet = model.data.sheets.find((found) => found.name === device.name) ?? { flop_per_s: {} };
+    const peaks = peaksOf(device, list).sort((a, b) => a[1] - b[1]), top = Math.max(...peaks.map(([, peak]) => peak), 0);
+    const near = Math.log10(scale.max / scale.min) * (16 / Math.max(100, box.clientHeight - 80)); // decades of a label's height
+    const narrow = box.clientWidth < 500;
+    const other = ([unit, peak]) => (sheet.flop_per_s[unit] && sheet.flop_per_s[unit] !== peak ? sheet.flop_per_s[unit] : null);
+    const slower = sheet.byte_per_s && sheet.byte_per_s !== device.byte_per_s ? sheet.byte_per_s : null;
+    const level = (peak, faint, name) => roof(name, faint, [[Math.max(low, peak / device.byte_per_s), peak], [high, peak]], 1);
+    const groups = []; // of peaks whose labels would lie on one another
+    for (const each of peaks) {
+      const last = groups[groups.length - 1];
+      if (last && Math.log10(each[1] / last[last.length - 1][1]) < near) last.push(each); else groups.push([each]);
+    }
+    const slope = (rate, faint, name) => {
+      const start = Math.max(low, (scale.min ?? 0) / rate), end = top ? Math.min(top / rate, high) : high; // within the picture
+      return roof(name, faint, [[start, start * rate], [end, end * rate]], 0);
+    };
+    return [
+      ...(slower ? [slope(slower, true, "")] : []),
+      ...peaks.filter(other).map((each) => level(other(each), true, "")),
+      slope(device.byte_per_s, false, `memory ${amounts([device.byte_per_s], [slower].filter(Boolean), "B/s", narrow)}`),
+      ...groups.flatMap((group) => group.map(([, peak], i) => level(peak, false, i < group.length - 1 ? "" :
+        `${group.map(([unit]) => unit).join(", ")} ${amounts(group.map((each) => each[1]), group.map(other).filter(Boolean), "FLOP/s", narrow)}`))),
+    ];
   }
 
-  const roof = (name, data, at) => ({
-    name, type: "line", data, symbol: "none", silent: true, z: 1,
-    lineStyle: { color: draw.colors.dim, width: 1.5, type: at === "start" ? "solid" : "dashed" },
+  // "811 TFLOP/s measured (data sheet: 989.4 TFLOP/s)"
+  function amounts(rates, sheet, unit, narrow) {
+    const shown = (values) => [...new Set(values.map((value) => format.si(value, unit)))].join(", ");
+    if (narrow) return rates.length > 1 ? "" : shown(rates);
+    return sheet.length === rates.length ? `${shown(rates)} measured (data sheet: ${shown(sheet)})` : shown(rates);
+  }
+
+  // `at`: the end that has the label.
+  const roof = (name, faint, data, at) => ({
+    name: name || "roof", type: "line", data, symbol: "none", silent: true, z: 1,
+    lineStyle: { color: draw.colors.dim, width: faint ? 1 : 1.5, type: faint ? "dotted" : at ? "dashed" : "solid" },
     markPoint: {
-      symbol: "rect", symbolSize: 0.1, silent: true, data: [{ coord: at === "start" ? data[0] : data[1] }],
-      label: { formatter: name, color: draw.colors.dim, fontSize: 11, position: at === "start" ? [18, -6] : [-4, -15], align: at === "start" ? "left" : "right" },
+      symbol: "rect", symbolSize: 0.1, silent: true, data: name ? [{ coord: data[at] }] : [],
+      label: { formatter: name, color: draw.colors.dim, fontSize: 11, textBorderColor: draw.colors.card, textBorderWidth: 2, position: at ? [-4, -15] : [18, -6], align: at ? "right" : "left" },
     },
   });
 
   // Whole decades around the dots and the highest peak in use.
   function heights(list) {
     const rates = list.map((dot) => (dot.flops / dot.ns) * 1e9);
-    const peaks = model.data.devices.flatMap((device) => list.map((dot) => device.flop_per_s[dot.unit] ?? 0));
+    const known = [...model.data.devices, ...model.data.sheets];
+    const peaks = known.flatMap((device) => list.length ? peaksOf(device, list).map(([, peak]) => peak) : []);
     if (!rates.length) return {};
     return { min: 10 ** Math.floor(Math.log10(Math.min(...rates) / 2)), max: 10 ** Math.ceil(Math.log10(2 * Math.max(...rates, ...peaks))) };
   }
 
-  function option(width) {
+  function option(width, box) {
     const { list, without, total } = dots();
     shown = list;
     document.getElementById("roofline-hint").textContent = total
@@ -81,7 +110,7 @@ const roofline = (() => {
       yAxis: draw.axis({ type: "log", ...scale, axisLabel: { formatter: (v) => format.si(v, "").trim() }, name: "FLOP/s", nameLocation: "end", nameGap: 6, nameTextStyle: { align: "left", color: draw.colors.dim } }),
       graphic: list.length ? [] : [{ type: "text", left: "center", top: "30%", style: { text: "No operation here has a count of FLOPs", fill: draw.colors.dim } }],
       series: [
-        ...roofs(low, high, scale.min, list),
+        ...(list.length ? roofs(low, high, scale, list, box) : []),
         ...classes.map((name) => ({
           name, type: "scatter", z: 3, itemStyle: { color: draw.classColor(name), opacity: 0.8, borderColor: draw.colors.card },
           labelLayout: { hideOverlap: true },
@@ -111,6 +140,6 @@ const roofline = (() => {
   }
 
   const made = draw.chart("roofline", option, picked);
-  group.onchange = () => made.update();
+  group.onchange = choice.onchange = () => made.update();
   return Object.assign(made, { shown: () => shown });
 })();

@@ -13,6 +13,7 @@ const state = (() => {
   };
   const ofRow = {
     step: (value) => (row) => model.rows.step[row] === value,
+    why: (value) => (row) => model.rows.why[row] === value && model.rows.idle[row] > 0,
     lane: (value) => (row) => model.rows.lane[row] === value,
     range: ([low, high]) => (row) => model.rows.start[row] < high && model.rows.start[row] + model.rows.dur[row] > low,
   };
@@ -81,6 +82,9 @@ function drawFilters() {
   }
   if (!bar.hidden) {
     bar.append(element("button", { type: "button", id: "clear", textContent: "clear all", onclick: state.clear }));
+    if (op.name()) {
+      bar.append(element("button", { type: "button", textContent: `page of ${format.cut(op.name(), 30)} ↓`, onclick: op.go }));
+    }
     bar.append(element("span", { className: "dim", textContent: filteredShare() }));
   }
 }

@@ -5,12 +5,16 @@ const timeline = (() => {
   const box = document.getElementById("timeline"), canvas = box.querySelector("canvas");
   const tip = document.getElementById("tip");
   const LANE = 24, THIN = 14, TITLE = 15, AXIS = 22;
+  const LAYERS = 4; // levels of layers over a stream; deeper ones are in the layers' chart
+  const wanted = document.getElementById("timeline-ranges");
   const { rows, data } = model;
   const view = { low: 0, high: 1 };
   let bounds = [0, 1], tracks = [], hit = null, drawn = 0;
 
-  // Tracks: per device its gaps and streams, then the threads' launches. Each has starts and ends, both rising.
+  // Tracks: per device its gaps and streams, these with what the program did over them, then the threads' launches. Each
+  // has starts and ends, both rising.
   function build() {
+    tracks = [];
     const byLane = data.lanes.map(() => []), byThread = data.threads.map(() => []);
     for (let row = 0; row < model.count; row++) {
       if (Number.isNaN(rows.start[row])) continue;
@@ -21,16 +25,19 @@ const timeline = (() => {
       const lanes = data.lanes.map((_, i) => i).filter((i) => data.lanes[i].owner === number && byLane[i].length);
       if (!lanes.length) return;
       tracks.push(gaps(data.owners.length > 1 ? `idle, ${owner}` : "idle", lanes.flatMap((i) => byLane[i])));
-      for (const i of lanes) tracks.push(track(data.lanes[i].name, "row", i, byLane[i], (row) => rows.start[row], (row) => rows.dur[row]));
+      for (const i of lanes) {
+        if (wanted.checked) tracks.push(...ranges(data.lanes[i].name, byLane[i]));
+        tracks.push(track(data.lanes[i].name, "row", i, byLane[i], (row) => rows.start[row], (row) => rows.dur[row]));
+      }
     });
     byThread.forEach((list, i) => {
       if (list.length) tracks.push(track(`launches, ${data.threads[i]}`, "launch", i, list, (row) => rows.start[row] - rows.wait[row], (row) => Math.max(0, rows.api_dur[row] || 0)));
     });
     let y = AXIS;
     for (const each of tracks) {
-      each.y = y + TITLE;
+      each.y = y + (each.name ? TITLE : 0);
       each.height = each.kind === "row" ? LANE : THIN;
-      y = each.y + each.height + 4;
+      y = each.y + each.height + (each.kind === "range" ? 1 : 4);
     }
     const starts = tracks.map((each) => each.start[0]), ends = tracks.map((each) => each.until[each.until.length - 1]);
     bounds = tracks.length ? [Math.min(...starts), Math.max(...ends)] : [0, 1];
@@ -47,14 +54,58 @@ const timeline = (() => {
 
   function gaps(name, list) {
     list.sort((a, b) => rows.start[a] - rows.start[b]);
-    const start = [], end = [];
-    let last = rows.start[list[0]];
-    for (const row of list) {
-      if (rows.start[row] > last) { start.push(last); end.push(rows.start[row]); }
-      last = Math.max(last, rows.start[row] + rows.dur[row]);
+    let next = list.filter((row) => rows.idle[row] > 0); // the operations that end the gaps
+    if (!next.length) next = [list[0]];
+    const end = Float64Array.from(next, (row) => rows.start[row]);
+    return { name, kind: "gap", list: null, next, start: end.map((time, i) => time - rows.idle[next[i]]), end, until: end };
+  }
+
+  // What each call is part of: phase, layers, op; and for each level a number that stands for all down to it.
+  const parts = [], nodes = [];
+  function takeApart() {
+    const known = new Map();
+    for (let call = 0; call < model.calls; call++) {
+      const layers = model.texts.layer[call] ? model.texts.layer[call].split("\x1f").slice(0, LAYERS) : [];
+      const mine = [["phase", model.texts.phase[call]], ...layers.map((text) => ["layer", text])];
+      if (model.texts.op[call]) mine.push(["op", model.texts.op[call]]);
+      let path = "";
+      parts.push(mine);
+      nodes.push(mine.map(([kind, text]) => {
+        path += `\x1f${kind}\x1f${text}`;
+        if (!known.has(path)) known.set(path, known.size);
+        return text ? known.get(path) : -1;
+      }));
     }
-    if (!start.length) { start.push(last); end.push(last); }
-    return { name, kind: "gap", list: null, start: Float64Array.from(start), end: Float64Array.from(end), until: Float64Array.from(end) };
+  }
+
+  // Neighbours on a stream that share a phase, a layer, a call of an op: a track a level.
+  function ranges(name, list) {
+    if (!parts.length) takeApart();
+    list.sort((a, b) => rows.start[a] - rows.start[b]);
+    const found = [];
+    const deepest = list.reduce((most, row) => Math.max(most, nodes[rows.call[row]].length), 0);
+    for (let level = 0; level < deepest; level++) {
+      const first = [], from = [], last = [], start = [], end = [];
+      let before = -1, instance = -1, step = -1;
+      for (let i = 0; i < list.length; i++) {
+        const row = list[i], call = rows.call[row], node = nodes[call][level] ?? -1;
+        const mine = node >= 0 && parts[call][level][0] === "op" ? rows.instance[row] : -1;
+        if (node !== before || mine !== instance || rows.step[row] !== step) {
+          if (node >= 0) { first.push(row); from.push(i); last.push(i); start.push(rows.start[row]); end.push(0); }
+          [before, instance, step] = [node, mine, rows.step[row]];
+        }
+        if (node >= 0) { last[last.length - 1] = i; end[end.length - 1] = Math.max(end[end.length - 1], rows.start[row] + rows.dur[row]); }
+      }
+      for (let k = 0; k < end.length; k++) { // operations of a stream may overlap
+        const following = list[last[k] + 1];
+        if (following !== undefined) end[k] = Math.min(end[k], Math.max(start[k], rows.start[following]));
+      }
+      if (first.length) {
+        found.push({ name: found.length ? "" : `${name}: phases, layers, ops`, kind: "range", level, list: first, from, last, all: list,
+          start: Float64Array.from(start), end: Float64Array.from(end), until: Float64Array.from(end) });
+      }
+    }
+    return found;
   }
 
   // The first index whose value is greater.
@@ -76,6 +127,7 @@ const timeline = (() => {
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     const scale = width / (view.high - view.low), mask = state.mask();
+    whys = data.why.map(({ name }) => draw.whyColor(name));
     drawn = 0;
     ruler(context, width, height, scale);
     for (const each of tracks) {
@@ -85,43 +137,64 @@ const timeline = (() => {
       context.fillRect(0, each.y, width, each.height);
       boxes(context, each, width, scale, mask);
     }
-    if (hit) flow(context, scale);
+    if (hit !== null) flow(context, scale);
+  }
+
+  // Of a range, whether any of its operations passes the filter; counted once a filter.
+  function passing(each, mask) {
+    if (each.kind !== "range") return null;
+    if (each.mask !== mask) {
+      const before = new Int32Array(each.all.length + 1);
+      for (let i = 0; i < each.all.length; i++) before[i + 1] = before[i] + mask[each.all[i]];
+      each.passes = Uint8Array.from(each.from, (low, i) => (before[each.last[i] + 1] > before[low] ? 1 : 0));
+      each.mask = mask;
+    }
+    return each.passes;
   }
 
   function boxes(context, each, width, scale, mask) {
     const cover = new Float32Array(width + 1), longest = new Int32Array(width + 1).fill(-1), most = new Float32Array(width + 1);
+    const ranges = passing(each, mask);
     for (let i = bisect(each.until, view.low); i < each.start.length && each.start[i] < view.high; i++) {
       const left = (each.start[i] - view.low) * scale, right = (each.end[i] - view.low) * scale;
-      const row = each.list ? each.list[i] : -1, passes = row < 0 || mask[row];
+      const row = each.list ? each.list[i] : -1, passes = ranges ? ranges[i] : row < 0 || mask[row];
       if (right - left < 1) {
         const x = Math.max(0, Math.floor(left)), wide = (right - left + 1e-6) * (passes ? 1 : 0.1);
         cover[x] += wide;
         if (wide > most[x]) { most[x] = wide; longest[x] = i; }
       } else {
-        bar(context, each, row, Math.max(0, left), Math.min(width, right) - (right - left > 3 ? 0.5 : 0), passes);
+        bar(context, each, row, i, Math.max(0, left), Math.min(width, right) - (right - left > 3 ? 0.5 : 0), passes);
       }
     }
     // What is less than a pixel wide: the pixel in the longest one's colour, as strong as it is covered.
     for (let x = 0; x < width; x++) {
       if (longest[x] < 0) continue;
       context.globalAlpha = Math.min(1, Math.max(cover[x], each.kind === "launch" ? 0.4 : 0.1));
-      context.fillStyle = colorOf(each, each.list ? each.list[longest[x]] : -1);
+      context.fillStyle = colorOf(each, each.list ? each.list[longest[x]] : -1, longest[x]);
       context.fillRect(x, each.y, 1, each.height);
       drawn++;
     }
     context.globalAlpha = 1;
   }
 
-  const colorOf = (each, row) => (each.kind === "gap" ? draw.colors.other : draw.classColor(model.text("class", row)));
+  function colorOf(each, row, i) {
+    if (each.kind === "gap") return whys[rows.why[each.next[i]]] ?? draw.colors.other;
+    if (each.kind !== "range") return draw.classColor(model.text("class", row));
+    const [kind, text] = parts[rows.call[row]][each.level];
+    return kind === "phase" ? draw.phaseColor(text) : kind === "op" ? draw.classColor(model.text("class", row)) : draw.colors.idle;
+  }
+  let whys = []; // colours of the causes of gaps
 
-  function bar(context, each, row, left, right, passes) {
-    const color = colorOf(each, row);
+  const titleOf = (each, row) => (each.kind === "range" ? parts[rows.call[row]][each.level][1] : model.text("name", row));
+
+  function bar(context, each, row, i, left, right, passes) {
+    const color = colorOf(each, row, i);
     context.globalAlpha = passes ? 1 : 0.15;
     context.fillStyle = color;
     context.fillRect(left, each.y, right - left, each.height);
-    if (each.kind === "row" && right - left > 34) {
+    if ((each.kind === "row" || each.kind === "range") && right - left > 34) {
       context.fillStyle = passes ? draw.inkOn(color) : draw.colors.ink;
-      context.fillText(fitted(model.text("name", row), right - left - 6), left + 3, each.y + each.height / 2);
+      context.fillText(fitted(titleOf(each, row), right - left - 6), left + 3, each.y + each.height / 2);
     }
     context.globalAlpha = 1;
     drawn++;
@@ -167,7 +240,8 @@ const timeline = (() => {
 
   function describe({ each, i, row }) {
     const long = format.ns(each.end[i] - each.start[i]), when = `at ${format.ns(each.start[i] - bounds[0])}`;
-    if (row === undefined) return tipContent(`idle ${long}`, [when]);
+    if (each.kind === "gap") return tipContent(`idle ${long}`, [when, whyOf(each.next[i]), `before ${model.text("name", each.next[i])}`]);
+    if (each.kind === "range") return tipContent(titleOf(each, row), [`${parts[rows.call[row]][each.level][0]}, ${long} ${when}`, model.text("layer", row).replaceAll("\x1f", " › ")]);
     const flops = model.number("flops", row), bytes = model.number("bytes", row), sol = model.number("sol_ns", row);
     return tipContent(each.kind === "launch" ? `${model.text("api", row) || "launch"}: ${model.text("name", row)}` : model.text("name", row), [
       `${long} ${when}`,
@@ -178,8 +252,10 @@ const timeline = (() => {
     ]);
   }
 
+  const whyOf = (row) => data.why[rows.why[row]]?.words ?? "why is not known";
+
   function hover(event) {
-    const found = at(event.offsetX, event.offsetY), row = found?.row ?? null;
+    const found = at(event.offsetX, event.offsetY), row = found && found.each.kind !== "range" ? found.row ?? null : null;
     tip.hidden = !found;
     if (found) {
       tip.replaceChildren(...describe(found).childNodes);
@@ -237,7 +313,9 @@ const timeline = (() => {
     pointers.delete(event.pointerId);
     if (moved > 4) return;
     const found = at(event.offsetX, event.offsetY);
-    if (found?.row === undefined) return;
+    if (!found) return;
+    if (found.each.kind === "gap") return chooseWhy(rows.why[found.each.next[found.i]]);
+    if (found.each.kind === "range") return chooseRange(found);
     state.toggle("name", model.text("name", found.row), `kernel: ${model.text("name", found.row)}`);
     kernels.detail(found.row);
   };
@@ -251,7 +329,34 @@ const timeline = (() => {
   }, { passive: false });
   canvas.onkeydown = ({ key }) => ({ ArrowLeft: actions.left, ArrowRight: actions.right, "+": actions.in, "-": actions.out })[key]?.();
 
+  function chooseWhy(why) {
+    if (why >= 0) state.toggle("why", why, `idle before because: ${data.why[why].words}`);
+  }
+
+  function chooseRange({ each, row }) {
+    const [kind, text] = parts[rows.call[row]][each.level];
+    if (kind !== "layer") return state.toggle(kind, text);
+    const path = parts[rows.call[row]].slice(1, each.level + 1).map(([, name]) => name).join("\x1f");
+    state.toggle("path", path, `layer: ${path.replaceAll("\x1f", " › ")}`);
+  }
+
+  // What the devices waited for, of the operations chosen.
+  function causes() {
+    const sums = data.why.map(() => 0), mask = state.mask("why");
+    let unknown = 0;
+    for (let row = 0; row < mask.length; row++) {
+      if (!mask[row] || !(rows.idle[row] > 0)) continue;
+      if (rows.why[row] >= 0) sums[rows.why[row]] += rows.idle[row]; else unknown += rows.idle[row];
+    }
+    const found = sums.map((ns, i) => ({ ns, i })).filter(({ ns }) => ns > 0).sort((a, b) => b.ns - a.ns);
+    const swatch = (name) => { const made = element("i"); made.style.background = draw.whyColor(name); return made; };
+    const buttons = found.map(({ ns, i }) => element("button", { type: "button", onclick: () => chooseWhy(i), title: "filter by what ended these gaps" }, swatch(data.why[i].name), `${data.why[i].words} ${format.ns(ns)}`));
+    document.getElementById("timeline-idle").replaceChildren(...(found.length ? [element("span", { className: "dim", textContent: "idle before the operations chosen:" })] : []),
+      ...buttons, ...(found.length && unknown ? [element("span", { className: "dim", textContent: `why is not known: ${format.ns(unknown)}` })] : []));
+  }
+
   function controls() {
+    wanted.onchange = () => { build(); later(); };
     for (const button of document.querySelectorAll("#timeline-tools button")) button.onclick = actions[button.dataset.do];
     const select = document.getElementById("timeline-step"), steps = data.steps.filter((step) => step.step !== null);
     document.getElementById("timeline-step-label").hidden = steps.length < 2;
@@ -271,6 +376,8 @@ const timeline = (() => {
     controls();
     new ResizeObserver(later).observe(canvas);
     state.subscribe(later);
+    state.subscribe(causes);
+    causes();
   }
 
   return { start, paint: () => model.timed && paint(), tracks: () => tracks, drawn: () => drawn, show, view, bounds: () => bounds };
