@@ -35,7 +35,13 @@ def write_summary(found: Summary, out: BinaryIO, width: int, terminal: bool) -> 
 
     text = io.StringIO()
     console = Console(
-        file=text, width=max(width, 40), force_terminal=terminal, highlight=False, markup=False, emoji=False
+        file=text,
+        width=max(width, 40),
+        force_terminal=terminal,
+        force_jupyter=False,  # in a notebook it would show each line in place of writing it
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
     _print(console, found)
     lines = text.getvalue().split("\n")

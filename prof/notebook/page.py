@@ -50,13 +50,17 @@ def _ops(profile: Profile) -> str:
     """The longest ops, by the columns of ``Profile.ops``."""
     ops = profile.op_rows
     rows = [
-        (row["op"] or "(no op)", row["dir"] or "", f"{row['count']:,}", ms(row["time"]), f"{row['share']:.1f}%",
+        (row["op"] or "(no op)", row["dir"] or "", f"{row['count']:,}", ms(row["time"]), _percent(row["share"], 1),
          "" if row["flops"] is None else amount(row["flops"], "FLOP"),
-         "" if row["sol"] is None else f"{row['sol']:.0f}%")
+         _percent(row["sol"], 0))
         for row in ops[:OPS]
     ]  # fmt: skip
     title = f"Ops, the first {OPS} of {len(ops)}" if len(ops) > OPS else "Ops"
     return _table(title, ("op", "direction", "rows", "time", "share", "FLOPs", "of limit"), rows, left=2)
+
+
+def _percent(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}%"
 
 
 def _cards(profile: Profile) -> str:

@@ -102,7 +102,7 @@ def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look) ->
     """A bar a step, the first on top, shares written where there is room."""
     from pyprof.prof.plot.look import FONT, bare, time_unit
 
-    longest = max(step.span_ns for step in mine)
+    longest = max(1, *(step.span_ns for step in mine))
     scale, unit = time_unit(longest)
     bare(axes, look.theme)
     axes.grid(False, axis="y")
@@ -115,7 +115,7 @@ def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look) ->
         for place, (step, left, width) in enumerate(zip(mine, before, wide, strict=True)):
             if width * scale > 0.055 * longest * 9 / look.width:
                 ink = look.theme.dim if name == "idle" else ink_on(_colour(name, look))
-                share = f"{100 * width * scale / step.span_ns:.0f}%"
+                share = f"{100 * part(step, name) / step.span_ns:.0f}%"
                 axes.text(left + width / 2, place, share, ha="center", va="center", color=ink, fontsize=FONT - 1)
         before = [left + width for left, width in zip(before, wide, strict=True)]
     axes.set_yticks(places, ["all" if step.number is None else f"step {step.number}" for step in mine])

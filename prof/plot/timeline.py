@@ -84,7 +84,7 @@ def numbers(table: Table, annotation: Annotation, step: int | None = None) -> Ti
         kept = sorted(streams, key=lambda lane: -lane.busy_ns)[:LANES]
         left_out += len(streams) - len(kept)
         lanes += [lane for lane in mine if lane.kind != "stream" or lane in kept]
-    span = longest if aligned else max(each.start_ns + each.span_ns for each in windows) - min(starts)
+    span = max(longest, 1) if aligned else max(1, max(each.start_ns + each.span_ns for each in windows) - min(starts))
     return Timeline(chosen, span, tuple(lanes), aligned and len(windows) > 1, left_out)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import shutil
@@ -11,14 +12,18 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import pyprof
 from pyprof.errors import InputError, PyprofError
 from pyprof.netdict import write_netdict
 from pyprof.parquet import write_parquet
+from pyprof.prof.annotate import annotate
 from pyprof.prof.columns import COLUMN
+from pyprof.prof.notebook.profiled import Profile, _Capture
 from pyprof.prof.where import WhereError
 from pyprof.table import NULL, Coded, Table
+from tests.tables import tables
 
 pd = pytest.importorskip("pandas")
 
@@ -291,11 +296,34 @@ def test_names_that_unicode_does_not_allow_do_no_harm(tmp_path):
     profile.timeline(dpi=40)._repr_png_()
 
 
+@settings(max_examples=25, deadline=None)
+@given(tables())
+def test_any_table_has_frames_words_and_figures_or_says_why_not(table):
+    for key in ("kDuration", "start", "apiStart", "apiDuration", "bytes"):  # sums stay within 64 bits
+        values = table.ints(key)
+        table = table.with_column(key, np.where(values == NULL, NULL, values % 10**6))
+    profile = Profile(_Capture((("x<y>", None),), (), table, annotate(table), None))
+    for each in (profile, profile.where("sil > 0"), profile.where("op == 'none of these'")):
+        assert len(each.kernels) == len(each)
+        assert each.layers["own"].sum() == each.ops["time"].sum() == each.totals.time_ns
+        assert len(each.steps) <= len(each) and len(each.advice) == len(each.cards)
+        each._repr_html_().encode()
+        for figure in ("roofline", "layers", "phases", "timeline"):
+            with contextlib.suppress(PyprofError):
+                each.plot(figure, dpi=30)._repr_png_()
+    str(profile.summary()).encode()
+
+
 def test_the_summary_is_the_commands(profile, root):
     lenet = str(root / "tests" / "golden" / "h200_lenet_init.sqlite.gz")
     done = subprocess.run([sys.executable, "-m", "pyprof", "prof", "--summary", "-w", "90", lenet], cwd=root,
                           capture_output=True, text=True, check=True)  # fmt: skip
     assert pyprof.load(lenet).summary().text(90) == done.stdout
+
+
+def test_in_a_notebook_the_summary_is_a_text_still(profile, monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)  # rich would display each line, and write none
+    assert str(profile.summary()).startswith("6 kernels on a GPU that is not named.")
 
 
 def test_figures_show_themselves(profile):
