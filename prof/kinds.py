@@ -12,10 +12,13 @@ from pyprof.prof.annotate import Annotation
 from pyprof.prof.kernels import find_product
 from pyprof.table import Coded, Table, distinct
 
-__all__ = ["COPIES", "NCCL", "PRODUCTS", "is_fused_attention", "is_loss", "is_softmax", "kinds"]
+__all__ = [
+    "ATTENTION", "CONVS", "COPIES", "GRAPHS", "NCCL", "PRODUCTS", "is_fused_attention", "is_loss", "is_softmax",
+    "kinds",
+]  # fmt: skip
 
-PRODUCTS, CONVS, ATTENTION, NCCL, COPIES = (
-    "GEMM", "convolution", "attention", "communication", "host-device copies",
+PRODUCTS, CONVS, ATTENTION, NCCL, COPIES, GRAPHS = (
+    "GEMM", "convolution", "attention", "communication", "host-device copies", "CUDA graphs",
 )  # fmt: skip
 OTHER = "other"
 
@@ -66,7 +69,7 @@ def kinds(table: Table, annotation: Annotation) -> Coded:
 def _kind(kind: str, family: str, long: str, short: str) -> str:
     name = long or short
     if kind == "graph":
-        return "CUDA graphs"
+        return GRAPHS
     if kind == "memset":
         return "fills"
     if kind == "memcpy" or short.startswith("[CUDA memcpy"):

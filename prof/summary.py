@@ -21,7 +21,7 @@ from pyprof.prof.usage import Usage, usage
 from pyprof.prof.waiting import Waits, waits
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-__all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "summarise"]
+__all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "summarise", "without_loading"]
 
 Mask = NDArray[np.bool_]
 
@@ -121,11 +121,17 @@ class Summary:
 def summarise(table: Table, annotation: Annotation, peaks: Peaks | None = None) -> Summary:
     """The summary of a capture. Copies before the first kernel that take long are loading: told, and left out."""
     of_rows = _parts(table.coded("kind"), table.ints("kDuration"), empty="kernel")
-    copies, loading = _copies(table, kinds(table, annotation))
-    if copies is not None and copies.apart:
-        kept = np.flatnonzero(~loading)
-        table, annotation = table.take(kept), annotation.take(kept)
+    table, annotation, copies = without_loading(table, annotation)
     return _summary(table, annotation, roofline(table, annotation, peaks), of_rows, copies)
+
+
+def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annotation, Leading | None]:
+    """The run without the copies before its first kernel, where they take long; and what copies there were at all."""
+    copies, loading = _copies(table, kinds(table, annotation))
+    if copies is None or not copies.apart:
+        return table, annotation, copies
+    kept = np.flatnonzero(~loading)
+    return table.take(kept), annotation.take(kept), copies
 
 
 def _summary(

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import io
 import math
-import re
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from pyprof.prof.console import prose
 from pyprof.prof.sentences import OUTLIER, assumptions, headline, ms, sentences, share, worker
 from pyprof.prof.summary import Part, Summary
 from pyprof.prof.usage import Usage
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["write_summary"]
 
-WIDEST = 110  # characters of a line of prose: longer ones are hard to read
 MOST = 14  # rows of a table
 LAYERS = 6
-UNIT = re.compile(r"(\d) (?=(?:ms|[kMGTP]?(?:B|FLOP)(?:/s)?)\b)")
 BAR = 24
 
 
@@ -49,21 +46,13 @@ def write_summary(found: Summary, out: BinaryIO, width: int, terminal: bool) -> 
 
 
 def _print(console: Console, found: Summary) -> None:
-    _prose(console, headline(found), "bold")
+    prose(console, headline(found), "bold")
     for sentence in sentences(found):
-        _prose(console, f"• {sentence}", "", hang=2)
+        prose(console, f"• {sentence}", "", hang=2)
     _tables(console, found)
     console.print()
     for line in assumptions(found):
-        _prose(console, line, "dim")
-
-
-def _prose(console: Console, words: str, style: str, hang: int = 0) -> None:
-    from rich.text import Text
-
-    whole = UNIT.sub("\\1\xa0", safe(words))  # a number stays with its unit
-    for line in textwrap.wrap(whole, min(console.width, WIDEST), subsequent_indent=" " * hang, break_on_hyphens=False):
-        console.print(Text(line.replace("\xa0", " "), style), no_wrap=True, overflow="ignore", crop=False)
+        prose(console, line, "dim")
 
 
 def _tables(console: Console, found: Summary) -> None:
@@ -160,7 +149,7 @@ def _table(console: Console, title: str, head: Sequence[str], rows: Sequence[Seq
     from rich.text import Text
 
     console.print()
-    _prose(console, title, "bold")
+    prose(console, title, "bold")
     table = Table(box=None, show_header=any(head), header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for i, name in enumerate(head):
         bar = i == len(head) - 1 and any("█" in str(row[-1]) for row in rows)

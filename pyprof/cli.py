@@ -25,6 +25,7 @@ COMMANDS = (
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
     Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),
+    Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
     Command("peaks", "pyprof.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("schema", "pyprof.answers", "the JSON Schemas of what --json prints"),
     Command("demo", "pyprof.demo", "all three on one training step of LeNet"),

@@ -85,6 +85,7 @@ ANSWERS = (
     Answer("plot", 1, "plot", "pyprof.prof.plot.answers", "the figure that was written, and the numbers drawn"),
     Answer("peaks", 1, "peaks", "pyprof.peaks", "what this machine reaches; --peaks reads it, too"),
     Answer("demo", 1, "demo", "pyprof.demo", "the files made, and the commands that made them"),
+    Answer("diff", 1, "diff", "pyprof.prof.diff.write_json", "the difference of two captures, and why"),
     Answer("schemas", 1, "schema", "pyprof.answers", "JSON Schemas of what --json prints"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}

@@ -11,6 +11,8 @@ import pytest
 
 from pyprof import __version__, cli, demo
 
+NAMES = "run, parse, prof, stats, report, perfetto, plot, diff, peaks, schema, demo"
+
 
 def test_version(capsys):
     assert cli.main(["--version"]) == 0
@@ -29,6 +31,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "report",
         "perfetto",
         "plot",
+        "diff",
         "peaks",
         "schema",
         "demo",
@@ -39,14 +42,17 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
-        ([], "a command is missing (there are run, parse, prof, stats, report, perfetto, plot, peaks, schema, demo)"),
+        (
+            [],
+            f"a command is missing (there are {NAMES})",
+        ),
         (
             ["prase"],
-            "no command prase (the commands are run, parse, prof, stats, report, perfetto, plot, peaks, schema, demo)",
+            f"no command prase (the commands are {NAMES})",
         ),
         (
             ["--quiet"],
-            "no option --quiet (the commands are run, parse, prof, stats, report, perfetto, plot, peaks, schema, demo)",
+            f"no option --quiet (the commands are {NAMES})",
         ),
     ],
 )

@@ -50,6 +50,7 @@ def test_what_the_page_shows_is_printed(mark, command, text, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     shutil.copy(ROOT / "tests" / "golden" / "h200_lenet_fp32.json.gz", "lenet.json.gz")
+    shutil.copy(ROOT / "tests" / "golden" / "h200_lenet.sqlite.gz", "lenet.sqlite.gz")
     shutil.copy(demo.example("lenet.py"), "lenet.py")
     first, *words = shlex.split(command)
     code = cli.main([*COMMANDS[first], *words])

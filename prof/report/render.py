@@ -19,30 +19,40 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pyprof.prof.colours import style_sheet
 
-__all__ = ["island", "render"]
+__all__ = ["TEMPLATES", "environment", "island", "part", "policy", "render", "script"]
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 LIBRARY = "vendor/echarts.min.js"
 # In the order in which they run; each fills one name of the page's namespace.
 SCRIPTS = (
-    "format", "model", "state", "draw", "phases", "roofline", "layers", "timeline", "op", "kernels", "lists", "main",
+    "format", "model", "theme", "state", "draw", "phases", "roofline", "layers", "timeline", "op", "kernels", "lists",
+    "main",
 )  # fmt: skip
 ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 
 def render(model: Mapping[str, Any], out: BinaryIO) -> None:
     """Write the page."""
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    scripts = [_script(LIBRARY), "\n".join(_script(f"report/{name}.js") for name in SCRIPTS)]
-    page = environment.get_template("report.html").render(
-        model=model,
-        policy=_policy(scripts),
-        style=style_sheet() + _part("report/report.css"),  # ours, as are the scripts: nothing of the capture is in them
-        library=scripts[0],
-        script=scripts[1],
-        data=island(model),
+    scripts = [script(LIBRARY), "\n".join(script(f"report/{name}.js") for name in SCRIPTS)]
+    page = (
+        environment()
+        .get_template("report.html")
+        .render(
+            model=model,
+            policy=policy(scripts),
+            style=style_sheet()
+            + part("report/report.css"),  # ours, as are the scripts: nothing of the capture is in them
+            library=scripts[0],
+            script=scripts[1],
+            data=island(model),
+        )
     )
     out.write(page.encode("utf-8", "replace"))  # half a surrogate pair, in a name, has no UTF-8
+
+
+def environment() -> Environment:
+    """Templates in which every text is escaped, and no name may be missing."""
+    return Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
 
 
 def island(model: Mapping[str, Any]) -> str:
@@ -55,7 +65,7 @@ def island(model: Mapping[str, Any]) -> str:
     return text.translate(ESCAPED)
 
 
-def _policy(scripts: list[str]) -> str:
+def policy(scripts: list[str]) -> str:
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -67,12 +77,12 @@ def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _script(name: str) -> str:
-    text = _part(name)
+def script(name: str) -> str:
+    text = part(name)
     assert "</script" not in text.lower() and "<!--" not in text, name  # would end, or confuse, the element around it
     return text
 
 
 @lru_cache(maxsize=32)
-def _part(name: str) -> str:
+def part(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8").replace("\r\n", "\n")

@@ -1,0 +1,1 @@
+"""Two captures of a program, compared: what got faster or slower, and where."""

@@ -1,0 +1,398 @@
+"""Two sides -> their difference: numbers only, for the sentences, tables, page, JSON and gate.
+
+Times are ns a step, means over the steps that count. Two sums hold, and nothing is left out of them:
+
+* the phases and idle time are the step (what overlaps counts once);
+* the rows' times (by op, by kind or by layer), less what overlaps, and idle time are the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pyprof.prof.components import COUNTED
+from pyprof.prof.diff.detail import common_detail, merged_kernels
+from pyprof.prof.diff.lines import Kernel, Line, Place, Side
+from pyprof.prof.diff.match import SMALL, Match, match, small
+from pyprof.prof.diff.noise import band_ns
+from pyprof.prof.diff.steps import Steps
+from pyprof.prof.occupancy import Floats
+from pyprof.prof.report.steps import PHASES
+
+__all__ = ["IDLE", "OVERLAP", "Change", "Comparison", "Delta", "Entry", "Swap", "compare"]
+
+IDLE, OVERLAP = "idle", "overlap"
+MOSTLY = 0.5  # of its matrix products' time: then a line used tensor cores
+DISTINCT = 4  # layers that a table by layer should tell apart
+TELLING = 0.01  # of the work: a layer with less tells nothing
+ALIKE = 0.9  # of unchanged kernels' time: if it all moved one way, the machine did
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A quantity on both sides, a value a step."""
+
+    a: Floats = field(repr=False)
+    b: Floats = field(repr=False)
+
+    @property
+    def before(self) -> float:
+        return float(self.a.mean()) if len(self.a) else 0.0
+
+    @property
+    def after(self) -> float:
+        return float(self.b.mean()) if len(self.b) else 0.0
+
+    @property
+    def change(self) -> float:
+        return self.after - self.before
+
+    @property
+    def ratio(self) -> float:
+        """The change, of the value before; NaN where both are 0, infinite where that is 0."""
+        if self.before:
+            return self.change / self.before
+        return math.copysign(math.inf, self.change) if self.change else math.nan
+
+    @property
+    def band(self) -> float:
+        """What chance explains; NaN where each side has one step."""
+        return band_ns(self.a, self.b)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is more than chance explains, as far as that is known."""
+        band = self.band
+        return self.change != 0 and (math.isnan(band) or abs(self.change) > band)
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Kernels that took the place of others, in all layers alike."""
+
+    name: str
+    place: Place
+    matches: int
+    a: tuple[Kernel, ...]
+    b: tuple[Kernel, ...]
+    shapes: tuple[str, str]  # empty where they are several
+    dtypes: tuple[str, str]
+    ns: Delta
+    tc: tuple[
+        float, float
+    ]  # the share of its matrix products' time on tensor cores; NaN where it has none, or none is told
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the difference: an op of a layer (of all that one name counts), or what is compared as a whole."""
+
+    name: str
+    layer: str  # folded: blocks.*:attention
+    op: str
+    phase: str
+    how: tuple[str, ...]  # the passes that matched its lines
+    ns: Delta
+    count: tuple[float, float]  # rows a step
+    layers: int  # members of the folded layer
+    swaps: tuple[Swap, ...]
+    tc_lost: int
+    tc_gained: int
+
+    @property
+    def status(self) -> str:
+        """appeared, vanished, or as what it was matched: the least certain way."""
+        if not self.count[0]:
+            return "appeared"
+        if not self.count[1]:
+            return "vanished"
+        return next((how for how in ("graph", "kind", "layer", "moved", "args") if how in self.how), "same")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row of one of the tables that sum to the step."""
+
+    name: str
+    ns: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    a: Side
+    b: Side
+    step: Delta
+    busy: Delta  # at least one operation runs
+    work: Delta  # the rows' times
+    idle: Delta
+    late: Delta
+    overlap: Delta
+    rows: Delta
+    flop: Delta
+    nbytes: Delta
+    phases: tuple[Change, ...]
+    kinds: tuple[Change, ...]
+    layers: tuple[Change, ...]  # empty where a side names none, or none below the model
+    entries: tuple[Entry, ...]  # the greatest change first
+    drift: float  # by which the kernels that did not change run longer, a share; NaN where they go both ways
+    drift_ns: float  # their time before
+    left_out: tuple[str, ...]  # layers, shapes: only one side has them, so that both are compared without
+
+    @property
+    def swaps(self) -> list[Swap]:
+        return sorted((s for e in self.entries for s in e.swaps), key=lambda s: (-abs(s.ns.change), s.name))
+
+    @property
+    def tc_lost(self) -> int:
+        return sum(entry.tc_lost for entry in self.entries)
+
+    @property
+    def tc_gained(self) -> int:
+        return sum(entry.tc_gained for entry in self.entries)
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    left, right, left_out = common_detail(a.lines, b.lines)
+    root = _root([*left, *right])
+    same = (lambda k: k.same) if _family(a) == _family(b) else (lambda k: k.name)  # demanglers differ
+    matches = match(left, right)
+    drift, drift_ns = _drift(matches, same)
+    steps = a.steps, b.steps
+    return Comparison(
+        a=a,
+        b=b,
+        step=Delta(steps[0].span_ns, steps[1].span_ns),
+        busy=Delta(steps[0].span_ns - steps[0].idle_ns, steps[1].span_ns - steps[1].idle_ns),
+        work=Delta(a.work_ns, b.work_ns),
+        idle=Delta(steps[0].idle_ns, steps[1].idle_ns),
+        late=Delta(steps[0].late_ns, steps[1].late_ns),
+        overlap=Delta(-a.overlap_ns, -b.overlap_ns),
+        rows=Delta(a.rows, b.rows),
+        flop=Delta(a.flop, b.flop),
+        nbytes=Delta(a.nbytes, b.nbytes),
+        phases=_changes(steps[0].phase_ns, steps[1].phase_ns, steps, PHASES),
+        kinds=_ranked(_changes(a.kind_ns, b.kind_ns, steps)),
+        layers=() if "layers" in left_out else _ranked(_by_layer(a, b, root)),
+        entries=_entries(matches, root, same, (len(steps[0]), len(steps[1]))),
+        drift=drift,
+        drift_ns=drift_ns,
+        left_out=left_out,
+    )
+
+
+def _family(side: Side) -> str:
+    return (side.profiler or "").partition(" ")[0]
+
+
+def _changes(
+    a: Mapping[str, Floats],
+    b: Mapping[str, Floats],
+    steps: tuple[Steps, Steps],
+    order: Iterable[str] | None = None,
+) -> tuple[Change, ...]:
+    none = [np.zeros(len(side)) for side in steps]
+    names = order or dict.fromkeys([*a, *b])
+    found = [Change(name, Delta(a.get(name, none[0]), b.get(name, none[1]))) for name in names]
+    return tuple(change for change in found if change.ns.a.any() or change.ns.b.any())
+
+
+def _ranked(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    return tuple(sorted(changes, key=lambda c: (-abs(c.ns.change), -c.ns.before, c.name)))
+
+
+# Layers
+
+
+def _root(lines: Iterable[Line]) -> tuple[str, ...]:
+    """The layers that are around all others, which a name can do without."""
+    paths = [line.place.layer for line in lines if line.place.layer]
+    if not paths:
+        return ()
+    depth = 0
+    shortest = min(len(path) for path in paths if len(path) > 1) if any(len(p) > 1 for p in paths) else 1
+    while depth < shortest - 1 and len({path[: depth + 1] for path in paths if len(path) > depth}) == 1:
+        depth += 1
+    return max(paths, key=len)[:depth]
+
+
+def _by_layer(a: Side, b: Side, root: tuple[str, ...]) -> tuple[Change, ...]:
+    """To the depth at which some layers that take time can be told apart."""
+    deepest = [max((len(path) for path in side.layer_ns), default=0) for side in (a, b)]
+    if min(deepest) <= len(root) or min(deepest) < 1:
+        return ()
+    whole = max(a.work_ns.sum(), 1.0)
+    depths = range(len(root) + 1, max(deepest) + 1)
+    telling = [sum(ns.sum() > TELLING * whole for ns in _cut(a.layer_ns, d, root).values()) for d in depths]
+    depth = next(d for d, count in zip(depths, telling, strict=True) if count >= min(DISTINCT, max(telling)))
+    return _changes(_cut(a.layer_ns, depth, root), _cut(b.layer_ns, depth, root), (a.steps, b.steps))
+
+
+def _cut(layers: Mapping[tuple[str, ...], Floats], depth: int, root: tuple[str, ...]) -> dict[str, Floats]:
+    found: dict[str, Floats] = {}
+    for path, ns in layers.items():
+        name = _layer_name(path[:depth], root) or "(no layer)"
+        found[name] = found[name] + ns if name in found else ns
+    return found
+
+
+def _layer_name(path: tuple[str, ...], root: tuple[str, ...]) -> str:
+    inside = path[: len(root)] == root and len(path) > len(root)
+    return ":".join(path[len(root) :] if inside else path)
+
+
+def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Numbers of repeated layers left out.
+
+    >>> _folded(("GPT", "h.3", "attn"))
+    ('GPT', 'h.*', 'attn')
+    """
+    return tuple(f"{m[1]}*" if (m := COUNTED.match(part)) else part for part in path)
+
+
+# Entries
+
+Same = Callable[[Kernel], str]
+
+
+def _entries(matches: Sequence[Match], root: tuple[str, ...], same: Same, steps: tuple[int, int]) -> tuple[Entry, ...]:
+    groups: dict[Key, list[Match]] = {}
+    for found in matches:
+        groups.setdefault(_key(found), []).append(found)
+    entries = [_entry(key, members, root, same, steps) for key, members in groups.items()]
+    return tuple(sorted(entries, key=lambda e: (-abs(e.ns.change), -e.ns.before, e.name, e.phase)))
+
+
+Key = tuple[str, tuple[str, ...], str, str]  # phase, folded layer, op, direction
+
+
+def _key(found: Match) -> Key:
+    """What is one line of the difference."""
+    first = (found.a or found.b)[0]
+    if found.how == "graph":
+        return ("graph", (), "all that is not named above", "")
+    if found.how == "kind":
+        return (first.place.phase, (), small(first.kind), "kind")
+    if found.how == "layer":
+        return (first.place.phase, _folded(first.place.layer), _replaced(found), first.place.dir)
+    places = {
+        (line.place.phase, _folded(line.place.layer), line.place.op, line.place.dir) for line in found.a or found.b
+    }
+    if len(places) == 1:
+        return places.pop()
+    return (first.place.phase, (), first.place.aten.removeprefix("aten::"), first.place.dir)
+
+
+def _replaced(found: Match) -> str:
+    names = [", ".join(dict.fromkeys(line.place.op for line in side)) for side in (found.a, found.b)]
+    return " -> ".join(names)
+
+
+def _entry(key: Key, members: Sequence[Match], root: tuple[str, ...], same: Same, steps: tuple[int, int]) -> Entry:
+    phase, path, op, way = key
+    layer = _layer_name(path, root)
+    name = f"{layer} {op}".strip()
+    if way == "fprop" and phase == "backward":
+        name += ", recomputed"
+    sides = _lines(members)
+    shares = [tuple(_tensor_share(side) for side in (m.a, m.b)) for m in members]
+    layers = max(len({line.place.layer for line in side}) for side in sides)
+    return Entry(
+        name=name,
+        layer=layer,
+        op=op,
+        phase=phase,
+        how=tuple(dict.fromkeys(m.how for m in members)),
+        ns=_delta(sides, steps),
+        count=(sum(line.count for line in sides[0]), sum(line.count for line in sides[1])),
+        layers=layers if "*" in layer else 1,
+        swaps=_swaps(name, members, same, steps),
+        tc_lost=sum(before > MOSTLY >= after for before, after in shares),
+        tc_gained=sum(after > MOSTLY >= before for before, after in shares),
+    )
+
+
+def _lines(members: Iterable[Match]) -> tuple[list[Line], list[Line]]:
+    a: list[Line] = []
+    b: list[Line] = []
+    for found in members:
+        a += found.a
+        b += found.b
+    return a, b
+
+
+def _delta(sides: Sequence[Sequence[Line]], steps: tuple[int, int]) -> Delta:
+    a, b = (sum((line.ns for line in side), np.zeros(n)) for side, n in zip(sides, steps, strict=True))
+    return Delta(a, b)
+
+
+def _tensor_share(lines: Iterable[Line]) -> float:
+    """Of the time of matrix products whose kernels tell, what ran on tensor cores; NaN without such."""
+    kernels = [k for line in lines for k in line.kernels if k.tc in ("0", "1")]
+    whole = sum(k.ns for k in kernels)
+    return sum(k.ns for k in kernels if k.tc == "1") / whole if whole else math.nan
+
+
+# Kernels
+
+
+def _swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> tuple[Swap, ...]:
+    """The matches of an entry in which other kernels run, those that are alike in all layers together."""
+    groups: dict[Hashable, list[Match]] = {}
+    for found in members:
+        if (
+            not found.a
+            or not found.b
+            or found.how == "graph"
+            or (found.how == "kind" and small(found.a[0].kind) == SMALL)
+        ):
+            continue
+        before, after = ({same(k): k for line in side for k in line.kernels} for side in (found.a, found.b))
+        if before.keys() != after.keys():
+            place = found.a[0].place
+            groups.setdefault((place.aten, frozenset(before), frozenset(after)), []).append(found)
+    return tuple(_swap(name, found, same, steps) for found in groups.values())
+
+
+def _swap(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> Swap:
+    sides = _lines(members)
+    a, b = (merged_kernels(side, same) for side in sides)
+    others = {same(k) for k in a} & {same(k) for k in b}
+    shapes, dtypes = ([{getattr(line, of) for line in side} for side in sides] for of in ("shapes", "dtype"))
+    return Swap(
+        name=name,
+        place=sides[0][0].place,
+        matches=len(members),
+        a=tuple(k for k in a if same(k) not in others),
+        b=tuple(k for k in b if same(k) not in others),
+        shapes=(_only(shapes[0]), _only(shapes[1])),
+        dtypes=(_only(dtypes[0]), _only(dtypes[1])),
+        ns=_delta(sides, steps),
+        tc=(_tensor_share(sides[0]), _tensor_share(sides[1])),
+    )
+
+
+def _only(texts: set[str]) -> str:
+    return next(iter(texts)) if len(texts) == 1 else ""
+
+
+def _drift(matches: Iterable[Match], same: Same) -> tuple[float, float]:
+    """The median of how much longer, weighted by time, kernels run that are the same on the same shapes; NaN where not
+    nearly all of them moved that way."""
+    pairs = [
+        (m.a[0].ns.mean(), m.b[0].ns.mean())
+        for m in matches
+        if m.how == "same" and {same(k) for k in m.a[0].kernels} == {same(k) for k in m.b[0].kernels}
+    ]
+    before, after = (np.array(side, np.float64) for side in (zip(*pairs, strict=True) if pairs else ((), ())))
+    if not before.sum():
+        return math.nan, 0.0
+    ratio = np.divide(after, before, out=np.ones(len(before)), where=before > 0) - 1
+    order = np.argsort(ratio, kind="stable")
+    share = np.cumsum(before[order]) / before.sum()
+    middle = float(ratio[order][np.searchsorted(share, 0.5)])
+    one_way = before[np.sign(ratio) == math.copysign(1, middle)].sum() / before.sum()
+    return (middle if one_way >= ALIKE else math.nan), float(before.sum())

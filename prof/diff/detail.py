@@ -1,0 +1,59 @@
+"""Layers or shapes that only one of two captures tells are left out of both: else nothing would be where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from pyprof.prof.diff.lines import Kernel, Line
+
+__all__ = ["common_detail", "merged_kernels"]
+
+Lines = tuple[Line, ...]
+Change = Callable[[Line], Line]
+
+
+def common_detail(a: Lines, b: Lines) -> tuple[Lines, Lines, tuple[str, ...]]:
+    """The lines of both sides with the detail that both have, and what was left out: layers, shapes."""
+    left_out = []
+    for name, has, without in DETAILS:
+        told = [any(map(has, lines)) for lines in (a, b)]
+        if told[0] != told[1]:
+            left_out.append(name)
+            a, b = (_without(lines, without) for lines in (a, b))
+    return a, b, tuple(left_out)
+
+
+def _without(lines: Lines, change: Change) -> Lines:
+    """The changed lines, those that became equal as one."""
+    groups: dict[object, list[Line]] = {}
+    for line in map(change, lines):
+        groups.setdefault((line.place, line.shapes), []).append(line)
+    return tuple(members[0] if len(members) == 1 else _sum(members) for members in groups.values())
+
+
+def _sum(lines: Sequence[Line]) -> Line:
+    longest = max(lines, key=lambda line: float(line.ns.sum()))
+    return replace(
+        longest,
+        ns=sum((line.ns for line in lines[1:]), lines[0].ns),
+        count=sum(line.count for line in lines),
+        kernels=merged_kernels(lines, lambda kernel: kernel.same),
+    )
+
+
+def merged_kernels(lines: Iterable[Line], same: Callable[[Kernel], str]) -> tuple[Kernel, ...]:
+    """The kernels of all lines, each once, the longest first."""
+    found: dict[tuple[str, str], Kernel] = {}
+    for line in lines:
+        for kernel in line.kernels:
+            key = (same(kernel), kernel.tc)
+            had = found.get(key)
+            found[key] = replace(kernel, count=had.count + kernel.count, ns=had.ns + kernel.ns) if had else kernel
+    return tuple(sorted(found.values(), key=lambda kernel: (-kernel.ns, kernel.name)))
+
+
+DETAILS: tuple[tuple[str, Callable[[Line], bool], Change], ...] = (
+    ("layers", lambda line: bool(line.place.layer), lambda line: replace(line, place=replace(line.place, layer=()))),
+    ("shapes", lambda line: bool(line.shapes), lambda line: replace(line, shapes="")),
+)

@@ -1,0 +1,309 @@
+"""What one capture holds, ready to be matched: a line for all rows that agree in phase, layer, op, direction, aten op,
+shapes and dtype, with its time in each step and its kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.prof.annotate import Annotation, annotate
+from pyprof.prof.columns import first_text
+from pyprof.prof.diff.steps import Steps, Wanted, find_steps
+from pyprof.prof.kinds import kinds
+from pyprof.prof.layer_path import layer_parts
+from pyprof.prof.load_table import Loaded
+from pyprof.prof.occupancy import Floats
+from pyprof.prof.roofline import dtype_of_rows
+from pyprof.prof.summary import Leading, without_loading
+from pyprof.table import NULL, Coded, Ints, Table, distinct
+
+__all__ = ["Kernel", "Line", "Place", "Side", "make_side"]
+
+VARYING = "varying"  # shapes that differ from step to step
+GENERATED = re.compile(r"^(triton_\w+?)_\d+$")  # torch.compile numbers its kernels anew in each run
+FUSED = re.compile(r"^triton_|^CompiledF")
+CASTS = re.compile(r"\((?:int|unsigned int|long|unsigned long|bool|char|short)\)(?=-?\d)")
+ANONYMOUS = re.compile(r"<unnamed>|\(anonymous namespace\)|\(anonymous class\)")
+GENERIC = re.compile(r"^[Kk]ernel\d?$")  # cutlass::Kernel2<cutlass_80_...>: its template's first argument tells
+FIRST = re.compile(r"<([\w:]+)")
+# nsys: [CUDA memcpy Host-to-Device]; Kineto: Memcpy HtoD (Pageable -> Device)
+COPY = re.compile(r"^(?:\[CUDA )?([Mm]em(?:cpy|set)) ?\(?([A-Za-z-]*)")
+WAYS = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP",
+        "Device": ""}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the program."""
+
+    phase: str
+    layer: tuple[str, ...]
+    op: str  # what the user called, outermost; the kernel's name where the capture does not tell
+    dir: str
+    aten: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The rows of a line that one kernel did. Per step."""
+
+    name: str  # as shown
+    same: str  # equal for the same kernel in another capture
+    tc: str  # 1, 0, ?, or - where it does no matrix product
+    count: float
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    place: Place
+    shapes: str  # JSON: the sizes of the tensors, and what they are empty of left out
+    dtype: str
+    kind: str
+    ns: Floats = field(compare=False)  # a number a step
+    count: float  # rows a step
+    kernels: tuple[Kernel, ...]  # the longest first
+
+    @property
+    def fused(self) -> bool:
+        """Whether torch.compile made it of several ops."""
+        return any(FUSED.match(name) for name in (self.place.aten, self.place.op, *(k.name for k in self.kernels)))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two captures."""
+
+    name: str
+    profiler: str | None
+    gpus: tuple[str, ...]
+    on_cpu: bool
+    steps: Steps
+    lines: tuple[Line, ...]  # in the order of a step
+    loading: Leading | None  # copies before the first kernel, where they were left out
+    kind_ns: dict[str, Floats]  # a number a step; sums over rows
+    layer_ns: dict[tuple[str, ...], Floats]
+    rows: Floats  # operations a step
+    flop: Floats  # counted ones
+    nbytes: Floats
+    counted: float  # share of the time whose FLOPs are counted
+    counted_rows: float  # share of the rows
+    attributed: float  # share of the time that has an op
+    table: Table
+    kind: Coded
+
+    @property
+    def work_ns(self) -> Floats:
+        """The time of all rows, those that overlap counted twice."""
+        return np.sum(list(self.kind_ns.values()), axis=0) if self.kind_ns else np.zeros(len(self.steps))
+
+    @property
+    def overlap_ns(self) -> Floats:
+        return self.work_ns + self.steps.idle_ns - self.steps.span_ns
+
+
+def make_side(loaded: Loaded, wanted: Wanted | None = None) -> Side:
+    """Annotate a capture, choose its steps and sum it up. ``wanted``: the steps to take."""
+    table = loaded.table
+    table, annotation, copies = without_loading(table, annotate(table))
+    steps = find_steps(loaded.name, table, wanted)
+    what = kinds(table, annotation)
+    duration = table.ints("kDuration")
+    flops, nbytes = (np.where(v == NULL, 0, v) for v in (annotation.flops, annotation.bytes))
+    alone = np.zeros(len(table), np.int64)
+    layers, layer = _layers(table)
+    inside = steps.step >= 0
+    taken = max(float(duration[inside].sum()), 1.0)
+    return Side(
+        name=loaded.name,
+        profiler=loaded.profiler,
+        gpus=tuple(sorted(set(table.coded("gpu").take(inside).texts()) - {""})),
+        on_cpu=set(table.coded("kind").texts("kernel")) == {"cpu"},
+        steps=steps,
+        lines=_lines(table, annotation, what, steps),
+        loading=copies if copies is not None and copies.apart else None,
+        kind_ns=_by(what, steps, duration),
+        layer_ns=dict(zip(layers, steps.sums(layer, len(layers), duration), strict=True)),
+        rows=steps.sums(alone, 1, np.ones(len(table)))[0],
+        flop=steps.sums(alone, 1, flops)[0],
+        nbytes=steps.sums(alone, 1, nbytes)[0],
+        counted=float(duration[inside & (annotation.flops != NULL)].sum()) / taken,
+        counted_rows=float((annotation.flops[inside] != NULL).mean()) if inside.any() else 0.0,
+        attributed=float(duration[inside & (table.coded("op").codes >= 0)].sum()) / taken,
+        table=table,
+        kind=what,
+    )
+
+
+def _by(column: Coded, steps: Steps, values: Ints) -> dict[str, Floats]:
+    found: dict[str, Floats] = {}
+    for text, sums in zip(
+        ["", *column.values], steps.sums(column.codes.astype(np.int64) + 1, len(column.values) + 1, values), strict=True
+    ):
+        if sums.any():
+            found[text] = found[text] + sums if text in found else sums
+    return found
+
+
+def _layers(table: Table) -> tuple[list[tuple[str, ...]], Ints]:
+    """The distinct paths, and each row's."""
+    column = table.coded("layer")
+    paths = [*map(layer_parts, column.values), ()]
+    known = list(dict.fromkeys(paths))
+    number = np.array([known.index(path) for path in paths], np.int64)
+    return known, number[column.codes]
+
+
+def _lines(table: Table, annotation: Annotation, what: Coded, steps: Steps) -> tuple[Line, ...]:
+    rows = np.flatnonzero(steps.step >= 0)
+    if not len(rows):
+        return ()
+    place, places = _places(table)
+    shapes = _mapped(table.coded("sizes"), _shapes)
+    dtype = dtype_of_rows(table, annotation.family)
+    keys, line = _distinct_rows(rows, place, shapes.codes)
+    line = _steady(line, keys, steps, len(table))
+    names, name = _kernels(table)
+    duration = table.ints("kDuration")
+    ids, number = np.unique(line[rows], return_inverse=True)
+    line[rows] = number.reshape(-1)
+    times = steps.sums(line, len(ids), duration)
+    ones = np.ones(len(table))
+    counts = steps.sums(line, len(ids), ones).mean(axis=1)
+    main = np.array([*(value == "main" for value in annotation.role.values), False])[annotation.role.codes]
+    parts, part = _distinct_rows(rows, line, name, np.where(main, annotation.tc.codes, -1))
+    part_ns, part_count = (steps.sums(part, len(parts), v).mean(axis=1) for v in (duration, ones))
+    kernels: list[list[Kernel]] = [[] for _ in ids]
+    for (owner, which, tc), ns, count in zip(parts, part_ns.tolist(), part_count.tolist(), strict=True):
+        kernels[owner].append(Kernel(*names[which], [*annotation.tc.values, "-"][tc], count, ns))
+    first = np.full(len(ids), len(table), np.int64)
+    np.minimum.at(first, line[rows], rows)
+    kind, of = (_dominant(line, column, duration, rows, len(ids)) for column in (what, dtype))
+    texts = [*shapes.values, ""]
+    made = []
+    for i, key in enumerate(ids.tolist()):
+        at, shape = keys[key] if key < len(keys) else (keys[key - len(keys)][0], None)
+        made.append(
+            Line(
+                place=places[at],
+                shapes=VARYING if shape is None else texts[shape],
+                dtype=of[i],
+                kind=kind[i],
+                ns=times[i],
+                count=float(counts[i]),
+                kernels=tuple(sorted(kernels[i], key=lambda k: (-k.ns, k.name))),
+            )
+        )
+    return tuple(made[i] for i in np.argsort(first, kind="stable").tolist())
+
+
+def _distinct_rows(rows: Ints, *columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
+    """`distinct` over some rows; -1 for the others."""
+    keys, number = distinct(*(column[rows] for column in columns))
+    whole = np.full(len(columns[0]), -1, np.int64)
+    whole[rows] = number
+    return keys, whole
+
+
+def _steady(line: Ints, keys: Sequence[tuple[int, ...]], steps: Steps, rows: int) -> Ints:
+    """The lines of a place whose number of rows changes from step to step (shapes of the data) are one line: its number
+    is that of the first of them, and more by the number of all lines."""
+    if len(steps) < 2:
+        return line
+    counts = steps.sums(line, len(keys), np.ones(rows))
+    changing = np.abs(counts - counts[:, :1]).max(axis=1) > 1e-6
+    first: dict[int, int] = {}
+    number = np.arange(len(keys))
+    for i in np.flatnonzero(changing).tolist():
+        number[i] = len(keys) + first.setdefault(keys[i][0], i)
+    return np.where(line >= 0, number[line], -1)
+
+
+def _places(table: Table) -> tuple[Ints, list[Place]]:
+    phase, layer, op, aten = (table.coded(key) for key in ("phase", "layer", "op", "aten"))
+    name = table.coded("kShortName")
+    unnamed = np.where((op.codes < 0) & (aten.codes < 0), name.codes, -1)
+    way = table.coded("dir")
+    keys, place = distinct(phase.codes, layer.codes, op.codes, way.codes, aten.codes, unnamed)
+    texts = [[*column.values, ""] for column in (phase, layer, op, way, aten, name)]
+    paths = {text: layer_parts(text) for text in texts[1]}
+    ops = {text: first_text(text) if text else "" for text in texts[2]}
+    found = []
+    for key in keys:
+        when, where, call, direction, inner, kernel = (text[code] for text, code in zip(texts, key, strict=True))
+        outer = ops[call] or inner.removeprefix("aten::") or GENERATED.sub(r"\1", kernel)
+        found.append(
+            Place(when or "other", paths[where], outer, direction, inner if not FUSED.match(inner) else "fused")
+        )
+    merged = list(dict.fromkeys(found))
+    number = {spot: i for i, spot in enumerate(merged)}
+    return np.array([number[spot] for spot in found], np.int64)[place], merged
+
+
+def _shapes(text: str) -> str:
+    """The sizes of the tensors alone: a scalar's are empty, and lists of tensors are as their tensors."""
+    try:
+        sizes = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    found: list[list[int]] = []
+    _collect(sizes, found, 0)
+    return json.dumps(found, separators=(",", ":")) if found else ""
+
+
+def _collect(sizes: object, found: list[list[int]], depth: int) -> None:
+    if not isinstance(sizes, list) or not sizes or depth > 3:
+        return
+    if all(isinstance(n, int) for n in sizes):
+        found.append(sizes)
+        return
+    for item in sizes:
+        _collect(item, found, depth + 1)
+
+
+def _mapped(column: Coded, change: Callable[[str], str]) -> Coded:
+    """The column with each text changed; texts that become equal share a code, and what becomes empty has none."""
+    texts = Coded.of(change(text) for text in column.values)
+    return Coded(np.append(texts.codes, np.int32(-1))[column.codes], texts.values)
+
+
+def _kernels(table: Table) -> tuple[list[tuple[str, str]], Ints]:
+    """Each distinct kernel as shown and as compared; each row's."""
+    short, long = table.coded("kShortName"), table.coded("kLongName")
+    pairs, row = distinct(short.codes, long.codes)
+    found = [_kernel([*short.values, ""][a], [*long.values, ""][b]) for a, b in pairs]
+    merged = list(dict.fromkeys(found))
+    number = {name: i for i, name in enumerate(merged)}
+    return merged, np.array([number[name] for name in found], np.int64)[row]
+
+
+def _kernel(short: str, long: str) -> tuple[str, str]:
+    """A kernel's name as shown and as compared: without numbers that compilers give and the demangler's manner."""
+    name = short or long
+    if copy := COPY.match(name):
+        name = f"{copy[1].lower()} {WAYS.get(copy[2], copy[2])}".strip()
+        return name, name
+    if GENERIC.match(name) and (inner := FIRST.search(long)):
+        name = inner[1].rpartition("::")[2]
+    same = CASTS.sub("", ANONYMOUS.sub("", long or short))
+    return name, GENERATED.sub(r"\1", same.partition(">(")[0].replace(" ", ""))
+
+
+def _dominant(line: Ints, what: Coded, duration: Ints, rows: Ints, lines: int) -> list[str]:
+    """The text with which each line spends most time; empty only where no row has one."""
+    rows = rows[what.codes[rows] >= 0]
+    keys, pair = distinct(line[rows], what.codes[rows])
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, pair, duration[rows])
+    best: list[tuple[int, str]] = [(-1, "")] * lines
+    for (owner, kind), ns in zip(keys, sums.tolist(), strict=True):
+        if ns > best[owner][0]:
+            best[owner] = (ns, [*what.values, ""][kind])
+    return [kind for _, kind in best]

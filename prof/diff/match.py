@@ -1,0 +1,178 @@
+"""Which lines of one capture are which of the other.
+
+In passes, each on what the ones before left:
+
+1. ``same``: phase, layer, op, direction, aten op, shapes and dtype agree.
+2. ``args``: all but shapes and dtype agree: one by one in the order of the step; where their numbers differ, together.
+3. ``op``: phase, layer, op and direction agree: what is left of both is the same op, done with other aten ops.
+4. ``moved``: phase, aten op and shapes agree in an op that the other side lacks (a renamed module; torch.compile, which
+   leaves one layer and one op of all): together. Then, of matrix products, shapes that are equal once padded.
+5. ``layer``: phase, direction and layer agree, where the layer holds the same on both sides: its ops were replaced.
+6. ``kind``: phase and kind of work agree, and one side has no such detail: its layer is around the other's, or its
+   kernels are torch.compile's. Element-wise work, reductions, copies and the like, which a compiler fuses, are one.
+7. ``graph``: one side's kernels are hidden in a CUDA graph: all that is left.
+
+The rest appeared or vanished. Groups that are matched together are never split, so that nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pyprof.prof.diff.lines import VARYING, Line
+from pyprof.prof.kinds import ATTENTION, CONVS, COPIES, GRAPHS, NCCL, PRODUCTS
+
+__all__ = ["SMALL", "Match", "match", "small"]
+
+APART = frozenset({PRODUCTS, CONVS, ATTENTION, NCCL, COPIES, GRAPHS, "recurrent layers", "optimizer", "FFT"})
+PADDED = 64  # sizes that round up to the same multiple may be one size, padded
+SMALL = "element-wise, norms, copies"  # all other kinds: what compilers fuse
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Lines of both sides that are compared; one side is empty where they appeared or vanished."""
+
+    how: str
+    a: tuple[Line, ...]
+    b: tuple[Line, ...]
+
+
+def match(a: Sequence[Line], b: Sequence[Line]) -> list[Match]:
+    """Every line of both sides, each in exactly one match."""
+    matching = _Matching(a, b)
+    for find in (
+        matching.same, matching.args, matching.op, matching.moved, matching.layer, matching.kind, matching.graph,
+    ):  # fmt: skip
+        find()
+        matching.sweep()
+    vanished = [Match("vanished", (line,), ()) for line in matching.a]
+    return [*matching.done, *vanished, *(Match("appeared", (), (line,)) for line in matching.b)]
+
+
+Key = Callable[[Line], Hashable]
+
+
+class _Matching:
+    def __init__(self, a: Sequence[Line], b: Sequence[Line]) -> None:
+        self.a, self.b = list(a), list(b)  # what the passes before left
+        self.whole = (tuple(a), tuple(b))
+        self.done: list[Match] = []
+        self.gone: set[int] = set()
+
+    def sweep(self) -> None:
+        """Between passes: leave out what is matched."""
+        self.a = [line for line in self.a if id(line) not in self.gone]
+        self.b = [line for line in self.b if id(line) not in self.gone]
+
+    def same(self) -> None:
+        self._by("same", lambda line: (line.place, line.shapes, line.dtype))
+
+    def args(self) -> None:
+        """One by one in their order where both have as many."""
+        for a, b in self._groups(lambda line: line.place):
+            pairs = zip(([x] for x in a), ([y] for y in b), strict=True) if len(a) == len(b) else [(a, b)]
+            for some, others in pairs:
+                self._take("args", some, others)
+
+    def op(self) -> None:
+        """What is left of an op that the other side has, too: it may be one side's alone."""
+        sides = [{_op(line) for line in lines} for lines in self.whole]
+        both = sides[0] & sides[1]
+        for a, b in self._groups(lambda line: _op(line) if _op(line) in both else None, alone=True):
+            self._take("op", a, b)
+
+    def moved(self) -> None:
+        self._moved(_work)
+        self.sweep()
+        self._moved(lambda line, less: _padded(line, less) if line.kind in APART else None)
+
+    def _moved(self, work: Callable[[Line, int], Hashable]) -> None:
+        """An op variant that writes to a given tensor (mm.out) has that one more: then the shapes before it count."""
+        known = [{work(line, 0) for line in lines} for lines in (self.a, self.b)]
+
+        def key(line: Line, others: set[Hashable]) -> Hashable:
+            if not line.place.aten.startswith("aten::") or line.shapes in ("", VARYING):
+                return None
+            whole, less = work(line, 0), work(line, 1)
+            return less if whole not in others and less in others else whole
+
+        keys = {id(line): key(line, known[1]) for line in self.a} | {id(line): key(line, known[0]) for line in self.b}
+        self._by("moved", lambda line: keys[id(line)])
+
+    def layer(self) -> None:
+        deep = [_around(line.place.layer for line in lines) for lines in self.whole]
+        changed = deep[0] ^ deep[1]  # layers in which one side names others, and the other none
+
+        def key(line: Line) -> Hashable:
+            place = line.place
+            return (place.phase, place.dir, place.layer) if place.layer and place.layer not in changed else None
+
+        self._by("layer", key)
+
+    def kind(self) -> None:
+        for a, b in self._groups(lambda line: (line.place.phase, small(line.kind))):
+            fused = any(line.fused for line in (*a, *b))
+            some, others = (a, b) if fused else (_related(a, b), _related(b, a))
+            if some and others:
+                self._take("kind", some, others)
+
+    def graph(self) -> None:
+        if any(line.kind == GRAPHS for line in (*self.a, *self.b)) and self.a and self.b:
+            self._take("graph", list(self.a), list(self.b))
+
+    def _by(self, how: str, key: Key) -> None:
+        for a, b in self._groups(key):
+            self._take(how, a, b)
+
+    def _groups(self, key: Key, alone: bool = False) -> list[tuple[list[Line], list[Line]]]:
+        """What is left of both sides, by a key that both (or, ``alone``, one of them) have; a key of None is none."""
+        found: dict[Hashable, tuple[list[Line], list[Line]]] = {}
+        for side, lines in enumerate((self.a, self.b)):
+            for line in lines:
+                if (name := key(line)) is not None:
+                    found.setdefault(name, ([], []))[side].append(line)
+        return [(a, b) for a, b in found.values() if alone or (a and b)]
+
+    def _take(self, how: str, a: list[Line], b: list[Line]) -> None:
+        self.done.append(Match(how, tuple(a), tuple(b)))
+        self.gone.update(id(line) for line in (*a, *b))
+
+
+def small(kind: str) -> str:
+    """The kind of work, all that compilers fuse being one."""
+    return kind if kind in APART else SMALL
+
+
+def _op(line: Line) -> Hashable:
+    return line.place.phase, line.place.layer, line.place.op, line.place.dir
+
+
+def _work(line: Line, less: int) -> tuple[str, str, str]:
+    """Phase, aten op and shapes, without the last ``less`` of these."""
+    shapes = json.loads(line.shapes) if line.shapes not in ("", VARYING) else []
+    return line.place.phase, line.place.aten, json.dumps(shapes[: len(shapes) - less])
+
+
+def _padded(line: Line, less: int) -> Hashable:
+    """The same with sizes as they would be once padded: torch.compile pads matrix products to whole 16 bytes."""
+    phase, aten, text = _work(line, less)
+    return phase, aten, json.dumps([[-(-n // PADDED) * PADDED for n in size] for size in json.loads(text)])
+
+
+def _around(layers: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """The layers that others are in."""
+    return {layer[:depth] for layer in set(layers) for depth in range(len(layer))}
+
+
+def _related(lines: list[Line], others: list[Line]) -> list[Line]:
+    """The lines whose layer is strictly around one of the others', or strictly in one."""
+    paths = {line.place.layer for line in others}
+    around = _around(paths)
+    return [
+        line
+        for line in lines
+        if line.place.layer in around or any(line.place.layer[:d] in paths for d in range(len(line.place.layer)))
+    ]

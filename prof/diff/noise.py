@@ -1,0 +1,55 @@
+"""How much two means of steps may differ by chance alone.
+
+Steps of one capture differ by clocks, caches and the host. ``band_ns`` is Welch's interval for the difference of two
+means (Welch 1947; NIST/SEMATECH e-Handbook 1.3.5.3) at 99%: without any real change, one difference in a hundred lies
+outside. What differs between two runs as a whole (temperature, another machine) is not in it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyprof.prof.occupancy import Floats
+
+__all__ = ["band_ns"]
+
+# Two-sided 99% quantiles of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
+STUDENT = (
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947,
+    2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
+)  # fmt: skip
+NORMAL = 2.576  # for more
+
+
+def band_ns(a: Floats, b: Floats) -> float:
+    """Half the interval's width for mean(b) - mean(a), from a value a step; NaN where each has a single step.
+
+    A side with a single step is taken to vary as the other does.
+
+    >>> round(band_ns(np.array([9.0, 10.0, 11.0]), np.array([12.0, 13.0, 14.0])), 3)  # sd 1 each: 4.604 * sqrt(2 / 3)
+    3.759
+    """
+    spreads = [float(np.var(side, ddof=1)) if len(side) > 1 else math.nan for side in (a, b)]
+    known = [spread for spread in spreads if not math.isnan(spread)]
+    if not known or not len(a) or not len(b):
+        return math.nan
+    first, second = (known[0] if math.isnan(spread) else spread for spread in spreads)
+    parts = (first / len(a), second / len(b))
+    whole = sum(parts)
+    if not whole:
+        return 0.0
+    return _student(_freedom(parts, (len(a), len(b)))) * math.sqrt(whole)
+
+
+def _freedom(parts: tuple[float, float], sizes: tuple[int, int]) -> int:
+    """Degrees of freedom after Welch and Satterthwaite; a side with a single step brings none."""
+    if min(sizes) == 1:
+        return max(sizes) - 1
+    below = sum(part * part / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    return max(int(sum(parts) ** 2 / below), 1) if below else sum(sizes) - 2
+
+
+def _student(freedom: int) -> float:
+    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL

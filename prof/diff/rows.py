@@ -1,0 +1,109 @@
+"""The rows of the tables, whose printed numbers sum to the printed totals exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyprof.prof.diff.compare import IDLE, OVERLAP, Change, Comparison, Delta, Entry
+
+LEAST = 0.0005  # of the step: smaller changes have no row of their own
+
+__all__ = ["Row", "contributions", "every_entry", "fitted", "table_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: an entry of the difference, several in one, or a total. Times in ``unit``s, whole numbers."""
+
+    name: str
+    ns: Delta
+    before: int
+    change: int
+    entry: Entry | None = None
+    total: bool = False
+    several: int = 0  # entries that it sums
+
+    @property
+    def after(self) -> int:
+        return self.before + self.change
+
+
+def fitted(values: Sequence[float], unit: float, total: int) -> list[int]:
+    """The values in whole units that sum to ``total``: those move that rounding moved most, none of them twice.
+
+    >>> fitted([1.4, 1.4, 1.4], 1.0, 4), fitted([-0.4, 2.0, 0.0], 1.0, 2)
+    ([2, 1, 1], [0, 2, 0])
+    """
+    whole = [round(value / unit) for value in values]
+    missing = total - sum(whole)
+    way = 1 if missing > 0 else -1
+    left = sorted(range(len(values)), key=lambda i: (not values[i], -way * (values[i] / unit - whole[i]), i))
+    for i in left[: abs(missing)]:
+        whole[i] += way
+    return whole
+
+
+def contributions(found: Comparison, unit: float, top: int | None = None) -> list[Row]:
+    """What the step's difference is made of: the ``top`` greatest changes (None: all), the others in one row each of
+    those beyond noise and within, overlap, idle time, and the step."""
+    changed = [entry for entry in found.entries if entry.ns.counts]
+    still = [entry for entry in found.entries if not entry.ns.counts]
+    least = LEAST * max(found.step.before, found.step.after)
+    shown = changed if top is None else [entry for entry in changed[:top] if abs(entry.ns.change) >= least]
+    lines: list[tuple[str, Delta, Entry | None, int]] = [(entry.name, entry.ns, entry, 0) for entry in shown]
+    rest = changed[len(shown) :]
+    if len(rest) == 1:
+        lines.append((rest[0].name, rest[0].ns, rest[0], 0))
+    elif rest:
+        lines.append((f"{len(rest)} smaller changes", _sum(found, rest), None, len(rest)))
+    if still:
+        lines.append((f"{len(still)} {_unchanged(still)}", _sum(found, still), None, len(still)))
+    return _rows([*lines, *_frame(found)], found, unit)
+
+
+def every_entry(found: Comparison, unit: float) -> list[Row]:
+    """All entries, none of them summed with others, overlap, idle time, and the step."""
+    return _rows([*((e.name, e.ns, e, 0) for e in found.entries), *_frame(found)], found, unit)
+
+
+def _unchanged(entries: Sequence[Entry]) -> str:
+    return "within noise" if any(entry.ns.change for entry in entries) else "without any change"
+
+
+def table_rows(found: Comparison, changes: Sequence[Change], unit: float, top: int | None, work: bool) -> list[Row]:
+    """One of the other tables; ``work``: its times are the rows', of which overlap is to be taken off."""
+    least = LEAST * max(found.step.before, found.step.after)
+    telling = [change for change in changes if abs(change.ns.change) >= least]
+    shown = list(changes) if top is None else telling[:top]
+    rest = [change for change in changes if all(change is not other for other in shown)]
+    if len(rest) == 1:
+        shown, rest = [*shown, *rest], []
+    lines: list[tuple[str, Delta, Entry | None, int]] = [(change.name, change.ns, None, 0) for change in shown]
+    if rest:
+        sides = [sum((getattr(change.ns, side) for change in rest[1:]), getattr(rest[0].ns, side)) for side in "ab"]
+        lines.append((f"{len(rest)} others", Delta(*sides), None, len(rest)))
+    frame = _frame(found)
+    return _rows([*lines, *(frame if work else [line for line in frame if line[0] != OVERLAP])], found, unit)
+
+
+def _frame(found: Comparison) -> list[tuple[str, Delta, Entry | None, int]]:
+    """Overlap, where there is any, and idle time."""
+    lines = [(OVERLAP, found.overlap), (IDLE, found.idle)]
+    return [(name, ns, None, 0) for name, ns in lines if ns.a.any() or ns.b.any()]
+
+
+def _sum(found: Comparison, entries: Sequence[Entry]) -> Delta:
+    a, b = (sum((getattr(e.ns, side) for e in entries[1:]), getattr(entries[0].ns, side)) for side in "ab")
+    return Delta(a, b)
+
+
+def _rows(lines: Sequence[tuple[str, Delta, Entry | None, int]], found: Comparison, unit: float) -> list[Row]:
+    before = fitted([ns.before for _, ns, _, _ in lines], unit, round(found.step.before / unit))
+    wanted = round(found.step.after / unit) - round(found.step.before / unit)
+    change = fitted([ns.change for _, ns, _, _ in lines], unit, wanted)
+    rows = [
+        Row(name, ns, start, by, entry, several=several)
+        for (name, ns, entry, several), start, by in zip(lines, before, change, strict=True)
+    ]
+    return [*rows, Row("step", found.step, sum(before), sum(change), total=True)]

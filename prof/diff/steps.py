@@ -1,0 +1,198 @@
+"""The steps of one capture that are compared, and each row's step.
+
+A step lasts from its first operation to that of the next step. Of several GPUs a step's figures are the mean over
+these. Left out are steps that are no samples of the program's steady state:
+
+* outliers (a first step that compiles or allocates, one that the capture cut): more than 5 robust standard deviations
+  (1.4826 × the median distance from the median) and more than a tenth from the median;
+* the last step, where steps usually end in a wait: of the last, nothing tells how long it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.errors import InputError
+from pyprof.prof.occupancy import Floats
+from pyprof.prof.report.steps import PHASES, Step, steps
+from pyprof.prof.timeline import timeline
+from pyprof.table import NULL, Ints, Table, distinct
+
+__all__ = ["Steps", "Wanted", "find_steps"]
+
+FAR = 5 * 1.4826  # times the median distance from the median
+LEAST = 0.1  # of the median: steps that are nearer are never outliers
+WAIT = 0.01  # of a step: the usual wait at its end, from which the last step is left out
+
+Wanted = Callable[[int], bool]  # whether a step's number was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Numbers a step, aligned with ``numbers``; rows' numbers aligned with the table."""
+
+    numbers: tuple[int | None, ...]  # of the steps that count; (None,): the capture marks no steps and is one
+    left_out: tuple[tuple[int, str], ...]  # of the others, and why
+    step: Ints  # of each row: index into numbers, -1 where it counts in none
+    weight: Floats  # of each row: 1 / GPUs
+    span_ns: Floats
+    idle_ns: Floats
+    late_ns: Floats  # of it, what passed before the CPU called for the next launch
+    phase_ns: Mapping[str, Floats]  # sum with idle_ns to span_ns
+    devices: int
+    timed: bool  # rows tell when they started; else a step is as long as its rows together
+    outside_rows: int  # rows outside of all steps
+    outside_ns: int
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def sums(self, group: Ints, groups: int, values: Floats | Ints) -> Floats:
+        """The values summed by (group, step), a mean over the GPUs. A group of -1 is left out."""
+        sums = np.zeros((groups, len(self)))
+        rows = np.flatnonzero((self.step >= 0) & (group >= 0))
+        np.add.at(sums, (group[rows], self.step[rows]), values[rows] * self.weight[rows])
+        return sums
+
+
+def find_steps(name: str, table: Table, wanted: Wanted | None = None) -> Steps:
+    """The steps of a capture; ``wanted`` in place of the rules above. Raises InputError where none is left."""
+    _, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    on_gpu = table.ints("device") != NULL
+    if on_gpu.any() and not on_gpu.all():  # rows without a device are the host's
+        owner = np.where(on_gpu, owner, -1)
+    found = [step for step in steps(table, owner) if step.owner >= 0]
+    if not found:
+        return _untimed(table)
+    by_number: dict[int | None, list[Step]] = {}
+    for step in found:
+        by_number.setdefault(step.number, []).append(step)
+    numbers = list(by_number)
+    chosen, left_out = _chosen(name, by_number, _waits(table, owner, found), wanted)
+    place = {number: i for i, number in enumerate(chosen)}
+    row, outside = _rows(table, owner, place, numbers)
+    owners = np.array([len(by_number[number]) for number in chosen])
+    late = _late(table, owner, [step for step in found if step.number in place])
+    return Steps(
+        numbers=tuple(chosen),
+        left_out=tuple(left_out),
+        step=row,
+        weight=np.where(row >= 0, 1 / owners[row], 0.0),
+        span_ns=_means(by_number, chosen, lambda step: step.span_ns),
+        idle_ns=_means(by_number, chosen, lambda step: step.idle_ns),
+        late_ns=_means(by_number, chosen, lambda step: late[step.owner, step.number]),
+        phase_ns={
+            phase: _means(by_number, chosen, lambda step, phase=phase: step.phase_ns.get(phase, 0)) for phase in PHASES
+        },
+        devices=len({step.owner for step in found}),
+        timed=True,
+        outside_rows=int(outside.sum()),
+        outside_ns=int(table.ints("kDuration")[outside].sum()),
+    )
+
+
+def _means(
+    by_number: Mapping[int | None, Sequence[Step]], chosen: Sequence[int | None], of: Callable[..., float]
+) -> Floats:
+    return np.array([np.mean([of(step) for step in by_number[number]]) for number in chosen], np.float64)
+
+
+def _untimed(table: Table) -> Steps:
+    """PyProf's own net.dict tells no starts: the whole of it is a step, as long as its rows together."""
+    whole = np.array([float(table.ints("kDuration").sum())])
+    phase = table.coded("phase").texts("other")
+    duration = table.ints("kDuration")
+    place = np.array([PHASES.index(p) if p in PHASES else len(PHASES) - 1 for p in phase], np.int64)
+    return Steps(
+        numbers=(None,),
+        left_out=(),
+        step=np.zeros(len(table), np.int64),
+        weight=np.ones(len(table)),
+        span_ns=whole,
+        idle_ns=np.zeros(1),
+        late_ns=np.zeros(1),
+        phase_ns={name: np.array([float(duration[place == i].sum())]) for i, name in enumerate(PHASES)},
+        devices=1,
+        timed=False,
+        outside_rows=0,
+        outside_ns=0,
+    )
+
+
+def _chosen(
+    name: str, by_number: Mapping[int | None, Sequence[Step]], waits: Floats, wanted: Wanted | None
+) -> tuple[list[int | None], list[tuple[int, str]]]:
+    """The numbers of the steps that count, and of those that do not, with the reason."""
+    numbers = [number for number in by_number if number is not None]
+    if not numbers:
+        return [None], []
+    numbers.sort()
+    if wanted is not None:
+        kept = [number for number in numbers if wanted(number)]
+        if not kept:
+            raise InputError(name, f"no step was left: it has {_range(numbers)}, and --steps asks for others")
+        return [*kept], [(number, "not asked for") for number in numbers if not wanted(number)]
+    spans = {number: float(np.mean([step.span_ns for step in by_number[number]])) for number in numbers}
+    left_out = []
+    if len(numbers) > 2 and len(waits) and float(np.median(waits)) > WAIT:
+        left_out.append((numbers.pop(), "the capture ends with it"))
+    middle = float(np.median([spans[number] for number in numbers]))
+    distance = {number: abs(spans[number] - middle) for number in numbers}
+    far = max(FAR * float(np.median(list(distance.values()))), LEAST * middle)
+    if len(numbers) > 2:
+        left_out += [(n, f"{spans[n] / middle:.2f} times the median step") for n in numbers if distance[n] > far]
+    gone = {number for number, _ in left_out}
+    return [number for number in numbers if number not in gone], sorted(left_out)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    whole = numbers[-1] - numbers[0] + 1 == len(numbers)
+    if len(numbers) == 1:
+        return f"step {numbers[0]}"
+    return f"steps {numbers[0]} to {numbers[-1]}" if whole else f"steps {', '.join(map(str, numbers))}"
+
+
+def _waits(table: Table, owner: Ints, found: Sequence[Step]) -> Floats:
+    """Of each step that another follows: the idle time between its last end and the next one's start, a share of it."""
+    start, number = table.ints("start"), table.ints("step")
+    end = start + np.maximum(table.ints("kDuration"), 0)
+    rows = np.flatnonzero((start != NULL) & (number != NULL) & (owner >= 0))
+    keys, group = distinct(owner[rows], number[rows])
+    last = np.full(len(keys), NULL, np.int64)
+    np.maximum.at(last, group, end[rows])
+    ends = dict(zip(keys, last.tolist(), strict=True))
+    starts = {(step.owner, step.number): step.start_ns for step in found}
+    shares = [
+        max(following - ends[step.owner, step.number], 0) / max(step.span_ns, 1)
+        for step in found
+        if step.number is not None and (following := starts.get((step.owner, step.number + 1))) is not None
+    ]
+    return np.array(shares, np.float64)
+
+
+def _rows(
+    table: Table, owner: Ints, place: Mapping[int | None, int], numbers: Sequence[int | None]
+) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Each row's index among the steps that count, and which rows are in no step at all."""
+    if None in place:
+        row = np.where(owner >= 0, 0, -1).astype(np.int64)
+        return row, row < 0
+    number = table.ints("step")
+    values, inverse = np.unique(number, return_inverse=True)
+    index = np.array([place.get(int(value), -1) for value in values], np.int64)
+    known = np.isin(number, np.array([n for n in numbers if n is not None], np.int64))
+    return np.where(owner >= 0, index[inverse.reshape(-1)], -1), ~known | (owner < 0)
+
+
+def _late(table: Table, owner: Ints, found: Sequence[Step]) -> dict[tuple[int, int | None], float]:
+    """Of each step's idle time, what passed before the CPU called for the next launch. A gap belongs to the step in
+    which it ends, the gap before a step's first row to the step before."""
+    start, late = table.ints("start"), timeline(table).late_ns
+    sums: dict[tuple[int, int | None], float] = {}
+    for step in found:
+        inside = (owner == step.owner) & (start > step.start_ns) & (start <= step.start_ns + step.span_ns)
+        sums[step.owner, step.number] = float(min(int(late[inside].sum()), step.idle_ns))
+    return sums

@@ -1,0 +1,340 @@
+"""The difference in sentences that a person can quote, and how its numbers are written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+from pyprof.prof.diff.compare import Comparison, Delta, Entry, Swap
+from pyprof.prof.diff.gate import Check, Verdict
+from pyprof.prof.diff.lines import VARYING, Kernel, Side
+
+__all__ = [
+    "digits", "headline", "percent", "sentences", "shown_kernels", "shown_ms", "side_words", "signed_ms", "swap_words",
+    "tally", "verdict_words", "warnings",
+]  # fmt: skip
+
+NAMED = 3  # entries that a sentence names
+HARDLY = 0.02  # of the time of an op's kernels: a memset beside them
+TOLD = 0.001  # of the step: what is less is not told
+SAME_WORK = 0.005  # of the FLOPs: nearer, both do the same
+DRIFTED = 0.01  # of unchanged kernels' time
+ATTRIBUTED = 0.9
+MODES = {"appeared": "new", "vanished": "gone", "args": "args", "moved": "moved", "layer": "other ops",
+         "kind": "as a whole", "graph": "as a whole", "same": ""}  # fmt: skip
+
+
+def digits(found: Comparison) -> int:
+    """Decimals of ms that tell a ten-thousandth of the step."""
+    whole = max(found.step.before, found.step.after) / 1e6
+    return max(0, 4 - len(str(int(whole)))) if whole >= 1 else 4
+
+
+def shown_ms(ns: float, places: int) -> str:
+    return f"{ns / 1e6:,.{places}f}"
+
+
+def signed_ms(value: Delta, places: int) -> str:
+    """The change, as the shown values differ: 31.49 -> 5.29 is -26.20."""
+    change = round(value.after / 1e6, places) - round(value.before / 1e6, places)
+    return f"{change:+,.{places}f}" if round(change, places) else f"{0:.{places}f}"
+
+
+def percent(ratio: float) -> str:
+    """A change in %, as far as it makes sense: from nothing there is none."""
+    if math.isnan(ratio) or math.isinf(ratio):
+        return ""
+    if ratio >= 10:
+        return f"×{ratio + 1:.3g}"
+    return f"{100 * ratio:+.1f}%" if abs(ratio) >= 0.0005 else "0.0%"
+
+
+def _noise(value: Delta, places: int, unit: str = " ms") -> str:
+    band = value.band
+    return "noise unknown: one step each" if math.isnan(band) else f"noise ±{shown_ms(band, places)}{unit}"
+
+
+# The first lines
+
+
+def headline(found: Comparison) -> str:
+    """The step's time, before and after."""
+    step, places = found.step, digits(found)
+    times = f"{shown_ms(step.before, places)} -> {shown_ms(step.after, places)} ms"
+    if not step.change:
+        return f"A and B take the same time: {shown_ms(step.before, places)} ms a step."
+    change = f"{signed_ms(step, places)} ms, {percent(step.ratio)}"
+    if not step.counts:
+        return f"No difference beyond noise: {times} a step ({change}; {_noise(step, places)})."
+    way = "faster" if step.change < 0 else "slower"
+    return (
+        f"B is {signed_ms(step, places).lstrip('+-')} ms a step {way}: {times} ({percent(step.ratio)}; "
+        f"{_noise(step, places)})."
+    )
+
+
+def side_words(side: Side) -> str:
+    """What was compared: the steps that count, those left out, the GPUs."""
+    steps = side.steps
+    numbers = [n for n in steps.numbers if n is not None]
+    words = [f"{len(numbers)} step{'s' if len(numbers) > 1 else ''}" if numbers else "no steps marked: taken as one"]
+    if steps.left_out:
+        words.append("left out: " + ", ".join(f"step {n} ({why})" for n, why in steps.left_out[:NAMED]))
+        if len(steps.left_out) > NAMED:
+            words[-1] += f" and {len(steps.left_out) - NAMED} more"
+    where = "CPU" if side.on_cpu else ", ".join(side.gpus) or "GPU not named"
+    if steps.devices > 1:
+        where = f"mean of {steps.devices} {'processes' if side.on_cpu else 'GPUs'}, {where}"
+    return "; ".join([*words, where, *([side.profiler] if side.profiler else [])])
+
+
+def sentences(found: Comparison) -> list[str]:
+    """Where it comes from, the most important first."""
+    makers = (_split, _most, _kernels, _tensor, _work, _drift, _coarse)
+    return [sentence for make in makers for sentence in make(found)]
+
+
+def _worker(found: Comparison) -> str:
+    return "CPU" if found.a.on_cpu and found.b.on_cpu else "GPU"
+
+
+def _split(found: Comparison) -> list[str]:
+    if not found.step.change:
+        return []
+    places = digits(found)
+    busy, idle, late = found.busy, found.idle, found.late
+    who = "Ops take" if _worker(found) == "CPU" else "The GPU works"
+    words = f"{who} {_more(busy, places)} ({shown_ms(busy.before, places)} -> {shown_ms(busy.after, places)} ms)"
+    if not (found.a.steps.timed and found.b.steps.timed):
+        return [f"{words}; the captures do not tell idle time."]
+    words += f" and {'nothing runs' if _worker(found) == 'CPU' else 'is idle'} {_more(idle, places)}"
+    words += f" ({shown_ms(idle.before, places)} -> {shown_ms(idle.after, places)} ms"
+    if max(late.before, late.after) > 0.1 * max(idle.before, idle.after, 1):
+        words += (
+            f", of which the CPU had not yet launched the next kernel in {shown_ms(late.before, places)} -> "
+            f"{shown_ms(late.after, places)} ms"
+        )
+    return [f"{words})."]
+
+
+def _more(value: Delta, places: int) -> str:
+    if not value.counts or not round(value.after / 1e6, places) - round(value.before / 1e6, places):
+        return "as long within noise" if value.change and not value.counts else "as long"
+    return f"{signed_ms(value, places).lstrip('+-')} ms {'more' if value.change > 0 else 'less'}"
+
+
+def _most(found: Comparison) -> list[str]:
+    """The few entries that make most of it, gains and losses apart."""
+    places = digits(found)
+    said = []
+    for sign, word in ((-1, "faster"), (1, "slower")):
+        entries = [e for e in found.entries if e.ns.counts and e.ns.change * sign > 0]
+        total = sum(e.ns.change for e in entries)
+        named = [f"{_entry(e)} {signed_ms(e.ns, places)}" for e in entries[:NAMED]]
+        named = [n for n, e in zip(named, entries, strict=False) if abs(e.ns.change) >= 0.02 * abs(total)]
+        if entries and abs(total) >= TOLD * max(found.step.before, found.step.after):
+            more = f" and {len(entries) - len(named)} more" if len(entries) > len(named) else ""
+            what = f"{len(entries)} part{'s' if len(entries) > 1 else ''} of the step got {word}"
+            said.append(f"{what}, {total / 1e6:+,.{places}f} ms together: {'; '.join(named)}{more}.")
+    if len(said) == 2 and abs(_sum(found, 1)) > abs(_sum(found, -1)):
+        said.reverse()
+    return said
+
+
+def _sum(found: Comparison, sign: int) -> float:
+    return sum(e.ns.change for e in found.entries if e.ns.counts and e.ns.change * sign > 0)
+
+
+def _entry(entry: Entry) -> str:
+    return f"{entry.name} {entry.phase}" if entry.phase in ("forward", "backward") else entry.name
+
+
+def _kernels(found: Comparison) -> list[str]:
+    swaps = [swap for swap in found.swaps if swap.a and swap.b]
+    if not swaps:
+        return []
+    places = digits(found)
+    total = sum(swap.ns.change for swap in swaps) / 1e6
+    ops = sum(swap.matches for swap in swaps)
+    return [f"Other kernels run in {ops} place{'s' if ops > 1 else ''}, {total:+,.{places}f} ms together."]
+
+
+def _tensor(found: Comparison) -> list[str]:
+    pairs = ((found.tc_lost, "lost", "no longer run"), (found.tc_gained, "gained", "now run"))
+    said = []
+    for count, word, does in pairs:
+        if count:
+            key = "tc_lost" if word == "lost" else "tc_gained"
+            names = [_entry(e) for e in found.entries if getattr(e, key)]
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            said.append(
+                f"Tensor cores {word}: {count} matrix product{'s' if count > 1 else ''} {does} on them "
+                f"({', '.join(names[:NAMED])}{more})."
+            )
+    return said
+
+
+def _work(found: Comparison) -> list[str]:
+    flop = found.flop
+    counted = found.a.counted, found.b.counted
+    if not flop.before or abs(flop.ratio) < max(SAME_WORK, 4 * abs(counted[0] - counted[1])) or min(counted) < 0.5:
+        return []
+    much = f"{percent(abs(flop.ratio)).lstrip('+')} {'more' if flop.change > 0 else 'fewer'}"
+    return [f"B does {much} FLOPs a step ({_flop(flop.before)} -> {_flop(flop.after)}): it is not the same work."]
+
+
+def _flop(amount: float) -> str:
+    for size, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if amount >= size:
+            return f"{amount / size:.4g} {unit}FLOP"
+    return f"{amount:.4g} FLOP"
+
+
+def _drift(found: Comparison) -> list[str]:
+    if math.isnan(found.drift) or abs(found.drift) < DRIFTED or found.drift_ns < 0.1 * found.work.before:
+        return []
+    way = "longer" if found.drift > 0 else "shorter"
+    return [
+        f"Kernels that did not change (same name, same shapes) run {100 * abs(found.drift):.1f}% {way} too: the "
+        "clock or the machine may differ, not the program."
+    ]
+
+
+def _coarse(found: Comparison) -> list[str]:
+    """How much was compared less finely than by op."""
+    said = []
+    if found.left_out:
+        said.append(f"Only one of the captures tells {' and '.join(found.left_out)}: both are compared without.")
+    whole = [e for e in found.entries if e.status in ("kind", "graph")]
+    if whole:
+        ns = sum(e.ns.before for e in whole) + sum(e.ns.after for e in whole)
+        share = ns / max(found.work.before + found.work.after, 1.0)
+        if share > 0.01:
+            said.append(
+                f"{100 * share:.0f}% of the time is compared by phase and kind of work only: the layers and ops of one "
+                "side are not named in the other, as under torch.compile."
+            )
+    return said
+
+
+def warnings(found: Comparison) -> list[str]:
+    """What makes the comparison doubtful."""
+    a, b = found.a, found.b
+    said = []
+    if a.gpus != b.gpus or a.on_cpu != b.on_cpu:
+        names = ["the CPU" if side.on_cpu else ", ".join(side.gpus) or "an unknown GPU" for side in (a, b)]
+        said.append(f"the captures are of different devices: {names[0]} and {names[1]}")
+    if a.steps.devices != b.steps.devices:
+        said.append(f"{a.steps.devices} and {b.steps.devices} GPUs or processes: times are means over them")
+    marked = [side.steps.numbers != (None,) for side in (a, b)]
+    if marked[0] != marked[1]:
+        said.append(f"{(b if marked[0] else a).name} marks no steps: all of it counts as one")
+    families = [(side.profiler or "").partition(" ")[0] for side in (a, b)]
+    if all(families) and families[0] != families[1]:
+        said.append(f"made by different profilers ({a.profiler}, {b.profiler}): idle time holds their overhead")
+    for side in (a, b):
+        if side.attributed < ATTRIBUTED:
+            said.append(
+                f"{side.name}: {100 * side.attributed:.0f}% of the time has an op; the rest is matched by kernel"
+            )
+        if side.steps.outside_rows and side.steps.outside_ns > 0.01 * side.work_ns.sum():
+            said.append(
+                f"{side.name}: {side.steps.outside_rows:,} operations ({side.steps.outside_ns / 1e6:.3f} ms) outside "
+                "of all steps are left out"
+            )
+        if side.loading is not None:
+            said.append(
+                f"{side.name}: {side.loading.before_rows:,} copies before the first kernel "
+                f"({side.loading.before_ns / 1e6:.3f} ms, loading) are left out"
+            )
+    return said
+
+
+# Tables
+
+
+def tally(entry: Entry) -> str:
+    """What an entry's note says: how it was matched where that is not plain, and what became of its kernels."""
+    words = [MODES[entry.status]]
+    if entry.tc_lost:
+        words.append("-TC")
+    elif entry.tc_gained:
+        words.append("+TC")
+    elif any(swap.a and swap.b for swap in entry.swaps):
+        words.append("kernel")
+    return " ".join(filter(None, words))
+
+
+def shown_kernels(kernels: Sequence[Kernel]) -> str:
+    """Names, the longest first, with how often where that is not once; without those that hardly take time."""
+    whole = sum(kernel.ns for kernel in kernels)
+    telling = [kernel for kernel in kernels if kernel.ns >= HARDLY * whole]
+    words = [
+        kernel.name + (f" ×{kernel.count:.4g}" if round(kernel.count, 2) != 1 else "") for kernel in telling[:NAMED]
+    ]
+    more = len(kernels) - len(words)
+    return ", ".join(words) + (f" and {more} more" if more > 0 and len(telling) > NAMED else "")
+
+
+def swap_words(swap: Swap, places: int) -> str:
+    """An op whose kernels changed, in a line."""
+    where = swap.name if swap.matches == 1 else f"{swap.name} ({swap.matches} places)"
+    aten = swap.place.aten.removeprefix("aten::")
+    what = f"{where} {swap.place.phase}" + (f", {aten}" if aten and aten != swap.place.op else "")
+    times = f"{shown_ms(swap.ns.before, places)} -> {shown_ms(swap.ns.after, places)} ms"
+    if (percents := percent(swap.ns.ratio)) != "":
+        times += f" ({percents})"
+    before, after = swap.tc
+    cores = ""
+    if not math.isnan(before) and not math.isnan(after) and (before > 0.5) != (after > 0.5):
+        cores = f", tensor cores {before > 0.5:d} -> {after > 0.5:d}"
+    return f"{what}: {times}{cores}{_shapes(swap)}"
+
+
+def _shapes(swap: Swap) -> str:
+    """What differs of the arguments."""
+    words = []
+    for (a, b), shown in ((swap.dtypes, str), (swap.shapes, _sizes)):
+        if a and b and a != b:
+            words.append(f", {shown(a)} -> {shown(b)}")
+    return "".join(words)
+
+
+def _sizes(text: str) -> str:
+    if text == VARYING:
+        return "varying shapes"
+    sizes = [item for item in json.loads(text) if item]
+    words = " ".join("×".join(map(str, size)) for size in sizes[:NAMED])
+    return f"[{words}{' ..' if len(sizes) > NAMED else ''}]"
+
+
+# The gate
+
+
+def verdict_words(verdict: Verdict) -> list[str]:
+    """One line a test, and one for the whole where it has several."""
+    lines = [_check(one) for one in verdict.checks]
+    if len(verdict.checks) > 1:
+        lines.append(f"{'failed' if verdict.fails else 'passed'}: {verdict.text}")
+    return lines
+
+
+def _check(one: Check) -> str:
+    value = one.value
+    state = "failed" if one.fails else "passed"
+    if one.kind == "time":
+        places = max(0, 4 - len(str(int(max(value.before, value.after) / 1e6))))
+        words = f"{shown_ms(value.before, places)} -> {shown_ms(value.after, places)} ms"
+        change, noise = f"{signed_ms(value, places)} ms", _noise(value, places)
+    else:
+        words = f"{value.before:,.6g} -> {value.after:,.6g}"
+        band = value.band
+        change, noise = f"{value.change:+,.6g}", "" if math.isnan(band) or not band else f"noise ±{band:,.4g}"
+        if one.text.startswith("tc_"):
+            words, change, noise = f"{value.after:g}", "", ""
+    ratio = percent(value.ratio)
+    told = ", ".join(filter(None, [f"{change}{f' ({ratio})' if ratio and change else ''}" if change else "", noise]))
+    if not one.counts and value.change:
+        told += "; counts as none"
+    return f"{state}: {one.text}: {words}{f', {told}' if told else ''}"

@@ -1,0 +1,163 @@
+"""The difference as one web page that needs no network, in the report's dress; every text of a capture is escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pyprof._version import __version__
+from pyprof.prof.colours import style_sheet
+from pyprof.prof.diff.compare import Comparison, Delta, Entry
+from pyprof.prof.diff.gate import Verdict
+from pyprof.prof.diff.rows import Row, every_entry, table_rows
+from pyprof.prof.diff.words import (
+    digits,
+    headline,
+    percent,
+    sentences,
+    shown_kernels,
+    shown_ms,
+    side_words,
+    signed_ms,
+    swap_words,
+    tally,
+    verdict_words,
+    warnings,
+)
+from pyprof.prof.report.render import environment, part, policy, script
+
+__all__ = ["write_html"]
+
+SWAPS = 60  # changes of kernels; the rest is in --json
+
+
+def write_html(found: Comparison, verdicts: Sequence[Verdict], out: BinaryIO) -> None:
+    scripts = ["\n".join(script(name) for name in ("report/theme.js", "diff/diff.js"))]
+    page = (
+        environment()
+        .get_template("diff.html")
+        .render(
+            model=_model(found, verdicts),
+            policy=policy(scripts),
+            style=style_sheet() + part("report/report.css") + part("diff/diff.css"),
+            script=scripts[0],
+        )
+    )
+    out.write(page.lstrip().encode("utf-8", "replace"))
+
+
+def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    places = digits(found)
+    unit = 10.0 ** (6 - places)
+    entries = every_entry(found, unit)
+    return {
+        "version": __version__,
+        "title": f"{Path(found.a.name).name} -> {Path(found.b.name).name}",
+        "headline": headline(found),
+        "sides": [
+            {"letter": letter, "name": side.name, "words": side_words(side)}
+            for letter, side in (("A", found.a), ("B", found.b))
+        ],
+        "figures": _figures(found, places),
+        "sentences": sentences(found),
+        "warnings": warnings(found),
+        "gates": [
+            {"text": line, "fails": line.startswith("failed")}
+            for verdict in verdicts
+            for line in verdict_words(verdict)
+        ],
+        "entries": [_entry(row, places, extent) for row, extent in _extents(entries)],
+        "still": sum(_still(row) for row in entries),
+        "phases": _table(table_rows(found, found.phases, unit, None, False), places),
+        "kinds": _table(table_rows(found, found.kinds, unit, None, True), places),
+        "layers": _table(table_rows(found, found.layers, unit, None, True), places) if len(found.layers) > 1 else [],
+        "swaps": [
+            {"words": swap_words(swap, places), "before": shown_kernels(swap.a), "after": shown_kernels(swap.b)}
+            for swap in found.swaps[:SWAPS]
+        ],
+    }
+
+
+def _figures(found: Comparison, places: int) -> list[dict[str, str]]:
+    figures = [
+        _figure("step", found.step, places),
+        _figure("CPU ops" if found.a.on_cpu else "GPU works", found.busy, places),
+        _figure("idle", found.idle, places),
+    ]
+    for name, count, way in (("tensor cores lost", found.tc_lost, "slower"), ("gained", found.tc_gained, "faster")):
+        if found.tc_lost or found.tc_gained:
+            figures.append({"name": name, "value": str(count), "of": "matrix products", "way": way if count else ""})
+    return figures
+
+
+def _figure(name: str, value: Delta, places: int) -> dict[str, str]:
+    band = value.band
+    noise = "noise unknown" if math.isnan(band) else f"noise ±{shown_ms(band, places)}"
+    return {
+        "name": name,
+        "value": f"{signed_ms(value, places)} ms",
+        "of": f"{shown_ms(value.before, places)} -> {shown_ms(value.after, places)}, {noise}",
+        "way": _way(value),
+    }
+
+
+def _way(value: Delta) -> str:
+    return ("slower" if value.change > 0 else "faster") if value.counts else ""
+
+
+def _extents(rows: Sequence[Row]) -> list[tuple[Row, tuple[float, float]]]:
+    """Where each row's bar begins, and its length, in % of the room: changes left and right of a common zero."""
+    inner = [row.change for row in rows]
+    low, high = min(0, *inner), max(0, *inner)
+    scale = 100 / (high - low) if high > low else 0.0
+    return [(row, ((min(0, row.change) - low) * scale, abs(row.change) * scale)) for row in rows]
+
+
+def _table(rows: Sequence[Row], places: int) -> list[dict[str, Any]]:
+    return [{**_numbers(row, places, extent), "name": row.name} for row, extent in _extents(rows)]
+
+
+def _numbers(row: Row, places: int, extent: tuple[float, float]) -> dict[str, Any]:
+    before, after, change = (f"{value / 10**places:,.{places}f}" for value in (row.before, row.after, row.change))
+    return {
+        "before": before,
+        "after": after,
+        "change": f"+{change}" if row.change > 0 else change,
+        "percent": percent(row.ns.ratio) if row.change else "",
+        "way": _way(row.ns) if row.change else "",
+        "start": f"{extent[0]:.3f}",
+        "size": f"{extent[1]:.3f}",
+        "total": row.total,
+    }
+
+
+def _still(row: Row) -> bool:
+    return row.entry is not None and not row.ns.counts
+
+
+def _entry(row: Row, places: int, extent: tuple[float, float]) -> dict[str, Any]:
+    entry = row.entry
+    band = row.ns.band
+    return {
+        **_numbers(row, places, extent),
+        "name": row.name + (f" ×{entry.layers}" if entry and entry.layers > 1 else ""),
+        "phase": entry.phase if entry else "",
+        "note": tally(entry) if entry else "",
+        "noise": "" if math.isnan(band) else f"±{band / 1e6:,.{places}f}",
+        "still": _still(row),
+        "plain": round(row.ns.change),
+        "details": _details(entry, places) if entry else [],
+    }
+
+
+def _details(entry: Entry, places: int) -> list[str]:
+    lines = [f"operations a step: {entry.count[0]:,.6g} -> {entry.count[1]:,.6g}", f"matched by: {_list(entry.how)}"]
+    for swap in entry.swaps[:SWAPS]:
+        lines += [swap_words(swap, places), f"A: {shown_kernels(swap.a)}", f"B: {shown_kernels(swap.b)}"]
+    return lines
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(words)

@@ -1,0 +1,154 @@
+"""The difference on a terminal or in a pipe: what changed in a sentence, where from, and tables that sum to it."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from pyprof.prof.console import prose
+from pyprof.prof.diff.compare import IDLE, OVERLAP, Comparison
+from pyprof.prof.diff.gate import Verdict
+from pyprof.prof.diff.rows import Row, contributions, table_rows
+from pyprof.prof.diff.words import (
+    digits,
+    headline,
+    percent,
+    sentences,
+    shown_kernels,
+    side_words,
+    swap_words,
+    tally,
+    verdict_words,
+    warnings,
+)
+from pyprof.prof.write_plain import cut_to, safe, shown_width
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["write_terminal"]
+
+TOP = 12  # entries of the first table
+MOST = 8  # rows of the others
+SWAPS = 6  # changes of kernels
+WIDE = 96  # characters from which noise has a column
+NAME = 18  # characters that names have at least
+PHASE = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
+FRAME = {OVERLAP: "overlap, counted once", IDLE: "idle"}
+
+
+def write_terminal(
+    found: Comparison, verdicts: Sequence[Verdict], out: BinaryIO, width: int, terminal: bool, top: int | None = TOP
+) -> None:
+    from rich.console import Console
+
+    text = io.StringIO()
+    console = Console(
+        file=text, width=max(width, 60), force_terminal=terminal, highlight=False, markup=False, emoji=False
+    )
+    _print(console, found, verdicts, top)
+    lines = text.getvalue().split("\n")
+    out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
+
+
+def _print(console: Console, found: Comparison, verdicts: Sequence[Verdict], top: int | None) -> None:
+    places = digits(found)
+    unit = 10.0 ** (6 - places)
+    prose(console, headline(found), "bold")
+    for letter, side in (("A", found.a), ("B", found.b)):
+        prose(console, f"{letter}: {side.name} ({side_words(side)})", "dim", hang=3)
+    for sentence in sentences(found):
+        prose(console, f"• {sentence}", "", hang=2)
+    for warning in warnings(found):
+        prose(console, f"! {warning}.", "yellow", hang=2)
+    _table(console, "Where the difference comes from, ms a step", contributions(found, unit, top), places)
+    _swaps(console, found, places)
+    cut = None if top is None else MOST
+    if len(found.phases) > 1:
+        _table(console, "By phase (overlaps once)", table_rows(found, found.phases, unit, None, False), places)
+    _table(console, "By kind of work", table_rows(found, found.kinds, unit, cut, True), places)
+    if len(found.layers) > 1:
+        _table(console, "By layer", table_rows(found, found.layers, unit, cut, True), places)
+    if verdicts:
+        console.print()
+    for verdict in verdicts:
+        for line in verdict_words(verdict):
+            prose(console, line, "bold red" if line.startswith("failed") else "green", hang=2)
+
+
+def _table(console: Console, title: str, rows: Sequence[Row], places: int) -> None:
+    """Names as wide as there is room, numbers whole."""
+    from rich.text import Text
+
+    noise = console.width >= WIDE and any(row.entry for row in rows) and not math.isnan(rows[-1].ns.band)
+    numbers = [_numbers(row, places, noise) for row in rows]
+    head = ["A", "B", "B - A", "%", *(["noise"] if noise else [])]
+    widths = [max(len(cell) for cell in column) for column in zip(head, *numbers, strict=True)]
+    notes = [tally(row.entry) if row.entry else "" for row in rows]
+    phases = [PHASE.get(row.entry.phase, cut_to(safe(row.entry.phase), 5)) if row.entry else "" for row in rows]
+    fixed = sum(widths) + 2 * len(widths) + _widest(notes) + _widest(phases) + 4
+    room = max(NAME, console.width - fixed)
+    names = [cut_to(safe(_name(row)), room, "left" if row.entry else "right") for row in rows]
+    wide = max(shown_width(name) for name in names)
+    console.print()
+    prose(console, title, "bold")
+    padded = "  ".join(f"{cell:>{size}}" for cell, size in zip(head, widths, strict=True))
+    console.print(Text(f"{'':{wide}}{_gap(phases)}  {padded}", "dim"), no_wrap=True, overflow="ignore", crop=False)
+    for row, name, phase, cells, note in zip(rows, names, phases, numbers, notes, strict=True):
+        line = Text(name + " " * (wide - shown_width(name)), "bold" if row.total else "")
+        if any(phases):
+            line.append(f"  {phase:{_widest(phases)}}", "dim")
+        for i, (cell, size) in enumerate(zip(cells, widths, strict=True)):
+            line.append(f"  {cell:>{size}}", _colour(row) if i in (2, 3) else "")
+        line.append(f"  {note}" if note else "", "dim")
+        line.rstrip()
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _gap(phases: Sequence[str]) -> str:
+    return " " * (_widest(phases) + 2) if any(phases) else ""
+
+
+def _widest(texts: Sequence[str]) -> int:
+    return max((len(text) for text in texts), default=0)
+
+
+def _name(row: Row) -> str:
+    if row.entry is None:
+        return FRAME.get(row.name, row.name)
+    return row.name + (f" ×{row.entry.layers}" if row.entry.layers > 1 else "")
+
+
+def _colour(row: Row) -> str:
+    if not row.change or (not row.total and not row.ns.counts):
+        return ""
+    return "red" if row.change > 0 else "green"
+
+
+def _numbers(row: Row, places: int, noise: bool) -> list[str]:
+    before, after, change = (f"{value / 10**places:,.{places}f}" for value in (row.before, row.after, row.change))
+    cells = [before, after, f"+{change}" if row.change > 0 else change, percent(row.ns.ratio) if row.change else ""]
+    if noise:
+        band = row.ns.band
+        cells.append("" if math.isnan(band) else f"±{band / 1e6:,.{places}f}")
+    return cells
+
+
+def _swaps(console: Console, found: Comparison, places: int) -> None:
+    from rich.text import Text
+
+    swaps = found.swaps
+    if not swaps:
+        return
+    console.print()
+    title = "Kernels that changed" + (f", the {SWAPS} greatest of {len(swaps)}" if len(swaps) > SWAPS else "")
+    prose(console, title, "bold")
+    for swap in swaps[:SWAPS]:
+        prose(console, swap_words(swap, places), "", hang=2)
+        room = console.width - 3
+        for arrow, kernels in (("  " if swap.b else "no longer", swap.a), ("->" if swap.a else "also", swap.b)):
+            if kernels:
+                names = cut_to(safe(shown_kernels(kernels)), room - len(arrow), "middle")
+                console.print(Text(f"  {arrow} {names}", "dim"), no_wrap=True, overflow="ignore", crop=False)
