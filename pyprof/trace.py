@@ -1,9 +1,9 @@
 """The user's call stack as marker text: `file.py:123`, outermost first.
 
-A frame costs one dictionary lookup: what a code object is, and what its instruction offset prints as, are
-remembered. Frames of torch, pyprof and the standard library are left out unless asked for. Paths are cut to what
-tells the file without telling the machine: relative to the working directory or to site-packages, else the last two
-parts.
+A stack is looked up as it is walked: by its instruction offsets, then each code object by identity (hashing one hashes
+its bytecode, and ones that are equal may stand in two files). Frames of torch, pyprof and the standard library are left
+out unless asked for. Paths are cut to what tells the file without telling the machine: relative to the working directory
+or to site-packages, else the last two parts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import sysconfig
+from operator import is_
 from types import CodeType, FrameType
 
 _FRAMES = 50  # innermost frames kept: a deeper stack is recursion, and the text has a limit
@@ -33,43 +34,50 @@ class Tracer:
     def __init__(self, everything: bool = False, function_stack: bool = False) -> None:
         self._everything = everything
         self._function_stack = function_stack
-        # By id: hashing a code object hashes its bytecode. The object stays in the value, so no id is used twice.
         # "" for code that is left out, None for `pyprof run` itself, outside of which nothing is the user's.
-        self._names: dict[int, tuple[str | None, CodeType]] = {}
-        self._texts: dict[tuple[int, ...], str] = {}
+        self._names: dict[str, str | None] = {}
+        self._texts: dict[tuple[int, ...], list[tuple[list[CodeType], str]]] = {}
         self._here = os.path.join(os.getcwd(), "")
         self._skipped = () if everything else (_OURS, _torch_folder(), "<frozen")
 
     def text(self, frame: FrameType | None) -> str:
-        names = self._names
-        key: list[int] = []
+        codes: list[CodeType] = []
+        offsets: list[int] = []
+        add_code, add_offset = codes.append, offsets.append
         while frame is not None:
-            code = frame.f_code
-            number = id(code)
-            known = names.get(number)
-            if known is None:
-                known = names[number] = (self._name(code.co_filename), code)
-            name = known[0]
-            if name:
-                key += number, frame.f_lasti
-            elif name is None:
-                break
+            add_code(frame.f_code)
+            add_offset(frame.f_lasti)
             frame = frame.f_back
-        found = self._texts.get(tuple(key))
-        return found if found is not None else self._make(tuple(key))
+        key = tuple(offsets)
+        for known, text in self._texts.get(key, ()):
+            if all(map(is_, known, codes)):
+                return text
+        return self._make(key, codes)
 
-    def _make(self, key: tuple[int, ...]) -> str:
+    def _make(self, key: tuple[int, ...], codes: list[CodeType]) -> str:
         if len(self._texts) >= _MEMO_MOST:
             self._texts.clear()
-        calls = [(*self._names[key[i]], key[i + 1]) for i in range(0, len(key), 2)][_FRAMES - 1 :: -1]
+        calls = []
+        for code, offset in zip(codes, key, strict=True):
+            name = self._name(code.co_filename)
+            if name is None:
+                break
+            if name:
+                calls.append((name, code, offset))
+        calls = calls[_FRAMES - 1 :: -1]
         lines = [f"{name}:{_line(code, offset)}" for name, code, offset in calls]
         text = ',"trace":' + json.dumps(lines, separators=(",", ":")) if lines else ""
         if self._function_stack and calls:
             text += ',"funcStack":' + json.dumps("".join("/" + _function(code) for _, code, _ in calls))
-        self._texts[key] = text
+        self._texts.setdefault(key, []).append((codes, text))
         return text
 
     def _name(self, path: str) -> str | None:
+        if path not in self._names:
+            self._names[path] = self._shown(path)
+        return self._names[path]
+
+    def _shown(self, path: str) -> str | None:
         if path == _RUN and not self._everything:
             return None
         if path.startswith(self._skipped):
