@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
@@ -52,7 +53,8 @@ class Collector:
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
-        self._profiler = profile(activities=activities, record_shapes=True, acc_events=False)
+        since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
+        self._profiler = profile(activities=activities, record_shapes=True, **since_2_5)
         self._profiler.__enter__()
         self._running = True
         active = session.current()

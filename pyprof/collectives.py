@@ -5,12 +5,18 @@ In 2.13 most tensor collectives ask; the object ones, barriers, sends and receiv
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyprof.extras import marked
 from pyprof.patch import Patches
+
+if TYPE_CHECKING:
+    from pyprof.mode import MarkerMode
 
 NAMES = frozenset(
     {
@@ -22,7 +28,10 @@ NAMES = frozenset(
 )
 
 
-def install(patches: Patches) -> None:
+_SETTLED_S, _SETTLED_MOST_S = 0.02, 0.5
+
+
+def install(patches: Patches, mode: MarkerMode) -> None:
     """Mark them in torch.distributed and in the module that defines them, where other collectives call them."""
     import torch
 
@@ -30,15 +39,33 @@ def install(patches: Patches) -> None:
         return
     from torch.distributed import distributed_c10d
 
+    destroy = _after_workers(distributed_c10d.destroy_process_group, mode)
+    for owner in (torch.distributed, distributed_c10d):
+        patches.set(owner, "destroy_process_group", destroy)
     for name in sorted(NAMES):
         original = getattr(distributed_c10d, name, None)
         if original is None or _asks(original):
             continue
         wrapper = marked(original, "torch.distributed", name)
-        owners: tuple[Any, ...] = (torch.distributed, distributed_c10d)
-        for owner in owners:
+        for owner in (torch.distributed, distributed_c10d):
             if vars(owner).get(name) is original:
                 patches.set(owner, name, wrapper)
+
+
+def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
+    """destroy_process_group, once gloo's threads have let go of our mode: see mode.fast_handler for why."""
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        last = time.monotonic() + _SETTLED_MOST_S
+        holders, since = sys.getrefcount(mode), time.monotonic()
+        while since + _SETTLED_S > time.monotonic() and time.monotonic() < last:
+            time.sleep(0.002)  # they need the interpreter
+            if sys.getrefcount(mode) != holders:
+                holders, since = sys.getrefcount(mode), time.monotonic()
+        return destroy(*args, **kwargs)
+
+    return destroy_process_group
 
 
 def _asks(func: Callable[..., Any]) -> bool:

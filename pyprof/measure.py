@@ -1,7 +1,9 @@
 """What a device really reaches: matrix products, memory, element-wise ops, links. Needs torch.
 
-Data are random: a GPU that multiplies zeros draws less power and clocks higher. Clocks are left as they are. Every
-figure is the median of several trials of many calls each, timed by CUDA events (on a CPU the best, by the clock).
+Data are random: a GPU that multiplies zeros draws less power and clocks higher. Clocks are left as they are. Figures
+are medians of several trials of many calls each, timed by CUDA events (on a CPU the best, by the clock). Products are
+the exception: they draw so much power that a GPU slows down within tens of milliseconds. A step's products come between
+other work, so the figure is the best of short bursts; what is left under a lasting load is a second one.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,19 @@ class Effort:
     trial_s: float = 0.03
     trials: int = 7
     slowest_s: float = 0.7  # a call that would take longer is not made
+    burst_s: float = 0.004  # of products, with a pause before each
+    pause_s: float = 0.03
+    bursts: int = 15
+    lasting_s: float = 0.6
     gemm: tuple[int, ...] = (256, 512, 1024, 2048, 4096, 8192, 16384)
     most_bytes: int = 4 << 30  # of one array of the memory sweep
 
 
 FULL = Effort()
-QUICK = Effort(trial_s=0.01, trials=3, slowest_s=0.3, gemm=(512, 1024, 2048, 4096, 8192), most_bytes=1 << 29)
+QUICK = Effort(
+    trial_s=0.01, trials=3, slowest_s=0.3, bursts=6, lasting_s=0.3, gemm=(512, 1024, 2048, 4096, 8192),
+    most_bytes=1 << 29,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,16 @@ class Product:
     dtype: str
     precision: str = "highest"  # torch.set_float32_matmul_precision
     how: str = "matmul"
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplied:
+    """FLOP/s by size; under a lasting load at the best size, None where that was not measured; or why there is none."""
+
+    product: Product
+    curve: Curve = field(default_factory=list)
+    lasting: float | None = None
+    why: str = ""
 
 
 PRODUCTS = (
@@ -83,6 +102,27 @@ class Bench:
         times = max(1, min(10_000, math.ceil(self.effort.trial_s / max(once, 1e-9))))
         self._run(call, times)  # to the clock of a device at work
         return statistics.median(self._run(call, times) / times for _ in range(self.effort.trials))
+
+    def burst_seconds(self, call: Callable[[], object]) -> float:
+        """How long a call takes while the GPU's power allows its full clock: the best of short bursts."""
+        self._run(call, 1)
+        once = min(self._run(call, 1) for _ in range(3))
+        if not self.on_gpu:
+            return self._best(call, once)
+        times = max(1, min(1_000, math.ceil(self.effort.burst_s / max(once, 1e-9))))
+        trials = []
+        for _ in range(self.effort.bursts):
+            time.sleep(self.effort.pause_s)
+            self._run(call, 1)  # out of the idle clock
+            trials.append(self._run(call, times) / times)
+        return min(trials)
+
+    def lasting_seconds(self, call: Callable[[], object]) -> float:
+        """How long a call takes under a lasting load: the mean of its second half."""
+        once = self._run(call, 1)
+        times = max(1, math.ceil(self.effort.lasting_s / 2 / max(once, 1e-9)))
+        self._run(call, times)
+        return self._run(call, times) / times
 
     def _best(self, call: Callable[[], object], best: float) -> float:
         """Many short trials: where threads wait for a core that is taken, most of them take milliseconds too long."""
@@ -140,19 +180,20 @@ class Bench:
 
     # Products
 
-    def products(self) -> Iterator[tuple[Product, Curve | str]]:
-        """The FLOP/s of square products by size, per dtype; or why there is none."""
+    def products(self) -> Iterator[Multiplied]:
+        """The FLOP/s of square products per dtype."""
         before = self.torch.get_float32_matmul_precision()
         try:
             for product in PRODUCTS:
                 if self.on_gpu or product.name in ON_CPU:
                     self.torch.set_float32_matmul_precision(product.precision)
-                    yield product, self._product(product)
+                    yield self._product(product)
         finally:
             self.torch.set_float32_matmul_precision(before)
 
-    def _product(self, product: Product) -> Curve | str:
+    def _product(self, product: Product) -> Multiplied:
         curve: Curve = []
+        lasting = None
         try:
             for size in self.effort.gemm:
                 if curve and 2 * size**3 / curve[-1][1] > self.effort.slowest_s:
@@ -160,13 +201,16 @@ class Bench:
                 if 3 * 8 * size * size > self.room():
                     break
                 self.say(f"{product.name} {size}×{size}")
-                curve.append((size, 2 * size**3 / self.seconds(self._multiply(product, size))))
+                curve.append((size, 2 * size**3 / self.burst_seconds(self._multiply(product, size))))
                 if on_plateau(curve):
                     break
+            if curve and self.on_gpu:
+                size = max(curve, key=lambda point: point[1])[0]
+                lasting = 2 * size**3 / self.lasting_seconds(self._multiply(product, size))
         except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
             if not curve:
-                return _first_line(error)
-        return curve
+                return Multiplied(product, why=_first_line(error))
+        return Multiplied(product, curve, lasting)
 
     def _multiply(self, product: Product, size: int) -> Callable[[], object]:
         """A call that multiplies two random matrices."""

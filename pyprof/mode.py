@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from pyprof import describe
 from pyprof.describe import PLAIN, key_of
 from pyprof.sinks import Entry, Nvtx, Sink, nvtx_pop
-from pyprof.special import Special, specials
+from pyprof.special import Special, autograd_backward, specials
 from pyprof.targets import Target, Targets
 from pyprof.trace import Tracer
 
@@ -183,11 +183,18 @@ def leave(mode: MarkerMode) -> None:
 
 
 def fast_handler(mode: MarkerMode, original: Callable[..., Any]) -> Callable[..., Any]:
-    """PyTorch's handle_torch_function, without its context manager where ours is the only mode (3 us to 0.3)."""
+    """PyTorch's handle_torch_function, without its context manager where ours is the only mode (3 us to 0.3).
+
+    Backward runs with the mode as it stands. Gloo's threads take this thread's modes along with each collective: were
+    it pushed anew, theirs would be the last ones to let go of it, for which they need the interpreter, while the one
+    who ends a process group waits for them and holds it (seen in 2.13, in every other run of two ranks).
+    """
 
     def handle_torch_function(public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling() or _mode_count() != 1 or _mode_at(0) is not mode:
             return original(public_api, relevant_args, *args, **kwargs)
+        if public_api is Tensor.backward:
+            return autograd_backward(*args, **kwargs)
         _pop_mode()
         try:
             return mode.__torch_function__(public_api, (), args, kwargs)

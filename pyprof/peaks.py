@@ -17,7 +17,7 @@ from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError
 from pyprof.files import check_output, open_output
 from pyprof.json_schema import Schema, integer, listing, mapping, number, record, text
-from pyprof.measure import FULL, QUICK, Bench, Curve, Product, memory_rate
+from pyprof.measure import FULL, QUICK, Bench, Curve, Multiplied, memory_rate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -132,19 +132,18 @@ class _Progress:
 
 def document(
     facts: Mapping[str, Any],
-    products: Iterable[tuple[Product, Curve | str]],
+    products: Iterable[Multiplied],
     memory: Mapping[str, Curve],
     elementwise: Mapping[str, Mapping[str, float]],
     links: Mapping[str, float],
 ) -> dict[str, Any]:
-    """The content of a peaks file: ``flop_per_s`` by unit and ``byte_per_s`` are what ``--peaks`` reads."""
-    curves: dict[str, Curve] = {}
-    skipped: dict[str, str] = {}
-    for product, result in products:
-        if isinstance(result, str):
-            skipped[product.name] = result
-        elif result:
-            curves[product.name] = result
+    """The content of a peaks file: ``flop_per_s`` by unit and ``byte_per_s`` are what ``--peaks`` reads.
+
+    ``lasting_flop_per_s`` is what is left of the products' rates after half a second of nothing else.
+    """
+    products = list(products)
+    curves = {found.product.name: found.curve for found in products if found.curve}
+    skipped = {found.product.name: found.why for found in products if found.why}
     best = {name: max(rate for _, rate in curve) for name, curve in curves.items()}
     units = ((unit_of(name, str(facts["arch"])), rate) for name, rate in best.items())
     found: dict[str, Any] = {
@@ -153,6 +152,8 @@ def document(
         **facts,
         "flop_per_s": {unit: _rounded(rate) for unit, rate in units if unit},
     }
+    lasting = {unit_of(of.product.name, str(facts["arch"])): of.lasting for of in products if of.lasting is not None}
+    found["lasting_flop_per_s"] = {unit: _rounded(rate) for unit, rate in lasting.items() if unit}
     rate = memory_rate(dict(memory), int(facts["cache_bytes"]))
     if rate is not None:
         found["byte_per_s"] = _rounded(rate)
@@ -190,6 +191,7 @@ def _schema() -> Schema:
             "cache_bytes": integer("of the last cache before memory", "bytes"),
             "flop_per_s": mapping(rate, "the best of each unit, FLOP/s"),
             "byte_per_s": number("of the memory, beyond the caches", "bytes/s"),
+            "lasting_flop_per_s": mapping(rate, "of products under a lasting load, by unit, FLOP/s"),
             "link_byte_per_s": mapping(rate, "of copies, by where from and to, bytes/s"),
             "curves": record(curves, "each figure by size"),
             "skipped": mapping(text("why"), "products that could not be measured"),
@@ -254,12 +256,16 @@ def _title(found: Mapping[str, Any]) -> str:
 def _tables(found: Mapping[str, Any]) -> Iterator[Table]:
     sheet = _data_sheet(found)
     curves = found["curves"]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for dtype, curve in curves["products_flop_per_s"].items():
         size, rate = max(curve, key=lambda point: point[1])
         unit = unit_of(dtype, found["arch"])
-        rows.append((dtype, unit, f"{rate / 1e12:.4g}", f"{size:.0f}", *_against(rate, sheet.get(unit), 1e12)))
-    yield _table("Products of square matrices", ("dtype", "unit", "TFLOP/s", "size", "data sheet", "%"), rows)
+        lasting = found["lasting_flop_per_s"].get(unit)
+        lasts = "" if lasting is None else f"{lasting / 1e12:.4g}"
+        against = _against(rate, sheet.get(unit), 1e12)
+        rows.append((dtype, unit, f"{rate / 1e12:.4g}", f"{size:.0f}", lasts, *against))
+    header = ("dtype", "unit", "TFLOP/s", "size", "lasting", "data sheet", "%")
+    yield _table("Products of square matrices", header, rows)
     rows = []
     for name, curve in curves["memory_byte_per_s"].items():
         if not curve:

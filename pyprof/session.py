@@ -102,7 +102,7 @@ class Session:
         if self.options.layers:
             call = Layers().wrap(torch.nn.Module.__call__, self.mode)
             self.patches.set(torch.nn.Module, "__call__", call)
-        collectives.install(self.patches)
+        collectives.install(self.patches, self.mode)
         optimizers.install(self.patches, self.mode)
         self.patches.set(threading.Thread, "_bootstrap_inner", _thread_start(self))
 

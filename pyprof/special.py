@@ -41,18 +41,19 @@ def _backward(mode: MarkerMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Tensor.backward without its first two lines and with the mode on: what it recomputes is marked."""
     _push_mode(mode)
     try:
-        _autograd_backward(*args, **kwargs)
+        autograd_backward(*args, **kwargs)
     finally:
         _pop_mode()
 
 
-def _autograd_backward(
+def autograd_backward(
     self: torch.Tensor,
     gradient: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
+    """Tensor.backward without asking for modes."""
     torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 

@@ -2,8 +2,8 @@
 
 A stack is looked up as it is walked: by its instruction offsets, then each code object by identity (hashing one hashes
 its bytecode, and ones that are equal may stand in two files). Frames of torch, pyprof and the standard library are left
-out unless asked for. Paths are cut to what tells the file without telling the machine: relative to the working directory
-or to site-packages, else the last two parts.
+out unless asked for. Paths are cut to what tells the file without telling the machine: relative to the working
+directory or to site-packages, else the last two parts.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def test_report_of_hostile_names(tmp_path, capfdbinary):
 FOUND = {
     "format": "pyprof peaks", "version": 1, "device": "NVIDIA H200", "arch": "sm_90", "torch": "2.11.0", "sms": 132,
     "memory_bytes": 150109880320, "cache_bytes": 62914560, "flop_per_s": {"tc_bf16": 8.112e14}, "byte_per_s": 4.25e12,
-    "link_byte_per_s": {"host_to_device": 5.5e10},
+    "lasting_flop_per_s": {"tc_bf16": 6.88e14}, "link_byte_per_s": {"host_to_device": 5.5e10},
     "curves": {
         "products_flop_per_s": {"bf16": [[4096, 7.77e14], [8192, 8.112e14]]},
         "memory_byte_per_s": {"copy": [[8589934592, 4.25e12]], "triad": []},

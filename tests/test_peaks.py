@@ -11,7 +11,7 @@ import pytest
 from pyprof import measure as measuring
 from pyprof import peaks
 from pyprof.errors import PyprofError
-from pyprof.measure import PRODUCTS, Bench, Effort, memory_rate, on_plateau
+from pyprof.measure import PRODUCTS, Bench, Effort, Multiplied, memory_rate, on_plateau
 from pyprof.prof.devices import UNITS, find_device, load_peaks, with_peaks
 
 H200 = {"device": "NVIDIA H200", "arch": "sm_90", "sms": 132, "memory_bytes": 150109880320, "cache_bytes": 62914560,
@@ -21,6 +21,7 @@ CURVES = {
     "fp32": [(4096, 5.1e13)],
     "fp64": [(4096, 6.3e13)],
 }
+LASTING = {"bf16": 6.876e14}
 MEMORY = {
     "copy": [(33554432, 4.3e12), (134217728, 3.7e12), (8589934592, 4.25e12)],
     "read": [(8589934592, 4.1e12)],
@@ -31,12 +32,18 @@ ELEMENTWISE = {"bf16": {"add": 4.2e12, "gelu": 4.1e12}, "fp32": {"add": 4.2e12, 
 
 @pytest.fixture
 def found():
-    products = [(p, CURVES.get(p.name, "not on this device")) for p in PRODUCTS]
+    products = [
+        Multiplied(p, CURVES[p.name], LASTING.get(p.name))
+        if p.name in CURVES
+        else Multiplied(p, why="not on this device")
+        for p in PRODUCTS
+    ]
     return peaks.document(H200, products, MEMORY, ELEMENTWISE, {"host_to_device": 5.5e10})
 
 
 def test_the_document_by_hand(found):
     assert found["flop_per_s"] == {"tc_bf16": 8.112e14, "fp32": 5.1e13, "tc_fp64": 6.3e13}  # four digits
+    assert found["lasting_flop_per_s"] == {"tc_bf16": 6.876e14}
     assert found["byte_per_s"] == 4.25e12  # not the 4.3 of the cache
     assert found["curves"]["products_flop_per_s"]["bf16"][0] == [1024, 1e14]
     assert found["skipped"]["fp8"] == "not on this device"
@@ -57,7 +64,7 @@ def test_the_tables_compare_with_the_data_sheet(found, capsys):
     out = capsys.readouterr().out
     assert "NVIDIA H200 (sm_90, 132 SMs, last cache 60 MiB), torch 2.11.0" in out
     lines = [line.split() for line in out.splitlines()]
-    assert ["bf16", "tc_bf16", "811.2", "8192", "989.4", "82"] in lines
+    assert ["bf16", "tc_bf16", "811.2", "8192", "687.6", "989.4", "82"] in lines
     assert ["fp32", "fp32", "51", "4096", "67", "76"] in lines
     assert ["copy", "4300", "32", "MiB", "4250", "4800", "89"] in lines
     assert "fp8: not measured: not on this device" in out
@@ -117,6 +124,30 @@ def test_it_writes_the_file_and_prints_the_tables(found, tmp_path, capsys, monke
     assert "811.2" in capsys.readouterr().out
 
 
+def test_a_gpu_out_of_power_is_measured_before_and_after(monkeypatch):
+    """A call takes 1 ms; after 10 ms of work without a rest, 2 ms."""
+    busy = 0.0
+
+    def run(_call, times):
+        nonlocal busy
+        took = 0.0
+        for _ in range(times):
+            one = 0.001 if busy < 0.0095 else 0.002
+            took, busy = took + one, busy + one
+        return took
+
+    def rest(_seconds):
+        nonlocal busy
+        busy = 0.0
+
+    bench = object.__new__(Bench)
+    bench.on_gpu, bench.effort = True, Effort()
+    monkeypatch.setattr(bench, "_run", run)
+    monkeypatch.setattr(measuring.time, "sleep", rest)
+    assert bench.burst_seconds(lambda: None) == pytest.approx(0.001)
+    assert bench.lasting_seconds(lambda: None) == pytest.approx(0.002)
+
+
 def test_help_needs_no_torch():
     code = "import sys; sys.modules['torch'] = None; from pyprof.peaks import main; main(['--help'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -151,7 +182,7 @@ def test_a_product_that_torch_refuses_is_told():
     pytest.importorskip("torch")
     bench = Bench("cpu", TINY)
     bench._multiply = lambda *_: (_ for _ in ()).throw(RuntimeError("not for you\nmore"))
-    assert [result for _, result in bench.products()] == ["not for you"] * 3
+    assert [found.why for found in bench.products()] == ["not for you"] * 3
 
 
 @pytest.mark.torch

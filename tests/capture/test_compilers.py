@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler"
 )
+MODES_ARE_GUARDED = torch.__version__ >= (2, 5)  # dynamo compiles anew when a torch function mode comes or goes
 
 
 class Net(nn.Module):
@@ -62,7 +63,8 @@ def test_compile_captures_the_whole_graph(when: str) -> None:
         result = compiled(x)
         result.sum().backward()
     assert torch.equal(result, expected)
-    assert counters["stats"]["unique_graphs"] == 1  # once for the mode's guard, and never again
+    again = 1 if MODES_ARE_GUARDED or when == "after" else 0
+    assert counters["stats"]["unique_graphs"] == again  # once for the mode's guard, and never again
     assert not counters["graph_break"]
     assert recorder.depth == 0
     assert not any(layer in recorder.layers for layer in ("fc1", "fc2"))
@@ -137,6 +139,8 @@ def graph(traced: Any) -> list[tuple[str, list[str], list[str]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("strict", [False, True])
 def test_export_has_the_same_graph(strict: bool) -> None:
+    if strict and not MODES_ARE_GUARDED:
+        pytest.skip("2.4's strict export names parameters after the module that it is called through")
     net, x = net_and_input()
     plain = str(torch.export.export(net, (x,), strict=strict).graph)
     record(trace=True)
@@ -202,8 +206,7 @@ def test_functional_call_parametrize_and_optimizers_work(recorder: Recorder) -> 
 
 
 def test_flex_attention_runs(recorder: Recorder) -> None:
-    from torch.nn.attention.flex_attention import flex_attention
-
+    flex_attention = pytest.importorskip("torch.nn.attention.flex_attention").flex_attention  # since 2.5
     q = torch.randn(1, 2, 16, 8)
     recorder.clear()
     flex_attention(q, q, q)
@@ -235,6 +238,8 @@ def test_dynamo_imported_meanwhile_keeps_nothing_of_ours(monkeypatch: pytest.Mon
 
     import pyprof
 
+    if not hasattr(utils, "unpatched_nn_module_call"):
+        pytest.skip("dynamo keeps no call of its own before 2.5")
     original = torch.nn.Module.__call__
     pyprof.init(sink="nvtx")
     monkeypatch.setattr(utils, "unpatched_nn_module_call", torch.nn.Module.__call__)  # its first import does this

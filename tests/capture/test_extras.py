@@ -176,6 +176,16 @@ def test_generated_code_has_a_trace() -> None:
     assert recorder.markers[0].trace[-1] == "<generated>:1"
 
 
+def test_equal_code_of_two_files_is_told_apart() -> None:
+    recorder = record(trace=True)
+    calls = [compile("torch.relu(X)", name, "exec") for name in ("<one>", "<two>")]
+    assert calls[0] == calls[1]  # Python does not compare the files' names
+    for _ in range(2):
+        for code in calls:
+            exec(code, {"torch": torch, "X": X})  # noqa: S102
+    assert [marker.trace[-1] for marker in recorder.markers] == ["<one>:1", "<two>:1"] * 2
+
+
 def test_paths_do_not_tell_where_the_user_lives() -> None:
     tracer = Tracer()
     assert tracer._name("/home/somebody/project/train.py") == "project/train.py"

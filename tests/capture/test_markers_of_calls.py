@@ -372,6 +372,7 @@ def test_threads_are_marked_and_their_layers_do_not_mix() -> None:
     assert recorder.ops.count("torch.nn.functional.linear") == 200
 
 
+@pytest.mark.filterwarnings("ignore:.*autocast:FutureWarning")  # checkpoint's own, in 2.4
 def test_recomputation_in_backward_is_marked(recorder: Recorder) -> None:
     from torch.utils.checkpoint import checkpoint
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,12 +31,15 @@ def markers(file: Path) -> list[Marker]:
     return [marker for marker in found if marker is not None]
 
 
+LIBRARIES = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}  # torch may need it
+
+
 def pyprof_run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     code = "import sys; from pyprof.run import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-c", code, *args],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        env={**LIBRARIES, "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -50,7 +54,11 @@ def script(folder: Path, text: str) -> str:
 def test_lenet_runs_alone_and_under_pyprof_with_the_same_loss(tmp_path: Path) -> None:
     lenet = str(ROOT / "examples" / "lenet.py")
     alone = subprocess.run(
-        [sys.executable, lenet], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300
+        [sys.executable, lenet],
+        env={**LIBRARIES, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     under = pyprof_run(tmp_path, "-o", "net.json.gz", lenet)
     assert alone.returncode == under.returncode == 0
@@ -272,3 +280,35 @@ def test_kinetos_lines_of_both_forms_are_repaired() -> None:
             ("user_annotation", text),
             ("user_annotation", 'a "quoted", "pid": 3'),
         ]
+
+
+RANKS = r"""
+import torch, torch.distributed as dist, pyprof
+dist.init_process_group("gloo")
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+for _ in range(3):
+    net(torch.ones(3 + dist.get_rank(), 4)).sum().backward()
+    pyprof.step()
+print(f"rank {dist.get_rank()}\n", end="", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_under_torchrun_each_rank_has_its_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RANKS, encoding="utf-8")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launcher, "-m", "pyprof", "run", "-o", "net.json.gz", "--steps", "2", "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(done.stdout.split("\n")) == ["", "rank 0", "rank 1"]
+    for rank in range(2):
+        linear = [m for m in markers(tmp_path / f"net.rank{rank}.json.gz") if m.op == "linear"]
+        assert [m.args[0]["shape"] for m in linear] == [[3 + rank, 4]] * 2  # two steps of three
