@@ -41,6 +41,7 @@ import torch
 
 from pyprof.count_arguments import tensors
 from pyprof.count_modes import ACCUMULATE, BACKWARD, FORWARD, Counter
+from pyprof.errors import packages
 from pyprof.prof.model import FAMILY, MATRIX, Work
 
 __all__ = ["Counts", "OpWork", "Row", "count"]
@@ -156,7 +157,8 @@ class Counts:
 
     def table(self) -> Any:
         """``rows`` as a pandas DataFrame."""
-        import pandas as pd
+        with packages():
+            import pandas as pd
 
         return pd.DataFrame(self.rows, columns=Row._fields)
 
