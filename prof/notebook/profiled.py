@@ -7,7 +7,7 @@ whole: FLOPs, limits and advice are those of the run, whatever rows are looked a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -409,17 +409,11 @@ class Profile:
         """Write the web page (``pyprof report``) and return its path; another file there stays unless ``force``."""
         with packages():
             from pyprof.files import check_output, open_output
-            from pyprof.prof.report.collect import collect
+            from pyprof.prof.report.collect import page_model
             from pyprof.prof.report.render import render
 
             check_output(path, force)
-            limits = (
-                self._capture.limits
-                if self._rows is None
-                else roofline(self.table, self.annotation, self._capture.peaks)
-            )
-            cards = [asdict(card) for card in self.cards]
-            model = collect(self.table, self.annotation, limits, title or self._capture.name, cards)
+            model = page_model(self.table, self.annotation, self._capture.peaks, self.cards, title or self.name)
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)

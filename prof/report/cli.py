@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +59,8 @@ def _run(args: argparse.Namespace) -> list[str]:
     from pyprof.prof.annotate import annotate
     from pyprof.prof.devices import load_peaks
     from pyprof.prof.load_table import load_table
-    from pyprof.prof.report.collect import collect
+    from pyprof.prof.report.collect import page_model
     from pyprof.prof.report.render import render
-    from pyprof.prof.roofline import roofline
 
     check_output(args.output, args.force)  # before minutes of work
     peaks = load_peaks(args.peaks) if args.peaks else None
@@ -72,10 +70,8 @@ def _run(args: argparse.Namespace) -> list[str]:
     if not len(table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
     annotation = annotate(table)
-    found = roofline(table, annotation, peaks)
-    cards = [asdict(card) for card in advise(Run(table, annotation, peaks))]
-    sheets = roofline(table, annotation).devices if peaks else []
-    model = collect(table, annotation, found, args.title or Path(args.file).name, cards, sheets)
+    cards = advise(Run(table, annotation, peaks))
+    model = page_model(table, annotation, peaks, cards, args.title or Path(args.file).name)
     with open_output(args.output, args.force) as out:
         render(model, out)
     if args.json:

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from pyprof._version import __version__
+from pyprof.prof.advice import Advice
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.columns import first_text
-from pyprof.prof.devices import Device
+from pyprof.prof.devices import Device, Peaks
 from pyprof.prof.params import params
 from pyprof.prof.report.classes import CLASSES, classes
 from pyprof.prof.report.headline import figures, sentences
 from pyprof.prof.report.steps import PHASES, Step, owners, steps
-from pyprof.prof.roofline import Roofline
+from pyprof.prof.roofline import Roofline, roofline
 from pyprof.prof.usage import usage
 from pyprof.prof.waiting import CAUSES, WORDS, waiting
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-__all__ = ["collect"]
+__all__ = ["collect", "page_model"]
 
 FORMAT = 2  # of the model; the page checks it
 
@@ -37,6 +39,15 @@ TEXTS = {
 }  # fmt: skip
 RISING = ("start", "instance")
 LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column, and what joins its items
+
+
+def page_model(
+    table: Table, annotation: Annotation, peaks: Peaks | None, cards: Sequence[Advice], title: str = ""
+) -> dict[str, Any]:
+    """``collect`` with the limits, by ``peaks`` beside the data sheets where they are given."""
+    found = roofline(table, annotation, peaks)
+    sheets = roofline(table, annotation).devices if peaks else ()
+    return collect(table, annotation, found, title, [asdict(card) for card in cards], sheets)
 
 
 def collect(
