@@ -252,16 +252,37 @@ def _column(values: Ints, rising: bool) -> Any:
 # What is missing
 
 
+REMEDIES = (  # how a reason begins, and what to do about it (the reasons: docs/formats.md)
+    ("launched before the capture", "these were in the queue when the capture began: let the GPU finish first "
+     "(torch.cuda.synchronize() before the start), or let the capture begin with a step"),
+    ("no API row", "the file is cut, or was recorded without the CUDA API: capture again, nsys with -t cuda,nvtx"),
+    ("the capture has no API rows", "capture with the CUDA API: nsys with -t cuda,nvtx"),
+    ("no range around", "nothing of PyTorch's is around the launch: capture under pyprof.init() or pyprof run, if it "
+     "is no other library's"),
+    ("only user ranges", "there are ranges, but none of an op: capture under pyprof.init() or torch.profiler"),
+)  # fmt: skip
+
+
 def _unattributed(table: Table) -> list[dict[str, Any]]:
-    """Rows without an op by their reason and name, the longest first."""
+    """Rows without an op by their reason, the longest first, each with its rows by name."""
     rows = np.flatnonzero(table.coded("op").codes < 0)
-    reason, name = table.coded("reason"), table.coded("kShortName")
-    keys, group = distinct(reason.codes[rows], name.codes[rows])
+    reason, name = (Coded.of(table.coded(key).take(rows).texts()) for key in ("reason", "kShortName"))
+    keys, group = distinct(reason.codes, name.codes)
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, group, table.ints("kDuration")[rows])
     counts = np.bincount(group, minlength=len(keys))
-    found = [
-        {"reason": [*reason.values, "not told"][r], "name": [*name.values, ""][n], "rows": int(count), "ns": int(ns)}
-        for (r, n), count, ns in zip(keys, counts, sums, strict=True)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for (r, n), count, ns in zip(keys, counts, sums, strict=True):
+        each = {"name": [*name.values, ""][n], "rows": int(count), "ns": int(ns)}
+        found.setdefault([*reason.values, ""][r], []).append(each)
+    groups = [
+        {
+            "reason": text,
+            "remedy": next((words for start, words in REMEDIES if text.startswith(start)), ""),
+            "rows": sum(each["rows"] for each in names),
+            "ns": sum(each["ns"] for each in names),
+            "names": sorted(names, key=lambda each: (-each["ns"], each["name"])),
+        }
+        for text, names in found.items()
     ]
-    return sorted(found, key=lambda item: (-item["ns"], item["name"]))
+    return sorted(groups, key=lambda each: (-each["ns"], each["reason"]))

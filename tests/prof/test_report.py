@@ -160,9 +160,15 @@ def test_kernels_of_torch_compile_have_the_class_of_their_name():
 
 
 def test_unattributed_rows_are_summed_by_reason_and_name():
-    reason = Coded.of(["", "no API row", "", "", ""])
-    model = model_of(small(reason=reason))
-    assert model["unattributed"] == [{"reason": "no API row", "name": "copy", "rows": 1, "ns": 10}]
+    names = ("a", "b", "a", "c", "k")
+    rows = tuple((name, '["op"]' if name == "k" else "", "other", "", 0, 10, 0, 7) for name in names)
+    # texts may have several codes, as readers make them
+    reason = Coded(np.array([0, 0, 1, 2, -1], np.int32), ["no API row", "no API row", "only user ranges around: x"])
+    api, user = model_of(small(rows, reason=reason))["unattributed"]
+    assert (api["reason"], api["rows"], api["ns"]) == ("no API row", 3, 30)
+    assert api["names"] == [{"name": "a", "rows": 2, "ns": 20}, {"name": "b", "rows": 1, "ns": 10}]
+    assert api["remedy"].startswith("the file is cut")
+    assert (user["rows"], [each["name"] for each in user["names"]]) == (1, ["c"])
 
 
 def test_classes_go_by_family_then_kind_then_name():
@@ -444,6 +450,19 @@ def test_idle_time_is_told_by_its_cause_and_a_click_on_a_gap_chooses_that(opened
     assert opened.run("return pyprof.model.data.why[pyprof.state.value('why')].name") == where[2]
     assert opened.run("return rowsChosen()") == {name: gaps for name, gaps, _ in causes}[where[2]]
     assert opened.log() == []
+
+
+def test_what_has_no_op_is_told_with_its_reason_and_a_click_chooses_it(chromium, tmp_path):
+    reason = Coded.of(["", "no API row", "", "", ""])
+    (tmp_path / "page.html").write_text(page_of(small(reason=reason)), encoding="utf-8")
+    chromium.open(tmp_path / "page.html")
+    assert chromium.run_async(READY)
+    told = chromium.run("return [...document.querySelectorAll('#unattributed button')].map((b) => b.textContent)")
+    assert told == ["no API row1 ×10 ns15.6%", "copy1 ×10 ns15.6%"]  # 10 of 64 ns
+    chromium.run("document.querySelector('#unattributed h3 button').click()")
+    chromium.run_async(FRAMES)
+    assert chromium.run("return pyprof.kernels.lines().map((at) => pyprof.model.texts.name[at.call])") == ["copy"]
+    assert chromium.log() == []
 
 
 def test_measured_roofs_stand_beside_those_of_the_data_sheet(chromium, root, tmp_path):

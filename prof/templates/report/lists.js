@@ -10,9 +10,19 @@ const lists = (() => {
   }
 
   function unattributed() {
-    fill("unattributed", data.unattributed.slice(0, 500).map(({ name, reason, rows, ns }) => listEntry(
-      `${name || "(no name)"}: ${reason}`, [`${rows.toLocaleString("en")} ×`, format.ns(ns), format.percent(ns, model.total)],
-      () => state.toggle("name", name, `kernel: ${name}`))), "Every operation has an op.");
+    const told = ({ rows, ns }) => [`${rows.toLocaleString("en")} ×`, format.ns(ns), format.percent(ns, model.total)];
+    fill("unattributed", data.unattributed.slice(0, 50).flatMap((each) => [
+      element("h3", {}, listEntry(each.reason || "the capture does not tell why", told(each), () => choose(each.reason))),
+      ...(each.remedy ? [element("p", { className: "dim", textContent: each.remedy })] : []),
+      ...each.names.slice(0, 100).map((one) => listEntry(one.name || "(no name)", told(one), () => choose(each.reason, one.name))),
+    ]), "Every operation has an op.");
+  }
+
+  // Rows without an op: of a reason, or of a kernel among them.
+  function choose(reason, name) {
+    if (name === undefined) return state.toggle("reason", reason, `no op: ${reason}`);
+    if (reason) state.set("reason", reason, `no op: ${reason}`);
+    state.toggle("name", name, `kernel: ${name}`);
   }
 
   function uncounted() {
