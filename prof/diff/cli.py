@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 FAILED = 3  # exit code of a gate that fails: neither bad input (1) nor wrong usage (2)
 EPILOG = """\
-conditions of --fail-if are of the change B - A, a step: quantity > number, with >= < <= == != too, and, or, brackets;
-  step, gpu, idle, forward, backward, optimizer, data, other   times: 3%, 0.5 ms, 20 us
-  op:NAME layer:NAME kind:NAME kernel:NAME                     times of what a glob names: op:linear, layer:blocks.*
-  kernels, tc_lost, tc_gained                                  numbers: 10, 3%; flops, bytes: 1%, 2 GFLOP, 1 GB
-A change within noise counts as none. Exit code: 0; 3 where a condition is true; 1 bad input; 2 wrong usage.
+conditions of --fail-if, on the change B - A of a step: QUANTITY > NUMBER (>= < <= == !=), and, or, ( )
+  step, gpu, idle, forward, backward, optimizer, data, other    times: 3%, 0.5 ms, 20 us
+  op:NAME layer:NAME kind:NAME kernel:NAME                      times of what a glob names
+  kernels, tc_lost, tc_gained, flops, bytes                     amounts: 10, 3%, 2 GFLOP, 1 GB
+A change within noise counts as none.
+exit code: 0; 3 where a condition is true; 1 bad input; 2 wrong usage
 
 examples:
   pyprof diff before.json.gz after.json.gz
-  pyprof diff base.sqlite head.sqlite --fail-if 'step > 3%' --fail-if 'tc_lost > 0' --html diff.html
+  pyprof diff base.sqlite head.sqlite --html diff.html --fail-if 'step > 3%' --fail-if 'tc_lost > 0'
 """
 
 
 def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof diff",
-        description="Compare two captures of a program: how much faster or slower a step got, and where. Ops are "
+        description="Compare two captures of a program: how much faster or slower a step got, and where. Ops are\n"
         "matched by layer, op, arguments and direction; times are means over steps, noise is told.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from pyprof.prof.report.steps import PHASES
 __all__ = ["IDLE", "OVERLAP", "Change", "Comparison", "Delta", "Entry", "Swap", "compare"]
 
 IDLE, OVERLAP = "idle", "overlap"
+HARDLY = 0.02  # of an op's time: kernels with less are no change of kernels
 MOSTLY = 0.5  # of its matrix products' time: then a line used tensor cores
 DISTINCT = 4  # layers that a table by layer should tell apart
 TELLING = 0.01  # of the work: a layer with less tells nothing
@@ -156,6 +157,9 @@ class Comparison:
 
 
 def compare(a: Side, b: Side) -> Comparison:
+    """The difference of two sides. Where one tells no times of start, both are as long as their rows together."""
+    if a.steps.timed != b.steps.timed:
+        a, b = _without_idle(a), _without_idle(b)
     left, right, left_out = common_detail(a.lines, b.lines)
     root = _root([*left, *right])
     same = (lambda k: k.same) if _family(a) == _family(b) else (lambda k: k.name)  # demanglers differ
@@ -182,6 +186,14 @@ def compare(a: Side, b: Side) -> Comparison:
         drift_ns=drift_ns,
         left_out=left_out,
     )
+
+
+def _without_idle(side: Side) -> Side:
+    none = np.zeros(len(side.steps))
+    phases = {name: sum((x.ns for x in side.lines if x.place.phase == name), none) for name in PHASES}
+    phases["other"] = side.work_ns - sum((ns for name, ns in phases.items() if name != "other"), none)
+    steps = replace(side.steps, span_ns=side.work_ns, idle_ns=none, late_ns=none, phase_ns=phases, timed=False)
+    return replace(side, steps=steps)
 
 
 def _family(side: Side) -> str:
@@ -340,21 +352,31 @@ def _tensor_share(lines: Iterable[Line]) -> float:
 
 
 def _swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> tuple[Swap, ...]:
-    """The matches of an entry in which other kernels run, those that are alike in all layers together."""
+    """The matches of an entry in which other kernels run, those that are alike in all layers together. What is matched
+    as a whole is compared as a whole: there a kernel may have gone from one aten op to another of the same call."""
     groups: dict[Hashable, list[Match]] = {}
+    rest: list[Match] = []
     for found in members:
-        if (
-            not found.a
-            or not found.b
-            or found.how == "graph"
-            or (found.how == "kind" and small(found.a[0].kind) == SMALL)
-        ):
+        together = found.how == "op" or (found.how != "moved" and (len(found.a) > 1 or len(found.b) > 1))
+        if found.how == "graph" or (found.how == "kind" and small(found.a[0].kind) == SMALL):
             continue
-        before, after = ({same(k): k for line in side for k in line.kernels} for side in (found.a, found.b))
-        if before.keys() != after.keys():
-            place = found.a[0].place
-            groups.setdefault((place.aten, frozenset(before), frozenset(after)), []).append(found)
-    return tuple(_swap(name, found, same, steps) for found in groups.values())
+        if together:
+            rest.append(found)
+        elif found.a and found.b:
+            before, after = ({same(k) for line in side for k in line.kernels} for side in (found.a, found.b))
+            if before != after:
+                groups.setdefault((found.a[0].place.aten, frozenset(before), frozenset(after)), []).append(found)
+    swaps = [_swap(name, found, same, steps) for found in groups.values()]
+    a, b = _lines(rest)
+    if a and b:
+        whole = _swap(name, [Match("op", tuple(a), tuple(b))], same, steps)
+        swaps.append(replace(whole, place=replace(whole.place, aten=""), shapes=("", "")))
+    return tuple(swap for swap in swaps if _tells(swap))
+
+
+def _tells(swap: Swap) -> bool:
+    """Whether the kernels that are others take time: a memset more beside a product's kernel does not."""
+    return sum(k.ns for k in (*swap.a, *swap.b)) > HARDLY * (swap.ns.before + swap.ns.after)
 
 
 def _swap(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> Swap:
@@ -380,10 +402,10 @@ def _only(texts: set[str]) -> str:
 
 
 def _drift(matches: Iterable[Match], same: Same) -> tuple[float, float]:
-    """The median of how much longer, weighted by time, kernels run that are the same on the same shapes; NaN where not
-    nearly all of them moved that way."""
+    """The median of how much longer a call takes, weighted by time, where kernels and shapes are the same; NaN where
+    not nearly all of them moved that way."""
     pairs = [
-        (m.a[0].ns.mean(), m.b[0].ns.mean())
+        (m.a[0].ns.mean(), m.b[0].ns.mean() / m.b[0].count * m.a[0].count)
         for m in matches
         if m.how == "same" and {same(k) for k in m.a[0].kernels} == {same(k) for k in m.b[0].kernels}
     ]

@@ -29,6 +29,7 @@ __all__ = ["Kernel", "Line", "Place", "Side", "make_side"]
 VARYING = "varying"  # shapes that differ from step to step
 GENERATED = re.compile(r"^(triton_\w+?)_\d+$")  # torch.compile numbers its kernels anew in each run
 FUSED = re.compile(r"^triton_|^CompiledF")
+COMPILED = re.compile(r"^CompiledF")  # the whole of a graph: no op of it
 CASTS = re.compile(r"\((?:int|unsigned int|long|unsigned long|bool|char|short)\)(?=-?\d)")
 ANONYMOUS = re.compile(r"<unnamed>|\(anonymous namespace\)|\(anonymous class\)")
 GENERIC = re.compile(r"^[Kk]ernel\d?$")  # cutlass::Kernel2<cutlass_80_...>: its template's first argument tells
@@ -48,6 +49,7 @@ class Place:
     op: str  # what the user called, outermost; the kernel's name where the capture does not tell
     dir: str
     aten: str
+    kernel: str = ""  # where the capture tells no aten op
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Side:
 
 def make_side(loaded: Loaded, wanted: Wanted | None = None) -> Side:
     """Annotate a capture, choose its steps and sum it up. ``wanted``: the steps to take."""
-    table = loaded.table
+    table = _with_phases(loaded.table)
     table, annotation, copies = without_loading(table, annotate(table))
     steps = find_steps(loaded.name, table, wanted)
     what = kinds(table, annotation)
@@ -140,6 +142,15 @@ def make_side(loaded: Loaded, wanted: Wanted | None = None) -> Side:
         table=table,
         kind=what,
     )
+
+
+def _with_phases(table: Table) -> Table:
+    """PyProf's own net.dict tells directions and no phases."""
+    if table.coded("phase").values:
+        return table
+    way = table.coded("dir")
+    phases = ["forward" if value == "fprop" else "backward" if value == "bprop" else "" for value in way.values]
+    return table.with_column("phase", Coded.of([*phases, ""][code] for code in way.codes.tolist()))
 
 
 def _by(column: Coded, steps: Steps, values: Ints) -> dict[str, Floats]:
@@ -229,7 +240,8 @@ def _steady(line: Ints, keys: Sequence[tuple[int, ...]], steps: Steps, rows: int
 def _places(table: Table) -> tuple[Ints, list[Place]]:
     phase, layer, op, aten = (table.coded(key) for key in ("phase", "layer", "op", "aten"))
     name = table.coded("kShortName")
-    unnamed = np.where((op.codes < 0) & (aten.codes < 0), name.codes, -1)
+    no_op = np.array([*(bool(COMPILED.match(value)) for value in aten.values), True])[aten.codes]
+    unnamed = np.where(no_op, name.codes, -1)
     way = table.coded("dir")
     keys, place = distinct(phase.codes, layer.codes, op.codes, way.codes, aten.codes, unnamed)
     texts = [[*column.values, ""] for column in (phase, layer, op, way, aten, name)]
@@ -238,10 +250,11 @@ def _places(table: Table) -> tuple[Ints, list[Place]]:
     found = []
     for key in keys:
         when, where, call, direction, inner, kernel = (text[code] for text, code in zip(texts, key, strict=True))
-        outer = ops[call] or inner.removeprefix("aten::") or GENERATED.sub(r"\1", kernel)
-        found.append(
-            Place(when or "other", paths[where], outer, direction, inner if not FUSED.match(inner) else "fused")
-        )
+        kernel = GENERATED.sub(r"\1", _kernel(kernel, "")[0])
+        outer = ops[call] or inner.removeprefix("aten::") or kernel
+        inner = "" if COMPILED.match(inner) else inner
+        inner = "fused" if FUSED.match(inner) else inner
+        found.append(Place(when or "other", paths[where], outer, direction, inner, "" if inner else kernel))
     merged = list(dict.fromkeys(found))
     number = {spot: i for i, spot in enumerate(merged)}
     return np.array([number[spot] for spot in found], np.int64)[place], merged

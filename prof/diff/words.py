@@ -19,6 +19,7 @@ NAMED = 3  # entries that a sentence names
 HARDLY = 0.02  # of the time of an op's kernels: a memset beside them
 TOLD = 0.001  # of the step: what is less is not told
 SAME_WORK = 0.005  # of the FLOPs: nearer, both do the same
+MANY = 0.2  # of the operations
 DRIFTED = 0.01  # of unchanged kernels' time
 ATTRIBUTED = 0.9
 MODES = {"appeared": "new", "vanished": "gone", "args": "args", "moved": "moved", "layer": "other ops",
@@ -176,6 +177,12 @@ def _tensor(found: Comparison) -> list[str]:
 
 
 def _work(found: Comparison) -> list[str]:
+    rows = found.rows
+    if found.a.steps.numbers == found.b.steps.numbers == (None,) and abs(rows.ratio) > MANY:
+        return [
+            f"B runs {rows.after / rows.before:.3g} times the operations ({rows.before:,.0f} -> {rows.after:,.0f}), "
+            "and neither capture marks steps: they may hold different numbers of them."
+        ]
     flop = found.flop
     counted = found.a.counted, found.b.counted
     if not flop.before or abs(flop.ratio) < max(SAME_WORK, 4 * abs(counted[0] - counted[1])) or min(counted) < 0.5:
@@ -206,7 +213,12 @@ def _coarse(found: Comparison) -> list[str]:
     said = []
     if found.left_out:
         said.append(f"Only one of the captures tells {' and '.join(found.left_out)}: both are compared without.")
-    whole = [e for e in found.entries if e.status in ("kind", "graph")]
+    if any(e.status == "graph" for e in found.entries):
+        said.append(
+            "Kernels of one side are hidden in CUDA graphs, and compared as a whole (nsys profile "
+            "--cuda-graph-trace=node shows them)."
+        )
+    whole = [e for e in found.entries if e.status == "kind"]
     if whole:
         ns = sum(e.ns.before for e in whole) + sum(e.ns.after for e in whole)
         share = ns / max(found.work.before + found.work.after, 1.0)

@@ -15,7 +15,7 @@ from pyprof.prof.diff.rows import contributions, every_entry, fitted, table_rows
 from pyprof.prof.diff.words import headline, percent, sentences, side_words, swap_words, warnings
 from pyprof.prof.diff.write_terminal import write_terminal
 from pyprof.prof.write_plain import shown_width
-from pyprof.table import Coded, Table
+from pyprof.table import NULL, Coded, Table
 from tests.prof.diff_rows import NO_TC, TC, compared, entry, mm, row, side, table_of
 from tests.tables import tables
 
@@ -226,3 +226,21 @@ def test_fitted_values_move_by_less_than_a_unit_and_a_half(values):
     whole = fitted(values, 1000.0, round(sum(values) / 1000))
     assert sum(whole) == round(sum(values) / 1000)
     assert all(abs(w - v / 1000) <= 1.5 for w, v in zip(whole, values, strict=True))
+
+
+def test_captures_of_different_numbers_of_steps_are_told():
+    one = table_of([[mm(10), row(5, "relu")]], [None])
+    three = table_of([[mm(10), row(5, "relu")]] * 3, [None] * 3)
+    found = compare(side(one), side(three))
+    assert any(s.startswith("B runs 3 times the operations (2 -> 6), and neither") for s in sentences(found))
+    assert math.isnan(found.drift) or found.drift == 0  # a call takes as long as before
+
+
+def test_a_table_without_starts_and_phases_is_compared_by_its_rows():
+    """PyProf's own net.dict: no start, no phase, directions."""
+    timed = table_of([[mm(10), row(5, "relu", phase="backward", gap=100)]], [None])
+    bare = timed.with_column("start", np.full(2, NULL, np.int64)).with_column("phase", Coded.empty(2))
+    found = compare(side(bare), side(timed))
+    assert (found.step.before, found.step.after, found.idle.after) == (15_000, 15_000, 0)
+    assert {change.name: change.ns.before for change in found.phases} == {"forward": 10_000, "backward": 5_000}
+    assert {e.status for e in found.entries} == {"same"}

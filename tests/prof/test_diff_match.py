@@ -159,3 +159,22 @@ def test_every_line_is_in_exactly_one_match():
     for which, name in ((0, "a"), (1, "b")):
         matched = [id(line) for one in matches for line in getattr(one, name)]
         assert sorted(matched) == sorted(id(line) for line in sides[which].lines)
+
+
+def test_kernels_without_an_aten_op_are_lines_of_their_own():
+    """As in CUDA graphs of compiled code: one op around kernels of all kinds."""
+    graph = {"op": "CompiledFxGraph", "aten": ""}
+    a = [row(5, name=TC, **graph), row(3, name="fmha_cutlassF_bf16_aligned", **graph), row(2, name="relu_k", **graph)]
+    b = [row(4, name=TC, **graph), row(3, name="fmha_cutlassF_bf16_aligned", **graph), row(2, name="gelu_k", **graph)]
+    found = compared([a], [b])
+    assert [(e.name, e.ns.change, e.status) for e in found.entries] == [("CompiledFxGraph", -1000, "same")]
+    (swap,) = found.swaps
+    assert ([k.name for k in swap.a], [k.name for k in swap.b]) == (["relu_k"], ["gelu_k"])
+
+
+def test_a_memset_more_is_no_change_of_kernels():
+    same = {"op": "linear", "aten": "aten::mm", "sizes": [[64, 64], [64, 64]]}
+    a = [row(100, name=TC, **same)]
+    assert compared([a], [[*a, {**row(1, name="[CUDA memset]", **same), "kind": "memset"}]]).swaps == []
+    (swap,) = compared([a], [[*a, row(9, name="splitKreduce_kernel", **same)]]).swaps
+    assert (swap.a, [k.name for k in swap.b]) == ((), ["splitKreduce_kernel"])
