@@ -20,6 +20,7 @@ from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
 from pyprof.prof.lists import proven_lists
 from pyprof.prof.model import FAMILY, MATRIX, find
 from pyprof.prof.own_rows import fill_own
+from pyprof.prof.repeats import fill_repeats, repeats
 from pyprof.prof.roles import MAIN, assign_parts, role
 from pyprof.prof.tensorcore import tensor_core
 from pyprof.table import NULL, Coded, Ints, Table, distinct
@@ -56,6 +57,7 @@ def annotate(table: Table) -> Annotation:
     flops, nbytes = _shares(table, signature, counted, names, roles)
     _own_bytes(table, roles, flops, nbytes)
     fill_own(table, call_numbers(table), signature, counted, names, roles, flops, nbytes)
+    fill_repeats(table, names, flops, nbytes)
     return Annotation(
         flops=flops,
         bytes=nbytes,
@@ -70,6 +72,15 @@ def annotate(table: Table) -> Annotation:
 def signatures(table: Table) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts: what `annotate` shares among the rows."""
     return _counted(table, _name_codes(table))
+
+
+def repetition(table: Table, row: int) -> tuple[int, int] | None:
+    """(the attributed row that a row without an op repeats, kernels in the run that both stand in), or None."""
+    for rows, copies in repeats(table, _name_codes(table)):
+        place = np.flatnonzero(rows == row)
+        if len(place):
+            return int(copies[0][int(place[0])]), len(rows)
+    return None
 
 
 def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:

@@ -11,11 +11,12 @@ import json
 
 import numpy as np
 
-from pyprof.prof.annotate import Annotation, signatures
+from pyprof.prof.annotate import Annotation, repetition, signatures
 from pyprof.prof.count import Counted
 from pyprof.prof.dtypes import kernel_dtypes
 from pyprof.prof.kernels import find_helper, find_product
 from pyprof.prof.model import FAMILY, MODELS, find
+from pyprof.prof.own import rule_of
 from pyprof.table import NULL, Table
 
 Line = tuple[str, str]  # what, and where it comes from
@@ -30,6 +31,7 @@ def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
         *_attribution(table, row),
         *_arguments(table, row),
         *_count(op),
+        *_own(table, annotation, row, op),
         *_share(table, annotation, row, op),
         *_tensor_cores(table, annotation, row),
     ]
@@ -105,6 +107,20 @@ def _count(op: Counted) -> list[Line]:
 
 def _amount(value: int | None, unit: str) -> str:
     return f"unknown {unit}" if value is None else f"{value:,} {unit}"
+
+
+def _own(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:
+    """Work that is not a share of the op's: a chore's own bytes, and what a repetition tells."""
+    if not _text(table, "aten", row) and not _list(table, "op", row):
+        found = repetition(table, row) if annotation.flops[row] != NULL or annotation.bytes[row] != NULL else None
+        if found is None:
+            return []
+        again, kernels = found
+        return [("repetition", f"FLOPs and bytes of row {again}: these {kernels} kernels ran in the same order there, "
+                               "on the same grids, with an op")]  # fmt: skip
+    said = rule_of(_text(table, "kLongName", row) or _text(table, "kShortName", row))
+    chore = annotation.role.texts()[row] == "aux" or not op.parts
+    return [("its own", f"{said} (prof/own.py)")] if said and chore and annotation.bytes[row] != NULL else []
 
 
 def _share(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:

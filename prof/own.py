@@ -65,6 +65,12 @@ def rule(pattern: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def rule_of(kernel: str) -> str:
+    """What the rule for a kernel says of it, by its name; empty where there is none."""
+    found = next((function for pattern, function in RULES if pattern.search(kernel)), None)
+    return " ".join((found.__doc__ or "").split()) if found else ""
+
+
 def own_work(call: Call) -> Work | None:
     """The kernel's own FLOPs and bytes, None where nothing tells them."""
     found = next((function for pattern, function in RULES if pattern.search(call.kernel.name)), None)

@@ -33,5 +33,6 @@ def test_a_product_says_op_layer_line_formula_and_share():
 def test_a_chore_says_that_it_is_one():
     told = lines("splitKreduce_kernel")
     assert told["role"].startswith("aux: a reduce by its name")
+    assert told["its own"].startswith("cuBLAS(Lt): at least two slices of partial sums read, the result written")
     assert told["this row"].startswith("0 FLOP")
     assert told["direction"].startswith("bprop: inside AddmmBackward0")

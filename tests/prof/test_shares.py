@@ -21,7 +21,7 @@ GOLDEN = sorted(path.name for path in (ROOT / "tests" / "golden").glob("*.gz"))
 # FLOPs known, bytes known, in % of GPU time: at least
 EAGER = [
     "h200_gpt2_bf16", "h200_resnet50_bf16", "h200_lenet_fp32", "h200_tutorial_encoder", "h200_infer_fp8",
-    "h200x2_gpt2_ddp_rank0", "h200x2_gpt2_ddp_rank1", "h100__gaunernst_bert", "mi300__gaunernst_bert",
+    "h200x2_gpt2_ddp_rank0", "h200x2_gpt2_ddp_rank1", "h100__gaunernst_bert", "mi300__gaunernst_bert", "h100__Qwen",
 ]  # fmt: skip
 COMPILED = ["h200_gpt2_compiled", "torch_compile_triton", "triton_example", "b200__eager_trace"]
 
