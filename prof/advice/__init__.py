@@ -19,6 +19,7 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     loss,
     optimizer,
     precision,
+    tail,
 )
 from pyprof.prof.advice.card import RULES, Advice, Finding
 from pyprof.prof.advice.rank import advise, row_rules, together_ms

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pyprof.prof.advice.card import Confidence, Finding, rule
+from pyprof.prof.advice.conv_padding import conv_padding
 from pyprof.prof.advice.run import Run
 
 __all__ = ["Gemm", "gemm", "padded_to"]
@@ -109,6 +110,7 @@ def alignment(run: Run) -> Iterator[Finding]:
             cards.setdefault(sizes, []).append((row, run.dur[row] - expected))
     for sizes, rows in cards.items():
         yield _finding(run, sizes, rows)
+    yield from conv_padding(run)
 
 
 def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | None:

@@ -7,21 +7,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyprof.prof.advice.alignment import Gemm, gemm
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Run, numel
+from pyprof.prof.advice.run import START_NS, Bools, Run, numel
 
-__all__ = ["Pattern", "patterns"]
+__all__ = ["Pattern", "in_math", "patterns"]
 
 NEAR = 12  # rows on each side of a softmax that may belong to its attention (scale, mask, dropout, casts, products)
 LEAST = 1 << 16  # scores; smaller ones are launches, not memory
 HEAD = 256  # the largest head dimension of FlashAttention 2
 HALF = {"float16": "tc_fp16", "bfloat16": "tc_bf16"}
-# Fused attention's rate, of what a matrix product reaches, all pairs counted. cuDNN's on an H200, GPT-2 (head 64, 1024
-# tokens, causal, dropout): forward 211, backward 361 of 811 TFLOP/s. fp32 runs as three TF32 products.
-FORWARD, BACKWARD, FP32 = 0.25, 0.4, 0.25
+# Fused attention's rate at its best, of the dense peak, by the head's width: cuDNN's on an H200 in bf16 (8 × 16 heads,
+# 512 to 4096 tokens, forward and backward, the product that the backward does again counted) reaches 0.48 at 64, 0.62
+# to 0.70 at 128; FlashAttention 2 on an A100 about the same of its peak (Dao 2023, figures 4 to 6). A causal mask costs
+# the blocks that it cuts: 1.1. fp32 has the memory-efficient kernel only.
+WIDTHS, SHARES = (64, 128), (0.48, 0.65)
+CAUSAL, FP32 = 1.1, 0.05
+# Of that, with an added mask, and with dropout, forward and backward (cuDNN on the same GPU)
+MASKED, DROPPED = 0.57, (0.5, 0.7)
+WORTH = 1.15
 BATCHED = ("bmm", "baddbmm")
+SAFE = "SafeSoftmaxBackward0"  # the math backend's own softmax (PyTorch 2.5 and later)
 MATH = "_scaled_dot_product_attention_math"
 USE = "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=..., dropout_p=...)"
 
@@ -85,60 +93,130 @@ def unfused_attention(run: Run) -> Iterator[Finding]:
     Abstains without shapes, for head dimensions over 256, other types than float32, float16 and bfloat16, and where
     PyTorch's own attention chose this (attention_backend speaks of that).
     """
-    math_rows = run.mentions("nodes", MATH)
-    found = [p for p in patterns(run) if not math_rows[p.softmax]]
+    theirs = run.mentions("nodes", MATH, SAFE)
+    found = [p for p in patterns(run) if not theirs[p.softmax]]
     yield from _finding(run, found, f"Call {USE}.", "batched products and a softmax write and read")
 
 
 @rule("attention_backend")
 def attention_backend(run: Run) -> Iterator[Finding]:
-    """scaled_dot_product_attention on the math backend in half precision, or on the efficient one where flash fits.
+    """scaled_dot_product_attention in half precision on the math or memory-efficient backend, or by FlashAttention 2 on
+    Hopper, where cuDNN's is faster.
 
-    Abstains in fp32 (flash has none), with an attention bias (flash takes none), and before compute capability 8.0.
+    Abstains in fp32 (the fused ones have none), with a bias or mask, which flash does not take, and before compute
+    capability 8.0.
     """
-    math_rows = run.mentions("nodes", MATH)
-    found = [p for p in patterns(run) if math_rows[p.softmax] and run.dtype[p.softmax] in HALF]
-    yield from _finding(run, found, (
+    if run.device is None or not _has_flash(run.device.arch):
+        return
+    yield from _math(run)
+    yield from _slower(run, "_efficient_attention", "the memory-efficient backend", (
+        "Allow flash and cuDNN: torch.nn.attention.sdpa_kernel([SDPBackend.CUDNN_ATTENTION, "
+        "SDPBackend.FLASH_ATTENTION]), or no sdpa_kernel at all."
+    ))  # fmt: skip
+    if run.device.arch == "sm_90":
+        yield from _slower(run, "_flash_attention", "FlashAttention 2", (
+            "Let cuDNN run it: torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), PyTorch 2.5 or later."
+        ))  # fmt: skip
+
+
+def _math(run: Run) -> Iterator[Finding]:
+    """The math backend: everything within it, and the softmax's and products' backward, which autograd runs one by one.
+
+    Under autocast or in half precision it computes in float32; what the user gave is told by the casts at its start.
+    """
+    inside = run.mentions("nodes", MATH)
+    found = [p for p in patterns(run) if inside[p.softmax] or (p.backward and run.mentions("nodes", SAFE)[p.softmax])]
+    halves = np.flatnonzero(inside & (run.aten == "copy_") & np.isin(_second_dtype(run), tuple(HALF)))
+    given = str(_second_dtype(run)[halves[0]]) if len(halves) else ""
+    kept = [p for p in found if given or run.dtype[p.softmax] in HALF]
+    yield from _finding(run, kept, (
         "Let flash or cuDNN run it: no attn_mask where is_causal=True says the same, head dimension a multiple "
-        "of 8 and at "
-        "most 256, and see why with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION), which names the reason."
-    ), "the math backend writes and reads")  # fmt: skip
-    yield from _efficient(run)
+        "of 8 and at most 256, and see why with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION), which "
+        "names the reason."
+    ), "the math backend writes and reads", given, inside)  # fmt: skip
 
 
-def _finding(run: Run, found: list[Pattern], change: str, who: str) -> Iterator[Finding]:
+def in_math(run: Run) -> Bools:
+    """Rows of the math backend, its backward included."""
+    mask = run.mentions("nodes", MATH, SAFE)
+    for pattern in patterns(run):
+        if mask[pattern.softmax]:
+            mask[list(pattern.rows)] = True
+    return mask
+
+
+def _second_dtype(run: Run) -> NDArray[np.object_]:
+    """What copies read."""
+    found = [run.json("dtypes", row) or [] for row in range(run.rows)]
+    return np.array([dtypes[1] if len(dtypes) > 1 and isinstance(dtypes[1], str) else "" for dtypes in found], object)
+
+
+def _finding(
+    run: Run, found: list[Pattern], change: str, who: str, dtype: str = "", inside: Bools | None = None
+) -> Iterator[Finding]:
+    """``dtype``: what the fused kernel would compute in, if not the softmax's. ``inside``: rows that go as well."""
     rows: list[int] = []
     saved: list[float] = []
+    calls = 0
     for pattern in found:
-        now = float(run.dur[list(pattern.rows)].sum())
-        gain = now - _fused_ns(run, pattern)
-        if gain > 0 and not set(pattern.rows) & set(rows):
-            rows += pattern.rows
-            saved += [gain * float(run.dur[i]) / now for i in pattern.rows]
+        members = _members(run, pattern, inside)
+        now = float(run.dur[members].sum())
+        gain = now - _fused_ns(run, pattern, dtype)
+        if gain > 0 and not set(members) & set(rows):
+            calls += 1
+            rows += members
+            saved += [gain * float(run.dur[i]) / now for i in members]
     if rows:
         scores = run.shapes(found[0].softmax)[0]
         now, gain = run.ms(float(run.dur[rows].sum())), run.ms(sum(saved))
         why = (
             f"{who.capitalize()} the scores {scores} in {run.dtype[found[0].softmax]} "
-            f"{run.count(len(found)):.4g} times: {now:.4g} ms, expected {now - gain:.4g} ms fused"
+            f"{run.count(calls):.4g} times: {now:.4g} ms, expected {now - gain:.4g} ms fused"
         )
-        yield Finding(np.array(rows), np.array(saved), why, change, "medium")
+        yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - calls)
 
 
-def _fused_ns(run: Run, pattern: Pattern) -> float:
+def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
+    """The pattern's rows, and those near it that are of the same call of the math backend."""
+    if inside is None or pattern.backward:
+        return list(pattern.rows)
+    first, last = pattern.rows[0], pattern.rows[-1]
+    while first > 0 and inside[first - 1] and run.lane[first - 1] == run.lane[pattern.softmax]:
+        first -= 1
+        if run.aten[first] == "copy_" and not inside[first - 1]:
+            break
+    while last + 1 < run.rows and inside[last + 1] and run.aten[last + 1] == "copy_":
+        last += 1
+    return list(range(first, last + 1))
+
+
+def _fused_ns(run: Run, pattern: Pattern, dtype: str = "") -> float:
     """Expected time of the fused kernel, ns; NaN where it is not known or does not fit."""
-    dtype = str(run.dtype[pattern.softmax]) or str(run.dtype[pattern.rows[0]])
-    unit = HALF.get(dtype, "tc_tf32" if dtype == "float32" else "")
+    dtype = dtype or str(run.dtype[pattern.softmax]) or str(run.dtype[pattern.rows[0]])
     sizes = run.shapes(pattern.softmax)[0]
     scores, last = numel(sizes), int(sizes[-1])
     head = _head(pattern.product, last)
-    if not unit or not 0 < head <= HEAD:
-        return math.nan
     flop = 4.0 * scores * head * (2.5 if pattern.backward else 1.0)
-    share = (BACKWARD if pattern.backward else FORWARD) * (FP32 if dtype == "float32" else 1.0)
     item = 4 if dtype == "float32" else 2
     tensors = 8 if pattern.backward else 4  # q, k, v, out; and their gradients
-    return run.product_ns(flop, tensors * item * scores / last * head, unit, share)
+    ops = [i for i in pattern.rows if run.aten[i] in ("add", "add_", "native_dropout", "native_dropout_backward")]
+    masked = any(run.aten[i] in ("add", "add_") and len([s for s in run.shapes(i) if s]) > 1 for i in ops)
+    dropped = any(str(run.aten[i]).startswith("native_dropout") for i in ops) or (pattern.backward and _drops(run))
+    share = (MASKED if masked else 1.0) * (DROPPED[pattern.backward] if dropped else 1.0)
+    return _kernel_ns(run, flop / share, tensors * item * scores / last * head, dtype, head)
+
+
+def _drops(run: Run) -> bool:
+    """Does any attention of the run drop scores? Their backward is a product with the mask."""
+    return bool(np.isin(run.aten, ("native_dropout", "native_dropout_backward")).any())
+
+
+def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> float:
+    unit = HALF.get(dtype, "tc_tf32" if dtype == "float32" else "")
+    if not unit or not 0 < head <= HEAD or run.device is None:
+        return math.nan
+    share = FP32 if dtype == "float32" else float(np.interp(head, WIDTHS, SHARES))
+    return START_NS + 1e9 * max(flop / (share * run.device.peak(unit)), nbytes / run.bandwidth)
 
 
 def _head(product: Gemm, last: int) -> int:
@@ -149,35 +227,32 @@ def _head(product: Gemm, last: int) -> int:
     return min(sizes)
 
 
-def _efficient(run: Run) -> Iterator[Finding]:
-    forward = run.aten == "_efficient_attention_forward"
-    either = (forward | (run.aten == "_efficient_attention_backward")) & (run.role == "main")
+def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
+    """Rows of a fused attention whose work takes longer than cuDNN's or flash's would."""
+    forward = run.aten == f"{op}_forward"
+    either = (forward | (run.aten == f"{op}_backward")) & (run.role == "main")
     rows, saved = [], []
-    if run.device is None or not _has_flash(run.device.arch):
-        return
     for row in np.flatnonzero(either & np.isin(run.dtype, tuple(HALF))).tolist():
         sizes = run.shapes(row)
         first = 0 if forward[row] else 1
-        if not sizes or len(sizes) < first + 4 or sizes[first + 3] or len(sizes[first]) != 4:
+        biased = op == "_efficient_attention" and bool(sizes[first + 3 : first + 4] and sizes[first + 3])
+        if len(sizes) < first + 4 or biased or len(sizes[first]) != 4 or math.isnan(run.flop[row]):
             continue
         (batch, queries, heads, head), keys = sizes[first], sizes[first + 1][1]
-        flop = 4.0 * batch * heads * queries * keys * head * (1.0 if forward[row] else 2.5)
-        share = FORWARD if forward[row] else BACKWARD
+        pairs = 4.0 * batch * heads * queries * keys * head * (1.0 if forward[row] else 2.5)
+        flop = run.flop[row] * (CAUSAL if run.flop[row] < 0.9 * pairs else 1.0)
         nbytes = 2.0 * batch * heads * head * (2 * queries + 2 * keys) * (1 if forward[row] else 2)
-        gain = run.dur[row] - run.product_ns(flop, nbytes, HALF[str(run.dtype[row])], share)
-        if head <= HEAD and gain > 0:
+        expected = _kernel_ns(run, flop, nbytes, str(run.dtype[row]), head)
+        if run.dur[row] > WORTH * expected:
             rows.append(row)
-            saved.append(float(gain))
+            saved.append(float(run.dur[row] - expected))
     if rows:
         now = run.ms(float(run.dur[rows].sum()))
         why = (
-            f"{run.count(len(rows)):.4g} attentions in {run.dtype[rows[0]]} without a bias ran on the memory-efficient "
-            f"backend: {now:.4g} ms, expected {now - run.ms(sum(saved)):.4g} ms by FlashAttention"
+            f"{run.count(len(rows)):.4g} attentions in {run.dtype[rows[0]]} ran by {who}: {now:.4g} ms, expected "
+            f"{now - run.ms(sum(saved)):.4g} ms by the fastest that fits"
         )
-        change = (
-            "Allow flash: torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION])."
-        )
-        yield Finding(np.array(rows), np.array(saved), why, change, "low")
+        yield Finding(np.array(rows), np.array(saved), why, change, "medium")
 
 
 def _has_flash(arch: str) -> bool:

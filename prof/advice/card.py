@@ -47,6 +47,7 @@ class Finding:
     confidence: Confidence
     idle_ns: float = 0.0  # saved besides, while the GPU did nothing
     launches: float = 0.0  # that the change takes away; negative: adds
+    calls: float | None = None  # of the host, as launches where None: an op's further kernels cost it little
 
 
 Rule = Callable[["Run"], Iterable[Finding]]

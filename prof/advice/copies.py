@@ -63,21 +63,18 @@ def weight_casts(run: Run) -> Iterator[Finding]:
         now = run.ms(float(run.dur[rows].sum()))
         why = f"autocast casts {run.count(len(rows)):.4g} weights from float32 in each pass: {now:.4g} ms"
         change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
-        yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium")
+        yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium", launches=len(rows))
 
 
 def _of_weight(run: Run, row: int) -> bool:
-    """Is it the second operand of the product that follows, in fp32 before?"""
+    """Is it the second operand of the product that follows, or its bias, in fp32 before?"""
     sizes, dtypes = run.shapes(row), run.json("dtypes", row)
-    if (
-        not sizes
-        or not dtypes
-        or len(sizes[0]) < 2
-        or dtypes[:2] not in (["bfloat16", "float32"], ["float16", "float32"])
-    ):
+    if not sizes or not dtypes or dtypes[:2] not in (["bfloat16", "float32"], ["float16", "float32"]):
         return False
     for after in range(row + 1, min(row + 6, run.rows)):
         if run.family[after] in ("gemm", "conv") and run.role[after] == "main":
+            if len(sizes[0]) == 1:
+                return sizes[0] in run.shapes(after)
             operands = [shape for shape in run.shapes(after) if len(shape) > 1]
             if len(operands) < 2:
                 return False

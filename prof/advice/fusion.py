@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Run, numel
+from pyprof.prof.advice.run import Bools, Run, numel
 from pyprof.prof.model import ITEM_BYTES
+from pyprof.table import Ints
 
 __all__ = ["chains"]
 
@@ -18,15 +18,19 @@ LEAST = 1 << 18  # elements: smaller tensors are launches, not memory
 FUSED_NS = 3000.0  # a kernel, besides its bytes
 CONTIGUOUS = ("vectorized_elementwise_kernel", "unrolled_elementwise_kernel")  # a copy by these changes the type only
 DROPOUT = ("native_dropout", "native_dropout_backward")
+ROWS = 4  # kernels over a norm's statistics, between its two passes: epsilon, root, reciprocal
+# Second operands that the fused kernel has to read, of those that the chain's kernels have: the others the chain made
+# itself, or read before. A backward chain reads what the forward saved, most of which a compiler makes again.
+NEW_FORWARD, NEW_BACKWARD = 1 / 2, 1 / 3
 
 
 @rule("fusion")
 def fusion(run: Run) -> Iterator[Finding]:
-    """Neighbours in forward or backward that go over tensors of the same size, a card a size.
+    """Neighbours in forward or backward that go over tensors of the same size, a card a size; sums over rows between
+    them, as norms have, and what is done with these, are of the chain.
 
-    The fused kernel reads the chain's input and every second operand (taken as new, though the chain
-    made some), and writes one result. Abstains without shapes, and for copies that change the layout, gradients'
-    accumulation and the optimizer's step.
+    The fused kernel reads the chain's input and a share of its second operands, and writes one result. Abstains
+    without shapes, and for copies that change the layout, gradients' accumulation and the optimizer's step.
     """
     found: dict[int, list[list[int]]] = {}
     for size, chain in chains(run):
@@ -36,40 +40,69 @@ def fusion(run: Run) -> Iterator[Finding]:
 
 
 def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
-    """(elements, rows) of each chain."""
-    size = _sizes(run)
-    rows = np.flatnonzero(size >= LEAST)
+    """(elements, rows) of each chain, rows of other sizes within it included."""
+    size, bridge = _sizes(run)
     chain: list[int] = []
-    for row, after in pairwise([*rows.tolist(), run.rows]):
-        chain.append(row)
-        joined = after == row + 1 < run.rows and size[after] == size[row] and _same(run, row, after)
-        if not joined:
-            if len(chain) >= CHAIN:
-                yield int(size[row]), chain
+    for row in range(run.rows + 1):
+        joined = row < run.rows and bool(chain) and size[row] == size[chain[0]] and _same(run, chain[-1], row)
+        if chain and not joined:
+            while bridge[chain[-1]]:
+                chain.pop()
+            if len(chain) - int(bridge[chain].sum()) >= CHAIN:
+                yield int(size[chain[0]]), chain
             chain = []
+        if row < run.rows and size[row] >= LEAST and (chain or not bridge[row]):
+            chain.append(row)
 
 
 def _same(run: Run, a: int, b: int) -> bool:
     return bool(run.lane[a] == run.lane[b] and run.phase[a] == run.phase[b] and run.stream[a] == run.stream[b])
 
 
-def _sizes(run: Run) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Elements of each row's tensors, 0 for what cannot be part of a chain."""
+def _sizes(run: Run) -> tuple[Ints, Bools]:
+    """Elements of the chain that each row could be part of, 0 for none; and which rows only stand between others."""
     name = run.mentions("kShortName", *CONTIGUOUS) | run.mentions("kLongName", *CONTIGUOUS)
     copies = np.isin(run.family, ("copy",)) & name & np.isin(run.aten, ("copy_", "_to_copy"))
     usual = (run.family == "pointwise") | copies | np.isin(run.aten, DROPOUT)
-    usual &= np.isin(run.phase, ("forward", "backward")) & ~run.mentions("nodes", "AccumulateGrad")
-    return np.where(usual, run.largest, 0)
+    fits = np.isin(run.phase, ("forward", "backward")) & ~run.mentions("nodes", "AccumulateGrad")
+    size = np.where(usual & fits, run.largest, 0)
+    bridge = np.zeros(run.rows, bool)
+    for row in np.flatnonzero((run.family == "reduction") & (run.role == "main") & fits).tolist():
+        shape = (run.shapes(row) or [[]])[0]
+        if not _of_rows(run, row, shape):
+            continue
+        whole = numel(shape)
+        for other in range(row, min(row + 1 + ROWS, run.rows)):
+            if other == row or (usual[other] and run.largest[other] == whole // shape[-1]):
+                size[other], bridge[other] = whole, True
+            else:
+                break
+    return size, bridge
+
+
+def _of_rows(run: Run, row: int, shape: list[int]) -> bool:
+    """Does it reduce the last dimension alone?"""
+    args = run.json("args", row)
+    dims = args[1] if isinstance(args, list) and len(args) > 1 else None
+    last = len(shape) - 1
+    return len(shape) > 1 and str(dims).replace(" ", "") in ("[-1]", f"[{last}]", "-1", str(last))
 
 
 def _fused_ns(run: Run, size: int, chain: list[int]) -> float:
     """Expected time of one kernel in place of the chain, ns; NaN where the device is unknown."""
-    tensors = 2
+    first, last = run.json("dtypes", chain[0]), str(run.dtype[chain[-1]])
+    source = first[1] if run.family[chain[0]] == "copy" and isinstance(first, list) and len(first) > 1 else ""
+    nbytes = _item(str(source) or str(run.dtype[chain[0]])) + _item(last)
+    new = NEW_BACKWARD if run.phase[chain[0]] == "backward" else NEW_FORWARD
     for row in chain[1:]:
         full = sum(numel(shape) == size for shape in run.shapes(row))
-        tensors += 1 if (full > 1 and run.family[row] != "copy") or run.aten[row] in DROPOUT else 0
-    item = max(ITEM_BYTES.get(str(run.dtype[row]), 4.0) for row in chain)
-    return FUSED_NS + 1e9 * tensors * item * size / run.bandwidth
+        if (full > 1 and run.family[row] != "copy") or run.aten[row] in DROPOUT:
+            nbytes += new * _item(str(run.dtype[row]))
+    return FUSED_NS + 1e9 * nbytes * size / run.bandwidth
+
+
+def _item(dtype: str) -> float:
+    return ITEM_BYTES.get(dtype, 4.0)
 
 
 def _finding(run: Run, size: int, members: list[list[int]]) -> Iterator[Finding]:
@@ -99,4 +132,4 @@ def _finding(run: Run, size: int, members: list[list[int]]) -> Iterator[Finding]
     change = "torch.compile the module that holds them" + (
         ', or call F.gelu(x, approximate="tanh"), which this is.' if gelu else "."
     )
-    yield Finding(np.array(rows), np.array(saved), why, change, "medium")
+    yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - kept)

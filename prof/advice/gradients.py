@@ -16,11 +16,12 @@ __all__: list[str] = []
 
 ADDED = 3  # tensors' worth of bytes that adding to a gradient moves: two read, one written
 MADE = ("aten::zeros", "aten::new_zeros", "aten::zeros_like", "aten::full")  # fills of new tensors
+ZEROS = ("aten::zero_", "aten::_foreach_zero_")
 DENSE = "aten::embedding_dense_backward"
 RARE = 0.1  # rows of the table that a step touches, at the most, where sparse gradients are worth it
-# A sparse gradient is coalesced in each step: sort, unique, sums. Launches, seen in traces of SGD and SparseAdam
-# (torch.sparse.coalesce on CUDA: thrust's sort and unique, then the sum of the rows).
-SPARSE_LAUNCHES = 20
+# Launches of a sparse gradient and its update, in traces of an H200 (PyTorch 2.11): SGD adds rows as they are,
+# SparseAdam coalesces first (sort, unique, sums).
+SPARSE_SGD, SPARSE_ADAM = 5, 35
 
 
 @rule("zero_grad")
@@ -32,7 +33,8 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     fills are not of the gradients' sizes, and in CUDA graphs, which need gradients in one place.
     """
     outside = (run.phase != "backward") & ~run.mentions("nodes", *MADE) & (run.table.ints("graphNode") == NULL)
-    fills = np.flatnonzero(np.isin(run.aten, ("zero_", "_foreach_zero_")) & outside)
+    zeros = np.isin(run.aten, ("zero_", "_foreach_zero_")) | ((run.aten == "fill_") & run.mentions("nodes", *ZEROS))
+    fills = np.flatnonzero(zeros & outside)
     adds = np.flatnonzero(run.mentions("nodes", "AccumulateGrad") & np.isin(run.aten, ("add_", "add")))
     fills = fills[np.isin(run.phase[fills], ("optimizer", "forward", "other"))]
     if not len(fills) or not len(adds):
@@ -90,7 +92,10 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
         "nn.Embedding(..., sparse=True), with torch.optim.SGD, Adagrad or SparseAdam for this parameter; momentum and "
         "weight decay then leave rows alone that had no gradient."
     )
-    yield Finding(rows, saved, why, change, "medium", launches=-SPARSE_LAUNCHES * run.steps * run.lanes)
+    adam = bool(np.isin(run.aten[update], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
+    gone = int(run.mentions("nodes", DENSE).sum()) + int((share == 1).sum())
+    launches = gone - (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
+    yield Finding(rows, saved, why, change, "medium", launches=launches)
 
 
 def _touched(run: Run, width: int) -> int:

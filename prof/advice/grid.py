@@ -13,47 +13,66 @@ from pyprof.prof.advice.run import Run
 __all__: list[str] = []
 
 IN_A_ROW = 4
-LEAST_NS = 3000.0  # shorter ones are launches (launch_bound)
+WORTH = 1.5  # of the batched product's expected time
+ITEM = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 
 @rule("small_grid")
 def small_grid(run: Run) -> Iterator[Finding]:
-    """The same product at least four times in a row, none of which could use another's result, each on less than half
-    of the SMs: as one batched product they run side by side.
+    """The same product at least four times in a row, none of which could use another's result, and together well above
+    what one batched product takes.
 
     Independence is told by the sizes: a result [m, n] can be no operand of the next where n != k and m != k. Abstains
-    without shapes, strides or the number of SMs.
+    without shapes, strides or the device.
     """
-    if run.device is None or not run.device.sms:
+    if run.device is None:
         return
     main = np.flatnonzero((run.role != "aux") & (run.texts("kind") != "memset"))
     group: list[int] = []
     rows: list[int] = []
     saved: list[float] = []
+    groups = 0
     for row in [*main.tolist(), -1]:
         if group and (row < 0 or not _alike(run, group[-1], row)):
-            if len(group) >= IN_A_ROW:
-                blocks = float(run.limits.geometry.blocks[group[0]])
-                beside = min(len(group), int(run.device.sms // blocks))
-                rows += group
-                saved += [float(run.dur[i]) * (1 - 1 / beside) for i in group]
+            members = _members(run, group)
+            now, expected = float(run.dur[members].sum()), _batched_ns(run, group)
+            if len(group) >= IN_A_ROW and now > WORTH * expected:  # NaN: unit or dtype unknown
+                groups += 1
+                rows += members
+                saved += [float(run.dur[i]) * (1 - expected / now) for i in members]
             group = []
-        if row >= 0 and _small(run, row, run.device.sms):
+        if row >= 0 and _independent(run, row):
             group.append(row)
     if rows:
+        before = run.ms(float(run.dur[rows].sum()))
         why = (
-            f"{run.count(len(rows)):.4g} equal products run one after the other, each on fewer than half of the "
-            f"{run.device.sms} SMs: {run.ms(float(run.dur[rows].sum())):.4g} ms"
+            f"{run.count(len(rows)):.4g} kernels of equal, independent products run one after the other, each too "
+            f"small to fill the GPU: {before:.4g} ms, expected {before - run.ms(sum(saved)):.4g} ms as "
+            f"{run.count(groups):.4g} batched ones"
         )
         change = "Stack their operands and call torch.bmm (or one product, where they share an operand)."
-        yield Finding(np.array(rows), np.array(saved), why, change, "medium")
+        yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - groups)
 
 
-def _small(run: Run, row: int, sms: int) -> bool:
+def _independent(run: Run, row: int) -> bool:
     product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
-    if product is None or not product.leads or product.k in (product.m, product.n):
-        return False
-    return bool(run.limits.geometry.blocks[row] < sms / 2 and run.dur[row] > LEAST_NS)
+    return product is not None and bool(product.leads) and product.k not in (product.m, product.n)
+
+
+def _members(run: Run, group: list[int]) -> list[int]:
+    """The group's rows, and the aux rows between them: fills, and the sums of split products."""
+    return [i for i in range(group[0], group[-1] + 1) if run.lane[i] == run.lane[group[0]]]
+
+
+def _batched_ns(run: Run, group: list[int]) -> float:
+    """Expected time of one product of the whole group; NaN where it is not known."""
+    row, count = group[0], len(group)
+    product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
+    item, unit = ITEM.get(str(run.dtype[row])), str(run.limits.unit.values[run.limits.unit.codes[row]])
+    if product is None or item is None or run.limits.unit.codes[row] < 0:
+        return float("nan")
+    m, n, k, each = product.m, product.n, product.k, count * product.batch
+    return run.product_ns(2.0 * each * m * n * k, float(each * item * (m * k + k * n + m * n)), unit)
 
 
 def _alike(run: Run, a: int, b: int) -> bool:

@@ -8,6 +8,8 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
+from pyprof.prof.model import ITEM_BYTES
+from pyprof.table import Ints
 
 __all__ = ["VOCABULARY"]
 
@@ -39,7 +41,7 @@ def cross_entropy(run: Run) -> Iterator[Finding]:
 def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]:
     rows = np.flatnonzero(np.isin(run.aten, STEPS) & (run.elements == size))
     casts = rows[run.aten[rows] == "copy_"]
-    item = 2.0 if len(casts) else 4.0
+    item = 2.0 if len(casts) else ITEM_BYTES.get(str(run.dtype[_first(run, rows)]), 4.0)
     expected = calls * (1e9 * PASSES * item * size / (REACHED * run.bandwidth))
     now = float(run.dur[rows].sum())
     if not bool((run.aten[rows] == "_log_softmax_backward_data").any()) or not now > WORTH * expected:
@@ -54,4 +56,9 @@ def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]
         "torch.compile the loss (F.cross_entropy and the cast before it as one function), or a fused linear and "
         "cross-entropy that never holds all logits."
     )
-    yield Finding(rows, run.dur[rows] * (1 - expected / now), why, change, "medium")
+    yield Finding(rows, run.dur[rows] * (1 - expected / now), why, change, "medium", launches=len(rows) - 2 * calls)
+
+
+def _first(run: Run, rows: Ints) -> int:
+    """The forward's log_softmax, which reads the logits as they are where nothing casts them."""
+    return int(rows[np.isin(run.aten[rows], ("_log_softmax",))][0])

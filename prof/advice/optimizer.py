@@ -8,69 +8,85 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import LAUNCH_NS, STREAMED, Run
-from pyprof.table import Ints, distinct
+from pyprof.prof.advice.host import LIST_NS
+from pyprof.prof.advice.run import CALL_NS, STREAMED, Run
+from pyprof.prof.occupancy import Floats
+from pyprof.table import Ints
 
 __all__ = ["optimizer"]
 
-REACHED = 0.72  # of the bandwidth: fused AdamW of GPT-2 on an H200, 1.00 ms for 124 M parameters
+# Of the bandwidth. Fused AdamW on an H200: GPT-2's 124 M parameters 1.00 ms, 24 × 2048² 0.79 ms: 0.72 and 0.74.
+REACHED = 0.72
 WORTH = 1.15
-BUSY = 0.8  # of its span, a phase in which the GPU is the limit
+# multi_tensor_apply (ATen/native/cuda/MultiTensorApply.cuh): a launch takes 320 chunks of 65536 elements, 30 tensors
+CHUNKS, TENSORS = 320 * 65536, 30
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An optimizer by the op that only it has: what that op moves a parameter, and what one pass of all moves."""
+    """An optimizer by the ops of its step: the one that is done once a parameter, and what it and one pass move."""
 
     name: str
-    mark: tuple[str, ...]  # the op, once a parameter and step
+    mark: tuple[str, ...]
     mark_bytes: int  # a fp32 parameter
     fused_bytes: int
+    lists: bool  # by lists of tensors, too, one pass moves fewer bytes
 
 
-# fp32: Adam reads p, g, m, v and writes p, m, v: 28 bytes a parameter. addcdiv_(p, m, denom) reads 12 and writes 4.
-ADAM = Kind("Adam", ("_foreach_addcdiv_", "addcdiv_"), 16, 28)
+# fp32. Adam reads p, g, m, v and writes p, m, v: 28 bytes a parameter. addcdiv_(p, m, denom) reads 12 and writes 4.
+# SGD with momentum reads p, g, m and writes p, m; its mul_(m, momentum) reads 4 and writes 4. Plain SGD is one add_.
+ADAM = Kind("Adam", ("_foreach_addcdiv_", "addcdiv_"), 16, 28, lists=True)
+MOMENTUM = Kind("SGD with momentum", ("mul_",), 8, 20, lists=False)
+PLAIN = Kind("SGD", ("add_",), 12, 12, lists=False)
 
 
 @rule("optimizer")
 def optimizer(run: Run) -> Iterator[Finding]:
-    """Adam by single ops or lists of tensors, against one fused pass.
+    """Adam by single ops or lists of tensors, SGD by single ops, against one fused pass.
 
-    Saved are bytes, at the bandwidth that the fused kernel reaches, and of single ops what the GPU waited for their
-    launches, at 5 µs each. Abstains where a fused kernel runs, where bytes or device are unknown, for other optimizers
-    (SGD with momentum by lists moves 20 to 24 bytes a parameter, fused 20: nothing to gain), and of lists where the GPU
-    idles during the optimizer's step: there the host is the limit, and fewer bytes change nothing.
+    Saved are bytes, at the bandwidth that the fused kernel reaches, and launches. Abstains where a fused kernel runs,
+    where bytes or device are unknown, and for other optimizers (SGD by lists moves 20 to 24 bytes a parameter with
+    momentum, fused 20: nothing to gain).
     """
-    phase = (run.phase == "optimizer") & (run.texts("kind") != "memset")
-    rows = np.flatnonzero(phase)
-    mark = rows[np.isin(run.aten[rows], ADAM.mark)]
-    if not len(mark) or any(str(a).startswith("_fused_") for a in np.unique(run.aten[rows].astype(str))):
+    rows = np.flatnonzero((run.phase == "optimizer") & (run.role == "main") & (run.texts("kind") == "kernel"))
+    ops = set(run.aten[rows].astype(str))
+    kind = _kind(ops)
+    if kind is None or any(op.startswith("_fused_") for op in ops) or np.isnan(run.nbytes[rows]).any():
         return
-    rows = rows[run.role[rows] == "main"]
-    if np.isnan(run.nbytes[rows]).any():
-        return
-    parameters = float(run.nbytes[mark].sum()) / ADAM.mark_bytes
-    expected = 1e9 * parameters * ADAM.fused_bytes / (REACHED / STREAMED * run.bandwidth)
+    rows = rows[~np.isin(run.aten[rows], ("zero_", "_foreach_zero_", "fill_"))]
+    mark = rows[np.isin(run.aten[rows], kind.mark)]
+    loop = not any(op.startswith("_foreach_") for op in ops)
+    parameters = float(run.nbytes[mark].sum()) / kind.mark_bytes
+    expected = 1e9 * parameters * kind.fused_bytes / (REACHED / STREAMED * run.bandwidth)
     now = float(run.dur[rows].sum())
-    loop = not any(str(a).startswith("_foreach_") for a in np.unique(run.aten[rows].astype(str)))
-    span = _span_ns(run, rows)
-    if not now > WORTH * expected or not (loop or now > BUSY * span):
+    if not (loop or now > WORTH * expected) or not parameters:
         return
-    waited = min(span - now, max(LAUNCH_NS * len(rows) - now, 0.0)) if loop else 0.0
+    yield _finding(run, kind, rows, mark, loop, parameters, expected)
+
+
+def _kind(ops: set[str]) -> Kind | None:
+    if ops & set(ADAM.mark):
+        return ADAM
+    if ops and ops <= {"mul_", "add_", "zero_", "fill_"} and "add_" in ops:
+        return MOMENTUM if "mul_" in ops else PLAIN
+    return None
+
+
+def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool, parameters: float, expected: float) -> Finding:
+    now = float(run.dur[rows].sum())
+    tensors = len(mark) if loop else 0  # of lists, the launches of the mark's op are the fused one's, too
+    after = parameters / CHUNKS + tensors / TENSORS if loop else float(len(mark))
+    saved: Floats = run.dur[rows] * max(1 - expected / now, 0.0)
     moved = float(run.nbytes[rows].sum()) / parameters
-    saved = run.dur[rows] * (1 - expected / now)
+    launches = max(len(rows) - after, 0.0)
+    how = "single ops" if loop else "lists of tensors (foreach)"
     why = (
-        f"{ADAM.name} by {'single ops' if loop else 'lists of tensors (foreach)'} moves {moved:.0f} bytes a parameter "
-        f"in {run.count(len(rows)):.4g} kernels, a fused one {ADAM.fused_bytes}: {run.ms(now):.4g} ms, expected "
-        f"{run.ms(expected):.4g} ms for {parameters / run.steps / run.lanes / 1e6:.4g} M parameters"
+        f"{kind.name} by {how} moves {moved:.0f} bytes a parameter in {run.count(len(rows)):.4g} kernels, a fused one "
+        f"{kind.fused_bytes} in about {run.count(1) * max(after, 1):.2g}: {run.ms(now):.4g} ms, expected "
+        f"{run.ms(min(expected, now)):.4g} ms for {parameters / run.steps / run.lanes / 1e6:.4g} M parameters"
     )
-    yield Finding(rows, saved, why, "Pass fused=True to the optimizer (torch.optim.Adam, AdamW).", "medium", waited)
-
-
-def _span_ns(run: Run, rows: Ints) -> float:
-    """From the first of the rows to the last, in each step and on each GPU, together."""
-    keys, group = distinct(run.table.ints("step")[rows], run.lane[rows])
-    first, last = np.full(len(keys), np.iinfo(np.int64).max), np.full(len(keys), np.iinfo(np.int64).min)
-    np.minimum.at(first, group, run.start[rows])
-    np.maximum.at(last, group, run.end[rows])
-    return float((last - first).sum())
+    names = "Adam, AdamW" if kind is ADAM else "SGD"
+    change = f"Pass fused=True to the optimizer (torch.optim.{names})."
+    called = len(np.unique(run.table.ints("opId")[rows])) - 2 * run.steps * run.lanes
+    calls = launches if loop else max(called, 0) * LIST_NS / CALL_NS
+    return Finding(rows, saved, why, change, "medium", launches=launches, calls=calls)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice.alignment import LINE, gemm
+from pyprof.prof.advice.attention import in_math
 from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.run import START_NS, Bools, Run
 from pyprof.prof.occupancy import Floats
@@ -95,14 +96,15 @@ def _by_name(run: Run) -> Iterator[Finding]:
 def amp(run: Run) -> Iterator[Finding]:
     """fp32 (or TF32) products of a run in which no product is narrower, on a GPU with bf16 or fp16 tensor cores.
 
-    Abstains as tf32 does, and in a run that has a narrow product: what stays in fp32 there was chosen to.
+    Abstains as tf32 does, in a run that has a narrow product (what stays in fp32 there was chosen to), and within
+    attention's math backend, which computes in fp32 whatever it is given.
     """
     unit = _narrow_unit(run)
     products = np.isin(run.family, ("gemm", "conv", "attention"))
     if not unit or bool(np.isin(run.precision[products], tuple(NARROW)).any()):
         return
     rows = np.flatnonzero(full_precision(run, ("gemm", "conv", "attention")) & np.isin(run.tc, ("0", "1")))
-    rows = _fitting(run, rows, 2)
+    rows = _fitting(run, rows[~in_math(run)[rows]], 2)
     dtype = "bfloat16" if unit == "tc_bf16" else "float16"
     scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
     expected = _expected(run, rows, unit, itemsize=2) + _casts(run, rows)

@@ -26,7 +26,8 @@ def findings(run: Run) -> list[tuple[str, Finding]]:
 
 def total_ns(run: Run, finding: Finding) -> float:
     """By how much the steps fall, together."""
-    return run.shorter_ns(float(finding.saved_ns.sum()), finding.launches) + finding.idle_ns
+    calls = finding.launches if finding.calls is None else finding.calls
+    return run.shorter_ns(float(finding.saved_ns.sum()), finding.launches, calls) + finding.idle_ns
 
 
 def advise(run: Run) -> list[Advice]:
@@ -80,4 +81,4 @@ def together_ms(run: Run) -> float:
     for _, finding in findings(run):
         np.maximum.at(best, finding.rows, finding.saved_ns)
         idle, launches = max(idle, finding.idle_ns), max(launches, finding.launches)
-    return run.ms(run.shorter_ns(float(best.sum()), launches) + idle)
+    return run.ms(run.shorter_ns(float(best.sum()), launches, launches) + idle)

@@ -27,6 +27,8 @@ def table(*rows, gpu=H200):
         values = [row.get(key) for row in full]
         if COLUMN[key].kind == "int":
             data[key] = np.array([NULL if v is None else v for v in values], np.int64)
+        elif COLUMN[key].kind == "float":
+            data[key] = np.array([np.nan if v is None else v for v in values], np.float64)
         elif COLUMN[key].kind == "ints":
             data[key] = Ragged.of(v or [] for v in values)
         else:

@@ -102,5 +102,14 @@ def test_below_the_threshold_nothing_is_said():
 
 
 def test_a_saving_ends_where_the_host_is_the_limit():
-    # 20 kernels of 1 µs need 100 µs of the host, the product 5: the step of 74.7 µs is the host's already
-    assert advise(run(mm(2048, 1001, 1001, 54_700), *[{"ns": 1000, "kShortName": "tiny"}] * 20)) == []
+    # 41 launches of 6 µs: 246 µs of the host, 168 in the best tenth; the GPU's work takes 94.7 + 41 × 1.1 = 139.8 µs
+    tiny = [{"ns": 1000, "kShortName": "tiny", "start": 60_000 + 8_000 * i} for i in range(40)]
+    found = advise(run(mm(2048, 1001, 1001, 54_700), *tiny))
+    assert [card.rule for card in found] == ["launch_bound"]
+
+
+def test_a_saving_is_a_mean_over_what_the_host_may_need():
+    # 21 launches: 126 µs of the host, in the tenths of its error 85.8, 107.8, 126.0, 147.3, 185.0; the GPU 74.7 + 23.1
+    # = 97.8 µs. Only the fastest host leaves a saving: 97.8 - 85.8 = 12.0 µs, a fifth of it on the mean
+    tiny = [{"ns": 1000, "kShortName": "tiny", "start": 60_000 + 8_000 * i} for i in range(20)]
+    assert run(mm(2048, 1001, 1001, 54_700), *tiny).shorter_ns(44_000, 0, 0) == pytest.approx(2400, abs=20)

@@ -16,23 +16,33 @@ from pyprof.prof.annotate import annotate
 from pyprof.table import NULL, Table
 
 EXPECTED = {  # capture -> its cards, best first
-    "kineto/h200_gpt2_bf16.json.gz": ["fusion", "cross_entropy"],
-    "nsys/h200_gpt2_step.sqlite.gz": ["fusion", "cross_entropy"],
+    "kineto/h200_gpt2_bf16.json.gz": ["fusion", "cross_entropy", "fusion"],
+    "nsys/h200_gpt2_step.sqlite.gz": ["fusion", "cross_entropy", "fusion"],
     "kineto/h200_gpt2_compiled.json.gz": [],
     "nsys/h200_gpt2_cudagraph_node.sqlite.gz": [],
     "kineto/h200_resnet50_bf16.json.gz": [],
     "nsys/h200_resnet50_step_pytorch_flag.sqlite.gz": [],
     "kineto/h200_infer_fp8.json.gz": [],
-    "kineto/h200_tutorial_encoder.json.gz": ["amp", "tf32"],
+    "kineto/h200_tutorial_encoder.json.gz": ["tf32", "amp"],
     "kineto/h200_lenet_fp32.json.gz": ["launch_bound"],
     "nsys/h200_lenet.sqlite.gz": ["launch_bound"],
-    "kineto/h200x2_gpt2_ddp_rank0.json.gz": ["cross_entropy", "fusion", "optimizer", "communication"],
-    "kineto/h200x2_gpt2_ddp_rank1.json.gz": ["cross_entropy", "fusion", "communication", "optimizer"],
-    "nsys/h200x2_gpt2_ddp.sqlite.gz": ["cross_entropy", "fusion", "optimizer", "communication"],
+    "kineto/h200x2_gpt2_ddp_rank0.json.gz": ["fusion", "cross_entropy", "optimizer", "communication"],
+    "kineto/h200x2_gpt2_ddp_rank1.json.gz": ["fusion", "cross_entropy", "communication", "optimizer"],
+    "nsys/h200x2_gpt2_ddp.sqlite.gz": ["fusion", "cross_entropy", "optimizer", "communication"],
+    "kineto/AMD-AGI+TraceLens__tests__traces__h100__Qwen_Qwen1.5-0.5B-Chat__1016005_6f3f5884fc.json.gz":
+        ["fusion", "attention_backend"],
+    "kineto/AMD-AGI+TraceLens__tests__traces__h100__gaunernst_bert-small-uncased__1016001_737b43a141.json.gz":
+        ["launch_bound"],
+    "kineto/AMD-AGI+TraceLens__tests__traces__b200__eager_trace_e443f32f14.json.gz": ["launch_bound"],
+    "kineto/facebookresearch+HolisticTraceAnalysis__tests__data__trace_diff__control__control_b1ceb4c081.json.gz":
+        ["amp", "alignment", "alignment", "fusion", "alignment"],
+    "kineto/pytorch+kineto__tb_plugin__samples__resnet50_autograd_api_num_workers_0__worker0.pt.trace_4a9c9ae521.json.gz":
+        ["data_loader"],
+    "nsys/jsun-012+assignment2-systems__result.sqlite.gz": [],
     "nsys/zx3xyy+assignment2-systems__result_2_7B.sqlite.gz": ["tf32"],
     "nsys/zx3xyy+assignment2-systems__result_2_7B_clean.sqlite.gz": ["tf32"],
     "nsys/zx3xyy+assignment2-systems__result_2_7B_compile_ro.sqlite.gz": [],
-}
+}  # fmt: skip
 
 
 def read(data, name):
@@ -79,4 +89,4 @@ def test_a_long_run_takes_seconds(data):
     begin = time.perf_counter()
     found = advise(Run(whole, annotation))
     assert time.perf_counter() - begin < len(whole) / 20_000 + 2
-    assert [(card.rule, card.kernels) for card in found] == [("fusion", 276), ("cross_entropy", 6)]
+    assert [(card.rule, card.kernels) for card in found] == [("fusion", 276), ("cross_entropy", 6), ("fusion", 69)]

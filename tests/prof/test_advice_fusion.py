@@ -16,11 +16,27 @@ def ew(op, ns=25_000, full=1, **more):
 
 
 def test_a_chain_by_hand():
-    # read, a second operand of one kernel, write: 3 × 50.33e6 bytes at 4.08e12/s: 37.0 µs, and 3; now 135
+    # read, write, half of a second operand: 2.5 × 50.33e6 bytes at 4.08e12/s: 30.8 µs, and 3; now 135, and 4 × 1.1 µs
     (card,) = cards(ew("pow"), ew("mul"), ew("add", 35_000, full=2), ew("tanh"), ew("mul"))
     assert (card.rule, card.kernels) == ("fusion", 5)
-    assert card.saved_ms == pytest.approx(0.135 - 0.0400, abs=0.0001)
+    assert card.saved_ms == pytest.approx(0.135 + 0.0044 - 0.0338, abs=0.0001)
     assert 'approximate="tanh"' in card.change
+
+
+def test_a_norm_by_hand_is_one_chain():
+    """RMSNorm in fp32: the mean and what is done with it stand between; 6 kernels over the whole, 3 over the rows."""
+    mean = {**ew("mean", 15_000), "args": ["", "[-1]", "True", ""], "sizes": [[4, 1024, 3072], [], [], []],
+            "dtypes": ["float32", "", "", ""], "kShortName": "reduce_kernel"}  # fmt: skip
+    small = [ew(op, 1_000, sizes=[[4, 1024, 1], []]) for op in ("add", "rsqrt")]
+    (card,) = cards(ew("pow"), mean, *small, ew("mul"), ew("mul"), ew("add", 35_000, full=2))
+    assert card.kernels == 7
+    # 2.5 tensors as above; 127 µs now, and 6 kernels' 1.1 µs
+    assert card.saved_ms == pytest.approx(0.127 + 0.0066 - 0.0338, abs=0.0001)
+
+
+def test_a_sum_over_columns_ends_a_chain():
+    bias = {**ew("sum", 15_000), "args": ["", "[0, 1]", "True", ""], "kShortName": "reduce_kernel"}
+    assert cards(ew("pow"), ew("mul"), bias, ew("tanh"), ew("mul"), rule="fusion") == []
 
 
 OTHER = {"aten": "aten::native_layer_norm", "sizes": [[4, 1024, 3072]], "kShortName": "norm", "ns": 10_000}
@@ -83,17 +99,18 @@ def small(m=256, k=1024, n=512, **more):
 
 
 def test_small_products_in_a_row():
-    # 8 blocks on 132 SMs: the 6 run side by side
+    # 54 µs; batched 2 × 6 × 256 × 1024 × 512 FLOP at 0.82 × 989.4e12/s: 2 µs, and 5. 5 launches fewer, 1.1 µs each:
+    # from 60.6 to 8.1 µs. The host: 36 µs, 50 less: it is no limit but in the last tenth of its error, 52.9 to 0
     (card,) = cards(*[small()] * 6, rule="small_grid")
     assert card.kernels == 6
-    assert card.saved_ms == pytest.approx(6 * 0.009 * 5 / 6 - 0.021, abs=0.003)  # the host needs 5 µs for each
+    assert card.saved_ms == pytest.approx(0.054 - 0.007 + 0.0055, abs=0.001)
 
 
 GRID_SAYS_NOTHING = {
     "each may need the one before": [small(256, 512, 512)] * 6,
     "three": [small()] * 3,
     "another between": [small(), small(), small(), OTHER, small(), small()],
-    "they fill the GPU": [{**small(), "grid": [132, 1, 1]}] * 6,
+    "they fill the GPU": [mm(4096, 1024, 8192, 95_000, name="nvjet_sm90_tst_128x128")] * 6,
     "no strides": [small(strides=None)] * 6,
 }
 

@@ -27,16 +27,16 @@ def add(ns=50_000, shape=(4096, 4096), **more):
 
 
 def test_zero_grad_by_hand():
-    # both go: 8 × (20 + 50) µs
+    # both go: 8 × (20 + 50) µs, and 16 × 1.1
     (card,) = cards(*[zero() for _ in range(8)], busy(), *[add() for _ in range(8)], rule="zero_grad")
-    assert card.saved_ms == pytest.approx(0.560) and card.kernels == 16 and card.confidence == "high"
+    assert card.saved_ms == pytest.approx(0.5776) and card.kernels == 16 and card.confidence == "high"
 
 
 def test_zero_grad_with_gradient_accumulation():
-    # of four micro-batches' additions only the first falls away: 8 × 20 µs + 32 × 50 µs / 4
+    # of four micro-batches' additions only the first falls away: 8 × 20 µs + 32 × 50 µs / 4, and 16 × 1.1
     rows = [zero() for _ in range(8)] + [busy()] + [add() for _ in range(32)]
     (card,) = cards(*rows, rule="zero_grad")
-    assert card.saved_ms == pytest.approx(0.560)
+    assert card.saved_ms == pytest.approx(0.5776)
 
 
 NCCL = {"kShortName": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ns": 10_000, "phase": "backward"}
@@ -44,7 +44,7 @@ NCCL = {"kShortName": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ns": 10_000, "
 
 def test_zero_grad_under_ddp_saves_the_fills():
     (card,) = cards(*[zero() for _ in range(8)], busy(), *[add() for _ in range(8)], NCCL, rule="zero_grad")
-    assert card.saved_ms == pytest.approx(0.160) and card.kernels == 8
+    assert card.saved_ms == pytest.approx(0.160 + 0.0088) and card.kernels == 8
 
 
 NO_ZEROS = {
@@ -79,10 +79,10 @@ def update(shapes, ns):
 
 
 def test_sparse_grad_by_hand():
-    # 130 µs of zeros, and of the update 128 of 144 M parameters; less 20 launches, which the GPU covers
+    # 130 µs of zeros, and of the update 128 of 144 M parameters; Adam: 35 launches in place of 2, at 1.1 µs
     rows = [busy(), *table_gradient(), update([[500_000, 256], [4000, 4000]], 1_440_000)]
     (card,) = cards(*rows, rule="sparse_grad")
-    assert card.saved_ms == pytest.approx(0.130 + 1.440 * 128 / 144)
+    assert card.saved_ms == pytest.approx(0.130 + 1.440 * 128 / 144 - 33 * 0.0011)
 
 
 DENSE = {
@@ -104,7 +104,7 @@ def dropout(**more):
 
 def test_dropout_without_gradients():
     (card,) = cards(busy(2_000_000), dropout(), dropout(), rule="dropout_in_eval")
-    assert card.saved_ms == pytest.approx(0.080) and "eval()" in card.change
+    assert card.saved_ms == pytest.approx(0.080 + 0.0022) and "eval()" in card.change
 
 
 def test_dropout_with_gradients():

@@ -20,7 +20,7 @@ LAYOUT = "void cudnn::ops::nchwToNhwcKernel"
 
 def test_layouts_by_hand():
     (card,) = cards(conv(LAYOUT, 30_000), conv(), conv("nhwcToNchwKernel", 20_000), rule="channels_last")
-    assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.050))
+    assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.050 + 0.0022))
 
 
 LAYOUTS = {"none": [conv()], "padding of three channels": [conv("nhwcAddPaddingKernel", 30_000), conv()],
@@ -45,7 +45,7 @@ SUM = {"aten": "aten::sum", "sizes": [X, [], [], []], "nodes": ["ConvolutionBack
 
 def test_a_bias_before_a_norm_and_its_gradient():
     (card,) = cards(conv(), bias(), NORM, SUM, rule="conv_bias")
-    assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.045))
+    assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.045 + 0.0022))
 
 
 BIASES = {
@@ -73,7 +73,7 @@ PRODUCT = {"aten": "aten::mm", "sizes": [[512, 4096], [4096, 8192]], "dtypes": [
 
 def test_weights_cast_in_inference():
     (card,) = cards(cast([8192, 4096]), cast([512, 4096], 3_000), PRODUCT, rule="weight_casts")
-    assert (card.kernels, card.saved_ms) == (1, pytest.approx(0.040))  # the activation's cast stays
+    assert (card.kernels, card.saved_ms) == (1, pytest.approx(0.040 + 0.0011))  # the activation's cast stays
 
 
 CASTS = {

@@ -1,0 +1,84 @@
+"""Products whose last wave of tiles leaves most of the GPU idle: rows that would cost nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice.alignment import gemm
+from pyprof.prof.advice.card import Finding, rule
+from pyprof.prof.advice.run import Run
+
+__all__ = ["rows_that_fit", "waves"]
+
+TILE = re.compile(r"nvjet_sm\d+_\w+?_(\d+)x(\d+)_\d+x\d+_")  # cuBLAS on Hopper and later; seen in 12.8 and 13.0
+SPLIT = ("splitK", "streamK")
+MOST = 4  # waves; with more, the last one is a small part
+WORTH = 0.12  # of the products' time
+SHARE = 0.2  # of the GPU's time, that products of one number of rows take
+FURTHER = 1.5  # times the rows, at the most
+
+
+def waves(m: int, n: int, tile: tuple[int, int], sms: int) -> float:
+    """Tiles of a result over SMs. Which way a tile lies its name does not tell: the way of more tiles.
+
+    >>> waves(1152, 4096, (192, 192), 132), round(waves(1664, 4096, (256, 128), 132), 2)
+    (1.0, 1.7)
+    """
+    ways = ((math.ceil(m / a) * math.ceil(n / b)) for a, b in (tile, tile[::-1]))
+    return max(ways) / sms
+
+
+def rows_that_fit(m: int, n: int, tile: tuple[int, int], sms: int) -> int:
+    """The greatest number of rows, up to half more, that takes as many waves."""
+    most = math.ceil(waves(m, n, tile, sms))
+    step = min(tile)
+    rows = range(m, int(FURTHER * m) + 1, step)
+    fitting = [row for row in rows if math.ceil(waves(row, n, tile, sms)) <= most]
+    return max(fitting, default=m)
+
+
+@rule("tail_wave")
+def tail_wave(run: Run) -> Iterator[Finding]:
+    """Products of one number of rows, of which a few more would take as long: the saving is that of a step of as many
+    samples, in fewer and larger batches.
+
+    Only cuBLAS's kernels whose name has the tile, of one to four waves, where these products are much of the step.
+    """
+    if run.device is None or not run.device.sms:
+        return
+    groups: dict[int, list[tuple[int, int]]] = {}
+    names = np.array([bool(TILE.search(str(name))) for name in run.name])
+    for row in np.flatnonzero(names & (run.family == "gemm") & (run.role == "main")).tolist():
+        product, name = gemm(str(run.aten[row]), run.shapes(row), run.strides(row)), str(run.name[row])
+        match = TILE.search(name)
+        if product is None or match is None or any(word in name for word in SPLIT) or product.batch > 1:
+            continue
+        tile = (int(match[1]), int(match[2]))
+        if 1 < waves(product.m, product.n, tile, run.device.sms) < MOST:
+            fits = rows_that_fit(product.m, product.n, tile, run.device.sms)
+            groups.setdefault(product.m, []).append((row, fits))
+    for rows, members in groups.items():
+        yield from _finding(run, rows, members)
+
+
+def _finding(run: Run, rows: int, members: list[tuple[int, int]]) -> Iterator[Finding]:
+    found = np.array([row for row, _ in members])
+    more = min(fits for _, fits in members)  # rows that all of these products take in the same time
+    now = float(run.dur[found].sum())
+    gain = 1 - rows / more
+    if gain < WORTH or now < SHARE * run.busy_ns * run.steps * run.lanes:
+        return
+    assert run.device is not None
+    why = (
+        f"{run.count(len(found)):.4g} products of {rows} rows end in a wave of tiles that fills part of the "
+        f"{run.device.sms} SMs: {more} rows would take as long, {run.ms(now):.4g} ms"
+    )
+    change = (
+        f"Where the batch or the sequence can be chosen: {more} rows (samples × tokens) in place of {rows}. The saving "
+        "is that of as many samples in fewer steps."
+    )
+    yield Finding(found, run.dur[found] * gain, why, change, "low")
