@@ -9,83 +9,28 @@ Times are ns a step, means over the steps that count. Two sums hold, and nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pyprof.prof.components import COUNTED
-from pyprof.prof.diff.detail import common_detail, merged_kernels
-from pyprof.prof.diff.lines import Kernel, Line, Place, Side
-from pyprof.prof.diff.match import SMALL, Match, match, small
-from pyprof.prof.diff.noise import band_ns
+from pyprof.prof.diff.detail import common_detail
+from pyprof.prof.diff.kernels import Same, Swap, delta_of, lines_of, swaps, tensor_share
+from pyprof.prof.diff.lines import Line, Side
+from pyprof.prof.diff.match import Match, match, small
+from pyprof.prof.diff.noise import Delta
 from pyprof.prof.diff.steps import Steps
 from pyprof.prof.occupancy import Floats
 from pyprof.prof.report.steps import PHASES
 
-__all__ = ["IDLE", "OVERLAP", "Change", "Comparison", "Delta", "Entry", "Swap", "compare"]
+__all__ = ["IDLE", "OVERLAP", "Change", "Comparison", "Entry", "compare"]
 
 IDLE, OVERLAP = "idle", "overlap"
-HARDLY = 0.02  # of an op's time: kernels with less are no change of kernels
 MOSTLY = 0.5  # of its matrix products' time: then a line used tensor cores
 DISTINCT = 4  # layers that a table by layer should tell apart
 TELLING = 0.01  # of the work: a layer with less tells nothing
 ALIKE = 0.9  # of unchanged kernels' time: if it all moved one way, the machine did
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """A quantity on both sides, a value a step."""
-
-    a: Floats = field(repr=False)
-    b: Floats = field(repr=False)
-
-    @property
-    def before(self) -> float:
-        return float(self.a.mean()) if len(self.a) else 0.0
-
-    @property
-    def after(self) -> float:
-        return float(self.b.mean()) if len(self.b) else 0.0
-
-    @property
-    def change(self) -> float:
-        return self.after - self.before
-
-    @property
-    def ratio(self) -> float:
-        """The change, of the value before; NaN where both are 0, infinite where that is 0."""
-        if self.before:
-            return self.change / self.before
-        return math.copysign(math.inf, self.change) if self.change else math.nan
-
-    @property
-    def band(self) -> float:
-        """What chance explains; NaN where each side has one step."""
-        return band_ns(self.a, self.b)
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is more than chance explains, as far as that is known."""
-        band = self.band
-        return self.change != 0 and (math.isnan(band) or abs(self.change) > band)
-
-
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """Kernels that took the place of others, in all layers alike."""
-
-    name: str
-    place: Place
-    matches: int
-    a: tuple[Kernel, ...]
-    b: tuple[Kernel, ...]
-    shapes: tuple[str, str]  # empty where they are several
-    dtypes: tuple[str, str]
-    ns: Delta
-    tc: tuple[
-        float, float
-    ]  # the share of its matrix products' time on tensor cores; NaN where it has none, or none is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +212,6 @@ def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
 
 # Entries
 
-Same = Callable[[Kernel], str]
-
 
 def _entries(matches: Sequence[Match], root: tuple[str, ...], same: Same, steps: tuple[int, int]) -> tuple[Entry, ...]:
     groups: dict[Key, list[Match]] = {}
@@ -309,8 +252,8 @@ def _entry(key: Key, members: Sequence[Match], root: tuple[str, ...], same: Same
     name = f"{layer} {op}".strip()
     if way == "fprop" and phase == "backward":
         name += ", recomputed"
-    sides = _lines(members)
-    shares = [tuple(_tensor_share(side) for side in (m.a, m.b)) for m in members]
+    sides = lines_of(members)
+    shares = [tuple(tensor_share(side) for side in (m.a, m.b)) for m in members]
     layers = max(len({line.place.layer for line in side}) for side in sides)
     return Entry(
         name=name,
@@ -318,87 +261,13 @@ def _entry(key: Key, members: Sequence[Match], root: tuple[str, ...], same: Same
         op=op,
         phase=phase,
         how=tuple(dict.fromkeys(m.how for m in members)),
-        ns=_delta(sides, steps),
+        ns=delta_of(sides, steps),
         count=(sum(line.count for line in sides[0]), sum(line.count for line in sides[1])),
         layers=layers if "*" in layer else 1,
-        swaps=_swaps(name, members, same, steps),
+        swaps=swaps(name, members, same, steps),
         tc_lost=sum(before > MOSTLY >= after for before, after in shares),
         tc_gained=sum(after > MOSTLY >= before for before, after in shares),
     )
-
-
-def _lines(members: Iterable[Match]) -> tuple[list[Line], list[Line]]:
-    a: list[Line] = []
-    b: list[Line] = []
-    for found in members:
-        a += found.a
-        b += found.b
-    return a, b
-
-
-def _delta(sides: Sequence[Sequence[Line]], steps: tuple[int, int]) -> Delta:
-    a, b = (sum((line.ns for line in side), np.zeros(n)) for side, n in zip(sides, steps, strict=True))
-    return Delta(a, b)
-
-
-def _tensor_share(lines: Iterable[Line]) -> float:
-    """Of the time of matrix products whose kernels tell, what ran on tensor cores; NaN without such."""
-    kernels = [k for line in lines for k in line.kernels if k.tc in ("0", "1")]
-    whole = sum(k.ns for k in kernels)
-    return sum(k.ns for k in kernels if k.tc == "1") / whole if whole else math.nan
-
-
-# Kernels
-
-
-def _swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> tuple[Swap, ...]:
-    """The matches of an entry in which other kernels run, those that are alike in all layers together. What is matched
-    as a whole is compared as a whole: there a kernel may have gone from one aten op to another of the same call."""
-    groups: dict[Hashable, list[Match]] = {}
-    rest: list[Match] = []
-    for found in members:
-        together = found.how == "op" or (found.how != "moved" and (len(found.a) > 1 or len(found.b) > 1))
-        if found.how == "graph" or (found.how == "kind" and small(found.a[0].kind) == SMALL):
-            continue
-        if together:
-            rest.append(found)
-        elif found.a and found.b:
-            before, after = ({same(k) for line in side for k in line.kernels} for side in (found.a, found.b))
-            if before != after:
-                groups.setdefault((found.a[0].place.aten, frozenset(before), frozenset(after)), []).append(found)
-    swaps = [_swap(name, found, same, steps) for found in groups.values()]
-    a, b = _lines(rest)
-    if a and b:
-        whole = _swap(name, [Match("op", tuple(a), tuple(b))], same, steps)
-        swaps.append(replace(whole, place=replace(whole.place, aten=""), shapes=("", "")))
-    return tuple(swap for swap in swaps if _tells(swap))
-
-
-def _tells(swap: Swap) -> bool:
-    """Whether the kernels that are others take time: a memset more beside a product's kernel does not."""
-    return sum(k.ns for k in (*swap.a, *swap.b)) > HARDLY * (swap.ns.before + swap.ns.after)
-
-
-def _swap(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> Swap:
-    sides = _lines(members)
-    a, b = (merged_kernels(side, same) for side in sides)
-    others = {same(k) for k in a} & {same(k) for k in b}
-    shapes, dtypes = ([{getattr(line, of) for line in side} for side in sides] for of in ("shapes", "dtype"))
-    return Swap(
-        name=name,
-        place=sides[0][0].place,
-        matches=len(members),
-        a=tuple(k for k in a if same(k) not in others),
-        b=tuple(k for k in b if same(k) not in others),
-        shapes=(_only(shapes[0]), _only(shapes[1])),
-        dtypes=(_only(dtypes[0]), _only(dtypes[1])),
-        ns=_delta(sides, steps),
-        tc=(_tensor_share(sides[0]), _tensor_share(sides[1])),
-    )
-
-
-def _only(texts: set[str]) -> str:
-    return next(iter(texts)) if len(texts) == 1 else ""
 
 
 def _drift(matches: Iterable[Match], same: Same) -> tuple[float, float]:

@@ -27,8 +27,9 @@ import numpy as np
 
 from pyprof.errors import InputError, PyprofError
 from pyprof.prof.columns import first_text
-from pyprof.prof.diff.compare import Comparison, Delta
+from pyprof.prof.diff.compare import Comparison
 from pyprof.prof.diff.lines import Side
+from pyprof.prof.diff.noise import Delta
 from pyprof.prof.layer_path import layer_parts
 from pyprof.prof.occupancy import Floats
 from pyprof.prof.report.steps import PHASES

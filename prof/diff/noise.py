@@ -1,4 +1,4 @@
-"""How much two means of steps may differ by chance alone.
+"""A quantity on both sides, a value a step; and how much two means of steps may differ by chance alone.
 
 Steps of one capture differ by clocks, caches and the host. ``band_ns`` is Welch's interval for the difference of two
 means (Welch 1947; NIST/SEMATECH e-Handbook 1.3.5.3) at 99%: without any real change, one difference in a hundred lies
@@ -8,12 +8,13 @@ outside. What differs between two runs as a whole (temperature, another machine)
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pyprof.prof.occupancy import Floats
 
-__all__ = ["band_ns"]
+__all__ = ["Delta", "band_ns"]
 
 # Two-sided 99% quantiles of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 STUDENT = (
@@ -21,6 +22,44 @@ STUDENT = (
     2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
 )  # fmt: skip
 NORMAL = 2.576  # for more
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A quantity on both sides, a value a step."""
+
+    a: Floats = field(repr=False)
+    b: Floats = field(repr=False)
+
+    @property
+    def before(self) -> float:
+        return float(self.a.mean()) if len(self.a) else 0.0
+
+    @property
+    def after(self) -> float:
+        return float(self.b.mean()) if len(self.b) else 0.0
+
+    @property
+    def change(self) -> float:
+        return self.after - self.before
+
+    @property
+    def ratio(self) -> float:
+        """The change, of the value before; NaN where both are 0, infinite where that is 0."""
+        if self.before:
+            return self.change / self.before
+        return math.copysign(math.inf, self.change) if self.change else math.nan
+
+    @property
+    def band(self) -> float:
+        """What chance explains; NaN where each side has one step."""
+        return band_ns(self.a, self.b)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is more than chance explains, as far as that is known."""
+        band = self.band
+        return self.change != 0 and (math.isnan(band) or abs(self.change) > band)
 
 
 def band_ns(a: Floats, b: Floats) -> float:

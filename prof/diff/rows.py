@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyprof.prof.diff.compare import IDLE, OVERLAP, Change, Comparison, Delta, Entry
+from pyprof.prof.diff.compare import IDLE, OVERLAP, Change, Comparison, Entry
+from pyprof.prof.diff.noise import Delta
 
 LEAST = 0.0005  # of the step: smaller changes have no row of their own
 

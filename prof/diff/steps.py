@@ -192,7 +192,13 @@ def _late(table: Table, owner: Ints, found: Sequence[Step]) -> dict[tuple[int, i
     which it ends, the gap before a step's first row to the step before."""
     start, late = table.ints("start"), timeline(table).late_ns
     sums: dict[tuple[int, int | None], float] = {}
-    for step in found:
-        inside = (owner == step.owner) & (start > step.start_ns) & (start <= step.start_ns + step.span_ns)
-        sums[step.owner, step.number] = float(min(int(late[inside].sum()), step.idle_ns))
+    for number in {step.owner for step in found}:
+        mine = sorted((step for step in found if step.owner == number), key=lambda step: step.start_ns)
+        rows = np.flatnonzero((owner == number) & (start != NULL))
+        low = np.array([step.start_ns for step in mine], np.int64)
+        at = np.searchsorted(low, start[rows], "left") - 1  # the last step that began before
+        high = low + np.array([step.span_ns for step in mine], np.int64)
+        inside = (at >= 0) & (start[rows] <= high[at])
+        total = np.bincount(at[inside], weights=late[rows[inside]], minlength=len(mine))
+        sums.update({(number, s.number): min(float(ns), float(s.idle_ns)) for s, ns in zip(mine, total, strict=True)})
     return sums

@@ -6,9 +6,11 @@ import json
 import math
 from collections.abc import Sequence
 
-from pyprof.prof.diff.compare import Comparison, Delta, Entry, Swap
+from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.gate import Check, Verdict
+from pyprof.prof.diff.kernels import Swap
 from pyprof.prof.diff.lines import VARYING, Kernel, Side
+from pyprof.prof.diff.noise import Delta
 
 __all__ = [
     "digits", "headline", "percent", "sentences", "shown_kernels", "shown_ms", "side_words", "signed_ms", "swap_words",
@@ -152,7 +154,7 @@ def _entry(entry: Entry) -> str:
 
 
 def _kernels(found: Comparison) -> list[str]:
-    swaps = [swap for swap in found.swaps if swap.a and swap.b]
+    swaps = found.swaps
     if not swaps:
         return []
     places = digits(found)
@@ -273,7 +275,7 @@ def tally(entry: Entry) -> str:
         words.append("-TC")
     elif entry.tc_gained:
         words.append("+TC")
-    elif any(swap.a and swap.b for swap in entry.swaps):
+    elif entry.swaps:
         words.append("kernel")
     return " ".join(filter(None, words))
 

@@ -9,8 +9,9 @@ from typing import Any, BinaryIO
 
 from pyprof._version import __version__
 from pyprof.prof.colours import style_sheet
-from pyprof.prof.diff.compare import Comparison, Delta, Entry
+from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.gate import Verdict
+from pyprof.prof.diff.noise import Delta
 from pyprof.prof.diff.rows import Row, every_entry, table_rows
 from pyprof.prof.diff.words import (
     digits,

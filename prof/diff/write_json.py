@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from pyprof.json_schema import Schema, flag, integer, listing, maybe, number, record, text
 
 if TYPE_CHECKING:
-    from pyprof.prof.diff.compare import Change, Comparison, Delta, Swap
+    from pyprof.prof.diff.compare import Change, Comparison
     from pyprof.prof.diff.gate import Verdict
+    from pyprof.prof.diff.kernels import Swap
     from pyprof.prof.diff.lines import Kernel, Side
+    from pyprof.prof.diff.noise import Delta
     from pyprof.prof.diff.rows import Row
 
 __all__ = ["SCHEMAS", "own_keys"]
