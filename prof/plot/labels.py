@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,6 +22,7 @@ GAP = 2.0  # points between a dot's edge and its name
 LONGEST = 34  # characters
 FAR = (1.0, 2.4, 4.0)  # times the nearest distance; beyond the first, a line leads to the dot
 PLACES = 24  # along a line
+STEP = 6  # pixels
 
 Point = tuple[float, float]
 
@@ -101,6 +103,7 @@ class _Room:
         self.renderer = figure.canvas.get_renderer()  # Agg's, which `picture` gave it
         self.scale = figure.dpi / 72
         self.inside = axes.get_window_extent(self.renderer)
+        self.lines = [box for line in axes.lines for box in _along(axes.transData.transform(line.get_xydata()))]
 
     def text(self, words: str, size: float, colour: str) -> tuple[Text, float, float]:
         """A text somewhere, and its width and height."""
@@ -152,17 +155,19 @@ class _Room:
         made, wide, high = self.text(plain(label.text, LONGEST, "middle"), FONT - 0.6, self.theme.ink)
         x, y = self.axes.transData.transform((label.x, label.y))
         near = (label.radius + GAP) * self.scale
-        for far in FAR:
-            for left, bottom in _around(x, y, wide, high, far * near):
-                box = Bbox.from_bounds(left, bottom, wide, high)
-                if self.free(box):
-                    self.put(made, left, bottom)
-                    self.taken.append(box)
-                    if far > 1:
-                        self.lead(x, y, box)
-                    return made
-        made.remove()
-        return None
+        places = [(far, place) for far in FAR for place in _around(x, y, wide, high, far * near)]
+        boxes = [(far, Bbox.from_bounds(left, bottom, wide, high)) for far, (left, bottom) in places]
+        open_to = [(far, box) for far, box in boxes if self.free(box)]
+        if not open_to:
+            made.remove()
+            return None
+        # Over a line rather than further away, and that rather than not at all.
+        far, box = min(open_to, key=lambda place: (place[0], any(_overlap(place[1], line) for line in self.lines)))
+        self.put(made, box.x0, box.y0)
+        self.taken.append(box)
+        if far > 1:
+            self.lead(x, y, box)
+        return made
 
     def lead(self, x: float, y: float, box: Bbox) -> None:
         """A line from a dot to its name."""
@@ -170,6 +175,15 @@ class _Room:
         points = self.axes.transAxes.inverted().transform([(x, y), end])
         self.axes.plot(points[:, 0], points[:, 1], transform=self.axes.transAxes, color=self.theme.dim, linewidth=0.6,
                        zorder=4)  # fmt: skip
+
+
+def _along(points: Any) -> Iterator[Bbox]:
+    """Small boxes along a straight line, in pixels."""
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    steps = max(1, int(math.hypot(x1 - x0, y1 - y0) / STEP))
+    for i in range(steps + 1):
+        x, y = x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps
+        yield Bbox.from_extents(x - STEP / 2, y - 1, x + STEP / 2, y + 1)
 
 
 def _around(x: float, y: float, wide: float, high: float, off: float) -> Iterator[Point]:
