@@ -104,6 +104,7 @@ CURVE = {
     "name": "dtype or op",
     "points": "size (rows of a square matrix, or bytes moved) and rate (FLOP/s, bytes/s)",
     "sheet": "rate by the data sheet",
+    "lasting": "of products at their best size, under a lasting load, FLOP/s",
 }
 GROWTH = {"device": "as measured", "products": "of square matrices", "memory": "by op", "cache_bytes": "the last cache"}
 

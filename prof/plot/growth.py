@@ -31,6 +31,12 @@ class Curve:
     name: str
     points: Points
     sheet: float | None  # the rate by the data sheet, where it is known
+    lasting: float | None = None  # FLOP/s of the best size under a lasting load, where it was measured
+
+    @property
+    def best(self) -> tuple[float, float]:
+        """The size of the highest rate, and that."""
+        return max(self.points, key=lambda point: point[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,9 @@ def read(file: str | Path) -> dict[str, Any]:
         named = curves.get(key, {})
         if not isinstance(named, dict) or not all(_is_curve(points) for points in named.values()):
             raise InputError(file, f"curves: {key}: expected lists of [size, rate], positive numbers")
+    lasting = found.get("lasting_flop_per_s", {})
+    if not isinstance(lasting, dict) or not all(_is_curve([[1, rate]]) for rate in lasting.values()):
+        raise InputError(file, "lasting_flop_per_s: expected rates by unit, positive numbers")
     if not any(curves.get(key) for key in ("products_flop_per_s", "memory_byte_per_s")):
         raise InputError(file, "curves: expected products_flop_per_s or memory_byte_per_s, found neither")
     return found
@@ -71,14 +80,15 @@ def numbers(found: Mapping[str, Any]) -> Growth:
 
     arch, name = str(found.get("arch", "")), str(found.get("device", ""))
     device = find_device(name) if arch != "cpu" else None
-    curves = found["curves"]
+    curves, lasting = found["curves"], found.get("lasting_flop_per_s", {})
     cache = found.get("cache_bytes")
     return Growth(
         device=name,
         products=tuple(
-            Curve(dtype, _points(points), device.flop_per_s.get(_unit(unit_of, dtype, arch)) if device else None)
+            Curve(dtype, _points(points), device.flop_per_s.get(unit) if device else None, lasting.get(unit))
             for dtype, points in list(curves.get("products_flop_per_s", {}).items())[:MOST]
             if points
+            for unit in (_unit(unit_of, dtype, arch),)
         ),
         memory=tuple(
             Curve(op, _points(points), device.byte_per_s if device else None)
@@ -129,6 +139,7 @@ def draw(shown: Growth, look: Look) -> Picture:
 def caption(shown: Growth) -> str:
     known = any(curve.sheet for curve in (*shown.products, *shown.memory))
     words = "As pyprof peaks measured them, on random data."
+    words += " Hollow: under a lasting load." if any(curve.lasting for curve in shown.products) else ""
     return f"{words} Dashed: the data sheet's rate." if known else words
 
 
@@ -142,6 +153,9 @@ def _panel(axes: Axes, curves: Sequence[Curve], look: Look) -> None:
         sizes, rates = zip(*curve.points, strict=True)
         axes.plot(sizes, rates, marker=MARKERS[i % len(MARKERS)], markersize=4, linewidth=1.5, color=colour,
                   label=plain(curve.name, 20), zorder=3)  # fmt: skip
+        if curve.lasting:
+            axes.plot([curve.best[0]], [curve.lasting], marker=MARKERS[i % len(MARKERS)], markersize=5.5, color=colour,
+                      markerfacecolor=look.theme.card, zorder=4)  # fmt: skip
     sheets = {curve.sheet: i for i, curve in enumerate(curves) if curve.sheet}
     for rate, i in sheets.items():
         colour = look.theme.classes[i % len(look.theme.classes)] if len(sheets) > 1 else look.theme.dim

@@ -387,7 +387,7 @@ def test_advice_is_that_of_the_command_and_follows_the_rows(captures, root):
     assert frame["rule"].tolist() == [card["rule"] for card in told] and len(told) >= 2
     assert frame["saved_ms"].tolist() == [card["saved_ms"] for card in told]
     assert frame["confidence"].dtype == pd.CategoricalDtype(["low", "medium", "high"], ordered=True)
-    assert frame.attrs["units"]["saved_ms"] == "ms"
+    assert frame.attrs["units"]["saved_ms"] == "ms" and all(frame.attrs["meanings"].values())
     assert "alignment" in profile.where("layer like '*head*'").advice["rule"].tolist()
     assert "alignment" not in profile.where("op == 'layer_norm'").advice["rule"].tolist()
 

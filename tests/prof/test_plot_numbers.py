@@ -308,6 +308,7 @@ def test_boxes_are_where_the_operations_were():
 def peaks_file(tmp_path, **more):
     content = {
         "format": "pyprof peaks", "device": H200, "arch": "sm_90", "flop_per_s": {"fp32": 5e13}, "cache_bytes": 1 << 25,
+        "lasting_flop_per_s": {"tc_bf16": 8e13},
         "curves": {
             "products_flop_per_s": {"fp32": [[256, 1e12], [512, 5e12]], "bf16": [[512, 9e13]], "fp64": []},
             "memory_byte_per_s": {"copy": [[65536, 1e11], [1 << 30, 4e12]]},
@@ -323,6 +324,7 @@ def test_growth_has_the_files_curves_beside_the_data_sheet(tmp_path):
     fp32, bf16 = found.products
     assert (fp32.name, fp32.points) == ("fp32", ((256, 1e12), (512, 5e12)))
     assert bf16.sheet == pytest.approx(989.4e12, rel=0.01)
+    assert (fp32.lasting, bf16.lasting, bf16.best) == (None, 8e13, (512, 9e13))
     assert (found.memory[0].sheet, found.cache_bytes) == (4.8e12, 1 << 25)
     left, right = growth.draw(found, Look(dark=True)).axes
     assert left.lines[0].get_xydata().tolist() == [[256, 1e12], [512, 5e12]]
@@ -340,6 +342,7 @@ def test_growth_has_the_files_curves_beside_the_data_sheet(tmp_path):
         ({"curves": {"products_flop_per_s": [1]}}, "products_flop_per_s: expected lists"),
         ({"curves": {"memory_byte_per_s": {"copy": [[0, 1]]}}}, "positive numbers"),
         ({"curves": {}}, "found neither"),
+        ({"lasting_flop_per_s": {"fp32": "fast"}}, "lasting_flop_per_s: expected rates by unit"),
         ({"format": "other"}, "pyprof peaks"),
     ],
 )
