@@ -107,6 +107,8 @@ def facts(own: Path, forward: Path | None, recomputed: bool, transfer: str = "",
         mods, ops = ["torch.optim", *mods], [_optimizer_name(optimizer[-1].name), *ops]
     phase = phase_of(own, [] if communication else ops, transfer, updating)
     innermost = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
+    if communication and (innermost is None or not innermost.sizes):  # traces of 2022: the annotation has the sizes
+        innermost = next((s for s in reversed(inside) if s.kind == Kind.COMM and s.sizes), innermost)
     return Facts(
         layer=_json(_layers(source)),
         trace=_json(_trace(source)),

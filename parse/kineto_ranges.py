@@ -60,6 +60,19 @@ class _Scopes:
             codes.append(code)
         return np.array(codes, np.int64)
 
+    def annotations(self, events: list[Event]) -> Ints:
+        """The scope of each annotation: a collective's says its tensors, where its op's record does not."""
+        codes = self.texts([event.name for event in events], annotation_scope)
+        for at, event in enumerate(events):
+            if event.args is not None and event.name.startswith(COMMUNICATION):
+                dims = bytes(event.args.dims) or bytes(event.args.old_dims)
+                key = ("", event.name, dims, bytes(event.args.types))
+                if dims and key not in self.known:
+                    self.known[key] = len(self.scopes)
+                    self.scopes.append(collective_scope(event.name, dims, key[-1]))
+                codes[at] = self.known.get(key, codes[at])
+        return codes
+
     def texts(self, texts: list[str], make: Any) -> Ints:
         """The scope of each text; -1 where ``make`` says that it is none."""
         codes: dict[str, int] = {}
@@ -111,6 +124,13 @@ def _text(values: list[Any]) -> str:
     return orjson.dumps(values).decode() if values else ""
 
 
+def collective_scope(name: str, dims: bytes, types: bytes) -> Scope:
+    """A collective's annotation with the sizes and types of the tensors that go in."""
+    sizes = _list(dims)
+    dtypes = [dtype(kind, size) for kind, size in zip(_list(types), sizes, strict=False)]
+    return Scope(Kind.COMM, name, sizes=_text(sizes), dtypes=_text(dtypes))
+
+
 def annotation_scope(name: str) -> Scope:
     return Scope(Kind.COMM, name) if name.startswith(COMMUNICATION) else classify(name, False)
 
@@ -121,7 +141,7 @@ def ranges(events: Events, clock: Clock, threads: Threads) -> Found:
     op_args = args(events.ops)
     scope = np.concatenate([
         scopes.ops(events.ops, op_args),
-        scopes.texts([event.name for event in events.annotations], annotation_scope),
+        scopes.annotations(events.annotations),
         scopes.texts([event.name for event in events.frames], frame_scope),
     ])  # fmt: skip
     every = [*events.ops, *events.annotations, *events.frames]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from pyprof.prof.annotate import Annotation, repetition, signatures
 from pyprof.prof.count import Counted
 from pyprof.prof.dtypes import kernel_dtypes
 from pyprof.prof.kernels import find_helper, find_product
-from pyprof.prof.model import FAMILY, MODELS, find
+from pyprof.prof.model import FAMILY, MODELS, Tensor, find
 from pyprof.prof.own import rule_of
 from pyprof.table import NULL, Table
 
@@ -31,6 +32,7 @@ def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
         *_attribution(table, row),
         *_arguments(table, row),
         *_count(op),
+        *_collective(op, table, row),
         *_own(table, annotation, row, op),
         *_share(table, annotation, row, op),
         *_tensor_cores(table, annotation, row),
@@ -107,6 +109,17 @@ def _count(op: Counted) -> list[Line]:
 
 def _amount(value: int | None, unit: str) -> str:
     return f"unknown {unit}" if value is None else f"{value:,} {unit}"
+
+
+def _collective(op: Counted, table: Table, row: int) -> list[Line]:
+    """NCCL's two rates (nccl-tests, PERFORMANCE.md): the message over the time, and what a link carried."""
+    message = next((a for a in op.arguments if isinstance(a, Tensor)), None)
+    nbytes, ns = message.nbytes if message else math.nan, int(table.ints("kDuration")[row])
+    if op.family != "collective" or not nbytes > 0 or ns <= 0:
+        return []
+    name = _text(table, "kShortName", row)
+    bus = "; times 2 (n - 1) / n of n ranks on the bus" if "AllReduce" in name else ""
+    return [("bandwidth", f"{nbytes / ns:,.1f} GB/s: the message's {nbytes:,.0f} bytes over its time{bus}")]
 
 
 def _own(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:

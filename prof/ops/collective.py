@@ -63,6 +63,19 @@ def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None,
     return Work(0, math.nan, math.nan)
 
 
+@model("nccl:all_to_all", "nccl:all_to_allv", family=FAMILY_NAME)
+def annotated_all_to_all(self: Any, *_: Any) -> Work:
+    """The annotation names what goes in; as much comes out where all parts are of one size"""
+    return Work(0, distinct(flat(self)), size(self))
+
+
+@model("nccl:all_gather", "nccl:_all_gather_base", "nccl:reduce_scatter", "nccl:_reduce_scatter_base", "nccl:gather",
+       "nccl:scatter", family=FAMILY_NAME)  # fmt: skip
+def annotated_input(self: Any, *_: Any) -> Work:
+    """The annotation names what goes in: what comes out has another size, which it does not tell"""
+    return Work(0, math.nan, math.nan)
+
+
 @model("c10d::send", "nccl:send", family=FAMILY_NAME)
 def send(buffer: Any, *_: Any) -> Work:
     """The buffer is read"""

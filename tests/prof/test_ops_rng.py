@@ -53,6 +53,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("c10d::allreduce_ c10d::broadcast_ c10d::reduce_ c10d::allreduce_coalesced_", ((X, X), None), Work(0, 48, 48)),
     ("nccl:all_reduce nccl:broadcast nccl:reduce symm_mem::multimem_all_reduce_", (X,), Work(0, 24, 24)),
     ("c10d::send nccl:send", (X,), Work(0, 24, 0)),
+    ("nccl:all_to_all nccl:all_to_allv", (X,), Work(0, 24, 24)),
     ("c10d::recv_ nccl:recv", (X,), Work(0, 0, 24)),
     ("c10d::allgather_ c10d::gather_", (((X, X),), (X,), None), Work(0, 24, 48)),
     ("c10d::_allgather_base_ c10d::allgather_into_tensor_coalesced_", (t(4, 3), X, None), Work(0, 24, 48)),
@@ -72,9 +73,22 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
     assert total(evaluate(op, args)) == work
 
 
+# annotations that name what goes in, of collectives whose results have another size
+INPUTS_ONLY = {"nccl:all_gather", "nccl:_all_gather_base", "nccl:reduce_scatter", "nccl:_reduce_scatter_base",
+               "nccl:gather", "nccl:scatter"}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", sorted(INPUTS_ONLY))
+def test_what_comes_out_of_a_gather_is_not_told(op: str) -> None:
+    work = total(evaluate(op, (X,)))
+    assert work.flop == 0
+    assert math.isnan(work.nbytes)
+
+
 def test_every_model_has_a_row() -> None:
     assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES} | {
-        "record_param_comms"
+        "record_param_comms",
+        *INPUTS_ONLY,
     }
 
 

@@ -23,6 +23,7 @@ EAGER = [
     "h200_gpt2_bf16", "h200_resnet50_bf16", "h200_lenet_fp32", "h200_tutorial_encoder", "h200_infer_fp8",
     "h200x2_gpt2_ddp_rank0", "h200x2_gpt2_ddp_rank1", "h100__gaunernst_bert", "mi300__gaunernst_bert", "h100__Qwen",
 ]  # fmt: skip
+REDUCE = ("nccl:all_reduce", "[[45310188]]")
 COMPILED = ["h200_gpt2_compiled", "torch_compile_triton", "triton_example", "b200__eager_trace"]
 
 
@@ -41,6 +42,15 @@ def test_traces_are_counted(part: str, least: int, data: Path) -> None:
     notes, ns = annotate(table), table.ints("kDuration")
     for known in (notes.flops != NULL, notes.bytes != NULL):
         assert 100 * ns[known].sum() / ns.sum() >= least
+
+
+def test_a_collective_without_shapes_has_its_annotations(data: Path) -> None:
+    """2022: the record of an all-reduce has no sizes; its annotation says [45310188] floats, read and written."""
+    table = parsed(find(data / "kineto", "__control__control_"))
+    notes, aten, sizes = annotate(table), table.coded("aten").texts(), table.coded("sizes").texts()
+    reduces = [i for i, (op, size) in enumerate(zip(aten, sizes, strict=True)) if (op, size) == REDUCE]
+    assert reduces
+    assert {(int(notes.flops[i]), int(notes.bytes[i])) for i in reduces} == {(0, 2 * 4 * 45_310_188)}
 
 
 def test_the_pages_table_is_up_to_date(data: Path) -> None:
