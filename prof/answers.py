@@ -169,6 +169,7 @@ def _advice() -> Schema:
         {
             "step_ms": number("what a step takes; the whole capture where it marks no steps", "ms"),
             "busy_ms": number("how much of it the GPU works", "ms"),
+            "host_ms": number("what the host needs for it without a profiler, estimated", "ms"),
             "steps": integer("how many the capture marks; 0: none, and a step is the whole capture"),
             "together_ms": number("what all pieces save a step at most, together", "ms"),
             "advice": listing(of_type(Advice, {Advice: meanings}), "the greatest saving first"),

@@ -122,11 +122,9 @@ def _finding(run: Run, size: int, members: list[list[int]]) -> Iterator[Finding]
     longest = max(members, key=len)
     ops = ", ".join(dict.fromkeys(str(run.aten[row]).rstrip("_") for row in longest))
     why = (
-        f"{run.count(kept):.4g} chains of element-wise kernels ({ops}) go over {size} elements, reading and "
-        "writing memory "
-        f"between each two: {run.count(len(rows)):.4g} kernels, {now:.4g} ms, expected "
-        f"{now - run.ms(sum(saved)):.4g} ms "
-        "as one kernel a chain"
+        f"chains of element-wise kernels ({ops}) over {size} elements, {run.count(kept):.4g} a step, read and write "
+        f"memory between each two: {run.count(len(rows)):.4g} kernels, {now:.4g} ms, expected "
+        f"{now - run.ms(sum(saved)):.4g} ms as one kernel a chain"
     )
     gelu = any({"tanh", "pow"} <= {str(run.aten[row]) for row in chain} for chain in members)
     change = "torch.compile the module that holds them" + (

@@ -14,6 +14,7 @@ __all__ = ["LEAST_NS", "LEAST_SHARE", "advise", "findings", "row_rules", "togeth
 # Below either, a card is not worth reading: launches and clocks alone move a step by as much.
 LEAST_SHARE = 0.005  # of the step
 LEAST_NS = 5000.0  # a step
+LIMITED = 0.8  # of the GPU's time that a change saves, what the step falls by where the host is the limit
 
 
 def findings(run: Run) -> list[tuple[str, Finding]]:
@@ -45,8 +46,17 @@ def _cards(run: Run, found: Sequence[tuple[str, Finding]]) -> Iterator[Advice]:
         yield _card(run, name, finding, tuple(shares))
 
 
+def _limited(run: Run, finding: Finding) -> str:
+    """Where the step falls by less than the GPU's work does, why."""
+    gpu, whole = run.ms(float(finding.saved_ns.sum())), run.ms(total_ns(run, finding))
+    if whole > LIMITED * gpu:
+        return ""
+    return f". The GPU's work would fall by {gpu:.4g} ms, the step by less: the host is the limit"
+
+
 def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:
     known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())  # all rows alike: no place to name
+    limited = _limited(run, finding)
     best = int(finding.rows[int(finding.saved_ns.argmax())]) if known else 0
     return Advice(
         rule=name,
@@ -57,9 +67,9 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
         op=run.op(best) if known else "",
         layer=run.layer(best) if known else "",
         trace=run.trace(best) if known else "",
-        why=finding.why,
+        why=finding.why + limited,
         change=finding.change,
-        confidence=finding.confidence,
+        confidence="medium" if limited and finding.confidence == "high" else finding.confidence,
         shares=shares,
     )
 

@@ -30,6 +30,7 @@ def document(run: Run, found: Sequence[Advice]) -> dict[str, object]:
     return {
         "step_ms": round(run.step_ns / 1e6, 6),
         "busy_ms": round(run.busy_ns / 1e6, 6),
+        "host_ms": round(run.host_ns / 1e6, 6),
         "steps": run.marked,
         "together_ms": round(together_ms(run), 6),
         "advice": [asdict(advice) for advice in found],
@@ -42,7 +43,8 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
 
     width = max(width, 40)
     unit = "step" if run.marked else "capture (no steps marked)"
-    head = f"A {unit} takes {run.step_ns / 1e6:.4g} ms, the GPU works {run.busy_ns / 1e6:.4g} ms of it."
+    head = f"A {unit} takes {run.step_ns / 1e6:.4g} ms as captured, the GPU works {run.busy_ns / 1e6:.4g} ms of it"
+    head += f", the host about {run.host_ns / 1e6:.2g} ms without a profiler." if run.host_ns else "."
     if not found:
         yield from textwrap.wrap(f"{head} Nothing to advise.", width)
         return
@@ -61,8 +63,17 @@ def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
     amount = f"{advice.kernels:.4g} kernels, {advice.time_ms:.3g} ms"
     yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
-    for text in (advice.why, advice.change):
-        yield from textwrap.wrap(safe(text), width, initial_indent=INDENT, subsequent_indent=INDENT)
+    yield from _wrapped("Why: ", advice.why, width)
+    yield from _wrapped("Do:  ", advice.change, width)
     if advice.shares:
-        text = f"Shares kernels with {', '.join(advice.shares)} above: the savings do not add up."
-        yield from textwrap.wrap(text, width, initial_indent=INDENT, subsequent_indent=INDENT)
+        yield from _wrapped(
+            "Note:", f"shares kernels with {', '.join(advice.shares)} above; savings do not add up", width
+        )
+
+
+def _wrapped(word: str, text: str, width: int) -> list[str]:
+    """A paragraph that hangs behind its word; names in code are not broken at hyphens."""
+    hang = " " * (len(INDENT) + len(word) + 1)
+    end = "" if text.endswith(".") else "."
+    return textwrap.wrap(f"{safe(text)}{end}", width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang,
+                         break_on_hyphens=False)  # fmt: skip

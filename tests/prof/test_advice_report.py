@@ -114,20 +114,26 @@ SHAPES = st.sampled_from(["[]", "[3, 4]", "[[3, 4], [4]]", "[[-1, 4], [4, 4]]", 
                           "[[[2, 2]], [1]]", "[[1000000000000, 1000000000000], [1000000000000, 5]]", "[[0, 4], [4, 4]]",
                           "7"])  # fmt: skip
 OPS = st.sampled_from(["mm", "bmm", "addmm", "_softmax", "_softmax_backward_data", "_log_softmax", "add_", "copy_",
-                       "sum", "_efficient_attention_forward", "cudnn_convolution", "native_batch_norm",
-                       "mul"])  # fmt: skip
+                       "sum", "_efficient_attention_forward", "_flash_attention_backward", "cudnn_convolution",
+                       "native_batch_norm", "mul", "fill_", "embedding_dense_backward", "native_dropout", "mean",
+                       "convolution_backward", "record_param_comms", "_foreach_addcdiv_"])  # fmt: skip
+NAMES = st.sampled_from(["vectorized_elementwise_kernel", "batch_norm_backward_kernel", "nhwcAddPaddingKernel",
+                         "conv_depthwise2d_backward_kernel", "ncclDevKernel_AllReduce_RING_LL", "nchwToNhwcKernel",
+                         "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_NNT"])  # fmt: skip
+FAMILY = {"mm": "gemm", "bmm": "gemm", "copy_": "copy", "cudnn_convolution": "conv", "convolution_backward": "conv",
+          "native_batch_norm": "norm", "mean": "reduction", "sum": "reduction"}  # fmt: skip
 
 
-@given(st.lists(st.tuples(OPS, SHAPES, SHAPES), min_size=1, max_size=6))
+@given(st.lists(st.tuples(OPS, SHAPES, SHAPES, NAMES), min_size=1, max_size=6))
 def test_no_shapes_stop_it(found):
     told = [{"aten": f"aten::{op}", "sizes": sizes, "strides": strides, "dtypes": '["bfloat16", "float32"]',
-             "ns": 900_000, "kShortName": "vectorized_elementwise_kernel", "phase": "backward",
-             "nodes": '["aten::_to_copy"]',
+             "ns": 900_000, "kShortName": name, "phase": "backward", "args": strides,
+             "nodes": '["aten::_to_copy", "aten::embedding_dense_backward", "AccumulateGrad"]',
              "op": sizes, "layer": strides, "trace": sizes, "grid": "[1, 1, 1]"}
-            for op, sizes, strides in found]  # fmt: skip
+            for op, sizes, strides, name in found]  # fmt: skip
     made = table(*told)
     roles = Coded.of(["main"] * len(made))
-    families = Coded.of([{"mm": "gemm", "bmm": "gemm", "copy_": "copy"}.get(op, "pointwise") for op, _, _ in found])
+    families = Coded.of([FAMILY.get(op, "pointwise") for op, *_ in found])
     amounts = np.full(len(made), 1000, np.int64)
     ones = Coded.of(["1"] * len(made))
     run_ = Run(made, Annotation(amounts, amounts, ones, Coded.of(["bf16"] * len(made)), roles, families, {}))
