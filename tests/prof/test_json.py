@@ -10,7 +10,6 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,14 +20,13 @@ from pyprof.parquet import write_parquet
 from pyprof.prof import answers, cli
 from pyprof.prof.annotate import annotate
 from pyprof.prof.columns import COLUMN, COLUMNS
-from pyprof.prof.forms import FORMS
 from pyprof.prof.query import answer as ask
 from pyprof.prof.query import make_query
 from pyprof.prof.summary import Summary
 from pyprof.prof.write_jsonl import json_rows
 from pyprof.table import NULL, Coded, Ragged, Table
 from tests.answered import answer, strict, valid
-from tests.tables import HOSTILE, tables
+from tests.tables import HOSTILE, readable_tables
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LENET = str(GOLDEN / "h200_lenet.sqlite.gz")
@@ -226,28 +224,9 @@ def test_words_of_the_reader_are_warnings(tmp_path, capfdbinary, data):
 # Hostile input
 
 
-def readable(table: Table) -> Table:
-    """The table without the values that no file brings in: those are refused (load_table)."""
-    for key, (form, _) in FORMS.items():
-        column = table.coded(key)
-        bad = [bool(text) and not fits(text, form) for text in column.values]
-        codes = np.where(np.array([*bad, False])[column.codes], -1, column.codes)
-        table = table.with_column(key, Coded(codes, column.values))
-    return table
-
-
-def fits(text: str, form: object) -> bool:
-    try:
-        msgspec.json.decode(text, type=form)
-    except msgspec.MsgspecError:
-        return False
-    return True
-
-
 @settings(max_examples=60, deadline=None)
-@given(tables())
+@given(readable_tables())
 def test_any_table_is_strict_json_and_says_what_its_lines_say(table):
-    table = readable(table)
     annotation = annotate(table)
     query = make_query([column.name for column in COLUMNS if column.name != "advice"], [])
     cells, rows, notes = ask(query, table, annotation)

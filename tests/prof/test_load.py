@@ -23,7 +23,7 @@ from pyprof.prof.columns import COLUMN
 from pyprof.prof.notebook.profiled import Profile, _Capture
 from pyprof.prof.where import WhereError
 from pyprof.table import NULL, Coded, Table
-from tests.tables import tables
+from tests.tables import readable_tables
 
 pd = pytest.importorskip("pandas")
 
@@ -297,7 +297,7 @@ def test_names_that_unicode_does_not_allow_do_no_harm(tmp_path):
 
 
 @settings(max_examples=25, deadline=None)
-@given(tables())
+@given(readable_tables())
 def test_any_table_has_frames_words_and_figures_or_says_why_not(table):
     for key in ("kDuration", "start", "apiStart", "apiDuration", "bytes"):  # sums stay within 64 bits
         values = table.ints(key)

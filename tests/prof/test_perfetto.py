@@ -27,7 +27,7 @@ from pyprof.prof.roofline import roofline
 from pyprof.table import NULL, Coded, Ragged, Table
 from tests.prof.advice_rows import mm, table
 from tests.prof.trace_processor import ask, missing
-from tests.tables import HOSTILE, tables
+from tests.tables import HOSTILE, readable_tables
 
 with_processor = pytest.mark.skipif(bool(missing()), reason=missing() or "found")
 FORMS = {"net.perfetto-trace": write_proto, "net.json": write_json}
@@ -366,7 +366,7 @@ def test_names_of_outputs_tell_the_form(tmp_path, root, capsys):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
-@given(tables())
+@given(readable_tables())
 def test_any_table_with_times_makes_a_trace(tmp_path, made):
     start = np.where(made.ints("start") == NULL, 0, np.clip(made.ints("start"), -(2**60), 2**60))
     api = np.clip(made.ints("apiStart"), -(2**60), 2**60)
