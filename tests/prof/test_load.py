@@ -173,6 +173,12 @@ def test_where_narrows_and_keeps_the_numbers_of_the_run(profile):
         profile.where("nothing == 1")
 
 
+def test_only_the_texts_in_use_are_kept():
+    taken = Coded.of(["a", "", "b", "c", "b"]).take(np.array([4, 1, 2])).used()
+    assert (taken.values, taken.codes.tolist(), taken.texts()) == (["b"], [0, -1, 0], ["b", "", "b"])
+    assert Coded.empty(2).used().texts() == ["", ""]
+
+
 def test_a_call_of_two_kernels_stays_one_where_only_one_is_left(tmp_path):
     """What the run counted is not counted again for a part of it."""
     two = Table(2, {
