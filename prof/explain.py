@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 
 import numpy as np
 
@@ -16,7 +15,8 @@ from pyprof.prof.annotate import Annotation, repetition, signatures
 from pyprof.prof.count import Counted
 from pyprof.prof.dtypes import kernel_dtypes
 from pyprof.prof.kernels import find_helper, find_product
-from pyprof.prof.model import FAMILY, MODELS, Tensor, find
+from pyprof.prof.model import FAMILY, MODELS, find
+from pyprof.prof.ops.operands import tensors
 from pyprof.prof.own import rule_of
 from pyprof.table import NULL, Table
 
@@ -113,8 +113,8 @@ def _amount(value: int | None, unit: str) -> str:
 
 def _collective(op: Counted, table: Table, row: int) -> list[Line]:
     """NCCL's two rates (nccl-tests, PERFORMANCE.md): the message over the time, and what a link carried."""
-    message = next((a for a in op.arguments if isinstance(a, Tensor)), None)
-    nbytes, ns = message.nbytes if message else math.nan, int(table.ints("kDuration")[row])
+    messages = next((found for a in op.arguments if (found := tensors(a))), ())
+    nbytes, ns = sum(t.nbytes for t in messages), int(table.ints("kDuration")[row])
     if op.family != "collective" or not nbytes > 0 or ns <= 0:
         return []
     name = _text(table, "kShortName", row)

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import pyprof.prof.ops  # noqa: E402, F401 (fills the registry)
+from pyprof.prof import own  # noqa: E402
 from pyprof.prof.model import FAMILY, MODELS  # noqa: E402
 
 PAGE = ROOT / "docs" / "ops.md"
@@ -63,7 +64,18 @@ def page() -> str:
             parts.append(
                 f"| {shown} | {_cell(key[1])} | {', '.join(_tests(names, tested)) or 'through `pyprof.count`'} |\n"
             )
-    return "".join(parts)
+    return "".join([*parts, _own()])
+
+
+def _own() -> str:
+    """The rules for kernels that have work of their own."""
+    inside = inspect.cleandoc(own.__doc__ or "")
+    rows = [
+        f"| `{pattern.pattern.replace('|', chr(92) + '|')}` | {_cell(_formula(rule))} |\n"
+        for pattern, rule in own.RULES
+    ]
+    head = "| kernel's name | FLOPs and bytes |\n|---|---|\n"
+    return f"\n## kernels on their own\n\n```text\n{inside}\n```\n\n{head}{''.join(rows)}"
 
 
 def _derivations(family: str) -> str:

@@ -6,11 +6,13 @@ The counts are those of ``conv``. PyTorch 1.x had a backward op for each backend
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Parts, Tensor, Work, model
-from pyprof.prof.ops.conv import FAMILY_NAME, Window, backward, channels, forward, mask_of
-from pyprof.prof.ops.operands import Out, given
+from pyprof.prof.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.conv import FAMILY_NAME, Window, backward, channels, forward, mask_of, multiplications
+from pyprof.prof.ops.gemm import multiply_adds
+from pyprof.prof.ops.operands import Out, given, moved
 
 
 @model("cudnn_convolution", family=FAMILY_NAME)
@@ -222,3 +224,23 @@ def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, ou
     """PyTorch 1.x: the transposed convolution's gradients"""
     mask = next((a for a in reversed(rest) if is_mask(a)), UNKNOWN)
     return pair_backward(x, dy, weight, mask, True, out)
+
+
+@model("cudnn_convolution_backward_input", "miopen_convolution_backward_input", family=FAMILY_NAME)
+def backward_input(size: Any, dy: Tensor, weight: Tensor, *_: Any) -> Work:
+    """PyTorch 1.x, dx from dy and weight: the forward's flop, whatever the stride; bytes where dx's size is told"""
+    flop = multiply_adds(multiplications(dy, weight, dy, False), dy, weight)
+    return Work(flop, distinct(dy, weight), written(size, dy))
+
+
+@model("cudnn_convolution_backward_weight", "miopen_convolution_backward_weight", family=FAMILY_NAME)
+def backward_weight(size: Any, dy: Tensor, x: Tensor, *_: Any) -> Work:
+    """PyTorch 1.x, dweight from dy and x: the forward's flop, where dweight's size is told"""
+    if not isinstance(size, (list, tuple)):
+        raise UnknownArgument("the weight's size decides its gradient's work")
+    flop = multiply_adds(multiplications(dy, x.like(tuple(size)), dy, False), dy, x)
+    return Work(flop, distinct(dy, x), written(size, dy))
+
+
+def written(size: Any, like: Tensor) -> float:
+    return moved(math.prod(size), like) if isinstance(size, (list, tuple)) else math.nan

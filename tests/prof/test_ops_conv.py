@@ -58,6 +58,9 @@ TRUTH: list[tuple[str, tuple[Any, ...], Work]] = [
     ("slow_conv_dilated2d", (X, W, (3, 3), None, (1, 1), (2, 2), (2, 2)), NO_BIAS),
     ("_conv_depthwise2d", (X, t(4, 1, 3, 3), (3, 3), None, *ONE), Work(9216, 2192, 2048)),  # 512*2*9; (512+36)*4
     ("slow_conv_transpose2d", (X, WT, (2, 2), None, (2, 2), (0, 0), (0, 0), (1, 1)), UP),
+    # PyTorch 1.x: the gradients as ops of their own. dy 768 elements, weight 216, x 512: 2 * 768 * 36
+    ("cudnn_convolution_backward_input", ([2, 4, 8, 8], t(2, 6, 8, 8), W), Work(55296, 3936, 2048)),
+    ("cudnn_convolution_backward_weight", ([6, 4, 3, 3], t(2, 6, 8, 8), X), Work(55296, 5120, 864)),
     ("conv_tbc", (t(7, 2, 3), t(3, 3, 5), t(5), 1), Work(1260, 368, 280)),  # T 7: 70*2*9; (42+45+5)*4
 ]  # fmt: skip
 
@@ -90,6 +93,13 @@ def test_forward(op: str, args: tuple[Any, ...], work: Work) -> None:
 @pytest.mark.parametrize(("op", "args", "parts"), BACKWARD)
 def test_backward(op: str, args: tuple[Any, ...], parts: dict[str, Work]) -> None:
     assert evaluate(op, args) == parts
+
+
+def test_a_size_that_is_not_told_leaves_the_flop_of_dx_alone() -> None:
+    work = total(evaluate("cudnn_convolution_backward_input", (UNKNOWN, DY, W)))
+    assert work.flop == 55296 and math.isnan(work.nbytes)
+    with pytest.raises(UnknownArgument):
+        evaluate("cudnn_convolution_backward_weight", (UNKNOWN, DY, X))
 
 
 @pytest.mark.parametrize("module", ["conv", "conv_backends"])
