@@ -11,6 +11,7 @@ from pyprof.prof.columns import COLUMNS, Column, first_text
 from pyprof.prof.group import AGGREGATES
 
 if TYPE_CHECKING:
+    from pyprof.prof.advice import Advice
     from pyprof.prof.annotate import Annotation
     from pyprof.prof.explain import Line
     from pyprof.prof.query import Query
@@ -149,6 +150,20 @@ def _explain() -> Schema:
 
 
 def _advice() -> Schema:
+    return record(
+        {
+            "step_ms": number("what a step takes; the whole capture where it marks no steps", "ms"),
+            "busy_ms": number("how much of it the GPU works", "ms"),
+            "host_ms": number("what the host needs for it without a profiler, estimated", "ms"),
+            "steps": integer("how many the capture marks; 0: none, and a step is the whole capture"),
+            "together_ms": number("what all pieces save a step at most, together", "ms"),
+            "advice": listing(_piece(), "the greatest saving first"),
+        },
+        "advice",
+    )
+
+
+def _piece() -> Schema:
     from pyprof.prof.advice import Advice
 
     meanings = {
@@ -165,24 +180,14 @@ def _advice() -> Schema:
         "confidence": "how sure the saving is",
         "shares": "rules of pieces before this one that concern some of the same kernels: savings do not add up",
     }
-    return record(
-        {
-            "step_ms": number("what a step takes; the whole capture where it marks no steps", "ms"),
-            "busy_ms": number("how much of it the GPU works", "ms"),
-            "host_ms": number("what the host needs for it without a profiler, estimated", "ms"),
-            "steps": integer("how many the capture marks; 0: none, and a step is the whole capture"),
-            "together_ms": number("what all pieces save a step at most, together", "ms"),
-            "advice": listing(of_type(Advice, {Advice: meanings}), "the greatest saving first"),
-        },
-        "advice",
-    )
+    return of_type(Advice, {Advice: meanings})
 
 
 # summary
 
 
-def summary_of(found: Summary) -> dict[str, Any]:
-    """The sentences, and all numbers behind them."""
+def summary_of(found: Summary, pieces: Sequence[Advice] = ()) -> dict[str, Any]:
+    """The sentences, all numbers behind them, and what to change."""
     from pyprof.prof.sentences import assumptions, headline, sentences
 
     numbers = asdict(found)
@@ -193,6 +198,7 @@ def summary_of(found: Summary) -> dict[str, Any]:
         "sentences": sentences(found),
         "assumptions": assumptions(found),
         "numbers": numbers,
+        "advice": [asdict(piece) for piece in pieces],
     }
 
 
@@ -212,6 +218,7 @@ def _summary() -> Schema:
             "sentences": listing(text("a sentence"), "where the time went, to be quoted"),
             "assumptions": listing(text("a sentence"), "what the numbers rest on"),
             "numbers": _numbers(),
+            "advice": listing(_piece(), "all of --advise, the greatest saving first"),
         },
         "where the time went",
     )

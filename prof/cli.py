@@ -134,21 +134,25 @@ def _work(args: argparse.Namespace) -> Callable[[argparse.Namespace], list[str]]
 def _summary(args: argparse.Namespace) -> list[str]:
     """Write the summary; it leaves the reader's warnings to standard error."""
     from pyprof.files import is_standard, open_output
+    from pyprof.prof.advice import Run, advise
+    from pyprof.prof.advice.report import brief
     from pyprof.prof.summary import summarise
     from pyprof.prof.write_terminal import write_summary
 
     loaded, annotation, peaks = _read(args)
     found = summarise(loaded.table, annotation, peaks)
+    run = Run(loaded.table, annotation, peaks)
+    pieces = advise(run)
     if _in_json(args):
         from pyprof.prof.answers import summary_of
 
-        _answer(args, "summary", summary_of(found), loaded)
+        _answer(args, "summary", summary_of(found, pieces), loaded)
         return _warned(loaded)
     terminal = is_standard(args.output) and sys.stdout.isatty()
     width = args.width or (shutil.get_terminal_size().columns if terminal else 100)
     with open_output(args.output, args.force) as out:
-        write_summary(found, out, width, terminal)
-    return [*_warned(loaded), *([] if args.summary else ["rows: -c or -w, or a pipe; what to change: --advise"])]
+        write_summary(found, out, width, terminal, () if found.on_cpu else brief(run, pieces))
+    return [*_warned(loaded), *([] if args.summary else ["rows: -c or -w, or a pipe; all advice: --advise"])]
 
 
 def _advise(args: argparse.Namespace) -> list[str]:

@@ -27,7 +27,10 @@ LAYERS = 6
 BAR = 24
 
 
-def write_summary(found: Summary, out: BinaryIO, width: int, terminal: bool) -> None:
+def write_summary(
+    found: Summary, out: BinaryIO, width: int, terminal: bool = False, advice: Sequence[str] = ()
+) -> None:
+    """``advice``: a title and the pieces, as ``pyprof.prof.advice.report.brief`` makes them."""
     from rich.console import Console
 
     text = io.StringIO()
@@ -40,15 +43,21 @@ def write_summary(found: Summary, out: BinaryIO, width: int, terminal: bool) -> 
         markup=False,
         emoji=False,
     )
-    _print(console, found)
+    _print(console, found, advice)
     lines = text.getvalue().split("\n")
     out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
 
 
-def _print(console: Console, found: Summary) -> None:
+def _print(console: Console, found: Summary, advice: Sequence[str]) -> None:
     prose(console, headline(found), "bold")
     for sentence in sentences(found):
         prose(console, f"• {sentence}", "", hang=2)
+    if advice:
+        title, *pieces = advice
+        console.print()
+        prose(console, title, "bold")
+        for number, piece in enumerate(pieces, 1):
+            prose(console, f"{number}. {piece}", "", hang=3)
     _tables(console, found)
     console.print()
     for line in assumptions(found):

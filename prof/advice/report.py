@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO
 
+from pyprof.prof.sentences import ms
 from pyprof.prof.write_plain import cut_to, safe
 
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run
 
-__all__ = ["cards", "document", "write_advice"]
+__all__ = ["brief", "cards", "document", "write_advice"]
 
 WIDTH = 80
 INDENT = "   "
+FIRST = 5  # pieces of the summary
 
 
 def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
@@ -77,3 +80,35 @@ def _wrapped(word: str, text: str, width: int) -> list[str]:
     end = "" if text.endswith(".") else "."
     return textwrap.wrap(f"{safe(text)}{end}", width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang,
                          break_on_hyphens=False)  # fmt: skip
+
+
+def brief(run: Run, found: Sequence[Advice]) -> list[str]:
+    """A line that says what all pieces are worth, and one for each of the first five: for the summary."""
+    from pyprof.prof.advice import together_ms
+
+    unit = "step" if run.marked else "capture"
+    if not found:
+        return [f"What to change: nothing found that is worth more than 0.5% of a {unit}"]
+    worth = f"at most {_told(together_ms(run))} of {_told(run.step_ns / 1e6)} a {unit}"
+    count = "one piece of advice" if len(found) == 1 else f"{len(found)} pieces of advice"
+    first = f", the first {FIRST}" if len(found) > FIRST else ""
+    return [
+        f"What to change: {count}, together worth {worth}{first}",
+        *(_line(advice, unit) for advice in found[:FIRST]),
+    ]
+
+
+def _line(advice: Advice, unit: str) -> str:
+    share = f" ({100 * advice.saved_ms / advice.step_ms:.1f}%)" if advice.step_ms else ""
+    where = " · ".join(text for text in (advice.op, advice.layer, advice.trace.split("/")[-1]) if text)
+    aside = f" [{where}]" if where else ""
+    return f"{advice.rule}: {_told(advice.saved_ms)} a {unit}{share}: {_first_sentence(advice.change)}{aside}"
+
+
+def _told(amount_ms: float) -> str:
+    """As the summary's sentences tell it."""
+    return ms(round(amount_ms * 1e6))
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.;:])\s", text, maxsplit=1)[0].rstrip(".;:")

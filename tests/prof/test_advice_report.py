@@ -15,7 +15,7 @@ from pyprof.netdict import write_netdict
 from pyprof.prof import cli
 from pyprof.prof.advice import RULES, Run, advise, together_ms
 from pyprof.prof.advice.card import rule
-from pyprof.prof.advice.report import document, write_advice
+from pyprof.prof.advice.report import brief, document, write_advice
 from pyprof.prof.annotate import Annotation, annotate
 from pyprof.prof.columns import COLUMN
 from pyprof.table import NULL, Coded
@@ -49,6 +49,20 @@ def test_json_has_the_fields():
     assert all(card.keys() >= FIELDS for card in found["advice"])
     first = found["advice"][0]
     assert (first["op"], first["layer"], first["trace"]) == ("linear", "net:head\x1b[31m", "net.py:7")
+
+
+def test_the_summary_names_the_first_five():
+    made = rows()
+    found = Run(made, annotate(made))
+    pieces = advise(found)
+    title, first, second = brief(found, pieces)
+    assert title.startswith("What to change: 2 pieces of advice, together worth at most ")
+    assert title.endswith(" of 15.51 ms a capture")  # 12.827 + 2.678
+    assert first.startswith("alignment: ") and first.endswith("[linear · net:head\x1b[31m · net.py:7]")
+    assert second.startswith("tf32: ")
+    title, *five = brief(found, pieces * 3)
+    assert "6 pieces" in title and title.endswith(", the first 5") and len(five) == 5
+    assert brief(found, []) == ["What to change: nothing found that is worth more than 0.5% of a capture"]
 
 
 @pytest.mark.parametrize("width", [0, 60])

@@ -274,6 +274,16 @@ def shown(table: Table, width: int = 80, terminal: bool = False) -> str:
     return out.getvalue().decode()
 
 
+def test_the_first_five_pieces_of_advice_stand_below_the_sentences():
+    pieces = ["What to change: 7 pieces", *(f"{rule}: 1.00 ms a step: turn it \x1b[1m" for rule in "abcde")]
+    out = io.BytesIO()
+    write_summary(summary(step()), out, 60, False, pieces)
+    lines = out.getvalue().decode().splitlines()
+    at = lines.index("What to change: 7 pieces")
+    assert [line[:2] for line in lines[at + 1 : at + 6]] == ["1.", "2.", "3.", "4.", "5."]
+    assert "\x1b" not in "".join(lines)
+
+
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_lines_fit_the_width_and_a_pipe_has_no_colour(width):
     text = shown(step(), width)
@@ -370,6 +380,8 @@ def test_the_2_7b_run_says_by_itself_what_is_wrong_with_it(data, tmp_path, capfd
     assert "Most of GPU time is GEMM: 91.3% (3,096 ms)" in words
     assert "all of it in fp32, without tensor cores" in words
     assert "No fused attention kernel runs: 128 times a softmax stands between two matrix products" in words
+    assert "What to change: " in words
+    assert 'torch.set_float32_matmul_precision("high")' in words
 
 
 def test_the_command_prints_it_plain_in_a_pipe_and_nothing_else(captures):
