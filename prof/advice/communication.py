@@ -14,6 +14,7 @@ __all__: list[str] = []
 
 CASTS = 12  # bytes an element: float32 read, 16 bits written, and back
 BUCKET = 25 << 20
+SAMPLES = 4  # messages that tell the link's rate: fewer may all have waited for another rank
 FEW = 16  # collectives a step
 # What a collective takes the host, on two H200: 96 buckets of DDP against 4, 46 µs; 192 all_reduce calls against 1, 22
 DDP_NS, CALLED_NS = 45_000.0, 22_000.0
@@ -31,7 +32,7 @@ def communication(run: Run) -> Iterator[Finding]:
     rows = np.flatnonzero(reduces & run.mentions("kShortName", "_f32", "_float"))
     size = np.array([run.message_bytes(row) for row in rows.tolist()], np.float64)
     rows, size = rows[size >= SMALL_MESSAGE], size[size >= SMALL_MESSAGE]
-    if not len(rows):
+    if len(rows) < SAMPLES:
         return
     fastest = float((run.dur[rows] / size).min())
     bare = run.exposed(rows)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Run
+from pyprof.prof.advice.run import Bools, Run
 from pyprof.table import NULL
 
 __all__ = ["PINNED"]
@@ -24,13 +24,15 @@ LARGE = 1 << 20  # bytes; small copies go through the launch itself
 
 @rule("pageable_copy")
 def pageable_copy(run: Run) -> Iterator[Finding]:
-    """Large copies that the capture calls pageable: the driver moves them through a buffer of its own, and waits.
+    """Large copies from or to pageable memory: the driver moves them through a buffer of its own, and waits.
 
-    Abstains where the capture does not say what memory it was, and on GPUs before compute capability 8.0 (PCIe 3).
+    torch.profiler calls them so. Under nsys an asynchronous call tells it that lasts into its copy: from pinned memory
+    it returns at once. Abstains on GPUs before compute capability 8.0 (PCIe 3), and under nsys without marked steps of
+    copies before the first kernel, which load a model.
     """
-    pageable = (run.texts("kind") == "memcpy") & run.mentions("kShortName", "Pageable")
     size = run.table.ints("bytes")
-    rows = np.flatnonzero(pageable & (size != NULL) & (size >= LARGE))
+    large = (run.texts("kind") == "memcpy") & (size != NULL) & (size >= LARGE)
+    rows = np.flatnonzero(large & (run.mentions("kShortName", "Pageable") | _waits(run)))
     if not len(rows) or run.device is None or run.device.arch in PCIE_3:
         return
     pinned = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
@@ -46,6 +48,22 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
         )
         change = "DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True)."
         yield Finding(rows, saved, why, change, "medium")
+
+
+def _waits(run: Run) -> Bools:
+    """Copies between host and device of a name that does not tell the memory, whose asynchronous call lasted until the
+    copy was half done, or longer."""
+    untold = run.mentions("kShortName", "Host-to-Device", "Device-to-Host") & run.mentions("api", "MemcpyAsync")
+    api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
+    known = (api != NULL) & (took != NULL)
+    lasted = known & (np.where(known, api + took, 0) >= run.start + run.dur / 2)
+    if not run.marked:
+        kernels = np.flatnonzero(run.texts("kind") == "kernel")
+        first = np.full(run.lanes, run.rows)
+        np.minimum.at(first, run.lane[kernels], kernels)
+        lasted &= np.arange(run.rows) > first[run.lane]
+    found: Bools = untold & lasted
+    return found
 
 
 @rule("weight_casts")

@@ -113,3 +113,59 @@ def test_a_saving_is_a_mean_over_what_the_host_may_need():
     # = 97.8 µs. Only the fastest host leaves a saving: 97.8 - 85.8 = 12.0 µs, a fifth of it on the mean
     tiny = [{"ns": 1000, "kShortName": "tiny", "start": 60_000 + 8_000 * i} for i in range(20)]
     assert run(mm(2048, 1001, 1001, 54_700), *tiny).shorter_ns(44_000, 0, 0) == pytest.approx(2400, abs=20)
+
+
+def conv(name, channels, ns, number, **more):
+    shape = [32, channels, 56, 56]
+    return {"aten": "aten::cudnn_convolution", "sizes": [shape, [channels, channels, 3, 3], [], []], "ns": ns,
+            "dtypes": ["bfloat16"] * 2 + ["", ""], "kShortName": name, "phase": "forward", "opId": number,
+            **more}  # fmt: skip
+
+
+def fill(channels, ns, number):
+    return conv("Memset (Device)", channels, ns, number, kind="memset", bytes=1 << 20)
+
+
+PRODUCT = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"
+
+
+def padded(channels):
+    return [fill(channels, 2_000, 1), conv("nhwcAddPaddingKernel", channels, 20_000, 1),
+            conv(PRODUCT, channels, 60_000, 1), fill(104, 1_000, 2), conv(PRODUCT, 104, 60_000, 2)]  # fmt: skip
+
+
+def test_channels_that_cudnn_pads():
+    # the padding kernel, its fill, and 2 kernels' 1.1 µs; the second convolution's fill is its own
+    (card,) = cards(*padded(100), rule="alignment")
+    assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.022 + 0.0022))
+    assert "100 to 104" in card.change
+
+
+@pytest.mark.parametrize("channels", [3, 64])
+def test_images_and_aligned_channels_are_left_alone(channels):
+    assert cards(*padded(channels), rule="alignment") == []
+
+
+NVJET_TILE = "nvjet_sm90_tst_256x128_64x4_4x2_h_bz_coopA_NNT"
+
+
+def test_a_tail_by_hand():
+    # 1664 × 4096 by tiles of 256 × 128: 7 × 32 = 224 on 132 SMs, 2 waves; so do 2048 rows (8 × 32 = 256). Measured on
+    # an H200: 84.6 and 84.9 µs. A row costs 1 - 1664 / 2048 = 18.75% less
+    (card,) = cards(mm(1664, 4096, 4096, 84_600, name=NVJET_TILE))
+    assert (card.rule, card.saved_ms) == ("tail_wave", pytest.approx(0.0846 * 0.1875, abs=1e-6))
+    assert "2048 rows" in card.change
+
+
+TAILS = {
+    "the wave is full": mm(2048, 4096, 4096, 84_900, name=NVJET_TILE),
+    "one wave": mm(1024, 4096, 4096, 43_800, name=NVJET_TILE),
+    "many waves": mm(8320, 8192, 4096, 700_000, name=NVJET_TILE),
+    "split": mm(1664, 4096, 4096, 84_600, name="nvjet_sm90_tst_256x128_64x4_4x2_h_bz_splitK_NNT"),
+    "no tile in the name": mm(1664, 4096, 4096, 84_600, name="ampere_bf16_s16816gemm"),
+}
+
+
+@pytest.mark.parametrize("why", TAILS)
+def test_no_tail(why):
+    assert cards(TAILS[why], rule="tail_wave") == []

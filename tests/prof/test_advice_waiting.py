@@ -133,6 +133,27 @@ def test_a_pageable_copy_by_hand():
     assert (card.rule, card.saved_ms) == ("pageable_copy", pytest.approx(3 - 0.3854, abs=0.0001))
 
 
+UNTOLD = "[CUDA memcpy Host-to-Device]"
+
+
+def under_nsys(start, call, **more):
+    """A copy of 19 MB in 3 ms, its call a µs before it."""
+    return batch(
+        start, UNTOLD, 3_000_000, api="cudaMemcpyAsync_v3020", apiStart=start - 1_000, apiDuration=call, **more
+    )
+
+
+def test_under_nsys_the_call_tells_a_pageable_copy():
+    (card,) = cards(kernel(0, 1000), under_nsys(10_000, 2_950_000), rule="pageable_copy")
+    assert card.saved_ms == pytest.approx(3 - 0.3854, abs=0.0001)
+    assert cards(kernel(0, 1000), under_nsys(10_000, 6_000), rule="pageable_copy") == []  # from pinned memory
+    assert (
+        cards(under_nsys(10_000, 2_950_000), kernel(4_000_000, 1000), rule="pageable_copy") == []
+    )  # a model's loading
+    rows = [under_nsys(10_000, 2_950_000, step=1), kernel(4_000_000, 1000, step=1)]
+    assert len(cards(*rows, rule="pageable_copy")) == 1
+
+
 PINNED = {
     "pinned": [batch(0, ns=3_000_000)],
     "not told": [batch(0, "[CUDA memcpy Host-to-Device]", 3_000_000)],
@@ -159,10 +180,12 @@ def test_exposed_is_what_nothing_covers():
 
 
 def test_communication_by_hand():
-    # 40 MB in 200 µs is the fastest: 5 ns a kB. The second takes 400 µs for 40 MB, all exposed: 200 of it move bytes,
-    # half of which a 2-byte message saves, less its casts: 12 × 1e7 bytes at 4.08e12/s, 29.4 µs; the first is covered.
+    # 40 MB in 200 µs is the fastest: 5 ns a kB. The last takes 400 µs for 40 MB, all exposed: 200 of it move bytes,
+    # half of which a 2-byte message saves, less its casts: 12 × 1e7 bytes at 4.08e12/s, 29.4 µs; the others are covered
     (card,) = cards(
-        kernel(0, 1_000_000), allreduce(100_000, 200_000, 10_000_000), allreduce(1_000_000, 400_000, 10_000_000)
+        kernel(0, 2_000_000),
+        *(allreduce(100_000 + 210_000 * i, 200_000, 10_000_000) for i in range(7)),
+        allreduce(2_000_000, 400_000, 10_000_000),
     )
     assert (card.rule, card.saved_ms) == ("communication", pytest.approx(0.100 - 0.0294, abs=0.0001))
 
