@@ -20,6 +20,7 @@ from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
 from pyprof.prof.lists import proven_lists
 from pyprof.prof.model import FAMILY, MATRIX, find
 from pyprof.prof.own_rows import fill_own
+from pyprof.prof.plugins import load_models
 from pyprof.prof.repeats import fill_repeats, repeats
 from pyprof.prof.roles import MAIN, assign_parts, role
 from pyprof.prof.tensorcore import tensor_core
@@ -85,6 +86,7 @@ def repetition(table: Table, row: int) -> tuple[int, int] | None:
 
 def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts."""
+    load_models()
     lists = proven_lists(table, call_numbers(table))
     columns = [*(table.coded(key) for key in SIGNATURE), lists]
     told, hints = _told(table, names, lists)

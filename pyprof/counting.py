@@ -43,6 +43,7 @@ from pyprof.count_arguments import tensors
 from pyprof.count_modes import ACCUMULATE, BACKWARD, FORWARD, Counter
 from pyprof.errors import packages
 from pyprof.prof.model import FAMILY, MATRIX, Work
+from pyprof.prof.plugins import load_models
 
 __all__ = ["Counts", "OpWork", "Row", "count"]
 
@@ -182,6 +183,7 @@ class _Block:
 
     def __init__(self) -> None:
         self.counts = Counts()
+        load_models()
         self.counter = Counter(self.counts)
 
     def __enter__(self) -> Counts:

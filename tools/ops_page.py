@@ -33,6 +33,25 @@ HEAD = """# Ops: what is counted, and how
 and written; E is the number of elements of the input, O of the result. Names that end in `.backward` are an op's whole
 backward, for `pyprof.count`; in a capture, the aten ops that the backward runs are counted one by one. An in-place op
 (`add_`) counts as its out-of-place form. The rules are in [design.md](design.md).
+
+An op of your own: a function of its arguments, tensors as `pyprof.prof.model.Tensor` (shape, dtype), that returns
+`Work`, the FLOPs and the bytes read and written. Registered by the op's name, as the profiler records it, it counts in
+`pyprof.count`; for `prof.py`, too, a package names the module as an entry point.
+
+```python
+from pyprof.prof.model import Tensor, Work, model  # pyprof.model is the same decorator
+
+
+@model("mylib::scaled_add", family="custom")
+def scaled_add(a: Tensor, b: Tensor, scale: float, *_: object) -> Work:
+    '''2 an element'''
+    return Work(2 * a.numel, a.nbytes + b.nbytes, a.nbytes)
+```
+
+```toml
+[project.entry-points."pyprof.models"]
+mylib = "mylib.flops"
+```
 """
 
 
