@@ -377,9 +377,12 @@ class Profile:
 
     @cached_property
     def _summary(self) -> SummaryText:
+        from pyprof.prof.advice.report import brief
         from pyprof.prof.summary import summarise
 
-        return SummaryText(summarise(self.table, self.annotation, self._capture.peaks), self.conditions)
+        found = summarise(self.table, self.annotation, self._capture.peaks)
+        whole = not self.conditions and not found.on_cpu  # advice is of all the run
+        return SummaryText(found, self.conditions, brief(self._capture.run, self.cards) if whole else ())
 
     def plot(self, figure: str, **options: Any) -> Picture:
         """A figure: ``"roofline"``, ``"layers"``, ``"phases"`` or ``"timeline"``.

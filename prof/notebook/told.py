@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from pyprof.prof.sentences import assumptions, headline, sentences
 from pyprof.prof.summary import Summary
@@ -15,9 +16,10 @@ WIDTH = 100
 class SummaryText:
     """What ``pyprof prof --summary`` says. ``str()`` is its text; ``numbers`` has all figures behind it."""
 
-    def __init__(self, numbers: Summary, conditions: tuple[str, ...] = ()) -> None:
+    def __init__(self, numbers: Summary, conditions: tuple[str, ...] = (), advice: Sequence[str] = ()) -> None:
         self.numbers = numbers
         self.conditions = conditions
+        self.advice = list(advice)  # in brief
 
     @property
     def headline(self) -> str:
@@ -39,7 +41,7 @@ class SummaryText:
         from pyprof.prof.write_terminal import write_summary
 
         out = io.BytesIO()
-        write_summary(self.numbers, out, width, terminal=False)
+        write_summary(self.numbers, out, width, terminal=False, advice=self.advice)
         where = f"Where {' and '.join(self.conditions)}:\n" if self.conditions else ""
         return where + out.getvalue().decode("utf-8")
 

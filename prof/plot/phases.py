@@ -69,10 +69,14 @@ def draw(shown: Phases, look: Look) -> Picture:
     names = [name for name in PARTS if any(part(step, name) for mine in shown.steps for step in mine)]
     with picture(look, height) as figure:
         titled(figure, look, "Step time by phase" if shown.marked else "Time by phase", caption(shown))
+        longest = max(1, *(step.span_ns for mine in shown.steps for step in mine))  # bars share one axis
         ratios = [len(mine) for mine in shown.steps] if flat else None
         all_axes = figure.subplots(len(shown.steps), 1, sharex=flat, squeeze=False, height_ratios=ratios)[:, 0]
         for axes, device, mine in zip(all_axes, shown.devices, shown.steps, strict=True):
-            (_bars if flat else _columns)(axes, mine, names, look)
+            if flat:
+                _bars(axes, mine, names, look, longest)
+            else:
+                _columns(axes, mine, names, look)
             if len(shown.devices) > 1:
                 _device(axes, device, look)
         for axes in all_axes[:-1] if flat else ():
@@ -98,11 +102,10 @@ def _device(axes: Axes, name: str, look: Look) -> None:
     axes.set_title(plain(name, 80, "left"), loc="right", fontsize=FONT - 0.5, color=look.theme.dim, pad=3)
 
 
-def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look) -> None:
+def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, longest: int) -> None:
     """A bar a step, the first on top, shares written where there is room."""
     from pyprof.prof.plot.look import FONT, bare, time_unit
 
-    longest = max(1, *(step.span_ns for step in mine))
     scale, unit = time_unit(longest)
     bare(axes, look.theme)
     axes.grid(False, axis="y")

@@ -232,6 +232,17 @@ def test_a_bar_has_a_piece_a_phase_one_after_the_other():
     assert {text.get_text() for text in axes.texts} >= {"10%", "20%", "65%"}
 
 
+def test_devices_share_one_axis_and_unit():
+    columns = {"kDuration": [3_000_000, 5], "start": [0, 0], "device": [0, 1], "step": [0, 0]}
+    texts = {"kShortName": Coded.of(["k", "k"]), "phase": Coded.of(["forward", "forward"])}
+    two = Table(2, {**{key: np.array(column) for key, column in columns.items()}, **texts})
+    axes = phases.draw(phases.numbers(two), Look()).axes
+    assert [each.get_xlim() for each in axes] == [(0, 3), (0, 3)]  # ms
+    assert [max(patch.get_width() for patch in each.patches) for each in axes] == pytest.approx([3, 5e-6])
+    assert axes[-1].get_xlabel() == "ms"
+    assert [text.get_text() for each in axes for text in each.texts] == ["100%"]  # there is no room in the other
+
+
 def test_many_steps_are_columns():
     step = np.arange(40)
     many = Table(40, {"kShortName": Coded.of(["k"] * 40), "kDuration": np.full(40, 30), "start": 100 * step,
