@@ -49,44 +49,50 @@ def collect(
 
     Raises InputError where no row has a start: PyProf's own tables have none.
     """
-    started = table.ints("start") != NULL
-    if not started.any():
+    _check_times(name, table)
+    trace = Trace()
+    args, trace.notes = arguments(columns, table, annotation, peaks)
+    layout = _Layout(trace, table)
+    rows = np.flatnonzero(table.ints("start") != NULL)
+    on_host = _is(table.coded("kind"), "cpu")[rows]
+    _devices(layout, rows[~on_host], table, annotation, roofline(table, annotation, peaks))
+    calls, call = calls_of(table, capture)
+    hosts = [calls, *_ranges(table, capture if ranges else None)]
+    *places, own = _threads(layout, [*hosts, _rows_as_host(table, rows[on_host])])
+    track = layout.track_of_rows
+    track[rows[on_host]] = own
+    opens, closes, from_calls = _flows(call, forward_of(table, annotation), track >= 0, len(calls))
+    for host, place in zip(hosts, places, strict=True):
+        flows = from_calls if host is calls else None
+        length = host.end - host.start
+        trace.slices.append(Slices(place, host.start, length, host.name, host.category, host.args, flows))
+    trace.slices.append(_operations(table, rows, track, args, opens, closes))
+    return _from_zero(trace)
+
+
+def _check_times(name: str, table: Table) -> None:
+    if not bool((table.ints("start") != NULL).any()):
         raise InputError(
             name, "expected start times, found none (PyProf's tables have none): make it with pyprof parse"
         )
     for key in ("start", "kDuration", "apiStart", "apiDuration"):
-        values = table.ints(key)
-        if bool((np.abs(values[values != NULL].astype(np.float64)) > LATEST).any()):
-            raise InputError(
-                name, f"expected times of less than 2**60 ns, found {values[values != NULL].max()} in {key}"
-            )
-    trace = Trace()
-    args, trace.notes = arguments(columns, table, annotation, peaks)
-    limits = roofline(table, annotation, peaks)
-    layout = _Layout(trace, table)
-    rows = np.flatnonzero(started)
-    on_host = _is(table.coded("kind"), "cpu")
-    call_slices, call = calls_of(table, capture)
+        known = table.ints(key)[table.ints(key) != NULL]
+        if bool((np.abs(known.astype(np.float64)) > LATEST).any()):
+            raise InputError(name, f"expected times of less than 2**60 ns, found {known.max()} in {key}")
+
+
+def _devices(layout: _Layout, rows: Ints, table: Table, annotation: Annotation, limits: Roofline) -> None:
     for number in range(len(layout.devices)):
-        mine = rows[(layout.device[rows] == number) & ~on_host[rows]]
+        mine = rows[layout.device[rows] == number]
         if len(mine):
             _device(layout, number, mine, table, annotation, limits)
-    hosts = [call_slices] if len(call_slices) else []
-    if ranges and capture is not None and len(capture.ranges):
-        ranks = np.unique(table.ints("rank"))
-        hosts.append(ranges_of(capture, int(ranks[0]) if len(ranks) == 1 else NULL))
-    track = layout.track_of_rows
-    host_rows = rows[on_host[rows]]
-    places = _threads(layout, [*hosts, _rows_as_host(table, host_rows)])
-    track[host_rows] = places[-1]
-    opens, closes, from_calls = _flows(call, forward_of(table, annotation), track >= 0, len(call_slices))
-    for i, host in enumerate(hosts):
-        flows = from_calls if host is call_slices else None
-        trace.slices.append(
-            Slices(places[i], host.start, host.end - host.start, host.name, host.category, host.args, flows)
-        )
-    trace.slices.append(_operations(table, rows, track, args, opens, closes))
-    return _from_zero(trace)
+
+
+def _ranges(table: Table, capture: Capture | None) -> list[Host]:
+    if capture is None or not len(capture.ranges):
+        return []
+    ranks = np.unique(table.ints("rank"))
+    return [ranges_of(capture, int(ranks[0]) if len(ranks) == 1 else NULL)]
 
 
 def _from_zero(trace: Trace) -> Trace:

@@ -81,10 +81,6 @@ class Trace:
         return min([*starts, *(int(counter.time[0]) for counter in self.counters if len(counter.time))], default=0)
 
 
-def no_flows(rows: int) -> Ragged:
-    return Ragged.empty(rows)
-
-
 def grouped(owner: Ints, value: Ints, rows: int) -> Ragged:
     """``value[i]`` in the list of row ``owner[i]``, in the order given."""
     order = np.argsort(owner, kind="stable")

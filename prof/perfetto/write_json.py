@@ -7,7 +7,7 @@ Tracks are threads of a process there, so streams get numbers of their own and t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import count, repeat
 from math import floor, log10
 from typing import Any, BinaryIO
 
@@ -16,13 +16,12 @@ import numpy as np
 from pyprof import netdict
 from pyprof._version import __version__
 from pyprof.prof.perfetto.events import in_order
-from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace
+from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track
 from pyprof.table import NULL, Coded
 
 __all__ = ["write_json"]
 
 DIGITS = 9
-LANES = 1 << 29  # thread numbers of tracks that are no thread begin here
 BLOCK = 8192  # events that are written together
 
 
@@ -88,23 +87,26 @@ def _events(trace: Trace) -> Iterator[str]:
 
 
 def _places(trace: Trace) -> list[str]:
-    """Each track's process and thread, as they stand in an event."""
-    return [
-        f'"pid":{track.pid},"tid":{track.tid if track.kind == "thread" else LANES + i}'
-        for i, track in enumerate(trace.tracks)
-    ]
+    """Each track's process and thread, as they stand in an event: other tracks have numbers that no thread has."""
+    taken = {track.tid for track in trace.tracks if track.kind == "thread"}
+    free = (number for number in count(1) if number not in taken)
+    return [f'"pid":{track.pid},"tid":{track.tid if track.kind == "thread" else next(free)}' for track in trace.tracks]
 
 
 def _names(trace: Trace, places: Sequence[str]) -> Iterator[str]:
-    """Events that name processes and tracks, and put them in order. A track below a group has the group's name, too."""
+    """Events that name processes and tracks, and put them in order."""
     for i, track in enumerate(trace.tracks):
         if track.kind == "process":
             yield _meta("process_name", places[i], "name", json_string(track.name))
         elif track.kind in ("thread", "slices"):
-            above = trace.tracks[track.parent]
-            name = f"{above.name}, {track.name}" if above.kind == "group" else track.name
-            yield _meta("thread_name", places[i], "name", json_string(name))
+            yield _meta("thread_name", places[i], "name", json_string(_name(track, trace)))
             yield _meta("thread_sort_index", places[i], "sort_index", str(i))
+
+
+def _name(track: Track, trace: Trace) -> str:
+    """A track below a GPU says which: ``stream 7, GPU 0``."""
+    above = trace.tracks[track.parent]
+    return f"{track.name}, {above.name.partition(':')[0]}" if above.kind == "group" else track.name
 
 
 def _meta(what: str, place: str, key: str, value: str) -> str:
@@ -164,7 +166,7 @@ def _flows(part: Slices, places: Sequence[str]) -> Iterator[str]:
 
 def _values(counter: Counter, trace: Trace) -> Iterator[str]:
     track = trace.tracks[counter.track]
-    name = json_string(f"{trace.tracks[track.parent].name}, {track.name}")
+    name = json_string(_name(track, trace))
     head = f'{{"ph":"C","name":{name},"pid":{track.pid},"tid":0,"ts":'
     for at, value in zip(counter.time.tolist(), counter.value.tolist(), strict=True):
         yield f'{head}{_us(at)},"args":{{"value":{_float(value)}}}}}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import gzip
 import json
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyprof.netdict import write_netdict
 from pyprof.prof.annotate import annotate
 from pyprof.prof.load_table import load_table
-from pyprof.prof.perfetto import cli
+from pyprof.prof.perfetto import cli, gpu, lanes
+from pyprof.prof.perfetto import write_json as write_json_module
+from pyprof.prof.perfetto import write_proto as write_proto_module
 from pyprof.prof.perfetto.collect import collect
 from pyprof.prof.perfetto.events import in_order
 from pyprof.prof.perfetto.gpu import load
@@ -152,8 +156,8 @@ def read(folder: Path, file: Path) -> dict[str, Any]:
     for row in args:
         by_id[row["id"]]["args"][row["name"]] = row["value"]
     lines: dict[str, list[tuple[int, float]]] = {}
-    for row in counters:  # JSON's have their group before the name and "value" after it
-        name = row["name"].removesuffix(" value").rpartition(", ")[2]
+    for row in counters:  # JSON's say their GPU, and "value"
+        name = row["name"].partition(", ")[0]
         lines.setdefault(name, []).append((row["ts"], row["value"]))
     return {"slices": list(by_id.values()), "by_id": by_id, "counters": lines,
             "flows": {(row["slice_out"], row["slice_in"]) for row in flows}}  # fmt: skip
@@ -365,6 +369,15 @@ def test_names_of_outputs_tell_the_form(tmp_path, root, capsys):
     assert "exists; give --force" in capsys.readouterr().err
 
 
+def test_times_that_are_none_are_one_line(tmp_path, capsys):
+    file = tmp_path / "net.dict"
+    with open(file, "wb") as out:
+        write_netdict(table({"ns": 5, "start": 2**62, "kShortName": "k"}), out)
+    assert cli.main([str(file), "-o", str(tmp_path / "x.json")]) == 1
+    assert "expected times of less than 2**60 ns, found 4611686018427387904 in start" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [file]
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(readable_tables())
 def test_any_table_with_times_makes_a_trace(tmp_path, made):
@@ -389,6 +402,21 @@ def test_hostile_texts_come_back_as_they_were(tmp_path):
     assert [(e["name"], e["args"]["op"]) for e in told] == expected
     # Perfetto (v52) does not undo the escapes of JSON; but it has to read every slice
     assert len([s for s in read(tmp_path, tmp_path / "net.json")["slices"] if "idx" in s["args"]]) == len(texts)
+
+
+def test_tracks_of_json_have_numbers_that_no_thread_has(tmp_path):
+    launched = {"ns": 5, "kShortName": "k", "stream": 7, "apiDuration": 1, "api": "launch"}
+    made = table({**launched, "tid": 1, "apiStart": 0}, {**launched, "tid": 2, "apiStart": 1})
+    told = [e for e in events(made, tmp_path) if e["name"] == "thread_name"]
+    assert {"stream 7, GPU 0", "thread"} <= {e["args"]["name"] for e in told}
+    assert len({e["tid"] for e in told}) == len(told)
+    assert {e["tid"] for e in told if e["args"]["name"] == "thread"} == {1, 2}
+
+
+@pytest.mark.parametrize("module", [gpu, lanes, write_json_module, write_proto_module])
+def test_examples_in_docstrings(module):
+    failed, tried = doctest.testmod(module)
+    assert failed == 0 and tried > 0
 
 
 def test_json_tells_what_was_written(tmp_path, root, capsys):
