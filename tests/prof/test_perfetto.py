@@ -378,7 +378,9 @@ def test_times_that_are_none_are_one_line(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [file]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40, deadline=None
+)
 @given(readable_tables())
 def test_any_table_with_times_makes_a_trace(tmp_path, made):
     start = np.where(made.ints("start") == NULL, 0, np.clip(made.ints("start"), -(2**60), 2**60))
