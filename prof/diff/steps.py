@@ -3,8 +3,9 @@
 A step lasts from its first operation to that of the next step. Of several GPUs a step's figures are the mean over
 these. Left out are steps that are no samples of the program's steady state:
 
-* outliers (a first step that compiles or allocates, one that the capture cut): more than 5 robust standard deviations
-  (1.4826 × the median distance from the median) and more than a tenth from the median;
+* outliers: more than 5 robust standard deviations (1.4826 × the median distance from the median) and more than a
+  tenth from the median. First steps (that compile or allocate), a short last one (that the capture cut), and one in 20
+  at most of the others: what comes more often is the program's own, such as every fourth step's update;
 * the last step, where steps usually end in a wait: of the last, nothing tells how long it was.
 """
 
@@ -25,6 +26,7 @@ __all__ = ["Steps", "Wanted", "find_steps"]
 
 FAR = 5 * 1.4826  # times the median distance from the median
 LEAST = 0.1  # of the median: steps that are nearer are never outliers
+RARE = 20  # steps for each outlier among them
 WAIT = 0.01  # of a step: the usual wait at its end, from which the last step is left out
 
 Wanted = Callable[[int], bool]  # whether a step's number was asked for
@@ -143,9 +145,25 @@ def _chosen(
     distance = {number: abs(spans[number] - middle) for number in numbers}
     far = max(FAR * float(np.median(list(distance.values()))), LEAST * middle)
     if len(numbers) > 2:
-        left_out += [(n, f"{spans[n] / middle:.2f} times the median step") for n in numbers if distance[n] > far]
+        odd = _odd([spans[n] - middle for n in numbers], far)
+        left_out += [(numbers[i], f"{spans[numbers[i]] / middle:.2f} times the median step") for i in odd]
     gone = {number for number, _ in left_out}
     return [number for number in numbers if number not in gone], sorted(left_out)
+
+
+def _odd(distance: Sequence[float], far: float) -> list[int]:
+    """Which of the steps are outliers that tell nothing of the program.
+
+    >>> _odd([200, 0, 0, 20, 0, 0, 20, -60], 10), _odd([0] * 30 + [40] + [0] * 9, 10)
+    ([0, 7], [30])
+    """
+    outside = [abs(d) > far for d in distance]
+    low = next((i for i, out in enumerate(outside) if not out), 0)
+    high = len(distance)
+    while high > low and outside[high - 1] and distance[high - 1] < 0:
+        high -= 1
+    inner = [i for i in range(low, high) if outside[i]]
+    return [*range(low), *(inner if len(inner) * RARE <= high - low else []), *range(high, len(distance))]
 
 
 def _range(numbers: Sequence[int]) -> str:

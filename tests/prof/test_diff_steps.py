@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
+
 import numpy as np
 import pytest
 
@@ -39,6 +42,18 @@ def test_a_first_step_that_warms_up_is_left_out_and_said():
 
 def test_a_step_that_was_cut_short_is_left_out():
     assert found(table_of(steps(100, 101, 99, 20))).left_out == ((3, "0.20 times the median step"),)
+
+
+def test_steps_that_come_again_are_the_programs_own():
+    """Gradients of four steps are gathered, then comes the update: every fourth is longer, and all count."""
+    got = found(table_of(steps(*[100, 100, 100, 130] * 3)))
+    assert (len(got), got.left_out) == (12, ())
+    assert got.span_ns.mean() == 107_500
+
+
+def test_a_rare_step_is_left_out():
+    got = found(table_of(steps(*[100] * 15, 180, *[100] * 10)))
+    assert got.left_out == ((15, "1.80 times the median step"),)
 
 
 def test_steps_that_differ_by_less_than_a_tenth_all_count():
@@ -139,3 +154,8 @@ def test_noise_covers_99_of_100_differences_without_a_change():
         for a, b in ((random.normal(100, 3, 5), random.normal(100, 3, 6)) for _ in range(4000))
     )
     assert 15 <= outside <= 65  # 40 expected, standard deviation 6.3
+
+
+@pytest.mark.parametrize("name", ["steps", "noise", "rows", "gate", "compare"])
+def test_examples_in_docstrings(name):
+    assert doctest.testmod(importlib.import_module(f"pyprof.prof.diff.{name}")) == (0, 1)  # failed, tried
