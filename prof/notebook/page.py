@@ -78,6 +78,8 @@ def summary_html(said: SummaryText) -> str:
     where = " and ".join(said.conditions)
     parts = [f"<p>Where <code>{_shown(where, 400)}</code>:</p>"] if where else []
     parts += [f"<p><b>{_shown(said.headline, 400)}</b></p>", _listed(said.sentences)]
+    if said.advice:
+        parts += [f"<p><b>{_shown(said.advice[0], 400)}</b></p>", _listed(said.advice[1:])]
     if len(found.phases) > 1:
         rows = [(part.name, f"{part.rows:,}", ms(part.ns), ms(part.idle_ns)) for part in found.phases]
         parts.append(_table(f"By phase, of {ms(found.span_ns)}", ("phase", "rows", "works", "idle"), rows))

@@ -17,6 +17,7 @@ import numpy as np
 from pyprof.errors import InputError, PyprofError, packages
 from pyprof.prof.advice import Advice, Run, advise, row_rules
 from pyprof.prof.advice.rank import findings
+from pyprof.prof.advice.report import brief
 from pyprof.prof.annotate import Annotation, annotate, call_numbers, uncounted_of
 from pyprof.prof.cells import Data
 from pyprof.prof.columns import COLUMN
@@ -377,12 +378,14 @@ class Profile:
 
     @cached_property
     def _summary(self) -> SummaryText:
-        from pyprof.prof.advice.report import brief
         from pyprof.prof.summary import summarise
 
         found = summarise(self.table, self.annotation, self._capture.peaks)
-        whole = not self.conditions and not found.on_cpu  # advice is of all the run
-        return SummaryText(found, self.conditions, brief(self._capture.run, self.cards) if whole else ())
+        if found.on_cpu:
+            return SummaryText(found, self.conditions)
+        whole = self._rows is None
+        run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)
+        return SummaryText(found, self.conditions, brief(run, self.cards if whole else advise(run)))
 
     def plot(self, figure: str, **options: Any) -> Picture:
         """A figure: ``"roofline"``, ``"layers"``, ``"phases"`` or ``"timeline"``.

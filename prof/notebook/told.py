@@ -19,7 +19,7 @@ class SummaryText:
     def __init__(self, numbers: Summary, conditions: tuple[str, ...] = (), advice: Sequence[str] = ()) -> None:
         self.numbers = numbers
         self.conditions = conditions
-        self.advice = list(advice)  # in brief
+        self.advice = tuple(advice)  # what all pieces are worth, then a line for each of the first
 
     @property
     def headline(self) -> str:

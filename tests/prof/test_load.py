@@ -327,6 +327,14 @@ def test_the_summary_is_the_commands(profile, root):
     assert pyprof.load(lenet).summary().text(90) == done.stdout
 
 
+def test_the_summary_of_some_steps_has_their_advice(root):
+    profile = pyprof.load(root / "tests" / "golden" / "h200_gpt2_init.sqlite.gz")
+    all_of_it, first = profile.summary(), profile.where("step == 0").summary()
+    assert first.advice == all_of_it.advice  # the capture has one step
+    assert first.advice[1].startswith("alignment: ")
+    assert f"<b>{first.advice[0]}</b>" in first._repr_html_()
+
+
 def test_in_a_notebook_the_summary_is_a_text_still(profile, monkeypatch):
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)  # rich would display each line, and write none
     assert str(profile.summary()).startswith("6 kernels on ")
