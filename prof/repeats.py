@@ -58,7 +58,8 @@ def _matches(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> list[tuple[in
     for begin in targets.tolist():
         if begin < after:
             continue
-        low, high = (int(np.searchsorted(ordered, hashes[begin], side)) for side in ("left", "right"))
+        low = int(np.searchsorted(ordered, hashes[begin], "left"))
+        high = int(np.searchsorted(ordered, hashes[begin], "right"))
         lengths = [(_length(key, stream, known, begin, at), at) for at in sources[low : min(high, low + MOST)].tolist()]
         longest = max(length for length, _ in lengths)
         if longest >= LEAST and len(np.unique(key[begin : begin + longest])) >= KINDS:
