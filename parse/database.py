@@ -60,12 +60,12 @@ class Database:
         return [found[column] if column in found else np.full(rows, NULL, np.int64) for column in columns]
 
     def query_ints(self, query: str, width: int) -> list[Ints]:
-        """The integer columns of a query of our own."""
+        """The integer columns of a query of our own, each a view of what was read."""
         try:
             flat = np.fromiter(chain.from_iterable(self.connection.execute(query)), np.int64).reshape(-1, width)
         except (TypeError, ValueError, OverflowError) as error:  # a column holds whatever was put there
             raise SchemaError(self.file, f"expected whole numbers, found another value ({error})") from None
-        return [np.ascontiguousarray(flat[:, i]) for i in range(width)]
+        return list(flat.T)
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(query, values).fetchall()

@@ -31,19 +31,17 @@ class DataFlow:
         self.outs: dict[int, str] = {}
         self._needed = np.zeros(0, bool)  # by head
         self._shapes: dict[tuple[int, int], str] = {}  # (head, input) -> shape
-        self._rows = 0  # ranges seen
         self._seen: list[tuple[Ints, Ints]] = []  # (pid, op id) of the needed ops seen, sorted, and their ranges
 
-    def add(self, heads: list[bytes], tid: Ints, parts: Parts, buffer: Buffer) -> None:
-        """Take the next ranges: their threads and their texts, split. ``heads``: all that there are so far."""
-        first, self._rows = self._rows, self._rows + len(tid)
-        new = [NEEDED.match(heads[number]) is not None for number in range(len(self._needed), len(heads))]
+    def add(self, heads: list[bytes], tid: Ints, parts: Parts, buffer: Buffer, ranges: Ints) -> None:
+        """Take the next ranges: threads, split texts and numbers. ``heads``: all that there are so far."""
+        new = [NEEDED.match(head) is not None for head in heads[len(self._needed) :]]
         self._needed = np.append(self._needed, np.array(new, bool))
         if not self._needed.any():
             return
         pid = (tid >> 24) & 0xFFFFFF
         made = np.flatnonzero(self._needed[parts.head] & (parts.op_id != NULL))
-        self._remember((pid[made] << 40) + parts.op_id[made], made + first)
+        self._remember((pid[made] << 40) + parts.op_id[made], ranges[made])
         row, position, producer = _links(parts, buffer)
         found = self._find((pid[row] << 40) + producer)
         hits = np.flatnonzero(found >= 0)

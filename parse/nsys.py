@@ -113,9 +113,9 @@ class _Gpu(NamedTuple):
 def _gpu_rows(db: Database) -> _Gpu:
     """All GPU operations in order of start: kernels, copies, memsets and opaque graph launches."""
     tables = [_gpu_table(db, number) for number in range(len(KINDS))]
-    data = {key: np.concatenate([t[key] for t in tables]) for key in tables[0]}
-    order = np.lexsort((data["correlationId"], data["start"]))
-    data = {key: column[order] for key, column in data.items()}
+    start, corr = (np.concatenate([table[key] for table in tables]) for key in ("start", "correlationId"))
+    order = np.lexsort((corr, start))
+    data = {key: np.concatenate([table.pop(key) for table in tables])[order] for key in list(tables[0])}
     kind = data["kind"]
     short, long = _names(db, data)
     pid = np.where(data["globalPid"] == NULL, NULL, (data["globalPid"] >> 24) & 0xFFFFFF)

@@ -12,6 +12,7 @@ from array import array
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyprof.errors import SchemaError
 from pyprof.parse.capture import Ranges
@@ -25,7 +26,7 @@ RANGES = "e.eventType IN (59, 60, 70, 71)"  # push/pop, start/end; 70 and 71 the
 START_END = "e.eventType IN (60, 71)"
 OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
 FETCH = 1_000  # rows held as Python objects: with few of them, they stay in the processor's cache
-CHUNK = 32 * FETCH  # texts that are split together
+CHUNK = 16 * FETCH  # texts that are split together
 
 _MARK = OP_ID.decode()
 
@@ -45,26 +46,14 @@ def read_ranges(db: Database) -> Nvtx:
     if not db.has("NVTX_EVENTS"):
         return Nvtx(Ranges.empty(), Ranges.empty(), [], {}, {})
     db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
-    found = _Columns()
+    found = _Reader()
     try:
         found.read(db)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
         raise SchemaError(
             db.file, f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
         ) from None
-    tid, start, end, domain, text, seq, op_id = found.columns()
-    domain, is_span = domain >> 1, (domain & 1).astype(bool)
-    end[end == NULL] = OPEN
-    tids, thread = np.unique(tid, return_inverse=True)
-    scope, scopes = _scopes(db, found.heads.texts, text, domain, tid >> 24)
-    columns = (thread.reshape(-1).astype(np.int64), start, end, scope, seq, op_id)
-    numbers, outs = {int(t): number for number, t in enumerate(tids.tolist())}, found.flow.outs
-    if not is_span.any():
-        return Nvtx(Ranges(*columns), Ranges.empty(), scopes, numbers, outs)
-    place = np.cumsum(~is_span) - 1  # of a push/pop range among its kind
-    outs = {int(place[index]): shape for index, shape in outs.items() if not is_span[index]}
-    pushed, spans = (Ranges(*(column[rows] for column in columns)) for rows in (~is_span, is_span))
-    return Nvtx(pushed, spans, scopes, numbers, outs)
+    return Nvtx(found.ranges(found.pushed), found.ranges(found.spans), found.scopes(db), found.tids, found.flow.outs)
 
 
 def _query(db: Database) -> str:
@@ -79,18 +68,15 @@ def _query(db: Database) -> str:
     )
 
 
-class _Columns:
-    """The ranges as arrays, a chunk of rows at a time."""
+class _Reader:
+    """Reads the ranges, a chunk of rows at a time, into columns that grow in place."""
 
     def __init__(self) -> None:
         self.heads = Heads()
         self.flow = DataFlow()
-        self._chunks: list[tuple[Ints, ...]] = []
-
-    def columns(self) -> list[Ints]:
-        """globalTid, start, end, domain, head, sequence number and op id of every range."""
-        none = [(np.zeros(0, np.int64),) * 7]
-        return [np.concatenate(column) for column in zip(*(self._chunks or none), strict=True)]
+        self.tids: dict[int, int] = {}
+        self.pushed, self.spans = ([array("q") for _ in range(6)] for _ in range(2))  # the columns of Ranges
+        self._named: dict[tuple[int, ...], int] = {}  # (head, domain, process) of ranges in a domain of its own
 
     def read(self, db: Database) -> None:
         factory, db.connection.text_factory = db.connection.text_factory, bytes
@@ -104,19 +90,57 @@ class _Columns:
     def _add(
         self, tid: Column, start: Column, end: Column, domain: Column, texts: tuple[bytes, ...], lengths: Column
     ) -> None:
-        numbers = [np.concatenate(column) for column in (tid, start, end, domain)]
+        tids, starts, ends, domains = (np.concatenate(column) for column in (tid, start, end, domain))
         buffer = Buffer.of(texts, np.concatenate(lengths))
         parts = split_texts(buffer, self.heads)
-        self.flow.add(self.heads.texts, numbers[0], _of_threads(parts, numbers[3], buffer), buffer)
-        self._chunks.append((*numbers, parts.head, parts.seq, parts.op_id))
+        scope = self._scope_codes(parts.head, domains >> 1, tids >> 24)
+        ends[ends == NULL] = OPEN
+        columns = (self._threads(tids), starts, ends, scope, parts.seq, parts.op_id)
+        pushed = (domains & 1) == 0
+        numbers = len(self.pushed[0]) + np.cumsum(pushed) - 1
+        self.flow.add(self.heads.texts, tids, _of_threads(parts, pushed, buffer), buffer, numbers)
+        for kept, rows in ((self.pushed, pushed), (self.spans, ~pushed)):
+            for column, values in zip(kept, columns, strict=True):
+                column.frombytes(values[rows].tobytes())
+
+    def _threads(self, tids: Ints) -> Ints:
+        """The number of each globalTid's thread, by the runs of rows of one thread."""
+        begins = np.flatnonzero(np.diff(tids, prepend=tids[0] - 1))
+        numbers = [self.tids.setdefault(tid, len(self.tids)) for tid in tids[begins].tolist()]
+        return np.repeat(np.array(numbers, np.int64), np.diff(begins, append=len(tids)))
+
+    def _scope_codes(self, head: Ints, domain: Ints, process: Ints) -> Ints:
+        """The head's number; in domains of their own -1 for the first (head, domain, process), -2 for the next, .."""
+        rows = np.flatnonzero(domain)
+        if not len(rows):
+            return head
+        keys, number = distinct(head[rows], domain[rows], process[rows])
+        codes, known = head.copy(), [self._named.setdefault(key, len(self._named)) for key in keys]
+        codes[rows] = -1 - np.array(known, np.int64)[number]
+        return codes
+
+    def ranges(self, columns: list[array[int]]) -> Ranges:
+        """The columns as arrays; those in domains of their own have the scopes behind the heads'."""
+        thread, start, end, scope, seq, op_id = (
+            np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in columns
+        )
+        if self._named:
+            scope = np.where(scope < 0, len(self.heads.texts) - 1 - scope, scope)
+        return Ranges(thread, start, end, scope, seq, op_id)
+
+    def scopes(self, db: Database) -> list[Scope]:
+        """The heads', and those of ranges in domains of their own."""
+        texts = [head.decode("utf-8", "replace") for head in self.heads.texts]  # whatever the program passed
+        names = _domains(db) if self._named else {}
+        named = [_scope(texts[head], names.get((process, domain), "")) for head, domain, process in self._named]
+        return [_scope(text, "") for text in texts] + named
 
 
-def _of_threads(parts: Parts, domain: Ints, buffer: Buffer) -> Parts:
+def _of_threads(parts: Parts, pushed: NDArray[np.bool_], buffer: Buffer) -> Parts:
     """The same with no op ids and links in start/end ranges, which make and use no tensors."""
-    is_span = (domain & 1).astype(bool)
-    if not is_span.any():
+    if pushed.all():
         return parts
-    return parts._replace(op_id=np.where(is_span, NULL, parts.op_id), links=np.where(is_span, buffer.end, parts.links))
+    return parts._replace(op_id=np.where(pushed, parts.op_id, NULL), links=np.where(pushed, parts.links, buffer.end))
 
 
 def _fetched(cursor: sqlite3.Cursor) -> tuple[Ints, Ints, Ints, Ints, bytes, Ints] | None:
@@ -129,16 +153,6 @@ def _fetched(cursor: sqlite3.Cursor) -> tuple[Ints, Ints, Ints, Ints, bytes, Int
     return tid, start, end, domain, b"".join(texts), np.fromiter(map(len, texts), np.int64, len(texts))
 
 
-def _scopes(db: Database, heads: list[bytes], text: Ints, domain: Ints, process: Ints) -> tuple[Ints, list[Scope]]:
-    """Number the distinct (text, domain) pairs and classify them."""
-    texts = [head.decode("utf-8", "replace") for head in heads]  # NVTX texts are whatever the program passed
-    if not domain.any():  # one domain: the texts' numbers serve
-        return text, [_scope(t, "") for t in texts]
-    names = _domains(db)
-    pairs, number = distinct(text, domain, process)
-    return number, [_scope(texts[t], names.get((owner, d), "")) for t, d, owner in pairs]
-
-
 def _domains(db: Database) -> dict[tuple[int, int], str]:
     """(process, domain id) -> the name of its creation row; ids are per process."""
     query = "SELECT globalTid, domainId, text FROM NVTX_EVENTS WHERE eventType = 75 ORDER BY rowid"
@@ -146,10 +160,9 @@ def _domains(db: Database) -> dict[tuple[int, int], str]:
 
 
 def _scope(head: str, domain: str) -> Scope:
-    name, recorded, rest = head, "", ""
-    if _MARK in head and not head.startswith("{"):
-        name, recorded, rest = head.partition(_MARK)
+    recorded = _MARK in head and not head.startswith("{")
+    name, _, rest = head.partition(_MARK) if recorded else (head, "", "")
     if name.startswith("nccl") or domain.startswith("NCCL"):  # sliced files may have lost the domain's name
         return Scope(Kind.COMM, name)
-    sizes = rest.partition(", sizes = ")[2]
-    return classify(name, bool(recorded), sizes if sizes.endswith("]") else "")  # nsys cuts very long texts
+    sizes = rest.partition(", sizes = ")[2] if recorded else ""
+    return classify(name, recorded, sizes if sizes.endswith("]") else "")  # nsys cuts very long texts

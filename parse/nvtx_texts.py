@@ -9,7 +9,7 @@ alone, once a distinct text; ``split_one`` says what both ways give.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,10 +63,13 @@ class Heads:
         self.texts: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
 
-    def number(self, head: bytes) -> int:
-        found = self._numbers.setdefault(head, len(self.texts))
-        if found == len(self.texts):
-            self.texts.append(head)
+    def number(self, heads: Iterable[bytes]) -> list[int]:
+        texts, numbered, found = self.texts, self._numbers, []
+        for head in heads:
+            number = numbered.setdefault(head, len(texts))
+            if number == len(texts):
+                texts.append(head)
+            found.append(number)
         return found
 
 
@@ -84,9 +87,9 @@ def split_texts(buffer: Buffer, heads: Heads) -> Parts:
     parts = Parts(np.zeros(len(buffer), np.int64), seq, op_id, links)
     found = _plain_heads(buffer, np.flatnonzero(plain), np.minimum(seq_at, op_at), op_end, parts)
     found += _split_rest(buffer, np.flatnonzero(~plain), parts, len(found))
+    order = np.argsort(np.array([row for row, _ in found], np.int64))
     number = np.zeros(len(found), np.int64)
-    for local, (_, head) in sorted(enumerate(found), key=lambda item: item[1][0]):
-        number[local] = heads.number(head)
+    number[order] = heads.number(found[place][1] for place in order.tolist())
     return parts._replace(head=number[parts.head])
 
 
@@ -96,7 +99,7 @@ def split_one(text: bytes) -> tuple[bytes, int, int]:
     >>> split_one(b"aten::mm, seq = 7, op_id = 9, sizes = [[2, 3], [3, 4]]")
     (b'aten::mm, op_id = , sizes = [[2, 3], [3, 4]]', 7, 9)
     """
-    if b"," not in text and text.isascii():  # a user's range
+    if b"," not in text:  # a user's range
         return text, NULL, NULL
     at = text.find(OP_ID)
     if at >= 0 and text[:1] != b"{":
@@ -192,7 +195,7 @@ def _split_rest(buffer: Buffer, rows: NDArray[np.intp], parts: Parts, place: int
     for row, begin, end in zip(rows.tolist(), buffer.begin[rows].tolist(), buffer.end[rows].tolist(), strict=True):
         text = buffer.raw[begin:end]
         if text not in known:
-            head, seq, op_id = split_one(text.partition(LINKS)[0])
+            head, seq, op_id = split_one(text.partition(LINKS)[0]) if b"," in text else (text, NULL, NULL)
             known[text] = (place + len(found), seq, op_id)
             found.append((row, head))
         split.append(known[text])

@@ -36,21 +36,36 @@ def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
     """Nest ranges given in any order. Of equal ones the first given is the outer; one of 0 ns holds 1."""
     end = np.maximum(end, start + 1)
     order = np.lexsort((-end, start, thread))
-    pieces: list[tuple[Ints, ...]] = []
-    total = 0
-    bounds = np.flatnonzero(np.diff(thread[order], prepend=-1, append=-1)) if len(order) else np.zeros(1, np.int64)
-    for lo, hi in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        mine = order[lo:hi]
-        parent = _parents(start[mine], end[mine])
-        if parent is None:
-            piece = _swept(mine, thread[mine], start[mine], end[mine])
+    thread, start, end = thread[order], start[order], end[order]
+    parent = np.full(len(order), -1, np.int64)
+    bounds = np.flatnonzero(np.diff(thread, prepend=-1, append=-1)).tolist() if len(order) else [0]
+    swept = []
+    for lo, hi in pairwise(bounds):
+        found = _parents(start[lo:hi], end[lo:hi])
+        if found is None:
+            swept.append((lo, hi))
         else:
-            piece = (mine, thread[mine], start[mine], end[mine], parent)
-        pieces.append((*piece[:4], np.where(piece[4] >= 0, piece[4] + total, -1)))
-        total += len(piece[0])
-    if not pieces:
-        return Nesting(*(np.zeros(0, np.int64) for _ in range(5)))
-    return Nesting(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+            parent[lo:hi] = np.where(found >= 0, found + lo, -1)
+    whole = Nesting(order, thread, start, end, parent)
+    return _in_pieces(whole, swept) if swept else whole
+
+
+def _in_pieces(whole: Nesting, swept: list[tuple[int, int]]) -> Nesting:
+    """The ranges with those from ``lo`` to ``hi``, a thread's that overlap, replaced by pieces that nest."""
+    parts: list[tuple[Ints, ...]] = []
+    total = at = 0
+    for lo, hi in [*swept, (len(whole), len(whole))]:
+        inside = whole.parent[at:lo]
+        columns = [column[at:lo] for column in (whole.source, whole.thread, whole.start, whole.end)]
+        parts.append((*columns, np.where(inside >= 0, inside - at + total, -1)))
+        total += lo - at
+        if lo < hi:
+            columns = [column[lo:hi] for column in (whole.source, whole.thread, whole.start, whole.end)]
+            *pieces, inside = _swept(*columns)
+            parts.append((*pieces, np.where(inside >= 0, inside + total, -1)))
+            total += len(inside)
+        at = hi
+    return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _parents(start: Ints, end: Ints) -> Ints | None:

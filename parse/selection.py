@@ -149,6 +149,6 @@ def range_names(capture: Capture, most: int = 6) -> list[str]:
     counts = np.bincount(codes, minlength=len(capture.scopes)).tolist()
     names = Counter[str]()
     for scope, count in zip(capture.scopes, counts, strict=False):
-        if scope.kind in users:
+        if count and scope.kind in users:
             names[scope.name] += count
     return [name for name, _ in names.most_common(most)]

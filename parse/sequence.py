@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pyprof.table import NULL, Coded, Data, Ints, Ragged, distinct
+from pyprof.table import NULL, Coded, Data, Ints, Ragged, numbered
 
 if TYPE_CHECKING:
     from pyprof.parse.correlate import Nest
@@ -32,8 +32,8 @@ def sequence(nest: Nest, inner: Ints, node: Ints, recomputed: Ints, columns: dic
     rules are applied once a pattern, to numbers less the base, the one before the nest's smallest.
     """
     own = np.append(nest.node_seq(), NULL)[np.where(recomputed, -1, node)]
-    found, rows = distinct(inner, own)
-    around, number = np.array(found, np.int64).reshape(-1, 2).T
+    nests, rows = numbered(inner, own)
+    around, number = inner[nests], own[nests]
     base = _base(nest, around, number)
     pattern, example = _patterns(nest, around, number, base)
     rules = [_rule(nest, *(int(column[i]) for column in (around, number, base))) for i in example.tolist()]
@@ -68,18 +68,18 @@ def _base(nest: Nest, around: Ints, number: Ints) -> Ints:
 
 def _patterns(nest: Nest, around: Ints, number: Ints, base: Ints) -> tuple[Ints, Ints]:
     """Number the nests by scopes and relative numbers of their numbered ranges, and give an example of each number."""
-    _, pattern = distinct(np.where(number > 0, number - base, 0))
+    _, pattern = numbered(np.where(number > 0, number - base, 0))
     room = len(pattern)
     climbing = around.copy()
     while (up := np.flatnonzero(climbing >= 0)).size:
-        numbered = up[nest.seq[climbing[up]] != NULL]
-        at = climbing[numbered]
-        keys, longer = distinct(pattern[numbered], _relative(nest.seq[at], base[numbered]), nest.scope[at])
-        pattern[numbered] = room + longer
-        room += len(keys)
+        marked = up[nest.seq[climbing[up]] != NULL]
+        at = climbing[marked]
+        first, longer = numbered(pattern[marked], _relative(nest.seq[at], base[marked]), nest.scope[at])
+        pattern[marked] = room + longer
+        room += len(first)
         climbing[up] = nest.parent[climbing[up]]
-    _, example, pattern = np.unique(pattern, return_index=True, return_inverse=True)
-    return pattern.reshape(-1), example
+    example, pattern = numbered(pattern)
+    return pattern, example
 
 
 def _relative(number: Ints, base: Ints) -> Ints:
@@ -107,9 +107,10 @@ def _texts(rules: list[_Rule], pattern: Ints, base: Ints) -> Coded:
         for rule in rules
     ]
     numbers = [[number for number, _ in rule.marks] for rule in rules]
-    pairs, rows = distinct(pattern, base)
+    pairs, rows = numbered(pattern, base)
     return Coded.of(
-        templates[kind] % tuple([n + begin if n > 0 else n for n in numbers[kind]]) for kind, begin in pairs
+        templates[kind] % tuple([n + begin if n > 0 else n for n in numbers[kind]])
+        for kind, begin in zip(pattern[pairs].tolist(), base[pairs].tolist(), strict=True)
     ).take(rows)
 
 

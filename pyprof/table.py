@@ -120,14 +120,20 @@ def blank(kind: Kind, rows: int) -> Data:
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
-    """The distinct rows of integer columns, ascending, and each row's number among them.
+    """The distinct rows of integer columns, ascending, and each row's number among them."""
+    first, number = numbered(*columns)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), number
+
+
+def numbered(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where each distinct row of integer columns first stands, the rows ascending, and each row's number among them.
 
     One packed key a row: ``numpy.unique(axis=0)`` sorts rows as bytes and takes six times as long as one sort of such
     keys. Where the keys are few for the rows, as numbers of scopes and contexts are, they are counted, not sorted.
     """
     rows = len(columns[0])
     if not rows:
-        return [], np.zeros(0, np.int64)
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     key, room = np.zeros(rows, np.int64), 1
     for column in columns:
         low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
@@ -140,9 +146,7 @@ def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
             packed, key = np.unique(key, return_inverse=True)
             key, room = key.reshape(-1).astype(np.int64), len(packed)
         key, room = key * span + number.reshape(-1), room * span
-    first, inverse = _numbered(key, room)
-    found = zip(*(column[first].tolist() for column in columns), strict=True)
-    return list(found), inverse
+    return _numbered(key, room)
 
 
 _ROOMY = 4  # times the rows: so many possible keys are counted in less time than the rows are sorted

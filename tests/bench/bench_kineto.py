@@ -1,11 +1,11 @@
 """How fast and in how much memory a torch.profiler trace is annotated, beside orjson.loads of the same bytes.
 
-    python tests/bench/bench_kineto.py TRACE.json.gz [TIMES]
+    python tests/bench/bench_kineto.py [TRACE.json.gz [TIMES]]
 
-Repeats a trace TIMES times (shifted in time, with new ids) into one long one; ten times the GPT-2 step of the captures
-is 128,000 events in 54 MB. Then measures, each in a process of its own, interpreter start included: orjson.loads, the
-reader, the reader with correlation, prof.py from the trace to the annotated CSV with all columns, and, where it is
-installed, HolisticTraceAnalysis reading the trace and summing up its kernels.
+Repeats a trace TIMES times (shifted in time, with new ids) into one long one; without arguments ten times the GPT-2
+step of tests/golden, 128,000 events in 54 MB. Then measures, each in a process of its own, interpreter start included:
+orjson.loads, the reader, the reader with correlation, prof.py from the trace to the annotated CSV with all columns,
+and, where it is installed, HolisticTraceAnalysis reading the trace and summing up its kernels.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "h200_gpt2_bf16.json.gz"
 ORJSON = "import orjson,sys; orjson.loads(open(sys.argv[1],'rb').read())"
 READ = "import sys; from pathlib import Path; from pyprof.parse.kineto import read; c = read(Path(sys.argv[1]))"
 PARSE = f"{READ}; from pyprof.parse.correlate import correlate; correlate(c)"
@@ -95,7 +96,7 @@ def make(source: Path, times: int, file: Path) -> None:
 
 
 def main() -> None:
-    source, times = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "10"
+    source, times = [*sys.argv[1:3], *(str(GOLDEN), "10")[len(sys.argv) - 1 :]]
     steps = dict(STEPS)
     if importlib.util.find_spec("hta") is None:
         print("without HTA: HolisticTraceAnalysis is not installed for this Python", file=sys.stderr)

@@ -73,11 +73,12 @@ def test_all_together_as_each_alone(given_texts: list[bytes]) -> None:
 
 
 def flow(chunks: list[list[bytes]]) -> dict[int, str]:
-    found, heads = DataFlow(), Heads()
+    found, heads, first = DataFlow(), Heads(), 0
     for chunk in chunks:
         buffer = Buffer.of(chunk, np.array([len(text) for text in chunk]))
         parts = split_texts(buffer, heads)
-        found.add(heads.texts, np.full(len(chunk), 7 << 24), parts, buffer)
+        found.add(heads.texts, np.full(len(chunk), 7 << 24), parts, buffer, np.arange(first, first + len(chunk)))
+        first += len(chunk)
     return found.outs
 
 

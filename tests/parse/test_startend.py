@@ -70,7 +70,9 @@ SPANS = st.lists(st.tuples(st.integers(0, 70), st.integers(1, 50), st.sampled_fr
 
 
 @given(SPANS, st.permutations(range(3)))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 def test_nothing_but_steps_and_ranges_changes(
     tmp_path: Path, spans: list[tuple[int, int, str]], order: list[int]
 ) -> None:
