@@ -70,6 +70,7 @@ class Run:
         self.marked = int((steps != NULL).sum())  # steps that the capture marks; 0: none
         self.steps = max(self.marked, 1)
         self._decoded: dict[tuple[str, int], Any] = {}
+        self._shapes: dict[int, list[list[int]]] = {}
 
     # Amounts
 
@@ -251,8 +252,12 @@ class Run:
 
     def shapes(self, row: int) -> list[list[int]]:
         """The shapes of the op's arguments, in their order; empty what is no tensor, or a list of them."""
-        found = self.json("sizes", row)
-        return [shape if numel(shape) else [] for shape in found] if isinstance(found, list) else []
+        code = int(self.table.coded("sizes").codes[row])
+        if code not in self._shapes:
+            found = self.json("sizes", row)
+            plain = [shape if numel(shape) else [] for shape in found] if isinstance(found, list) else []
+            self._shapes[code] = plain
+        return self._shapes[code]
 
     def strides(self, row: int) -> list[Any] | None:
         """The strides of the op's arguments, None where the capture does not tell them."""
