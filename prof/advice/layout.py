@@ -89,7 +89,10 @@ def conv_bias(run: Run) -> Iterator[Finding]:
     """A convolution's bias, added just before a batch norm that subtracts the mean.
 
     Only an add of [1, C, 1, 1] followed at once by a batch norm over the same tensor; its gradient's sums with it.
+    Abstains in inference: there the norm subtracts a mean that was recorded with the bias.
     """
+    if not bool((run.phase == "backward").any()):
+        return
     rows: list[int] = []
     shapes = set()
     for row in np.flatnonzero((run.aten == "add_") | (run.aten == "add")).tolist():

@@ -49,10 +49,11 @@ def test_a_bias_before_a_norm_and_its_gradient():
 
 
 BIASES = {
-    "no norm": [conv(), bias(), conv()],
-    "a norm of another tensor": [conv(), bias(), {**NORM, "sizes": [[32, 64, 28, 28], [64]]}],
-    "a residual": [conv(), bias(sizes=[X, X, []]), NORM],
-    "no shapes": [conv(), bias(sizes=None, dtypes=None), NORM],
+    "inference, where the norm's mean was recorded with it": [conv(), bias(), NORM],
+    "no norm": [conv(), bias(), conv(), SUM],
+    "a norm of another tensor": [conv(), bias(), {**NORM, "sizes": [[32, 64, 28, 28], [64]]}, SUM],
+    "a residual": [conv(), bias(sizes=[X, X, []]), NORM, SUM],
+    "no shapes": [conv(), bias(sizes=None, dtypes=None), NORM, SUM],
 }
 
 
