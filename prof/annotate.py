@@ -50,14 +50,14 @@ class Annotation:
 
 def annotate(table: Table) -> Annotation:
     """Annotate every row. Unknown stays unknown: NULL, and the op named in ``uncounted``."""
-    names = _name_codes(table)
-    signature, counted = _counted(table, names)
+    names, calls = _name_codes(table), call_numbers(table)
+    signature, counted = _counted(table, names, calls)
     family = np.array([c.family for c in counted] or [""], object)[signature]
     roles, precision, tensor = _kernels(table, signature, counted, names)
-    _someone_works(table, roles)
-    flops, nbytes = _shares(table, signature, counted, names, roles)
+    _someone_works(table, calls, roles)
+    flops, nbytes = _shares(table, calls, signature, counted, names, roles)
     _own_bytes(table, roles, flops, nbytes)
-    fill_own(table, call_numbers(table), signature, counted, names, roles, flops, nbytes)
+    fill_own(table, calls, signature, counted, names, roles, flops, nbytes)
     fill_repeats(table, names, flops, nbytes)
     return Annotation(
         flops=flops,
@@ -72,7 +72,7 @@ def annotate(table: Table) -> Annotation:
 
 def signatures(table: Table) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts: what `annotate` shares among the rows."""
-    return _counted(table, _name_codes(table))
+    return _counted(table, _name_codes(table), call_numbers(table))
 
 
 def repetition(table: Table, row: int) -> tuple[int, int] | None:
@@ -84,12 +84,12 @@ def repetition(table: Table, row: int) -> tuple[int, int] | None:
     return None
 
 
-def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:
+def _counted(table: Table, names: Coded, calls: Ints) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts."""
     load_models()
-    lists = proven_lists(table, call_numbers(table))
+    lists = proven_lists(table, calls)
     columns = [*(table.coded(key) for key in SIGNATURE), lists]
-    told, hints = _told(table, names, lists)
+    told, hints = _told(table, names, calls, lists)
     signatures, signature = distinct(*(c.codes for c in columns), told)
     texts = [[*c.values, ""] for c in columns]
     counted = [
@@ -102,7 +102,7 @@ def _counted(table: Table, names: Coded) -> tuple[Ints, list[Counted]]:
     return signature, counted
 
 
-def _told(table: Table, names: Coded, lists: Coded) -> tuple[Ints, list[Dtypes]]:
+def _told(table: Table, names: Coded, calls: Ints, lists: Coded) -> tuple[Ints, list[Dtypes]]:
     """What the names of each op's main kernels tell of dtypes, where the capture records shapes without them: all of
     NVTX's, and Kineto's lists of tensors (`[["", ""], ...]`, or `[[], ...]` where they are cut)."""
     aten, sizes, dtypes = (table.coded(key) for key in ("aten", "sizes", "dtypes"))
@@ -114,7 +114,7 @@ def _told(table: Table, names: Coded, lists: Coded) -> tuple[Ints, list[Dtypes]]
     each = [_hint(names.values[name], atens[op]) for name, op in pairs]
     told[rows] = np.array([hints.setdefault(hint, len(hints)) for hint in each], np.int64)[pair]
     if told.any():
-        told = uncover(table, _together(call_numbers(table), told, hints), hints)
+        told = uncover(table, _together(calls, told, hints), hints)
     return told, list(hints)
 
 
@@ -182,9 +182,9 @@ def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
     return what, use.precision, "?" if use.tc is None else str(use.tc)
 
 
-def _someone_works(table: Table, roles: list[str]) -> None:
+def _someone_works(table: Table, op: Ints, roles: list[str]) -> None:
     """An op whose kernels are all chores by name did its work with them: none of its work may vanish."""
-    op, kind = call_numbers(table), table.coded("kind").texts()
+    kind = table.coded("kind").texts()
     main = np.array([r == "main" for r in roles], bool)
     mains = np.bincount(op, weights=main)
     for i in np.flatnonzero(mains[op] == 0).tolist():
@@ -193,7 +193,7 @@ def _someone_works(table: Table, roles: list[str]) -> None:
 
 
 def _shares(
-    table: Table, signature: Ints, counted: Sequence[Counted], names: Coded, roles: Sequence[str]
+    table: Table, op: Ints, signature: Ints, counted: Sequence[Counted], names: Coded, roles: Sequence[str]
 ) -> tuple[Ints, Ints]:
     """Each row's part of its op's work."""
     flops, nbytes = np.full(len(table), NULL, np.int64), np.full(len(table), NULL, np.int64)
@@ -202,7 +202,6 @@ def _shares(
     pieces = np.array([len(c.parts) > 1 for c in counted] or [False])
     pieces = pieces[signature] & (np.array(table.coded("kind").texts(), object) != "cpu")  # a CPU op is all of it
     main = np.array([r == "main" for r in roles], bool)
-    op = call_numbers(table)
     _, group, size = np.unique(op, return_inverse=True, return_counts=True)
     group = group.reshape(-1)
     mains = np.bincount(group, weights=main, minlength=len(size))

@@ -35,8 +35,9 @@ def fill_own(
         np.where(there, names.codes[before], -1), np.where(there, grid.codes[before], -1),
     )  # fmt: skip
     keys, number = distinct(*columns)
-    for i, (call, name, at, by, last, last_at) in enumerate(keys):
-        mine = rows[number == i]
+    order = np.argsort(number, kind="stable")
+    each = np.split(rows[order], np.cumsum(np.bincount(number))[:-1])
+    for mine, (call, name, at, by, last, last_at) in zip(each, keys, strict=True):
         found = own_work(
             Call(
                 Launch(names.values[name], _triple(grid, at), _triple(block, by)),

@@ -54,13 +54,16 @@ def _matches(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> list[tuple[in
     sources = sources[np.argsort(hashes[sources], kind="stable")]
     ordered = hashes[sources]
     targets = targets[np.isin(hashes[targets], ordered)]
+    ends = np.flatnonzero(np.append(known[1:] | (stream[1:] != stream[:-1]), True)) + 1  # of unattributed runs
     found, after = [], 0
     for begin in targets.tolist():
         if begin < after:
             continue
         low = int(np.searchsorted(ordered, hashes[begin], "left"))
         high = int(np.searchsorted(ordered, hashes[begin], "right"))
-        lengths = [(_length(key, stream, known, begin, at), at) for at in sources[low : min(high, low + MOST)].tolist()]
+        end = int(ends[np.searchsorted(ends, begin, "right")])
+        places = sources[low : min(high, low + MOST)].tolist()
+        lengths = [(_length(key, stream, known, slice(begin, end), at), at) for at in places]
         longest = max(length for length, _ in lengths)
         if longest >= LEAST and len(np.unique(key[begin : begin + longest])) >= KINDS:
             after = begin + longest
@@ -78,12 +81,11 @@ def _windows(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> tuple[Hashes,
     return hashes, whole
 
 
-def _length(key: Ints, stream: Ints, known: NDArray[np.bool_], begin: int, at: int) -> int:
-    """How many launches from ``begin``, unknown, equal those from ``at``, known, each within its stream."""
-    most = len(key) - max(begin, at)
-    mine, its = slice(begin, begin + most), slice(at, at + most)
-    same = (key[mine] == key[its]) & ~known[mine] & known[its]
-    same &= (stream[mine] == stream[begin]) & (stream[its] == stream[at])
+def _length(key: Ints, stream: Ints, known: NDArray[np.bool_], run: slice, at: int) -> int:
+    """How many launches of an unattributed run equal those from ``at``, attributed and on one stream."""
+    most = min(run.stop - run.start, len(key) - at)
+    mine, its = slice(run.start, run.start + most), slice(at, at + most)
+    same = (key[mine] == key[its]) & known[its] & (stream[its] == stream[at])
     ends = np.flatnonzero(~same)
     return int(ends[0]) if len(ends) else most
 
