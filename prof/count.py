@@ -184,10 +184,31 @@ def _from_forward(name: str, texts: str) -> Work | None:
         return None
 
 
+OPERATORS = {
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+}  # Python's names that torch has others for
+
+
+def operator(name: str) -> str:
+    """The function behind an operator's method.
+
+    >>> operator("__iadd__"), operator("__rtruediv__"), operator("__matmul__"), operator("linear")
+    ('add_', 'div', 'matmul', 'linear')
+    """
+    if not (name.startswith("__") and name.endswith("__")) or find(name):
+        return name
+    plain = name.strip("_")
+    if find(plain) is None and plain[:1] in ("i", "r"):
+        plain = plain[1:] + ("_" if plain[0] == "i" else "")
+    return OPERATORS.get(plain.rstrip("_"), plain.rstrip("_")) + ("_" if plain.endswith("_") else "")
+
+
 def _from_marker(texts: str, name: str | None = None) -> Counted:
     """Count by the innermost marker that has a model: the API call itself, without the dispatcher's record."""
     for marker in reversed(_markers(texts)):
-        found = find(marker.op.strip("_")) if marker.op.startswith("__") else find(marker.op)
+        found = find(operator(marker.op))
         if found is not None and (name is None or FAMILY[found] == FAMILY[name]):
             try:
                 return Counted(found, FAMILY[found], _amounts(evaluate(found, marked(marker))))

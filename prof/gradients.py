@@ -18,6 +18,8 @@ PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul"})
 # gradients of the input's shape: (gradient, input or result, ...)
 ALIKE = frozenset({"threshold_backward", "tanh_backward", "sigmoid_backward", "gelu_backward", "silu_backward",
                    "elu_backward", "leaky_relu_backward", "hardtanh_backward"})  # fmt: skip
+# whole backwards, whose models take the forward call's arguments
+WHOLE = {"native_layer_norm_backward": "layer_norm", "native_group_norm_backward": "group_norm"}
 SOFTMAX = frozenset({"_softmax_backward_data", "_log_softmax_backward_data"})
 
 
@@ -30,6 +32,14 @@ def from_forward(name: str, markers: list[Marker]) -> Work | None:
         return _product(markers)
     if name in ALIKE or name in SOFTMAX:
         return _alike(name, markers)
+    return _whole(WHOLE[name], markers) if name in WHOLE else None
+
+
+def _whole(forward: str, markers: list[Marker]) -> Work | None:
+    for marker in reversed(markers):
+        if marker.op == forward:
+            work = evaluate(f"{forward}.backward", marked(marker))
+            return work if isinstance(work, Work) else None
     return None
 
 

@@ -113,3 +113,19 @@ def test_an_activations_gradient_without_shapes_of_its_own():
     assert (soft.flop, soft.nbytes) == (4 * 64_000 - 64, 3 * 256_000)
     relu = counted(aten="threshold_backward", marker=call("relu", [64, 1000]), dir="bprop")
     assert (relu.flop, relu.nbytes) == (0, 3 * 256_000)
+
+
+def test_a_norms_gradient_without_shapes_of_its_own():
+    # E = 8 * 16, R = 8, D = 16: dx 10E with a weight, parameters 3E - 2D; reads dy, x, weight and 2R, writes dx and 2D
+    args = [{"name": name, "type": "tensor", "shape": shape, "dtype": "float32"} for name, shape in
+            (("input", [8, 16]), ("weight", [16]), ("bias", [16]))]  # fmt: skip
+    args.insert(1, {"name": "normalized_shape", "type": "tuple", "items": [{"type": "int", "value": 16}]})
+    text = json.dumps({"v": 1, "mod": "torch.nn.functional", "op": "layer_norm", "args": args}, separators=(",", ":"))
+    norm = counted(aten="native_layer_norm_backward", marker=json.dumps([text]), dir="bprop")
+    assert (norm.flop, norm.nbytes) == (13 * 128 - 32, (128 + 128 + 16 + 16 + 128 + 32) * 4)
+
+
+def test_an_operators_method_is_its_function():
+    # x += y of 8 x 4: an addition each; both read, one written
+    added = counted(aten="add_", marker=call("__iadd__", [8, 4], [8, 4]), dir="fprop")
+    assert (added.flop, added.nbytes) == (32, 3 * 128)
