@@ -242,7 +242,8 @@ def _fits(told: str, recorded: str) -> bool:
 def _contradictions(table: Table) -> tuple[list[object], int, int]:
     """Claims that the recorded dtypes contradict; how many operands were claimed, and how many there are."""
     names = annotation._name_codes(table)
-    codes, hints = annotation._told(_without_dtypes(table), names, Coded.empty(len(table)))
+    calls = annotation.call_numbers(table)
+    codes, hints = annotation._told(_without_dtypes(table), names, calls, Coded.empty(len(table)))
     columns = [table.coded(key) for key in ("aten", "sizes", "dtypes")]
     keys = np.stack([codes, *(c.codes for c in columns), names.codes], axis=1)
     wrong, claimed, operands = [], 0, 0
