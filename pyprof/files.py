@@ -150,12 +150,17 @@ def _standard_output() -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # The interpreter flushes standard output once more when it exits; there it must not fail again.
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())
-        os.close(devnull)
+        _drop_standard_output()
     except OSError as error:
+        _drop_standard_output()
         raise OutputError(f"standard output: cannot be written: {error.strerror or error}") from error
+
+
+def _drop_standard_output() -> None:
+    """The interpreter flushes standard output once more when it exits; there it must not fail again."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -192,7 +192,8 @@ def _aside() -> Iterator[None]:
     ours = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield
+        with redirect_stdout(sys.stderr):  # whatever sys.stdout is: a buffer of it may outlive the change of files
+            yield
     finally:
         sys.stdout.flush()
         os.dup2(ours, 1)
