@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.prof.annotate import Annotation
+from pyprof.prof.apart import softmaxes_apart
 from pyprof.prof.components import Series, components, series
 from pyprof.prof.devices import Peaks
-from pyprof.prof.kinds import COPIES, NCCL, PRODUCTS, is_fused_attention, is_loss, is_softmax, kinds
+from pyprof.prof.kinds import COPIES, NCCL, is_fused_attention, kinds
 from pyprof.prof.model import MATRIX
 from pyprof.prof.roofline import Roofline, roofline
 from pyprof.prof.timeline import Timeline, exposed_ns, timeline
@@ -21,7 +22,7 @@ from pyprof.prof.usage import Usage, usage
 from pyprof.prof.waiting import Waits, waits
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-__all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "summarise", "without_loading"]
+__all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "loading", "summarise", "without_loading"]
 
 Mask = NDArray[np.bool_]
 
@@ -127,11 +128,17 @@ def summarise(table: Table, annotation: Annotation, peaks: Peaks | None = None) 
 
 def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annotation, Leading | None]:
     """The run without the copies before its first kernel, where they take long; and what copies there were at all."""
-    copies, loading = _copies(table, kinds(table, annotation))
+    copies, before = _copies(table, kinds(table, annotation))
     if copies is None or not copies.apart:
         return table, annotation, copies
-    kept = np.flatnonzero(~loading)
+    kept = np.flatnonzero(~before)
     return table.take(kept), annotation.take(kept), copies
+
+
+def loading(table: Table, annotation: Annotation) -> Mask:
+    """The copies before a device's first kernel, where they take long."""
+    copies, before = _copies(table, kinds(table, annotation))
+    return before if copies is not None and copies.apart else np.zeros(len(table), bool)
 
 
 def _summary(
@@ -144,7 +151,7 @@ def _summary(
     time = timeline(table)
     has_op = table.coded("op").codes >= 0
     counted = annotation.flops != NULL
-    communication = _is(what, NCCL)
+    communication = what.among(NCCL)
     return Summary(
         on_cpu=on_cpu,
         kinds_of_rows=of_rows,
@@ -178,10 +185,6 @@ def _summary(
     )
 
 
-def _is(column: Coded, *texts: str) -> Mask:
-    return np.array([*(value in texts for value in column.values), "" in texts], bool)[column.codes]
-
-
 def _parts(column: Coded, weight: Ints, rows: Ints | None = None, empty: str = "") -> tuple[Part, ...]:
     """Rows and time by the column's texts, the longest first."""
     codes = column.codes if rows is None else column.codes[rows]
@@ -202,12 +205,12 @@ def _parts(column: Coded, weight: Ints, rows: Ints | None = None, empty: str = "
 
 def _copies(table: Table, what: Coded) -> tuple[Leading | None, Mask]:
     """The copies between host and device, and which stand before their device's first kernel."""
-    moved = _is(what, COPIES)
+    moved = what.among(COPIES)
     start, duration = table.ints("start"), table.ints("kDuration")
     if not moved.any():
         return None, moved
     size = np.where(table.ints("bytes") == NULL, 0, table.ints("bytes"))
-    kernel = ~moved & ~_is(table.coded("kind"), "memset") & (start != NULL)
+    kernel = ~moved & ~table.coded("kind").among("memset") & (start != NULL)
     before = np.zeros(len(table), bool)
     keys, group = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
     for number in range(len(keys)):
@@ -262,15 +265,15 @@ def _phases(table: Table, what: Coded, time: Timeline) -> tuple[Part, ...]:
 
 def _matrix(table: Table, annotation: Annotation, found: Roofline) -> Matrix:
     duration = table.ints("kDuration")
-    main = ~_is(annotation.role, "aux") & _is(table.coded("kind"), "kernel", "cpu", "")
+    main = ~annotation.role.among("aux") & table.coded("kind").among("kernel", "cpu", "")
     family = np.array([*(value in MATRIX for value in annotation.family.values), False])[annotation.family.codes]
-    told = _is(annotation.tc, "1", "0", "?")
+    told = annotation.tc.among("1", "0", "?")
     rows = np.flatnonzero(main & (told | family))
     units = _parts(found.unit, duration, rows, empty="unknown")
     return Matrix(
         ns=int(duration[rows].sum()),
-        tensor_ns=int(duration[rows][_is(annotation.tc, "1")[rows]].sum()),
-        unknown_ns=int(duration[rows][_is(annotation.tc, "?")[rows]].sum()),
+        tensor_ns=int(duration[rows][annotation.tc.among("1")[rows]].sum()),
+        unknown_ns=int(duration[rows][annotation.tc.among("?")[rows]].sum()),
         units=units,
         better=_better(found, units),
     )
@@ -288,35 +291,11 @@ def _better(found: Roofline, units: tuple[Part, ...]) -> tuple[tuple[str, float]
 def _attention(table: Table, annotation: Annotation, what: Coded) -> Attention:
     names = table.coded("kLongName") if table.coded("kLongName").values else table.coded("kShortName")
     duration = table.ints("kDuration")
-    fused = np.array([*map(is_fused_attention, names.values), False])[names.codes] & ~_is(annotation.role, "aux")
+    fused = np.array([*map(is_fused_attention, names.values), False])[names.codes] & ~annotation.role.among("aux")
     kernels = _parts(table.coded("kShortName"), duration, np.flatnonzero(fused))
-    count, ns = _apart(table, what, names)
+    count, between = softmaxes_apart(table, what)
+    ns = int(duration[between].sum())
     return Attention(int(fused.sum()), int(duration[fused].sum()), kernels[0].name if kernels else "", count, ns)
-
-
-def _apart(table: Table, what: Coded, names: Coded) -> tuple[int, int]:
-    """Between two products of a stream: a softmax, or the maximum, the exponential and the sum that make one."""
-    start, duration = table.ints("start"), table.ints("kDuration")
-    product = _is(what, PRODUCTS)
-    marks = [
-        np.array([*map(test, names.values), False])[names.codes]
-        for test in (is_softmax, lambda n: "MaxOps" in n, lambda n: "exp_kernel" in n, lambda n: "sum_functor" in n)
-    ]
-    losses = [np.array([*map(is_loss, c.values), False])[c.codes] for c in (table.coded("aten"), table.coded("op"))]
-    marks[0] = marks[0] & ~losses[0] & ~losses[1]
-    count = total = 0
-    keys, group = distinct(table.ints("pid"), table.ints("device"), table.ints("stream"))
-    for number in range(len(keys)):
-        rows = np.flatnonzero((group == number) & (start != NULL) & _is(table.coded("kind"), "kernel", ""))
-        rows = rows[np.argsort(start[rows], kind="stable")]
-        section = np.cumsum(product[rows])  # 0 before the first product
-        last = int(section[-1]) if len(rows) else 0
-        inside = (section > 0) & (section < last) & ~product[rows]
-        whole, *steps = (np.bincount(section[inside & mark[rows]], minlength=last + 1) > 0 for mark in marks)
-        softmax = whole | np.logical_and.reduce(steps)
-        count += int(softmax.sum())
-        total += int(duration[rows][inside & softmax[section]].sum())
-    return count, total
 
 
 def _uncounted(table: Table, rows: Ints) -> tuple[Part, ...]:

@@ -75,10 +75,10 @@ def waits(table: Table) -> Waits:
     found = waiting(table)
     sums = [(name, found.cause.codes == code) for code, name in enumerate(CAUSES)]
     causes = [(name, int(rows.sum()), int(found.idle_ns[rows].sum())) for name, rows in sums if rows.any()]
-    queued = found.queue_ns[(found.queue_ns != NULL) & _is(table.coded("kind"), "kernel")]
+    queued = found.queue_ns[(found.queue_ns != NULL) & table.coded("kind").among("kernel")]
     names, size = table.coded("kShortName"), table.ints("bytes")
     pageable = np.array([*("Pageable" in name for name in names.values), False])[names.codes]
-    pageable &= _is(table.coded("kind"), "memcpy")
+    pageable &= table.coded("kind").among("memcpy")
     return Waits(
         causes=tuple(sorted(causes, key=lambda cause: -cause[2])),
         queued_ns=int(np.median(queued)) if len(queued) else 0,
@@ -100,7 +100,7 @@ def waiting(table: Table) -> Waiting:
     idle = np.full(len(table), NULL, np.int64)
     cause = np.full(len(table), -1, np.int32)
     to_host, copies = _copies(table)
-    data = _is(table.coded("phase"), "data")
+    data = table.coded("phase").among("data")
     for rows in _lanes(table):
         begin, end = start[rows], start[rows] + took[rows]
         reach = np.maximum.accumulate(end)
@@ -127,7 +127,7 @@ def waiting(table: Table) -> Waiting:
 def _lanes(table: Table) -> list[Ints]:
     """The rows of each GPU that have a time, by their start."""
     start = table.ints("start")
-    on_gpu = ~_is(table.coded("kind"), "cpu") & (start != NULL)
+    on_gpu = ~table.coded("kind").among("cpu") & (start != NULL)
     keys, group = distinct(table.ints("pid"), table.ints("device"))
     found = [np.flatnonzero(on_gpu & (group == number)) for number in range(len(keys))]
     return [rows[np.argsort(start[rows], kind="stable")] for rows in found if len(rows)]
@@ -136,7 +136,7 @@ def _lanes(table: Table) -> list[Ints]:
 def _copies(table: Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Copies to the host, and those between host and device that the capture does not call pinned."""
     names = table.coded("kShortName")
-    copy = _is(table.coded("kind"), "memcpy")
+    copy = table.coded("kind").among("memcpy")
     to_host, either = (
         np.array([*(any(word in name for word in words) for name in names.values), False])[names.codes]
         for words in (("DtoH", "Device-to-Host"), ("DtoH", "HtoD", "Device-to-Host", "Host-to-Device"))
@@ -198,7 +198,3 @@ def _op(table: Table, op: int, aten: int) -> str:
 def _innermost(table: Table, trace: int) -> str:
     lines = json.loads(table.coded("trace").values[trace]) if trace >= 0 else []
     return str(lines[-1]) if isinstance(lines, list) and lines else ""
-
-
-def _is(column: Coded, *texts: str) -> NDArray[np.bool_]:
-    return np.array([*(value in texts for value in column.values), False])[column.codes]

@@ -45,6 +45,10 @@ class Coded:
         values = [*self.values, empty]  # code -1 finds the last
         return [values[code] for code in self.codes.tolist()]
 
+    def among(self, *texts: str) -> NDArray[np.bool_]:
+        """Which rows have one of these texts; "" is an empty one."""
+        return np.array([*(value in texts for value in self.values), "" in texts], bool)[self.codes]
+
     @classmethod
     def of(cls, texts: Iterable[str]) -> Coded:
         """Encode a text a row; an empty one becomes code -1."""

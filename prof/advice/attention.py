@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from pyprof.prof.advice.alignment import Gemm, gemm
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, Bools, Run, numel
+from pyprof.prof.apart import softmaxes_apart
+from pyprof.prof.kinds import kinds
 
 __all__ = ["Pattern", "in_math", "patterns"]
 
 NEAR = 12  # rows on each side of a softmax that may belong to its attention (scale, mask, dropout, casts, products)
 LEAST = 1 << 16  # scores; smaller ones are launches, not memory
+LEAST_NS = 30_000  # where their number is not known: what the kernels around a softmax take
 HEAD = 256  # the largest head dimension of FlashAttention 2
 HALF = {"float16": "tc_fp16", "bfloat16": "tc_bf16"}
 # Fused attention's rate at its best, of the dense peak, by the head's width: cuDNN's on an H200 in bf16 (8 × 16 heads,
@@ -90,12 +93,28 @@ def _of_scores(product: Gemm, scores: int, last: int) -> bool:
 def unfused_attention(run: Run) -> Iterator[Finding]:
     """Softmax between two batched products: one kernel that keeps the scores on the chip.
 
-    Abstains without shapes, for head dimensions over 256, other types than float32, float16 and bfloat16, and where
-    PyTorch's own attention chose this (attention_backend speaks of that).
+    In a capture without any shapes, by the kernels' names. Abstains for head dimensions over 256, other types than
+    float32, float16 and bfloat16, and where PyTorch's own attention chose this (attention_backend speaks of that).
     """
+    if not (run.table.coded("sizes").codes >= 0).any():
+        yield from _by_name(run)
+        return
     theirs = run.mentions("nodes", MATH, SAFE)
     found = [p for p in patterns(run) if not theirs[p.softmax]]
     yield from _finding(run, found, f"Call {USE}.", "batched products and a softmax write and read")
+
+
+def _by_name(run: Run) -> Iterator[Finding]:
+    """Without any shapes: softmaxes between two products, by the kernels' names. Half of what the kernels between the
+    products take is counted: a fused kernel takes them away, but is slower than the products alone."""
+    count, between = softmaxes_apart(run.table, kinds(run.table, run.annotation))
+    rows = np.flatnonzero(between)
+    if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
+        why = (
+            f"{run.count(count):.4g} times a softmax stands between two matrix products; the kernels between these "
+            f"take {run.ms(float(run.dur[rows].sum())):.4g} ms, half of which is counted: the capture has no shapes"
+        )
+        yield Finding(rows, run.dur[rows] / 2, why, f"Call {USE}.", "low")
 
 
 @rule("attention_backend")

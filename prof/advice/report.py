@@ -46,13 +46,14 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
 
     width = max(width, 40)
     unit = "step" if run.marked else "capture (no steps marked)"
-    head = f"A {unit} takes {run.step_ns / 1e6:.4g} ms as captured, the GPU works {run.busy_ns / 1e6:.4g} ms of it"
-    head += f", the host about {run.host_ns / 1e6:.2g} ms without a profiler." if run.host_ns else "."
+    took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
+    head = f"A {unit} takes {took} ms as captured, the GPU works {busy} ms of it"
+    head += f", the host about {_digits(run.host_ns / 1e6, 2)} ms without a profiler." if run.host_ns else "."
     if not found:
         yield from textwrap.wrap(f"{head} Nothing to advise.", width)
         return
     pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
-    head += f" {pieces} of advice, together worth at most {together_ms(run):.3g} ms."
+    head += f" {pieces} of advice, together worth at most {_digits(together_ms(run), 3)} ms."
     yield from textwrap.wrap(head, width)
     for number, advice in enumerate(found, 1):
         yield ""
@@ -61,10 +62,11 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
 
 def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
     share = f", {100 * advice.saved_ms / advice.step_ms:.1f}%" if advice.step_ms else ""
-    title = f"{number}. {advice.rule}: saves {advice.saved_ms:.3g} ms a {unit}{share} (confidence {advice.confidence})"
+    saved = f"saves {_digits(advice.saved_ms, 3)} ms a {unit}{share}"
+    title = f"{number}. {advice.rule}: {saved} (confidence {advice.confidence})"
     yield title[:width]
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
-    amount = f"{advice.kernels:.4g} kernels, {advice.time_ms:.3g} ms"
+    amount = f"{advice.kernels:.4g} kernels, {_digits(advice.time_ms, 3)} ms"
     yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
     yield from _wrapped("Why: ", advice.why, width)
     yield from _wrapped("Do:  ", advice.change, width)
@@ -103,6 +105,11 @@ def _line(advice: Advice, unit: str) -> str:
     where = " · ".join(text for text in (advice.op, advice.layer, advice.trace.split("/")[-1]) if text)
     aside = f" [{where}]" if where else ""
     return f"{advice.rule}: {_told(advice.saved_ms)} a {unit}{share}: {_first_sentence(advice.change)}{aside}"
+
+
+def _digits(amount: float, digits: int) -> str:
+    """So many digits, or all before the point."""
+    return f"{amount:.{digits}g}" if amount < 10**digits else f"{amount:,.0f}"
 
 
 def _told(amount_ms: float) -> str:

@@ -16,6 +16,7 @@ from pyprof.prof.devices import Device, Peaks
 from pyprof.prof.dtypes import kernel_dtypes
 from pyprof.prof.occupancy import Floats
 from pyprof.prof.roofline import roofline
+from pyprof.prof.summary import loading
 from pyprof.prof.timeline import alone
 from pyprof.prof.usage import covered
 from pyprof.table import NULL, Coded, Ints, Table, distinct
@@ -54,7 +55,7 @@ class Run:
     """
 
     def __init__(self, table: Table, annotation: Annotation, peaks: Peaks | None = None) -> None:
-        rows = _in_order(table)
+        rows = _in_order(table, annotation)
         self.origin = rows  # of each row, its row in the table given
         self.table = table.take(rows)
         self.annotation = annotation.take(rows)
@@ -384,11 +385,12 @@ def _json(text: str) -> Any:
         return None
 
 
-def _in_order(table: Table) -> Ints:
-    """GPU operations of the marked steps, sorted by process, device and start."""
+def _in_order(table: Table, annotation: Annotation) -> Ints:
+    """GPU operations of the marked steps, else all but the loading of a model, sorted by process, device and start."""
     kind, start, step = table.coded("kind"), table.ints("start"), table.ints("step")
     on_gpu = np.array([*(value != "cpu" for value in kind.values), True])[kind.codes]
-    inside = on_gpu & (step != NULL) if bool((step[on_gpu] != NULL).any()) else on_gpu
+    marked = bool((step[on_gpu] != NULL).any())
+    inside = on_gpu & (step != NULL) if marked else on_gpu & ~loading(table, annotation)
     rows = np.flatnonzero(inside)
     return rows[np.lexsort((start[rows], table.ints("device")[rows], table.ints("pid")[rows]))]
 

@@ -54,7 +54,7 @@ def collect(
     args, trace.notes = arguments(columns, table, annotation, peaks)
     layout = _Layout(trace, table)
     rows = np.flatnonzero(table.ints("start") != NULL)
-    on_host = _is(table.coded("kind"), "cpu")[rows]
+    on_host = table.coded("kind").among("cpu")[rows]
     _devices(layout, rows[~on_host], table, annotation, roofline(table, annotation, peaks))
     calls, call = calls_of(table, capture)
     hosts = [calls, *_ranges(table, capture if ranges else None)]
@@ -103,10 +103,6 @@ def _from_zero(trace: Trace) -> Trace:
         trace.counters = [replace(counter, time=counter.time - early) for counter in trace.counters]
         trace.notes.append(f"times are {-early} ns later than in the capture, which begins before 0")
     return trace
-
-
-def _is(column: Coded, text: str) -> NDArray[np.bool_]:
-    return np.array([*(value == text for value in column.values), False])[column.codes]
 
 
 # Tracks

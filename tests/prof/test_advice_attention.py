@@ -46,6 +46,20 @@ def test_the_math_backend_is_named():
     assert card.rule == "attention_backend"
 
 
+def test_without_shapes_the_names_tell_by_half():
+    def kernel(name, ns):
+        return {"kShortName": name, "kLongName": name, "ns": ns}
+
+    rows = [kernel("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_tn", 100_000), kernel("elementwise_kernel", 110_000),
+            kernel("void (anonymous namespace)::softmax_warp_forward<float, float, float, 10>", 130_000),
+            kernel("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn", 90_000)]  # fmt: skip
+    (card,) = cards(*rows)
+    assert (card.rule, card.kernels, card.confidence) == ("unfused_attention", 2, "low")
+    # half of 240 µs, with 2 kernels' 1.1 µs where these go too
+    assert 0.120 <= card.saved_ms <= 0.123
+    assert not cards(*rows[:1], *rows[2:3])  # no second product
+
+
 def efficient(dtype="bfloat16", head=D, bias=(), ns=500_000, **more):
     qkv = [8, T, 12, head]
     return {"aten": "aten::_efficient_attention_forward", "sizes": [qkv, qkv, qkv, list(bias), []],

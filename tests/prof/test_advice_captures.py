@@ -38,9 +38,9 @@ EXPECTED = {  # capture -> its cards, best first
         ["amp", "alignment", "alignment", "fusion", "alignment"],
     "kineto/pytorch+kineto__tb_plugin__samples__resnet50_autograd_api_num_workers_0__worker0.pt.trace_4a9c9ae521.json.gz":
         ["data_loader"],
-    "nsys/jsun-012+assignment2-systems__result.sqlite.gz": [],
-    "nsys/zx3xyy+assignment2-systems__result_2_7B.sqlite.gz": ["tf32"],
-    "nsys/zx3xyy+assignment2-systems__result_2_7B_clean.sqlite.gz": ["tf32"],
+    "nsys/jsun-012+assignment2-systems__result.sqlite.gz": ["unfused_attention"],
+    "nsys/zx3xyy+assignment2-systems__result_2_7B.sqlite.gz": ["tf32", "unfused_attention"],
+    "nsys/zx3xyy+assignment2-systems__result_2_7B_clean.sqlite.gz": ["tf32", "unfused_attention"],
     "nsys/zx3xyy+assignment2-systems__result_2_7B_compile_ro.sqlite.gz": [],
 }  # fmt: skip
 

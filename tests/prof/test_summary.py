@@ -382,6 +382,8 @@ def test_the_2_7b_run_says_by_itself_what_is_wrong_with_it(data, tmp_path, capfd
     assert "No fused attention kernel runs: 128 times a softmax stands between two matrix products" in words
     assert "What to change: " in words
     assert 'torch.set_float32_matmul_precision("high")' in words
+    assert "Call torch.nn.functional.scaled_dot_product_attention" in words
+    assert "of 3,929 ms a capture" in words  # without the loading
 
 
 def test_the_command_prints_it_plain_in_a_pipe_and_nothing_else(captures):
