@@ -73,7 +73,7 @@ class Layers:
             nodes.append(node)
             try:
                 if plain and module._compiled_call_impl is None:
-                    return module._call_impl(*args, **kwargs)
+                    return module._call_impl(*args, **kwargs) if kwargs else module._call_impl(*args)
                 return call(module, *args, **kwargs)
             finally:
                 nodes.pop()

@@ -26,7 +26,7 @@ from pyprof.trace import Tracer
 _CALLS_MOST = 8_192  # remembered calls of one op, and traces of one call: dynamic shapes must not fill the memory
 _FAILURES_MOST = 100  # kept for whoever asks
 _any_autocast = torch._C._is_any_autocast_enabled
-_tracing = torch._C._get_tracing_state
+_tracing = torch._C._is_tracing
 _push_mode = torch._C._push_on_torch_function_stack
 _pop_mode = torch._C._pop_torch_function_stack
 _mode_count = torch._C._len_torch_function_stack
@@ -59,31 +59,30 @@ class MarkerMode(TorchFunctionMode):
             target: Any = self._known[func]
         except KeyError:
             target = self._targets.add(func)
-        if target is None or sink is None or _tracing() is not None:
+        if target is None or sink is None or _tracing():
             return func(*args, **kwargs) if kwargs else func(*args)
         if type(target) is Special:
             return target.run(self, args, kwargs or {})
 
         try:  # key_of, written out for what most arguments are
-            parts: list[Any] = []
+            key: tuple[Any, ...] = ()
             for arg in args:
                 kind = type(arg)
                 if kind is Tensor or kind is Parameter:
                     if arg.is_cpu:  # asking for a device and hashing it takes three times as long
-                        parts += arg.shape, arg.dtype, arg.stride()
+                        key += (arg.shape, arg.dtype, arg.stride())
                     elif arg.is_cuda:
-                        parts += arg.shape, arg.dtype, arg.is_contiguous() or arg.stride(), "cuda"
+                        key += (arg.shape, arg.dtype, arg.is_contiguous() or arg.stride(), "cuda")
                     else:
-                        parts += arg.shape, arg.dtype, arg.stride(), arg.device
+                        key += (arg.shape, arg.dtype, arg.stride(), arg.device)
                 elif kind in PLAIN:
-                    parts += kind, arg
+                    key += (kind, arg)
                 else:
-                    parts.append(key_of(arg))
+                    key += (key_of(arg),)
             if kwargs:
-                parts += [(name, key_of(arg)) for name, arg in kwargs.items()]
+                key += tuple([(name, key_of(arg)) for name, arg in kwargs.items()])
             if _any_autocast():
-                parts.append(_autocast_dtype())
-            key = tuple(parts)
+                key += (_autocast_dtype(),)
             entry = target.cache.get(key)
             if entry is None:
                 entry = self._new_entry(target, key, args, kwargs or {})

@@ -29,7 +29,8 @@ def test_text_is_the_design_s_example() -> None:
 
 
 NAMES = st.text(max_size=20)
-VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES
+FLOATS = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)  # torch 2.4 flushes these to zero
+VALUES = st.none() | st.booleans() | st.integers() | FLOATS | NAMES
 ARGS = st.builds(
     lambda name, shape: {"name": name, "type": "tensor", "shape": shape, "dtype": "bfloat16"},
     NAMES,
