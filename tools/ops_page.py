@@ -44,7 +44,7 @@ from pyprof.prof.model import Tensor, Work, model  # pyprof.model is the same de
 
 @model("mylib::scaled_add", family="custom")
 def scaled_add(a: Tensor, b: Tensor, scale: float, *_: object) -> Work:
-    '''2 an element'''
+    \"\"\"2 an element\"\"\"
     return Work(2 * a.numel, a.nbytes + b.nbytes, a.nbytes)
 ```
 
