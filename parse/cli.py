@@ -41,7 +41,7 @@ def build_parser() -> Parser:
     add("--range", metavar="NAME", help="only rows launched while a range of that name was open, on any thread of the "
         "process; * and ? stand for other characters")  # fmt: skip
     add("--rank", metavar="N", type=_rank, help="only rows of that rank")
-    add("--summary", action="store_true", help="print what the files hold, and no table")
+    add("--summary", action="store_true", help="print what the files hold, and make no table")
     add_json(parser, "one JSON object of what was read and, with -o, written; errors too (pyprof schema parse)")
     add("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
     return parser
@@ -79,7 +79,7 @@ def _run(args: argparse.Namespace) -> list[str]:
     check_output(args.output, args.force)  # before minutes of work
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
-        parsed = [read_profile(Path(file), say) for file in args.files]
+        parsed = [read_profile(Path(file), say, brief=args.summary) for file in args.files]
         tables = apart([each.table for each in parsed])
         if wanted != Selection():
             tables = _selected(args.files, parsed, tables, wanted)

@@ -26,8 +26,11 @@ from pyprof.table import NULL, Coded, Data, Ints, Table, distinct
 
 
 @uncollected()
-def correlate(capture: Capture) -> Table:
-    """The kernel table of a capture, one row a GPU operation in the capture's order; no row is ever dropped."""
+def correlate(capture: Capture, brief: bool = False) -> Table:
+    """The kernel table of a capture, one row a GPU operation in the capture's order; no row is ever dropped.
+
+    ``brief``: without the columns that only models and PyProf's readers need (opId, outs, grads, sequence numbers).
+    """
     nest = Nest(capture)
     inner, by_graph_launch = nest.place(capture)
     nest.give_contexts(inner)
@@ -35,10 +38,12 @@ def correlate(capture: Capture) -> Table:
     forward = nest.forward_of(node, recomputed)
     columns: dict[str, Data] = dict(capture.columns)
     columns.update(_texts(capture, nest, inner, forward, recomputed, by_graph_launch))
+    columns["step"] = steps(capture, nest)
+    if brief:
+        return Table(capture.rows, columns)
     call = nest.up(inner, nest.hop("call", inner))
     columns["opId"] = np.where(call >= 0, np.append(nest.source, NULL)[np.maximum(call, -1)], NULL)
     columns["outs"] = _outs(capture, nest, inner)
-    columns["step"] = steps(capture, nest)
     op = nest.up(inner, nest.hop("op", inner))
     columns["grads"] = gradients(nest, np.where(op == NULL, -1, op), _ints(columns["pid"]), capture.launch_time)
     columns.update(sequence(nest, inner, node, recomputed, columns))

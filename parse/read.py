@@ -19,9 +19,12 @@ class Parsed(NamedTuple):
     table: Table
 
 
-def read_profile(file: Path, say: Say = lambda _: None) -> Parsed:
-    """Read one file; ``say`` hears what is done. Raises InputError where it is no profiler's, or damaged."""
+def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False) -> Parsed:
+    """Read one file; ``say`` hears what is done. ``brief``: for a summary, without the columns that it does not tell.
+
+    Raises InputError where it is no profiler's, or damaged.
+    """
     say(f"reading {file.name}")
     capture = reader(file)(file)
     say(f"attributing {capture.rows:,} rows")
-    return Parsed(capture, Told.of(capture), correlate(capture))
+    return Parsed(capture, Told.of(capture), correlate(capture, brief))
