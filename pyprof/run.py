@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError
+from pyprof.files import tell
 from pyprof.json_schema import Schema, integer, record, text
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def main(argv: list[str] | None = None) -> int:
     except PyprofError as error:
         return fail("pyprof run", error, options.json)
     if not options.json:
-        print(f"pyprof run: wrote {file}", file=sys.stderr)
+        tell(f"pyprof run: wrote {file}")
     return code
 
 

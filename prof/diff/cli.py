@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyprof._version import __version__
 from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError, packages
+from pyprof.files import tell
 
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Comparison
@@ -80,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
         return fail("pyprof diff", error, args.json, [args.before, args.after])
     failed = [verdict.text for verdict in verdicts if verdict.fails]
     if failed and not args.quiet:
-        print(f"pyprof diff: failed: {'; '.join(failed)}", file=sys.stderr)
+        tell(f"pyprof diff: failed: {'; '.join(failed)}")
     return FAILED if failed else 0
 
 
@@ -107,7 +108,7 @@ def _run(args: argparse.Namespace) -> list[Verdict]:
         return verdicts
     if not args.quiet:
         for line in told:
-            print(f"pyprof diff: {line}", file=sys.stderr)
+            tell(f"pyprof diff: {line}")
     if not args.page_only:
         from pyprof.files import is_standard
 

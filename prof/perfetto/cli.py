@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof._version import __version__
 from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError, packages
+from pyprof.files import tell
 from pyprof.json_schema import Schema, integer, listing, record, text
 from pyprof.prof.columns import COLUMN
-from pyprof.text import printable
 
 if TYPE_CHECKING:
     from pyprof.prof.load_table import Loaded
@@ -57,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         return fail("pyprof perfetto", error, args.json, [args.file])
     if not args.quiet and not args.json:
         for line in lines:
-            print(f"pyprof perfetto: {printable(line)}", file=sys.stderr)
+            tell(f"pyprof perfetto: {line}")
     return 0
 
 

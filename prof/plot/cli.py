@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import io
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof._version import __version__
 from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import MissingPackage, PyprofError, packages
+from pyprof.files import tell
 from pyprof.prof.columns import COLUMN
 from pyprof.prof.where import WhereError, parse_where
-from pyprof.text import printable
 
 if TYPE_CHECKING:
     from pyprof.envelope import Input
@@ -74,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
         return fail("pyprof plot", error, args.json, args.files)
     if not args.quiet and not args.json:  # which has told them
         for line in (*(f"warning: {text}" for text in made.warnings), f"wrote {args.output}: {made.what}"):
-            print(f"pyprof plot: {printable(line)}", file=sys.stderr)
+            tell(f"pyprof plot: {line}")
     return 0
 
 
