@@ -13,8 +13,11 @@ A model returns ``Work``, or ``Parts`` where one op runs separate pieces of work
 and weight gradients of a convolution). Bytes are exact integers, or NaN where a dtype is not known: unknown
 is not zero, and NaN spreads by itself through every sum.
 
-Two conventions serve what some captures know and others do not:
+Three conventions:
 
+* where ops do the same work and differ in the order of their arguments, their names carry it, in the model's words:
+  ``model("conv2d (x, weight, bias, stride)", "cudnn_convolution (x, weight, padding, stride)")``. The model's
+  defaults stand for what an order lacks; a name with an underscore in front is passed over;
 * a model may declare a keyword ``out: tuple[Tensor | None, ...] | None = None``: the outputs' descriptions
   where the capture tells them (None for an output that was not computed). ``evaluate`` passes it to those
   that declare it;
@@ -36,7 +39,7 @@ from typing import Any, NoReturn, TypeVar
 from pyprof.errors import ModelError, ShapeError, UnknownArgument
 
 __all__ = [
-    "FAMILY", "MATRIX", "MODELS", "UNKNOWN", "ModelError", "Parts", "ShapeError", "Tensor", "Unknown",
+    "FAMILY", "MATRIX", "MODELS", "ORDER", "UNKNOWN", "ModelError", "Parts", "ShapeError", "Tensor", "Unknown",
     "UnknownArgument", "Work", "distinct", "evaluate", "find", "model", "total",
 ]  # fmt: skip
 
@@ -139,6 +142,7 @@ Parts = dict[str, Work]  # piece of work -> its work: {"dgrad": ..., "wgrad": ..
 
 MODELS: dict[str, Callable[..., Work | Parts]] = {}  # aten name without "aten::" and overload -> model
 FAMILY: dict[str, str] = {}  # the same names -> "gemm", "conv", "attention", "pointwise", ...
+ORDER: dict[str, tuple[str, ...]] = {}  # names registered with an order of arguments -> the model's names of them
 SPARSE = frozenset(
     {
         "mm",
@@ -162,18 +166,32 @@ def model(*names: str, family: str = "custom") -> Callable[[F], F]:
     """Register a model under its ops' names; refuses a second registration, naming both functions.
 
     ``@pyprof.model("mylib::op")`` adds one for an op of your own, family "custom", or "gemm", "conv", "attention" or
-    "rnn" if a matrix product is what it does.
+    "rnn" if a matrix product is what it does. ``"mylib::a mylib::b (x, _scale, weight)"`` registers two, whose
+    arguments come in that order, whatever the function's own is.
     """
 
     def register(function: F) -> F:
-        for name in names:
-            if name in MODELS:
-                raise ModelError(f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}")
-            MODELS[name] = function
-            FAMILY[name] = family
+        for text in names:
+            ops, ordered, listed = text.partition("(")
+            order = tuple(listed.rstrip(")").replace(",", " ").split())
+            for name in ops.split():
+                if name in MODELS:
+                    raise ModelError(f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}")
+                MODELS[name] = function
+                FAMILY[name] = family
+                if ordered:
+                    ORDER[name] = _known(name, order, function)
         return function
 
     return register
+
+
+def _known(name: str, order: tuple[str, ...], function: Callable[..., Any]) -> tuple[str, ...]:
+    """The order, once it is sure that the function takes all that it names."""
+    strange = {word for word in order if not word.startswith("_")}.difference(inspect.signature(function).parameters)
+    if strange:
+        raise ModelError(f"{name}: {function.__qualname__} takes no {', '.join(sorted(strange))}")
+    return order
 
 
 def total(work: Work | Parts) -> Work:
@@ -240,8 +258,8 @@ def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
 
 @cache
 def parameters(name: str) -> tuple[str, ...]:
-    """The names of a registered model's positional parameters."""
-    return tuple(inspect.signature(MODELS[name]).parameters)
+    """A registered model's names of an op's arguments, in the op's order."""
+    return ORDER.get(name) or tuple(inspect.signature(MODELS[name]).parameters)
 
 
 def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None) -> Work | Parts:
@@ -259,7 +277,10 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
     ):
         raise UnknownArgument(f"{name} of a sparse tensor has no model")
     count, wants_out = _signature(function)
-    keywords = {"out": out} if wants_out else {}
+    keywords: dict[str, Any] = {"out": out} if wants_out else {}
+    if name in ORDER:
+        keywords |= {word: a for word, a in zip(ORDER[name], args, strict=False) if not word.startswith("_")}
+        count = 0
     try:
         return function(*(args if count is None else args[:count]), **keywords)
     except (

@@ -21,7 +21,7 @@ of a grouped convolution ``groups`` times.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Parts, ShapeError, Tensor, UnknownArgument, Work, distinct, model
@@ -98,7 +98,7 @@ def check(op: str, x: Tensor, weight: Tensor) -> None:
         raise ShapeError(op, "x[N,Cin,..], weight[Cout,Cin/groups,..]", f"{x.shape}, {weight.shape}")
 
 
-def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, window: Window) -> bool:
+def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, told: Any) -> bool:
     """As told, or from the shapes: x has weight[1] * groups channels in a convolution, weight[0] in a
     transposed one.
 
@@ -106,8 +106,8 @@ def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, window: Window) -
     shrink its input in any network we know; if nothing but channels is left to go by, the question stays
     open.
     """
-    if window.transposed is not UNKNOWN:
-        return bool(window.transposed)
+    if told is not UNKNOWN:
+        return bool(told)
     cin, (cout, per_group) = channels(x, weight), weight.shape[:2]
     forward = cin % per_group == 0 and (y is None or channels(y, weight) == cout)
     transposed = cin == cout and (y is None or channels(y, weight) % per_group == 0)
@@ -132,24 +132,17 @@ def multiplications(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> i
     return (x if transposed else y).numel * math.prod(weight.shape[1:])
 
 
-def forward(op: str, x: Tensor, weight: Tensor, bias: Any, window: Window, out: Out, *more: Any) -> Work:
-    """The forward pass; ``more`` are further tensors read (the addend of a fused sum)."""
-    check(op, x, weight)
+def forward(x: Tensor, weight: Tensor, bias: Any, window: Window, out: Out, addend: Any = None) -> Work:
+    """The forward pass; a fused sum's ``addend`` is read too."""
+    check("convolution", x, weight)
     if window.transposed is UNKNOWN:
         known = out[0] if out else None
-        window = Window(
-            window.stride,
-            window.padding,
-            window.dilation,
-            window.groups,
-            is_transposed(x, weight, known, window),
-            window.output_padding,
-        )
+        window = replace(window, transposed=is_transposed(x, weight, known, UNKNOWN))
     if window.transposed and dtype_only(x, weight, window, out):
         return Work(multiply_adds(multiplications(x, weight, x, True), x, weight), math.nan, math.nan)
     y = result_of(x, weight, window, out)
     flop = multiply_adds(multiplications(x, weight, y, bool(window.transposed)), x, weight)
-    return Work(flop, distinct(x, weight, given(bias), *more), moved(y.numel, y))
+    return Work(flop, distinct(x, weight, given(bias), given(addend)), moved(y.numel, y))
 
 
 def dtype_only(x: Tensor, weight: Tensor, window: Window, out: Out) -> bool:
@@ -229,38 +222,31 @@ def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
     return (True, True, False)[:size]
 
 
-@model("convolution_backward", "convolution_backward_overrideable", family=FAMILY_NAME)
+@model(
+    "convolution_backward"
+    " (dy, x, weight, _bias_sizes, _stride, _padding, _dilation, transposed, _output_padding, _groups, output_mask)",
+    "convolution_backward_overrideable"
+    " (dy, x, weight, _stride, _padding, _dilation, transposed, _output_padding, _groups, output_mask)",
+    family=FAMILY_NAME,
+)
 def convolution_backward(
-    dy: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias_sizes: Any = UNKNOWN,
-    stride: Any = UNKNOWN,
-    padding: Any = UNKNOWN,
-    dilation: Any = UNKNOWN,
-    transposed: Any = UNKNOWN,
-    output_padding: Any = UNKNOWN,
-    groups: Any = UNKNOWN,
-    output_mask: Any = UNKNOWN,
-    *_: Any,
-    out: Out = None,
+    dy: Tensor, x: Tensor, weight: Tensor, transposed: Any = UNKNOWN, output_mask: Any = UNKNOWN, out: Out = None
 ) -> Parts:
-    """dgrad, wgrad and bias by output_mask; flop need the shapes alone
-
-    ``convolution_backward_overrideable`` has no bias_sizes: its arguments are shifted by one.
-    """
-    if isinstance(output_padding, bool) or isinstance(dilation, bool):  # the overrideable form
-        transposed, output_mask = dilation, groups
+    """dgrad, wgrad and bias by output_mask; flop need the shapes alone"""
     check("convolution_backward", x, weight)
-    window = Window(stride, padding, dilation, groups, transposed)
     dx, dw, db = mask_of(output_mask, out)
-    return backward(dy, x, weight, is_transposed(x, weight, dy, window), (dx, dw, db))
+    return backward(dy, x, weight, is_transposed(x, weight, dy, transposed), (dx, dw, db))
 
 
-# Forward ops: one model for each argument order
+# Forward ops, in the orders of PyTorch 2's; those of backends are in conv_backends
 
 
-@model("convolution", "_convolution", "convolution_overrideable", family=FAMILY_NAME)
+@model(
+    "convolution _convolution convolution_overrideable"
+    " (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)",
+    "conv1d conv2d conv3d _convolution_mode (x, weight, bias, stride, padding, dilation, groups)",
+    family=FAMILY_NAME,
+)
 def convolution(
     x: Tensor,
     weight: Tensor,
@@ -271,62 +257,35 @@ def convolution(
     transposed: Any = False,
     output_padding: Any = 0,
     groups: Any = 1,
-    *_: Any,
+    addend: Any = None,
     out: Out = None,
 ) -> Work:
-    """All convolutions end here"""
+    """Each output point sums Cin/groups * kernel products; padding may be "same" or "valid"
+
+    A fused addend is read too, and its sum rides in the multiply-adds; a fused ReLU is a comparison, no flop.
+    """
     window = Window(stride, padding, dilation, groups, transposed, output_padding)
-    return forward("convolution", x, weight, bias, window, out)
+    return forward(x, weight, bias, window, out, addend)
 
 
-@model("conv1d", "conv2d", "conv3d", family=FAMILY_NAME)
-def conv(
-    x: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """torch.nn.functional.conv1d to conv3d; padding may be "same" or "valid" """
-    return forward("conv", x, weight, bias, Window(stride, padding, dilation, groups), out)
-
-
-@model("_convolution_mode", family=FAMILY_NAME)
-def convolution_mode(
-    x: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = "valid",
-    dilation: Any = 1,
-    groups: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """padding="same" or "valid" """
-    return forward("_convolution_mode", x, weight, bias, Window(stride, padding, dilation, groups), out)
-
-
-@model("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", family=FAMILY_NAME)
+@model(
+    "conv_transpose1d conv_transpose2d conv_transpose3d"
+    " (x, weight, bias, stride, padding, output_padding, groups, dilation)",
+    family=FAMILY_NAME,
+)
 def conv_transpose(
     x: Tensor,
     weight: Tensor,
     bias: Any = None,
     stride: Any = 1,
     padding: Any = 0,
+    dilation: Any = 1,
     output_padding: Any = 0,
     groups: Any = 1,
-    dilation: Any = 1,
-    *_: Any,
     out: Out = None,
 ) -> Work:
     """Each input point scatters Cout/groups * kernel products"""
-    window = Window(stride, padding, dilation, groups, True, output_padding)
-    return forward("conv_transpose", x, weight, bias, window, out)
+    return forward(x, weight, bias, Window(stride, padding, dilation, groups, True, output_padding), out)
 
 
 @model("conv_tbc", family=FAMILY_NAME)

@@ -10,16 +10,26 @@ import math
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
-from pyprof.prof.ops.conv import FAMILY_NAME, Window, backward, channels, forward, mask_of, multiplications
+from pyprof.prof.ops.conv import (
+    FAMILY_NAME,
+    Window,
+    backward,
+    channels,
+    conv_transpose,
+    convolution,
+    forward,
+    mask_of,
+    multiplications,
+)
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.operands import Out, given, moved
+from pyprof.prof.ops.operands import Out, moved
 
 
 @model("cudnn_convolution", family=FAMILY_NAME)
 def cudnn_convolution(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
     """(x, weight, padding, stride, dilation, groups, ...); before torch 1.8 a bias follows the weight"""
     bias, (padding, stride, dilation, groups) = bias_and_four(rest)
-    return forward("cudnn_convolution", x, weight, bias, Window(stride, padding, dilation, groups), out)
+    return forward(x, weight, bias, Window(stride, padding, dilation, groups), out)
 
 
 def bias_and_four(rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, Any, Any, Any]]:
@@ -30,144 +40,29 @@ def bias_and_four(rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, Any, Any, Any]
     return bias, (padding, stride, dilation, groups)
 
 
-@model("cudnn_convolution_transpose", family=FAMILY_NAME)
-def cudnn_convolution_transpose(
-    x: Tensor,
-    weight: Tensor,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    stride: Any = 1,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """CuDNN's data gradient as a forward op"""
-    window = Window(stride, padding, dilation, groups, True, output_padding)
-    return forward("cudnn_convolution_transpose", x, weight, None, window, out)
+# `convolution` and `conv_transpose` once more, by the backends' names of them and orders of arguments
 
-
-@model("cudnn_convolution_relu", "miopen_convolution_relu", family=FAMILY_NAME)
-def convolution_relu(
-    x: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """With ReLU in the epilogue: a comparison, no flop"""
-    return forward("convolution_relu", x, weight, bias, Window(stride, padding, dilation, groups), out)
-
-
-@model("cudnn_convolution_add_relu", "miopen_convolution_add_relu", family=FAMILY_NAME)
-def convolution_add_relu(
-    x: Tensor,
-    weight: Tensor,
-    z: Any = None,
-    _alpha: Any = None,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """relu(conv(x, weight) + alpha * z + bias): z is read too; the sum rides in the multiply-adds"""
-    window = Window(stride, padding, dilation, groups)
-    return forward("convolution_add_relu", x, weight, bias, window, out, given(z))
-
-
-@model(
-    "miopen_convolution",
-    "miopen_depthwise_convolution",
-    "mkldnn_convolution",
-    "mkldnn::_convolution_pointwise",
+model(
+    "cudnn_convolution_relu miopen_convolution_relu (x, weight, bias, stride, padding, dilation, groups)",
+    "cudnn_convolution_add_relu miopen_convolution_add_relu"
+    " (x, weight, addend, _alpha, bias, stride, padding, dilation, groups)",
+    "miopen_convolution miopen_depthwise_convolution mkldnn_convolution mkldnn::_convolution_pointwise"
+    " (x, weight, bias, padding, stride, dilation, groups)",
+    "thnn_conv2d thnn_conv2d_forward _slow_conv2d_forward slow_conv3d slow_conv3d_forward"
+    " (x, weight, _kernel_size, bias, stride, padding)",
+    "slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d thnn_conv_depthwise2d"
+    " thnn_conv_depthwise2d_forward (x, weight, _kernel_size, bias, stride, padding, dilation)",
     family=FAMILY_NAME,
-)
-def backend_convolution(
-    x: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    padding: Any = 0,
-    stride: Any = 1,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """Padding before stride"""
-    return forward("backend_convolution", x, weight, bias, Window(stride, padding, dilation, groups), out)
+)(convolution)
 
-
-@model("miopen_convolution_transpose", "mkldnn::_convolution_transpose_pointwise", family=FAMILY_NAME)
-def miopen_convolution_transpose(
-    x: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    stride: Any = 1,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """Padding and output padding before stride"""
-    window = Window(stride, padding, dilation, groups, True, output_padding)
-    return forward("convolution_transpose", x, weight, bias, window, out)
-
-
-@model(
-    "thnn_conv2d",
-    "_slow_conv2d_forward",
-    "thnn_conv2d_forward",
-    "slow_conv3d",
-    "slow_conv3d_forward",
-    "slow_conv_dilated2d",
-    "slow_conv_dilated3d",
-    "_conv_depthwise2d",
-    "conv_depthwise3d",
-    "thnn_conv_depthwise2d",
-    "thnn_conv_depthwise2d_forward",
+model(
+    "cudnn_convolution_transpose (x, weight, padding, output_padding, stride, dilation, groups)",
+    "miopen_convolution_transpose mkldnn::_convolution_transpose_pointwise"
+    " (x, weight, bias, padding, output_padding, stride, dilation, groups)",
+    "slow_conv_transpose2d slow_conv_transpose3d"
+    " (x, weight, _kernel_size, bias, stride, padding, output_padding, dilation)",
     family=FAMILY_NAME,
-)
-def native_convolution(
-    x: Tensor,
-    weight: Tensor,
-    _kernel_size: Any = None,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """PyTorch's own kernels; those without dilation may have an ``out`` tensor in its place"""
-    steps = 1 if dilation is None or isinstance(dilation, Tensor) else dilation
-    return forward("native_convolution", x, weight, bias, Window(stride, padding, steps), out)
-
-
-@model("slow_conv_transpose2d", "slow_conv_transpose3d", family=FAMILY_NAME)
-def native_transpose(
-    x: Tensor,
-    weight: Tensor,
-    _kernel_size: Any = None,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    dilation: Any = 1,
-    *_: Any,
-    out: Out = None,
-) -> Work:
-    """PyTorch's own transposed kernels, which know no groups"""
-    window = Window(stride, padding, dilation, 1, True, output_padding)
-    return forward("native_transpose", x, weight, bias, window, out)
+)(conv_transpose)
 
 
 # PyTorch 1.x: backward
