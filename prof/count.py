@@ -105,7 +105,7 @@ def _what_remains(name: str, op: str, arguments: tuple[Any, ...]) -> dict[str, A
     """What is known of an op whose model lacks something: a Triton kernel's bytes, attention's without its mask."""
     if name.startswith("triton_") and arguments:
         return {"": (None, _whole(fused_bytes(op, arguments[1:])))}
-    found = _whatever_the_mask(name, arguments, MASK.get(op))
+    found = _whatever_the_mask(name, arguments)
     return {"": (0, None)} if not found and never_computes(name) else found
 
 
@@ -135,16 +135,16 @@ def _bias_gradient(op: str, sizes: str, nodes: str) -> str:
     return json.dumps([[gradient[1]]]) if len(gradient) > 2 else ""
 
 
-# Where fused attention's causal flag stands, or its mask type. NVTX does not tell it; the bytes do not depend on it.
-MASK = {
-    "_cudnn_attention_forward": 10, "_cudnn_attention_backward": 14, "_flash_attention_forward": 8,
-    "_flash_attention_backward": 11, "_efficient_attention_forward": 9, "_efficient_attention_backward": 14,
-}  # fmt: skip
+# What fused attention's models call its causal flag, or its mask type. NVTX does not tell it; the bytes do not depend
+# on it.
+MASK = frozenset({"causal", "mask_type"})
 
 
-def _whatever_the_mask(name: str, arguments: tuple[Any, ...], position: int | None) -> dict[str, Amounts]:
+def _whatever_the_mask(name: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
     """What is the same with and without a causal mask, where the capture does not tell which."""
-    if position is None or position >= len(arguments) or arguments[position] is not UNKNOWN:
+    told = enumerate(zip(parameters(name), arguments, strict=False))
+    position = next((i for i, (word, argument) in told if word in MASK and argument is UNKNOWN), None)
+    if position is None:
         return {}
     before, after = arguments[:position], arguments[position + 1 :]
     try:

@@ -17,7 +17,8 @@ Three conventions:
 
 * where ops do the same work and differ in the order of their arguments, their names carry it, in the model's words:
   ``model("conv2d (x, weight, bias, stride)", "cudnn_convolution (x, weight, padding, stride)")``. The model's
-  defaults stand for what an order lacks; a name with an underscore in front is passed over;
+  defaults stand for what an order lacks; a name with an underscore in front is passed over. Where several functions
+  take the same many arguments they may take one record of them: ``model("conv2d (x, weight)", takes=Call)``;
 * a model may declare a keyword ``out: tuple[Tensor | None, ...] | None = None``: the outputs' descriptions
   where the capture tells them (None for an output that was not computed). ``evaluate`` passes it to those
   that declare it;
@@ -140,9 +141,23 @@ class Work:
 
 Parts = dict[str, Work]  # piece of work -> its work: {"dgrad": ..., "wgrad": ..., "bias": ...}
 
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An op's arguments in its schema's order, by its model's names; ``record``: what the model takes them in."""
+
+    words: tuple[str, ...]
+    record: type | None = None
+
+    def bind(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What to call the model with."""
+        named = {word: a for word, a in zip(self.words, args, strict=False) if not word.startswith("_")}
+        return ((self.record(**named),), {}) if self.record else ((), named)
+
+
 MODELS: dict[str, Callable[..., Work | Parts]] = {}  # aten name without "aten::" and overload -> model
 FAMILY: dict[str, str] = {}  # the same names -> "gemm", "conv", "attention", "pointwise", ...
-ORDER: dict[str, tuple[str, ...]] = {}  # names registered with an order of arguments -> the model's names of them
+ORDER: dict[str, Order] = {}  # names registered with an order of arguments
 SPARSE = frozenset(
     {
         "mm",
@@ -162,36 +177,36 @@ MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families whose ops h
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def model(*names: str, family: str = "custom") -> Callable[[F], F]:
+def model(*names: str, family: str = "custom", takes: type | None = None) -> Callable[[F], F]:
     """Register a model under its ops' names; refuses a second registration, naming both functions.
 
     ``@pyprof.model("mylib::op")`` adds one for an op of your own, family "custom", or "gemm", "conv", "attention" or
     "rnn" if a matrix product is what it does. ``"mylib::a mylib::b (x, _scale, weight)"`` registers two, whose
-    arguments come in that order, whatever the function's own is.
+    arguments come in that order, whatever the function's own is; ``takes``: the record of them that it takes.
     """
 
     def register(function: F) -> F:
         for text in names:
             ops, ordered, listed = text.partition("(")
-            order = tuple(listed.rstrip(")").replace(",", " ").split())
+            order = Order(tuple(listed.rstrip(")").replace(",", " ").split()), takes)
             for name in ops.split():
                 if name in MODELS:
                     raise ModelError(f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}")
+                if ordered:
+                    _check_taken(name, order.words, takes or function)
+                    ORDER[name] = order
                 MODELS[name] = function
                 FAMILY[name] = family
-                if ordered:
-                    ORDER[name] = _known(name, order, function)
         return function
 
     return register
 
 
-def _known(name: str, order: tuple[str, ...], function: Callable[..., Any]) -> tuple[str, ...]:
-    """The order, once it is sure that the function takes all that it names."""
-    strange = {word for word in order if not word.startswith("_")}.difference(inspect.signature(function).parameters)
+def _check_taken(name: str, words: tuple[str, ...], taker: Callable[..., Any]) -> None:
+    """Raise ModelError where an order names what its model does not take."""
+    strange = {word for word in words if not word.startswith("_")}.difference(inspect.signature(taker).parameters)
     if strange:
-        raise ModelError(f"{name}: {function.__qualname__} takes no {', '.join(sorted(strange))}")
-    return order
+        raise ModelError(f"{name}: {taker.__qualname__} takes no {', '.join(sorted(strange))}")
 
 
 def total(work: Work | Parts) -> Work:
@@ -259,7 +274,7 @@ def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
 @cache
 def parameters(name: str) -> tuple[str, ...]:
     """A registered model's names of an op's arguments, in the op's order."""
-    return ORDER.get(name) or tuple(inspect.signature(MODELS[name]).parameters)
+    return ORDER[name].words if name in ORDER else tuple(inspect.signature(MODELS[name]).parameters)
 
 
 def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None) -> Work | Parts:
@@ -277,12 +292,9 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
     ):
         raise UnknownArgument(f"{name} of a sparse tensor has no model")
     count, wants_out = _signature(function)
-    keywords: dict[str, Any] = {"out": out} if wants_out else {}
-    if name in ORDER:
-        keywords |= {word: a for word, a in zip(ORDER[name], args, strict=False) if not word.startswith("_")}
-        count = 0
     try:
-        return function(*(args if count is None else args[:count]), **keywords)
+        positional, named = ORDER[name].bind(args) if name in ORDER else (args if count is None else args[:count], {})
+        return function(*positional, **named, **({"out": out} if wants_out else {}))
     except (
         TypeError,
         ValueError,

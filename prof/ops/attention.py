@@ -19,7 +19,7 @@ query), that of the flash kernels called directly at the bottom right, like thei
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
@@ -94,166 +94,73 @@ def philox(dropout: Any) -> int:
 
 
 def forward(
-    q: Tensor, k: Tensor, v: Tensor, heads: Heads, mask: Any = None, dropout: Any = 0.0, keep: bool = True
+    q: Tensor, k: Tensor, v: Tensor, heads: Heads, mask: Any = None, dropout: Any = 0.0, keep: Any = True
 ) -> Work:
-    """The forward pass; ``keep``: the logarithms are stored for the backward."""
-    written = moved(heads.rows * heads.value_size, q) + (logarithms(heads, q) if keep else 0) + philox(dropout)
+    """The forward pass; ``keep``: the logarithms are stored for the backward, as they are where nothing is told."""
+    stored = logarithms(heads, q) if keep is UNKNOWN or keep else 0
+    written = moved(heads.rows * heads.value_size, q) + stored + philox(dropout)
     return Work(heads.forward_flop, distinct(q, k, v, given(mask)), written)
 
 
+Wanted = tuple[bool, bool, bool, bool]  # gradients: of Q, K, V and the mask
+OF_ALL_BUT_THE_MASK: Wanted = (True, True, True, False)
+
+
 def backward(
-    q: Tensor, k: Tensor, v: Tensor, heads: Heads, mask: Any = None, dropout: Any = 0.0, mask_gradient: bool = False
-) -> Work:
-    """All five products; ``needs_grad`` of Q, K and V says which gradients are wanted."""
-    wanted = [t for t in (q, k, v) if t.needs_grad]
-    if not wanted:
+    q: Tensor, k: Tensor, v: Tensor, heads: Heads, mask: Any = None, dropout: Any = 0.0,
+    wanted: Wanted = OF_ALL_BUT_THE_MASK,
+) -> Work:  # fmt: skip
+    """All five products, less those for gradients that nobody wants."""
+    if not any(wanted[:3]):
         return Work()
     size = heads.rows * heads.value_size  # of O and dO
     read = distinct(q, k, v, given(mask)) + 2 * moved(size, q) + logarithms(heads, q) + philox(dropout)
-    bias = given(mask)
-    write = sum(moved(t.numel, t) for t in wanted)
-    write += moved(bias.numel, bias) if mask_gradient and bias is not None else 0
-    return Work(heads.backward_flop(q.needs_grad, k.needs_grad, v.needs_grad), read, write)
+    gradients = [t for t, want in zip((q, k, v, given(mask)), wanted, strict=True) if want and t is not None]
+    return Work(heads.backward_flop(*wanted[:3]), read, sum(moved(t.numel, t) for t in gradients))
 
 
 # The API, and the ops whose arguments are [batch, heads, sequence, size]
 
 
 @model(
-    "scaled_dot_product_attention",
-    "_scaled_dot_product_attention_math",
-    "_scaled_dot_product_attention_math_for_mps",
-    "_scaled_dot_product_fused_attention_overrideable",
+    "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_attention_math_for_mps"
+    " _scaled_dot_product_fused_attention_overrideable (q, k, v, mask, dropout, causal)",
+    "_scaled_dot_product_flash_attention (q, k, v, dropout, causal)",
+    "_scaled_dot_product_flash_attention_for_cpu (q, k, v, dropout, causal, mask)",
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"
+    " (q, k, v, mask, keep, dropout, causal)",
     family=FAMILY_NAME,
 )
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, dropout: Any = 0.0, causal: Any = False, *_: Any
+    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, dropout: Any = 0.0, causal: Any = False, keep: Any = True
 ) -> Work:
     """The algorithm, whichever backend runs it"""
-    return forward(q, k, v, heads_first(q, k, v, causal), mask, dropout)
+    return forward(q, k, v, heads_first(q, k, v, causal), mask, dropout, keep)
 
 
 @model("scaled_dot_product_attention.backward", family=FAMILY_NAME)
 def attention_backward(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, dropout: Any = 0.0, causal: Any = False, *_: Any
+    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, dropout: Any = 0.0, causal: Any = False
 ) -> Work:
-    """Five products, as the fused kernels do"""
+    """Five products, as the fused kernels do, less those for tensors that need no gradient"""
     bias = given(mask)
-    wanted = bias is not None and bias.needs_grad
+    wanted = (q.needs_grad, k.needs_grad, v.needs_grad, bias is not None and bias.needs_grad)
     return backward(q, k, v, heads_first(q, k, v, causal), mask, dropout, wanted)
 
 
-@model("_scaled_dot_product_flash_attention", family=FAMILY_NAME)
-def flash(q: Tensor, k: Tensor, v: Tensor, dropout: Any = 0.0, causal: Any = False, *_: Any) -> Work:
-    """FlashAttention; always stores the logarithms"""
-    return forward(q, k, v, heads_first(q, k, v, causal), None, dropout)
-
-
-@model("_scaled_dot_product_flash_attention_for_cpu", family=FAMILY_NAME)
-def flash_for_cpu(
-    q: Tensor, k: Tensor, v: Tensor, dropout: Any = 0.0, causal: Any = False, mask: Any = None, *_: Any
+@model(
+    "_scaled_dot_product_flash_attention_backward"
+    " (_dout, q, k, v, _o, _lse, _cum_q, _cum_k, _max_q, _max_k, dropout, causal)",
+    "_scaled_dot_product_flash_attention_for_cpu_backward (_dout, q, k, v, _o, _lse, dropout, causal, mask)",
+    "_scaled_dot_product_efficient_attention_backward"
+    " (_dout, q, k, v, mask, _o, _lse, _seed, _offset, dropout, wanted, causal)",
+    "_scaled_dot_product_fused_attention_overrideable_backward"
+    " (_dout, q, k, v, mask, wanted, _o, _lse, _cum_q, _cum_k, _max_q, _max_k, dropout, causal)",
+    family=FAMILY_NAME,
+)
+def kernel_backward(
+    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, dropout: Any = 0.0, causal: Any = False, wanted: Any = UNKNOWN
 ) -> Work:
-    """The CPU's fused kernel"""
-    return forward(q, k, v, heads_first(q, k, v, causal), mask, dropout)
-
-
-@model("_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention", family=FAMILY_NAME)
-def efficient(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Any = None,
-    keep: Any = True,
-    dropout: Any = 0.0,
-    causal: Any = False,
-    *_: Any,
-) -> Work:
-    """XFormers' memory-efficient kernel, and cuDNN's"""
-    return forward(q, k, v, heads_first(q, k, v, causal), bias, dropout, keep is UNKNOWN or bool(keep))
-
-
-@model("_scaled_dot_product_flash_attention_backward", family=FAMILY_NAME)
-def flash_backward(
-    _dout: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    _o: Any = None,
-    _lse: Any = None,
-    _cum_q: Any = None,
-    _cum_k: Any = None,
-    _max_q: Any = None,
-    _max_k: Any = None,
-    dropout: Any = 0.0,
-    causal: Any = False,
-    *_: Any,
-) -> Work:
-    """dQ, dK and dV"""
-    return backward(q, k, v, heads_first(q, k, v, causal), None, dropout)
-
-
-@model("_scaled_dot_product_flash_attention_for_cpu_backward", family=FAMILY_NAME)
-def flash_for_cpu_backward(
-    _dout: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    _o: Any = None,
-    _lse: Any = None,
-    dropout: Any = 0.0,
-    causal: Any = False,
-    mask: Any = None,
-    *_: Any,
-) -> Work:
-    """dQ, dK and dV"""
-    return backward(q, k, v, heads_first(q, k, v, causal), mask, dropout)
-
-
-@model("_scaled_dot_product_efficient_attention_backward", family=FAMILY_NAME)
-def efficient_backward(
-    _dout: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Any = None,
-    _o: Any = None,
-    _lse: Any = None,
-    _seed: Any = None,
-    _offset: Any = None,
-    dropout: Any = 0.0,
-    wanted: Any = UNKNOWN,
-    causal: Any = False,
-    *_: Any,
-) -> Work:
-    """dQ, dK, dV and the bias' gradient, by grad_input_mask"""
-    return by_mask(q, k, v, bias, dropout, causal, wanted)
-
-
-def by_mask(q: Tensor, k: Tensor, v: Tensor, bias: Any, dropout: Any, causal: Any, wanted: Any) -> Work:
-    """The gradients that a mask of four asks for; all but the bias' where it is not known."""
-    dq, dk, dv, db = (True, True, True, False) if wanted is UNKNOWN or wanted is None else wanted
-    heads = heads_first(q, k, v, causal)
-    q, k, v = (replace(t, needs_grad=bool(w)) for t, w in ((q, dq), (k, dk), (v, dv)))
-    return backward(q, k, v, heads, bias, dropout, bool(db))
-
-
-@model("_scaled_dot_product_fused_attention_overrideable_backward", family=FAMILY_NAME)
-def overrideable_backward(
-    _dout: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Any = None,
-    wanted: Any = UNKNOWN,
-    _o: Any = None,
-    _lse: Any = None,
-    _cum_q: Any = None,
-    _cum_k: Any = None,
-    _max_q: Any = None,
-    _max_k: Any = None,
-    dropout: Any = 0.0,
-    causal: Any = False,
-    *_: Any,
-) -> Work:
-    """A device backend's own kernel"""
-    return by_mask(q, k, v, bias, dropout, causal, wanted)
+    """dQ, dK and dV, and the mask's gradient where grad_input_mask asks for it"""
+    dq, dk, dv, db = OF_ALL_BUT_THE_MASK if wanted is UNKNOWN or wanted is None else wanted
+    return backward(q, k, v, heads_first(q, k, v, causal), mask, dropout, (bool(dq), bool(dk), bool(dv), bool(db)))

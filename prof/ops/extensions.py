@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
-from pyprof.prof.ops.attention_kernels import flash_kernel, flash_kernel_backward
+from pyprof.prof.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.attention_kernels import Call, flash_kernel, flash_kernel_backward
 from pyprof.prof.ops.operands import dtype_name, given, moved
 from pyprof.prof.ops.row_norm import layer_norm, rms_norm
 
@@ -24,82 +24,22 @@ BLOCKS = 4  # bytes of a block's scale in bitsandbytes: float32
 # --- attention: [batch, sequence, heads, size], or packed sequences --------------------------------------------------
 
 
-@model("flash_attn::_flash_attn_forward", family=ATTENTION)
-def flash_attn(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    dropout: Any = 0.0,
-    _scale: Any = None,
-    causal: Any = UNKNOWN,
-    left: Any = -1,
-    right: Any = -1,
-    *_: Any,
-) -> Work:
-    """FlashAttention 2: as _flash_attention_forward"""
-    return flash_kernel(q, k, v, None, None, UNKNOWN, UNKNOWN, dropout, causal, None, None, left, right)
+model(
+    "flash_attn::_flash_attn_forward (q, k, v, dropout, _scale, causal, left, right)",
+    "flash_attn::_flash_attn_varlen_forward"
+    " (q, k, v, cum_q, cum_k, max_q, max_k, dropout, _scale, causal, left, right)",
+    "xformers_flash::flash_fwd (q, k, v, cum_q, cum_k, used, max_q, max_k, dropout, _scale, causal, left, right)",
+    family=ATTENTION,
+    takes=Call,
+)(flash_kernel)
 
-
-@model("flash_attn::_flash_attn_backward", family=ATTENTION)
-def flash_attn_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Work:
-    """FlashAttention 2: as _flash_attention_backward. After v: out, lse, dq, dk, dv, dropout, scale, causal, window"""
-    dropout, _scale, causal, left, right = (*rest[5:10], *(UNKNOWN,) * 5)[:5]
-    return flash_kernel_backward(
-        dout, q, k, v, None, None, None, None, UNKNOWN, UNKNOWN, dropout, causal, None, None, None, left, right
-    )
-
-
-@model("flash_attn::_flash_attn_varlen_forward", family=ATTENTION)
-def flash_attn_varlen(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    starts_q: Tensor,
-    starts_k: Tensor,
-    longest_q: Any,
-    longest_k: Any,
-    dropout: Any = 0.0,
-    _scale: Any = None,
-    causal: Any = UNKNOWN,
-    left: Any = -1,
-    right: Any = -1,
-    *_: Any,
-) -> Work:
-    """FlashAttention 2 over packed sequences, where their lengths are known or all the longest"""
-    return flash_kernel(q, k, v, starts_q, starts_k, longest_q, longest_k, dropout, causal, None, None, left, right)
-
-
-@model("flash_attn::_flash_attn_varlen_backward", family=ATTENTION)
-def flash_attn_varlen_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Work:
-    """The same; after v: out, lse, dq, dk, dv, cumulative and longest lengths, dropout, scale, causal, window"""
-    starts_q, starts_k, longest_q, longest_k, dropout, _scale, causal, left, right = (*rest[5:14], *(UNKNOWN,) * 9)[:9]
-    return flash_kernel_backward(
-        dout, q, k, v, None, None, starts_q, starts_k, longest_q, longest_k, dropout, causal, None, None, None, left,
-        right,
-    )  # fmt: skip
-
-
-@model("xformers_flash::flash_fwd", family=ATTENTION)
-def xformers_flash(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    starts_q: Any,
-    starts_k: Any,
-    used: Any,
-    longest_q: Any,
-    longest_k: Any,
-    dropout: Any = 0.0,
-    _scale: Any = None,
-    causal: Any = UNKNOWN,
-    left: Any = -1,
-    right: Any = -1,
-    *_: Any,
-) -> Work:
-    """xFormers over FlashAttention: as _flash_attention_forward"""
-    return flash_kernel(
-        q, k, v, starts_q, starts_k, longest_q, longest_k, dropout, causal, None, None, left, right, used
-    )
+model(
+    "flash_attn::_flash_attn_backward (_dout, q, k, v, _o, _lse, _dq, _dk, _dv, dropout, _scale, causal, left, right)",
+    "flash_attn::_flash_attn_varlen_backward (_dout, q, k, v, _o, _lse, _dq, _dk, _dv, cum_q, cum_k, max_q, max_k,"
+    " dropout, _scale, causal, left, right)",
+    family=ATTENTION,
+    takes=Call,
+)(flash_kernel_backward)
 
 
 # --- norms and activations ---------------------------------------------------------------------------------------

@@ -98,52 +98,56 @@ def split_heads(
     return queries, keys, values
 
 
-@model("multi_head_attention_forward", family=FAMILY_NAME)
-def multi_head_attention_forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    _embed: Any,
-    heads: int,
-    in_weight: Any,
-    in_bias: Any = None,
-    _bias_k: Any = None,
-    _bias_v: Any = None,
-    _zero: Any = False,
-    dropout: Any = 0.0,
-    out_weight: Any = None,
-    out_bias: Any = None,
-    training: Any = True,
-    padding_mask: Any = None,
-    need_weights: Any = True,
-    mask: Any = None,
-    _separate: Any = False,
-    q_weight: Any = None,
-    k_weight: Any = None,
-    v_weight: Any = None,
-    _static_k: Any = None,
-    _static_v: Any = None,
-    average: Any = True,
-    causal: Any = False,
-) -> Parts:
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of torch.nn.functional.multi_head_attention_forward: [sequence, batch, E]."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    heads: int
+    in_weight: Any
+    in_bias: Any = None
+    dropout: Any = 0.0
+    out_weight: Any = None
+    out_bias: Any = None
+    training: Any = True
+    padding_mask: Any = None
+    need_weights: Any = True
+    mask: Any = None
+    q_weight: Any = None
+    k_weight: Any = None
+    v_weight: Any = None
+    average: Any = True
+    causal: Any = False
+
+    @property
+    def projections(self) -> Projections:
+        own = tuple(t for t in (self.q_weight, self.k_weight, self.v_weight) if isinstance(t, Tensor))
+        weights = (self.in_weight,) if isinstance(self.in_weight, Tensor) else own
+        return Projections(self.heads, weights, given(self.in_bias), self.out_weight, given(self.out_bias))
+
+    @property
+    def masks(self) -> tuple[Any, bool]:
+        """The mask that attention reads, and whether it is causal: that replaces a mask, where no weights and no
+        padding are asked for."""
+        if self.causal and given(self.padding_mask) is None and not self.need_weights:
+            return None, True
+        return self.mask if given(self.mask) is not None else self.padding_mask, False
+
+
+ARGUMENTS = """(q, k, v, _embed, heads, in_weight, in_bias, _bias_k, _bias_v, _zero, dropout, out_weight, out_bias,
+    training, padding_mask, need_weights, mask, _separate, q_weight, k_weight, v_weight, _static_k, _static_v, average,
+    causal)"""
+
+
+@model(f"multi_head_attention_forward {ARGUMENTS}", family=FAMILY_NAME, takes=Call)
+def multi_head_attention_forward(call: Call) -> Parts:
     """torch.nn.functional's: [sequence, batch, E]. Returned attention weights are averaged over the heads."""
-    p = Projections(
-        heads, tensors_of(in_weight, q_weight, k_weight, v_weight), given(in_bias), out_weight, given(out_bias)
-    )
-    attn_mask, is_causal = masks(padding_mask, mask, need_weights, causal)
-    returned = pairs_of(q, k) * (1 if average else heads) if need_weights else 0
-    return mha(q, k, v, p, (1, 0), attn_mask, dropout if training else 0.0, is_causal, returned)
-
-
-def tensors_of(packed: Any, *separate: Any) -> tuple[Tensor, ...]:
-    return (packed,) if isinstance(packed, Tensor) else tuple(t for t in separate if isinstance(t, Tensor))
-
-
-def masks(padding: Any, mask: Any, need_weights: Any, causal: Any) -> tuple[Any, bool]:
-    """The mask that attention reads. A causal hint replaces it, where no weights and no padding are asked for."""
-    if causal and given(padding) is None and not need_weights:
-        return None, True
-    return mask if given(mask) is not None else padding, False
+    mask, causal = call.masks
+    returned = pairs_of(call.q, call.k) * (1 if call.average else call.heads) if call.need_weights else 0
+    dropout = call.dropout if call.training else 0.0
+    return mha(call.q, call.k, call.v, call.projections, (1, 0), mask, dropout, causal, returned)
 
 
 def pairs_of(q: Tensor, k: Tensor) -> int:
@@ -151,45 +155,16 @@ def pairs_of(q: Tensor, k: Tensor) -> int:
     return q.shape[0] * k.shape[0] * (q.shape[1] if len(q.shape) > 2 else 1)
 
 
-@model("multi_head_attention_forward.backward", family=FAMILY_NAME)
-def multi_head_attention_backward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    _embed: Any,
-    heads: int,
-    in_weight: Any,
-    in_bias: Any = None,
-    _bias_k: Any = None,
-    _bias_v: Any = None,
-    _zero: Any = False,
-    dropout: Any = 0.0,
-    out_weight: Any = None,
-    out_bias: Any = None,
-    training: Any = True,
-    padding_mask: Any = None,
-    need_weights: Any = True,
-    mask: Any = None,
-    _separate: Any = False,
-    q_weight: Any = None,
-    k_weight: Any = None,
-    v_weight: Any = None,
-    _static_k: Any = None,
-    _static_v: Any = None,
-    _average: Any = True,
-    causal: Any = False,
-) -> Parts:
+@model(f"multi_head_attention_forward.backward {ARGUMENTS}", family=FAMILY_NAME, takes=Call)
+def multi_head_attention_backward(call: Call) -> Parts:
     """Both projections' gradients, and attention's five products"""
-    p = Projections(
-        heads, tensors_of(in_weight, q_weight, k_weight, v_weight), given(in_bias), out_weight, given(out_bias)
-    )
-    attn_mask, is_causal = masks(padding_mask, mask, need_weights, causal)
-    core = split_heads(q, k, v, p, (1, 0))
-    joined = q.like((*q.shape[:-1], p.out_weight.shape[1]))
+    p, (mask, causal) = call.projections, call.masks
+    core = split_heads(call.q, call.k, call.v, p, (1, 0))
+    joined = call.q.like((*call.q.shape[:-1], p.out_weight.shape[1]))
     return {
         "out_proj": linear_gradients(joined, p.out_weight, p.out_bias),
-        "attention": backward(*core, heads_first(*core, is_causal), attn_mask, dropout if training else 0.0),
-        "in_proj": sum((linear_gradients(*one) for one in inputs(q, k, v, p)), Work()),
+        "attention": backward(*core, heads_first(*core, causal), mask, call.dropout if call.training else 0.0),
+        "in_proj": sum((linear_gradients(*one) for one in inputs(call.q, call.k, call.v, p)), Work()),
     }
 
 
