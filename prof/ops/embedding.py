@@ -8,6 +8,7 @@ Bag offsets and the auxiliary int64 results of embedding_bag (bag of each index,
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Tensor, Work, model
@@ -58,107 +59,73 @@ def embedding_renorm(self: Tensor, positions: Tensor, *_: Any) -> Work:
     return Work(3 * count, moved(count, self) + index.nbytes, moved(count, self))
 
 
-def bags(positions: Tensor, offsets: Any, last: Any) -> int:
-    """B: a bag a row of two-dimensional indices, else a bag an offset, less the end where it is given."""
-    if len(positions.shape) == 2:
-        return positions.shape[0]
-    return required(offsets).numel - (1 if last is True else 0)
-
-
 def mode_of(mode: Any) -> int:
     """sum where it is not told, the default of aten::_embedding_bag."""
     return {"sum": SUM, "mean": MEAN, "max": MAX}[mode] if isinstance(mode, str) else int(number(mode, SUM))
 
 
-@model("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", family=FAMILY_NAME)
-def embedding_bag(
-    weight: Tensor,
-    positions: Tensor,
-    offsets: Any = None,
-    scale: Any = False,
-    mode: Any = SUM,
-    sparse: Any = False,
-    per_sample_weights: Any = None,
-    last: Any = False,
-    *_: Any,
-    out: Out = None,
-) -> Work:
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """A call of embedding_bag."""
+
+    weight: Tensor
+    positions: Tensor
+    offsets: Any = None
+    mode: Any = SUM
+    per_sample_weights: Any = None
+    last: Any = False
+
+    def count(self, out: Out) -> int:
+        """B, as captured: or a bag a row of two-dimensional indices, else a bag an offset, less the end where it is
+        given."""
+        told = out[0] if out else None
+        if told is not None:
+            return told.shape[0]
+        if len(self.positions.shape) == 2:
+            return self.positions.shape[0]
+        return required(self.offsets).numel - (1 if self.last is True else 0)
+
+
+ARGUMENTS = "(weight, positions, offsets, _scale, mode, _sparse, per_sample_weights, last)"
+
+
+@model(f"embedding_bag _embedding_bag _embedding_bag_forward_only {ARGUMENTS}", family=FAMILY_NAME, takes=Bags)
+def embedding_bag(call: Bags, out: Out = None) -> Work:
     """The sum of each bag's rows: (n - B) D additions; mean B D divisions more; max none; weights n D products"""
-    index, size = indices(positions), weight.shape[-1]
-    told = out[0] if out else None
-    count = told.shape[0] if told is not None else bags(positions, offsets, last)
-    kind, weighted = mode_of(mode), given(per_sample_weights)
+    index, size = indices(call.positions), call.weight.shape[-1]
+    count = call.count(out)
+    kind, weighted = mode_of(call.mode), given(call.per_sample_weights)
     adds = 0 if kind == MAX else max(index.numel - count, 0) * size
     flop = adds + (count * size if kind == MEAN else 0) + (index.numel * size if weighted else 0)
-    read = moved(index.numel * size, weight) + index.nbytes + (weighted.nbytes if weighted else 0)
-    return Work(flop, read, moved(count * size, weight))
+    read = moved(index.numel * size, call.weight) + index.nbytes + (weighted.nbytes if weighted else 0)
+    return Work(flop, read, moved(count * size, call.weight))
 
 
-@model("embedding_bag.backward", "_embedding_bag.backward", family=FAMILY_NAME)
-def embedding_bag_whole_backward(
-    weight: Tensor,
-    positions: Tensor,
-    offsets: Any = None,
-    scale: Any = False,
-    mode: Any = SUM,
-    sparse: Any = False,
-    per_sample_weights: Any = None,
-    last: Any = False,
-    *_: Any,
-    out: Out = None,
-) -> Work:
+@model(f"embedding_bag.backward _embedding_bag.backward {ARGUMENTS}", family=FAMILY_NAME, takes=Bags)
+def embedding_bag_whole_backward(call: Bags, out: Out = None) -> Work:
     """dtable[index] += g of its bag: n D additions; mean B D divisions more; max B D additions
 
     Writes the whole table.
     """
-    index, size = indices(positions), weight.shape[-1]
-    told = out[0] if out else None
-    count = told.shape[0] if told is not None else bags(positions, offsets, last)
-    return _bag_backward(weight.like((count, size)), index, weight.shape[0], mode, given(per_sample_weights))
+    rows, size = call.weight.shape[0], call.weight.shape[-1]
+    grad = call.weight.like((call.count(out), size))
+    return embedding_bag_backward(grad, call.positions, rows, call.mode, call.per_sample_weights)
 
 
-def _bag_backward(grad: Tensor, index: Tensor, rows: int | None, mode: Any, weighted: Tensor | None) -> Work:
+@model(
+    "_embedding_bag_dense_backward"
+    " (grad, positions, _bag_of, _sizes, _maxima, num_weights, _scale, mode, per_sample_weights)",
+    "_embedding_bag_backward"
+    " (grad, positions, _offsets, _bag_of, _sizes, _maxima, num_weights, _scale, mode, _sparse, per_sample_weights)",
+    family=FAMILY_NAME,
+)
+def embedding_bag_backward(
+    grad: Tensor, positions: Tensor, num_weights: Any = UNKNOWN, mode: Any = SUM, per_sample_weights: Any = None
+) -> Work:
+    """dtable[index] += g of its bag"""
+    index, weighted = indices(positions), given(per_sample_weights)
     size, kind = grad.shape[-1], mode_of(mode)
     flop = grad.numel if kind == MAX else index.numel * size * (2 if weighted else 1)
     flop += grad.numel if kind == MEAN else 0
     read = grad.nbytes + index.nbytes + (weighted.nbytes if weighted else 0)
-    return Work(flop, read, math.nan if rows is None else moved(rows * size, grad))
-
-
-@model("_embedding_bag_dense_backward", family=FAMILY_NAME)
-def embedding_bag_backward(
-    grad: Tensor,
-    positions: Tensor,
-    offset2bag: Any,
-    sizes: Any,
-    maxima: Any,
-    num_weights: Any = UNKNOWN,
-    scale: Any = False,
-    mode: Any = SUM,
-    per_sample_weights: Any = None,
-    *_: Any,
-) -> Work:
-    """dtable[index] += g of its bag"""
-    rows = None if num_weights is UNKNOWN else int(num_weights)
-    return _bag_backward(grad, indices(positions), rows, mode, given(per_sample_weights))
-
-
-@model("_embedding_bag_backward", family=FAMILY_NAME)
-def embedding_bag_any_backward(
-    grad: Tensor,
-    positions: Tensor,
-    offsets: Any,
-    offset2bag: Any,
-    sizes: Any,
-    maxima: Any,
-    num_weights: Any = UNKNOWN,
-    scale: Any = False,
-    mode: Any = SUM,
-    sparse: Any = False,
-    per_sample_weights: Any = None,
-    *_: Any,
-) -> Work:
-    """dtable[index] += g of its bag"""
-    return embedding_bag_backward(
-        grad, positions, offset2bag, sizes, maxima, num_weights, scale, mode, per_sample_weights
-    )
+    return Work(flop, read, math.nan if num_weights is UNKNOWN else moved(int(num_weights) * size, grad))

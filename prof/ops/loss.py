@@ -93,15 +93,12 @@ def nll_loss_backward(
     return Work(flop, scalars + weights + indices(target).nbytes, moved(self.numel, self))
 
 
-@model("cross_entropy_loss", "cross_entropy", family=FAMILY_NAME)
+ENTROPY = "(self, target, weight, reduction, _ignore_index, label_smoothing)"
+
+
+@model(f"cross_entropy_loss cross_entropy {ENTROPY}", family=FAMILY_NAME)
 def cross_entropy(
-    self: Tensor,
-    target: Tensor,
-    weight: Any = None,
-    reduction: Any = MEAN,
-    ignore_index: Any = None,
-    label_smoothing: Any = 0.0,
-    *_: Any,
+    self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, label_smoothing: Any = 0.0
 ) -> Work:
     """log_softmax and nll_loss. With label smoothing also the mean of every row: E more, read once more.
 
@@ -118,15 +115,9 @@ def cross_entropy(
     return logarithms + picked + rows
 
 
-@model("cross_entropy_loss.backward", "cross_entropy.backward", family=FAMILY_NAME)
+@model(f"cross_entropy_loss.backward cross_entropy.backward {ENTROPY}", family=FAMILY_NAME)
 def cross_entropy_backward(
-    self: Tensor,
-    target: Tensor,
-    weight: Any = None,
-    reduction: Any = MEAN,
-    ignore_index: Any = None,
-    label_smoothing: Any = 0.0,
-    *_: Any,
+    self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, label_smoothing: Any = 0.0
 ) -> Work:
     """nll_loss_backward writes all of its dx, and log_softmax_backward reads it"""
     dim = 1 if len(self.shape) > 1 else 0

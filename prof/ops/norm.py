@@ -137,56 +137,26 @@ def gradients(self: Tensor, weight: Any, count: int, wants: tuple[bool, bool, bo
     return (moved(self.numel, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(count, like)
 
 
-@model("native_batch_norm_backward", family=FAMILY_NAME)
+@model(
+    "native_batch_norm_backward batch_norm_backward"
+    " (grad, self, weight, running_mean, running_var, mean, rstd, train, _eps, mask)",
+    family=FAMILY_NAME,
+)
 def native_batch_norm_backward(
-    grad: Tensor,
-    self: Tensor,
-    weight: Any,
-    running_mean: Any,
-    running_var: Any,
-    mean: Any,
-    rstd: Any,
-    train: Any = True,
-    eps: Any = None,
-    mask: Any = None,
-    *_: Any,
-) -> Work:
+    grad: Tensor, self: Tensor, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any,
+    train: Any = True, mask: Any = None,
+) -> Work:  # fmt: skip
     """Training reads the saved statistics, evaluation the running ones"""
     if number(train, True):
         return batch_train_backward(grad, self, weight, mean, rstd, mask)
     return batch_eval_backward(grad, self, weight, running_mean, running_var, mask)
 
 
-@model("batch_norm_backward", family=FAMILY_NAME)
-def batch_norm_backward(
-    grad: Tensor,
-    self: Tensor,
-    weight: Any,
-    running_mean: Any,
-    running_var: Any,
-    mean: Any,
-    rstd: Any,
-    update: Any = True,
-    eps: Any = None,
-    mask: Any = None,
-    *_: Any,
-) -> Work:
-    """Of ``_batch_norm_with_update`` and ``_batch_norm_no_update``"""
-    return native_batch_norm_backward(grad, self, weight, running_mean, running_var, mean, rstd, update, eps, mask)
-
-
-@model("cudnn_batch_norm_backward", family=FAMILY_NAME)
-def cudnn_batch_norm_backward(
-    self: Tensor, grad: Tensor, weight: Tensor, running_mean: Any, running_var: Any, mean: Any, var: Any, *_: Any
-) -> Work:
-    """Training only; all three gradients"""
-    return batch_train_backward(grad, self, weight, mean, var, (True, True, True))
-
-
-@model("miopen_batch_norm_backward", family=FAMILY_NAME)
-def miopen_batch_norm_backward(
-    self: Tensor, grad: Tensor, weight: Tensor, running_mean: Any, running_var: Any, mean: Any, var: Any, *_: Any
-) -> Work:
+@model(
+    "cudnn_batch_norm_backward miopen_batch_norm_backward (self, grad, weight, _running_mean, _running_var, mean, var)",
+    family=FAMILY_NAME,
+)
+def cudnn_batch_norm_backward(self: Tensor, grad: Tensor, weight: Tensor, mean: Any, var: Any) -> Work:
     """Training only; all three gradients"""
     return batch_train_backward(grad, self, weight, mean, var, (True, True, True))
 
@@ -252,13 +222,7 @@ def batch_norm_whole_backward(
 
 @model("instance_norm", family=FAMILY_NAME)
 def instance_norm(
-    self: Tensor,
-    weight: Any = None,
-    bias: Any = None,
-    mean: Any = None,
-    var: Any = None,
-    use_input_stats: Any = True,
-    *_: Any,
+    self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, use_input_stats: Any = True
 ) -> Work:
     """Batch norm over N * C rows: 5E + 2R, weight E, bias E, and 7R where running statistics are kept
 
@@ -275,13 +239,7 @@ def instance_norm(
 
 @model("instance_norm.backward", family=FAMILY_NAME)
 def instance_norm_backward(
-    self: Tensor,
-    weight: Any = None,
-    bias: Any = None,
-    mean: Any = None,
-    var: Any = None,
-    use_input_stats: Any = True,
-    *_: Any,
+    self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, use_input_stats: Any = True
 ) -> Work:
     """Batch norm's over N * C rows: 9E, and R for rstd * weight"""
     grad = Tensor(self.shape, self.dtype)

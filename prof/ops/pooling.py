@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, model
@@ -36,65 +37,52 @@ def pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, cei
     return length - 1 if ceil_mode and (length - 1) * stride >= size + padding else length
 
 
-def result_shape(
-    self: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, out: Out
-) -> tuple[int, ...]:
-    """The result's shape, as captured or by the window."""
-    told = out[0] if out else None
-    if told is not None:
-        return told.shape
-    steps = kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else stride
-    arguments = zip(self.shape[-n:], each(kernel, n), each(steps, n), each(padding, n), each(dilation, n), strict=True)
-    ceil = bool(number(ceil_mode, False))
-    return (*self.shape[:-n], *(pooled(size, k, s, p, d, ceil) for size, k, s, p, d in arguments))
+def steps(kernel: Any, stride: Any) -> Any:
+    """The stride, which is the kernel's size where none is given."""
+    return kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else stride
 
 
-def _max(
-    n: int,
-    positions: bool,
-    self: Tensor,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: Any,
-    out: Out,
-) -> Work:
-    if kernel is UNKNOWN and not out:
-        return Work(0, self.nbytes, math.nan)
-    count = numel(result_shape(self, n, kernel, stride, padding, dilation, ceil_mode, out))
-    return Work(0, self.nbytes, moved(count, self) + (INDEX_BYTES * count if positions else 0))
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A call of max_pool or avg_pool."""
+
+    x: Tensor
+    kernel: Any
+    stride: Any = None
+    padding: Any = 0
+    dilation: Any = 1
+    ceil_mode: Any = False
+
+    def result_shape(self, n: int, out: Out) -> tuple[int, ...]:
+        """The result's shape, as captured or by the window."""
+        told = out[0] if out else None
+        if told is not None:
+            return told.shape
+        moves = (self.kernel, steps(self.kernel, self.stride), self.padding, self.dilation)
+        dimensions = zip(self.x.shape[-n:], *(each(move, n) for move in moves), strict=True)
+        ceil = bool(number(self.ceil_mode, False))
+        return (*self.x.shape[:-n], *(pooled(size, k, s, p, d, ceil) for size, k, s, p, d in dimensions))
+
+
+def _max(n: int, positions: bool, call: Pool, out: Out) -> Work:
+    if call.kernel is UNKNOWN and not out:
+        return Work(0, call.x.nbytes, math.nan)
+    count = numel(call.result_shape(n, out))
+    return Work(0, call.x.nbytes, moved(count, call.x) + (INDEX_BYTES * count if positions else 0))
 
 
 def _register_max(n: int) -> None:
-    def with_indices(
-        self: Tensor,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: Any = False,
-        *_: Any,
-        out: Out = None,
-    ) -> Work:
+    def with_indices(call: Pool, out: Out = None) -> Work:
         """Comparisons; values and positions"""
-        return _max(n, True, self, kernel, stride, padding, dilation, ceil_mode, out)
+        return _max(n, True, call, out)
 
-    def values(
-        self: Tensor,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: Any = False,
-        *_: Any,
-        out: Out = None,
-    ) -> Work:
+    def values(call: Pool, out: Out = None) -> Work:
         """Comparisons. Positions are written where a gradient is wanted."""
-        return _max(n, self.needs_grad, self, kernel, stride, padding, dilation, ceil_mode, out)
+        return _max(n, call.x.needs_grad, call, out)
 
-    model(f"max_pool{n}d_with_indices", family=FAMILY_NAME)(with_indices)
-    model(f"max_pool{n}d", family=FAMILY_NAME)(values)
+    arguments = "(x, kernel, stride, padding, dilation, ceil_mode)"
+    model(f"max_pool{n}d_with_indices {arguments}", family=FAMILY_NAME, takes=Pool)(with_indices)
+    model(f"max_pool{n}d {arguments}", family=FAMILY_NAME, takes=Pool)(values)
 
 
 for _n in (1, 2, 3):
@@ -181,45 +169,28 @@ def overlap(size: int, count: int, kernel: int, stride: int, padding: int) -> tu
 
 
 def _register_avg(n: int) -> None:
-    def avg(
-        self: Tensor,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: Any = False,
-        *_: Any,
-        out: Out = None,
-    ) -> Work:
+    def avg(call: Pool, out: Out = None) -> Work:
         """k - 1 additions and a division an element of the result"""
-        shape = result_shape(self, n, kernel, stride, padding, 1, ceil_mode, out)
-        return Work(numel(shape) * numel(each(kernel, n)), self.nbytes, moved(numel(shape), self))
+        count = numel(call.result_shape(n, out))
+        return Work(count * numel(each(call.kernel, n)), call.x.nbytes, moved(count, call.x))
 
     def backward(grad: Tensor, self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, *_: Any) -> Work:
         """A division an element of g, and an addition wherever a window falls on an element again"""
-        steps = kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else stride
-        arguments = (self.shape[-n:], grad.shape[-n:], each(kernel, n), each(steps, n), each(padding, n))
-        counts = [overlap(*dimension) for dimension in zip(*arguments, strict=True)]
+        moves = (each(kernel, n), each(steps(kernel, stride), n), each(padding, n))
+        counts = [overlap(*dimension) for dimension in zip(self.shape[-n:], grad.shape[-n:], *moves, strict=True)]
         shared = math.prod(c for c, _ in counts) - math.prod(c for _, c in counts)
         return Work(grad.numel + numel(self.shape[:-n]) * shared, grad.nbytes, moved(self.numel, self))
 
-    def whole_backward(
-        self: Tensor,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: Any = False,
-        *_: Any,
-        out: Out = None,
-    ) -> Work:
+    def whole_backward(call: Pool, out: Out = None) -> Work:
         """As ``avg_pool_backward``"""
-        shape = result_shape(self, n, kernel, stride, padding, 1, ceil_mode, out)
-        return backward(self.like(shape), self, kernel, stride, padding)
+        return backward(call.x.like(call.result_shape(n, out)), call.x, call.kernel, call.stride, call.padding)
 
-    model(f"avg_pool{n}d", family=FAMILY_NAME)(avg)
+    arguments = "(x, kernel, stride, padding, ceil_mode)"
+    model(f"avg_pool{n}d {arguments}", family=FAMILY_NAME, takes=Pool)(avg)
     if n > 1:
         model(f"avg_pool{n}d_backward", family=FAMILY_NAME)(backward)
     else:
-        model("avg_pool1d.backward", family=FAMILY_NAME)(whole_backward)
+        model(f"avg_pool1d.backward {arguments}", family=FAMILY_NAME, takes=Pool)(whole_backward)
 
 
 for _n in (1, 2, 3):
