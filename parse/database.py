@@ -72,11 +72,18 @@ class Database:
 
     def strings(self, ids: Ints) -> dict[int, str]:
         """The texts of StringIds, fetched once a distinct id."""
-        if not self.has("StringIds"):
+        return self.texts("StringIds", "id", set(np.unique(ids).tolist()))
+
+    def texts(self, table: str, key: str, wanted: set[int] | None = None) -> dict[int, str]:
+        """A table of texts by number; what is NULL is empty, and what is no text is told as one.
+
+        ``wanted``: only these numbers.
+        """
+        if not self.has(table):
             return {}
-        wanted = set(np.unique(ids).tolist())
-        found = self.connection.execute("SELECT id, value FROM StringIds ORDER BY id")
-        return {id_: value for id_, value in found if id_ in wanted}
+        self.require(table, key, "value")
+        found = self.connection.execute(f'SELECT "{key}", CAST(value AS TEXT) FROM "{table}" ORDER BY "{key}"')  # noqa: S608
+        return {id_: value or "" for id_, value in found if wanted is None or id_ in wanted}
 
 
 def _decode(data: bytes) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
 from pyprof.parse.database import HEADER
+from pyprof.parse.encoding import as_utf8
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 # What ncu prints before and at the head of its CSV.
@@ -18,6 +19,10 @@ BINARY = {
     b"NVR\0": "an Nsight Compute report, which has metrics and no timeline (record one with nsys or torch.profiler)",
     b"\0\x05\x16\x07": "what macOS keeps beside a file, under a name that begins with ._ (give the file itself)",
     b"PK\x03\x04": "a zip archive (unpack it)",
+    b"\x1f\x8b": "a gzip file within a gzip file (unpack it once)",
+    b"BZh": "a bzip2 file (unpack it: bunzip2 FILE)",
+    b"\xfd7zXZ": "an xz file (unpack it: unxz FILE)",
+    b"\x28\xb5\x2f\xfd": "a Zstandard file (unpack it: unzstd FILE)",
 }
 PARQUET = b"PAR1"
 WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON trace"
@@ -48,7 +53,7 @@ def is_table(file: Path) -> bool:
 def _reader(file: Path, head: bytes) -> Reader | None:
     if head.startswith(HEADER):
         return _read_database
-    if head.lstrip()[:1] in (b"{", b"[") and not _is_table(head):
+    if as_utf8(head).lstrip()[:1] in (b"{", b"[") and not _is_table(head):
         from pyprof.parse import kineto
 
         return kineto.read

@@ -17,6 +17,7 @@ from pyprof.parse.host import host_rows
 from pyprof.parse.kineto_events import Clock, Events, Threads, sort
 from pyprof.parse.kineto_json import load
 from pyprof.parse.kineto_schema import WANTED, Trace
+from pyprof.parse.times import told
 from pyprof.parse.uncollected import uncollected
 from pyprof.table import NULL
 
@@ -27,10 +28,14 @@ def read(file: Path) -> Capture:
         trace = load(Path(file))
         events = sort(trace.events)
         if not events.known:
-            found = ", ".join(sorted(events.categories)[:4]) or "none"
-            raise InputError(file, f"{WANTED}, found a trace whose categories are not torch's: {found}")
+            found = ", ".join(sorted(events.categories)[:4])
+            words = (
+                f"whose categories are not torch's: {found}" if found else "of another tool: no event has a category"
+            )
+            raise InputError(file, f"{WANTED}, found a trace {words}")
         if events.impossible:
             trace.warnings.append(f"{events.impossible:,} events with impossible times are left out")
+        trace.warnings += _unread(events)
         return _capture(file, trace, events)
 
 
@@ -60,6 +65,15 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     return capture
 
 
+def _unread(events: Events) -> list[str]:
+    """What the table lacks, or has otherwise than the file."""
+    said = told(sum(event.dur < 0 for event in events.gpu))
+    if events.unread:
+        named = ", ".join(f"{count:,} {category}" for category, count in sorted(events.unread.items()))
+        said.append(f"events on a device's stream of categories that are not known are left out: {named}")
+    return said
+
+
 def _rank(trace: Trace) -> int:
     info = trace.distributed
     rank = info.get("rank") if isinstance(info, dict) else None
@@ -68,6 +82,8 @@ def _rank(trace: Trace) -> int:
 
 def _missing(capture: Capture, found: kineto_ranges.Found) -> list[str]:
     said = []
+    if found.unread:
+        said.append(f"{found.unread:,} kinds of call have shapes of another form than torch's: they count as unknown")
     if not capture.rows:
         said.append("no GPU activity and no CPU op that does work: was the profiler on while the model ran?")
     if found.is_op.any() and not any(scope.sizes for scope in found.scopes):

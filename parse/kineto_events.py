@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,9 +17,16 @@ CATEGORIES = {
     "cpu_op": "ops", "user_annotation": "annotations", "python_function": "frames",
     "kernel": "gpu", "gpu_memcpy": "gpu", "gpu_memset": "gpu",
     "cuda_runtime": "calls", "cuda_driver": "calls", "hip_runtime": "calls", "hip_driver": "calls",
-    "xpu_runtime": "calls", "xpu_driver": "calls",
+    "xpu_runtime": "calls", "xpu_driver": "calls", "privateuse1_runtime": "calls", "privateuse1_driver": "calls",
+    "mtia_runtime": "calls", "glow_runtime": "calls", "mtia_ccp_events": "gpu",
     "Operator": "ops", "Kernel": "gpu", "Memcpy": "gpu", "Memset": "gpu", "Runtime": "calls",
 }  # fmt: skip
+# Categories of libkineto's that say nothing of what ran (ActivityType.h of 2021 to 2026).
+OTHERS = frozenset(
+    ("", "Trace", "ac2g", "async_cpu_to_gpu", "async_gpu", "async", "fwdbwd", "gpu_user_annotation", "overhead",
+     "cpu_instant_event", "cuda_sync", "xpu_sync", "cuda_event", "cuda_profiler_range", "external_correlation",
+     "gpu_pm_counter", "mtia_insight", "collective_comm")
+)  # fmt: skip
 LONGEST_US = 2**53  # 285 years: a larger time is damage, and would not fit the table
 
 
@@ -36,6 +44,7 @@ class Events:
     begin: float | Decimal | None = None  # when the profiler says that it started
     impossible: int = 0  # events left out
     categories: set[str] = field(default_factory=set)
+    unread: Counter[str] = field(default_factory=Counter)  # categories not known -> events that ran on a stream
 
     @property
     def known(self) -> bool:
@@ -54,6 +63,8 @@ def sort(events: Sequence[Event]) -> Events:
                 put = flows[event.ph]
             else:
                 found.categories.add(event.cat)
+                if event.ph == "X" and event.args is not None and event.args.stream != NULL:
+                    found.unread[event.cat] += event.cat not in OTHERS
                 if event.cat == "Trace" and found.begin is None and abs(float(event.ts)) < LONGEST_US:
                     found.begin = event.ts
                 continue
@@ -62,6 +73,7 @@ def sort(events: Sequence[Event]) -> Events:
         else:
             found.impossible += 1
     found.categories -= {"", "Trace", "ac2g"}
+    found.unread = +found.unread
     return found
 
 

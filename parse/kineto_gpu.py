@@ -18,8 +18,8 @@ from pyprof.parse.kineto_schema import Args, Event, Trace
 from pyprof.parse.names import demangle, short_name
 from pyprof.table import NULL, Coded, Data, Ints
 
-KINDS = {"kernel": "kernel", "Kernel": "kernel", "gpu_memcpy": "memcpy", "Memcpy": "memcpy",
-         "gpu_memset": "memset", "Memset": "memset"}  # fmt: skip
+KINDS = {"kernel": "kernel", "Kernel": "kernel", "mtia_ccp_events": "kernel", "gpu_memcpy": "memcpy",
+         "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}  # fmt: skip
 REASONS = ["launched before the capture", "no API row"]
 
 
@@ -155,7 +155,7 @@ def _reasons(calls: _Calls, known: NDArray[np.bool_], corr: Ints, start: Ints) -
 def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, Data]:
     kinds = [KINDS[event.cat] for event in gpu]
     long = Coded.of([event.name for event in gpu])
-    kernel = Coded.of(event.name for event in gpu if event.cat in ("kernel", "Kernel"))
+    kernel = Coded.of(event.name for event in gpu if KINDS[event.cat] == "kernel")
     short = {name: short_name(name) for name in kernel.values}
     device = integers([a.device for a in details])
     device = np.where(device == NULL, integers([event.pid for event in gpu]), device)
@@ -163,7 +163,7 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         "kind": Coded.of(kinds),
         "kShortName": Coded(long.codes, [short.get(name, name) for name in long.values]),
         "kLongName": Coded(long.codes, [demangle(name) for name in long.values]),
-        "kDuration": durations(gpu),
+        "kDuration": np.maximum(durations(gpu), 0),
         "device": device,
         "stream": integers([a.stream for a in details]),
         "registers": integers([a.registers for a in details]),

@@ -13,6 +13,7 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
 from pyprof.errors import InputError
+from pyprof.parse.encoding import as_utf8
 from pyprof.parse.kineto_mend import piecewise
 from pyprof.parse.kineto_schema import WANTED, Event, ExactEvent, FloatEvent, Header, Trace
 
@@ -37,7 +38,7 @@ def load(file: Path) -> Trace:
     warnings: list[str] = []
     if text.startswith(GZIP):
         text = _inflate(file, text, warnings)
-    text = text.removeprefix(b"\xef\xbb\xbf")
+    text = as_utf8(text)
     first = text[:4096].lstrip()[:1]
     if first not in (b"{", b"["):
         raise InputError(file, f"{WANTED}, found {_describe(text)}")
@@ -94,6 +95,6 @@ def _exact(text: bytes, bare: bool) -> list[Event]:
     """The events again, with times as decimal numbers."""
     try:
         events = text if bare else Decoder(_Kept).decode(text).traceEvents
-        return list(Decoder(list[ExactEvent]).decode(events))
+        return list(Decoder(list[ExactEvent], strict=False).decode(events))
     except (DecodeError, UnicodeDecodeError):  # mended text: rounded times are better than none
         return []

@@ -26,13 +26,14 @@ def piecewise(file: Path, text: bytes) -> Trace:
     start = _EVENTS.search(text) if text[:4096].lstrip()[:1] == b"{" else re.compile(rb"\s*\[\s*").match(text)
     if start is None:
         raise InputError(file, f"{WANTED}, found {_other_json(text)}")
-    decoder = Decoder(FloatEvent)
+    decoder = Decoder(FloatEvent, strict=False)  # times as texts are numbers too
     events: list[Event] = []
     mended = lost = 0
-    tail: bytes | None = None
+    tails: list[bytes | None] = []  # what follows the events, of each trace in the file
     for piece, last in _pieces(text, start.end()):
         if last:
             piece, tail = _end_of(piece)
+            tails.append(tail)
         try:
             events.append(decoder.decode(piece))
         except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -41,10 +42,15 @@ def piecewise(file: Path, text: bytes) -> Trace:
             lost += event is None
             if event is not None:
                 events.append(event)
+    tail = tails[-1]
     header = _header(text[: start.end()] + b"]}", b"" if tail is None else b"{" + tail.lstrip(b"], \t\r\n"))
-    cut = tail is None
+    cut = None in tails
     lost -= cut and lost > 0
+    if lost and not events:
+        raise InputError(file, f"{WANTED}, found {lost:,} events of which none has a trace's form")
     damage = _damage(len(text), len(events), mended, lost, cut)
+    if len(tails) > 1:
+        damage.append(f"{len(tails)} traces stand in the file, one behind the other: they are read as one")
     return Trace(events, header.deviceProperties, header.distributedInfo, damage)
 
 
@@ -60,11 +66,16 @@ def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[s
 
 
 def _pieces(text: bytes, start: int) -> Iterator[tuple[bytes, bool]]:
-    """The text of each event, and whether it is the last, which the file's end follows."""
-    for gap in _NEXT.finditer(text, start):
-        yield text[start : gap.start() + 1], False
-        start = gap.end()
-    yield text[start:], True
+    """The text of each event, and whether it is the last, which the file's end or another trace follows."""
+    others = list(_EVENTS.finditer(text, start))
+    for begin, end in zip(
+        [start, *(match.end() for match in others)], [*(match.start() for match in others), len(text)], strict=True
+    ):
+        at = begin
+        for gap in _NEXT.finditer(text, begin, end):
+            yield text[at : gap.start() + 1], False
+            at = gap.end()
+        yield text[at:end], True
 
 
 def _end_of(piece: bytes) -> tuple[bytes, bytes | None]:
@@ -74,7 +85,7 @@ def _end_of(piece: bytes) -> tuple[bytes, bytes | None]:
             _, end = json.JSONDecoder(strict=False).raw_decode(candidate)
         except (ValueError, RecursionError):
             continue
-        tail = candidate[end:].strip()
+        tail = candidate[end:].lstrip(", \t\r\n").rstrip()  # some writers leave a comma behind the last event
         return candidate[:end].encode(), tail.encode() if tail.startswith("]") else None
     return piece, None
 

@@ -16,6 +16,7 @@ from pyprof.parse.join import lookup
 from pyprof.parse.kineto_events import Clock, Events, Threads, args, durations, integers
 from pyprof.parse.kineto_schema import Args, Event
 from pyprof.parse.scope import Kind, Scope, classify
+from pyprof.parse.shapes import as_sizes, as_strides
 from pyprof.table import NULL, Ints
 
 # C++ type names, as the traces write them (torch/csrc/profiler/util.cpp of 1.8 to 2.13), that are not torch's.
@@ -37,6 +38,7 @@ class Found:
     ranges: Ranges
     scopes: list[Scope]
     is_op: NDArray[np.bool_]  # of each range: a cpu_op
+    unread: int = 0  # distinct calls whose shapes have no form that we know
 
 
 class _Scopes:
@@ -45,6 +47,7 @@ class _Scopes:
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
         self.known: dict[tuple[Any, ...], int] = {}
+        self.unread = 0
 
     def ops(self, events: list[Event], details: list[Args]) -> Ints:
         """The scope of each op."""
@@ -57,6 +60,7 @@ class _Scopes:
             if code is None:
                 code = known[key] = len(self.scopes)
                 self.scopes.append(op_scope(*key))
+                self.unread += bool(_list(dims)) and not _shapes(dims)
             codes.append(code)
         return np.array(codes, np.int64)
 
@@ -88,7 +92,7 @@ def op_scope(name: str, dims: bytes, types: bytes, strides: bytes, values: bytes
 
     ``record_param_comms`` has its strings left out of the values; the fifth, the collective's name, stands beside them.
     """
-    sizes = _list(dims)
+    sizes = _shapes(dims)
     scope = classify(name, True, _text(sizes))
     if scope.kind not in (Kind.OP, Kind.NODE):
         return scope
@@ -96,7 +100,7 @@ def op_scope(name: str, dims: bytes, types: bytes, strides: bytes, values: bytes
     told = _list(values)
     if isinstance(collective, str) and name == "record_param_comms" and len(told) > 4:
         told[4] = collective
-    return scope._replace(dtypes=_text(dtypes), strides=_text(_list(strides)), args=_text(told))
+    return scope._replace(dtypes=_text(dtypes), strides=as_strides(_text(_list(strides))), args=_text(told))
 
 
 def dtype(kind: object, sizes: object) -> str | list[str]:
@@ -120,13 +124,19 @@ def _list(raw: bytes) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _shapes(raw: bytes) -> list[Any]:
+    """The shapes; none where it is no list of shapes."""
+    found = _list(raw)
+    return found if as_sizes(_text(found)) else []
+
+
 def _text(values: list[Any]) -> str:
     return orjson.dumps(values).decode() if values else ""
 
 
 def collective_scope(name: str, dims: bytes, types: bytes) -> Scope:
     """A collective's annotation with the sizes and types of the tensors that go in."""
-    sizes = _list(dims)
+    sizes = _shapes(dims)
     dtypes = [dtype(kind, size) for kind, size in zip(_list(types), sizes, strict=False)]
     return Scope(Kind.COMM, name, sizes=_text(sizes), dtypes=_text(dtypes))
 
@@ -161,7 +171,7 @@ def ranges(events: Events, clock: Clock, threads: Threads) -> Found:
     found = Ranges(thread, start, end, scope, seq, op_id)
     forward_thread = _padded([a.forward_thread for a in op_args], rest)
     _link(found, events, clock, threads, forward_thread)
-    return Found(found, scopes.scopes, np.arange(len(every)) < len(op_args))
+    return Found(found, scopes.scopes, np.arange(len(every)) < len(op_args), scopes.unread)
 
 
 def _padded(values: list[Any], rest: int) -> Ints:

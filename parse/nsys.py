@@ -20,6 +20,7 @@ from pyprof.parse.gpu_info import nsys_infos
 from pyprof.parse.join import lookup
 from pyprof.parse.nvtx_ranges import read_ranges
 from pyprof.parse.ranks import ranks
+from pyprof.parse.times import lasted, settle
 from pyprof.parse.uncollected import uncollected
 from pyprof.table import NULL, Coded, Data, Ints, distinct
 
@@ -71,7 +72,7 @@ def _capture(file: Path, db: Database) -> Capture:
     if len(calls.pid):
         columns["tid"] = np.where(known, calls.tid[at] & 0xFFFFFF, NULL)
         columns["apiStart"] = np.where(known, calls.start[at], NULL)
-        columns["apiDuration"] = np.where(known, calls.end[at] - calls.start[at], NULL)
+        columns["apiDuration"] = np.where(known, lasted(calls.start[at], calls.end[at]), NULL)
         codes = np.where(known, calls.name.codes[at], -1).astype(np.int32)
         columns["api"] = Coded(codes, calls.name.values)
         launch_thread = np.where(known, threads.index(calls.tid)[at], -1)
@@ -108,14 +109,18 @@ class _Gpu(NamedTuple):
     graph_node: Ints
     kind: Ints  # index into KINDS
     columns: dict[str, Data]
+    warnings: list[str]
 
 
 def _gpu_rows(db: Database) -> _Gpu:
     """All GPU operations in order of start: kernels, copies, memsets and opaque graph launches."""
     tables = [_gpu_table(db, number) for number in range(len(KINDS))]
-    start, corr = (np.concatenate([table[key] for table in tables]) for key in ("start", "correlationId"))
-    order = np.lexsort((corr, start))
-    data = {key: np.concatenate([table.pop(key) for table in tables])[order] for key in list(tables[0])}
+    data = {key: np.concatenate([table.pop(key) for table in tables]) for key in list(tables[0])}
+    times = settle(data["start"], data["end"])
+    data["start"], data["end"] = times.start, times.end
+    order = np.lexsort((data["correlationId"], data["start"]))
+    for key in data:
+        data[key] = data[key][order]
     kind = data["kind"]
     short, long = _names(db, data)
     pid = np.where(data["globalPid"] == NULL, NULL, (data["globalPid"] >> 24) & 0xFFFFFF)
@@ -141,7 +146,9 @@ def _gpu_rows(db: Database) -> _Gpu:
         "gpu": names,
         "gpuInfo": infos,
     }
-    return _Gpu(len(pid), pid, data["correlationId"], data["start"], data["graphNodeId"], kind, columns)
+    return _Gpu(
+        len(pid), pid, data["correlationId"], data["start"], data["graphNodeId"], kind, columns, times.warnings()
+    )
 
 
 def _gpu_table(db: Database, number: int) -> dict[str, Ints]:
@@ -237,6 +244,8 @@ def _graph_origins(db: Database, threads: _Threads, gpu: _Gpu) -> tuple[Ints | N
     if not db.has(NODES, "graphNodeId") or not np.any(gpu.graph_node != NULL):
         return None, None
     node, original, start, tid = db.ints(NODES, "graphNodeId", "originalGraphNodeId", "start", "globalTid")
+    if not len(node):
+        return None, None
     # instantiation writes a node twice, as created and as cloned: the row that tells the original comes first
     order = np.argsort(original == NULL, kind="stable")
     node, original, start, tid = node[order], original[order], start[order], tid[order]
@@ -278,7 +287,7 @@ def _version(db: Database) -> str:
 
 
 def _warnings(db: Database, gpu: _Gpu, calls: _Calls) -> list[str]:
-    said = []
+    said = list(gpu.warnings)
     if not gpu.rows:
         said.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
     if np.any(gpu.kind == 3):

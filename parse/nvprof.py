@@ -19,6 +19,7 @@ from pyprof.parse.gpu_info import nvprof_infos
 from pyprof.parse.join import lookup
 from pyprof.parse.names import demangle, short_name
 from pyprof.parse.scope import Scope, classify, split
+from pyprof.parse.times import LATEST_NS, lasted, settle
 from pyprof.table import NULL, Coded, Data, Ints
 
 PREFIX = "CUPTI_ACTIVITY_KIND_"
@@ -34,7 +35,7 @@ CALLS = {("RUNTIME", 13): "cudaLaunch", ("RUNTIME", 211): "cudaLaunchKernel", ("
 
 
 def is_nvprof(db: Database) -> bool:
-    return db.has("StringTable") and db.has(f"{PREFIX}RUNTIME")
+    return db.has("StringTable") and any(table.startswith(PREFIX) for table in db.columns)
 
 
 def read(file: Path) -> Capture:
@@ -47,7 +48,7 @@ def read(file: Path) -> Capture:
 
 
 def _capture(file: Path, db: Database) -> Capture:
-    data, kinds = _gpu_rows(db)
+    data, kinds, warnings = _gpu_rows(db)
     if not len(data["start"]):
         raise InputError(
             file,
@@ -62,16 +63,22 @@ def _capture(file: Path, db: Database) -> Capture:
     threads: dict[tuple[int, int], int] = {}
     ranges, scopes = _ranges(db, threads)
     owners = list(zip(calls["processId"].tolist(), (calls["threadId"] & 0xFFFFFFFF).tolist(), strict=True))
-    number = np.array([threads.setdefault(owner, len(threads)) for owner in owners] or [0], np.int64)
-    origin = min([int(data["start"].min()), *ranges.start[:1].tolist(), *calls["start"][:1].tolist()])
+    number = np.array([threads.setdefault(owner, len(threads)) for owner in owners], np.int64)
+    first = [int(data["start"].min()), *ranges.start[:1].tolist(), *calls["start"][:1].tolist()]
+    origin = min((time for time in first if 0 < time < LATEST_NS), default=0)
     ranges.start -= origin
     ranges.end -= origin
     columns = _columns(db, data, kinds, origin)
-    columns["pid"] = np.where(known, calls["processId"][at], owners[0][0] if owners else NULL)
-    columns["tid"] = np.where(known, calls["threadId"][at] & 0xFFFFFFFF, NULL)
-    columns["apiStart"] = np.where(known, calls["start"][at] - origin, NULL)
-    columns["apiDuration"] = np.where(known, calls["end"][at] - calls["start"][at], NULL)
-    columns["api"] = Coded.of(calls["names"][i] if i >= 0 else "" for i in call.tolist())
+    launch_thread, launch_time = np.full(len(call), -1, np.int64), np.full(len(call), NULL, np.int64)
+    columns["pid"] = np.full(len(call), next(iter(threads), (NULL, NULL))[0], np.int64)  # one process a file
+    if owners:
+        start = calls["start"][at]
+        columns["pid"] = np.where(known, calls["processId"][at], owners[0][0])
+        columns["tid"] = np.where(known, calls["threadId"][at] & 0xFFFFFFFF, NULL)
+        columns["apiStart"] = np.where(known, start - origin, NULL)
+        columns["apiDuration"] = np.where(known, lasted(start, calls["end"][at]), NULL)
+        columns["api"] = Coded.of(calls["names"][i] if i >= 0 else "" for i in call.tolist())
+        launch_thread, launch_time = np.where(known, number[at], -1), np.where(known, start - origin, NULL)
     return Capture(
         file=str(file),
         profiler="nvprof",
@@ -80,15 +87,16 @@ def _capture(file: Path, db: Database) -> Capture:
         ranges=ranges,
         rows=len(data["start"]),
         columns=columns,
-        launch_thread=np.where(known, number[at], -1),
-        launch_time=np.where(known, calls["start"][at] - origin, NULL),
+        launch_thread=launch_thread,
+        launch_time=launch_time,
         reason=["no API row"],
         reason_code=np.where(known, -1, 0),
+        warnings=warnings,
     )
 
 
-def _gpu_rows(db: Database) -> tuple[dict[str, Ints], list[str]]:
-    """All GPU operations in order of start. nvprof reports a correlation id once."""
+def _gpu_rows(db: Database) -> tuple[dict[str, Ints], list[str], list[str]]:
+    """All GPU operations in order of start, their kinds, and warnings. nvprof reports a correlation id once."""
     kernel = next((name for name in KERNELS if db.has(PREFIX + name)), KERNELS[0])
     kinds = ["kernel", "memcpy", "memset"]
     tables = []
@@ -99,8 +107,10 @@ def _gpu_rows(db: Database) -> tuple[dict[str, Ints], list[str]]:
         table["kind"] = np.full(len(table["start"]), number, np.int64)
         tables.append(table)
     data = {key: np.concatenate([table[key] for table in tables]) for key in tables[0]}
+    times = settle(data["start"], data["end"], earliest=1)
+    data["start"], data["end"] = times.start, times.end
     order = np.lexsort((data["correlationId"], data["start"]))
-    return {key: column[order] for key, column in data.items()}, kinds
+    return {key: column[order] for key, column in data.items()}, kinds, times.warnings()
 
 
 def _columns(db: Database, data: dict[str, Ints], kinds: list[str], origin: int) -> dict[str, Data]:
@@ -136,11 +146,11 @@ def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
 
 
 def _strings(db: Database) -> dict[int, str]:
-    return {id_: str(value) for id_, value in db.rows("SELECT _id_, value FROM StringTable ORDER BY _id_")}
+    return db.texts("StringTable", "_id_")
 
 
 def _gpu_names(db: Database, device: Ints) -> Coded:
-    if not db.has(f"{PREFIX}DEVICE", "id"):
+    if not (db.has(f"{PREFIX}DEVICE", "id") and db.has(f"{PREFIX}DEVICE", "name")):
         return Coded.empty(len(device))
     strings = _strings(db)
     found = dict(db.rows(f"SELECT id, name FROM {PREFIX}DEVICE ORDER BY id"))  # noqa: S608 (our own text)
@@ -171,7 +181,10 @@ def _ranges(db: Database, threads: dict[tuple[int, int], int]) -> tuple[Ranges, 
     if not db.has(table):
         return Ranges.empty(), []
     strings = _strings(db)
-    query = f"SELECT flags, timestamp, id, objectKind, objectId, name FROM {table} ORDER BY timestamp, _id_"  # noqa: S608
+    query = (
+        f"SELECT flags, timestamp, id, objectKind, objectId, name FROM {table}"  # noqa: S608 (our own text)
+        f" WHERE typeof(timestamp) = 'integer' AND timestamp BETWEEN 1 AND {LATEST_NS} ORDER BY timestamp, _id_"
+    )
     opened: dict[int, int] = {}
     rows: list[list[int]] = []
     scopes: dict[tuple[str, bool, str], int] = {}

@@ -20,6 +20,7 @@ from pyprof.parse.database import Database
 from pyprof.parse.dataflow import DataFlow
 from pyprof.parse.nvtx_texts import OP_ID, Buffer, Heads, Parts, split_texts
 from pyprof.parse.scope import Kind, Scope, classify
+from pyprof.parse.shapes import as_sizes
 from pyprof.table import NULL, Ints, distinct
 
 RANGES = "e.eventType IN (59, 60, 70, 71)"  # push/pop, start/end; 70 and 71 the same from NVTXT
@@ -58,14 +59,21 @@ def read_ranges(db: Database) -> Nvtx:
 
 def _query(db: Database) -> str:
     """globalTid, start, end, twice the domain plus 1 for a start/end range, and text."""
-    by_id = db.has("NVTX_EVENTS", "textId") and db.has("StringIds")
-    text = "coalesce(e.text, s.value)" if by_id else "e.text"
-    join = " LEFT JOIN StringIds s ON s.id = e.textId" if by_id else ""
+    text, join = range_text(db)
     domain = "coalesce(e.domainId, 0) * 2" if db.has("NVTX_EVENTS", "domainId") else "0"
     return (
         f'SELECT e.globalTid, e.start, coalesce(e."end", {NULL}), {domain} + ({START_END}), {text}'  # noqa: S608 (our own text)
-        f" FROM NVTX_EVENTS e{join} WHERE {RANGES} AND {text} IS NOT NULL ORDER BY e.rowid"
+        f" FROM NVTX_EVENTS e{join} WHERE {RANGES} AND {text} IS NOT NULL"
+        " AND e.start IS NOT NULL AND e.globalTid IS NOT NULL ORDER BY e.rowid"
     )
+
+
+def range_text(db: Database) -> tuple[str, str]:
+    """The SQL of a row's text, and the join that it needs: registered strings are in StringIds."""
+    by_id = db.has("NVTX_EVENTS", "textId") and db.has("StringIds", "id") and db.has("StringIds", "value")
+    told = [*(["e.text"] if db.has("NVTX_EVENTS", "text") else []), *(["s.value"] if by_id else [])]
+    text = f"coalesce({', '.join(told)})" if len(told) > 1 else told[0] if told else "NULL"
+    return text, " LEFT JOIN StringIds s ON s.id = e.textId" if by_id else ""
 
 
 class _Reader:
@@ -105,7 +113,7 @@ class _Reader:
 
     def _threads(self, tids: Ints) -> Ints:
         """The number of each globalTid's thread, by the runs of rows of one thread."""
-        begins = np.flatnonzero(np.diff(tids, prepend=tids[0] - 1))
+        begins = np.flatnonzero(np.append(True, tids[1:] != tids[:-1]))
         numbers = [self.tids.setdefault(tid, len(self.tids)) for tid in tids[begins].tolist()]
         return np.repeat(np.array(numbers, np.int64), np.diff(begins, append=len(tids)))
 
@@ -155,7 +163,8 @@ def _fetched(cursor: sqlite3.Cursor) -> tuple[Ints, Ints, Ints, Ints, bytes, Int
 
 def _domains(db: Database) -> dict[tuple[int, int], str]:
     """(process, domain id) -> the name of its creation row; ids are per process."""
-    query = "SELECT globalTid, domainId, text FROM NVTX_EVENTS WHERE eventType = 75 ORDER BY rowid"
+    text, join = range_text(db)
+    query = f"SELECT e.globalTid, e.domainId, {text} FROM NVTX_EVENTS e{join} WHERE e.eventType = 75 ORDER BY e.rowid"  # noqa: S608
     return {(tid >> 24, domain): str(name) for tid, domain, name in db.rows(query) if tid is not None}
 
 
@@ -165,4 +174,4 @@ def _scope(head: str, domain: str) -> Scope:
     if name.startswith("nccl") or domain.startswith("NCCL"):  # sliced files may have lost the domain's name
         return Scope(Kind.COMM, name)
     sizes = rest.partition(", sizes = ")[2] if recorded else ""
-    return classify(name, recorded, sizes if sizes.endswith("]") else "")  # nsys cuts very long texts
+    return classify(name, recorded, as_sizes(sizes) if sizes else "")  # nsys cuts very long texts

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from pyprof.errors import SchemaError
 from pyprof.gather import short
+from pyprof.parse.shapes import Size, Sizes, Strides
 from pyprof.table import Table
 
 __all__ = ["FORMS", "check_forms"]
 
-Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-Step = Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]
-
 # column -> type, and what an error calls it. An argument is a tensor's shape, or for a list of tensors their shapes.
 FORMS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("layer", "trace", "reprMarkers", "marker", "mod", "op", "nodes"), (list[str], "a list of texts")),
-    "sizes": (list[list[Size | list[Size]]], "a list of shapes"),
+    "sizes": (Sizes, "a list of shapes"),
     "dtypes": (list[str | list[str]], "a list of dtypes"),
-    "strides": (list[list[Step | list[Step]] | None], "a list of strides"),
+    "strides": (Strides, "a list of strides"),
     "args": (list[Any], "a list of values"),
     "outs": (list[list[Size]], "a list of shapes"),
     "grads": (list[list[Size]], "a list of shapes"),

@@ -10,7 +10,9 @@ from pyprof.parse.cupti import name_operations, triples
 from pyprof.parse.database import Database
 from pyprof.parse.join import lookup
 from pyprof.parse.nsys import API, KERNEL, MEMCPY, MEMSET
+from pyprof.parse.nvtx_ranges import range_text
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
+from pyprof.parse.times import settle
 from pyprof.table import NULL, Coded, Ints, distinct
 
 OS = "OSRT_API"
@@ -90,6 +92,7 @@ def _gpu_table(db: Database, kind: int, table: str) -> dict[str, Ints]:
     db.require(table, "start", "end", "correlationId")
     keys = (*_NUMBERS, *_TEXTS, *_SIZES)
     data = dict(zip(keys, db.ints(table, *keys), strict=True))
+    data["start"], data["end"], _ = settle(data["start"], data["end"])
     data["kind"] = np.full(len(data["start"]), kind, np.int64)
     return data
 
@@ -146,7 +149,7 @@ def _last_time(db: Database) -> int:
 
 def _range_names(db: Database, pid: Ints, domain: Ints) -> Coded:
     """`domain:text` of every range; the default domain has no name."""
-    text, join = _text(db)
+    text, join = range_text(db)
     seen: dict[str, int] = {}
     query = f"SELECT coalesce({text}, '') FROM {NVTX} e{join} WHERE {RANGES} ORDER BY e.rowid"  # noqa: S608
     cursor = db.connection.execute(query)
@@ -166,17 +169,10 @@ def _domains(db: Database) -> dict[tuple[int, int], str]:
     """(process, domain id) -> the name of its creation row; ids are per process."""
     if not db.has(NVTX, "domainId"):
         return {}
-    text, join = _text(db)
+    text, join = range_text(db)
     rows = db.rows(
         f"SELECT e.globalTid, e.domainId, coalesce({text}, '') FROM {NVTX} e{join}"  # noqa: S608 (our own text)
         " WHERE e.eventType = 75 AND typeof(e.globalTid) = 'integer' AND typeof(e.domainId) = 'integer'"
         " ORDER BY e.rowid"
     )
     return {((thread >> 24) & 0xFFFFFF, domain): str(name) for thread, domain, name in rows}
-
-
-def _text(db: Database) -> tuple[str, str]:
-    """A row's text and the join that it needs: registered strings are in StringIds."""
-    if db.has(NVTX, "textId") and db.has("StringIds"):
-        return "coalesce(e.text, s.value)", " LEFT JOIN StringIds s ON s.id = e.textId"
-    return "e.text", ""

@@ -13,6 +13,7 @@ from pyprof.parse.join import lookup
 from pyprof.parse.names import demangle, short_name
 from pyprof.parse.nvprof import BEGIN, CALLS, COMMON, END, KERNELS, LAUNCH, PREFIX
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
+from pyprof.parse.times import settle
 from pyprof.table import Coded, Ints, distinct
 
 THREAD = 2  # CUpti_ActivityObjectKind: the marker's object is a thread
@@ -64,6 +65,7 @@ class NvprofRecording(Recording):
         self.db.require(PREFIX + table, "start", "end", "correlationId")
         keys = (*COMMON, *LAUNCH)
         data = dict(zip(keys, self.db.ints(PREFIX + table, *keys), strict=True))
+        data["start"], data["end"], _ = settle(data["start"], data["end"], earliest=1)
         data["kind"] = np.full(len(data["start"]), kind, np.int64)
         return data
 
@@ -84,7 +86,7 @@ class NvprofRecording(Recording):
 
     @cached_property
     def _strings(self) -> dict[int, str]:
-        return {id_: str(value) for id_, value in self.db.rows("SELECT _id_, value FROM StringTable ORDER BY _id_")}
+        return self.db.texts("StringTable", "_id_")
 
     @cached_property
     def spans(self) -> Spans:

@@ -30,6 +30,9 @@ from tests.parse.nsys_file import API, KERNEL, call, kernel, write
         (b"<?xml version", "XML: an .nvvp project"),
         (b"\0\x05\x16\x07\0", "what macOS keeps beside a file"),
         (b"PK\x03\x04abc\0", "a zip archive"),
+        (b"BZh91AY\0", "a bzip2 file"),
+        (b"\xfd7zXZ\0", "an xz file"),
+        (b"\x28\xb5\x2f\xfd\0", "a Zstandard file"),
         (b"abc\0\1", "a binary file"),
     ],
 )

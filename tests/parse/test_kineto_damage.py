@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import string
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
 from pyprof.parse.correlate import correlate
+from pyprof.parse.detect import reader
 from pyprof.parse.kineto import read
 from tests.parse.kineto_file import begin, call, kernel, op
 
@@ -148,6 +150,14 @@ def test_a_byte_order_mark_and_blanks_are_allowed(tmp_path):
         (b'{"schemaVersion": 1, "deviceProp', "cut before its first event"),
         (b"\x1f\x8b\x08\x00garbage", "found a gzip file that is cut at its start"),
         (b"\x1f\x8b\x08\x00\0\0\0\0\0\0" + b"garbage" * 9, "found a broken gzip file"),
+        (
+            b'{"traceEvents": [{"ph": "X", "name": "fusion", "ts": 1, "dur": 2}]}',
+            "of another tool: no event has a category",
+        ),
+        (
+            b'{"traceEvents": [{"ph": "X", "ts": "soon"}, {"ph": "X", "ts": []}]}',
+            "2 events of which none has a trace's",
+        ),
         (b"[" * 100_000, "expected a torch.profiler"),
         (b'{"traceEvents": [' + b'{"a":' * 50_000, "expected a torch.profiler"),
     ],
@@ -159,6 +169,60 @@ def test_what_is_no_trace_is_named_in_one_line(tmp_path, content, found):
     assert message.startswith(str(tmp_path / "net.json"))
     assert found in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_file_that_an_editor_or_powershell_wrote(tmp_path, encoding):
+    path = tmp_path / "net.json"
+    path.write_bytes(whole().encode(encoding))
+    assert reader(path)(path).rows == 2
+
+
+def test_a_comma_behind_the_last_event_is_no_cut(tmp_path):
+    got = read_text(tmp_path, whole().replace('], "distributedInfo"', ', ], "distributedInfo"'))
+    assert (got.rows, got.columns["rank"].tolist(), got.warnings[:-1]) == (2, [3, 3], [])
+
+
+@pytest.mark.parametrize("between", ["", "\n", ",\n"])
+def test_traces_one_behind_the_other_are_read_as_one(tmp_path, between):
+    got = read_text(tmp_path, whole() + between + whole())
+    assert got.rows == 4
+    assert got.warnings[0] == "2 traces stand in the file, one behind the other: they are read as one"
+
+
+def test_times_as_texts_are_numbers(tmp_path):
+    text = re.sub(r'"(ts|dur)": ([\d.]+)', r'"\1": "\2"', whole())
+    assert text.count('"ts": "1100"') == 1
+    got = correlate(read_text(tmp_path, text))
+    assert (got.ints("start").tolist(), got.ints("kDuration").tolist()) == ([100_000, 200_000], [1_000, 2_000])
+
+
+def test_a_kernel_that_ends_before_it_starts_counts_nothing_and_is_said(tmp_path):
+    got = read_text(tmp_path, whole().replace('"ts": 1100, "dur": 1', '"ts": 1100, "dur": -1'))
+    assert correlate(got).ints("kDuration").tolist() == [0, 2_000]
+    assert got.warnings[0].startswith("1 GPU operations have times that cannot be")
+
+
+@pytest.mark.parametrize("dims", ["[1]", "[[-1]]", "[[[[2]]]]", '[["s0"]]', '"[[2]]"'])
+def test_shapes_that_are_none_are_unknown_and_said(tmp_path, dims):
+    text = json.dumps(
+        {"traceEvents": [*EVENTS[:2], op("aten::mm", 1010, 50, Input_Dims=json.loads(dims)), *EVENTS[3:]]}
+    )
+    got = read_text(tmp_path, text)
+    assert correlate(got).coded("sizes").texts()[0] == ""
+    assert any("have shapes of another form" in text for text in got.warnings) == dims.startswith("[")
+
+
+def test_other_accelerators_of_libkineto(tmp_path):
+    text = whole().replace('"cat": "cuda_runtime"', '"cat": "privateuse1_runtime"')
+    assert correlate(read_text(tmp_path, text)).coded("reason").texts() == ["", "no API row"]
+
+
+def test_device_events_of_an_unknown_category_are_counted_out_loud(tmp_path):
+    got = read_text(tmp_path, whole().replace('"cat": "kernel"', '"cat": "warp_job"', 1))
+    assert got.rows == 1
+    words = "events on a device's stream of categories that are not known are left out: 1 warp_job"
+    assert words in got.warnings
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -1,0 +1,36 @@
+"""The forms of shapes and strides in the kernel table, which models rely on; profilers' texts may be anything."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Step = Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]
+Sizes = list[list[Size | list[Size]]]  # a shape an argument; of a list of tensors, their shapes
+Strides = list[list[Step | list[Step]] | None]
+
+_SIZES, _STRIDES = msgspec.json.Decoder(Sizes), msgspec.json.Decoder(Strides)
+
+
+def as_sizes(text: str) -> str:
+    """The text where it is a JSON list of shapes; empty, for unknown, where it is not.
+
+    >>> as_sizes("[[2, 3], [[4], [5]]]"), as_sizes("[2]"), as_sizes("[[-1]]")
+    ('[[2, 3], [[4], [5]]]', '', '')
+    """
+    return _checked(text, _SIZES)
+
+
+def as_strides(text: str) -> str:
+    """The same of strides."""
+    return _checked(text, _STRIDES)
+
+
+def _checked(text: str, decoder: msgspec.json.Decoder[Sizes] | msgspec.json.Decoder[Strides]) -> str:
+    try:
+        decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return text
