@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
-from pyprof.errors import InputError, PyprofError, packages
-from pyprof.files import tell
+from pyprof.command import add_force, add_quiet, carry_out, check_standard_output, warned
+from pyprof.envelope import Input, Parser, add_json, envelope, write_envelope
+from pyprof.errors import InputError, PyprofError
 
 if TYPE_CHECKING:
     from pyprof.parse.read import Parsed
@@ -32,7 +32,7 @@ def build_parser() -> Parser:
     add("files", nargs="+", metavar="file", help="net.sqlite, net.nsys-rep, net.json, or one as .gz")
     add("-o", "--output", metavar="FILE", type=_output,
         help="write here, not to standard output: net.dict or net.csv (or either as .gz) or net.parquet")  # fmt: skip
-    add("--force", action="store_true", help="overwrite the output file")
+    add_force(parser)
     add("--from", metavar="TIME", dest="begin", type=_typed("parse_time"),
         help="only rows that start at TIME or after: 12ms, 1.5s, 300us, plain ns; since the capture began")  # fmt: skip
     add("--to", metavar="TIME", dest="end", type=_typed("parse_time"), help="only rows that start before TIME")
@@ -43,7 +43,7 @@ def build_parser() -> Parser:
     add("--rank", metavar="N", type=_rank, help="only rows of that rank")
     add("--summary", action="store_true", help="print what the files hold, and make no table")
     add_json(parser, "one JSON object of what was read and, with -o, written; errors too (pyprof schema parse)")
-    add("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
+    add_quiet(parser)
     return parser
 
 
@@ -52,17 +52,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.summary and args.output:
         parser.error("--summary prints words on standard output: leave out -o")
-    if args.json and args.output == "-":
-        parser.error("--json prints on standard output: give the table another name with -o")
-    try:
-        with packages():
-            said = _run(args)
-    except PyprofError as error:
-        return fail("parse.py", error, args.json, args.files)
-    if not args.quiet and not args.json:
-        for line in said:
-            tell(f"parse.py: {line}")
-    return 0
+    check_standard_output(parser, args, "table")
+    return carry_out("parse.py", _run, args, args.files)
 
 
 def _run(args: argparse.Namespace) -> list[str]:
@@ -172,7 +163,7 @@ def _words(told: list[Told], table: Table) -> list[str]:
     several = len(told) > 1
     profilers = ", ".join(dict.fromkeys(each.profiler for each in told))
     line = one_line(f"{len(told)} files, {profilers}" if several else profilers, table)
-    return [*(f"warning: {text}" for text in _warnings(told)), line]
+    return [*warned(_warnings(told)), line]
 
 
 def _warnings(told: list[Told]) -> list[str]:

@@ -8,19 +8,17 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from pyprof._version import __version__
-from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
-from pyprof.errors import PyprofError, packages
-from pyprof.files import tell
+from pyprof.command import add_force, add_quiet, add_version, carry_out, warned
+from pyprof.envelope import Input, Parser, add_json, envelope, write_envelope
 from pyprof.prof.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow
 from pyprof.prof.group import AGGREGATES
+from pyprof.prof.judged import add_peaks, judged
 from pyprof.prof.query import QueryError, Sort
 from pyprof.prof.where import Where, WhereError, parse_where
 
 if TYPE_CHECKING:
     from pyprof.prof.annotate import Annotation
     from pyprof.prof.cells import Cells
-    from pyprof.prof.devices import Peaks
     from pyprof.prof.load_table import Loaded
     from pyprof.table import Ints, Table
 
@@ -45,13 +43,12 @@ def build_parser() -> Parser:
                         "ms a step that it saves; with -w N for that width")  # fmt: skip
     parser.add_argument("--explain", metavar="ROW", type=_positive, help="in place of the table: where each number of "
                         "row ROW (its idx) comes from")  # fmt: skip
-    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU for the limits, as pyprof peaks writes them; "
-                        "without it, its data sheet's")  # fmt: skip
+    add_peaks(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output; "
                         "net.csv, net.json, net.jsonl and net.parquet choose the form")  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="overwrite the output file")
-    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
-    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
+    add_force(parser)
+    add_quiet(parser)
+    add_version(parser)
     return parser
 
 
@@ -90,17 +87,14 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(_with_signs(sys.argv[1:] if argv is None else argv))
     if args.file is None and sys.stdin.isatty():
         parser.error("no file: give net.dict or net.parquet, or a net.dict on standard input")
-    try:
-        with packages():
-            lines = _work(args)(args)
-    except (TooNarrow, QueryError) as error:
-        parser.error(str(error))
-    except PyprofError as error:
-        return fail("prof.py", error, args.json, [args.file or "-"])
-    if not args.quiet and not args.json:  # which has told them
-        for line in lines:
-            tell(f"prof.py: {line}")
-    return 0
+
+    def work(args: argparse.Namespace) -> list[str]:
+        try:
+            return _work(args)(args)
+        except (TooNarrow, QueryError) as error:
+            parser.error(str(error))
+
+    return carry_out("prof.py", work, args, [args.file or "-"])
 
 
 def _with_signs(argv: list[str]) -> list[str]:
@@ -139,7 +133,7 @@ def _summary(args: argparse.Namespace) -> list[str]:
     from pyprof.prof.summary import summarise
     from pyprof.prof.write_terminal import write_summary
 
-    loaded, annotation, peaks = _read(args)
+    loaded, annotation, peaks = judged(args)
     found = summarise(loaded.table, annotation, peaks)
     run = Run(loaded.table, annotation, peaks)
     pieces = advise(run)
@@ -147,12 +141,12 @@ def _summary(args: argparse.Namespace) -> list[str]:
         from pyprof.prof.answers import summary_of
 
         _answer(args, "summary", summary_of(found, pieces), loaded)
-        return _warned(loaded)
+        return warned(loaded.warnings)
     terminal = is_standard(args.output) and sys.stdout.isatty()
     width = args.width or (shutil.get_terminal_size().columns if terminal else 100)
     with open_output(args.output, args.force) as out:
         write_summary(found, out, width, terminal, () if found.on_cpu else brief(run, pieces))
-    return [*_warned(loaded), *([] if args.summary else ["rows: -c or -w, or a pipe; all advice: --advise"])]
+    return [*warned(loaded.warnings), *([] if args.summary else ["rows: -c or -w, or a pipe; all advice: --advise"])]
 
 
 def _advise(args: argparse.Namespace) -> list[str]:
@@ -160,7 +154,7 @@ def _advise(args: argparse.Namespace) -> list[str]:
     from pyprof.prof.advice import Run, advise
     from pyprof.prof.advice.report import document, write_advice
 
-    loaded, annotation, peaks = _read(args)
+    loaded, annotation, peaks = judged(args)
     run = Run(loaded.table, annotation, peaks)
     found = advise(run)
     if _in_json(args):
@@ -168,7 +162,7 @@ def _advise(args: argparse.Namespace) -> list[str]:
     else:
         with open_output(args.output, args.force) as out:
             write_advice(run, found, out, args.width or 0)
-    return [*_warned(loaded), summary(loaded.table, annotation)]
+    return [*warned(loaded.warnings), summary(loaded.table, annotation)]
 
 
 def _explain(args: argparse.Namespace) -> list[str]:
@@ -177,36 +171,18 @@ def _explain(args: argparse.Namespace) -> list[str]:
     from pyprof.prof.answers import explained
     from pyprof.prof.explain import explain
 
-    loaded, annotation, _ = _read(args)
+    loaded, annotation, _ = judged(args)
     if args.explain > len(loaded.table):
         raise QueryError(f"argument --explain: expected a row from 1 to {len(loaded.table)}, found {args.explain}")
     lines = explain(loaded.table, annotation, args.explain - 1)
     if _in_json(args):
         _answer(args, "explain", explained(args.explain, lines), loaded)
-        return _warned(loaded)
+        return warned(loaded.warnings)
     wide = max(len(what) for what, _ in lines)
     text = "\n".join(f"{what:{wide}}  {told}" for what, told in lines)
     with open_output(args.output, args.force) as out:
         out.write(f"{text}\n".encode())
-    return _warned(loaded)
-
-
-def _read(args: argparse.Namespace) -> tuple[Loaded, Annotation, Peaks | None]:
-    from pyprof.files import check_output
-    from pyprof.parse.progress import progress
-    from pyprof.prof.annotate import annotate
-    from pyprof.prof.devices import load_peaks
-    from pyprof.prof.load_table import load_table
-
-    check_output(args.output, args.force)  # before minutes of work
-    peaks = load_peaks(args.peaks) if args.peaks else None
-    with progress(2, not args.quiet) as say:
-        loaded = load_table(args.file, say)
-        return loaded, annotate(loaded.table), peaks
-
-
-def _warned(loaded: Loaded) -> list[str]:
-    return [f"warning: {text}" for text in loaded.warnings]
+    return warned(loaded.warnings)
 
 
 def _in_json(args: argparse.Namespace) -> bool:
@@ -235,7 +211,7 @@ def _rows(args: argparse.Namespace) -> list[str]:
     query = make_query(args.columns, DEFAULT.split(","), args.where, args.group or (), args.sort or (), args.top,
                        args.layer_depth)  # fmt: skip
     write = _writer(args)
-    loaded, annotation, peaks = _read(args)
+    loaded, annotation, peaks = judged(args)
     cells, rows, notes = answer(query, loaded.table, annotation, peaks)
     if _in_json(args):
         from pyprof.prof.answers import rows_of, totals
@@ -246,7 +222,7 @@ def _rows(args: argparse.Namespace) -> list[str]:
         with open_output(args.output, args.force) as out:
             write(cells, out)
     picked = [_picked(loaded.table, rows)] if query.where else []
-    return [*_warned(loaded), summary(loaded.table, annotation), *picked, *notes]
+    return [*warned(loaded.warnings), summary(loaded.table, annotation), *picked, *notes]
 
 
 def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:

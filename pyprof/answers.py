@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pyprof._version import __version__
+from pyprof.command import add_version
 from pyprof.envelope import ANSWERS, Answer, Parser, add_json, envelope, fail, schema_name, write_envelope
 from pyprof.errors import PyprofError, packages
 from pyprof.json_schema import DIALECT, Schema, integer, listing, maybe, record, text
@@ -23,7 +23,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("name", nargs="?", metavar="COMMAND", choices=commands(), help=", ".join(commands()))
     add_json(parser, "the schemas one by one, in an object of the same form as the other commands'")
-    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
+    add_version(parser)
     return parser
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyprof.command import add_force, check_standard_output
 from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError
 from pyprof.files import check_output, open_output
@@ -35,7 +36,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write figures and curves as JSON, to be given to --peaks"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite the output files")
+    add_force(parser, "files")
     parser.add_argument("--device", default="", metavar="DEVICE",
                         help="cuda, cuda:1, cpu (without: cuda where there is one)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="fewer sizes and trials: sooner and rougher")
@@ -48,8 +49,7 @@ def build_parser() -> Parser:
 def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
-    if args.json and args.output == "-":
-        parser.error("--json prints on standard output: give the file another name with -o")
+    check_standard_output(parser, args, "file")
     try:
         _main(args)
     except PyprofError as error:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from pyprof.command import add_force
 from pyprof.envelope import Parser, add_json, envelope, fail, wants_json, write_envelope
 from pyprof.errors import PyprofError, packages
 from pyprof.files import tell
@@ -36,7 +37,7 @@ def build_parser() -> Parser:
                         "column)")  # fmt: skip
     add_json(form)
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output")
-    parser.add_argument("--force", action="store_true", help="overwrite the output file")
+    add_force(parser)
     return parser
 
 

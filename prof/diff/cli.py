@@ -7,7 +7,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from pyprof._version import __version__
+from pyprof.command import add_force, add_quiet, add_version
 from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError, packages
 from pyprof.files import tell
@@ -59,9 +59,9 @@ def build_parser() -> Parser:
                         "outliers, such as a first step that warms up)")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output; a name that ends "
                         "in .html is --html")  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="overwrite the output files")
-    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
-    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
+    add_force(parser, "files")
+    add_quiet(parser)
+    add_version(parser)
     return parser
 
 

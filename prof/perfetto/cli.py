@@ -6,12 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyprof._version import __version__
-from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
-from pyprof.errors import PyprofError, packages
-from pyprof.files import tell
+from pyprof.command import add_force, add_quiet, add_version, carry_out, check_standard_output, warned
+from pyprof.envelope import Input, Parser, add_json, envelope, write_envelope
 from pyprof.json_schema import Schema, integer, listing, record, text
 from pyprof.prof.columns import COLUMN
+from pyprof.prof.judged import add_peaks, judged
 
 if TYPE_CHECKING:
     from pyprof.prof.load_table import Loaded
@@ -35,47 +34,30 @@ def build_parser() -> Parser:
     parser.add_argument("-c", metavar="COLUMNS", dest="columns", type=_columns,
                         help="the columns of prof.py that are arguments of GPU operations, or all")  # fmt: skip
     parser.add_argument("--no-ranges", action="store_true", help="leave out the CPU's ranges: a smaller file")
-    parser.add_argument("--force", action="store_true", help="overwrite the output file")
-    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them; without it, its "
-                        "data sheet's")  # fmt: skip
+    add_force(parser)
+    add_peaks(parser)
     add_json(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
-    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
+    add_quiet(parser)
+    add_version(parser)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
-    if args.json and args.output == "-":
-        parser.error("--json prints on standard output: give the trace another name with -o")
-    try:
-        with packages():
-            lines = _run(args)
-    except PyprofError as error:
-        return fail("pyprof perfetto", error, args.json, [args.file])
-    if not args.quiet and not args.json:
-        for line in lines:
-            tell(f"pyprof perfetto: {line}")
-    return 0
+    check_standard_output(parser, args, "trace")
+    return carry_out("pyprof perfetto", _run, args, [args.file])
 
 
 def _run(args: argparse.Namespace) -> list[str]:
-    from pyprof.files import check_output, open_output
-    from pyprof.parse.progress import progress
-    from pyprof.prof.annotate import annotate
-    from pyprof.prof.devices import load_peaks
-    from pyprof.prof.load_table import load_table
+    from pyprof.files import open_output
     from pyprof.prof.perfetto.collect import collect
     from pyprof.prof.perfetto.gpu import ARGUMENTS
     from pyprof.prof.perfetto.write_json import write_json
     from pyprof.prof.perfetto.write_proto import write_proto
 
-    check_output(args.output, args.force)  # before minutes of work
-    peaks = load_peaks(args.peaks) if args.peaks else None
-    with progress(2, not args.quiet) as say:
-        loaded = load_table(args.file, say)
-    trace = collect(loaded.name, loaded.table, annotate(loaded.table), peaks, loaded.capture,
+    loaded, annotation, peaks = judged(args)
+    trace = collect(loaded.name, loaded.table, annotation, peaks, loaded.capture,
                     columns=args.columns or ARGUMENTS, ranges=not args.no_ranges)  # fmt: skip
     as_json = args.output.removesuffix(".gz").endswith(".json")
     with open_output(args.output, args.force) as out:
@@ -85,8 +67,11 @@ def _run(args: argparse.Namespace) -> list[str]:
     slices = sum(map(len, trace.slices))
     where = "" if args.output == "-" else f"wrote {args.output}: "
     advice = "" if args.output == "-" else "; open it at https://ui.perfetto.dev (it stays on your machine)"
-    warnings = [f"warning: {said}" for said in loaded.warnings]
-    return [*warnings, f"{where}{len(loaded.table):,} operations, {slices:,} slices{advice}", *trace.notes]
+    return [
+        *warned(loaded.warnings),
+        f"{where}{len(loaded.table):,} operations, {slices:,} slices{advice}",
+        *trace.notes,
+    ]
 
 
 def _answer(output: str, trace: Trace, loaded: Loaded) -> None:

@@ -7,10 +7,9 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyprof._version import __version__
-from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
-from pyprof.errors import MissingPackage, PyprofError, packages
-from pyprof.files import tell
+from pyprof.command import add_force, add_quiet, add_version, carry_out, warned
+from pyprof.envelope import Parser, add_json, envelope, write_envelope
+from pyprof.errors import MissingPackage, PyprofError
 from pyprof.prof.columns import COLUMN
 from pyprof.prof.where import WhereError, parse_where
 
@@ -42,7 +41,7 @@ def build_parser() -> Parser:
         "net.json, ...; several are the ranks of a job; for growth a peaks.json")  # fmt: skip
     add("-o", "--output", metavar="FILE", required=True, type=_output,
         help="x.png, x.svg or x.pdf; text stays text in the last two")  # fmt: skip
-    add("--force", action="store_true", help="overwrite the output file")
+    add_force(parser)
     add("--by", choices=("op", "kernel", "layer"), help="roofline: what a dot is (without: op)")
     add("--depth", metavar="N", type=_count, help="layers: the outermost N parts of layers (without: as many as fit)")
     add("--step", metavar="N", type=_step, help="timeline: that step (without: the one of median length)")
@@ -55,8 +54,8 @@ def build_parser() -> Parser:
     add("--dpi", metavar="N", type=_dots, default=150.0, help="dots an inch of a PNG (without: 150)")
     add("--dark", action="store_true", help="light on dark")
     add_json(parser)
-    add("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
-    add("--version", action="version", version=f"pyprof {__version__}")
+    add_quiet(parser)
+    add_version(parser)
     return parser
 
 
@@ -65,16 +64,13 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if (wrong := _misplaced(args)) is not None:
         parser.error(wrong)
-    try:
-        with packages():
-            made = _made(args)
-            _write(made, args)
-    except PyprofError as error:
-        return fail("pyprof plot", error, args.json, args.files)
-    if not args.quiet and not args.json:  # which has told them
-        for line in (*(f"warning: {text}" for text in made.warnings), f"wrote {args.output}: {made.what}"):
-            tell(f"pyprof plot: {line}")
-    return 0
+    return carry_out("pyprof plot", _run, args, args.files)
+
+
+def _run(args: argparse.Namespace) -> list[str]:
+    made = _made(args)
+    _write(made, args)
+    return [*warned(made.warnings), f"wrote {args.output}: {made.what}"]
 
 
 class _Made(NamedTuple):

@@ -201,11 +201,25 @@ def test_data_goes_to_standard_output_and_words_to_standard_error(trace, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_rich_is_loaded_on_a_terminal_only(trace, tmp_path, monkeypatch, capfd):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
-        monkeypatch.delitem(sys.modules, name)
+def rich_modules():
+    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "rich"}
+
+
+@pytest.fixture
+def no_rich():
+    """Forget rich for a test, and afterwards what the test loaded of it: two copies of it do not know each other."""
+    before = rich_modules()
+    for name in before:
+        del sys.modules[name]
+    yield
+    for name in rich_modules():
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def test_rich_is_loaded_on_a_terminal_only(no_rich, trace, tmp_path, monkeypatch, capfd):
     assert main([str(trace), "-o", str(tmp_path / "a.dict")]) == 0
-    assert not any(name.partition(".")[0] == "rich" for name in sys.modules)
+    assert not rich_modules()
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main([str(trace), "-o", str(tmp_path / "b.dict")]) == 0
     assert "rich" in sys.modules
