@@ -10,9 +10,20 @@ import torch
 
 from pyprof.prof.model import Tensor
 
-__all__ = ["PYTHON_API", "UNSEEN", "as_autocast", "described", "in_order", "outputs_of", "resolved", "tensors"]
+__all__ = [
+    "PYTHON_API",
+    "UNSEEN",
+    "as_autocast",
+    "described",
+    "in_order",
+    "of_operator",
+    "outputs_of",
+    "resolved",
+    "tensors",
+]
 
 SPELLING = {"input": "self", "axis": "dim", "keepdims": "keepdim"}  # NumPy's and torch's words for one thing
+NESTED = "a nested tensor"  # what stands for one: no model takes it
 BIG = 1 << 14  # cumulative lengths longer than this are not read
 
 
@@ -83,6 +94,48 @@ def _with_contents(description: Any, tensor: Any) -> Any:
     return Tensor(description.shape, description.dtype, description.strides, False, description.ident, contents)
 
 
+def of_operator(name: str, args: Any) -> tuple[Any, ...] | None:
+    """The arguments of a higher-order operator that has a model; None of any other."""
+    if name not in HIGHER_ORDER:
+        return None
+    place, read = HIGHER_ORDER[name]
+    mask = args[place]
+    lists = tuple(t for t in mask[2:read] if t is not None)
+    return described((*args[:3], _blocks(args[0], mask), tuple(mask[-3:-1]), lists))
+
+
+# the place of the block mask among the arguments, and how far its lists are read
+HIGHER_ORDER = {"flex_attention": (4, 6), "flex_attention_backward": (9, 10)}
+
+
+def _blocks(query: torch.Tensor, mask: Any) -> Any:
+    """(lists it stands in for, block of queries, block of keys) of each that a block mask lists; None: all there are;
+    a word where the lists have no contents.
+
+    The mask is (lengths of queries and keys, number and indices of the blocks that are masked inside, the same of
+    those that are not, the same four for the backward, ..., sizes of a block of queries and keys, the function).
+    """
+    numbers = [t for t in mask[2:6:2] if t is not None]
+    if sum(t.numel() for t in numbers) <= len(numbers) and mask[0] <= mask[-3] and mask[1] <= mask[-2]:
+        return None  # one block, as where the caller gave no mask
+    if any(type(t) is not torch.Tensor or t.device.type == "meta" for t in numbers):
+        return "unknown"
+    blocks = []
+    with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
+        for number, indices in zip(mask[2:6:2], mask[3:6:2], strict=True):
+            if number is None:
+                continue
+            times = query.shape[0] * query.shape[1] // (number.shape[0] * number.shape[1])
+            lists = zip(number.flatten(0, 1).tolist(), indices.flatten(0, 1).tolist(), strict=True)
+            blocks += [
+                (times, i, j)
+                for counts, rows in lists
+                for i, (count, row) in enumerate(zip(counts, rows, strict=True))
+                for j in row[:count]
+            ]
+    return tuple(blocks)
+
+
 def described(values: Any) -> tuple[Any, ...]:
     """Values as models take them; a tensor that comes more than once gets a number."""
     times: dict[int, int] = {}
@@ -94,7 +147,7 @@ def described(values: Any) -> tuple[Any, ...]:
 
 def _value(value: Any, repeated: dict[int, int]) -> Any:
     if isinstance(value, torch.Tensor):
-        return _tensor(value, repeated.get(id(value), 0))
+        return NESTED if _is_nested(value) else _tensor(value, repeated.get(id(value), 0))
     if isinstance(value, (list, tuple)):
         return tuple(_value(item, repeated) for item in value)
     if isinstance(value, torch.dtype):
@@ -104,6 +157,11 @@ def _value(value: Any, repeated: dict[int, int]) -> Any:
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return value
     return str(value)
+
+
+def _is_nested(tensor: torch.Tensor) -> bool:
+    """Is it one of tensors of different sizes, with neither shape nor strides? (Jagged ones count as what they run.)"""
+    return tensor.is_nested and tensor.layout == torch.strided
 
 
 def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor:
@@ -134,7 +192,7 @@ def outputs_of(result: Any) -> tuple[Tensor | None, ...] | None:
     """The outputs' descriptions; None where there are none."""
     items = result if isinstance(result, (list, tuple)) else (result,)
     flat = [t for item in items for t in (item if isinstance(item, (list, tuple)) else (item,))]
-    descriptions = tuple(_tensor(t) if isinstance(t, torch.Tensor) else None for t in flat)
+    descriptions = tuple(_tensor(t) if isinstance(t, torch.Tensor) and not _is_nested(t) else None for t in flat)
     return descriptions if any(d is not None for d in descriptions) else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from pyprof.count_arguments import (
     UNSEEN,
     as_autocast,
     in_order,
+    of_operator,
     outputs_of,
     python_arguments,
     resolved,
@@ -79,12 +81,16 @@ class Counter:
         self.nodes: dict[int, Call] = {}  # the same -> the dispatched op, where its whole backward has a model
         self.modes: list[tuple[TorchFunctionMode, TorchDispatchMode]] = []
         self.patches = Patches()
+        self.stances: list[Any] = []  # what keeps compiled code uncompiled
         self.marks: list[str] = []  # torch's own record_function marks in progress
 
     def __enter__(self) -> Counter:
         self.modes.append((_Functions(self), _Dispatched(self)))
         for owner, name in UNSEEN:
             self.patches.set(owner, name, self._seen(getattr(owner, name)))
+        self.patches.set(torch, "compile", self._uncompiled(torch.compile))
+        if "torch._dynamo" in sys.modules:
+            self._force_eager()
         for mode in self.modes[-1]:
             mode.__enter__()
         return self
@@ -93,6 +99,24 @@ class Counter:
         for mode in reversed(self.modes.pop()):
             mode.__exit__(*error)
         self.patches.undo()
+        while self.stances:
+            self.stances.pop().__exit__(*error)
+
+    def _force_eager(self) -> None:
+        """Run compiled code uncompiled: under a dispatch mode PyTorch does so, but raises for a ``fullgraph``."""
+        if not self.stances and hasattr(torch.compiler, "set_stance"):  # 2.6
+            self.stances.append(torch.compiler.set_stance("force_eager"))
+
+    def _uncompiled(self, compile_: Callable[..., Any]) -> Callable[..., Any]:
+        """``torch.compile``, which loads the compiler when first called: asked for before, it would take seconds."""
+
+        @functools.wraps(compile_)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            compiled = compile_(*args, **kwargs)
+            self._force_eager()
+            return compiled
+
+        return call
 
     def _seen(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that reports its calls as the modes do."""
@@ -108,16 +132,19 @@ class Counter:
 
     # API calls
 
-    def api(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an API call: counted as a whole if it has a model, else by what it calls."""
+    def api(self, func: Any, args: Any, kwargs: Any, own: bool = False) -> Any:
+        """Run an API call: counted as a whole if it has a model, else by what it calls.
+
+        ``own``: a subclass of Tensor has a way of its own to run it; it counts by what that dispatches.
+        """
         outermost = not self.root
         if outermost:
             self.root = _name(func)
         first = _sequence()
-        model, arguments = _as_model(func, args, kwargs)
+        model, arguments = ("", ()) if own or _vectorized() else _as_model(func, args, kwargs)
         call = Call(self.root, model, arguments, None, _autocast())
         try:
-            if not model and _repeatable(func, self.stack):
+            if not model and not own and _repeatable(func, self.stack):
                 result = self.through(func, args, kwargs)
             else:
                 result = self._whole(call, func, args, kwargs)
@@ -140,17 +167,22 @@ class Counter:
 
     def _whole(self, call: Call, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a call with the function mode off, and count it."""
+        direction = FORWARD if torch._C._current_autograd_node() is None else BACKWARD
         self.call = call
+        result, complete = None, False
         try:
             result = func(*args, **kwargs)
+            complete = True
         finally:
             self.call = None
-        self._finish(call, result, FORWARD if torch._C._current_autograd_node() is None else BACKWARD)
+            if not complete:
+                call.model = ""  # what ran before the error: a checkpoint stops its recomputation by one
+            self._finish(call, result, direction)
         return result
 
     def _finish(self, call: Call, result: Any, direction: str) -> None:
         """Book the call's own work, or else what it dispatched (autocast's casts in any case)."""
-        call.out = outputs_of(result)
+        call.out = outputs_of(result) if call.model else None
         work = _work_of(call, self.steps) if call.model else None
         if work is None:
             call.model = ""
@@ -174,9 +206,7 @@ class Counter:
     def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an op; count it, unless a whole counts it."""
         if not isinstance(func, torch._ops.OpOverload):
-            # a higher-order operator: nothing is known of what runs inside
-            self.book.miss(str(func), "a higher-order operator")
-            return func(*args, **kwargs)
+            return self._higher_order(func, args, kwargs)
         if func.namespace == "profiler":  # marks of torch's own, as optimizers make them
             self._mark(func, args)
             return func(*args, **kwargs)
@@ -186,7 +216,7 @@ class Counter:
         arguments = in_order(func._schema, args, kwargs)
         number = _sequence() - 1
         result = func(*args, **kwargs)
-        name = func._schema.name.removeprefix("aten::")
+        name = _plain(func._schema.name)
         out = outputs_of(result)
         model, work, reason = _count(name, arguments, out, self.steps)
         if self.call is not None:
@@ -198,6 +228,21 @@ class Counter:
             # the node was made above this mode, just before: it has the last number given out
             self.nodes[number] = Call(name, model, arguments, out)
         return result
+
+    def _higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """An operator that takes functions: nothing is known of what runs inside, but it may have a model."""
+        node, name = torch._C._current_autograd_node(), str(func)
+        arguments = of_operator(name, args)
+        if arguments is None:
+            model, work, reason = "", None, "a higher-order operator"
+        else:
+            model, work, reason = _count(name, arguments, None, self.steps)
+        if self.call is not None:
+            self.call.inner.append((name, model, work, reason))
+        elif node is None or not self._whole_backward(node, func):
+            owner, direction = self._owner(name, node)
+            self._note(owner, name, model, direction, work, reason)
+        return func(*args, **kwargs)
 
     def _mark(self, func: Any, args: Any) -> None:
         """Follow whether an optimizer's step is running: torch marks it."""
@@ -221,12 +266,14 @@ class Counter:
 
     def _whole_backward(self, node: Any, func: Any) -> bool:
         """Is the node's work counted by a model of its op's whole backward? Counts it, when first met in a pass."""
+        if _batched():
+            return False
         number = node._sequence_nr()
         owner = self.owners.get(number)
         call = owner if owner is not None and owner.model else self.nodes.get(number)
         if call is None or f"{call.model}.backward" not in MODELS:
             return False
-        if call.autocast and func._schema.name == "aten::_to_copy":
+        if call.autocast and str(func) == "aten._to_copy.default":
             return False
         task = torch._C._current_graph_task_id()
         if task not in call.passes:
@@ -247,11 +294,13 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         counter = self.counter
-        if counter.call is not None or getattr(func, "__name__", "") in ATTRIBUTES or _overridden(types):
+        if counter.call is not None or getattr(func, "__name__", "") in ATTRIBUTES:
             return func(*args, **kwargs)
+        own = _overridden(types)
         if func in TRANSPARENT:
-            return counter.through(func, args, kwargs) if _repeatable(func, counter.stack) else func(*args, **kwargs)
-        return counter.api(func, args, kwargs)
+            seen = not own and _repeatable(func, counter.stack)
+            return counter.through(func, args, kwargs) if seen else func(*args, **kwargs)
+        return counter.api(func, args, kwargs, own)
 
 
 def _overridden(kinds: Any) -> bool:
@@ -268,7 +317,40 @@ class _Dispatched(TorchDispatchMode):
         self.counter = counter
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(_wraps(kind) for kind in types):
+            return NotImplemented  # the subclass runs it, and what it calls comes here again
         return self.counter.dispatched(func, args, kwargs or {})
+
+
+@functools.cache
+def _wraps(kind: type) -> bool:
+    """Does a subclass run ops on tensors that it wraps (nested tensors)? Fake tensors are what they seem."""
+    plain = getattr(torch._C, "_disabled_torch_dispatch_impl", None)
+    fake = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
+    return kind.__module__ not in fake and getattr(kind, "__torch_dispatch__", plain) is not plain
+
+
+def _vectorized() -> bool:
+    """Is a vmap in progress? What the API is called with then lacks the dimension that is mapped over."""
+    stack = torch._C._functorch.get_interpreter_stack()
+    return stack is not None and any(level.key() == torch._C._functorch.TransformType.Vmap for level in stack)
+
+
+def _batched() -> bool:
+    """Are several gradients computed at once? ``autograd.grad(is_grads_batched=True)`` has a vmap of its own."""
+    inside = int(torch._C._vmapmode_increment_nesting())  # there is no question that only asks
+    torch._C._vmapmode_decrement_nesting()
+    return inside > 1 or _vectorized()
+
+
+def _plain(op: str) -> str:
+    """``mm`` of ``aten::mm``; of what runs below aten, the op that means the same, if there is one.
+
+    >>> _plain("aten::mm"), _plain("prims::mul"), _plain("prim::device"), _plain("mylib::mm")
+    ('mm', 'mul', 'device', 'mylib::mm')
+    """
+    library, _, name = op.rpartition("::")
+    return name if library == "aten" or (library in ("prim", "prims") and find(name)) else op
 
 
 def _name(func: Any) -> str:

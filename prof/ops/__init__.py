@@ -11,6 +11,7 @@ from pyprof.prof.ops import conv_backends as conv_backends
 from pyprof.prof.ops import copies as copies
 from pyprof.prof.ops import embedding as embedding
 from pyprof.prof.ops import extensions as extensions
+from pyprof.prof.ops import flex as flex
 from pyprof.prof.ops import gemm as gemm
 from pyprof.prof.ops import gemm_packed as gemm_packed
 from pyprof.prof.ops import indexing as indexing

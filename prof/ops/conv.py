@@ -238,6 +238,28 @@ def convolution_backward(
     return backward(dy, x, weight, is_transposed(x, weight, dy, transposed), (dx, dw, db))
 
 
+@model(
+    "conv1d.backward conv2d.backward conv3d.backward (x, weight, bias, stride, padding, dilation, groups)",
+    family=FAMILY_NAME,
+)
+def whole_backward(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    out: Out = None,
+) -> Parts:
+    """dgrad, wgrad and bias as wanted; of the input as it is, also where "same" pads it in a kernel of its own"""
+    check("convolution", x, weight)
+    added = given(bias)
+    mask = (x.needs_grad, weight.needs_grad, added is not None and added.needs_grad)
+    y = result_of(x, weight, Window(stride, padding, dilation, groups), out)
+    return backward(replace(y, strides=None, ident=0), x, weight, False, mask)
+
+
 # Forward ops, in the orders of PyTorch 2's; those of backends are in conv_backends
 
 

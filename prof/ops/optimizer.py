@@ -8,6 +8,7 @@ A Kineto trace leaves long lists empty, and an NVTX range has no lists at all: t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -109,15 +110,16 @@ def foreach_max(self: Any, *_: Any) -> Work:
 
 
 @model("clip_grad_norm_", "clip_grad_norm", family=FAMILY_NAME)
-def clip_grad_norm(gradients: Any, *_: Any) -> Work:
-    """The norm of all gradients, 2 an element, and their scaling, 1 an element, which happens always
+def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2, *_: Any) -> Work:
+    """The norm of all gradients, 2 an element (the largest: 0), and their scaling, 1 an element, which happens always
 
     The scalars in between (stack, norm, add, div, clamp) are left out.
     """
     found = listed(gradients)
     count = sum(t.numel for t in found)
     nbytes = sum(moved(t.numel, t) for t in found)
-    return Work(3 * count, 2 * nbytes, nbytes)
+    flop = count if order in (math.inf, "inf") else 3 * count
+    return Work(flop, 2 * nbytes, nbytes)
 
 
 @model("_amp_foreach_non_finite_check_and_unscale_", family=FAMILY_NAME)

@@ -73,12 +73,18 @@ def result(count: int, dtype: str, out: Out) -> float:
     return moved(count, Tensor((), told.dtype if told is not None and told.dtype else dtype))
 
 
-@model("sum", "nansum", "prod", "trace", family=FAMILY_NAME)
+@model("sum", "nansum", "prod", family=FAMILY_NAME)
 def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """E - O additions (prod: multiplications)"""
     tensor = required(self)
     count = kept(tensor, optional_dim(arguments), out)
     return Work(adds(tensor, count), tensor.nbytes, result(count, typed(tensor, arguments, "int64"), out))
+
+
+@model("trace", family=FAMILY_NAME)
+def trace(self: Tensor, *_: Any) -> Work:
+    """The sum of the diagonal, which alone is read"""
+    return sum_(Tensor((min(self.shape),), self.dtype))
 
 
 @model("mean", "nanmean", family=FAMILY_NAME)
@@ -183,6 +189,15 @@ def linalg_vector_norm(
 @model("linalg_vector_norm.backward", family=FAMILY_NAME)
 def norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *_: Any, out: Out = None) -> Work:
     """dx = x * (g / norm): O divisions, E products. Reads x, g and the norm, writes dx."""
+    return _norm_backward(self, kept(self, dim, out))
+
+
+@model("linalg_norm.backward", family=FAMILY_NAME)
+def any_norm_backward(self: Tensor, order: Any = None, dim: Any = None, *_: Any, out: Out = None) -> Work:
+    """As ``linalg_vector_norm``'s, where it is one: of all elements, or along one dimension"""
+    along = self.shape if dim is None else (dim,) if isinstance(dim, int) else dim
+    if order is not None and len(along) != 1:
+        raise UnknownArgument("a matrix norm's backward has no model")
     return _norm_backward(self, kept(self, dim, out))
 
 

@@ -45,7 +45,7 @@ def row_backward(
     wants: tuple[bool, bool, bool],
     saved: tuple[Any, Any],
 ) -> Work:
-    """dx 9E, and g * weight E;  dweight = sum(g * xhat) 2E - D;  dbias = sum(g) E - D"""
+    """dx 9E, and g * weight E;  dweight = sum(g * xhat) 2E - D;  dbias = sum(g) E - D. The weight is read for dx."""
     count = self.numel
     flop = (9 + present(weight)) * count if wants[0] else 0
     flop += (max(2 * count - size, 0) if wants[1] else 0) + (max(count - size, 0) if wants[2] else 0)
@@ -53,7 +53,7 @@ def row_backward(
     parameter = given(weight) or given(bias) or self.like((size,))
     written = (moved(count, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(size, parameter)
     stored = sum(statistics(t.numel, self) for t in known)
-    return Work(flop, distinct(grad, self, weight) + stored, written)
+    return Work(flop, distinct(grad, self, weight if wants[0] else None) + stored, written)
 
 
 @model("native_layer_norm_backward", family=FAMILY_NAME)
@@ -137,7 +137,8 @@ def rms_norm_backward(
     gain = wants[1] and present(weight) > 0
     flop = ((6 + present(weight)) * count if wants[0] else 0) + (max(2 * count - size, 0) if gain else 0)
     written = (moved(count, self) if wants[0] else 0) + (distinct(weight) if gain else 0)
-    return Work(flop, distinct(grad, self, weight) + statistics(count // (size or 1), self), written)
+    read = distinct(grad, self, weight if wants[0] else None)
+    return Work(flop, read + statistics(count // (size or 1), self), written)
 
 
 @model("rms_norm.backward", family=FAMILY_NAME)
@@ -162,3 +163,22 @@ def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bia
     rows = self.shape[0] * int(groups)
     grad = Tensor(self.shape, self.dtype)
     return row_backward(grad, self, weight, bias, channels(self), rows, (wants[0], wants[1], wants[2]), (None, None))
+
+
+@model("_weight_norm", "_weight_norm_interface", family=FAMILY_NAME)
+def weight_norm(v: Tensor, g: Tensor, *_: Any) -> Work:
+    """w = v * (g / ||v||): squares E, their sum E - R, R roots, R divisions, E products. Saves the R norms."""
+    return Work(3 * v.numel + g.numel, distinct(v, g), moved(v.numel, v) + statistics(g.numel, v))
+
+
+@model("_weight_norm_interface_backward", family=FAMILY_NAME)
+def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norms: Any = None, *_: Any) -> Work:
+    """dg = sum(dw v) / n: 2E - R + R;  dv = dw (g / n) - v (g dg / n^2): 3E, and 3R for the factors, sharing g / n"""
+    saved = statistics(g.numel, v)
+    return Work(5 * v.numel + 3 * g.numel, distinct(grad, v, g) + saved, moved(v.numel, v) + moved(g.numel, g))
+
+
+@model("_weight_norm.backward", family=FAMILY_NAME)
+def weight_norm_whole_backward(v: Tensor, g: Tensor, *_: Any) -> Work:
+    """``_weight_norm_interface_backward``"""
+    return weight_norm_backward(Tensor(v.shape, v.dtype), v, g)

@@ -26,7 +26,7 @@ VIEWS = (
     "retain_grad rename_ _nested_view_from_buffer _nested_view_from_jagged _nested_get_values "
     "_nested_get_offsets _nested_get_lengths _nested_get_jagged_dummy _nested_get_min_seqlen "
     "_nested_get_max_seqlen _nested_get_ragged_idx _lazy_clone T H _sparse_coo_tensor_unsafe "
-    "_sparse_compressed_tensor_unsafe "
+    "_sparse_coo_tensor_with_dims_and_tensors _sparse_compressed_tensor_unsafe "
 )
 ALLOCATIONS = (
     "empty empty_like empty_strided empty_permuted empty_quantized _empty_affine_quantized new_empty "
@@ -41,7 +41,7 @@ QUESTIONS = (
     "_use_cudnn_ctc_loss _use_miopen_ctc_loss _fused_sdp_choice _nnpack_available get_device is_cpu "
     "is_cuda device layout _is_zerotensor _assert_tensor_metadata _assert_async "
     "_functional_assert_async record_stream sym_constrain_range sym_constrain_range_for_size "
-    "_get_data_attr broadcast_shapes "
+    "_get_data_attr broadcast_shapes _has_same_storage_numel "
 )
 
 

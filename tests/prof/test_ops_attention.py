@@ -48,6 +48,10 @@ TRUTH: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_scaled_dot_product_cudnn_attention", (Q, Q, Q, None, True, 0.0, True, False), CAUSAL),
     ("_scaled_dot_product_fused_attention_overrideable", (Q, Q, Q, None, 0.0, True), CAUSAL),
     ("_scaled_dot_product_attention_math", (Q, Q, Q, None, 0.0, True), CAUSAL),
+    # blocks of 3 and 1: 9 pairs in each of 6 heads, 3 more in 3 of them: 63
+    ("flex_attention", (Q, Q, Q, ((6, 0, 0), (3, 1, 0)), (3, 3), (t(6, dtype="int32"),)), Work(2016, 1176, 480)),
+    ("flex_attention", (Q, Q, Q, None), ALL),
+    ("flex_attention_backward", (Q, Q, Q, ((6, 0, 0), (3, 1, 0)), (3, 3), ()), Work(5040, 2016, 1152)),  # 2*63*40
     # kernels
     ("_flash_attention_forward", (S, S, S, None, None, 4, 4, 0.0, True, False), CAUSAL),
     ("_flash_attention_forward", (t(2, 1, 3, 8), S, S, None, None, 1, 4, 0.0, True, False),

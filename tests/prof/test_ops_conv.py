@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -75,6 +76,8 @@ BACKWARD: list[tuple[str, tuple[Any, ...], dict[str, Work]]] = [
     ("convolution_backward", (DY, X, W, (0,), *TAIL, (False, True, False)), {"wgrad": WGRAD}),
     ("convolution_backward", (DY, X, W, *(UNKNOWN,) * 8), {"dgrad": DGRAD, "wgrad": WGRAD}),
     ("convolution_backward_overrideable", (DY, X, W, *TAIL, (True, False, False)), {"dgrad": DGRAD}),
+    ("conv2d.backward", (X, W, t(6), 1, "same"), {"dgrad": DGRAD, "wgrad": WGRAD, "bias": BIAS}),
+    ("conv2d.backward", (replace(X, needs_grad=False), W, None, 1, 1), {"wgrad": WGRAD}),
     ("convolution_backward", (t(2, 3, 16, 16), X, WT, None, (2, 2), (0, 0), (1, 1), True, (0, 0), 1,
                               (True, False, False)), {"dgrad": Work(12288, 6336, 2048)}),  # (1536+48)*4
     ("cudnn_convolution_backward", (X, DY, W, *ONE, 1, False, False, True, (True, True)),

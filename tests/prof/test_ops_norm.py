@@ -73,6 +73,11 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("native_group_norm_backward", (t(2, 6, 5), t(2, 6, 5), t(2, 2), t(2, 2), t(6), 2, 6, 5, 2, ALL),
      Work(600 + 180 - 12, 480 + 24 + 32, 240 + 48)),
     ("group_norm.backward", (t(2, 6, 5), 2, t(6), t(6), 1e-5), Work(768, 536, 288)),
+    ("native_layer_norm_backward", (L, L, [6], t(4, 1), t(4, 1), t(6), t(6), [False, True, True]),
+     Work(72 - 12, 192 + 32, 48)),  # the weight is not read
+    ("_weight_norm _weight_norm_interface", (L, t(4, 1), 0), Work(72 + 4, 96 + 16, 96 + 16)),  # 4 rows
+    ("_weight_norm_interface_backward", (L, L, t(4, 1), t(4, 1), 0), Work(120 + 12, 192 + 32, 96 + 16)),
+    ("_weight_norm.backward", (L, t(4, 1), 0), Work(132, 224, 112)),
     ("rms_norm _fused_rms_norm", (L, [6], t(6), None), Work(96 + 8, 96 + 24, 96 + 16)),
     ("rms_norm", (L, [6], None, None), Work(72 + 8, 96, 112)),
     ("_fused_rms_norm_backward", (L, L, [6], t(4, 1), t(6), [True, True]), Work(168 + 48 - 6, 192 + 24 + 16, 96 + 24)),

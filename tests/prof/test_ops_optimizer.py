@@ -51,6 +51,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_foreach_norm", (P, 2), Work(20, 40, 8)),
     ("_foreach_max", (P,), Work(0, 40, 8)),
     ("clip_grad_norm_ clip_grad_norm", (P, 1.0), Work(30, 80, 40)),
+    ("clip_grad_norm_", (P, 1.0, math.inf), Work(10, 80, 40)),  # the largest takes comparisons
     ("_amp_foreach_non_finite_check_and_unscale_", (P, t(), t()), Work(10, 48, 44)),
     ("_amp_update_scale_", (t(), t(dtype="int32"), t(), 2.0, 0.5, 2000), Work(1, 12, 8)),
     ("_fused_adam _fused_adam_ _fused_adamw _fused_adamw_",

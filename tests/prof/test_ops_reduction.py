@@ -36,7 +36,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("sum", (t(4, 6, dtype="complex64"),), Work(46, 192, 8)),
     ("sum", (Tensor((4, 6), "float32", (0, 1)), [0]), Work(18, 24, 24)),  # an expanded row is stored once
     ("prod", (X, 1, False, None), Work(20, 96, 16)),
-    ("trace", (t(1),), Work(0, 4, 4)),
+    ("trace", (t(6, 4),), Work(3, 16, 4)),  # the diagonal alone is read
     ("mean nanmean", (X,), Work(24, 96, 4)),
     ("mean", (X, [1], True, None), Work(24, 96, 16)),
     ("var", (X, [1], 1, False), Work(96, 96, 16)),  # 4 an element
@@ -53,6 +53,8 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("linalg_vector_norm", (X, 1, [1]), Work(20, 96, 16)),
     ("linalg_vector_norm", (X, float("inf"), [1]), Work(0, 96, 16)),
     ("linalg_vector_norm", (X, 0, [1]), Work(0, 96, 16)),
+    ("linalg_norm.backward", (X, None, None, False), Work(25, 96 + 8, 96)),
+    ("linalg_norm.backward", (X, 2, (1,), False), Work(28, 96 + 32, 96)),
     ("linalg_vector_norm.backward norm.backward", (X, 2, [1], False), Work(28, 96 + 32, 96)),  # 4 divisions
     ("dist", (X, X, 2), Work(72, 192, 4)),
     ("logsumexp special_logsumexp", (X, [1], False), Work(76, 96, 16)),  # 72 - 4 + 8

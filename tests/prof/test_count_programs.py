@@ -1,0 +1,202 @@
+"""pyprof.count in programs that are more than calls of layers: transforms, compiled code, subclasses of Tensor, errors.
+
+Each counts what the same work done by hand would: the amounts are in the comments.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+import pyprof  # noqa: E402
+from pyprof.prof.model import Work  # noqa: E402
+
+func = torch.func
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch's, about its own prototypes
+
+
+def N(*shape: int, **more: Any) -> Any:
+    return torch.randn(*shape, **more)
+
+
+def R(*shape: int) -> Any:
+    return torch.randn(*shape, requires_grad=True)
+
+
+# torch.func
+
+
+@pytest.mark.parametrize(("function", "places", "shapes", "work"), [
+    (torch.mm, (0, 0), ((3, 4, 5), (3, 5, 6)), Work(720, 600, 288)),  # 3 * 2*4*5*6; (60 + 90) * 4; 72 * 4
+    (torch.mm, (0, None), ((3, 4, 5), (5, 6)), Work(720, 360, 288)),  # the second once: (60 + 30) * 4
+    (torch.matmul, (0, 0), ((3, 4, 5), (3, 5, 6)), Work(720, 600, 288)),
+    (F.linear, (0, 0), ((3, 4, 5), (3, 6, 5)), Work(720, 600, 288)),
+    (torch.tanh, (0,), ((3, 4),), Work(12, 48, 48)),
+])  # fmt: skip
+def test_vmap_counts_the_dimension_that_it_maps(function: Any, places: Any, shapes: Any, work: Work) -> None:
+    inputs = [N(*shape) for shape in shapes]
+    assert pyprof.count(func.vmap(function, in_dims=places), *inputs).forward == work
+
+
+def test_gradients_of_each_sample() -> None:
+    loss = func.grad(lambda w, x: (x @ w).sum())
+    work = pyprof.count(func.vmap(loss, (None, 0)), N(5, 6), N(4, 5))
+    assert work.ops["matmul"].forward.flop == 240  # 4 * 2*5*6
+    assert work.ops["matmul"].backward.flop == 240  # 4 outer products of 5 by 6, of K = 1: 2 each
+    assert not work.unknown
+
+
+def test_forward_mode() -> None:
+    work = pyprof.count(lambda: func.jvp(torch.tanh, (N(4, 5),), (N(4, 5),)))
+    assert work.forward.flop == 20
+    assert not work.unknown
+
+
+@pytest.mark.parametrize("way", ["is_grads_batched", "jacobian"])
+def test_many_gradients_at_once(way: str) -> None:
+    x, w = R(5), N(5, 6)
+    with pyprof.count() as work:
+        if way == "jacobian":
+            torch.autograd.functional.jacobian(lambda x: x @ w, x, vectorize=True)
+        else:
+            torch.autograd.grad(x @ w, x, torch.eye(6), is_grads_batched=True)
+    assert work.ops["matmul"].backward.flop == 360  # 6 of 2*5*6
+
+
+# code that is compiled
+
+
+@pytest.mark.parametrize("when", ["before", "inside"])
+def test_compiled_code_may_ask_for_a_full_graph(when: str) -> None:
+    def layer(x: Any, w: Any) -> Any:
+        return F.linear(x, w).relu()
+
+    compiled = torch.compile(layer, backend="eager", fullgraph=True) if when == "before" else None
+    with pyprof.count() as work:
+        compiled = compiled or torch.compile(layer, backend="eager", fullgraph=True)
+        compiled(R(4, 5), R(6, 5)).sum().backward()
+    assert (work.ops["linear"].forward.flop, work.ops["linear"].backward.flop) == (240, 480)
+    compiled(R(4, 5), R(6, 5))  # and compiles after
+
+
+def test_scripted_code() -> None:
+    layer = torch.jit.trace(nn.Linear(5, 6), N(4, 5))
+    assert pyprof.count(layer, N(4, 5), backward=True).forward == Work(240, 224, 96)
+
+
+# blocks of attention
+
+
+def flex(*shape: int, heads: int | None = None, mask: Any = None, batch: int | None = None) -> Any:
+    flex_attention = pytest.importorskip("torch.nn.attention.flex_attention")
+    length, keys = shape[2], (shape[0], heads or shape[1], *shape[2:])
+    blocks = None
+    if mask is not None:
+        blocks = flex_attention.create_block_mask(mask, batch, None, length, length, device="cpu", BLOCK_SIZE=32)
+    with pyprof.count() as work:
+        flex_attention.flex_attention(N(*shape), N(*keys), N(*keys), block_mask=blocks, enable_gqa=heads is not None)
+    return work
+
+
+def test_flex_attention_without_a_mask() -> None:
+    work = flex(2, 4, 100, 16)
+    assert work.ops["flex_attention"].forward.flop == 5_120_000  # 2*(16 + 16) * 8 * 100*100
+    assert work.ops["flex_attention"].forward.write == 51_200 + 3200  # O, and a float32 of each query
+    assert not work.unknown
+
+
+def test_flex_attention_counts_the_blocks_that_it_computes() -> None:
+    # rows of 32, 32, 32, 4: the diagonal 3*1024 + 16, below it 32*32 + 32*64 + 4*96: 6544 pairs; * 8 heads * 64
+    work = flex(2, 4, 100, 16, mask=lambda b, h, q, k: q >= k)
+    assert work.ops["flex_attention"].forward.flop == 3_350_528
+    # the second sample's mask leaves 0, 1, 2 and 2 blocks: 1024 + 2048 + 4*64 = 3328; each for 4 heads
+    work = flex(2, 4, 100, 16, mask=lambda b, h, q, k: q >= k + 60 * b, batch=2, heads=2)
+    assert work.ops["flex_attention"].forward.flop == (6544 + 3328) * 4 * 64
+
+
+# subclasses of Tensor
+
+
+def jagged() -> Any:
+    rows = [N(3, 8), N(5, 8)]
+    return torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+
+
+def test_nested_tensors_count_their_rows() -> None:
+    x, w = jagged(), N(6, 8)
+    work = pyprof.count(lambda: F.linear(x, w).values(), backward=True)
+    assert work.ops["linear"].forward == Work(768, 448, 192)  # 2*8*8*6; (64 + 48) * 4; 48 * 4
+    assert work.ops["linear"].backward.flop == 768
+    work = pyprof.count(lambda: torch.softmax(x, -1).values(), backward=True)
+    assert work.ops["softmax"].forward == Work(248, 256, 256)  # 4*64 - 8
+    assert work.ops["softmax"].backward == Work(248, 512, 256)
+    assert not work.unknown
+
+
+def test_nested_tensors_of_the_older_kind_stay_unknown() -> None:
+    x = torch.nested.nested_tensor([N(3, 8), N(5, 8)])
+    with pyprof.count() as work:
+        F.linear(x, N(6, 8)).relu()
+    assert set(work.unknown) == {"linear", "relu"}
+    assert "nested tensor" in work.reasons["relu"]
+
+
+def test_fake_tensors_leave_nothing_unknown() -> None:
+    with FakeTensorMode(), pyprof.count() as work:
+        F.linear(R(4, 5), R(6, 5)).sum().backward()
+    assert (work.ops["linear"].forward.flop, work.ops["linear"].backward.flop) == (240, 480)
+    assert not work.unknown
+
+
+# errors, threads, one counter in another
+
+
+def test_an_error_ends_the_count_and_leaves_nothing_behind() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), pyprof.count() as work:
+        N(3, 4) @ N(4, 5)
+        N(3, 4) @ N(3, 4)
+    assert work.flops == 120
+    assert torch._C._len_torch_function_stack() == torch._C._len_torch_dispatch_stack() == 0
+    assert pyprof.count(torch.mm, N(3, 4), N(4, 5)).flops == 120
+
+
+def test_an_op_that_ran_before_an_error_counts() -> None:
+    # the checkpoint ends the recomputation by an error as soon as it has tanh's result
+    w = R(8, 8)
+    with pyprof.count() as work:
+        checkpoint(lambda x: F.linear(x, w).tanh(), R(4, 8), use_reentrant=False).sum().backward()
+    assert work.ops["tanh"].backward.flop == 3 * 32 + 32
+
+
+def test_counters_in_each_other() -> None:
+    with pyprof.count() as outer:
+        N(3, 4) @ N(4, 5)
+        with pyprof.count() as inner:
+            N(3, 4) @ N(4, 5)
+    assert (outer.flops, inner.flops) == (240, 120)
+
+
+def test_what_another_thread_does_is_its_own() -> None:
+    with pyprof.count() as work:
+        thread = threading.Thread(target=lambda: N(3, 4) @ N(4, 5))
+        thread.start()
+        thread.join()
+    assert work.flops == 0
+
+
+def test_weight_norm_and_its_gradient() -> None:
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(5, 6, bias=False))  # 30 elements in 6 rows
+    work = pyprof.count(layer, N(4, 5), backward=True)
+    norm = work.ops["_weight_norm"]
+    assert norm.forward == Work(96, 144, 144)  # 3*30 + 6; (30 + 6) * 4; w and the norms
+    assert norm.backward == Work(168, 288, 144)  # 5*30 + 3*6; dw, v, g and the norms; dv and dg
+    assert not work.unknown
