@@ -161,7 +161,7 @@ def _value(value: Any, repeated: dict[int, int]) -> Any:
 
 def _is_nested(tensor: torch.Tensor) -> bool:
     """Is it one of tensors of different sizes, with neither shape nor strides? (Jagged ones count as what they run.)"""
-    return tensor.is_nested and tensor.layout == torch.strided
+    return bool(tensor.is_nested) and tensor.layout == torch.strided
 
 
 def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor:

@@ -154,7 +154,11 @@ def test_every_order_of_arguments_has_a_test() -> None:
         "_transformer_encoder_layer_fwd", "_cudnn_attention_backward",
     }  # fmt: skip
     tested = {(MODELS[op], ORDER.get(op)) for op in ops}
-    ours = {op for op, model in MODELS.items() if model.__module__.endswith(("attention", "attention_kernels", "mha"))}
+    ours = {
+        op
+        for op, model in MODELS.items()
+        if model.__module__.endswith(("attention", "attention_kernels", "flex", "mha"))
+    }
     assert {op for op in ours if "::" not in op and (MODELS[op], ORDER.get(op)) not in tested} == set()
 
 
