@@ -8,54 +8,30 @@ most of the rest belongs to. Without --write it fails where the page says someth
 
 from __future__ import annotations
 
-import argparse
-import os
-import re
 import sys
 from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from formats import captures, shortened  # noqa: E402
+from capture_tables import Cells, keep, shown
 
-from pyprof.errors import PyprofError  # noqa: E402
-from pyprof.parse.correlate import correlate  # noqa: E402
-from pyprof.parse.detect import reader  # noqa: E402
-from pyprof.prof.annotate import annotate  # noqa: E402
-from pyprof.table import NULL, Table  # noqa: E402
+from pyprof.errors import PyprofError
+from pyprof.parse.correlate import correlate
+from pyprof.parse.detect import reader
+from pyprof.prof.annotate import annotate
+from pyprof.table import NULL, Table
 
-PAGE = ROOT / "docs" / "accuracy.md"
-TABLE = re.compile(r"(<!-- shares -->\n)(.*?)(<!-- /shares -->)", re.DOTALL)
+HEAD = ("capture", "GPU time, ms", "FLOPs known", "bytes known", "most of the rest")
 SMALL = 0.005  # of GPU time: an op below it is not named
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Annotate every capture below PYPROF_DATA for docs/accuracy.md.")
-    parser.add_argument("--write", action="store_true", help="write the table into the page")
-    args = parser.parse_args(argv)
-    folder = os.environ.get("PYPROF_DATA")
-    if not folder or not Path(folder).is_dir():
-        parser.error("PYPROF_DATA names no folder")
-    text = PAGE.read_text(encoding="utf-8")
-    new = TABLE.sub(lambda match: match[1] + table(Path(folder)) + match[3], text)
-    if args.write:
-        PAGE.write_text(new, encoding="utf-8")
-    elif new != text:
-        print(f"{PAGE.relative_to(ROOT)}: the captures give another table: run tools/shares.py --write")
-        return 1
-    return 0
+    return keep("docs/accuracy.md", "shares", HEAD, row, argv)
 
 
-def table(folder: Path) -> str:
-    lines = ["| capture | GPU time, ms | FLOPs known | bytes known | most of the rest |", "|---|---|---|---|---|"]
-    lines += [f"| {' | '.join(cells)} |" for file in captures(folder) if (cells := row(file))]
-    return "\n".join(lines) + "\n"
-
-
-def row(file: Path) -> tuple[str, ...]:
+def row(file: Path) -> Cells:
     """The cells of a file; none where it is no capture of a GPU."""
     try:
         found = correlate(reader(file)(file))
@@ -66,7 +42,7 @@ def row(file: Path) -> tuple[str, ...]:
         return ()
     total, flops, nbytes, rest = told
     named = "; ".join(f"{name} {percent(share)}" for name, share in rest.items() if share >= SMALL)
-    return f"{file.parent.name}/{shortened(file.name)}", f"{total / 1e6:,.3f}", percent(flops), percent(nbytes), named
+    return shown(file), f"{total / 1e6:,.3f}", percent(flops), percent(nbytes), named
 
 
 def shares(found: Table) -> tuple[int, float, float, dict[str, float]] | None:

@@ -6,12 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.parse.cupti import name_operations, triples
+from pyprof.parse.cupti import name_operations
 from pyprof.parse.database import Database
 from pyprof.parse.join import lookup
 from pyprof.parse.nsys import API, KERNEL, MEMCPY, MEMSET
 from pyprof.parse.nvtx_ranges import range_text
-from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
+from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, one_after_another
 from pyprof.parse.times import settle
 from pyprof.table import NULL, Coded, Ints, distinct
 
@@ -46,24 +46,12 @@ class NsysRecording(Recording):
 
     @cached_property
     def gpu(self) -> Gpu:
-        tables = [_gpu_table(self.db, kind, table) for kind, table in enumerate((KERNEL, MEMCPY, MEMSET))]
-        data = {key: np.concatenate([table[key] for table in tables]) for key in tables[0]}
+        data = one_after_another(
+            _gpu_table(self.db, kind, table) for kind, table in enumerate((KERNEL, MEMCPY, MEMSET))
+        )
         api = self.api
         call = lookup(api.pid, self._correlations, self._pids(data["globalPid"]), data["correlationId"])
-        name, base, mangled = self._names(data)
-        return Gpu(
-            kind=data["kind"],
-            start=data["start"],
-            end=data["end"],
-            bytes=data["bytes"],
-            device=data["deviceId"],
-            name=name,
-            base=base,
-            mangled=mangled,
-            grid=triples(data["gridX"], data["gridY"], data["gridZ"]),
-            block=triples(data["blockX"], data["blockY"], data["blockZ"]),
-            launch=api.at(call),
-        )
+        return Gpu.of_activity(data, self._names(data), api.at(call))
 
     @cached_property
     def _correlations(self) -> Ints:

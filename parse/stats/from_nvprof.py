@@ -7,12 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.parse.cupti import name_operations, triples
+from pyprof.parse.cupti import name_operations
 from pyprof.parse.database import Database
 from pyprof.parse.join import lookup
 from pyprof.parse.names import demangle, short_name
 from pyprof.parse.nvprof import BEGIN, CALLS, COMMON, END, KERNELS, LAUNCH, PREFIX
-from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
+from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start, one_after_another
 from pyprof.parse.times import settle
 from pyprof.table import Coded, Ints, distinct
 
@@ -44,22 +44,9 @@ class NvprofRecording(Recording):
     @cached_property
     def gpu(self) -> Gpu:
         kernel = next((name for name in KERNELS if self.db.has(PREFIX + name)), KERNELS[0])
-        tables = [self._gpu_table(kind, table) for kind, table in enumerate((kernel, "MEMCPY", "MEMSET"))]
-        data = {key: np.concatenate([table[key] for table in tables]) for key in tables[0]}
-        name, base, mangled = self._names(data)
-        return Gpu(
-            kind=data["kind"],
-            start=data["start"],
-            end=data["end"],
-            bytes=data["bytes"],
-            device=data["deviceId"],
-            name=name,
-            base=base,
-            mangled=mangled,
-            grid=triples(data["gridX"], data["gridY"], data["gridZ"]),
-            block=triples(data["blockX"], data["blockY"], data["blockZ"]),
-            launch=self.api.at(self._launches(data["correlationId"])),
-        )
+        data = one_after_another(self._gpu_table(i, table) for i, table in enumerate((kernel, "MEMCPY", "MEMSET")))
+        launch = self.api.at(self._launches(data["correlationId"]))
+        return Gpu.of_activity(data, self._names(data), launch)
 
     def _gpu_table(self, kind: int, table: str) -> dict[str, Ints]:
         self.db.require(PREFIX + table, "start", "end", "correlationId")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.parse.cupti import triples
 from pyprof.table import NULL, Coded, Ints, distinct
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
@@ -76,6 +78,13 @@ class Gpu:
         return Gpu(kind, start, end, size, device, name, base, mangled, grid, block, self.launch.at(rows))
 
     @classmethod
+    def of_activity(cls, data: Mapping[str, Ints], names: Sequence[Coded], launch: Calls) -> Gpu:
+        """From the columns of CUPTI's activity records, by CUPTI's names; ``names``: demangled, short, mangled."""
+        sizes = [triples(data[f"{what}X"], data[f"{what}Y"], data[f"{what}Z"]) for what in ("grid", "block")]
+        kind, start, end, size, device = (data[key] for key in ("kind", "start", "end", "bytes", "deviceId"))
+        return cls(kind, start, end, size, device, *names, *sizes, launch)
+
+    @classmethod
     def none(cls) -> Gpu:
         nothing, text = np.zeros(0, np.int64), Coded.empty(0)
         return cls(nothing, nothing, nothing, nothing, nothing, text, text, text, text, text, Calls.none())
@@ -106,6 +115,12 @@ class Spans:
     def none(cls) -> Spans:
         nothing, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         return cls(nothing, nothing, nothing, nothing, Coded.empty(0), flags, flags, nothing)
+
+
+def one_after_another(tables: Iterable[Mapping[str, Ints]]) -> dict[str, Ints]:
+    """Tables of the same columns as one."""
+    each = list(tables)
+    return {key: np.concatenate([table[key] for table in each]) for key in each[0]}
 
 
 class Recording:
