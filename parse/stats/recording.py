@@ -80,9 +80,10 @@ class Gpu:
     @classmethod
     def of_activity(cls, data: Mapping[str, Ints], names: Sequence[Coded], launch: Calls) -> Gpu:
         """From the columns of CUPTI's activity records, by CUPTI's names; ``names``: demangled, short, mangled."""
-        sizes = [triples(data[f"{what}X"], data[f"{what}Y"], data[f"{what}Z"]) for what in ("grid", "block")]
+        grid, block = (triples(data[f"{what}X"], data[f"{what}Y"], data[f"{what}Z"]) for what in ("grid", "block"))
         kind, start, end, size, device = (data[key] for key in ("kind", "start", "end", "bytes", "deviceId"))
-        return cls(kind, start, end, size, device, *names, *sizes, launch)
+        name, base, mangled = names
+        return cls(kind, start, end, size, device, name, base, mangled, grid, block, launch)
 
     @classmethod
     def none(cls) -> Gpu:
