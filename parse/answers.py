@@ -8,54 +8,63 @@ from typing import TYPE_CHECKING, Any
 from pyprof.json_schema import Schema, integer, listing, mapping, maybe, number, record, text
 
 if TYPE_CHECKING:
+    from pyprof.parse.held import Attribution, Held
     from pyprof.parse.summary import Told
-    from pyprof.table import Table
 
 __all__ = ["SCHEMAS", "parsed"]
 
 
-def parsed(told: Sequence[Told], tables: Sequence[Table], output: str | None) -> dict[str, Any]:
-    """``tables``: each file's, as they were written; ``output``: where to, None: nowhere."""
-    from pyprof.table import Table
+def parsed(told: Sequence[Told], held: Sequence[Held], output: str | None) -> dict[str, Any]:
+    """``held``: of each file's rows, as they were written; ``output``: where to, None: nowhere."""
+    from pyprof.parse.held import together
 
-    whole = Table.concat(list(tables))
+    whole = together(held)
     return {
-        "files": [{"name": each.file, **_file(each, table)} for each, table in zip(told, tables, strict=True)],
+        "files": [{"name": each.file, **_file(each, rows)} for each, rows in zip(told, held, strict=True)],
         "totals": _held(whole),
-        "output": None if output is None else {"name": output, "form": _form(output), "rows": len(whole)},
+        "output": None if output is None else {"name": output, "form": _form(output), "rows": whole.rows},
     }
 
 
-def _file(told: Told, table: Table) -> dict[str, Any]:
-    from pyprof.parse.summary import gpus, known_numbers, spans
-
+def _file(told: Told, held: Held) -> dict[str, Any]:
     return {
         "profiler": told.profiler,
-        **_held(table),
-        "gpus": [{"name": name or None, "count": count} for name, count in gpus(table).items()],
-        "pids": known_numbers(table.ints("pid")),
-        "devices": [span._asdict() for span in spans(table)],
+        **_held(held),
+        "gpus": [{"name": name or None, "count": count} for name, count in held.gpus.items()],
+        "pids": held.pids,
+        "devices": [span._asdict() for span in held.devices],
         "ranges": told.ranges,
         "warnings": told.warnings,
     }
 
 
-def _held(table: Table) -> dict[str, Any]:
-    from pyprof.parse.summary import attribution, kinds, known_numbers
-
-    found = attribution(table)
+def _held(held: Held) -> dict[str, Any]:
+    found = held.attribution
     return {
-        "rows": len(table),
-        "rows_by_kind": kinds(table),
+        "rows": held.rows,
+        "rows_by_kind": held.kinds,
         "time_ns": found.total_ns,
         "attributed_ns": found.attributed_ns,
         "attributed_percent": found.share,
+        "estimate": _estimate(found),
         "unattributed": [
-            {"reason": reason, "time_ns": ns, "percent": 100 * ns / found.total_ns if found.total_ns else None}
-            for reason, ns in found.reasons.items()
+            {"reason": reason, "time_ns": ns, "percent": found.percent(ns)} for reason, ns in found.reasons.items()
         ],
-        "steps": known_numbers(table.ints("step")),
-        "ranks": known_numbers(table.ints("rank")),
+        "steps": held.steps,
+        "ranks": held.ranks,
+    }
+
+
+def _estimate(found: Attribution) -> dict[str, Any] | None:
+    if found.estimate is None:
+        return None
+    rows, looked_at, low, high = found.estimate
+    return {
+        "rows": rows,
+        "time_ns": looked_at,
+        "percent": found.percent(looked_at),
+        "low_percent": found.percent(low),
+        "high_percent": found.percent(high),
     }
 
 
@@ -70,12 +79,26 @@ def _parse() -> Schema:
         "time_ns": integer("their time", "ns"),
         "percent": maybe(number("of the time", "%")),
     }
+    estimate = {
+        "rows": integer("operations that were looked at"),
+        "time_ns": integer("their time", "ns"),
+        "percent": maybe(number("of the time", "%")),
+        "low_percent": maybe(number("attributed at least, 99.7 times of 100", "%")),
+        "high_percent": maybe(number("attributed at most, 99.7 times of 100", "%")),
+    }
     held = {
         "rows": integer("GPU operations (in a capture of the CPU alone: its ops)"),
         "rows_by_kind": mapping(integer("how many"), "by kernel, memcpy, memset, graph, cpu"),
         "time_ns": integer("sum of their durations", "ns"),
-        "attributed_ns": integer("time of the rows that have an op", "ns"),
+        "attributed_ns": integer("time of the rows that have an op; see estimate", "ns"),
         "attributed_percent": maybe(number("its share of the time", "%")),
+        "estimate": maybe(
+            record(
+                estimate,
+                "attributed and unattributed time are estimated (a large file's --summary); "
+                "null: they are exact, as all else is",
+            )
+        ),
         "unattributed": listing(record(without, "a reason"), "why the rest has none, the longest first"),
         "steps": listing(integer("its number"), "training steps that are marked"),
         "ranks": listing(integer("its number"), "ranks that are told"),
@@ -94,7 +117,7 @@ def _parse() -> Schema:
         "gpus": listing(record(gpu, "a model"), "the GPUs, a process's device being one"),
         "pids": listing(integer("its number"), "processes"),
         "devices": listing(record(device, "a device"), "each process's"),
-        "ranges": listing(text("its name"), "the commonest of the user's ranges"),
+        "ranges": listing(text("its name"), "the commonest of the user's ranges; with an estimate, of those looked at"),
         "warnings": listing(text("a sentence"), "what its reader doubts"),
     }
     out = {

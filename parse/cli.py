@@ -11,6 +11,7 @@ from pyprof.envelope import Input, Parser, add_json, envelope, write_envelope
 from pyprof.errors import InputError, PyprofError
 
 if TYPE_CHECKING:
+    from pyprof.parse.held import Held
     from pyprof.parse.read import Parsed
     from pyprof.parse.selection import Selection
     from pyprof.parse.summary import Told
@@ -41,7 +42,9 @@ def build_parser() -> Parser:
     add("--range", metavar="NAME", help="only rows launched while a range of that name was open, on any thread of the "
         "process; * and ? stand for other characters")  # fmt: skip
     add("--rank", metavar="N", type=_rank, help="only rows of that rank")
-    add("--summary", action="store_true", help="print what the files hold, and make no table")
+    add("--summary", action="store_true", help="print what the files hold, and make no table; for a long nsys export "
+        "the share of the time that has an op is an estimate, and labelled so")  # fmt: skip
+    add("--exact", action="store_true", help="with --summary: that share of all rows, in about the time of a table")
     add_json(parser, "one JSON object of what was read and, with -o, written; errors too (pyprof schema parse)")
     add_quiet(parser)
     return parser
@@ -52,6 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.summary and args.output:
         parser.error("--summary prints words on standard output: leave out -o")
+    if args.exact and not args.summary:
+        parser.error("--exact goes with --summary: a table's share is exact")
     check_standard_output(parser, args, "table")
     return carry_out("parse.py", _run, args, args.files)
 
@@ -61,6 +66,7 @@ def _run(args: argparse.Namespace) -> list[str]:
     from pathlib import Path
 
     from pyprof.files import check_output
+    from pyprof.parse.held import Held
     from pyprof.parse.progress import progress
     from pyprof.parse.read import read_profile
     from pyprof.parse.selection import Selection
@@ -69,6 +75,8 @@ def _run(args: argparse.Namespace) -> list[str]:
 
     check_output(args.output, args.force)  # before minutes of work
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
+    if args.summary and not args.exact and wanted == Selection():
+        return _brief(args)
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
         parsed = [read_profile(Path(file), say, brief=args.summary) for file in args.files]
         tables = apart([each.table for each in parsed])
@@ -82,13 +90,24 @@ def _run(args: argparse.Namespace) -> list[str]:
                 say("writing")
                 _write(whole, args.output, args.force)
     told = [each.told for each in parsed]
-    if args.json:
-        _answer(told, tables, args.output)
-        return []
-    if args.summary:
-        _print_pages(told, tables)
+    if args.json or args.summary:
+        _answer(args, told, [Held.of(table) for table in tables])
         return []
     return _words(told, whole)
+
+
+def _brief(args: argparse.Namespace) -> list[str]:
+    """The summary of whole files."""
+    from pathlib import Path
+
+    from pyprof.parse.progress import progress
+    from pyprof.parse.read import read_brief
+    from pyprof.parse.several import apart_held
+
+    with progress(2 * len(args.files), not args.quiet) as say:
+        found = [read_brief(Path(file), say) for file in args.files]
+    _answer(args, [told for told, _ in found], apart_held([held for _, held in found]))
+    return []
 
 
 def _nothing(told: list[Told]) -> PyprofError:
@@ -112,7 +131,8 @@ def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wante
 
 def _there(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> str:
     """What could have been asked for."""
-    from pyprof.parse.summary import known_numbers, spread
+    from pyprof.parse.held import known_numbers
+    from pyprof.parse.summary import spread
 
     if wanted.range_name is not None:
         names = list(dict.fromkeys(name for each in parsed for name in each.told.ranges))
@@ -146,37 +166,36 @@ def _write(table: Table, output: str | None, force: bool) -> None:
         (write_csv if is_csv else write_netdict)(table, out)
 
 
-def _answer(told: list[Told], tables: list[Table], output: str | None) -> None:
+def _answer(args: argparse.Namespace, told: list[Told], held: list[Held]) -> None:
+    """Print the summary, or the object of --json."""
     from pyprof.files import open_output
     from pyprof.parse.answers import parsed
+    from pyprof.parse.summary import page
 
-    files = [Input(each.file, each.profiler) for each in told]
-    document = envelope("parse", parsed(told, tables, output), input=files, warnings=_warnings(told))
+    if args.json:
+        files = [Input(each.file, each.profiler) for each in told]
+        document = envelope("parse", parsed(told, held, args.output), input=files, warnings=_warnings(told))
+        with open_output(None) as out:
+            write_envelope(document, out)
+        return
+    pages = ["".join(f"{line}\n" for line in page(each, rows)) for each, rows in zip(told, held, strict=True)]
     with open_output(None) as out:
-        write_envelope(document, out)
+        out.write("\n".join(pages).encode())
 
 
 def _words(told: list[Told], table: Table) -> list[str]:
     """The warnings, and a line of what was written."""
+    from pyprof.parse.held import Held
     from pyprof.parse.summary import one_line
 
     several = len(told) > 1
     profilers = ", ".join(dict.fromkeys(each.profiler for each in told))
-    line = one_line(f"{len(told)} files, {profilers}" if several else profilers, table)
+    line = one_line(f"{len(told)} files, {profilers}" if several else profilers, Held.of(table))
     return [*warned(_warnings(told)), line]
 
 
 def _warnings(told: list[Told]) -> list[str]:
     return [f"{each.file}: {text}" if len(told) > 1 else text for each in told for text in each.warnings]
-
-
-def _print_pages(told: list[Told], tables: list[Table]) -> None:
-    from pyprof.files import open_output
-    from pyprof.parse.summary import page
-
-    pages = ["".join(f"{line}\n" for line in page(each, table)) for each, table in zip(told, tables, strict=True)]
-    with open_output(None) as out:
-        out.write("\n".join(pages).encode())
 
 
 def _typed(name: str) -> Callable[[str], object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +33,9 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     ``brief``: without the columns that only models and PyProf's readers need (opId, outs, grads, sequence numbers).
     """
     nest = Nest(capture)
-    inner, by_graph_launch = nest.place(capture)
-    nest.give_contexts(inner)
-    node, recomputed = nest.backward(inner)
-    forward = nest.forward_of(node, recomputed)
     columns: dict[str, Data] = dict(capture.columns)
-    columns.update(_texts(capture, nest, inner, forward, recomputed, by_graph_launch))
+    inner, node, recomputed, told = attribute(capture, nest)
+    columns.update(told)
     columns["step"] = steps(capture, nest)
     if brief:
         return Table(capture.rows, columns)
@@ -48,6 +46,25 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     columns["grads"] = gradients(nest, np.where(op == NULL, -1, op), _ints(columns["pid"]), capture.launch_time)
     columns.update(sequence(nest, inner, node, recomputed, columns))
     return Table(capture.rows, columns)
+
+
+class Attributed(NamedTuple):
+    """What the ranges around each row's launch say of it."""
+
+    inner: Ints  # the innermost range, -1 for none
+    node: Ints  # the backward node around it, -1 for none
+    recomputed: Ints
+    columns: dict[str, Data]
+
+
+def attribute(capture: Capture, nest: Nest) -> Attributed:
+    """The columns of a capture that the ranges around each launch decide (``Facts``)."""
+    inner, by_graph_launch = nest.place(capture)
+    nest.give_contexts(inner)
+    node, recomputed = nest.backward(inner)
+    forward = nest.forward_of(node, recomputed)
+    columns = _texts(capture, nest, inner, forward, recomputed, by_graph_launch)
+    return Attributed(inner, node, recomputed, columns)
 
 
 def _ints(column: Data) -> Ints:

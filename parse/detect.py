@@ -6,11 +6,16 @@ import gzip
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
 from pyprof.parse.database import HEADER
 from pyprof.parse.encoding import as_utf8
+
+if TYPE_CHECKING:
+    from pyprof.parse.held import Held
+    from pyprof.parse.summary import Told
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 # What ncu prints before and at the head of its CSV.
@@ -29,6 +34,7 @@ WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON tr
 
 
 Reader = Callable[[Path], Capture]
+BriefReader = Callable[[Path], "tuple[Told, Held]"]
 
 
 def reader(file: Path) -> Reader:
@@ -38,6 +44,23 @@ def reader(file: Path) -> Reader:
     if found is None:
         raise InputError(file, f"{WANTED}, found {_describe(head)}")
     return found
+
+
+def brief_reader(file: Path) -> BriefReader | None:
+    """What tells a file's summary without reading it all; None where a format has nothing shorter than reading.
+
+    A torch.profiler trace is one text, of which all must be read. Raises InputError as ``reader`` does.
+    """
+    read = reader(file)
+    if read is _read_report:
+        from pyprof.parse import nsys_report
+
+        return nsys_report.brief
+    if read is not _read_database:
+        return None
+    from pyprof.parse import nsys, nsys_brief
+
+    return nsys_brief.brief if _database_reader(file) is nsys.read else None
 
 
 def is_table(file: Path) -> bool:
@@ -72,12 +95,15 @@ def _is_table(head: bytes) -> bool:
 
 
 def _read_database(file: Path) -> Capture:
+    return _database_reader(file)(file)
+
+
+def _database_reader(file: Path) -> Reader:
     from pyprof.parse import nsys, nvprof, rocpd
     from pyprof.parse.database import database
 
     with database(file) as db:
-        read = nvprof.read if nvprof.is_nvprof(db) else rocpd.read if rocpd.is_rocpd(db) else nsys.read
-    return read(file)
+        return nvprof.read if nvprof.is_nvprof(db) else rocpd.read if rocpd.is_rocpd(db) else nsys.read
 
 
 def _read_report(file: Path) -> Capture:

@@ -6,6 +6,7 @@ that there were no such events. Times are ns from the capture's start and may be
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,10 +30,10 @@ GRAPH, API = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
 NODES = "CUDA_GRAPH_NODE_EVENTS"
 KINDS = ((KERNEL, "kernel"), (MEMCPY, "memcpy"), (MEMSET, "memset"), (GRAPH, "graph"))
 
-COMMON = ("start", "end", "globalPid", "correlationId", "deviceId", "streamId", "graphNodeId", "bytes")
-LAUNCH = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory",
-          "dynamicSharedMemory", "demangledName", "shortName")  # fmt: skip
-
+COMMON = ("start", "end", "globalPid", "correlationId", "deviceId", "graphNodeId")
+DETAILS = ("streamId", "bytes", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread",
+           "staticSharedMemory", "dynamicSharedMemory", "demangledName", "shortName", "copyKind",
+           "graphId")  # fmt: skip
 
 SIGNS = ("StringIds", "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # one is in every export
 EVENTS = ("NVTX_EVENTS", API, *(table for table, _ in KINDS))
@@ -49,59 +50,59 @@ def read(file: Path) -> Capture:
     Raises InputError where the file is no nsys export, SchemaError where a column is missing that nothing replaces.
     """
     with database(file) as db:
-        if not is_nsys(db):
-            found = ", ".join(sorted(db.columns)[:4]) or "no tables"
-            raise InputError(file, f"expected an nsys SQLite export, found a database with {found}")
-        if not any(db.has(table) for table in EVENTS):
-            raise InputError(
-                file, "expected CUDA or NVTX events, found an nsys export with none (profile with -t cuda,nvtx)"
-            )
+        check(file, db)
         return _capture(file, db)
 
 
+def check(file: Path, db: Database) -> None:
+    """Raise InputError where the file is no nsys export, or one without events."""
+    if not is_nsys(db):
+        found = ", ".join(sorted(db.columns)[:4]) or "no tables"
+        raise InputError(file, f"expected an nsys SQLite export, found a database with {found}")
+    if not any(db.has(table) for table in EVENTS):
+        raise InputError(
+            file, "expected CUDA or NVTX events, found an nsys export with none (profile with -t cuda,nvtx)"
+        )
+
+
 def _capture(file: Path, db: Database) -> Capture:
-    gpu = _gpu_rows(db)
+    gpu = gpu_rows(db)
     nvtx = read_ranges(db)
-    calls = _calls(db)
-    threads = _Threads(nvtx.tids)
-    call = lookup(calls.pid, calls.corr, gpu.pid, gpu.corr)
-    known = call >= 0
-    at = np.where(known, call, 0)
+    calls = read_calls(db)
+    found = launches(db, gpu, calls, nvtx.tids)
     columns = dict(gpu.columns)
-    columns["pid"], columns["corr"], columns["rank"] = gpu.pid, gpu.corr, _ranks(db, gpu.pid)
+    columns["pid"], columns["corr"], columns["rank"] = gpu.pid, gpu.corr, rank_column(db, gpu.pid)
     if len(calls.pid):
+        known = found.call >= 0
+        at = np.where(known, found.call, 0)
         columns["tid"] = np.where(known, calls.tid[at] & 0xFFFFFF, NULL)
         columns["apiStart"] = np.where(known, calls.start[at], NULL)
         columns["apiDuration"] = np.where(known, lasted(calls.start[at], calls.end[at]), NULL)
         codes = np.where(known, calls.name.codes[at], -1).astype(np.int32)
         columns["api"] = Coded(codes, calls.name.values)
-        launch_thread = np.where(known, threads.index(calls.tid)[at], -1)
-        launch_time = np.where(known, calls.start[at], NULL)
-    else:
-        launch_thread, launch_time = np.full(gpu.rows, -1, np.int64), np.full(gpu.rows, NULL, np.int64)
-    origin_thread, origin_time = _graph_origins(db, threads, gpu)
-    reasons, reason_code = _reasons(calls, gpu, known)
     return Capture(
         file=str(file),
-        profiler=f"nsys {_version(db)}".strip(),
-        threads=threads.pairs(),
+        profiler=profiler(db),
+        threads=pairs(nvtx.tids),
         scopes=nvtx.scopes,
         ranges=nvtx.ranges,
         spans=nvtx.spans,
         rows=gpu.rows,
         columns=columns,
-        launch_thread=launch_thread,
-        launch_time=launch_time,
-        reason=reasons,
-        reason_code=reason_code,
-        origin_thread=origin_thread,
-        origin_time=origin_time,
+        launch_thread=found.thread,
+        launch_time=found.time,
+        reason=found.reasons,
+        reason_code=found.reason_code,
+        origin_thread=found.origin_thread,
+        origin_time=found.origin_time,
         outs=nvtx.outs,
-        warnings=_warnings(db, gpu, calls),
+        warnings=warnings_of(db, gpu),
     )
 
 
-class _Gpu(NamedTuple):
+class Gpu(NamedTuple):
+    """GPU operations in order of start."""
+
     rows: int
     pid: Ints
     corr: Ints
@@ -112,29 +113,15 @@ class _Gpu(NamedTuple):
     warnings: list[str]
 
 
-def _gpu_rows(db: Database) -> _Gpu:
-    """All GPU operations in order of start: kernels, copies, memsets and opaque graph launches."""
-    tables = [_gpu_table(db, number) for number in range(len(KINDS))]
-    data = {key: np.concatenate([table.pop(key) for table in tables]) for key in list(tables[0])}
-    times = settle(data["start"], data["end"])
-    data["start"], data["end"] = times.start, times.end
-    order = np.lexsort((data["correlationId"], data["start"]))
-    for key in data:
-        data[key] = data[key][order]
-    kind = data["kind"]
+def gpu_rows(db: Database) -> Gpu:
+    """All GPU operations: kernels, copies, memsets and opaque graph launches."""
+    data, said = _operations(db, *COMMON, *DETAILS)
+    gpu = _gpu(db, data, said)
     short, long = _names(db, data)
-    pid = np.where(data["globalPid"] == NULL, NULL, (data["globalPid"] >> 24) & 0xFFFFFF)
-    if np.all(pid == NULL):  # hand-made subsets lack globalPid: right only where one process was captured
-        pids = np.unique((db.ints(API, "globalTid")[0] >> 24) & 0xFFFFFF)
-        pid = np.full(len(pid), pids[0] if len(pids) == 1 else NULL, np.int64)
-    names, infos = _gpus(db, pid, data["deviceId"])
-    columns: dict[str, Data] = {
-        "kind": Coded(kind.astype(np.int32), [name for _, name in KINDS]),
+    names, infos = _gpus(db, gpu.pid, data["deviceId"])
+    gpu.columns.update({
         "kShortName": short,
         "kLongName": long,
-        "start": data["start"],
-        "kDuration": data["end"] - data["start"],
-        "device": data["deviceId"],
         "stream": data["streamId"],
         "registers": data["registersPerThread"],
         "staticSmem": data["staticSharedMemory"],
@@ -145,19 +132,47 @@ def _gpu_rows(db: Database) -> _Gpu:
         "block": triples(data["blockX"], data["blockY"], data["blockZ"]),
         "gpu": names,
         "gpuInfo": infos,
+    })  # fmt: skip
+    return gpu
+
+
+def brief_rows(db: Database) -> Gpu:
+    """The same with the columns alone that a summary tells."""
+    data, said = _operations(db, *COMMON)
+    gpu = _gpu(db, data, said)
+    gpu.columns["gpu"], _ = _gpus(db, gpu.pid, data["deviceId"])
+    return gpu
+
+
+def _operations(db: Database, *keys: str) -> tuple[dict[str, Ints], list[str]]:
+    """Columns of all GPU operations, with the index into KINDS of each as `kind`, and warnings."""
+    tables = []
+    for number, (table, _) in enumerate(KINDS):
+        db.require(table, "start", "end", "correlationId")
+        data = dict(zip(keys, db.ints(table, *keys), strict=True))
+        data["kind"] = np.full(len(data["start"]), number, np.int64)
+        tables.append(data)
+    data = {key: np.concatenate([table.pop(key) for table in tables]) for key in list(tables[0])}
+    times = settle(data["start"], data["end"])
+    data["start"], data["end"] = times.start, times.end
+    order = np.lexsort((data["correlationId"], data["start"]))
+    for key in data:
+        data[key] = data[key][order]
+    return data, times.warnings()
+
+
+def _gpu(db: Database, data: dict[str, Ints], said: list[str]) -> Gpu:
+    pid = np.where(data["globalPid"] == NULL, NULL, (data["globalPid"] >> 24) & 0xFFFFFF)
+    if np.all(pid == NULL):  # hand-made subsets lack globalPid: right only where one process was captured
+        pids = np.unique((db.ints(API, "globalTid")[0] >> 24) & 0xFFFFFF)
+        pid = np.full(len(pid), pids[0] if len(pids) == 1 else NULL, np.int64)
+    columns: dict[str, Data] = {
+        "kind": Coded(data["kind"].astype(np.int32), [name for _, name in KINDS]),
+        "start": data["start"],
+        "kDuration": data["end"] - data["start"],
+        "device": data["deviceId"],
     }
-    return _Gpu(
-        len(pid), pid, data["correlationId"], data["start"], data["graphNodeId"], kind, columns, times.warnings()
-    )
-
-
-def _gpu_table(db: Database, number: int) -> dict[str, Ints]:
-    table = KINDS[number][0]
-    db.require(table, "start", "end", "correlationId")
-    keys = (*COMMON, *LAUNCH, "copyKind", "graphId")
-    data = dict(zip(keys, db.ints(table, *keys), strict=True))
-    data["kind"] = np.full(len(data["start"]), number, np.int64)
-    return data
+    return Gpu(len(pid), pid, data["correlationId"], data["start"], data["graphNodeId"], data["kind"], columns, said)
 
 
 def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
@@ -195,19 +210,22 @@ def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
                      " JOIN TARGET_INFO_GPU g ON g.id = d.gpuId ORDER BY d.pid, d.cudaId")  # fmt: skip
             found = db.rows(query)
             names.update({(owner, number): (str(name), infos.get(gpu, "")) for owner, number, name, gpu in found})
-    pairs, codes = distinct(pid, device)
-    told = [names.get((p, d)) or names.get((None, d), ("", "")) for p, d in pairs]
+    used, codes = distinct(pid, device)
+    told = [names.get((p, d)) or names.get((None, d), ("", "")) for p, d in used]
     name, info = ([pair[i] for pair in told] for i in range(2))
     return Coded(codes.astype(np.int32), name), Coded(codes.astype(np.int32), info)
 
 
-def _ranks(db: Database, pid: Ints) -> Ints:
+def rank_column(db: Database, pid: Ints) -> Ints:
+    """The rank of each row's process."""
     told = ranks(db)
     pids, number = distinct(pid)
     return np.array([told.get(owner, NULL) for (owner,) in pids], np.int64)[number] if pids else pid
 
 
-class _Calls(NamedTuple):
+class Calls(NamedTuple):
+    """CUDA API calls, runtime and driver."""
+
     pid: Ints
     corr: Ints
     tid: Ints  # globalTid
@@ -216,30 +234,58 @@ class _Calls(NamedTuple):
     name: Coded
 
 
-def _calls(db: Database) -> _Calls:
-    """CUDA API calls, runtime and driver; class 67 (backtraces) repeats correlation ids and is left out."""
+def read_calls(db: Database, brief: bool = False) -> Calls:
+    """All calls; ``brief``: without ends and names. Class 67 (backtraces) repeats correlation ids and is left out."""
     db.require(API, "start", "end", "correlationId", "globalTid")
     where = "eventClass IN (0, 1)" if db.has(API, "eventClass") else ""
-    corr, tid, start, end, name = db.ints(API, "correlationId", "globalTid", "start", "end", "nameId", where=where)
-    return _Calls((tid >> 24) & 0xFFFFFF, corr, tid, start, end, _coded(name, db.strings(name)))
+    corr, tid, start, *more = db.ints(
+        API, "correlationId", "globalTid", "start", *(() if brief else ("end", "nameId")), where=where
+    )
+    pid = (tid >> 24) & 0xFFFFFF
+    if brief:
+        return Calls(pid, corr, tid, start, start, Coded.empty(len(start)))
+    end, name = more
+    return Calls(pid, corr, tid, start, end, _coded(name, db.strings(name)))
 
 
-class _Threads:
-    """globalTids <-> dense numbers."""
-
-    def __init__(self, ids: dict[int, int]) -> None:
-        self.ids = ids
-
-    def index(self, tids: Ints) -> Ints:
-        used, inverse = distinct(tids)
-        numbers = [self.ids.setdefault(tid, len(self.ids)) for (tid,) in used]
-        return np.array(numbers, np.int64)[inverse] if used else np.zeros(0, np.int64)
-
-    def pairs(self) -> list[tuple[int, int]]:
-        return [((tid >> 24) & 0xFFFFFF, tid & 0xFFFFFF) for tid in self.ids]
+def threads_of(tids: Ints, known: dict[int, int]) -> Ints:
+    """The dense number of each globalTid; ``known`` gets the new ones."""
+    used, inverse = distinct(tids)
+    numbers = [known.setdefault(tid, len(known)) for (tid,) in used]
+    return np.array(numbers, np.int64)[inverse] if used else np.zeros(0, np.int64)
 
 
-def _graph_origins(db: Database, threads: _Threads, gpu: _Gpu) -> tuple[Ints | None, Ints | None]:
+def pairs(tids: Iterable[int]) -> list[tuple[int, int]]:
+    """(pid, tid) of each globalTid."""
+    return [((tid >> 24) & 0xFFFFFF, tid & 0xFFFFFF) for tid in tids]
+
+
+class Launches(NamedTuple):
+    """Where and when GPU operations were launched; the columns of Capture."""
+
+    call: Ints  # index into the calls, -1 for none
+    thread: Ints
+    time: Ints
+    reasons: list[str]
+    reason_code: Ints
+    origin_thread: Ints | None
+    origin_time: Ints | None
+
+
+def launches(db: Database, gpu: Gpu, calls: Calls, tids: dict[int, int]) -> Launches:
+    """Each operation's launch. ``tids``: globalTid -> thread number, which gets the new ones."""
+    call = lookup(calls.pid, calls.corr, gpu.pid, gpu.corr)
+    known = call >= 0
+    if len(calls.pid):
+        at = np.where(known, call, 0)
+        thread = np.where(known, threads_of(calls.tid, tids)[at], -1)
+        time = np.where(known, calls.start[at], NULL)
+    else:
+        thread, time = np.full(gpu.rows, -1, np.int64), np.full(gpu.rows, NULL, np.int64)
+    return Launches(call, thread, time, *_reasons(calls, gpu, known), *_graph_origins(db, tids, gpu))
+
+
+def _graph_origins(db: Database, tids: dict[int, int], gpu: Gpu) -> tuple[Ints | None, Ints | None]:
     """Where each CUDA graph node was captured: its creation event, behind clones followed to the original."""
     if not db.has(NODES, "graphNodeId") or not np.any(gpu.graph_node != NULL):
         return None, None
@@ -261,10 +307,10 @@ def _graph_origins(db: Database, threads: _Threads, gpu: _Gpu) -> tuple[Ints | N
         event[clones[moved]] = further[moved]
     known = event >= 0
     at = np.where(known, event, 0)
-    return np.where(known, threads.index(tid)[at], -1), np.where(known, start[at], NULL)
+    return np.where(known, threads_of(tid, tids)[at], -1), np.where(known, start[at], NULL)
 
 
-def _reasons(calls: _Calls, gpu: _Gpu, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:
+def _reasons(calls: Calls, gpu: Gpu, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:
     """Why a row has no launch: before the first API call of its process, or lost.
 
     Correlation ids ascend: in a slice of FSDP with offloading, kernels of a second later were launched before it.
@@ -279,14 +325,16 @@ def _reasons(calls: _Calls, gpu: _Gpu, known: NDArray[np.bool_]) -> tuple[list[s
     return ["launched before the capture", "no API row", "the capture has no API rows of its process"], code
 
 
-def _version(db: Database) -> str:
-    if not db.has("META_DATA_EXPORT", "value"):
-        return ""
-    rows = db.rows("SELECT value FROM META_DATA_EXPORT WHERE name = 'EXPORT_PRODUCT_VERSION'")
-    return str(rows[0][0]) if rows else ""
+def profiler(db: Database) -> str:
+    """nsys, with its version where the export tells it."""
+    rows = []
+    if db.has("META_DATA_EXPORT", "value"):
+        rows = db.rows("SELECT value FROM META_DATA_EXPORT WHERE name = 'EXPORT_PRODUCT_VERSION'")
+    return f"nsys {rows[0][0] if rows else ''}".strip()
 
 
-def _warnings(db: Database, gpu: _Gpu, calls: _Calls) -> list[str]:
+def warnings_of(db: Database, gpu: Gpu) -> list[str]:
+    """What the capture lacks, and what nsys itself said."""
     said = list(gpu.warnings)
     if not gpu.rows:
         said.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")

@@ -8,15 +8,35 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pyprof.errors import InputError
-from pyprof.parse import nsys
+from pyprof.parse import nsys, nsys_brief
 from pyprof.parse.capture import Capture
+from pyprof.parse.held import Held
+from pyprof.parse.summary import Told
 
 
 def read(file: Path) -> Capture:
     """Read an nsys report. Raises InputError where nsys is not on the PATH or cannot export it."""
+    with _exported(file) as database:
+        capture = nsys.read(database)
+    capture.file = str(file)
+    return capture
+
+
+def brief(file: Path) -> tuple[Told, Held]:
+    """What ``nsys_brief`` tells of an nsys report. Raises as ``read`` does."""
+    with _exported(file) as database:
+        told, held = nsys_brief.brief(database)
+    return replace(told, file=str(file)), held
+
+
+@contextmanager
+def _exported(file: Path) -> Iterator[Path]:
     tool = shutil.which("nsys")
     if tool is None:
         raise InputError(
@@ -28,11 +48,9 @@ def read(file: Path) -> Capture:
         exported = Path(folder) / "net.sqlite"
         _export(tool, file, exported)
         try:
-            capture = nsys.read(exported)
+            yield exported
         except InputError as error:  # it names a file that nobody has seen
             raise type(error)(file, str(error).removeprefix(f"{exported}: ")) from None
-    capture.file = str(file)
-    return capture
 
 
 def _export(tool: str, file: Path, exported: Path) -> None:

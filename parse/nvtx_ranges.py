@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ from pyprof.errors import SchemaError
 from pyprof.parse.capture import Ranges
 from pyprof.parse.database import Database
 from pyprof.parse.dataflow import DataFlow
-from pyprof.parse.nvtx_texts import OP_ID, Buffer, Heads, Parts, split_texts
-from pyprof.parse.scope import Kind, Scope, classify
+from pyprof.parse.nvtx_texts import LINKS, OP_ID, Buffer, Heads, Parts, split_one, split_texts
+from pyprof.parse.scope import ENGINE, STEP_TEXTS, Kind, Scope, classify
 from pyprof.parse.shapes import as_sizes
 from pyprof.table import NULL, Ints, distinct
 
@@ -28,6 +29,7 @@ START_END = "e.eventType IN (60, 71)"
 OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
 FETCH = 1_000  # rows held as Python objects: with few of them, they stay in the processor's cache
 CHUNK = 16 * FETCH  # texts that are split together
+ALONE = 30_000  # texts: to split fewer one by one takes less time than importing pyarrow
 
 _MARK = OP_ID.decode()
 
@@ -42,30 +44,28 @@ class Nvtx(NamedTuple):
     outs: dict[int, str]  # range -> JSON list of its outputs' shapes
 
 
-def read_ranges(db: Database) -> Nvtx:
-    """All push/pop and all start/end ranges, in the table's order."""
+def count_ranges(db: Database) -> int:
+    """About how many ranges there are, without counting them."""
+    return int(db.rows("SELECT coalesce(max(rowid), 0) FROM NVTX_EVENTS")[0][0]) if db.has("NVTX_EVENTS") else 0
+
+
+def read_ranges(db: Database, around: Ints | None = None, tids: dict[int, int] | None = None) -> Nvtx:
+    """All push/pop and all start/end ranges, in the table's order.
+
+    ``around``: only those that are open at one of these times, on any thread, and those that mark a step. ``tids``:
+    globalTid -> thread number, as far as they have numbers already.
+    """
     if not db.has("NVTX_EVENTS"):
-        return Nvtx(Ranges.empty(), Ranges.empty(), [], {}, {})
+        return Nvtx(Ranges.empty(), Ranges.empty(), [], tids if tids is not None else {}, {})
     db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
-    found = _Reader()
+    found = _Reader(tids if tids is not None else {}, around is not None or count_ranges(db) < ALONE)
     try:
-        found.read(db)
+        found.read(db, _query(db) if around is None else _query_around(db, around))
     except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
         raise SchemaError(
             db.file, f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
         ) from None
     return Nvtx(found.ranges(found.pushed), found.ranges(found.spans), found.scopes(db), found.tids, found.flow.outs)
-
-
-def _query(db: Database) -> str:
-    """globalTid, start, end, twice the domain plus 1 for a start/end range, and text."""
-    text, join = range_text(db)
-    domain = "coalesce(e.domainId, 0) * 2" if db.has("NVTX_EVENTS", "domainId") else "0"
-    return (
-        f'SELECT e.globalTid, e.start, coalesce(e."end", {NULL}), {domain} + ({START_END}), {text}'  # noqa: S608 (our own text)
-        f" FROM NVTX_EVENTS e{join} WHERE {RANGES} AND {text} IS NOT NULL"
-        " AND e.start IS NOT NULL AND e.globalTid IS NOT NULL ORDER BY e.rowid"
-    )
 
 
 def range_text(db: Database) -> tuple[str, str]:
@@ -76,20 +76,74 @@ def range_text(db: Database) -> tuple[str, str]:
     return text, " LEFT JOIN StringIds s ON s.id = e.textId" if by_id else ""
 
 
+def _query(db: Database, only: str = "1") -> str:
+    """globalTid, start, end, twice the domain plus 1 for a start/end range, and text."""
+    text, join = range_text(db)
+    domain = "coalesce(e.domainId, 0) * 2" if db.has("NVTX_EVENTS", "domainId") else "0"
+    return (
+        f'SELECT e.globalTid, e.start, coalesce(e."end", {NULL}), {domain} + ({START_END}), {text}'  # noqa: S608 (our own text)
+        f" FROM NVTX_EVENTS e{join} WHERE {RANGES} AND {text} IS NOT NULL"
+        f" AND e.start IS NOT NULL AND e.globalTid IS NOT NULL AND {only} ORDER BY e.rowid"
+    )
+
+
+def _query_around(db: Database, times: Ints) -> str:
+    """The same of ranges around these times or that mark a step: one scan, for the table has no index on time."""
+    text, _ = range_text(db)
+    db.connection.execute("CREATE TEMP TABLE IF NOT EXISTS pyprof_times (time INTEGER PRIMARY KEY)")
+    db.connection.executemany("INSERT OR IGNORE INTO pyprof_times VALUES (?)", ((time,) for time in times.tolist()))
+    around = f'EXISTS (SELECT 1 FROM pyprof_times WHERE time BETWEEN e.start AND coalesce(e."end", {OPEN}))'  # noqa: S608
+    marks = " OR ".join(f"{text} GLOB '{begin}*'" for begin in STEP_TEXTS)
+    first = "".join({begin[0] for begin in STEP_TEXTS})  # one comparison instead of three for nearly all
+    return _query(db, f"({around} OR ({text} GLOB '[{first}]*' AND ({marks})))")
+
+
+def last_nodes(db: Database, updates: Ints, since: int) -> tuple[Ints, Ints]:
+    """Process and start of autograd's last node between each two of ``updates``, if it began after ``since``."""
+    text, join = range_text(db)
+    db.connection.execute("CREATE TEMP TABLE IF NOT EXISTS pyprof_updates (time INTEGER PRIMARY KEY)")
+    db.connection.executemany("INSERT OR IGNORE INTO pyprof_updates VALUES (?)", ((at,) for at in updates.tolist()))
+    node = f"{text} GLOB '*Backward*, seq = *' OR {text} GLOB '*AccumulateGrad*'"
+    found = db.rows(
+        f"SELECT (e.globalTid >> 24) & 16777215, max(e.start) FROM NVTX_EVENTS e{join} WHERE {RANGES}"  # noqa: S608 (our own text)
+        " AND typeof(e.start) = 'integer' AND typeof(e.globalTid) = 'integer' AND e.start >= ?"
+        f" AND ({text} GLOB '{ENGINE}*' OR ({text} NOT GLOB 'aten::*' AND ({node})))"
+        " GROUP BY 1, (SELECT time FROM pyprof_updates WHERE time > e.start ORDER BY time LIMIT 1) ORDER BY 2",
+        since,
+    )
+    pid, start = np.array(found, np.int64).reshape(-1, 2).T
+    return pid, start
+
+
+def distinct_scopes(db: Database) -> Iterator[Scope]:
+    """The scopes of all ranges, as they come."""
+    text, join = range_text(db)
+    domain = "coalesce(e.domainId, 0)" if db.has("NVTX_EVENTS", "domainId") else "0"
+    query = (
+        f"SELECT DISTINCT {text}, {domain}, e.globalTid >> 24 FROM NVTX_EVENTS e{join}"  # noqa: S608 (our own text)
+        f" WHERE {RANGES} AND {text} IS NOT NULL AND e.start IS NOT NULL AND e.globalTid IS NOT NULL ORDER BY e.rowid"
+    )
+    names = _domains(db)
+    for told, number, process in db.connection.execute(query):
+        head, _, _ = split_one(str(told).encode("utf-8", "replace").partition(LINKS)[0])
+        yield _scope(head.decode(), names.get((process, number), "") if number else "")
+
+
 class _Reader:
     """Reads the ranges, a chunk of rows at a time, into columns that grow in place."""
 
-    def __init__(self) -> None:
+    def __init__(self, tids: dict[int, int], alone: bool) -> None:
+        self.alone = alone
         self.heads = Heads()
         self.flow = DataFlow()
-        self.tids: dict[int, int] = {}
+        self.tids = tids
         self.pushed, self.spans = ([array("q") for _ in range(6)] for _ in range(2))  # the columns of Ranges
         self._named: dict[tuple[int, ...], int] = {}  # (head, domain, process) of ranges in a domain of its own
 
-    def read(self, db: Database) -> None:
+    def read(self, db: Database, query: str) -> None:
         factory, db.connection.text_factory = db.connection.text_factory, bytes
         try:
-            cursor = db.connection.execute(_query(db))
+            cursor = db.connection.execute(query)
             while chunk := [rows for _ in range(CHUNK // FETCH) if (rows := _fetched(cursor))]:
                 self._add(*zip(*chunk, strict=True))
         finally:
@@ -100,7 +154,7 @@ class _Reader:
     ) -> None:
         tids, starts, ends, domains = (np.concatenate(column) for column in (tid, start, end, domain))
         buffer = Buffer.of(texts, np.concatenate(lengths))
-        parts = split_texts(buffer, self.heads)
+        parts = split_texts(buffer, self.heads, self.alone)
         scope = self._scope_codes(parts.head, domains >> 1, tids >> 24)
         ends[ends == NULL] = OPEN
         columns = (self._threads(tids), starts, ends, scope, parts.seq, parts.op_id)

@@ -73,8 +73,11 @@ class Heads:
         return found
 
 
-def split_texts(buffer: Buffer, heads: Heads) -> Parts:
-    """Split the texts of a buffer; ``heads`` gets the new ones in the order in which they come."""
+def split_texts(buffer: Buffer, heads: Heads, alone: bool = False) -> Parts:
+    """Split the texts of a buffer; ``heads`` gets the new ones in the order in which they come.
+
+    ``alone``: without pyarrow, whose import takes longer than a few thousand texts; the same comes out.
+    """
     data, begin = buffer.data, buffer.begin
     seq_at, op_at, links = _marks(buffer)
     op_id, op_end = numbers(data, op_at + len(OP_ID), links)
@@ -85,7 +88,7 @@ def split_texts(buffer: Buffer, heads: Heads) -> Parts:
     plain &= (op_end == links) | (data[op_end] == ord(","))
     plain &= ~has_seq | ((seq_end == op_at) & _is_number(seq_at + len(SEQ), seq_end))
     parts = Parts(np.zeros(len(buffer), np.int64), seq, op_id, links)
-    found = _plain_heads(buffer, np.flatnonzero(plain), np.minimum(seq_at, op_at), op_end, parts)
+    found = _plain_heads(buffer, np.flatnonzero(plain), np.minimum(seq_at, op_at), op_end, parts, alone)
     found += _split_rest(buffer, np.flatnonzero(~plain), parts, len(found))
     order = np.argsort(np.array([row for row, _ in found], np.int64))
     number = np.zeros(len(found), np.int64)
@@ -162,13 +165,14 @@ def _word(data: bytes) -> np.uint64:
 
 
 def _plain_heads(
-    buffer: Buffer, rows: NDArray[np.intp], name_end: Ints, op_end: Ints, parts: Parts
+    buffer: Buffer, rows: NDArray[np.intp], name_end: Ints, op_end: Ints, parts: Parts, alone: bool
 ) -> list[tuple[int, bytes]]:
     """The distinct heads of the texts ``rows``, each with its first row; ``parts.head`` gets places in that list."""
     if not len(rows):
         return []
     cuts = np.stack([buffer.begin, name_end, op_end, parts.links], axis=1)[rows]
-    codes, values = _distinct_slices(buffer.data, np.append(cuts.reshape(-1), buffer.end[rows[-1]]))
+    cuts = np.append(cuts.reshape(-1), buffer.end[rows[-1]])
+    codes, values = _few_slices(buffer.raw, cuts) if alone else _distinct_slices(buffer.data, cuts)
     key, first, local = np.unique(codes[::4] * len(values) + codes[2::4], return_index=True, return_inverse=True)
     parts.head[rows] = local.reshape(-1)
     named = zip(rows[first].tolist(), *(side.tolist() for side in np.divmod(key, len(values))), strict=True)
@@ -185,6 +189,15 @@ def _distinct_slices(data: NDArray[np.uint8], cuts: Ints) -> tuple[Ints, list[by
     array = pa.Array.from_buffers(pa.large_binary(), count, buffers).dictionary_encode()
     codes = np.frombuffer(array.indices.buffers()[1], np.int32, count)  # to_numpy of nulls would import pandas
     return codes.astype(np.int64), array.dictionary.to_pylist()
+
+
+def _few_slices(raw: bytes, cuts: Ints) -> tuple[Ints, list[bytes]]:
+    """The same in a loop."""
+    known: dict[bytes, int] = {}
+    codes = np.zeros(len(cuts) - 1, np.int64)
+    between = zip(cuts[:-1:2].tolist(), cuts[1::2].tolist(), strict=True)
+    codes[::2] = [known.setdefault(raw[begin:end], len(known)) for begin, end in between]
+    return codes, list(known)
 
 
 def _split_rest(buffer: Buffer, rows: NDArray[np.intp], parts: Parts, place: int) -> list[tuple[int, bytes]]:

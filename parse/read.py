@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from pyprof.parse.capture import Capture
 from pyprof.parse.correlate import correlate
-from pyprof.parse.detect import reader
+from pyprof.parse.detect import brief_reader, reader
+from pyprof.parse.held import Held
 from pyprof.parse.progress import Say
 from pyprof.parse.summary import Told
 from pyprof.table import Table
@@ -28,3 +29,16 @@ def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False) -> 
     capture = reader(file)(file)
     say(f"attributing {capture.rows:,} rows")
     return Parsed(capture, Told.of(capture), correlate(capture, brief))
+
+
+def read_brief(file: Path, say: Say = lambda _: None) -> tuple[Told, Held]:
+    """What a summary tells of a file, without reading more of a long one than that takes; the share is then estimated.
+
+    Raises InputError as ``read_profile`` does.
+    """
+    brief = brief_reader(file)
+    if brief is not None:
+        say(f"looking at {file.name}")
+        return brief(file)
+    _, told, table = read_profile(file, say, brief=True)
+    return told, Held.of(table)

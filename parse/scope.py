@@ -50,6 +50,7 @@ _NUMBERED = re.compile(
     r"([^,]+?)(?:, seq = (-?\d+))?(?:, op_id = (\d+))?(?:, sizes = (\[[\[\]\d, ]*\]))?(?:, input_op_ids = .*)?",
     re.DOTALL,
 )
+STEP_TEXTS = ("ProfilerStep#", "pyprof.step", "Optimizer.step")  # what may mark a training step or end one
 _TOLD = ("{", "layer:", "Optimizer.", "enumerate(DataLoader)", "ProfilerStep#", "pyprof.step")
 _STEP = re.compile(r"(?:ProfilerStep#|pyprof\.step[ :#])\d+")
 

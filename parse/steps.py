@@ -10,7 +10,7 @@ step.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,26 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"\d{1,18}")
 
 
-def steps(capture: Capture, nest: Nest) -> Ints:
-    """The step that was running when each row was launched, on any thread: backward runs on its own."""
+class Nodes(NamedTuple):
+    """When autograd's nodes began, in which process."""
+
+    pid: Ints
+    start: Ints
+
+
+def nodes_of(nest: Nest) -> Nodes:
+    found = np.isin(nest.kind, (Kind.NODE, Kind.ENGINE))
+    return Nodes(nest.pid[found], nest.start[found])
+
+
+def steps(capture: Capture, nest: Nest, nodes: Nodes | None = None) -> Ints:
+    """The step that was running when each row was launched, on any thread: backward runs on its own.
+
+    ``nodes``: autograd's, where the capture does not have all ranges.
+    """
+    nodes = nodes_of(nest) if nodes is None else nodes
     step = np.full(capture.rows, NULL, np.int64)
-    owner, start, end, number = _marks(capture, nest)
+    owner, start, end, number = marks(capture, nest)
     updates = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
     pids = np.append(np.array([pid for pid, _ in capture.threads], np.int64), NULL)[capture.launch_thread]
     for pid in np.unique(np.concatenate([owner, nest.pid[updates]])).tolist():
@@ -38,18 +54,27 @@ def steps(capture: Capture, nest: Nest) -> Ints:
             step[rows] = _marked(start[mine], end[mine], number[mine], time)
         else:
             mine = updates[nest.pid[updates] == pid]
-            nodes = nest.start[np.isin(nest.kind, (Kind.NODE, Kind.ENGINE)) & (nest.pid == pid)]
-            step[rows] = _inferred(nest.start[mine], nest.end[mine], np.sort(nodes), time)
+            begun = np.sort(nodes.start[nodes.pid == pid])
+            step[rows] = _inferred(nest.start[mine], nest.end[mine], begun, time)
     return step
 
 
-def _marks(capture: Capture, nest: Nest) -> tuple[Ints, Ints, Ints, Ints]:
-    """Process, start, end and number of the steps that are marked: by ranges of a thread, or of a whole process."""
+class Marks(NamedTuple):
+    """The steps that are marked."""
+
+    pid: Ints
+    start: Ints
+    end: Ints
+    number: Ints
+
+
+def marks(capture: Capture, nest: Nest) -> Marks:
+    """The steps that are marked by ranges of a thread, or of a whole process."""
     spans = capture.spans
     given, whole = np.flatnonzero(nest.kind == Kind.STEP), np.flatnonzero(nest.scope_kind[spans.scope] == Kind.STEP)
     pids = np.array([pid for pid, _ in capture.threads], np.int64)
     codes = np.concatenate([nest.scope[given], spans.scope[whole]])
-    return (
+    return Marks(
         np.concatenate([nest.pid[given], pids[spans.thread[whole]]]),
         np.concatenate([nest.start[given], spans.start[whole]]),
         np.concatenate([nest.end[given], spans.end[whole]]),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-import numpy as np
 
 from pyprof.parse.capture import Capture
+from pyprof.parse.held import Held
 from pyprof.parse.scope import Kind
 from pyprof.parse.selection import range_names
-from pyprof.table import NULL, Ints, Table
 from pyprof.text import printable
 
 MOST = 8  # reasons, GPUs: what a page shows of a list
@@ -43,76 +39,33 @@ class Told:
         return f"expected GPU operations or CPU ops, found none; {next(iter(self.warnings), 'profile again')}"
 
 
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """How much of the time has an op, and why the rest has none."""
-
-    total_ns: int
-    attributed_ns: int
-    reasons: dict[str, int]  # reason -> ns, the largest first
-
-    @property
-    def share(self) -> float | None:
-        """Percent; None of no time."""
-        return 100 * self.attributed_ns / self.total_ns if self.total_ns else None
-
-
-def attribution(table: Table) -> Attribution:
-    """Sum up which rows have an op. Reasons that name a range count as one."""
-    duration, op, reason = table.ints("kDuration"), table.coded("op"), table.coded("reason")
-    has_op = np.append(np.array([bool(text) for text in op.values], bool), False)[op.codes]
-    found: dict[str, int] = {}
-    for code in np.unique(reason.codes[~has_op]).tolist():
-        text = reason.values[code].partition(": ")[0] if code >= 0 else "unknown"
-        found[text] = found.get(text, 0) + int(duration[~has_op & (reason.codes == code)].sum())
-    ordered = dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
-    return Attribution(int(duration.sum()), int(duration[has_op].sum()), ordered)
-
-
-def one_line(profiler: str, table: Table) -> str:
+def one_line(profiler: str, held: Held) -> str:
     """What a table holds and how much of its GPU time has an op."""
-    found = attribution(table)
+    found = held.attribution
     share = "0.0%" if found.share is None else f"{found.share:.1f}%"
-    return f"{profiler}: {counts(table)}, {_ms(found.total_ns)}, {share} of it attributed to an op"
+    return f"{profiler}: {counts(held.kinds)}, {_ms(found.total_ns)}, {share} of it attributed to an op"
 
 
-def counts(table: Table) -> str:
+def counts(kinds: Mapping[str, int]) -> str:
     """`52 kernels, 5 memsets`."""
-    return ", ".join(f"{n:,} {_plural(name, n)}" for name, n in kinds(table).items()) or "no rows"
+    return ", ".join(f"{n:,} {_plural(name, n)}" for name, n in kinds.items()) or "no rows"
 
 
-def kinds(table: Table) -> dict[str, int]:
-    """How many rows of each kind."""
-    kind = table.coded("kind")
-    numbers = np.bincount(kind.codes[kind.codes >= 0], minlength=len(kind.values)).tolist()
-    return {name: n for name, n in zip(kind.values, numbers, strict=True) if n}
-
-
-def page(told: Told, table: Table) -> list[str]:
+def page(told: Told, held: Held) -> list[str]:
     """Aligned lines: a word, then what the file says."""
     lines = [
         ("file", told.file),
         ("profiler", told.profiler),
-        ("GPU", _gpus(table)),
-        ("processes", _processes(table)),
-        ("rows", counts(table)),
-        *_times(table),
-        ("steps", _steps(table)),
+        ("GPU", _gpus(held.gpus)),
+        ("processes", _processes(held)),
+        ("rows", counts(held.kinds)),
+        *_times(held),
+        ("steps", spread(held.steps) if held.steps else ""),
         ("ranges", ", ".join(told.ranges)),
         *(("warning", text) for text in told.warnings),
     ]
     width = max(len(word) for word, _ in lines)
     return [f"{word:{width}}  {printable(text)}" for word, text in lines if text]
-
-
-def busy_ns(start: Ints, end: Ints) -> int:
-    """The length of the union of intervals: overlapping kernels count once."""
-    if not len(start):
-        return 0
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    gaps = np.maximum(start[1:] - reach[:-1], 0)
-    return int(reach[-1] - start[0] - gaps.sum())
 
 
 def _plural(kind: str, count: int) -> str:
@@ -124,33 +77,18 @@ def _ms(ns: int) -> str:
     return f"{ns / 1e6:,.3f} ms"
 
 
-def gpus(table: Table) -> dict[str, int]:
-    """How many GPUs of each name, a process's device being one; an unknown name is empty."""
-    name = table.coded("gpu")
-    if not len(table) or set(table.coded("kind").texts()) == {"cpu"}:
-        return {}
-    used = np.unique(np.stack([name.codes, table.ints("pid"), table.ints("device")]), axis=1)
-    texts = [*name.values, ""]  # code -1 finds the last
-    return Counter(texts[code] for code in used[0].tolist())
-
-
-def _gpus(table: Table) -> str:
-    named = {text or "unknown": number for text, number in gpus(table).items()}
+def _gpus(gpus: Mapping[str, int]) -> str:
+    named = {text or "unknown": number for text, number in gpus.items()}
     return ", ".join(f"{number} x {text}" if number > 1 else text for text, number in named.items())
 
 
-def _processes(table: Table) -> str:
-    pids, ranks = (known_numbers(table.ints(key)) for key in ("pid", "rank"))
+def _processes(held: Held) -> str:
+    pids, ranks = held.pids, held.ranks
     if not pids:
         return ""
     shown = ", ".join(map(str, pids[:MOST])) + (f" and {len(pids) - MOST} more" if len(pids) > MOST else "")
     told = f"; {'rank' if len(ranks) == 1 else 'ranks'} {spread(ranks)}" if ranks else ""
     return f"{len(pids)} ({shown}){told}"
-
-
-def known_numbers(values: Ints) -> list[int]:
-    found: list[int] = np.unique(values[values != NULL]).tolist()
-    return found
 
 
 def spread(numbers: Sequence[int]) -> str:
@@ -159,51 +97,38 @@ def spread(numbers: Sequence[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}" if whole else ", ".join(map(str, numbers[: 2 * MOST]))
 
 
-def _steps(table: Table) -> str:
-    return spread(known_numbers(table.ints("step")))
-
-
-def _times(table: Table) -> Iterable[tuple[str, str]]:
-    found = attribution(table)
-    if found.share is None:
+def _times(held: Held) -> Iterable[tuple[str, str]]:
+    found = held.attribution
+    if not found.total_ns:
         return
-    what = "CPU time" if set(table.coded("kind").texts()) == {"cpu"} else "GPU time"
+    what = "CPU time" if held.is_cpu else "GPU time"
+    about = "about " if found.estimate else ""
     yield what, _ms(found.total_ns)
-    yield from _spans(table)
-    yield "attributed", f"{found.share:.1f}% of {what} has an op"
+    yield from _spans(held)
+    yield "attributed", f"{about}{found.share:.1f}% of {what} has an op"
+    if found.estimate:
+        yield "  estimated", _looked_at(held, what)
     reasons = list(found.reasons.items())
     for reason, ns in reasons[:MOST]:
-        yield "  without", f"{100 * ns / found.total_ns:.1f}%: {reason}"
+        yield "  without", f"{about}{found.percent(ns):.1f}%: {reason}"
     if len(reasons) > MOST:
         yield "  without", f"{len(reasons) - MOST} reasons more"
 
 
-class Span(NamedTuple):
-    """A process's device at work."""
-
-    pid: int | None
-    device: int | None
-    span_ns: int  # from its first start to its last end
-    busy_ns: int
-
-
-def spans(table: Table) -> list[Span]:
-    """Of each process's device."""
-    start, pid, device = table.ints("start"), table.ints("pid"), table.ints("device")
-    end = start + table.ints("kDuration")
-    found = []
-    for owner, number in np.unique(np.stack([pid, device]), axis=1).T.tolist():
-        mine = (pid == owner) & (device == number)
-        span = int(end[mine].max() - start[mine].min())
-        process, ordinal = (None if value == NULL else value for value in (owner, number))
-        found.append(Span(process, ordinal, span, busy_ns(start[mine], end[mine])))
-    return found
+def _looked_at(held: Held, what: str) -> str:
+    """How far the share is known, and how to know it."""
+    found = held.attribution
+    assert found.estimate is not None
+    operations, looked_at, low, high = found.estimate
+    return (
+        f"{found.percent(low):.1f}% to {found.percent(high):.1f}%, from {operations:,} of {held.rows:,} rows with "
+        f"{found.percent(looked_at):.1f}% of {what}; --exact looks at all"
+    )
 
 
-def _spans(table: Table) -> Iterable[tuple[str, str]]:
-    found = spans(table)
-    for owner, number, span, busy in found[:MOST]:
-        which = "" if len(found) == 1 else f"process {_told(owner)}, device {_told(number)}: "
+def _spans(held: Held) -> Iterable[tuple[str, str]]:
+    for owner, number, span, busy in held.devices[:MOST]:
+        which = "" if len(held.devices) == 1 else f"process {_told(owner)}, device {_told(number)}: "
         share = f" ({100 * busy / span:.1f}%)" if span else ""
         yield "span", f"{which}{_ms(span)}, busy {_ms(busy)}{share}"
 

@@ -18,7 +18,8 @@ from capture_tables import Cells, keep, shown
 from pyprof.errors import PyprofError
 from pyprof.parse.correlate import correlate
 from pyprof.parse.detect import reader
-from pyprof.parse.summary import attribution, counts
+from pyprof.parse.held import Held
+from pyprof.parse.summary import counts
 
 HEAD = ("file", "rows", "time, ms", "attributed", "reason for the rest")
 
@@ -34,11 +35,12 @@ def row(file: Path) -> Cells:
         found = correlate(reader(file)(file))
     except PyprofError as error:
         return name, "none", "", "", f"refused: {str(error).removeprefix(f'{file}: ')}"
-    told = attribution(found)
+    held = Held.of(found)
+    told = held.attribution
     if told.share is None:
         return name, "none", "", "", "refused: no GPU activity"
     rest = "; ".join(f"{100 * ns / told.total_ns:.1f}% {reason}" for reason, ns in told.reasons.items())
-    return name, counts(found), f"{told.total_ns / 1e6:,.3f}", f"{told.share:.1f}%", rest
+    return name, counts(held.kinds), f"{told.total_ns / 1e6:,.3f}", f"{told.share:.1f}%", rest
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
     python tests/bench/bench_nsys.py [TIMES ...] [--capture FILE] [--idle RANGES] [--runs N]
 
 Repeats a golden capture TIMES times (100: 120,000 rows and 620,000 ranges), as a training loop would, then runs, each
-in a process of its own: a plain Python scan of the columns that parse needs, parse.py to Parquet and to net.dict,
-prof.py on both. Prints the seconds of processor time, the best of the runs, rows a second, the ratio to the scan, and
-the peak memory of each. --idle adds a thread with that many ranges and no launch, and checks that the table stays the
-same.
+in a process of its own: a plain Python scan of the columns that parse needs, parse.py --summary, parse.py to Parquet
+and to net.dict, prof.py on both. Prints the seconds of processor time, the best of the runs, rows a second, the ratio
+to the scan, and the peak memory of each. --idle adds a thread with that many ranges and no launch, and checks that the
+table stays the same.
 """
 
 from __future__ import annotations
@@ -127,6 +127,8 @@ def bench(source: Path, folder: Path, times: int, idle: int, runs: int) -> None:
     columns = ["--csv", "-c", "kernel,op,dir,sil,tc,flops,bytes"]
     commands = {
         "plain scan": [sys.executable, "-c", SCAN, capture],
+        "summary": [*parse, capture, "--summary"],
+        "summary, exact": [*parse, capture, "--summary", "--exact"],
         "parse to Parquet": [*parse, capture, "-o", table, "--force"],
         "parse to net.dict": [*parse, capture, "-o", lines, "--force"],
         "prof on Parquet": [*prof, *columns, table],

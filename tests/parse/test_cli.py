@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyprof.parse.cli import build_parser, main
-from pyprof.parse.summary import busy_ns, printable
+from pyprof.parse.held import busy_ns
+from pyprof.parse.summary import printable
 from pyprof.tablefile import read_table
 from tests.parse.kineto_file import begin, call, kernel, op
 from tests.parse.kineto_file import write as write_trace
@@ -42,8 +43,8 @@ def fixture_trace(tmp_path):
 def test_the_options_are_frozen():
     names = {name for action in build_parser()._actions for name in action.option_strings}
     assert names == {
-        "-h", "--help", "-o", "--output", "--force", "--from", "--to", "--step", "--range", "--rank", "--summary", "-q",
-        "--quiet", "--json",
+        "-h", "--help", "-o", "--output", "--force", "--from", "--to", "--step", "--range", "--rank",
+        "--summary", "--exact", "-q", "--quiet", "--json",
     }  # fmt: skip
 
 
