@@ -46,7 +46,7 @@ def write_html(found: Comparison, verdicts: Sequence[Verdict], out: BinaryIO) ->
             script=scripts[0],
         )
     )
-    out.write(page.lstrip().encode("utf-8", "replace"))
+    out.write(page.encode("utf-8", "replace"))
 
 
 def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
