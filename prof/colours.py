@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyprof.prof.report.classes import CLASSES
+from pyprof.prof.kinds import CLASSES
 from pyprof.prof.report.steps import PHASES
 
 __all__ = ["DARK", "LIGHT", "THEMES", "Theme", "ink_on", "style_sheet"]

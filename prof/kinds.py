@@ -1,6 +1,7 @@
 """What kind of work each row does: GEMM, convolution, attention, element-wise, copies ...
 
-By the family of its op's model; where there is no op or no model, by the kernel's name.
+By the family of its op's model; where there is no op or no model, by the kernel's name. Ten classes of kinds have a
+colour each, in the page and in figures: more cannot be told apart.
 """
 
 from __future__ import annotations
@@ -13,23 +14,35 @@ from pyprof.prof.kernels import find_product
 from pyprof.table import Coded, Table, distinct
 
 __all__ = [
-    "ATTENTION", "CONVS", "COPIES", "GRAPHS", "NCCL", "PRODUCTS", "is_fused_attention", "is_loss", "is_softmax",
-    "kinds",
+    "ATTENTION", "CLASSES", "CONVS", "COPIES", "GRAPHS", "NCCL", "PRODUCTS", "classes", "is_fused_attention", "is_loss",
+    "is_softmax", "kinds",
 ]  # fmt: skip
 
 PRODUCTS, CONVS, ATTENTION, NCCL, COPIES, GRAPHS = (
     "GEMM", "convolution", "attention", "communication", "host-device copies", "CUDA graphs",
 )  # fmt: skip
-OTHER = "other"
+RECURRENT, ELEMENTWISE, RANDOM, RESIZING, SOFTMAXES, NORMS, REDUCTIONS, LOSSES, MOVES, EMBEDDING, INDEXING, POOLING = (
+    "recurrent layers", "element-wise", "random numbers", "resizing", "softmax", "normalisation", "reductions", "loss",
+    "copies and casts", "embedding", "indexing and sorting", "pooling",
+)  # fmt: skip
+OPTIMIZER, FFT, FILLS, OTHER = "optimizer", "FFT", "fills", "other"
 
 OF_FAMILY: Mapping[str, str] = {
-    "gemm": PRODUCTS, "linalg": PRODUCTS, "conv": CONVS, "rnn": "recurrent layers", "attention": ATTENTION,
-    "pointwise": "element-wise", "rng": "random numbers", "resize": "resizing", "distance": "element-wise",
-    "softmax": "softmax", "norm": "normalisation", "reduction": "reductions", "scan": "reductions", "loss": "loss",
-    "copy": "copies and casts", "view": "copies and casts", "layout": "copies and casts",
-    "embedding": "embedding", "indexing": "indexing and sorting", "sort": "indexing and sorting",
-    "pooling": "pooling", "optimizer": "optimizer", "collective": NCCL, "fft": "FFT",
+    "gemm": PRODUCTS, "linalg": PRODUCTS, "conv": CONVS, "rnn": RECURRENT, "attention": ATTENTION,
+    "pointwise": ELEMENTWISE, "rng": RANDOM, "resize": RESIZING, "distance": ELEMENTWISE,
+    "softmax": SOFTMAXES, "norm": NORMS, "reduction": REDUCTIONS, "scan": REDUCTIONS, "loss": LOSSES,
+    "copy": MOVES, "view": MOVES, "layout": MOVES, "embedding": EMBEDDING, "indexing": INDEXING, "sort": INDEXING,
+    "pooling": POOLING, "optimizer": OPTIMIZER, "collective": NCCL, "fft": FFT,
 }  # fmt: skip
+CLASS: Mapping[str, str] = {
+    PRODUCTS: "matrix product", RECURRENT: "matrix product", CONVS: "convolution", ATTENTION: "attention",
+    ELEMENTWISE: "element-wise", NORMS: "normalisation",
+    **dict.fromkeys((SOFTMAXES, LOSSES, REDUCTIONS, POOLING), "softmax, loss, reduction"),
+    **dict.fromkeys((MOVES, COPIES, FILLS, EMBEDDING, INDEXING, RANDOM), "copy, index, random"),
+    OPTIMIZER: "optimizer", NCCL: "communication",
+    **dict.fromkeys((RESIZING, FFT, GRAPHS, OTHER), "other"),
+}  # fmt: skip
+CLASSES = tuple(dict.fromkeys(CLASS.values()))
 
 # Top down, the first that is found anywhere in the kernel's name. Spelled in captures of torch 1.4 to 2.11 and vLLM.
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
@@ -43,16 +56,16 @@ OF_NAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
     for pattern, kind in (
         (r"^(?:nccl|rccl)|all_?reduce|all_?gather|reduce_?scatter", NCCL),
-        (r"softmax", "softmax"),
-        (r"(?:layer|rms|batch|group)_?norm|\bbn_|norm_fwd|norm_bwd|GammaBeta", "normalisation"),
-        (r"multi_tensor_apply|adam|lamb_", "optimizer"),
-        (r"embedding", "embedding"),
-        (r"direct_copy|copy_kernel|CatArray|transpose|permute", "copies and casts"),
-        (r"(?<!with_)index|gather|scatter|sort|topk", "indexing and sorting"),
-        (r"reduce_kernel|triton_(?:red|per)_|cub::|reduction", "reductions"),
-        (r"pool", "pooling"),
-        (r"dropout|philox|distribution", "random numbers"),
-        (r"elementwise|triton_poi_|FillFunctor|silu|gelu|_mul_", "element-wise"),
+        (r"softmax", SOFTMAXES),
+        (r"(?:layer|rms|batch|group)_?norm|\bbn_|norm_fwd|norm_bwd|GammaBeta", NORMS),
+        (r"multi_tensor_apply|adam|lamb_", OPTIMIZER),
+        (r"embedding", EMBEDDING),
+        (r"direct_copy|copy_kernel|CatArray|transpose|permute", MOVES),
+        (r"(?<!with_)index|gather|scatter|sort|topk", INDEXING),
+        (r"reduce_kernel|triton_(?:red|per)_|cub::|reduction", REDUCTIONS),
+        (r"pool", POOLING),
+        (r"dropout|philox|distribution", RANDOM),
+        (r"elementwise|triton_poi_|FillFunctor|silu|gelu|_mul_", ELEMENTWISE),
     )
 )
 
@@ -66,15 +79,21 @@ def kinds(table: Table, annotation: Annotation) -> Coded:
     return Coded.of(found).take(row)
 
 
+def classes(table: Table, annotation: Annotation) -> Coded:
+    """The class of every row's kind."""
+    found = kinds(table, annotation)
+    return Coded.of(CLASS[kind] for kind in found.values).take(found.codes)
+
+
 def _kind(kind: str, family: str, long: str, short: str) -> str:
     name = long or short
     if kind == "graph":
         return GRAPHS
     if kind == "memset":
-        return "fills"
+        return FILLS
     if kind == "memcpy" or short.startswith("[CUDA memcpy"):
         within = "Device-to-Device" in name or "DtoD" in name
-        return "copies and casts" if within else COPIES
+        return MOVES if within else COPIES
     if name.startswith(("nccl", "rccl")):
         return NCCL
     return OF_FAMILY.get(family) or _of_name(name)
@@ -82,7 +101,7 @@ def _kind(kind: str, family: str, long: str, short: str) -> str:
 
 def _of_name(name: str) -> str:
     if LOG_SOFTMAX.search(name):
-        return "softmax"
+        return SOFTMAXES
     if find_product(name):
         return ATTENTION if FUSED.search(name) else CONVS if CONV.search(name) else PRODUCTS
     return next((kind for pattern, kind in OF_NAME if pattern.search(name)), OTHER)

@@ -17,8 +17,8 @@ from pyprof.errors import PyprofError
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.columns import first_text
 from pyprof.prof.devices import Device, Peaks
+from pyprof.prof.kinds import CLASSES, classes
 from pyprof.prof.layer_path import layer_parts
-from pyprof.prof.report.classes import CLASSES, classes
 from pyprof.prof.roofline import Roofline, roofline
 from pyprof.table import Coded, Ints, Table, distinct
 

@@ -12,7 +12,7 @@ from pyprof.errors import PyprofError
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.colours import ink_on
 from pyprof.prof.columns import first_text
-from pyprof.prof.report.classes import CLASSES, classes
+from pyprof.prof.kinds import CLASSES, classes
 from pyprof.prof.report.steps import PHASES, Step, owners, short_owners, steps
 from pyprof.prof.usage import covered
 from pyprof.table import NULL, Coded, Ints, Table

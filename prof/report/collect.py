@@ -18,8 +18,8 @@ from pyprof.prof.advice import Advice
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.columns import first_text
 from pyprof.prof.devices import Device, Peaks
+from pyprof.prof.kinds import CLASSES, classes
 from pyprof.prof.params import params
-from pyprof.prof.report.classes import CLASSES, classes
 from pyprof.prof.report.headline import figures, sentences
 from pyprof.prof.report.steps import PHASES, Step, owners, steps
 from pyprof.prof.roofline import Roofline, roofline

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.colours import DARK, LIGHT, THEMES, ink_on, style_sheet
-from pyprof.prof.report.classes import CLASSES
+from pyprof.prof.kinds import CLASSES
 from pyprof.prof.report.steps import PHASES
 
 # What the eye makes of linear RGB, at full severity: Machado, Oliveira and Fernandes (2009), table 1.

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 
 from pyprof.netdict import write_netdict
 from pyprof.prof.annotate import Annotation, annotate
+from pyprof.prof.kinds import CLASSES, classes
 from pyprof.prof.load_table import load_table
 from pyprof.prof.report import cli
-from pyprof.prof.report.classes import CLASSES, classes
 from pyprof.prof.report.collect import collect
 from pyprof.prof.report.headline import sentences, shown_ns
 from pyprof.prof.report.render import TEMPLATES, island, render
