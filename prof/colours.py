@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyprof.prof.kinds import CLASSES
-from pyprof.prof.report.steps import PHASES
+from pyprof.prof.steps import PHASES
 
 __all__ = ["DARK", "LIGHT", "THEMES", "Theme", "ink_on", "style_sheet"]
 

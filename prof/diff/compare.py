@@ -22,7 +22,7 @@ from pyprof.prof.diff.match import Match, match, small
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.diff.steps import Steps
 from pyprof.prof.occupancy import Floats
-from pyprof.prof.report.steps import PHASES
+from pyprof.prof.steps import PHASES
 
 __all__ = ["IDLE", "OVERLAP", "Change", "Comparison", "Entry", "compare"]
 

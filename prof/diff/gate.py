@@ -32,7 +32,7 @@ from pyprof.prof.diff.lines import Side
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.layer_path import layer_parts
 from pyprof.prof.occupancy import Floats
-from pyprof.prof.report.steps import PHASES
+from pyprof.prof.steps import PHASES
 from pyprof.table import Coded
 
 __all__ = ["QUANTITIES", "Check", "Gate", "GateError", "Verdict", "check", "parse_gate"]

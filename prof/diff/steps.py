@@ -18,7 +18,7 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.prof.occupancy import Floats
-from pyprof.prof.report.steps import PHASES, Step, steps
+from pyprof.prof.steps import PHASES, Step, steps
 from pyprof.prof.timeline import timeline
 from pyprof.table import NULL, Ints, Table, distinct
 

@@ -27,7 +27,7 @@ from pyprof.prof.diff.words import (
     verdict_words,
     warnings,
 )
-from pyprof.prof.report.render import environment, part, policy, script
+from pyprof.prof.page import environment, part, policy, script
 
 __all__ = ["write_html"]
 

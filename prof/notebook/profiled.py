@@ -34,8 +34,8 @@ from pyprof.prof.notebook.tables import (
     step_columns,
 )
 from pyprof.prof.notebook.told import SummaryText
-from pyprof.prof.report.steps import owners, steps
 from pyprof.prof.roofline import Roofline, roofline
+from pyprof.prof.steps import owners, steps
 from pyprof.prof.where import parse_where, rows_where
 from pyprof.table import NULL, Coded, Ints, Table
 

@@ -14,7 +14,7 @@ from pyprof.prof.columns import COLUMN, Column, Kind
 from pyprof.prof.group import AGGREGATES, group_rows
 from pyprof.prof.layer_path import layer_parts
 from pyprof.prof.occupancy import Floats
-from pyprof.prof.report.steps import PHASES, Step
+from pyprof.prof.steps import PHASES, Step
 from pyprof.table import NULL, Coded, Ints, distinct
 
 __all__ = ["Columns", "advice_columns", "group_columns", "layer_columns", "op_columns", "records", "step_columns"]

@@ -21,8 +21,8 @@ from pyprof.prof.perfetto.host import Host, calls_of, ranges_of
 from pyprof.prof.perfetto.lanes import nested_lanes, single_lanes
 from pyprof.prof.perfetto.projection import project, sums
 from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, grouped
-from pyprof.prof.report.steps import PHASES, steps
 from pyprof.prof.roofline import Roofline, roofline
+from pyprof.prof.steps import PHASES, steps
 from pyprof.prof.waiting import WORDS, waiting
 from pyprof.table import NULL, Coded, Ints, Ragged, Table, distinct
 

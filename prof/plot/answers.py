@@ -11,7 +11,7 @@ from pyprof.prof.plot.layers import Bar, Layers
 from pyprof.prof.plot.phases import Phases
 from pyprof.prof.plot.roofline import Dot, Roof, Rooflines
 from pyprof.prof.plot.timeline import Timeline
-from pyprof.prof.report.steps import Step
+from pyprof.prof.steps import Step
 
 __all__ = ["SCHEMAS", "plotted"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.errors import PyprofError
 from pyprof.prof.layer_path import layer_parts
-from pyprof.prof.report.steps import PHASES, owners
+from pyprof.prof.steps import PHASES, owners
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
-from pyprof.prof.report.steps import PHASES, Step, owners, steps
+from pyprof.prof.steps import PHASES, Step, owners, steps
 from pyprof.table import Table
 
 if TYPE_CHECKING:

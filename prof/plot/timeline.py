@@ -13,7 +13,7 @@ from pyprof.prof.annotate import Annotation
 from pyprof.prof.colours import ink_on
 from pyprof.prof.columns import first_text
 from pyprof.prof.kinds import CLASSES, classes
-from pyprof.prof.report.steps import PHASES, Step, owners, short_owners, steps
+from pyprof.prof.steps import PHASES, Step, owners, short_owners, steps
 from pyprof.prof.usage import covered
 from pyprof.table import NULL, Coded, Ints, Table
 

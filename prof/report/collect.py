@@ -21,8 +21,8 @@ from pyprof.prof.devices import Device, Peaks
 from pyprof.prof.kinds import CLASSES, classes
 from pyprof.prof.params import params
 from pyprof.prof.report.headline import figures, sentences
-from pyprof.prof.report.steps import PHASES, Step, owners, steps
 from pyprof.prof.roofline import Roofline, roofline
+from pyprof.prof.steps import PHASES, Step, owners, steps
 from pyprof.prof.usage import usage
 from pyprof.prof.waiting import CAUSES, WORDS, waiting
 from pyprof.table import NULL, Coded, Ints, Table, distinct

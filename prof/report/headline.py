@@ -11,7 +11,7 @@ import numpy as np
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.columns import first_text
 from pyprof.prof.model import MATRIX
-from pyprof.prof.report.steps import Step, typical
+from pyprof.prof.steps import Step, typical
 from pyprof.prof.usage import Usage
 from pyprof.table import Ints, Table
 

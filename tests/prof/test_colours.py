@@ -10,7 +10,7 @@ import pytest
 
 from pyprof.prof.colours import DARK, LIGHT, THEMES, ink_on, style_sheet
 from pyprof.prof.kinds import CLASSES
-from pyprof.prof.report.steps import PHASES
+from pyprof.prof.steps import PHASES
 
 # What the eye makes of linear RGB, at full severity: Machado, Oliveira and Fernandes (2009), table 1.
 SEEN = {

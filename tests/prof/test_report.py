@@ -19,12 +19,13 @@ from pyprof.netdict import write_netdict
 from pyprof.prof.annotate import Annotation, annotate
 from pyprof.prof.kinds import CLASSES, classes
 from pyprof.prof.load_table import load_table
+from pyprof.prof.page import TEMPLATES
 from pyprof.prof.report import cli
 from pyprof.prof.report.collect import collect
 from pyprof.prof.report.headline import sentences, shown_ns
-from pyprof.prof.report.render import TEMPLATES, island, render
-from pyprof.prof.report.steps import steps, typical
+from pyprof.prof.report.render import island, render
 from pyprof.prof.roofline import roofline
+from pyprof.prof.steps import steps, typical
 from pyprof.prof.waiting import WORDS, waits
 from pyprof.table import NULL, Coded, Table
 from tests.prof.browser import Browser, browser, missing

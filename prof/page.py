@@ -1,0 +1,46 @@
+"""The frame of our web pages: templates, our scripts and styles, and the content security policy.
+
+A page is one file that needs nothing else and reaches for nothing else. Texts of a capture are escaped; the policy
+allows the page's own scripts by their hashes and no connection of any kind, should something get through all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+__all__ = ["TEMPLATES", "environment", "part", "policy", "script"]
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+
+def environment() -> Environment:
+    """Templates in which every text is escaped, and no name may be missing."""
+    return Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+
+
+def policy(scripts: list[str]) -> str:
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def script(name: str) -> str:
+    text = part(name)
+    assert "</script" not in text.lower() and "<!--" not in text, name  # would end, or confuse, the element around it
+    return text
+
+
+@lru_cache(maxsize=32)
+def part(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8").replace("\r\n", "\n")
