@@ -41,12 +41,12 @@ class Hops:
 
     op: int  # the innermost op of the launch's own: not one around the backward node that it runs in
     node: int  # the backward node or autograd's range around it
-    call: int  # what numbers the op's call: innermost op, marker or node
+    call: int  # what numbers the op's call: a collective that says what it sent, else innermost op, marker or node
 
 
 def hops(path: Path) -> Hops:
     """Find the op, node and call of a context."""
-    op = node = call = -1
+    op = node = call = message = -1
     for hop, scope in enumerate(reversed(path)):
         if scope.kind in (Kind.NODE, Kind.ENGINE):
             node = hop
@@ -56,7 +56,9 @@ def hops(path: Path) -> Hops:
             op = hop
         if scope.kind in (Kind.OP, Kind.MARKER, Kind.COMM) and call < 0:
             call = hop
-    return Hops(op, node, op if op >= 0 else call)
+        if scope.comm and message < 0 and op in (-1, hop):  # of an op inside it, like a copy, the call is its own
+            message = hop
+    return Hops(op, node, message if message >= 0 else op if op >= 0 else call)
 
 
 def own_part(path: Path) -> Path:
@@ -81,6 +83,7 @@ class Facts:
     dtypes: str
     strides: str
     args: str
+    comm: str
     nodes: str
     reason: str
 
@@ -109,6 +112,8 @@ def facts(own: Path, forward: Path | None, recomputed: bool, transfer: str = "",
     innermost = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
     if communication and (innermost is None or not innermost.sizes):  # traces of 2022: the annotation has the sizes
         innermost = next((s for s in reversed(inside) if s.kind == Kind.COMM and s.sizes), innermost)
+    message = _message(inside)
+    innermost = innermost or message  # what NCCL says of itself, where PyTorch says nothing
     return Facts(
         layer=_json(_layers(source)),
         trace=_json(_trace(source)),
@@ -123,9 +128,18 @@ def facts(own: Path, forward: Path | None, recomputed: bool, transfer: str = "",
         dtypes=innermost.dtypes if innermost else "",
         strides=innermost.strides if innermost else "",
         args=innermost.args if innermost else "",
+        comm=message.comm if message else "",
         nodes=_json([s.name for s in own if s.kind in (Kind.OP, Kind.NODE)]),
         reason="" if ops else _why(own),
     )  # fmt: skip
+
+
+def _message(path: Path) -> Scope | None:
+    """The collective that a launch does: none where it is an op's inside it, like a copy."""
+    for scope in reversed(path):
+        if scope.comm or scope.kind == Kind.OP:
+            return scope if scope.comm else None
+    return None
 
 
 def _json(items: Sequence[str]) -> str:

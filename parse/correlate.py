@@ -36,6 +36,7 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     columns: dict[str, Data] = dict(capture.columns)
     inner, node, recomputed, told = attribute(capture, nest)
     columns.update(told)
+    columns["comm"] = _told(capture.columns.get("comm"), columns["comm"])
     columns["step"] = steps(capture, nest)
     if brief:
         return Table(capture.rows, columns)
@@ -279,6 +280,13 @@ def _texts(
         rows = np.array(by_key, np.int32)[codes] if known else np.zeros(0, np.int32)
         columns[field.name] = Coded(rows, list(values))
     return columns
+
+
+def _told(own: Data | None, around: Data) -> Data:
+    """What a row's own record says, else the range around its launch."""
+    if not isinstance(own, Coded) or not isinstance(around, Coded) or not own.values:
+        return around
+    return Coded.of(a or b for a, b in zip(own.texts(), around.texts(), strict=True))
 
 
 def _with_reason(fact: Facts, lost: str, graph: bool) -> Facts:

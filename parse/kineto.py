@@ -16,6 +16,7 @@ from pyprof.parse.capture import Capture
 from pyprof.parse.host import host_rows
 from pyprof.parse.kineto_events import Clock, Events, Threads, sort
 from pyprof.parse.kineto_json import load
+from pyprof.parse.kineto_messages import with_coalesced
 from pyprof.parse.kineto_schema import WANTED, Trace
 from pyprof.parse.times import told
 from pyprof.parse.uncollected import uncollected
@@ -48,7 +49,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         profiler="kineto",
         threads=threads.pairs,
         scopes=found.scopes,
-        ranges=found.ranges,
+        ranges=with_coalesced(found.ranges, found.scopes, gpu.launch_thread, gpu.launch_time),
         rows=gpu.rows,
         columns=gpu.columns,
         launch_thread=gpu.launch_thread,

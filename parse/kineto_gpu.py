@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pyprof.parse.gpu_info import kineto_info
 from pyprof.parse.join import lookup
 from pyprof.parse.kineto_events import Clock, Events, Threads, args, durations, integer, integers
+from pyprof.parse.kineto_messages import message
 from pyprof.parse.kineto_ranges import Found
 from pyprof.parse.kineto_schema import Args, Event, Trace
 from pyprof.parse.names import demangle, short_name
@@ -173,6 +174,7 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         "bytes": integers([a.bytes for a in details]),
         "grid": _triples([a.grid for a in details]),
         "block": _triples([a.block for a in details]),
+        "comm": Coded.of([message(a) for a in details]),
         "gpu": _gpu_names(device, trace.devices),
         "gpuInfo": _gpu_infos(device, trace.devices),
     }

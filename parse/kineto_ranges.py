@@ -14,6 +14,7 @@ from pyprof.parse.capture import Ranges
 from pyprof.parse.frames import frame_scope
 from pyprof.parse.join import lookup
 from pyprof.parse.kineto_events import Clock, Events, Threads, args, durations, integers
+from pyprof.parse.kineto_messages import message
 from pyprof.parse.kineto_schema import Args, Event
 from pyprof.parse.scope import Kind, Scope, classify
 from pyprof.parse.shapes import as_sizes, as_strides
@@ -55,7 +56,7 @@ class _Scopes:
         codes = []
         for event, a in zip(events, details, strict=True):
             dims = bytes(a.dims) or bytes(a.old_dims)
-            key = (event.name, dims, bytes(a.types), bytes(a.strides), bytes(a.values), a.collective)
+            key = (event.name, dims, bytes(a.types), bytes(a.strides), bytes(a.values), a.collective, message(a))
             code = known.get(key)
             if code is None:
                 code = known[key] = len(self.scopes)
@@ -87,7 +88,9 @@ class _Scopes:
         return np.array([codes[text] for text in texts], np.int64)
 
 
-def op_scope(name: str, dims: bytes, types: bytes, strides: bytes, values: bytes, collective: object = None) -> Scope:
+def op_scope(
+    name: str, dims: bytes, types: bytes, strides: bytes, values: bytes, told_name: object = None, comm: str = ""
+) -> Scope:
     """The scope of an op by the bytes of its inputs' sizes, types, strides and values.
 
     ``record_param_comms`` has its strings left out of the values; the fifth, the collective's name, stands beside them.
@@ -98,9 +101,9 @@ def op_scope(name: str, dims: bytes, types: bytes, strides: bytes, values: bytes
         return scope
     dtypes = [dtype(kind, size) for kind, size in zip(_list(types), sizes, strict=False)]
     told = _list(values)
-    if isinstance(collective, str) and name == "record_param_comms" and len(told) > 4:
-        told[4] = collective
-    return scope._replace(dtypes=_text(dtypes), strides=as_strides(_text(_list(strides))), args=_text(told))
+    if isinstance(told_name, str) and name == "record_param_comms" and len(told) > 4:
+        told[4] = told_name
+    return scope._replace(dtypes=_text(dtypes), strides=as_strides(_text(_list(strides))), args=_text(told), comm=comm)
 
 
 def dtype(kind: object, sizes: object) -> str | list[str]:

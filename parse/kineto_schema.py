@@ -20,7 +20,9 @@ _ARGS = {
     "old_dims": "Input dims", "types": "Input type", "strides": "Input Strides", "values": "Concrete Inputs",
     "seq": "Sequence number", "forward_thread": "Fwd thread id", "registers": "registers per thread",
     "shared": "shared memory", "occupancy": "est. achieved occupancy %", "graph_node": "graph node id",
-    "collective": "Collective name",
+    "collective": "Collective name", "elements_in": "In msg nelems", "elements_out": "Out msg nelems",
+    "ranks": "Group size", "element": "dtype", "group": "Process Group Name",
+    "sender": "Src Rank", "receiver": "Dst Rank",
 }  # fmt: skip
 
 
@@ -46,7 +48,14 @@ class Args(Struct, gc=False, rename=_ARGS):
     occupancy: Number = None
     bytes: Number = NULL
     graph_node: Number = NULL
-    collective: Number = None
+    collective: Number = None  # these say what a collective was told: ParamCommsUtils.hpp, SaveNcclMeta.cpp
+    elements_in: Number = None
+    elements_out: Number = None
+    ranks: Number = None
+    element: Any = None
+    group: Any = None
+    sender: Any = None
+    receiver: Any = None
 
 
 NO_ARGS = Args()

@@ -19,6 +19,7 @@ from pyprof.parse.cupti import name_operations, triples
 from pyprof.parse.database import Database, database
 from pyprof.parse.gpu_info import nsys_infos
 from pyprof.parse.join import lookup
+from pyprof.parse.nccl import Payload, missing_sizes, payloads, with_messages
 from pyprof.parse.nvtx_ranges import read_ranges
 from pyprof.parse.ranks import ranks
 from pyprof.parse.times import lasted, settle
@@ -68,10 +69,12 @@ def check(file: Path, db: Database) -> None:
 def _capture(file: Path, db: Database) -> Capture:
     gpu = gpu_rows(db)
     nvtx = read_ranges(db)
+    told = payloads(db)
+    ranges = with_messages(told, nvtx.ranges, nvtx.scopes, nvtx.tids)
     calls = read_calls(db)
     found = launches(db, gpu, calls, nvtx.tids)
     columns = dict(gpu.columns)
-    columns["pid"], columns["corr"], columns["rank"] = gpu.pid, gpu.corr, rank_column(db, gpu.pid)
+    columns["pid"], columns["corr"], columns["rank"] = gpu.pid, gpu.corr, rank_column(db, told, gpu.pid)
     if len(calls.pid):
         known = found.call >= 0
         at = np.where(known, found.call, 0)
@@ -85,7 +88,7 @@ def _capture(file: Path, db: Database) -> Capture:
         profiler=profiler(db),
         threads=pairs(nvtx.tids),
         scopes=nvtx.scopes,
-        ranges=nvtx.ranges,
+        ranges=ranges,
         spans=nvtx.spans,
         rows=gpu.rows,
         columns=columns,
@@ -96,7 +99,7 @@ def _capture(file: Path, db: Database) -> Capture:
         origin_thread=found.origin_thread,
         origin_time=found.origin_time,
         outs=nvtx.outs,
-        warnings=warnings_of(db, gpu),
+        warnings=warnings_of(db, gpu, told),
     )
 
 
@@ -216,9 +219,9 @@ def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
     return Coded(codes.astype(np.int32), name), Coded(codes.astype(np.int32), info)
 
 
-def rank_column(db: Database, pid: Ints) -> Ints:
+def rank_column(db: Database, payloads: list[Payload], pid: Ints) -> Ints:
     """The rank of each row's process."""
-    told = ranks(db)
+    told = ranks(db, payloads)
     pids, number = distinct(pid)
     return np.array([told.get(owner, NULL) for (owner,) in pids], np.int64)[number] if pids else pid
 
@@ -333,7 +336,7 @@ def profiler(db: Database) -> str:
     return f"nsys {rows[0][0] if rows else ''}".strip()
 
 
-def warnings_of(db: Database, gpu: Gpu) -> list[str]:
+def warnings_of(db: Database, gpu: Gpu, told: list[Payload]) -> list[str]:
     """What the capture lacks, and what nsys itself said."""
     said = list(gpu.warnings)
     if not gpu.rows:
@@ -343,4 +346,6 @@ def warnings_of(db: Database, gpu: Gpu) -> list[str]:
     if db.has("DIAGNOSTIC_EVENT", "severity"):
         rows = db.rows("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2 ORDER BY timestamp LIMIT 5")
         said += [f"nsys: {text}" for (text,) in rows]
+    if sizes := missing_sizes(db, told):
+        said.append(sizes)
     return said

@@ -18,6 +18,7 @@ from pyprof.parse.capture import Capture
 from pyprof.parse.correlate import Nest, attribute
 from pyprof.parse.database import Database, database
 from pyprof.parse.held import Attribution, Estimate, Held, devices, gpus, kinds, known_numbers
+from pyprof.parse.nccl import payloads
 from pyprof.parse.nvtx_ranges import count_ranges, distinct_scopes, last_nodes, read_ranges
 from pyprof.parse.sample import Sample, bounds, draw
 from pyprof.parse.scope import Kind
@@ -73,7 +74,8 @@ def _capture(file: Path, db: Database) -> tuple[Capture, Sample | None]:
         times = [column[sample.rows] for column in (found.time, found.origin_time) if column is not None]
         around = np.unique(np.concatenate(times))
     nvtx = read_ranges(db, around, tids)
-    columns = {**gpu.columns, "pid": gpu.pid, "rank": nsys.rank_column(db, gpu.pid)}
+    told = payloads(db)
+    columns = {**gpu.columns, "pid": gpu.pid, "rank": nsys.rank_column(db, told, gpu.pid)}
     return Capture(
         file=str(file),
         profiler=nsys.profiler(db),
@@ -89,7 +91,7 @@ def _capture(file: Path, db: Database) -> tuple[Capture, Sample | None]:
         reason_code=found.reason_code,
         origin_thread=found.origin_thread,
         origin_time=found.origin_time,
-        warnings=nsys.warnings_of(db, gpu),
+        warnings=nsys.warnings_of(db, gpu, told),
     ), sample
 
 

@@ -54,11 +54,12 @@ def _exported(file: Path) -> Iterator[Path]:
 
 
 def _export(tool: str, file: Path, exported: Path) -> None:
+    """With NVTX payloads, which tell NCCL's message sizes; without them by an nsys that has no such option."""
     command = [tool, "export", "--type=sqlite", "--force-overwrite=true", f"--output={exported}", str(file.resolve())]
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-        )
+        done = _run([*command[:2], "--include-blobs=true", *command[2:]])
+        if done.returncode:
+            done = _run(command)
     except OSError as error:
         raise InputError(file, f"{tool} cannot be run: {error.strerror or error}") from None
     if done.returncode or not exported.is_file():
@@ -66,3 +67,9 @@ def _export(tool: str, file: Path, exported: Path) -> None:
         raise InputError(
             file, f"expected nsys export to make a database, found exit code {done.returncode} and: {said[:300]}"
         )
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )

@@ -41,6 +41,7 @@ class Scope(NamedTuple):
     args: str = ""
     marker: Marker | None = None
     text: str = ""  # a marker's own text
+    comm: str = ""  # what a communication library was told to do: a JSON list, see messages.py
 
 
 ENGINE = "autograd::engine::evaluate_function: "

@@ -26,8 +26,8 @@ from pyprof.prof.roles import MAIN, assign_parts, role
 from pyprof.prof.tensorcore import tensor_core
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
-MOVES = frozenset({"copy", "indexing", "view", "collective", "embedding", "rng"})  # families that a copy may serve
-SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes")
+MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families that a copy may serve
+SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm")
 
 
 @dataclass(frozen=True, slots=True)

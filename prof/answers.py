@@ -225,6 +225,7 @@ def _summary() -> Schema:
 
 
 def _numbers() -> Schema:
+    from pyprof.prof.communication import Collective
     from pyprof.prof.components import Series
     from pyprof.prof.summary import Attention, Leading, Limits, Matrix, Part, Summary
     from pyprof.prof.usage import Usage
@@ -303,6 +304,7 @@ def _numbers() -> Schema:
         "copies": "between host and device",
         "communication_ns": "time of collectives",
         "exposed_ns": "communication while nothing else ran",
+        "collectives": "by kind and number of ranks, where they are on record",
         "counted_ns": "time of the rows whose FLOPs are counted",
         "flop": "of these",
         "nbytes": "of the rows whose bytes are counted",
@@ -327,8 +329,17 @@ def _numbers() -> Schema:
         "waited_ns": "the CPU, from its call until the copy was done",
         "idle_ns": "the GPU, after it",
     }
+    collective = {
+        "op": "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce, gather, scatter, send or recv",
+        "ranks": "how many take part; null where it is not known",
+        "rows": "kernels",
+        "ns": "their time",
+        "wire": "bytes that this rank must send, of the rows whose message is on record",
+        "wire_ns": "time of these",
+    }
     meanings = {Summary: whole, Waits: waits, SyncPoint: sync, Part: part, Leading: copies, Matrix: matrix,
-                Attention: attention, Limits: limits, Usage: usage, Series: series}  # fmt: skip
+                Attention: attention, Limits: limits, Usage: usage, Series: series,
+                Collective: collective}  # fmt: skip
     found = of_type(Summary, meanings)
     device = found["properties"]["devices"]["items"]
     device["properties"].update({key: maybe(schema) for key, (schema, _) in RATES.items()})

@@ -99,6 +99,19 @@ def _exposed(table: Table, annotation: Any) -> Ints:
     return exposed_rows(table, annotation)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Gets a column of ``communication``."""
+
+    name: str
+
+    def __call__(self, table: Table, annotation: Any) -> Coded | Ints | Floats:
+        from pyprof.prof.communication import traffic
+
+        found: Coded | Ints | Floats = getattr(traffic(table, annotation), self.name)
+        return found
+
+
 def _number(key: str) -> Get:
     return lambda table, _: table.ints(key)
 
@@ -248,6 +261,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("idle", "Idle(ns)", "ns", "before the row its GPU did nothing", Wait("idle_ns"), kind="int"),
     Column("idle_why", "IdleWhy", "", "why: launch, sync, data, copy, host, queued", Wait("cause")),
     Column("exposed", "Exposed(ns)", "ns", "of communication: nothing else ran on its GPU", _exposed, kind="int"),
+    # what went over a link (prof/communication.py)
+    Column("comm", "Comm", "", "collective: all_reduce, all_gather, ...", Sent("op")),
+    Column("ranks", "Ranks", "", "how many ranks take part in it", Sent("ranks"), kind="int"),
+    Column("wire", "Wire", "bytes", "that this rank must send for it", Sent("wire"), kind="int"),
+    Column("algbw", "AlgBW", "GB/s", "algorithm bandwidth: the whole buffer / sil", Sent("algbw"), kind="float"),
+    Column("busbw", "BusBW", "GB/s", "bus bandwidth: wire / sil, to compare with a link's speed", Sent("busbw"),
+           kind="float"),
     Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
 )  # fmt: skip
 COLUMN = {column.name: column for column in COLUMNS}

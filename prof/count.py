@@ -13,6 +13,7 @@ from pyprof.prof.arguments import Known, knowledge, marked, recorded, told_by_ma
 from pyprof.prof.dtypes import NOTHING, Dtypes
 from pyprof.prof.fills import FILLED
 from pyprof.prof.gradients import from_forward
+from pyprof.prof.messages import messages, work_of
 from pyprof.prof.model import FAMILY, MATRIX, UNKNOWN, Parts, Tensor, Work, evaluate, find, parameters
 from pyprof.prof.ops.compiled import fused_bytes
 from pyprof.prof.zero import never_computes
@@ -51,7 +52,7 @@ def _sum(amounts: object) -> int | None:
 
 def count_op(
     *, aten: str, sizes: str, dtypes: str, strides: str, args: str, outs: str, marker: str, dir: str, nodes: str = "",
-    lists: str = "", kernel: Dtypes = NOTHING,
+    comm: str = "", lists: str = "", kernel: Dtypes = NOTHING,
 ) -> Counted:  # fmt: skip
     """Count one op call. All arguments are a row's columns: JSON texts, empty where the capture tells nothing; but for
     ``lists``, the shapes of its lists of tensors where they were cut and are proven, and ``kernel``, what the names of
@@ -64,6 +65,12 @@ def count_op(
             why=f"no model of {aten}" if aten else "no op", arguments=_told(sizes, dtypes, strides, args, aten)
         )
     family = FAMILY[name]
+    if family == "collective" and (told := messages(comm)):
+        work = work_of(told)
+        if not math.isnan(work.read + work.write):
+            return Counted(name, family, _amounts(work))
+        if not sizes:
+            return Counted(name, family, {"": (0, None)}, "the capture does not tell how many ranks take part")
     if not sizes:
         if dir == "fprop" and marker:
             return _from_marker(marker, name)

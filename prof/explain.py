@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 
 import numpy as np
 
 from pyprof.prof.annotate import Annotation, repetition, signatures
+from pyprof.prof.communication import traffic
 from pyprof.prof.count import Counted
 from pyprof.prof.dtypes import kernel_dtypes
 from pyprof.prof.kernels import find_helper, find_product
+from pyprof.prof.messages import Message, messages
 from pyprof.prof.model import FAMILY, MODELS, find
-from pyprof.prof.ops.operands import tensors
 from pyprof.prof.own import rule_of
 from pyprof.table import NULL, Table
 
@@ -32,7 +34,7 @@ def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
         *_attribution(table, row),
         *_arguments(table, row),
         *_count(op),
-        *_collective(op, table, row),
+        *_collective(table, annotation, row),
         *_own(table, annotation, row, op),
         *_share(table, annotation, row, op),
         *_tensor_cores(table, annotation, row),
@@ -62,7 +64,9 @@ def _attribution(table: Table, row: int) -> list[Line]:
         return [("op", f"unknown: {_text(table, 'reason', row)}")]
     name = ".".join((*_list(table, "mod", row)[:1], ops[0]))
     marked = _list(table, "marker", row)
-    source = "the marker around the call" if marked else "the outermost op that PyTorch recorded"
+    by_nccl = not _list(table, "nodes", row) and bool(_text(table, "comm", row))
+    source = "NCCL's range" if by_nccl else "the outermost op that PyTorch recorded"
+    source = "the marker around the call" if marked else source
     lines = [("op", f"{name}: {source}")]
     seqs = table.ragged("seqId").lists()[row]
     if _text(table, "dir", row) == "bprop":
@@ -79,7 +83,10 @@ def _arguments(table: Table, row: int) -> list[Line]:
     aten, sizes, dtypes = (_text(table, key, row) for key in ("aten", "sizes", "dtypes"))
     if not aten:
         return []
-    lines = [("aten op", f"{aten}: the innermost around the launch, of {' > '.join(_list(table, 'nodes', row))}")]
+    around = _list(table, "nodes", row)
+    if not around:  # NCCL's own range
+        return [("aten op", f"{aten}: the range around the launch")]
+    lines = [("aten op", f"{aten}: the innermost around the launch, of {' > '.join(around)}")]
     lines.append(("shapes", f"{sizes}: recorded" if sizes else "not recorded (record_shapes=True records them)"))
     if dtypes:
         lines.append(("dtypes", f"{dtypes}: recorded"))
@@ -111,15 +118,25 @@ def _amount(value: int | None, unit: str) -> str:
     return f"unknown {unit}" if value is None else f"{value:,} {unit}"
 
 
-def _collective(op: Counted, table: Table, row: int) -> list[Line]:
-    """NCCL's two rates (nccl-tests, PERFORMANCE.md): the message over the time, and what a link carried."""
-    messages = next((found for a in op.arguments if (found := tensors(a))), ())
-    nbytes, ns = sum(t.nbytes for t in messages), int(table.ints("kDuration")[row])
-    if op.family != "collective" or not nbytes > 0 or ns <= 0:
+def _collective(table: Table, annotation: Annotation, row: int) -> list[Line]:
+    """The record of a collective, and NCCL's two rates (nccl-tests, PERFORMANCE.md)."""
+    told = messages(_text(table, "comm", row))
+    if not told:
         return []
-    name = _text(table, "kShortName", row)
-    bus = "; times 2 (n - 1) / n of n ranks on the bus" if "AllReduce" in name else ""
-    return [("bandwidth", f"{nbytes / ns:,.1f} GB/s: the message's {nbytes:,.0f} bytes over its time{bus}")]
+    aten = _text(table, "aten", row)
+    by = "NCCL's own record" if aten.startswith("nccl") and ":" not in aten else "recorded beside the launch"
+    lines = [("collective", f"{'; '.join(map(_message, told))}: {by}")]
+    sent, ns = traffic(table, annotation), int(table.ints("kDuration")[row])
+    if sent.wire[row] != NULL and ns > 0:
+        rates = f"bus {sent.busbw[row]:,.1f} GB/s, algorithm {sent.algbw[row]:,.1f} GB/s"
+        lines.append(("bandwidth", f"{rates}: {sent.wire[row]:,} bytes that this rank must send, over {ns:,} ns"))
+    return lines
+
+
+def _message(told: Message) -> str:
+    ranks = f" among {told.ranks} ranks" if told.ranks else ""
+    read, written = ("unknown" if math.isnan(n) else f"{n:,.0f}" for n in (told.read, told.written))
+    return f"{told.op}{ranks}, {read} bytes in, {written} out"
 
 
 def _own(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:

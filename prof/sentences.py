@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pyprof.prof.columns import first_text
+from pyprof.prof.communication import Collective
 from pyprof.prof.summary import Summary
 from pyprof.prof.usage import Usage
 
@@ -259,6 +260,16 @@ def _communication(found: Summary) -> Iterator[str]:
         part = share(found.exposed_ns, found.communication_ns)
         alone = "all of it" if part == "100%" else f"{ms(found.exposed_ns)} of it ({part})"
         yield f"Communication takes {ms(found.communication_ns)}, {alone} while nothing else runs on the GPU."
+        told = [each for each in found.collectives if each.wire and each.wire_ns]
+        if told:
+            kinds = "; ".join(map(_collective, told[:3]))
+            yield f"On the wire: {kinds} (bus bandwidth, with the time that ranks wait for each other)."
+
+
+def _collective(sent: Collective) -> str:
+    among = f" among {sent.ranks} ranks" if sent.ranks else ""
+    rate = amount(1e9 * sent.wire / sent.wire_ns, "B/s")
+    return f"{sent.rows:,} {sent.op}{among}, {amount(sent.wire, 'B')} at {rate}"
 
 
 def _layers(found: Summary) -> Iterator[str]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pyprof.prof.annotate import Annotation
 from pyprof.prof.apart import softmaxes_apart
+from pyprof.prof.communication import Collective, collectives
 from pyprof.prof.components import Series, components, series
 from pyprof.prof.devices import Peaks
 from pyprof.prof.kinds import COPIES, NCCL, is_fused_attention, kinds
@@ -111,6 +112,7 @@ class Summary:
     copies: Leading | None
     communication_ns: int
     exposed_ns: int  # communication while nothing else ran
+    collectives: tuple[Collective, ...]
     counted_ns: int
     flop: int
     nbytes: int
@@ -176,6 +178,7 @@ def _summary(
         copies=copies,
         communication_ns=int(duration[communication].sum()),
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
+        collectives=collectives(table, annotation),
         counted_ns=int(duration[counted].sum()),
         flop=int(annotation.flops[counted].sum()),
         nbytes=int(annotation.bytes[annotation.bytes != NULL].sum()),

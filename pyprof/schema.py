@@ -65,6 +65,7 @@ KERNELS: tuple[Column, ...] = (
     Column("dtypes", "json", "", "their dtypes, torch's names; empty for what is no tensor"),
     Column("strides", "json", "elements", "their strides"),
     Column("args", "json", "", "their values where they are no tensors, as the capture wrote them"),
+    Column("comm", "json", "", "what a collective was told: list of op, ranks, bytes in and out, group, root, peer"),
     Column("outs", "json", "", "shapes of the op's outputs, inferred from the ops that consume them"),
     Column("nodes", "json", "", "all aten ops and autograd nodes around the launch, outermost first"),
     Column("opId", "int", "", "number of that op's call within the capture: rows that share it are one op's kernels"),

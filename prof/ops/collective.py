@@ -17,10 +17,17 @@ FAMILY_NAME = "collective"
 def wire_factor(kind: str, ranks: int) -> float:
     """Bytes that a rank must send for every byte of the full buffer (nccl-tests, PERFORMANCE.md: bus bandwidth)
 
-    all_reduce 2 (n - 1) / n;  reduce_scatter, all_gather, all_to_all (n - 1) / n;  broadcast, reduce, send, recv 1
+    all_reduce, barrier 2 (n - 1) / n;  broadcast, reduce, send, recv 1;  the others (n - 1) / n
     """
     share = (ranks - 1) / ranks
-    return {"all_reduce": 2 * share, "reduce_scatter": share, "all_gather": share, "all_to_all": share}.get(kind, 1.0)
+    return {
+        "all_reduce": 2 * share,
+        "barrier": 2 * share,
+        "broadcast": 1.0,
+        "reduce": 1.0,
+        "send": 1.0,
+        "recv": 1.0,
+    }.get(kind, share)
 
 
 def flat(argument: Any) -> tuple[Tensor, ...]:
@@ -73,6 +80,14 @@ def annotated_all_to_all(self: Any, *_: Any) -> Work:
        "nccl:scatter", family=FAMILY_NAME)  # fmt: skip
 def annotated_input(self: Any, *_: Any) -> Work:
     """The annotation names what goes in: what comes out has another size, which it does not tell"""
+    return Work(0, math.nan, math.nan)
+
+
+@model("ncclAllReduce", "ncclBroadcast", "ncclReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll",
+       "ncclGather", "ncclScatter", "ncclSend", "ncclRecv", "ncclGroupEnd", "nccl:coalesced",
+       family=FAMILY_NAME)  # fmt: skip
+def by_record(*_: Any) -> Work:
+    """Only by its record (`comm`): what goes in and comes out"""
     return Work(0, math.nan, math.nan)
 
 

@@ -15,8 +15,11 @@ COLUMNS = {
     "CUPTI_ACTIVITY_KIND_MEMSET": "start, end, deviceId, streamId, correlationId, globalPid, bytes, value",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start, end, deviceId, streamId, correlationId, globalPid, graphId",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start, end, eventClass, globalTid, correlationId, nameId",
-    "NVTX_EVENTS": "start, end, eventType, text, textId, globalTid, domainId, endGlobalTid, jsonText, jsonTextId",
-    "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId, schemaId, idx, name",
+    "NVTX_EVENTS": "start, end, eventType, text, textId, globalTid, domainId, endGlobalTid, jsonText, jsonTextId,"
+    " binaryData",
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId, schemaId, idx, name, type, offset",
+    "NVTX_PAYLOAD_ENUMS": "domainId, schemaId, size",
+    "NVTX_PAYLOAD_ENUM_ENTRIES": "domainId, schemaId, idx, name, value",
     "MPI_RANKS": "globalPid, rank",
     "ThreadNames": "nameId, priority, globalTid",
     "OSRT_API": "start, end, eventClass, globalTid, nameId",

@@ -91,10 +91,19 @@ def test_a_report_is_exported_read_and_the_export_removed(nsys, report, tmp_path
     assert main([str(report), "-q", "-o", str(tmp_path / "net.dict")]) == 0
     assert read_table(tmp_path / "net.dict").ints("kDuration").tolist() == [10]
     words = log.read_text().splitlines()
-    assert [word.partition("=")[0] for word in words[:-1]] == ["export", "--type", "--force-overwrite", "--output"]
+    options = ["--include-blobs", "--type", "--force-overwrite", "--output"]
+    assert [word.partition("=")[0] for word in words[:-1]] == ["export", *options]
     assert words[-1] == str(report)  # one word, whatever is in it
     assert sorted(os.listdir(tmp_path)) == sorted([*before, "net.dict", "words"])
     assert reader(report)(report).file == str(report)
+
+
+def test_an_nsys_that_knows_no_payloads_exports_without_them(nsys, report, tmp_path):
+    database = write(tmp_path / "made.sqlite", **{KERNEL: [kernel(100, 5)], API: [call(90, 5)]})
+    old = "sys.exit(\"unrecognised option '--include-blobs=true'\")"
+    nsys(f"{old} if '--include-blobs=true' in sys.argv else shutil.copy({str(database)!r}, output)")
+    assert main([str(report), "-q", "-o", str(tmp_path / "net.dict")]) == 0
+    assert read_table(tmp_path / "net.dict").ints("kDuration").tolist() == [10]
 
 
 def test_without_nsys_a_report_says_what_to_do(nsys, report, tmp_path, capsys):
