@@ -75,9 +75,16 @@ def test_efficient_where_flash_fits():
 
 def test_flash_2_on_hopper():
     # measured on an H200: 12 more heads of 1024 × 64 by flash 125 µs, by cuDNN 82
-    (card,) = cards({**efficient(ns=94_000), "aten": "aten::_flash_attention_forward"})
+    empty = [[]] * 7  # no packed sequences, 1024 and 1024, no dropout, not causal, no mask for debugging
+    flash = {
+        "aten": "aten::_flash_attention_forward",
+        "sizes": [*efficient()["sizes"][:3], *empty],
+        "dtypes": ["bfloat16"] * 3 + [""] * 7,
+        "args": ["", "", "", "", "", "1024", "1024", "0.", "False", "False"],
+    }
+    (card,) = cards({**efficient(ns=94_000), **flash})
     assert card.rule == "attention_backend" and "CUDNN" in card.change
-    ampere = cards({**efficient(ns=300_000), "aten": "aten::_flash_attention_forward"}, gpu="NVIDIA A100-SXM4-80GB")
+    ampere = cards({**efficient(ns=300_000), **flash}, gpu="NVIDIA A100-SXM4-80GB")
     assert ampere == []
 
 
