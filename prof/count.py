@@ -66,9 +66,9 @@ def count_op(
         )
     family = FAMILY[name]
     if family == "collective" and (told := messages(comm)):
-        work = work_of(told)
-        if not math.isnan(work.read + work.write):
-            return Counted(name, family, _amounts(work))
+        sent = work_of(told)
+        if not math.isnan(sent.read + sent.write):
+            return Counted(name, family, _amounts(sent))
         if not sizes:
             return Counted(name, family, {"": (0, None)}, "the capture does not tell how many ranks take part")
     if not sizes:
