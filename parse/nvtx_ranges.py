@@ -7,7 +7,6 @@ at and let go, and only distinct rests are decoded and classified.
 
 from __future__ import annotations
 
-import sqlite3
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -27,13 +26,9 @@ from pyprof.table import NULL, Ints, distinct
 RANGES = "e.eventType IN (59, 60, 70, 71)"  # push/pop, start/end; 70 and 71 the same from NVTXT
 START_END = "e.eventType IN (60, 71)"
 OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
-FETCH = 1_000  # rows held as Python objects: with few of them, they stay in the processor's cache
-CHUNK = 16 * FETCH  # texts that are split together
 ALONE = 30_000  # texts: to split fewer one by one takes less time than importing pyarrow
 
 _MARK = OP_ID.decode()
-
-Column = tuple[Ints, ...]
 
 
 class Nvtx(NamedTuple):
@@ -45,8 +40,11 @@ class Nvtx(NamedTuple):
 
 
 def count_ranges(db: Database) -> int:
-    """About how many ranges there are, without counting them."""
-    return int(db.rows("SELECT coalesce(max(rowid), 0) FROM NVTX_EVENTS")[0][0]) if db.has("NVTX_EVENTS") else 0
+    """About how many ranges there are, without counting them where rows are numbered."""
+    if not db.has("NVTX_EVENTS"):
+        return 0
+    key = db.key("NVTX_EVENTS")
+    return int(db.rows(f"SELECT {f'coalesce(max({key}), 0)' if key else 'count(*)'} FROM NVTX_EVENTS")[0][0])  # noqa: S608
 
 
 def read_ranges(db: Database, around: Ints | None = None, tids: dict[int, int] | None = None) -> Nvtx:
@@ -60,7 +58,7 @@ def read_ranges(db: Database, around: Ints | None = None, tids: dict[int, int] |
     db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
     found = _Reader(tids if tids is not None else {}, around is not None or count_ranges(db) < ALONE)
     try:
-        found.read(db, _query(db) if around is None else _query_around(db, around))
+        found.read(db, "1" if around is None else _around(db, around))
     except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
         raise SchemaError(
             db.file, f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
@@ -76,26 +74,15 @@ def range_text(db: Database) -> tuple[str, str]:
     return text, " LEFT JOIN StringIds s ON s.id = e.textId" if by_id else ""
 
 
-def _query(db: Database, only: str = "1") -> str:
-    """globalTid, start, end, twice the domain plus 1 for a start/end range, and text."""
-    text, join = range_text(db)
-    domain = "coalesce(e.domainId, 0) * 2" if db.has("NVTX_EVENTS", "domainId") else "0"
-    return (
-        f'SELECT e.globalTid, e.start, coalesce(e."end", {NULL}), {domain} + ({START_END}), {text}'  # noqa: S608 (our own text)
-        f" FROM NVTX_EVENTS e{join} WHERE {RANGES} AND {text} IS NOT NULL"
-        f" AND e.start IS NOT NULL AND e.globalTid IS NOT NULL AND {only} ORDER BY e.rowid"
-    )
-
-
-def _query_around(db: Database, times: Ints) -> str:
-    """The same of ranges around these times or that mark a step: one scan, for the table has no index on time."""
+def _around(db: Database, times: Ints) -> str:
+    """The condition of ranges around these times or that mark a step: for one scan, as no index on time is there."""
     text, _ = range_text(db)
     db.connection.execute("CREATE TEMP TABLE IF NOT EXISTS pyprof_times (time INTEGER PRIMARY KEY)")
     db.connection.executemany("INSERT OR IGNORE INTO pyprof_times VALUES (?)", ((time,) for time in times.tolist()))
     around = f'EXISTS (SELECT 1 FROM pyprof_times WHERE time BETWEEN e.start AND coalesce(e."end", {OPEN}))'  # noqa: S608
     marks = " OR ".join(f"{text} GLOB '{begin}*'" for begin in STEP_TEXTS)
     first = "".join({begin[0] for begin in STEP_TEXTS})  # one comparison instead of three for nearly all
-    return _query(db, f"({around} OR ({text} GLOB '[{first}]*' AND ({marks})))")
+    return f"{around} OR ({text} GLOB '[{first}]*' AND ({marks}))"
 
 
 def last_nodes(db: Database, updates: Ints, since: int) -> tuple[Ints, Ints]:
@@ -121,7 +108,7 @@ def distinct_scopes(db: Database) -> Iterator[Scope]:
     domain = "coalesce(e.domainId, 0)" if db.has("NVTX_EVENTS", "domainId") else "0"
     query = (
         f"SELECT DISTINCT {text}, {domain}, e.globalTid >> 24 FROM NVTX_EVENTS e{join}"  # noqa: S608 (our own text)
-        f" WHERE {RANGES} AND {text} IS NOT NULL AND e.start IS NOT NULL AND e.globalTid IS NOT NULL ORDER BY e.rowid"
+        f" WHERE {RANGES} AND {text} IS NOT NULL AND e.start IS NOT NULL AND e.globalTid IS NOT NULL"
     )
     names = _domains(db)
     for told, number, process in db.connection.execute(query):
@@ -140,20 +127,26 @@ class _Reader:
         self.pushed, self.spans = ([array("q") for _ in range(6)] for _ in range(2))  # the columns of Ranges
         self._named: dict[tuple[int, ...], int] = {}  # (head, domain, process) of ranges in a domain of its own
 
-    def read(self, db: Database, query: str) -> None:
+    def read(self, db: Database, where: str) -> None:
+        """Read the ranges of a condition."""
+        text, join = range_text(db)
+        domain = "coalesce(e.domainId, 0) * 2" if db.has("NVTX_EVENTS", "domainId") else "0"
+        numbers = ("e.globalTid", "e.start", f'coalesce(e."end", {NULL})', f"{domain} + ({START_END})",
+                   f"length(CAST({text} AS BLOB))")  # fmt: skip
+        here = f"{RANGES} AND {text} IS NOT NULL AND e.start IS NOT NULL AND e.globalTid IS NOT NULL AND ({where})"
         factory, db.connection.text_factory = db.connection.text_factory, bytes
         try:
-            cursor = db.connection.execute(query)
-            while chunk := [rows for _ in range(CHUNK // FETCH) if (rows := _fetched(cursor))]:
-                self._add(*zip(*chunk, strict=True))
+            for columns, texts in db.chunks(numbers, "NVTX_EVENTS", join, here, text):
+                assert isinstance(texts, bytes)
+                self._add(*columns, texts)
         finally:
             db.connection.text_factory = factory
 
-    def _add(
-        self, tid: Column, start: Column, end: Column, domain: Column, texts: tuple[bytes, ...], lengths: Column
-    ) -> None:
-        tids, starts, ends, domains = (np.concatenate(column) for column in (tid, start, end, domain))
-        buffer = Buffer.of(texts, np.concatenate(lengths))
+    def _add(self, tids: Ints, starts: Ints, ends: Ints, domains: Ints, lengths: Ints, texts: bytes) -> None:
+        """Take the next ranges. ``domains``: twice the domain plus 1 for a start/end range."""
+        if lengths.sum() != len(texts):
+            raise ValueError("texts of another encoding than UTF-8")
+        buffer = Buffer.of([texts], lengths)
         parts = split_texts(buffer, self.heads, self.alone)
         scope = self._scope_codes(parts.head, domains >> 1, tids >> 24)
         ends[ends == NULL] = OPEN
@@ -203,16 +196,6 @@ def _of_threads(parts: Parts, pushed: NDArray[np.bool_], buffer: Buffer) -> Part
     if pushed.all():
         return parts
     return parts._replace(op_id=np.where(pushed, parts.op_id, NULL), links=np.where(pushed, parts.links, buffer.end))
-
-
-def _fetched(cursor: sqlite3.Cursor) -> tuple[Ints, Ints, Ints, Ints, bytes, Ints] | None:
-    """Some rows more as columns: four of numbers, the texts joined, and their lengths."""
-    rows = cursor.fetchmany(FETCH)
-    if not rows:
-        return None
-    *numbers, texts = zip(*rows, strict=True)
-    tid, start, end, domain = (np.frombuffer(array("q", column), np.int64) for column in numbers)
-    return tid, start, end, domain, b"".join(texts), np.fromiter(map(len, texts), np.int64, len(texts))
 
 
 def _domains(db: Database) -> dict[tuple[int, int], str]:
