@@ -138,24 +138,25 @@ class _Reader:
         try:
             for columns, texts in db.chunks(numbers, "NVTX_EVENTS", join, here, text):
                 assert isinstance(texts, bytes)
-                self._add(*columns, texts)
+                self._add(columns, texts)
         finally:
             db.connection.text_factory = factory
 
-    def _add(self, tids: Ints, starts: Ints, ends: Ints, domains: Ints, lengths: Ints, texts: bytes) -> None:
-        """Take the next ranges. ``domains``: twice the domain plus 1 for a start/end range."""
+    def _add(self, columns: list[Ints], texts: bytes) -> None:
+        """Take the next ranges: globalTid, start, end, twice the domain plus 1 for a start/end range, length of text."""
+        tids, starts, ends, domains, lengths = columns
         if lengths.sum() != len(texts):
             raise ValueError("texts of another encoding than UTF-8")
         buffer = Buffer.of([texts], lengths)
         parts = split_texts(buffer, self.heads, self.alone)
         scope = self._scope_codes(parts.head, domains >> 1, tids >> 24)
         ends[ends == NULL] = OPEN
-        columns = (self._threads(tids), starts, ends, scope, parts.seq, parts.op_id)
+        made = (self._threads(tids), starts, ends, scope, parts.seq, parts.op_id)
         pushed = (domains & 1) == 0
         numbers = len(self.pushed[0]) + np.cumsum(pushed) - 1
         self.flow.add(self.heads.texts, tids, _of_threads(parts, pushed, buffer), buffer, numbers)
         for kept, rows in ((self.pushed, pushed), (self.spans, ~pushed)):
-            for column, values in zip(kept, columns, strict=True):
+            for column, values in zip(kept, made, strict=True):
                 column.frombytes(values[rows].tobytes())
 
     def _threads(self, tids: Ints) -> Ints:
