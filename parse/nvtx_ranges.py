@@ -143,7 +143,7 @@ class _Reader:
             db.connection.text_factory = factory
 
     def _add(self, columns: list[Ints], texts: bytes) -> None:
-        """Take the next ranges: globalTid, start, end, twice the domain plus 1 for a start/end range, length of text."""
+        """Take the next ranges: globalTid, start, end, twice the domain plus 1 for start/end ranges, length of text."""
         tids, starts, ends, domains, lengths = columns
         if lengths.sum() != len(texts):
             raise ValueError("texts of another encoding than UTF-8")
