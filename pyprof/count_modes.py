@@ -23,6 +23,7 @@ from pyprof.count_arguments import (
     outputs_of,
     python_arguments,
     resolved,
+    tensors,
     wants_gradient,
 )
 from pyprof.errors import ModelError
@@ -79,6 +80,7 @@ class Counter:
         self.call: Call | None = None  # the call in progress that a model counts
         self.owners: dict[int, Call] = {}  # sequence number of an autograd node -> the call that made it
         self.nodes: dict[int, Call] = {}  # the same -> the dispatched op, where its whole backward has a model
+        self.wrapped = -1  # the last node of an op on tensors that wrap others, and no node of the ops on those
         self.modes: list[tuple[TorchFunctionMode, TorchDispatchMode]] = []
         self.patches = Patches()
         self.stances: list[Any] = []  # what keeps compiled code uncompiled
@@ -141,7 +143,8 @@ class Counter:
         if outermost:
             self.root = _name(func)
         first = _sequence()
-        model, arguments = ("", ()) if own or _vectorized() else _as_model(func, args, kwargs)
+        parts = own or _vectorized() or any(_wraps(type(t)) for t in tensors((args, kwargs)))
+        model, arguments = ("", ()) if parts else _as_model(func, args, kwargs)
         call = Call(self.root, model, arguments, None, _autocast())
         try:
             if not model and not own and _repeatable(func, self.stack):
@@ -224,7 +227,7 @@ class Counter:
         else:
             owner, direction = self._owner(name, node)
             self._note(owner, name, model, direction, work, reason)
-        if node is None and f"{model}.backward" in MODELS and wants_gradient(arguments):
+        if node is None and number != self.wrapped and f"{model}.backward" in MODELS and wants_gradient(arguments):
             # the node was made above this mode, just before: it has the last number given out
             self.nodes[number] = Call(name, model, arguments, out)
         return result
@@ -294,7 +297,9 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         counter = self.counter
-        if counter.call is not None or getattr(func, "__name__", "") in ATTRIBUTES:
+        # an op of the dispatcher's, called as such (by subclasses of Tensor), is for the other mode
+        dispatched = isinstance(func, torch._ops.OpOverload)
+        if counter.call is not None or dispatched or getattr(func, "__name__", "") in ATTRIBUTES:
             return func(*args, **kwargs)
         own = _overridden(types)
         if func in TRANSPARENT:
@@ -318,13 +323,14 @@ class _Dispatched(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(_wraps(kind) for kind in types):
+            self.counter.wrapped = _sequence() - 1
             return NotImplemented  # the subclass runs it, and what it calls comes here again
         return self.counter.dispatched(func, args, kwargs or {})
 
 
 @functools.cache
 def _wraps(kind: type) -> bool:
-    """Does a subclass run ops on tensors that it wraps (nested tensors)? Fake tensors are what they seem."""
+    """Does a subclass run ops on tensors that it wraps (nested, distributed)? Fake tensors are what they seem."""
     plain = getattr(torch._C, "_disabled_torch_dispatch_impl", None)
     fake = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
     return kind.__module__ not in fake and getattr(kind, "__torch_dispatch__", plain) is not plain
