@@ -170,8 +170,14 @@ SPARSE = frozenset(
         "mv",
         "addmv",
         "linear",
+        "_to_dense",
+        "_to_sparse",
+        "_to_sparse_csr",
+        "_to_sparse_csc",
+        "_to_sparse_bsr",
+        "_to_sparse_bsc",
     }
-)  # products, whose models take one sparse operand
+)  # products, whose models take one sparse operand, and conversions
 MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families whose ops hold a matrix product
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -31,5 +31,6 @@ from pyprof.prof.ops import row_norm as row_norm
 from pyprof.prof.ops import serving as serving
 from pyprof.prof.ops import softmax as softmax
 from pyprof.prof.ops import sorting as sorting
+from pyprof.prof.ops import sparse as sparse
 from pyprof.prof.ops import spectral as spectral
 from pyprof.prof.ops import views as views

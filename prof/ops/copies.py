@@ -185,7 +185,18 @@ def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None)
     return Work(0, 0, moved(result.numel, result))
 
 
-@model("cat", "concat", "concatenate", "stack", "hstack", "vstack", "_chunk_cat", family=FAMILY_NAME)
+@model(
+    "cat",
+    "concat",
+    "concatenate",
+    "stack",
+    "hstack",
+    "vstack",
+    "_chunk_cat",
+    "fsdp::chunk_cat",
+    "fsdp::all_gather_copy_in",
+    family=FAMILY_NAME,
+)
 def cat(pieces: Any, *_: Any, out: Out = None) -> Work:
     """Read every piece, write them all"""
     parts = tensors(tuple(pieces))
@@ -393,3 +404,9 @@ def pad_nd(self: Tensor, pad: Any, *_: Any, out: Out = None) -> Work:
 def pad_nd_backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
     """Each element of g goes to one of dx: elements of g less elements of dx are sums. Reads g, writes dx."""
     return Work(max(grad.numel - self.numel, 0), grad.nbytes, moved(self.numel, self))
+
+
+@model("_nested_tensor_from_mask_left_aligned", family=FAMILY_NAME)
+def is_left_aligned(self: Tensor, mask: Tensor, *_: Any) -> Work:
+    """Does each row of a padding mask end in padding, and in nothing else? Reads the mask"""
+    return Work(0, mask.nbytes)

@@ -190,7 +190,7 @@ def index_fill(self: Tensor, dim: Any, positions: Tensor, value: Any = 0, *_: An
 @model("index_fill_", family=FAMILY_NAME)
 def index_fill_(self: Tensor, dim: Any, positions: Tensor, value: Any = 0, *_: Any) -> Work:
     """self[index] = value: the indexed slices are written"""
-    count = _slice(self, dim, positions)
+    count = _slice(self, dim, positions) if self.shape else 1
     return Work(0, indices(positions).nbytes + distinct(value), math.nan if count is None else moved(count, self))
 
 

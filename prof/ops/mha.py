@@ -69,14 +69,15 @@ def mha(
     dropout: Any,
     causal: Any,
     weights: int,
+    more: int = 0,
 ) -> Parts:
     """Input projections, attention, output projection; ``axes``: batch and sequence; ``weights``: elements of
-    the attention weights if they are returned.
+    the attention weights if they are returned; ``more``: keys besides those of the sequence.
 
     The heads lie side by side in E, so splitting and joining them is a view.
     """
     ins = inputs(q, k, v, p)
-    core = split_heads(q, k, v, p, axes)
+    core = split_heads(q, k, v, p, axes, more)
     joined = q.like((*q.shape[:-1], p.out_weight.shape[1]))
     attended = forward(*core, heads_first(*core, causal), mask, dropout)
     return {
@@ -87,13 +88,16 @@ def mha(
 
 
 def split_heads(
-    q: Tensor, k: Tensor, v: Tensor, p: Projections, axes: tuple[int, int]
+    q: Tensor, k: Tensor, v: Tensor, p: Projections, axes: tuple[int, int], more: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[batch, heads, sequence, size of a head]"""
+    """[batch, heads, sequence, size of a head], with so many more keys and values"""
     batch, sequence = axes
     single = len(q.shape) == 2  # one sequence without a batch dimension
     size = (p.out_weight.shape[1]) // p.heads
-    shapes = [(1 if single else x.shape[batch], p.heads, x.shape[0 if single else sequence], size) for x in (q, k, v)]
+    shapes = [
+        (1 if single else x.shape[batch], p.heads, x.shape[0 if single else sequence] + added, size)
+        for x, added in ((q, 0), (k, more), (v, more))
+    ]
     queries, keys, values = (q.like(shape) for shape in shapes)
     return queries, keys, values
 
@@ -108,6 +112,8 @@ class Call:
     heads: int
     in_weight: Any
     in_bias: Any = None
+    bias_k: Any = None
+    zero: Any = False
     dropout: Any = 0.0
     out_weight: Any = None
     out_bias: Any = None
@@ -128,6 +134,11 @@ class Call:
         return Projections(self.heads, weights, given(self.in_bias), self.out_weight, given(self.out_bias))
 
     @property
+    def more(self) -> int:
+        """Keys besides those of the sequence: a learned one, a zero."""
+        return (given(self.bias_k) is not None) + bool(self.zero)
+
+    @property
     def masks(self) -> tuple[Any, bool]:
         """The mask that attention reads, and whether it is causal: that replaces a mask, where no weights and no
         padding are asked for."""
@@ -136,7 +147,7 @@ class Call:
         return self.mask if given(self.mask) is not None else self.padding_mask, False
 
 
-ARGUMENTS = """(q, k, v, _embed, heads, in_weight, in_bias, _bias_k, _bias_v, _zero, dropout, out_weight, out_bias,
+ARGUMENTS = """(q, k, v, _embed, heads, in_weight, in_bias, bias_k, _bias_v, zero, dropout, out_weight, out_bias,
     training, padding_mask, need_weights, mask, _separate, q_weight, k_weight, v_weight, _static_k, _static_v, average,
     causal)"""
 
@@ -145,21 +156,21 @@ ARGUMENTS = """(q, k, v, _embed, heads, in_weight, in_bias, _bias_k, _bias_v, _z
 def multi_head_attention_forward(call: Call) -> Parts:
     """torch.nn.functional's: [sequence, batch, E]. Returned attention weights are averaged over the heads."""
     mask, causal = call.masks
-    returned = pairs_of(call.q, call.k) * (1 if call.average else call.heads) if call.need_weights else 0
+    returned = pairs_of(call.q, call.k, call.more) * (1 if call.average else call.heads) if call.need_weights else 0
     dropout = call.dropout if call.training else 0.0
-    return mha(call.q, call.k, call.v, call.projections, (1, 0), mask, dropout, causal, returned)
+    return mha(call.q, call.k, call.v, call.projections, (1, 0), mask, dropout, causal, returned, call.more)
 
 
-def pairs_of(q: Tensor, k: Tensor) -> int:
+def pairs_of(q: Tensor, k: Tensor, more: int = 0) -> int:
     """Elements of one head's attention weights, over the batch."""
-    return q.shape[0] * k.shape[0] * (q.shape[1] if len(q.shape) > 2 else 1)
+    return q.shape[0] * (k.shape[0] + more) * (q.shape[1] if len(q.shape) > 2 else 1)
 
 
 @model(f"multi_head_attention_forward.backward {ARGUMENTS}", family=FAMILY_NAME, takes=Call)
 def multi_head_attention_backward(call: Call) -> Parts:
     """Both projections' gradients, and attention's five products"""
     p, (mask, causal) = call.projections, call.masks
-    core = split_heads(call.q, call.k, call.v, p, (1, 0))
+    core = split_heads(call.q, call.k, call.v, p, (1, 0), call.more)
     joined = call.q.like((*call.q.shape[:-1], p.out_weight.shape[1]))
     return {
         "out_proj": linear_gradients(joined, p.out_weight, p.out_bias),

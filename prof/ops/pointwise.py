@@ -23,6 +23,7 @@ from pyprof.prof.ops.operands import (
     given,
     moved,
     number,
+    numel,
     output,
     promoted,
     required,
@@ -46,7 +47,7 @@ class Price:
 
 TABLE = (
     Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
-    Price("neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical "
+    Price("neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical _conj_physical "
           "resolve_conj resolve_neg positive", 1, 0, "same", 0, "signs and rounding"),
     Price("isnan isinf isfinite isposinf isneginf isreal logical_not signbit", 1, 0, "bool", 0, "tests"),
     Price("bitwise_not", 1, 0, "same", None, "bits"),
@@ -180,7 +181,7 @@ def div_(self: Tensor, other: Any, *_: Any, out: Out = None) -> Work:
     return apply("div_", (self, other), 1, COMPLEX_DIV, out=out, inplace=True)
 
 
-@model("div.backward", family=FAMILY_NAME)
+@model("div.backward", "divide.backward", "true_divide.backward", family=FAMILY_NAME)
 def div_backward(self: Tensor, other: Any, *_: Any, out: Out = None) -> Parts:
     """da = g / b (1 an element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once
 
@@ -223,20 +224,24 @@ class Gradient:
 
 
 GRADIENTS = (
-    Gradient("abs", 1, "g * sign(x)"),
+    Gradient("abs absolute", 1, "g * sign(x)"),
     Gradient("sqrt", 2, "g / (2 y)"),
     Gradient("rsqrt", 4, "-0.5 * g * y * y * y"),
     Gradient("reciprocal", 2, "-g * y * y"),
     Gradient("square", 2, "2 * x * g"),
     Gradient("sin cos sinh cosh", 2, "g * cos(x)"),
     Gradient("tan", 3, "g * (1 + y * y)"),
-    Gradient("atan atanh", 3, "g / (1 + x * x)"),
-    Gradient("asin acos asinh acosh", 4, "g / sqrt(1 - x * x)"),
+    Gradient("atan atanh arctan arctanh", 3, "g / (1 + x * x)"),
+    Gradient("asin acos asinh acosh arcsin arccos arcsinh arccosh", 4, "g / sqrt(1 - x * x)"),
     Gradient("log2 log10", 2, "g / (x * ln 2)"),
-    Gradient("log1p", 2, "g / (1 + x)"),
-    Gradient("expm1", 2, "g * (y + 1)"),
-    Gradient("exp2", 2, "g * y * ln 2"),
-    Gradient("erf erfc", 4, "g * c * exp(-x * x)"),
+    Gradient("log1p special_log1p", 2, "g / (1 + x)"),
+    Gradient("expm1 special_expm1", 2, "g * (y + 1)"),
+    Gradient("exp2 special_exp2", 2, "g * y * ln 2"),
+    Gradient("erf erfc special_erf special_erfc erfinv special_erfinv", 4, "g * c * exp(-x * x)"),
+    Gradient("lgamma special_gammaln digamma special_digamma special_psi i0 special_i0", 2, "g * digamma(x)"),
+    Gradient("sinc special_sinc", 8, "g * (z * cos(z) - sin(z)) / (x * z), z = pi * x"),
+    Gradient("mish", 12, "t = tanh(log1p(exp(x))), s = sigmoid(x), g * (t + x * s * (1 - t * t))"),
+    Gradient("nan_to_num", 0, "g or 0"),
     Gradient("clamp clip clamp_min clamp_max", 0, "g or 0"),
 )
 
@@ -376,9 +381,16 @@ def where(condition: Any, self: Any, other: Any, *_: Any, out: Out = None) -> Wo
     return elementwise(0, distinct(mask, *sides), output(out, Tensor(shape, dtype)))
 
 
-@model("complex", "polar", family=FAMILY_NAME)
+@model("polar", family=FAMILY_NAME)
+def polar(self: Tensor, angle: Tensor, *_: Any, out: Out = None) -> Work:
+    """r * cos(angle), r * sin(angle): 4 an element"""
+    copied = complex_(self, angle, out=out)
+    return copied + Work(4 * numel(broadcast("polar", self.shape, angle.shape)))
+
+
+@model("complex", family=FAMILY_NAME)
 def complex_(self: Tensor, other: Tensor, *_: Any, out: Out = None) -> Work:
-    """Two real tensors become a complex one; 0 flop (polar: estimated as a copy, its sine and cosine left out)"""
+    """Two real tensors become a complex one; 0 flop"""
     real = promoted(self.dtype, other.dtype)
     dtype = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}.get(real, "")
     shape = broadcast("complex", self.shape, other.shape)

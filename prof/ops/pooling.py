@@ -77,8 +77,8 @@ def _register_max(n: int) -> None:
         return _max(n, True, call, out)
 
     def values(call: Pool, out: Out = None) -> Work:
-        """Comparisons. Positions are written where a gradient is wanted."""
-        return _max(n, call.x.needs_grad, call, out)
+        """Comparisons; values and positions. In one dimension the positions are only for a gradient."""
+        return _max(n, n > 1 or call.x.needs_grad, call, out)
 
     arguments = "(x, kernel, stride, padding, dilation, ceil_mode)"
     model(f"max_pool{n}d_with_indices {arguments}", family=FAMILY_NAME, takes=Pool)(with_indices)

@@ -228,7 +228,7 @@ def logsumexp(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
     )
 
 
-@model("logsumexp.backward", family=FAMILY_NAME)
+@model("logsumexp.backward", "special_logsumexp.backward", family=FAMILY_NAME)
 def logsumexp_backward(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
     """dx = g * exp(x - lse): sub, exp, mul. Reads x, g and lse, writes dx."""
     kept_ = kept(self, dim, out)

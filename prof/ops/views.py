@@ -41,7 +41,8 @@ QUESTIONS = (
     "_use_cudnn_ctc_loss _use_miopen_ctc_loss _fused_sdp_choice _nnpack_available get_device is_cpu "
     "is_cuda device layout _is_zerotensor _assert_tensor_metadata _assert_async "
     "_functional_assert_async record_stream sym_constrain_range sym_constrain_range_for_size "
-    "_get_data_attr broadcast_shapes _has_same_storage_numel "
+    "_get_data_attr broadcast_shapes _has_same_storage_numel _c10d_functional::wait_tensor "
+    "_c10d_functional::_wrap_tensor_autograd "
 )
 
 

@@ -131,6 +131,14 @@ def test_other_keys_are_projected_apart() -> None:
     assert parts["in_proj"] == Work(3328, 1376, 832)
 
 
+def test_a_learned_key_and_a_zero_are_attended_to() -> None:
+    options = (OPTIONS[0], OPTIONS[1], f(1, 1, 8), f(1, 1, 8), True, *OPTIONS[5:])
+    parts = evaluate("multi_head_attention_forward", (*MHA, 8, 2, *options))
+    assert isinstance(parts, dict)
+    # 4 heads of 3 queries and 5 keys: 2*60*8; 192 of Q, 2*(2*5*8)*4 of K and V; 192, and 12 queries' logarithms
+    assert parts["attention"] == Work(960, 832, 240)
+
+
 def test_multi_head_attention_backward() -> None:
     parts = evaluate("multi_head_attention_forward.backward", (*MHA, 8, 2, *OPTIONS))
     flop = {name: work.flop for name, work in parts.items()}  # type: ignore[union-attr]

@@ -59,7 +59,9 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("arange", (0, 7, 1, Tensor((0,), "int64")), Work(0, 0, 56)),  # out=, which the call resizes
     ("arange", (0, 7, 2, Tensor((0,), "float32")), Work(0, 0, 16)),
     ("linspace logspace", (0, 1, 5), Work(0, 0, 20)),
-    ("cat concat concatenate stack hstack vstack _chunk_cat", ((X, X, t(1, 3)), 0), Work(0, 60, 60)),
+    ("cat concat concatenate stack hstack vstack _chunk_cat fsdp::chunk_cat "
+     "fsdp::all_gather_copy_in", ((X, X, t(1, 3)), 0), Work(0, 60, 60)),
+    ("_nested_tensor_from_mask_left_aligned", (X, t(2, 3, dtype="bool")), Work(0, 6)),
     ("split_with_sizes_copy split_copy unbind_copy", (X, [1, 2], 1), Work(0, 24, 24)),
     ("repeat tile", (X, [2, 1]), Work(0, 24, 48)),
     ("repeat_interleave", (X, 3), Work(0, 24, 72)),

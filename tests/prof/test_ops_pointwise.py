@@ -25,8 +25,8 @@ TWO = (t(2, 3), t(2, 3))
 INT = tuple(t(2, 3, dtype="int64") for _ in range(2))  # 48 bytes each
 
 ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
-    ("abs absolute neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical resolve_conj resolve_neg "
-     "positive relu relu6 hardtanh threshold hardshrink angle", ONE, Work(0, 24, 24)),
+    ("abs absolute neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical _conj_physical "
+     "resolve_conj resolve_neg positive relu relu6 hardtanh threshold hardshrink angle", ONE, Work(0, 24, 24)),
     ("isnan isinf isfinite isposinf isneginf isreal logical_not signbit", ONE, Work(0, 24, 6)),  # a byte each
     ("bitwise_not", INT[:1], Work(0, 48, 48)),
     ("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan arcsin arccos arctan sinh cosh asinh "
@@ -89,7 +89,8 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
     ("lerp", (*TWO, t(2, 3)), Work(18, 72, 24)),
     ("where _s_where", (t(2, 3, dtype="bool"), *TWO), Work(0, 54, 24)),
     ("where", (t(3, dtype="bool"), t(2, 1), 0.0), Work(0, 3 + 8, 24)),
-    ("complex polar", TWO, Work(0, 48, 48)),
+    ("complex", TWO, Work(0, 48, 48)),
+    ("polar", TWO, Work(24, 48, 48)),  # cos, sin, two products
     # x * x: one tensor read once
     ("mul", (t(2, 3, ident=1), t(2, 3, ident=1)), Work(6, 24, 24)),
     # a broadcast operand is stored once: 3 elements, though the shape has 6
@@ -111,14 +112,21 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
     ("rrelu_with_noise rrelu_with_noise_functional", TWO, Work(6, 24, 48)),
     ("rrelu_with_noise_backward", (*TWO, t(2, 3), 0.1, 0.3, True), Work(6, 48, 24)),
     # backward as a whole, from the forward's arguments
-    ("div.backward", TWO, Work(24, 48 + 72, 48)),  # 1 + 3 an element; g b, then g a b
+    ("div.backward divide.backward true_divide.backward", TWO, Work(24, 48 + 72, 48)),  # 1 + 3 each; g b, g a b
     ("div.backward", (t(2, 3), 2.0), Work(6, 24, 24)),
     ("div.backward", (t(2, 3), t(3)), Work(6 + 18 + 3, 36 + 60, 24 + 12)),  # and 6 - 3 sums
-    ("abs.backward", ONE, Work(6, 48, 24)),
+    ("abs.backward absolute.backward", ONE, Work(6, 48, 24)),
     ("sqrt.backward reciprocal.backward square.backward sin.backward cos.backward sinh.backward cosh.backward "
-     "log2.backward log10.backward log1p.backward expm1.backward exp2.backward", ONE, Work(12, 48, 24)),
-    ("tan.backward atan.backward atanh.backward", ONE, Work(18, 48, 24)),
-    ("rsqrt.backward asin.backward acos.backward asinh.backward acosh.backward erf.backward erfc.backward", ONE,
+     "log2.backward log10.backward log1p.backward expm1.backward exp2.backward special_log1p.backward "
+     "special_expm1.backward special_exp2.backward lgamma.backward special_gammaln.backward digamma.backward "
+     "special_digamma.backward special_psi.backward i0.backward special_i0.backward", ONE, Work(12, 48, 24)),
+    ("nan_to_num.backward", ONE, Work(0, 48, 24)),
+    ("sinc.backward special_sinc.backward", ONE, Work(48, 48, 24)),  # 3 products of z, cos, sin, sub, div, g
+    ("mish.backward", ONE, Work(72, 48, 24)),
+    ("tan.backward atan.backward atanh.backward arctan.backward arctanh.backward", ONE, Work(18, 48, 24)),
+    ("rsqrt.backward asin.backward acos.backward asinh.backward acosh.backward erf.backward erfc.backward "
+     "erfinv.backward special_erf.backward special_erfc.backward special_erfinv.backward arcsin.backward "
+     "arccos.backward arcsinh.backward arccosh.backward", ONE,
      Work(24, 48, 24)),
     ("clamp.backward clip.backward clamp_min.backward clamp_max.backward", (t(2, 3), 0.0), Work(0, 48, 24)),
     ("maximum.backward minimum.backward fmax.backward fmin.backward", TWO, Work(0, 144, 48)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("max_pool1d_with_indices max_pool1d", (X1, [2], [2], [0], [1], False), Work(0, 32, 16 + 32)),
     ("max_pool1d", (Tensor((1, 2, 4), "float32", needs_grad=False), [2]), Work(0, 32, 16)),  # no positions
     ("max_pool2d_with_indices max_pool2d", (X, [2, 2], [], [0, 0], [1, 1], False), Work(0, 128, 32 + 64)),
+    ("max_pool2d", (replace(X, needs_grad=False), [2, 2]), Work(0, 128, 32 + 64)),
     ("max_pool2d_with_indices", (X, 3, 2, 1, 1, False), Work(0, 128, 32 + 64)),  # (4 + 2 - 3) // 2 + 1 = 2
     ("max_pool2d_with_indices", (X, [3], [2], [0], [1], True), Work(0, 128, 32 + 64)),  # ceil(1 / 2) + 1 = 2
     ("max_pool3d_with_indices max_pool3d", (X3, [2], [2], [0], [1], False), Work(0, 512, 64 + 128)),

@@ -58,7 +58,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("linalg_vector_norm.backward norm.backward", (X, 2, [1], False), Work(28, 96 + 32, 96)),  # 4 divisions
     ("dist", (X, X, 2), Work(72, 192, 4)),
     ("logsumexp special_logsumexp", (X, [1], False), Work(76, 96, 16)),  # 72 - 4 + 8
-    ("logsumexp.backward", (X, [1], False), Work(72, 96 + 32, 96)),
+    ("logsumexp.backward special_logsumexp.backward", (X, [1], False), Work(72, 96 + 32, 96)),
     ("amax amin", (X, [1], False), Work(0, 96, 16)),
     ("aminmax _aminmax", (X, 1, False), Work(0, 96, 32)),
     ("max min median nanmedian", (X,), Work(0, 96, 4)),

@@ -1,0 +1,20 @@
+"""Sparse layouts: what is stored, indices included, is what is read and written. Their products are in ``gemm``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.prof.model import Tensor, UnknownArgument, Work, model
+from pyprof.prof.ops.operands import Out
+
+FAMILY_NAME = "sparse"
+
+
+@model("_to_dense", "_to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc",
+       family=FAMILY_NAME)  # fmt: skip
+def converted(self: Tensor, *_: Any, out: Out = None) -> Work:
+    """All that is stored is read, all that is stored then is written"""
+    result = out[0] if out else None
+    if result is None:
+        raise UnknownArgument("how much the result stores is not told")
+    return Work(0, self.nbytes, result.nbytes)
