@@ -28,6 +28,7 @@ COMMUNICATION = (
     "torch.distributed.",
     "torch::distributed::",
 )  # collectives and DDP's reducer: their own ops, wherever they run
+TELLING = ("FSDP::", *COMMUNICATION)  # of users' and libraries' ranges, those whose names say what is inside
 _OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
 _CALL = re.compile(
     r"(?:^|/)torch/nn/modules/\w+\.py:\d+$"
@@ -37,34 +38,51 @@ _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """Where in a context, counted from its innermost range (0), something stands; -1 for nowhere."""
+    """How many ranges around a context's innermost one (0) something stands; -1 for nowhere."""
 
     op: int  # the innermost op of the launch's own: not one around the backward node that it runs in
     node: int  # the backward node or autograd's range around it
     call: int  # what numbers the op's call: a collective that says what it sent, else innermost op, marker or node
+    message: int = -1  # that collective
 
 
-def hops(path: Path) -> Hops:
-    """Find the op, node and call of a context."""
-    op = node = call = message = -1
-    for hop, scope in enumerate(reversed(path)):
-        if scope.kind in (Kind.NODE, Kind.ENGINE):
-            node = hop
-            call = hop if call < 0 else call
-            break
-        if scope.kind == Kind.OP and op < 0:
-            op = hop
-        if scope.kind in (Kind.OP, Kind.MARKER, Kind.COMM) and call < 0:
-            call = hop
-        if scope.comm and message < 0 and op in (-1, hop):  # of an op inside it, like a copy, the call is its own
-            message = hop
-    return Hops(op, node, message if message >= 0 else op if op >= 0 else call)
+NOWHERE = Hops(-1, -1, -1)
+
+
+def hops(around: Hops, scope: Scope) -> Hops:
+    """Where the op, node and call of a context stand, by those of the context around it and its own scope."""
+    if scope.kind in (Kind.NODE, Kind.ENGINE):
+        return Hops(-1, 0, 0)
+    is_op = scope.kind == Kind.OP
+    op = 0 if is_op else _further(around.op)
+    # of an op inside a collective, like a copy, the call is its own
+    message = 0 if scope.comm else -1 if is_op else _further(around.message)
+    call = 0 if scope.kind in (Kind.MARKER, Kind.COMM) else _further(around.call)
+    return Hops(op, _further(around.node), message if message >= 0 else op if op >= 0 else call, message)
+
+
+def _further(hop: int) -> int:
+    return hop + 1 if hop >= 0 else -1
+
+
+def inside_of(around: Path, scope: Scope) -> Path:
+    """The path of a context: that around it without an innermost range that means nothing, and its own scope.
+
+    Ranges that mean nothing tell no more than the innermost one's name, and those that a program never closes, as after
+    an exception, stand around all that follows: with each in the path of the next, a few thousand took minutes.
+    """
+    last = around[-1:]
+    if last and last[0].kind == Kind.USER and not last[0].name.startswith(TELLING):
+        around = around[:-1]
+    return (*around, scope)
 
 
 def own_part(path: Path) -> Path:
     """A context's scopes inside the innermost backward node: all of it where there is none."""
-    node = hops(path).node
-    return path if node < 0 else path[len(path) - node :]
+    for at in range(len(path) - 1, -1, -1):
+        if path[at].kind in (Kind.NODE, Kind.ENGINE):
+            return path[at + 1 :]
+    return path
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pyprof.parse import ranges
 from pyprof.parse.capture import Capture, Ranges
-from pyprof.parse.context import Facts, Hops, Path, facts, hops
+from pyprof.parse.context import NOWHERE, Facts, Hops, Path, facts, hops, inside_of
 from pyprof.parse.gradients import gradients
 from pyprof.parse.phase import TRANSFERS, transfers, updating
 from pyprof.parse.scope import Kind, Scope
@@ -133,8 +133,9 @@ class Nest:
             keys, number = distinct(key)
             self.context[level] = number + len(self.paths)
             for outer, code in (divmod(key, len(self.scopes)) for (key,) in keys):
-                self.paths.append((*(self.paths[outer - 1] if outer else ()), self.scopes[code]))
-        self.hops = [hops(path) for path in self.paths]
+                scope = self.scopes[code]
+                self.paths.append(inside_of(self.paths[outer - 1] if outer else (), scope))
+                self.hops.append(hops(self.hops[outer - 1] if outer else NOWHERE, scope))
 
     def hop(self, what: str, inner: Ints) -> Ints:
         """Of each range (-1: none): how many ranges up its context's op, node or call stands; -1 for nowhere."""
@@ -226,11 +227,12 @@ def _ranked(given: Ranges, nest: Nest) -> Ints | None:
 
 def _levels(parent: Ints) -> list[Ints]:
     """Range indices by depth, outermost level first."""
-    depth = np.zeros(len(parent), np.int64)
+    depth = (parent >= 0).astype(np.int64)
     above = parent.copy()
-    while (inside := above >= 0).any():
-        depth[inside] += 1
-        above[inside] = parent[above[inside]]
+    while len(inside := np.flatnonzero(above >= 0)):  # twice as far up each time
+        further = above[inside]
+        depth[inside] += depth[further]
+        above[inside] = above[further]
     order = np.argsort(depth, kind="stable")
     return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
 

@@ -20,6 +20,7 @@ from pyprof.parse.cupti import triples
 from pyprof.parse.database import Database, database
 from pyprof.parse.names import demangle, short_name
 from pyprof.parse.scope import Scope, classify, split
+from pyprof.parse.times import lasted, settle
 from pyprof.table import NULL, Coded, Data, Ints
 
 EXPERIMENTAL = "AMD's databases are read experimentally: compare with a torch.profiler trace, which is read fully"
@@ -58,37 +59,43 @@ def read(file: Path) -> Capture:
         rocprof = db.has("rocpd_kernel_dispatch")
         for table, columns in (NEEDED_V3 if rocprof else NEEDED_RPD).items():
             db.require(table, *columns)
-        found = _version_3(db) if rocprof else _rpd(db)
-    if not found.operations:
-        raise InputError(file, f"expected kernels, found a {found.profiler} database without any GPU activity")
-    try:
-        return _capture(file, found)
-    except (TypeError, ValueError, OverflowError) as error:  # SQLite's columns hold whatever was put there
-        raise SchemaError(file, f"expected numbers as times, sizes and ids, found another value ({error})") from None
+        try:
+            found = _version_3(db) if rocprof else _rpd(db)
+            if found.operations:
+                return _capture(file, found)
+        except (TypeError, ValueError, OverflowError) as error:  # SQLite's columns hold whatever was put there
+            words = f"expected numbers as times, sizes and ids, found another value ({error})"
+            raise SchemaError(file, words) from None
+    raise InputError(file, f"expected kernels, found a {found.profiler} database without any GPU activity")
 
 
 def _capture(file: Path, found: _Found) -> Capture:
-    operations = sorted(found.operations, key=lambda row: row[1])
-    origin = min([operations[0][1], *(spans[0][2] for spans in (found.calls, found.markers) if spans)])
-    numbers = np.array([(row[1], row[2], *row[4:]) for row in operations], np.int64).T
-    start, end, pid, device, stream, gx, gy, gz, bx, by, bz, size, call = numbers
+    numbers = np.array([[_number(value) for value in (row[1], row[2], *row[4:])] for row in found.operations], np.int64)
+    times = settle(numbers[:, 0], numbers[:, 1], earliest=1)
+    order = np.argsort(times.start, kind="stable")
+    start, end = times.start[order], times.end[order]
+    pid, device, stream, gx, gy, gz, bx, by, bz, size, call = numbers[order, 2:].T
+    operations = [found.operations[i] for i in order.tolist()]
+    calls = np.array([[_number(value) for value in span[:4]] for span in found.calls], np.int64).reshape(-1, 4)
+    markers = [span for span in found.markers if all(type(value) is int for value in span[:4])]
+    begins = [int(start[0]), *(time for time in calls[:1, 2].tolist() if time > 0), *(span[2] for span in markers[:1])]
+    origin = min(begins)
     threads: dict[tuple[int, int], int] = {}
-    ranges, scopes = _ranges(found.markers, threads, origin)
-    owner = [threads.setdefault(span[:2], len(threads)) for span in found.calls]
+    ranges, scopes = _ranges(markers, threads, origin)
+    owner = [threads.setdefault((pid, tid), len(threads)) for pid, tid in calls[:, :2].tolist()]
     thread = np.array([*owner, -1], np.int64)
-    begun = np.array([*(span[2] - origin for span in found.calls), NULL], np.int64)
-    tids = np.array([*(span[1] for span in found.calls), NULL], np.int64)
+    begun = np.append(np.where(calls[:, 2] == NULL, NULL, calls[:, 2] - origin), NULL)
     at = np.where(call == NULL, -1, call)
     names = [row[3] for row in operations]
     columns: dict[str, Data] = {
         "kind": Coded.of([row[0] for row in operations]),
         "kShortName": Coded.of([short_name(name) for name in names]),
         "kLongName": Coded.of([demangle(name) for name in names]),
-        "start": start - origin, "kDuration": end - start, "pid": pid, "tid": tids[at], "device": device,
-        "stream": stream, "grid": triples(gx, gy, gz), "block": triples(bx, by, bz), "bytes": size,
-        "api": Coded.of([*(span[4] for span in found.calls), ""]).take(at),
+        "start": start - origin, "kDuration": end - start, "pid": pid, "device": device, "stream": stream,
+        "tid": np.append(calls[:, 1], NULL)[at], "grid": triples(gx, gy, gz), "block": triples(bx, by, bz),
+        "bytes": size, "api": Coded.of([*(span[4] for span in found.calls), ""]).take(at),
         "apiStart": begun[at],
-        "apiDuration": np.array([*(span[3] - span[2] for span in found.calls), NULL], np.int64)[at],
+        "apiDuration": np.append(lasted(calls[:, 2], calls[:, 3]), NULL)[at],
     }  # fmt: skip
     return Capture(
         file=str(file),
@@ -102,8 +109,12 @@ def _capture(file: Path, found: _Found) -> Capture:
         launch_time=begun[at],
         reason=["no API row"],
         reason_code=np.where(at >= 0, -1, 0),
-        warnings=[EXPERIMENTAL],
+        warnings=[EXPERIMENTAL, *times.warnings()],
     )
+
+
+def _number(value: int | None) -> int:
+    return NULL if value is None else value
 
 
 def _ranges(markers: list[Span], threads: dict[tuple[int, int], int], origin: int) -> tuple[Ranges, list[Scope]]:
@@ -151,11 +162,11 @@ def _dispatches(db: Database, pids: dict[int, int], launches: dict[int, int]) ->
     where = [f"k.{name}" if db.has("rocpd_kernel_dispatch", name) else "0" for name in ("agent_id", "stream_id")]
     rows = db.rows(
         f'SELECT k.start, k."end", s.kernel_name, k.pid, {", ".join([*where, *told])}, e.stack_id'  # noqa: S608 (our own text)
-        " FROM rocpd_kernel_dispatch k JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id"
+        " FROM rocpd_kernel_dispatch k LEFT JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id"
         " LEFT JOIN rocpd_event e ON e.id = k.event_id ORDER BY k.start, k.id"
     )
     return [
-        ("kernel", start, end, str(name).removesuffix(".kd"), pids.get(pid, pid), agent, stream,
+        ("kernel", start, end, str(name or "").removesuffix(".kd"), pids.get(pid, pid), agent, stream,
          *_blocks(items, block), *block, NULL, launches.get(stack, NULL))
         for start, end, name, pid, agent, stream, *rest, stack in rows
         for items, block in [(rest[:3], (rest[3], rest[4], rest[5]))]
@@ -173,12 +184,13 @@ def _copies(db: Database, pids: dict[int, int], launches: dict[int, int]) -> lis
         return []
     rows = db.rows(
         'SELECT m.start, m."end", s.string, m.pid, m.dst_agent_id, m.size, e.stack_id FROM rocpd_memory_copy m'
-        " JOIN rocpd_string s ON s.id = m.name_id LEFT JOIN rocpd_event e ON e.id = m.event_id ORDER BY m.start, m.id"
+        " LEFT JOIN rocpd_string s ON s.id = m.name_id LEFT JOIN rocpd_event e ON e.id = m.event_id"
+        " ORDER BY m.start, m.id"
     )
     none = (NULL,) * 3
     return [
-        ("memcpy", start, end, str(name), pids.get(pid, pid), agent if agent is not None else NULL, 0, *none, *none,
-         size if size is not None else NULL, launches.get(stack, NULL))
+        ("memcpy", start, end, str(name or ""), pids.get(pid, pid), _number(agent), 0, *none, *none, _number(size),
+         launches.get(stack, NULL))
         for start, end, name, pid, agent, size, stack in rows
     ]  # fmt: skip
 

@@ -27,6 +27,7 @@ from pyprof.prof.tensorcore import tensor_core
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families that a copy may serve
+MOST_BYTES = 1 << 60  # that one copy can move: more is damage, and its double would not fit the column
 SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm")
 
 
@@ -286,7 +287,7 @@ def _own_bytes(table: Table, roles: Sequence[str], flops: Ints, nbytes: Ints) ->
     """
     kind, name, size = table.coded("kind").texts(), table.coded("kShortName").texts(), table.ints("bytes")
     for i, what in enumerate(kind):
-        if what in ("memcpy", "memset") and (roles[i] != "main" or nbytes[i] == NULL) and size[i] != NULL:
+        if what in ("memcpy", "memset") and (roles[i] != "main" or nbytes[i] == NULL) and 0 <= size[i] < MOST_BYTES:
             both = what == "memcpy" and ("Device-to-Device" in name[i] or "DtoD" in name[i])
             flops[i] = 0
             nbytes[i] = size[i] * (2 if both else 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyprof.parse.detect import reader
 from pyprof.parse.stats.opened import recording
 from pyprof.parse.stats.reports import REPORTS, wanted
 from pyprof.table import Table
+from tests.parse import test_rocpd
 from tests.parse.nsys_file import API, COLUMNS, KERNEL, NVTX, call, kernel, process, push, startend, thread, write
 from tests.parse.test_stats import nvprof_file
 
@@ -35,6 +37,12 @@ TABLES: dict[str, list[tuple[Any, ...]]] = {
     "TARGET_INFO_CUDA_DEVICE": [(7, 0, 0)],
     "MPI_RANKS": [(process(7), 3)],
     "DIAGNOSTIC_EVENT": [(0, 2, "lost")],
+}
+WHOLE: dict[str, Callable[[Path], Path]] = {
+    "nsys": lambda path: write(path, **TABLES),
+    "nvprof": nvprof_file,
+    "rocpd": lambda path: test_rocpd.write(path, test_rocpd.V3, test_rocpd.rocprof()),
+    "rpd": lambda path: test_rocpd.write(path, test_rocpd.RPD, test_rocpd.rpd()),
 }
 GPU_NS = 30  # two kernels and a copy of 10 ns
 
@@ -87,9 +95,9 @@ def test_the_whole_file(nsys):
     assert {column for table in TABLES for column in COLUMNS[table].split(", ")}  # every column below is one of these
 
 
-@pytest.mark.parametrize("name", ["nsys", "nvprof"])
+@pytest.mark.parametrize("name", WHOLE)
 def test_any_value_in_any_column_is_one_line_or_all_rows(name, tmp_path):
-    whole = write(tmp_path / "net.sqlite", **TABLES) if name == "nsys" else nvprof_file(tmp_path / "net.sql")
+    whole = WHOLE[name](tmp_path / "net.db")
     rows = parsed(whole)[0].rows
     for table, column in columns(whole):
         for value in ODD:
@@ -99,9 +107,9 @@ def test_any_value_in_any_column_is_one_line_or_all_rows(name, tmp_path):
         survives(damaged(whole, f'ALTER TABLE "{table}" DROP COLUMN "{column}"'), rows, (table, column, "dropped"))
 
 
-@pytest.mark.parametrize("name", ["nsys", "nvprof"])
+@pytest.mark.parametrize("name", WHOLE)
 def test_a_table_less_or_empty_is_one_line_or_the_other_rows(name, tmp_path):
-    whole = write(tmp_path / "net.sqlite", **TABLES) if name == "nsys" else nvprof_file(tmp_path / "net.sql")
+    whole = WHOLE[name](tmp_path / "net.db")
     rows = parsed(whole)[0].rows
     for table in {table for table, _ in columns(whole)}:
         survives(damaged(whole, f'DROP TABLE "{table}"'), rows, table)

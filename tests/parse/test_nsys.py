@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.parse.correlate import correlate
+from pyprof.parse.correlate import Nest, correlate
 from pyprof.parse.nsys import read
 from pyprof.table import NULL, Table
 from tests.parse.nsys_file import API, KERNEL, NVTX, call, kernel, process, push, thread, write
@@ -425,3 +425,24 @@ def test_a_repeated_nest_has_its_own_numbers(tmp_path):
     ]
     assert found.ragged("seqId").lists() == [[41], [141], [241]]
     assert found.ragged("altSeqId").lists() == [[42], [142], [245]]
+
+
+def test_ranges_that_are_never_closed_cost_no_more_than_others(tmp_path):
+    # pushed without a pop, as after an exception: each is around all that follows, 1,000 deep at the end
+    count = 1000
+    tables = {
+        KERNEL: [kernel(100 + 20 * i, i + 1) for i in range(count)],
+        API: [call(50 + 20 * i, i + 1) for i in range(count)],
+        NVTX: [
+            *(push(40 + 20 * i, None, f"iteration {i}") for i in range(count)),
+            push(30, None, "aten::mm, seq = 3, op_id = 4"),
+        ],
+    }
+    nest = Nest(capture := read(write(tmp_path / "net.sqlite", **tables)))
+    assert int(nest.nesting.parent.max()) >= count - 1
+    found = correlate(capture)
+    inner, _ = nest.place(capture)
+    nest.give_contexts(inner)
+    assert max(map(len, nest.paths)) == 2  # and not 1,001: the op, and the innermost iteration
+    assert set(found.coded("op").texts()) == {'["mm"]'}
+    assert set(found.ragged("seqId").lists()[-1]) == {3}
