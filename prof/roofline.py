@@ -45,8 +45,7 @@ class Roofline:
     tflops: Floats  # rate: TFLOP/s
     gbps: Floats  # rate: GB/s
     compute_ns: Floats  # flops / peak
-    memory_ns: Floats  # bytes / bandwidth
-    sol_ns: Floats  # the greater of the two
+    sol_ns: Floats  # the greater of it and bytes / bandwidth
     sol: Floats  # %, of the duration
     bound: Coded  # of BOUNDS
     unit: Coded  # of devices.UNITS: what did the arithmetic
@@ -86,7 +85,6 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
         tflops=flop / duration / 1e3,
         gbps=nbytes / duration,
         compute_ns=compute,
-        memory_ns=memory,
         sol_ns=sol_ns,
         sol=100 * sol_ns / duration,
         bound=_bound(compute, memory, duration, launch),

@@ -376,7 +376,3 @@ def _counted(count: int, word: str) -> str:
 
 def _list(words: Sequence[str]) -> str:
     return ", ".join(words[:-1]) + f" and {words[-1]}" if len(words) > 1 else "".join(words)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -9,7 +9,6 @@ A Kineto trace leaves long lists empty, and an NVTX range has no lists at all: t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from pyprof.prof.model import MODELS, Tensor, UnknownArgument, Work, distinct, evaluate, model, total
@@ -149,56 +148,35 @@ def fused(flop: int, read: tuple[Any, ...], written: tuple[Any, ...], grads: Any
     return Work((flop + scaled) * count, distinct(*read), distinct(*written) + back)
 
 
-def _adam(decay_flop: int) -> Callable[..., Work]:
-    def step(
-        self: Any,
-        grads: Any,
-        exp_avgs: Any,
-        exp_avg_sqs: Any,
-        max_exp_avg_sqs: Any = (),
-        state_steps: Any = (),
-        lr: Any = None,
-        beta1: Any = None,
-        beta2: Any = None,
-        weight_decay: Any = 0,
-        eps: Any = None,
-        amsgrad: Any = False,
-        maximize: Any = False,
-        grad_scale: Any = None,
-        found_inf: Any = None,
-        *_: Any,
-    ) -> Work:
-        """m = m + (1 - b1) (g - m): 3;  v = b2 v + (1 - b2) g g: 4;  sqrt(v) / c2 + eps: 3;  p - s m / denom: 3
-
-        13 a parameter. Weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad keeps a maximum: free.
-        Source: aten/src/ATen/native/cuda/fused_adam_utils.cuh, torch 2.13.
-        """
-        flop = 13 + (decay_flop if is_set(weight_decay) else 0)
-        state = (listed(self), listed(exp_avgs), listed(exp_avg_sqs), tensors(max_exp_avg_sqs))
-        return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
-
-    return step
-
-
-model("_fused_adam", "_fused_adam_", family=FAMILY_NAME)(_adam(2))
-model("_fused_adamw", "_fused_adamw_", family=FAMILY_NAME)(_adam(2))
-
-
-@model("_fused_sgd", "_fused_sgd_", family=FAMILY_NAME)
-def fused_sgd(
-    self: Any,
-    grads: Any,
-    momentum_buffers: Any = (),
-    weight_decay: Any = 0,
-    momentum: Any = 0,
-    lr: Any = None,
-    dampening: Any = 0,
-    nesterov: Any = False,
-    maximize: Any = False,
-    is_first_step: Any = False,
+@model(
+    "_fused_adam _fused_adam_ _fused_adamw _fused_adamw_"
+    " (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, _state_steps, _lr, _beta1, _beta2, weight_decay, _eps,"
+    " _amsgrad, _maximize, grad_scale)",
+    family=FAMILY_NAME,
+)
+def fused_adam(
+    self: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any = (), weight_decay: Any = 0,
     grad_scale: Any = None,
-    *_: Any,
-) -> Work:
+) -> Work:  # fmt: skip
+    """m = m + (1 - b1) (g - m): 3;  v = b2 v + (1 - b2) g g: 4;  sqrt(v) / c2 + eps: 3;  p - s m / denom: 3
+
+    13 a parameter. Weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad keeps a maximum: free.
+    Source: aten/src/ATen/native/cuda/fused_adam_utils.cuh, torch 2.13.
+    """
+    flop = 13 + (2 if is_set(weight_decay) else 0)
+    state = (listed(self), listed(exp_avgs), listed(exp_avg_sqs), tensors(max_exp_avg_sqs))
+    return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
+
+
+@model(
+    "_fused_sgd _fused_sgd_ (self, grads, momentum_buffers, weight_decay, _momentum, _lr, dampening, nesterov,"
+    " _maximize, is_first_step, grad_scale)",
+    family=FAMILY_NAME,
+)
+def fused_sgd(
+    self: Any, grads: Any, momentum_buffers: Any = (), weight_decay: Any = 0, dampening: Any = 0,
+    nesterov: Any = False, is_first_step: Any = False, grad_scale: Any = None,
+) -> Work:  # fmt: skip
     """p - lr g: 2;  with momentum also m = mu m + g: 2 (dampening 1 more, Nesterov's g + mu m 2); weight decay 2
 
     The first step only writes the buffer. Source: aten/src/ATen/native/cuda/FusedSgdKernel.cu, torch 2.13.
@@ -213,20 +191,12 @@ def fused_sgd(
     return fused(flop, reads, (listed(self), buffers), grads, grad_scale)
 
 
-@model("_fused_adagrad", "_fused_adagrad_", family=FAMILY_NAME)
-def fused_adagrad(
-    self: Any,
-    grads: Any,
-    state_sums: Any,
-    state_steps: Any = (),
-    lr: Any = None,
-    lr_decay: Any = 0,
-    weight_decay: Any = 0,
-    eps: Any = None,
-    maximize: Any = False,
-    grad_scale: Any = None,
-    *_: Any,
-) -> Work:
+@model(
+    "_fused_adagrad _fused_adagrad_"
+    " (self, grads, state_sums, _state_steps, _lr, _lr_decay, weight_decay, _eps, _maximize, grad_scale)",
+    family=FAMILY_NAME,
+)
+def fused_adagrad(self: Any, grads: Any, state_sums: Any, weight_decay: Any = 0, grad_scale: Any = None) -> Work:
     """s + g g: 2;  p - lr g / (sqrt(s) + eps): sqrt, add, mul, div, sub: 5;  weight decay 2"""
     flop = 7 + (2 if is_set(weight_decay) else 0)
     state = (listed(self), listed(state_sums))

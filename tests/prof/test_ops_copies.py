@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.prof.model import FAMILY, MODELS, UNKNOWN, Tensor, Work, evaluate, total
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(*shape: int) -> Tensor:
-    return Tensor(shape, "int64")
-
+from pyprof.prof.model import UNKNOWN, Tensor, Work, evaluate, total
+from tests.prof.op_cases import cases, i, ops_of, t
 
 FAMILIES = {"copy"}
 X = t(2, 3)  # 6 elements, 24 bytes
@@ -93,7 +85,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_C_cache_ops::reshape_and_cache_flash _C_cache_ops::reshape_and_cache",
      (X, X, t(9, dtype="bfloat16"), t(9, dtype="bfloat16"), i(2)), Work(0, 64, 24)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
+CASES = cases(ROWS)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -101,13 +93,8 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
     assert total(evaluate(op, args)) == work
 
 
-def in_test_ops_extensions(op: str) -> bool:
-    return MODELS[op].__module__.endswith((".extensions", ".serving")) and not op.startswith("_C")
-
-
 def test_every_model_has_a_row() -> None:
-    ours = {op for op, family in FAMILY.items() if family in FAMILIES and not in_test_ops_extensions(op)}
-    assert ours == {op for op, _, _ in CASES}
+    assert ops_of(FAMILIES) == {op for op, _, _ in CASES}
 
 
 def test_a_size_that_is_not_told_is_not_zero() -> None:

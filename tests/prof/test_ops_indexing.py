@@ -10,16 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, Work, evaluate, total
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(*shape: int) -> Tensor:
-    return Tensor(shape, "int64")
-
+from pyprof.prof.model import UNKNOWN, Tensor, Work, evaluate, total
+from tests.prof.op_cases import cases, i, ops_of, t
 
 FAMILIES = {"embedding", "indexing"}
 W = t(10, 6)  # a table of 60 elements, 240 bytes
@@ -105,8 +97,8 @@ TOLD = [  # what only the outputs tell
     ("index", (X, (M,)), (t(5),), Work(0, 20 + 24, 20)),  # a mask as an index
     ("index_select", (X, UNKNOWN, i(2)), (t(2, 6),), Work(0, 48 + 16, 48)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
-WITH_OUT = [(name, args, out, work) for names, args, out, work in TOLD for name in names.split()]
+CASES = cases(ROWS)
+WITH_OUT = cases(TOLD)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -121,7 +113,7 @@ def test_with_outputs_told(op: str, args: tuple[Any, ...], out: tuple[Tensor, ..
 
 def test_every_model_has_a_row() -> None:
     tested = {op for op, _, _ in CASES} | {op for op, _, _, _ in WITH_OUT}
-    assert {op for op, family in FAMILY.items() if family in FAMILIES} == tested
+    assert ops_of(FAMILIES) == tested
 
 
 @pytest.mark.parametrize(

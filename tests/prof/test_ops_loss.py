@@ -10,16 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, Work, evaluate, total
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(*shape: int) -> Tensor:
-    return Tensor(shape, "int64")
-
+from pyprof.prof.model import UNKNOWN, Tensor, Work, evaluate, total
+from tests.prof.op_cases import cases, i, ops_of, t
 
 FAMILIES = {"softmax", "loss"}
 X = t(4, 6)  # 24 elements in 4 rows, 96 bytes
@@ -81,7 +73,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_ctc_loss ctc_loss _cudnn_ctc_loss", (t(10, 2, 6), i(2, 3)), Work(980, 480 + 48, 560 + 8)),
     ("_ctc_loss_backward", (t(2), t(10, 2, 6), i(2, 3)), Work(980 + 600, 8 + 480 + 48 + 568, 480)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
+CASES = cases(ROWS)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -90,7 +82,7 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
 
 
 def test_every_model_has_a_row() -> None:
-    assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES}
+    assert ops_of(FAMILIES) == {op for op, _, _ in CASES}
 
 
 def test_flop_does_not_need_types() -> None:

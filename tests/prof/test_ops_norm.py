@@ -10,16 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.prof.model import FAMILY, MODELS, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(*shape: int) -> Tensor:
-    return Tensor(shape, "int64")
-
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from tests.prof.op_cases import cases, ops_of, t
 
 FAMILIES = {"norm"}
 X = t(2, 3, 4, 5)  # 120 elements in 3 channels of 40, 480 bytes
@@ -88,7 +80,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_C::rms_norm", (L, L, t(6), 1e-5), Work(96 + 8, 120, 96)),
     ("_C::fused_add_rms_norm", (L, L, t(6), 1e-5), Work(120 + 8, 216, 192)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
+CASES = cases(ROWS)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -96,13 +88,8 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
     assert total(evaluate(op, args)) == work
 
 
-def in_test_ops_extensions(op: str) -> bool:
-    return MODELS[op].__module__.endswith((".extensions", ".serving")) and not op.startswith("_C")
-
-
 def test_every_model_has_a_row() -> None:
-    ours = {op for op, family in FAMILY.items() if family in FAMILIES and not in_test_ops_extensions(op)}
-    assert ours == {op for op, _, _ in CASES}
+    assert ops_of(FAMILIES) == {op for op, _, _ in CASES}
 
 
 def test_saved_statistics_that_are_empty_say_evaluation() -> None:

@@ -10,16 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, find, total
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(*shape: int) -> Tensor:
-    return Tensor(shape, "int64")
-
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, find, total
+from tests.prof.op_cases import cases, ops_of, t
 
 FAMILIES = {"optimizer"}
 P = (t(2, 3), t(4))  # 10 parameters, 40 bytes
@@ -68,7 +60,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_fused_sgd_", (P, P, P, 0.1, 0.9, 0.1, 0.5, True, False, False), Work(90, 120, 80)),  # 2 + 2 + 3 + 2
     ("_fused_adagrad _fused_adagrad_", (P, P, P, S, 0.1, 0.0, 0.0, 1e-10, False), Work(70, 120, 80)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
+CASES = cases(ROWS)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -77,7 +69,7 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
 
 
 def test_every_model_has_a_row() -> None:
-    assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES}
+    assert ops_of(FAMILIES) == {op for op, _, _ in CASES}
 
 
 @pytest.mark.parametrize("op", ["_fused_adamw_", "_foreach_add_", "_foreach_norm", "clip_grad_norm_", "_foreach_copy_"])

@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
 from pyprof.errors import ModelError, ShapeError
-from pyprof.prof.model import FAMILY, MODELS, UNKNOWN, Tensor, Work, evaluate, find, total
+from pyprof.prof.model import UNKNOWN, Tensor, Work, evaluate, find, total
 from pyprof.prof.ops import activation, pointwise, quantize
 from pyprof.prof.ops.operands import promoted, result_dtype
-
-
-def t(*shape: int, dtype: str = "float32", ident: int = 0) -> Tensor:
-    return Tensor(shape, dtype, ident=ident)
-
+from tests.prof.op_cases import cases, ops_of, t
 
 ONE = (t(2, 3),)  # 6 elements, 24 bytes
 TWO = (t(2, 3), t(2, 3))
@@ -154,7 +150,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
     ("_C::rotary_embedding", (t(5, dtype="int64"), t(5, 16), t(5, 8), 8, t(99, 4), True),
      Work(180, 40 + 240 + 80, 240)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
+CASES = cases(ROWS)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -162,13 +158,8 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
     assert total(evaluate(op, args)) == work
 
 
-def in_test_ops_extensions(op: str) -> bool:
-    return MODELS[op].__module__.endswith((".extensions", ".serving")) and not op.startswith("_C")
-
-
 def test_every_model_has_a_row() -> None:
-    ours = {op for op, family in FAMILY.items() if family == "pointwise" and not op.startswith("_thnn")}
-    ours = {op for op in ours if not in_test_ops_extensions(op)}
+    ours = {op for op in ops_of(["pointwise"]) if not op.startswith("_thnn")}
     assert ours == {op for op, _, _ in CASES}
     assert (pointwise.FAMILY_NAME, activation.FAMILY_NAME, quantize.FAMILY_NAME) == ("pointwise",) * 3
 

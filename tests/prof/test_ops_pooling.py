@@ -11,17 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
 from pyprof.prof.ops.pooling import overlap
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(*shape: int) -> Tensor:
-    return Tensor(shape, "int64")
-
+from tests.prof.op_cases import cases, i, ops_of, t
 
 FAMILIES = {"pooling", "resize"}
 X = t(1, 2, 4, 4)  # 32 elements, 128 bytes
@@ -106,7 +98,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("affine_grid_generator", (t(1, 2, 3), [1, 2, 4, 4], False), Work(16 * 2 * 5, 24, 128)),  # 3 products, 2 sums
     ("affine_grid_generator_backward", (t(1, 4, 4, 2), [1, 2, 4, 4], False), Work(192, 128, 24)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
+CASES = cases(ROWS)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -115,7 +107,7 @@ def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
 
 
 def test_every_model_has_a_row() -> None:
-    assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES}
+    assert ops_of(FAMILIES) == {op for op, _, _ in CASES}
 
 
 def test_a_window_that_is_not_told() -> None:

@@ -10,16 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(*shape: int) -> Tensor:
-    return Tensor(shape, "int64")
-
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from tests.prof.op_cases import cases, i, ops_of, t
 
 FAMILIES = {"reduction", "scan", "sort"}
 X = t(4, 6)  # 24 elements, 96 bytes
@@ -97,8 +89,8 @@ TOLD = [  # what only the outputs tell
     ("sum", (X, UNKNOWN, UNKNOWN, UNKNOWN), (t(6),), Work(18, 96, 24)),
     ("argmax", (X, UNKNOWN, UNKNOWN), (i(4),), Work(0, 96, 32)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
-WITH_OUT = [(name, args, out, work) for names, args, out, work in TOLD for name in names.split()]
+CASES = cases(ROWS)
+WITH_OUT = cases(TOLD)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -113,7 +105,7 @@ def test_with_outputs_told(op: str, args: tuple[Any, ...], out: tuple[Tensor, ..
 
 def test_every_model_has_a_row() -> None:
     tested = {op for op, _, _ in CASES} | {op for op, _, _, _ in WITH_OUT}
-    assert {op for op, family in FAMILY.items() if family in FAMILIES} == tested
+    assert ops_of(FAMILIES) == tested
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "amax", "linalg_vector_norm"])

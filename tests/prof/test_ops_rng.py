@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 
 import pyprof.prof.ops  # noqa: F401  (fills the registry)
-from pyprof.prof.model import FAMILY, UNKNOWN, Tensor, Work, evaluate, total
+from pyprof.prof.model import UNKNOWN, Tensor, Work, evaluate, total
 from pyprof.prof.ops.collective import wire_factor
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(*shape: int) -> Tensor:
-    return Tensor(shape, "int64")
-
+from tests.prof.op_cases import cases, ops_of, t
 
 FAMILIES = {"rng", "collective"}
 X = t(2, 3)  # 6 elements, 24 bytes
@@ -65,7 +57,7 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_c10d_functional::all_gather_into_tensor", (X, 4, "0"), Work(0, 24, 96)),
     ("_c10d_functional::reduce_scatter_tensor", (X, "sum", 2, "0"), Work(0, 24, 12)),
 ]  # fmt: skip
-CASES = [(name, args, work) for names, args, work in ROWS for name in names.split()]
+CASES = cases(ROWS)
 
 
 @pytest.mark.parametrize(("op", "args", "work"), CASES)
@@ -88,7 +80,7 @@ def test_what_a_range_does_not_tell_is_unknown(op: str) -> None:
 
 
 def test_every_model_has_a_row() -> None:
-    assert {op for op, family in FAMILY.items() if family in FAMILIES} == {op for op, _, _ in CASES} | {
+    assert ops_of(FAMILIES) == {op for op, _, _ in CASES} | {
         "record_param_comms",
         *INPUTS_ONLY,
         *BY_RECORD,
