@@ -143,7 +143,7 @@ class Counter:
         if outermost:
             self.root = _name(func)
         first = _sequence()
-        parts = own or _vectorized() or any(_wraps(type(t)) for t in tensors((args, kwargs)))
+        parts = own or _vectorized() or _wrapping((args, kwargs))
         model, arguments = ("", ()) if parts else _as_model(func, args, kwargs)
         call = Call(self.root, model, arguments, None, _autocast())
         try:
@@ -334,6 +334,12 @@ def _wraps(kind: type) -> bool:
     plain = getattr(torch._C, "_disabled_torch_dispatch_impl", None)
     fake = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
     return kind.__module__ not in fake and getattr(kind, "__torch_dispatch__", plain) is not plain
+
+
+def _wrapping(arguments: Any) -> bool:
+    """Is there a tensor of such a subclass among the arguments?"""
+    kinds: set[type] = {type(tensor) for tensor in tensors(arguments)}
+    return any(map(_wraps, kinds))
 
 
 def _vectorized() -> bool:
