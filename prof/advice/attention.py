@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from pyprof.prof.advice.alignment import Gemm, gemm
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import START_NS, Bools, Run, numel
+from pyprof.prof.advice.rows import Bools, numel
+from pyprof.prof.advice.run import START_NS, Run
 from pyprof.prof.apart import softmaxes_apart
 from pyprof.prof.kinds import kinds
 

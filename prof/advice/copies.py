@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Bools, Run
+from pyprof.prof.advice.rows import Bools
+from pyprof.prof.advice.run import Run
 from pyprof.table import NULL
 
 __all__ = ["PINNED"]

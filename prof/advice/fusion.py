@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Bools, Run, numel
+from pyprof.prof.advice.rows import Bools, numel
+from pyprof.prof.advice.run import Run
 from pyprof.prof.model import ITEM_BYTES
 from pyprof.table import Ints
 

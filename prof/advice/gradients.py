@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import Run, numel
+from pyprof.prof.advice.rows import numel
+from pyprof.prof.advice.run import Run
 from pyprof.prof.occupancy import Floats
 from pyprof.table import NULL
 

@@ -11,7 +11,8 @@ import numpy as np
 from pyprof.prof.advice.alignment import LINE, gemm
 from pyprof.prof.advice.attention import in_math
 from pyprof.prof.advice.card import Confidence, Finding, rule
-from pyprof.prof.advice.run import START_NS, Bools, Run
+from pyprof.prof.advice.rows import Bools
+from pyprof.prof.advice.run import START_NS, Run
 from pyprof.prof.occupancy import Floats
 from pyprof.table import Ints
 

@@ -6,7 +6,7 @@ whole: FLOPs, limits and advice are those of the run, whatever rows are looked a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyprof.errors import InputError, PyprofError, packages
-from pyprof.prof.advice import Advice, Run, advise, row_rules
-from pyprof.prof.advice.rank import findings
+from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
-from pyprof.prof.annotate import Annotation, annotate, call_numbers, uncounted_of
+from pyprof.prof.annotate import Annotation, annotate, uncounted_of
 from pyprof.prof.cells import Data
 from pyprof.prof.columns import COLUMN
 from pyprof.prof.devices import Peaks, load_peaks
 from pyprof.prof.layer_path import layer_texts
-from pyprof.prof.limits import limit_cells
+from pyprof.prof.notebook.captured import Captured
 from pyprof.prof.notebook.tables import (
     Columns,
     advice_columns,
@@ -34,7 +33,6 @@ from pyprof.prof.notebook.tables import (
     step_columns,
 )
 from pyprof.prof.notebook.told import SummaryText
-from pyprof.prof.roofline import Roofline, roofline
 from pyprof.prof.steps import owners, steps
 from pyprof.prof.where import parse_where, rows_where
 from pyprof.table import NULL, Coded, Ints, Table
@@ -71,7 +69,7 @@ def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile
             raise InputError(read[0].name, "expected kernels, found none")
         several = len(read) > 1
         return Profile(
-            _Capture(
+            Captured(
                 inputs=tuple((each.name, each.profiler) for each in read),
                 warnings=tuple(f"{each.name}: {text}" if several else text for each in read for text in each.warnings),
                 table=table,
@@ -98,62 +96,6 @@ class Totals:
         return None if self.flop is None or not self.counted_ns else self.flop / self.counted_ns / 1e3
 
 
-class _Capture:
-    """The whole run, and what is computed of it: each once."""
-
-    def __init__(
-        self,
-        inputs: tuple[tuple[str, str | None], ...],
-        warnings: tuple[str, ...],
-        table: Table,
-        annotation: Annotation,
-        peaks: Peaks | None,
-    ) -> None:
-        self.inputs, self.warnings = inputs, warnings
-        self.table, self.annotation, self.peaks = table, annotation, peaks
-        self._columns: dict[str, Data] = {}
-
-    @cached_property
-    def name(self) -> str:
-        first = self.inputs[0][0]
-        more = f" and {len(self.inputs) - 1} more" if len(self.inputs) > 1 else ""
-        return ("standard input" if first == "-" else Path(first).name) + more
-
-    @cached_property
-    def limits(self) -> Roofline:
-        return roofline(self.table, self.annotation, self.peaks)
-
-    @cached_property
-    def run(self) -> Run:
-        return Run(self.table, self.annotation, self.peaks)
-
-    @cached_property
-    def cards(self) -> list[tuple[Advice, Ints]]:
-        """The advice, and the rows of the table that each card is about."""
-        rows = [self.run.origin[finding.rows] for _, finding in findings(self.run)]
-        return list(zip(advise(self.run), rows, strict=True))
-
-    @cached_property
-    def call(self) -> Ints:
-        """A number a row, the same for the kernels of one call of an op."""
-        return call_numbers(self.table)
-
-    @cached_property
-    def limit_cells(self) -> Mapping[str, Data]:
-        return limit_cells(self.limits)
-
-    def column(self, name: str) -> Data:
-        """A column of ``prof.py -c``, of all rows."""
-        if name not in self._columns:
-            self._columns[name] = self._made(name)
-        return self._columns[name]
-
-    def _made(self, name: str) -> Data:
-        if name == "advice":
-            return Coded.of(row_rules(self.run, len(self.table)))
-        return self.limit_cells[name] if name in self.limit_cells else COLUMN[name].get(self.table, self.annotation)
-
-
 class Profile:
     """A capture, or some of its rows: DataFrames, sums, sentences and figures.
 
@@ -168,7 +110,7 @@ class Profile:
         p.report("report.html")                                 the web page
     """
 
-    def __init__(self, capture: _Capture, rows: Ints | None = None, conditions: tuple[str, ...] = (), cut: bool = True):
+    def __init__(self, capture: Captured, rows: Ints | None = None, conditions: tuple[str, ...] = (), cut: bool = True):
         self._capture, self._rows, self.conditions, self._cut = capture, rows, conditions, cut
 
     @property

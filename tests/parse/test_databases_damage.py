@@ -19,7 +19,7 @@ from pyprof.parse.stats.reports import REPORTS, wanted
 from pyprof.table import Table
 from tests.parse import test_rocpd
 from tests.parse.nsys_file import API, COLUMNS, KERNEL, NVTX, call, kernel, process, push, startend, thread, write
-from tests.parse.test_stats import nvprof_file
+from tests.parse.stats_rows import nvprof_file
 
 ODD = (None, "abc", b"\x00\xff", "7", 2.5, -3, 0, (1 << 63) - 1, -(1 << 63))
 TABLES: dict[str, list[tuple[Any, ...]]] = {

@@ -20,7 +20,8 @@ from pyprof.netdict import write_netdict
 from pyprof.parquet import write_parquet
 from pyprof.prof.annotate import annotate
 from pyprof.prof.columns import COLUMN
-from pyprof.prof.notebook.profiled import Profile, _Capture
+from pyprof.prof.notebook.captured import Captured
+from pyprof.prof.notebook.profiled import Profile
 from pyprof.prof.where import WhereError
 from pyprof.table import NULL, Coded, Table
 from tests.tables import readable_tables
@@ -308,7 +309,7 @@ def test_any_table_has_frames_words_and_figures_or_says_why_not(table):
     for key in ("kDuration", "start", "apiStart", "apiDuration", "bytes"):  # sums stay within 64 bits
         values = table.ints(key)
         table = table.with_column(key, np.where(values == NULL, NULL, values % 10**6))
-    profile = Profile(_Capture((("x<y>", None),), (), table, annotate(table), None))
+    profile = Profile(Captured((("x<y>", None),), (), table, annotate(table), None))
     for each in (profile, profile.where("sil > 0"), profile.where("op == 'none of these'")):
         assert len(each.kernels) == len(each)
         assert each.layers["own"].sum() == each.ops["time"].sum() == each.totals.time_ns

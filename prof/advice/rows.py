@@ -1,0 +1,209 @@
+"""The rows that rules look at, column by column: each decoded once."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.prof.annotate import Annotation
+from pyprof.prof.dtypes import kernel_dtypes
+from pyprof.prof.occupancy import Floats
+from pyprof.table import NULL, Coded, Ints, Table
+
+__all__ = ["Bools", "Rows", "numel", "texts_of"]
+
+Bools = NDArray[np.bool_]
+
+
+class Rows:
+    """A table's and its annotation's columns."""
+
+    def __init__(self, table: Table, annotation: Annotation) -> None:
+        self.table, self.annotation = table, annotation
+        self._decoded: dict[tuple[str, int], Any] = {}
+        self._shapes: dict[int, list[list[int]]] = {}
+
+    def texts(self, key: str) -> NDArray[np.object_]:
+        """A text column, decoded; empty where unknown."""
+        return texts_of(self.table.coded(key))
+
+    @cached_property
+    def aten(self) -> NDArray[np.object_]:
+        """The innermost op without ``aten::`` and overload."""
+        column = self.table.coded("aten")
+        return texts_of(Coded(column.codes, [v.removeprefix("aten::").partition(".")[0] for v in column.values]))
+
+    @cached_property
+    def name(self) -> NDArray[np.object_]:
+        """The kernel's name, with template arguments where they are known."""
+        short, long = self.texts("kShortName"), self.texts("kLongName")
+        return np.where(long == "", short, long)
+
+    @cached_property
+    def family(self) -> NDArray[np.object_]:
+        return texts_of(self.annotation.family)
+
+    @cached_property
+    def tc(self) -> NDArray[np.object_]:
+        return texts_of(self.annotation.tc)
+
+    @cached_property
+    def precision(self) -> NDArray[np.object_]:
+        """What entered the tensor cores: ``bf16``."""
+        return texts_of(self.annotation.tcprec)
+
+    @cached_property
+    def role(self) -> NDArray[np.object_]:
+        return texts_of(self.annotation.role)
+
+    @property
+    def stream(self) -> Ints:
+        return self.table.ints("stream")
+
+    @cached_property
+    def phase(self) -> NDArray[np.object_]:
+        return self.texts("phase")
+
+    @cached_property
+    def flop(self) -> Floats:
+        """NaN: unknown."""
+        return _amount(self.annotation.flops)
+
+    @cached_property
+    def nbytes(self) -> Floats:
+        """NaN: unknown."""
+        return _amount(self.annotation.bytes)
+
+    @cached_property
+    def dtype(self) -> NDArray[np.object_]:
+        """The dtype of each op's first tensor: as recorded, else as the kernel's name tells, else empty."""
+        recorded = self.table.coded("dtypes")
+        found = texts_of(Coded(recorded.codes, [_first_dtype(text) for text in recorded.values]))
+        silent = np.flatnonzero(found == "")
+        told: dict[tuple[str, str, str], str] = {}
+        for i in silent.tolist():
+            key = (str(self.name[i]), str(self.aten[i]), str(self.family[i]))
+            if key not in told:
+                names = kernel_dtypes(*key)
+                told[key] = names.of(0) or names.rest
+            found[i] = told[key]
+        return found
+
+    def json(self, key: str, row: int) -> Any:
+        """A JSON column's value of a row, or None; each distinct text is decoded once."""
+        column = self.table.coded(key)
+        code = int(column.codes[row])
+        if code < 0:
+            return None
+        if (key, code) not in self._decoded:
+            self._decoded[key, code] = _json(column.values[code])
+        return self._decoded[key, code]
+
+    def shapes(self, row: int) -> list[list[int]]:
+        """The shapes of the op's arguments, in their order; empty what is no tensor, or a list of them."""
+        code = int(self.table.coded("sizes").codes[row])
+        if code not in self._shapes:
+            found = self.json("sizes", row)
+            plain = [shape if numel(shape) else [] for shape in found] if isinstance(found, list) else []
+            self._shapes[code] = plain
+        return self._shapes[code]
+
+    def strides(self, row: int) -> list[Any] | None:
+        """The strides of the op's arguments, None where the capture does not tell them."""
+        found = self.json("strides", row)
+        return found if isinstance(found, list) and found else None
+
+    @cached_property
+    def elements(self) -> Ints:
+        """Elements of the first of each op's arguments that has a shape, 0 where none is known."""
+        return self._elements(first=True)
+
+    @cached_property
+    def largest(self) -> Ints:
+        """Elements of each op's largest argument, 0 where no shape is known."""
+        return self._elements(first=False)
+
+    def _elements(self, first: bool) -> Ints:
+        column = self.table.coded("sizes")
+        lists = [_list(text) for text in column.values]
+        each = [[numel(shape) for shape in shapes] for shapes in lists]
+        found = [(sizes[0] if first else max(sizes)) if sizes else 0 for sizes in each]
+        return np.array([*found, 0], np.int64)[column.codes]
+
+    def mentions(self, key: str, *words: str) -> Bools:
+        """Rows whose text in a column holds one of the words."""
+        column = self.table.coded(key)
+        return np.array([*(any(word in value for word in words) for value in column.values), False])[column.codes]
+
+    @cached_property
+    def collectives(self) -> Bools:
+        """Kernels of NCCL or RCCL."""
+        return self.mentions("kShortName", "ncclDevKernel", "ncclKernel", "rccl")
+
+    @cached_property
+    def records_gradients(self) -> bool:
+        """Has any row a sequence number? Autograd counts where it could record."""
+        return any(len(self.table.ragged(key).values) > 0 for key in ("seqId", "altSeqId"))
+
+    # Words
+
+    def op(self, row: int) -> str:
+        """What the user called: the innermost of ``op``, else the aten op, else the kernel."""
+        ops = self._items("op", row)
+        return ops[-1] if ops else str(self.aten[row] or self.texts("kShortName")[row])
+
+    def layer(self, row: int) -> str:
+        return ":".join(self._items("layer", row))
+
+    def trace(self, row: int) -> str:
+        """The innermost line of the user's code."""
+        lines = self._items("trace", row)
+        return lines[-1] if lines else ""
+
+    def _items(self, key: str, row: int) -> list[str]:
+        found = self.json(key, row)
+        return list(map(str, found)) if isinstance(found, list) else []
+
+
+def numel(shape: Any) -> int:
+    """Elements of a shape; 0 of what is none: a scalar, a list of shapes.
+
+    >>> numel([2, 3]), numel([]), numel([[2, 3]])
+    (6, 0, 0)
+    """
+    plain = isinstance(shape, list) and bool(shape) and all(type(n) is int and n >= 0 for n in shape)
+    size = math.prod(shape) if plain else 0
+    return size if size < 1 << 62 else 0
+
+
+def _list(text: str) -> list[Any]:
+    found = _json(text)
+    return found if isinstance(found, list) else []
+
+
+def _json(text: str) -> Any:
+    """None for what is no JSON: a table may come from a stranger."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def texts_of(column: Coded) -> NDArray[np.object_]:
+    return np.array([*column.values, ""], object)[column.codes]
+
+
+def _amount(column: Ints) -> Floats:
+    return np.where(column == NULL, np.nan, column.astype(np.float64))
+
+
+def _first_dtype(text: str) -> str:
+    """The first dtype of a JSON list that may hold lists."""
+    listed = _list(text)
+    flat = [d for item in listed for d in (item if isinstance(item, list) else [item])]
+    return next((d for d in flat if isinstance(d, str) and d), "")
