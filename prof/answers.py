@@ -227,6 +227,7 @@ def _summary() -> Schema:
 def _numbers() -> Schema:
     from pyprof.prof.communication import Collective
     from pyprof.prof.components import Series
+    from pyprof.prof.stragglers import Last, Waiting
     from pyprof.prof.summary import Attention, Leading, Limits, Matrix, Part, Summary
     from pyprof.prof.usage import Usage
     from pyprof.prof.waiting import SyncPoint, Waits
@@ -305,6 +306,7 @@ def _numbers() -> Schema:
         "communication_ns": "time of collectives",
         "exposed_ns": "communication while nothing else ran",
         "collectives": "by kind and number of ranks, where they are on record",
+        "waiting": "of ranks for each other in collectives, where all ranks of a group are in the table",
         "counted_ns": "time of the rows whose FLOPs are counted",
         "flop": "of these",
         "nbytes": "of the rows whose bytes are counted",
@@ -335,11 +337,20 @@ def _numbers() -> Schema:
         "rows": "kernels",
         "ns": "their time",
         "wire": "bytes that this rank must send, of the rows whose message is on record",
-        "wire_ns": "time of these",
+        "moving_ns": "time of these, without the waiting for other ranks where that is known",
+        "waits_known": "whether it is, of some",
     }
+    waiting = {
+        "collectives": "calls that all ranks make, matched",
+        "ns": "time of all ranks' kernels in them",
+        "wait_ns": "of that, until the last rank had come",
+        "by": "what the ranks below are: rank, or process where the table has no ranks",
+        "last": "ranks by how long others waited for them",
+    }
+    last = {"rank": "its number", "times": "how often it was the last", "ns": "the longest wait for it, each time"}
     meanings = {Summary: whole, Waits: waits, SyncPoint: sync, Part: part, Leading: copies, Matrix: matrix,
                 Attention: attention, Limits: limits, Usage: usage, Series: series,
-                Collective: collective}  # fmt: skip
+                Collective: collective, Waiting: waiting, Last: last}  # fmt: skip
     found = of_type(Summary, meanings)
     device = found["properties"]["devices"]["items"]
     device["properties"].update({key: maybe(schema) for key, (schema, _) in RATES.items()})

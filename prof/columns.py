@@ -112,6 +112,12 @@ class Sent:
         return found
 
 
+def _wait(table: Table, annotation: Any) -> Ints:
+    from pyprof.prof.stragglers import stragglers
+
+    return stragglers(table, annotation).wait
+
+
 def _number(key: str) -> Get:
     return lambda table, _: table.ints(key)
 
@@ -268,6 +274,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("algbw", "AlgBW", "GB/s", "algorithm bandwidth: the whole buffer / sil", Sent("algbw"), kind="float"),
     Column("busbw", "BusBW", "GB/s", "bus bandwidth: wire / sil, to compare with a link's speed", Sent("busbw"),
            kind="float"),
+    Column("wait", "Wait(ns)", "ns", "of a collective: until the last rank came, where the table has all ranks", _wait,
+           kind="int"),
     Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
 )  # fmt: skip
 COLUMN = {column.name: column for column in COLUMNS}

@@ -38,9 +38,7 @@ def traffic(table: Table, annotation: Annotation) -> Traffic:
     each = [messages(text) for text in comm.values]
     ops = ["+".join(dict.fromkeys(m.op for m in found)) for found in each]
     size, wire, ranks = (np.full(len(table), NULL, np.int64) for _ in range(3))
-    rows = np.flatnonzero(np.array([*map(bool, each), False])[comm.codes])
-    works = np.array([role != "aux" for role in annotation.role.texts()], bool)
-    rows = rows[works[rows]]
+    rows = working_rows(table, annotation)
     calls = call_numbers(table)
     order = rows[np.lexsort((comm.codes[rows], calls[rows]))]
     same = (np.diff(calls[order]) == 0) & (np.diff(comm.codes[order]) == 0)
@@ -60,6 +58,14 @@ def traffic(table: Table, annotation: Annotation) -> Traffic:
     return Traffic(Coded.of(name), ranks, wire, _rate(size, duration), _rate(wire, duration))
 
 
+def working_rows(table: Table, annotation: Annotation) -> Ints:
+    """The rows that do a collective which is on record: not the copies and fills that prepare it."""
+    comm = table.coded("comm")
+    told = np.array([*(bool(messages(text)) for text in comm.values), False])[comm.codes]
+    works = np.array([role != "aux" for role in annotation.role.texts()], bool)
+    return np.flatnonzero(told & works)
+
+
 def _rate(amount: Ints, ns: Ints) -> Floats:
     known = (amount != NULL) & (ns > 0)
     found: Floats = np.divide(amount, ns, out=np.full(len(ns), np.nan), where=known)
@@ -75,12 +81,14 @@ class Collective:
     rows: int
     ns: int
     wire: int  # bytes, of the rows whose message is known
-    wire_ns: int  # their time
+    moving_ns: int  # their time, without the waiting for other ranks where that is known
+    waits_known: bool
 
 
-def collectives(table: Table, annotation: Annotation) -> tuple[Collective, ...]:
-    """Each kind of collective that is on record, the longest first."""
+def collectives(table: Table, annotation: Annotation, wait: Ints) -> tuple[Collective, ...]:
+    """Each kind of collective that is on record, the longest first; ``wait``: what ``stragglers`` says of each row."""
     sent, ns = traffic(table, annotation), table.ints("kDuration")
+    moving = ns - np.where(wait == NULL, 0, wait)
     keys, number = distinct(sent.op.codes.astype(np.int64), sent.ranks)
     found = []
     for i, (op, ranks) in enumerate(keys):
@@ -89,6 +97,6 @@ def collectives(table: Table, annotation: Annotation) -> tuple[Collective, ...]:
             told = rows & (sent.wire != NULL)
             found.append(
                 Collective(sent.op.values[op], None if ranks == NULL else ranks, int(rows.sum()), int(ns[rows].sum()),
-                           int(sent.wire[told].sum()), int(ns[told].sum()))
+                           int(sent.wire[told].sum()), int(moving[told].sum()), bool((wait[told] != NULL).any()))
             )  # fmt: skip
     return tuple(sorted(found, key=lambda each: -each.ns))

@@ -21,6 +21,7 @@ class Message:
     ranks: int = 0
     read: float = math.nan  # of this rank's memory
     written: float = math.nan
+    group: str = ""  # the communicator or process group
 
     @property
     def size(self) -> float:
@@ -47,7 +48,10 @@ def messages(text: str) -> tuple[Message, ...]:
 def _message(told: dict[str, Any]) -> Message:
     op, ranks = told.get("op"), _whole(told.get("ranks"))
     read, written = (math.nan if (n := _whole(told.get(key))) is None else float(n) for key in ("in", "out"))
-    return Message(op if isinstance(op, str) else "", ranks or 0, read, written)
+    group = told.get("group")
+    return Message(
+        op if isinstance(op, str) else "", ranks or 0, read, written, group if isinstance(group, str) else ""
+    )
 
 
 def _whole(value: object) -> int | None:

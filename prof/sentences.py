@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pyprof.prof.columns import first_text
 from pyprof.prof.communication import Collective
+from pyprof.prof.stragglers import Waiting
 from pyprof.prof.summary import Summary
 from pyprof.prof.usage import Usage
 
@@ -260,16 +261,29 @@ def _communication(found: Summary) -> Iterator[str]:
         part = share(found.exposed_ns, found.communication_ns)
         alone = "all of it" if part == "100%" else f"{ms(found.exposed_ns)} of it ({part})"
         yield f"Communication takes {ms(found.communication_ns)}, {alone} while nothing else runs on the GPU."
-        told = [each for each in found.collectives if each.wire and each.wire_ns]
+        told = [each for each in found.collectives if each.wire and each.moving_ns]
         if told:
+            waits = "left out" if any(each.waits_known for each in told) else "included"
             kinds = "; ".join(map(_collective, told[:3]))
-            yield f"On the wire: {kinds} (bus bandwidth, with the time that ranks wait for each other)."
+            yield f"On the wire: {kinds} (bus bandwidth, waiting for other ranks {waits})."
+        yield from _stragglers(found.waiting)
 
 
 def _collective(sent: Collective) -> str:
     among = f" among {sent.ranks} ranks" if sent.ranks else ""
-    rate = amount(1e9 * sent.wire / sent.wire_ns, "B/s")
+    rate = amount(1e9 * sent.wire / sent.moving_ns, "B/s")
     return f"{sent.rows:,} {sent.op}{among}, {amount(sent.wire, 'B')} at {rate}"
+
+
+def _stragglers(waiting: Waiting) -> Iterator[str]:
+    if waiting.last:
+        late, times = waiting.last[0], _counted(waiting.collectives, "collective")
+        who = {"rank": "Ranks", "process": "Processes"}[waiting.by]
+        yield (
+            f"{who} wait for each other {ms(waiting.wait_ns)} of {ms(waiting.ns)}"
+            f" ({share(waiting.wait_ns, waiting.ns)}) in {times}, most for {waiting.by} {late.rank}: {ms(late.ns)}, the"
+            f" last to come in {late.times:,}."
+        )
 
 
 def _layers(found: Summary) -> Iterator[str]:

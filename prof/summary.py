@@ -18,6 +18,7 @@ from pyprof.prof.devices import Peaks
 from pyprof.prof.kinds import COPIES, NCCL, is_fused_attention, kinds
 from pyprof.prof.model import MATRIX
 from pyprof.prof.roofline import Roofline, roofline
+from pyprof.prof.stragglers import Waiting, stragglers
 from pyprof.prof.timeline import Timeline, exposed_ns, timeline
 from pyprof.prof.usage import Usage, usage
 from pyprof.prof.waiting import Waits, waits
@@ -113,6 +114,7 @@ class Summary:
     communication_ns: int
     exposed_ns: int  # communication while nothing else ran
     collectives: tuple[Collective, ...]
+    waiting: Waiting  # of ranks for each other
     counted_ns: int
     flop: int
     nbytes: int
@@ -153,7 +155,7 @@ def _summary(
     time = timeline(table)
     has_op = table.coded("op").codes >= 0
     counted = annotation.flops != NULL
-    communication = what.among(NCCL)
+    communication, late = what.among(NCCL), stragglers(table, annotation)
     return Summary(
         on_cpu=on_cpu,
         kinds_of_rows=of_rows,
@@ -178,7 +180,8 @@ def _summary(
         copies=copies,
         communication_ns=int(duration[communication].sum()),
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
-        collectives=collectives(table, annotation),
+        collectives=collectives(table, annotation, late.wait),
+        waiting=late.waiting,
         counted_ns=int(duration[counted].sum()),
         flop=int(annotation.flops[counted].sum()),
         nbytes=int(annotation.bytes[annotation.bytes != NULL].sum()),

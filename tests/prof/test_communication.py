@@ -86,10 +86,8 @@ def test_what_is_not_told_is_unknown() -> None:
     assert found.wire.tolist() == found.ranks.tolist() == [NULL] * 3
     assert math.isnan(found.algbw[0])
     assert found.algbw[1] == 0.01  # S needs no ranks
-    assert [(c.op, c.rows, c.wire_ns) for c in collectives(table, notes)] == [
-        ("all_gather", 1, 0),
-        ("all_reduce", 1, 0),
-    ]
+    each = [(c.op, c.rows, c.moving_ns) for c in collectives(table, notes, np.full(3, NULL))]
+    assert each == [("all_gather", 1, 0), ("all_reduce", 1, 0)]
 
 
 def test_kernels_of_one_call_share_its_message() -> None:
@@ -98,7 +96,9 @@ def test_kernels_of_one_call_share_its_message() -> None:
     notes = annotate(table)
     assert traffic(table, notes).wire.tolist() == [3000, 3000]
     assert notes.bytes.tolist() == [4000, 4000]
-    assert [(c.rows, c.wire, c.wire_ns) for c in collectives(table, notes)] == [(2, 6000, 2000)]
+    assert [(c.rows, c.wire, c.moving_ns) for c in collectives(table, notes, np.array([NULL, 250]))] == [
+        (2, 6000, 1750)
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, null]", "{}", "[" * 50_000, '[{"op": 3, "in": "x", "ranks": -1}]'])
