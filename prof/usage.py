@@ -39,6 +39,7 @@ class Usage:
     flop: int  # of all rows that have a count
     matrix_flop: int  # of the matrix products among them
     nbytes: int
+    uncounted_ns: int  # time of the rows without a count: read by those who take the summary's --json
     unit: str  # that did most of the matrix products' FLOPs
     peak_flop_per_s: float  # of that unit, dense
 
@@ -136,6 +137,7 @@ def _usage(
         flop=int(flops[flops != NULL].sum()),
         matrix_flop=int(flops[matrix & (flops != NULL)].sum()),
         nbytes=int(nbytes[nbytes != NULL].sum()),
+        uncounted_ns=int((end - start)[flops == NULL].sum()),
         unit=unit,
         peak_flop_per_s=peak,
     )
