@@ -43,6 +43,16 @@ class Window:
     output_padding: Any = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Window):
+    """A forward op's arguments; ``addend``: of a fused sum."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Any = None
+    addend: Any = None
+
+
 def spread(value: Any, rank: int) -> tuple[int, ...]:
     """A number, or a list of one, for each spatial dimension."""
     values = (value,) if isinstance(value, int) else tuple(value)
@@ -132,20 +142,7 @@ def multiplications(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> i
     return (x if transposed else y).numel * math.prod(weight.shape[1:])
 
 
-def forward(x: Tensor, weight: Tensor, bias: Any, window: Window, out: Out, addend: Any = None) -> Work:
-    """The forward pass; a fused sum's ``addend`` is read too."""
-    check("convolution", x, weight)
-    if window.transposed is UNKNOWN:
-        known = out[0] if out else None
-        window = replace(window, transposed=is_transposed(x, weight, known, UNKNOWN))
-    if window.transposed and dtype_only(x, weight, window, out):
-        return Work(multiply_adds(multiplications(x, weight, x, True), x, weight), math.nan, math.nan)
-    y = result_of(x, weight, window, out)
-    flop = multiply_adds(multiplications(x, weight, y, bool(window.transposed)), x, weight)
-    return Work(flop, distinct(x, weight, given(bias), given(addend)), moved(y.numel, y))
-
-
-def dtype_only(x: Tensor, weight: Tensor, window: Window, out: Out) -> bool:
+def dtype_only(window: Window, out: Out) -> bool:
     """Is neither y nor what decides y's shape known? A transposed convolution's flop needs x alone."""
     told = (window.stride, window.padding, window.dilation, window.output_padding, window.groups)
     return not (out and out[0] is not None) and any(argument is UNKNOWN for argument in told)
@@ -241,22 +238,14 @@ def convolution_backward(
 @model(
     "conv1d.backward conv2d.backward conv3d.backward (x, weight, bias, stride, padding, dilation, groups)",
     family=FAMILY_NAME,
+    takes=Call,
 )
-def whole_backward(
-    x: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-    out: Out = None,
-) -> Parts:
+def whole_backward(call: Call, out: Out = None) -> Parts:
     """dgrad, wgrad and bias as wanted; of the input as it is, also where "same" pads it in a kernel of its own"""
+    x, weight, bias = call.x, call.weight, given(call.bias)
     check("convolution", x, weight)
-    added = given(bias)
-    mask = (x.needs_grad, weight.needs_grad, added is not None and added.needs_grad)
-    y = result_of(x, weight, Window(stride, padding, dilation, groups), out)
+    mask = (x.needs_grad, weight.needs_grad, bias is not None and bias.needs_grad)
+    y = result_of(x, weight, call, out)
     return backward(replace(y, strides=None, ident=0), x, weight, False, mask)
 
 
@@ -268,46 +257,34 @@ def whole_backward(
     " (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)",
     "conv1d conv2d conv3d _convolution_mode (x, weight, bias, stride, padding, dilation, groups)",
     family=FAMILY_NAME,
+    takes=Call,
 )
-def convolution(
-    x: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    transposed: Any = False,
-    output_padding: Any = 0,
-    groups: Any = 1,
-    addend: Any = None,
-    out: Out = None,
-) -> Work:
+def convolution(call: Call, out: Out = None) -> Work:
     """Each output point sums Cin/groups * kernel products; padding may be "same" or "valid"
 
     A fused addend is read too, and its sum rides in the multiply-adds; a fused ReLU is a comparison, no flop.
     """
-    window = Window(stride, padding, dilation, groups, transposed, output_padding)
-    return forward(x, weight, bias, window, out, addend)
+    x, weight = call.x, call.weight
+    check("convolution", x, weight)
+    if call.transposed is UNKNOWN:
+        known = out[0] if out else None
+        call = replace(call, transposed=is_transposed(x, weight, known, UNKNOWN))
+    if call.transposed and dtype_only(call, out):
+        return Work(multiply_adds(multiplications(x, weight, x, True), x, weight), math.nan, math.nan)
+    y = result_of(x, weight, call, out)
+    flop = multiply_adds(multiplications(x, weight, y, bool(call.transposed)), x, weight)
+    return Work(flop, distinct(x, weight, given(call.bias), given(call.addend)), moved(y.numel, y))
 
 
 @model(
     "conv_transpose1d conv_transpose2d conv_transpose3d"
     " (x, weight, bias, stride, padding, output_padding, groups, dilation)",
     family=FAMILY_NAME,
+    takes=Call,
 )
-def conv_transpose(
-    x: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    output_padding: Any = 0,
-    groups: Any = 1,
-    out: Out = None,
-) -> Work:
+def conv_transpose(call: Call, out: Out = None) -> Work:
     """Each input point scatters Cout/groups * kernel products"""
-    return forward(x, weight, bias, Window(stride, padding, dilation, groups, True, output_padding), out)
+    return convolution(replace(call, transposed=True), out)
 
 
 @model("conv_tbc", family=FAMILY_NAME)

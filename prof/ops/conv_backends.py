@@ -12,12 +12,11 @@ from typing import Any
 from pyprof.prof.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.conv import (
     FAMILY_NAME,
-    Window,
+    Call,
     backward,
     channels,
     conv_transpose,
     convolution,
-    forward,
     mask_of,
     multiplications,
 )
@@ -29,7 +28,8 @@ from pyprof.prof.ops.operands import Out, moved
 def cudnn_convolution(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
     """(x, weight, padding, stride, dilation, groups, ...); before torch 1.8 a bias follows the weight"""
     bias, (padding, stride, dilation, groups) = bias_and_four(rest)
-    return forward(x, weight, bias, Window(stride, padding, dilation, groups), out)
+    call = Call(stride, padding, dilation, groups, x=x, weight=weight, bias=bias)
+    return convolution(call, out)
 
 
 def bias_and_four(rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, Any, Any, Any]]:
@@ -53,6 +53,7 @@ model(
     "slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d thnn_conv_depthwise2d"
     " thnn_conv_depthwise2d_forward (x, weight, _kernel_size, bias, stride, padding, dilation)",
     family=FAMILY_NAME,
+    takes=Call,
 )(convolution)
 
 model(
@@ -62,6 +63,7 @@ model(
     "slow_conv_transpose2d slow_conv_transpose3d"
     " (x, weight, _kernel_size, bias, stride, padding, output_padding, dilation)",
     family=FAMILY_NAME,
+    takes=Call,
 )(conv_transpose)
 
 
