@@ -205,13 +205,13 @@ def wants_gradient(arguments: Any) -> bool:
     )
 
 
-def as_autocast(arguments: Any, dtype: str) -> Any:
-    """Autocast's view of the arguments: float32 tensors in the type that the product ran in."""
+def as_autocast(arguments: Any, given: frozenset[str], dtype: str) -> Any:
+    """Autocast's view of the arguments: tensors of the given types in the type that the op ran in."""
     if isinstance(arguments, Tensor):
-        if arguments.dtype != "float32":
+        if arguments.dtype not in given:
             return arguments
         return Tensor(arguments.shape, dtype, None, arguments.needs_grad, arguments.ident)
-    return tuple(as_autocast(a, dtype) for a in arguments) if isinstance(arguments, tuple) else arguments
+    return tuple(as_autocast(a, given, dtype) for a in arguments) if isinstance(arguments, tuple) else arguments
 
 
 # API functions written in Python that are an algorithm with a model -> the model, and its arguments from the

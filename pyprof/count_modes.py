@@ -26,6 +26,7 @@ from pyprof.count_arguments import (
     tensors,
     wants_gradient,
 )
+from pyprof.count_sums import GradientSums
 from pyprof.errors import ModelError
 from pyprof.patch import Patches
 from pyprof.prof.model import FAMILY, MATRIX, MODELS, Tensor, Work, evaluate, find, total
@@ -43,6 +44,7 @@ AS_DISPATCHED = frozenset({
 TRANSPARENT = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 # A number for the program's own Python: no part of the algorithm
 HOST = frozenset({"item", "_local_scalar_dense", "tolist"})
+LOW = frozenset({"float16", "bfloat16"})  # what autocast casts to, and back
 ATTRIBUTES = frozenset({"__get__", "__set__"})
 
 _sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr
@@ -81,6 +83,7 @@ class Counter:
         self.owners: dict[int, Call] = {}  # sequence number of an autograd node -> the call that made it
         self.nodes: dict[int, Call] = {}  # the same -> the dispatched op, where its whole backward has a model
         self.wrapped = -1  # the last node of an op on tensors that wrap others, and no node of the ops on those
+        self.sums = GradientSums()
         self.modes: list[tuple[TorchFunctionMode, TorchDispatchMode]] = []
         self.patches = Patches()
         self.stances: list[Any] = []  # what keeps compiled code uncompiled
@@ -101,6 +104,7 @@ class Counter:
         for mode in reversed(self.modes.pop()):
             mode.__exit__(*error)
         self.patches.undo()
+        self.sums.close()
         while self.stances:
             self.stances.pop().__exit__(*error)
 
@@ -214,7 +218,7 @@ class Counter:
             self._mark(func, args)
             return func(*args, **kwargs)
         node = torch._C._current_autograd_node()
-        if self.call is None and node is not None and self._whole_backward(node, func):
+        if self.call is None and node is not None and self._whole_backward(node, func, args):
             return func(*args, **kwargs)
         arguments = in_order(func._schema, args, kwargs)
         number = _sequence() - 1
@@ -242,7 +246,7 @@ class Counter:
             model, work, reason = _count(name, arguments, None, self.steps)
         if self.call is not None:
             self.call.inner.append((name, model, work, reason))
-        elif node is None or not self._whole_backward(node, func):
+        elif node is None or not self._whole_backward(node, func, args):
             owner, direction = self._owner(name, node)
             self._note(owner, name, model, direction, work, reason)
         return func(*args, **kwargs)
@@ -267,7 +271,7 @@ class Counter:
         call = self.owners.get(node._sequence_nr())
         return (call.op if call else node.name()), BACKWARD
 
-    def _whole_backward(self, node: Any, func: Any) -> bool:
+    def _whole_backward(self, node: Any, func: Any, args: Any) -> bool:
         """Is the node's work counted by a model of its op's whole backward? Counts it, when first met in a pass."""
         if _batched():
             return False
@@ -278,6 +282,10 @@ class Counter:
             return False
         if call.autocast and str(func) == "aten._to_copy.default":
             return False
+        counts = self.sums.after(node, args)
+        if counts is not None:
+            return not counts
+        self.sums.watch(node, id(call), lambda other: owner is not None and self.owners.get(other) is owner)
         task = torch._C._current_graph_task_id()
         if task not in call.passes:
             try:
@@ -419,8 +427,12 @@ def _unchecked_cell(func: Any, value: Any) -> Any:
 
 
 def _work_of(call: Call, stepping: bool) -> Work | None:
-    if call.autocast and FAMILY[call.model] in MATRIX and call.out and call.out[0] is not None:
-        call.args = as_autocast(call.args, call.out[0].dtype)
+    if call.autocast and call.out and call.out[0] is not None:
+        dtype = call.out[0].dtype
+        if dtype in LOW and FAMILY[call.model] in MATRIX:
+            call.args = as_autocast(call.args, frozenset({"float32"}), dtype)
+        elif dtype == "float32" and any(model == "_to_copy" for _, model, _, _ in call.inner):
+            call.args = as_autocast(call.args, LOW, dtype)  # a loss, a norm
     return _count(call.model, call.args, call.out, stepping)[1]
 
 

@@ -181,6 +181,21 @@ def div_(self: Tensor, other: Any, *_: Any, out: Out = None) -> Work:
     return apply("div_", (self, other), 1, COMPLEX_DIV, out=out, inplace=True)
 
 
+@model("mul.backward", "multiply.backward", family=FAMILY_NAME)
+def mul_backward(self: Tensor, other: Any, *_: Any, out: Out = None) -> Parts:
+    """da = g * b, db = g * a: 1 an element each
+
+    An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
+    """
+    factors = {"self": (self, other), "other": (other, self)}
+    grad = _grad_of(out, *(t for t in (self, other) if isinstance(t, Tensor)))
+    return {
+        name: _into(t, grad, 1, COMPLEX_MUL, distinct(grad, factor))
+        for name, (t, factor) in factors.items()
+        if isinstance(t, Tensor) and t.needs_grad
+    }
+
+
 @model("div.backward", "divide.backward", "true_divide.backward", family=FAMILY_NAME)
 def div_backward(self: Tensor, other: Any, *_: Any, out: Out = None) -> Parts:
     """da = g / b (1 an element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once

@@ -133,6 +133,18 @@ def test_autocast_counts_in_the_type_that_runs_and_the_casts_apart() -> None:
     assert work.ops["_to_copy"].forward == Work(0, 200, 100)
 
 
+def test_autocast_runs_a_loss_in_float32() -> None:
+    logits = torch.randn(6, 32, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        work = pyprof.count(F.cross_entropy, logits, torch.arange(6), backward=True)
+    loss, casts = work.ops["cross_entropy"], work.ops["_to_copy"]
+    # log_softmax reads and writes 768 bytes; 6 gathered, 6 int64, the loss and the total weight
+    assert loss.forward == Work(774, 768 + 24 + 48, 768 + 8)
+    assert casts.forward == Work(0, 384, 768)
+    # 768 + 48 + 8 of nll_loss, 3 * 768 of log_softmax; and the gradient's cast
+    assert loss.backward.nbytes == 824 + 2304 + 1152
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_devices_agree(device: str) -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)).to(device)

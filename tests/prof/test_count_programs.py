@@ -200,3 +200,49 @@ def test_weight_norm_and_its_gradient() -> None:
     assert norm.forward == Work(96, 144, 144)  # 3*30 + 6; (30 + 6) * 4; w and the norms
     assert norm.backward == Work(168, 288, 144)  # 5*30 + 3*6; dw, v, g and the norms; dv and dg
     assert not work.unknown
+
+
+# gradients that meet
+
+
+def rms(x: Any) -> Any:
+    return F.rms_norm(x, (8,))  # runs as its parts on a CPU, which use x twice
+
+
+@pytest.mark.parametrize("layer", [
+    lambda x: F.linear(x, torch.ones(8, 8)),
+    lambda x: F.layer_norm(x, (8,)),
+    rms,
+    lambda x: torch.matmul(x.view(2, 2, 8), torch.ones(1, 8, 8)).view(4, 8),  # several nodes
+    lambda x: F.scaled_dot_product_attention(x, torch.ones(4, 8), torch.ones(4, 8)),
+    torch.sin,
+    torch.tanh,
+])  # fmt: skip
+@pytest.mark.parametrize("residual_first", [True, False])
+def test_the_gradients_of_both_branches_are_added(layer: Any, residual_first: bool) -> None:
+    def branch() -> Any:
+        x = R(4, 8).neg()
+        return x + layer(x) if residual_first else layer(x) + x
+
+    with_sum = pyprof.count(branch, backward=True).backward
+    alone = pyprof.count(lambda: layer(R(4, 8).neg()), backward=True).backward
+    assert (with_sum.flop - alone.flop, with_sum.nbytes - alone.nbytes) == (32, 384)  # two of 4*8 read, one written
+
+
+def test_the_gradients_of_a_shared_weight_are_added() -> None:
+    w = R(8, 8)
+    work = pyprof.count(lambda: F.linear(F.linear(R(4, 8), w), w), backward=True)
+    assert work.backward.flop == 4 * 512 + 64
+    assert [(row.flops, row.bytes) for row in work.rows if row.model == "add"] == [(64, 768)]
+
+
+def test_gradients_meet_anew_in_each_pass() -> None:
+    x = R(4, 8)
+    y = x.neg()
+    with pyprof.count() as work:
+        z = y + F.layer_norm(y, (8,))
+        for _ in range(2):
+            torch.autograd.grad(z, x, torch.ones(4, 8), retain_graph=True)
+    assert [(row.calls, row.flops) for row in work.rows if row.model == "add" and row.direction == "backward"] == [
+        (2, 64)
+    ]

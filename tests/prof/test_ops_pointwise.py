@@ -108,6 +108,9 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [  # names, arguments, work
     ("rrelu_with_noise rrelu_with_noise_functional", TWO, Work(6, 24, 48)),
     ("rrelu_with_noise_backward", (*TWO, t(2, 3), 0.1, 0.3, True), Work(6, 48, 24)),
     # backward as a whole, from the forward's arguments
+    ("mul.backward multiply.backward", TWO, Work(12, 96, 48)),
+    ("mul.backward", (t(2, 3), 2.0), Work(6, 24, 24)),
+    ("mul.backward", (t(2, 3), t(2, 1)), Work(6 + 6 + 4, 32 + 48, 24 + 8)),  # and 6 - 2 sums
     ("div.backward divide.backward true_divide.backward", TWO, Work(24, 48 + 72, 48)),  # 1 + 3 each; g b, g a b
     ("div.backward", (t(2, 3), 2.0), Work(6, 24, 24)),
     ("div.backward", (t(2, 3), t(3)), Work(6 + 18 + 3, 36 + 60, 24 + 12)),  # and 6 - 3 sums
