@@ -223,20 +223,28 @@ def test_no_module_of_parse_or_prof_takes_a_name_of_the_library_or_of_a_dependen
 
 
 def imports(path: Path) -> set[str]:
-    """The first words of what a module imports, anywhere in it."""
+    """The modules (and what is taken out of them) that a file imports, anywhere in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {name.name.partition(".")[0] for name in node.names}
+            found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.add(node.module.partition(".")[0])
+            found |= {f"{node.module}.{name.name}" for name in node.names}
     return found
+
+
+def test_parse_imports_nothing_of_prof(root):
+    files = [path for path in modules_of(root) if path.is_relative_to(root / "parse")]
+    wrong = {(path.name, name) for path in files for name in imports(path) if f"{name}.".startswith("pyprof.prof.")}
+    assert files
+    assert wrong == set()
 
 
 def test_every_import_is_of_a_declared_dependency(root, asked_for):
     allowed = sys.stdlib_module_names | asked_for["BASE"] | asked_for["NOTEBOOK"] | asked_for["CLUSTER"]
     allowed |= {"pyprof", "torch", "distributed"}
-    assert {str(path): extra for path in modules_of(root) if (extra := imports(path) - allowed)} == {}
+    firsts = {path: {name.partition(".")[0] for name in imports(path)} for path in modules_of(root)}
+    assert {str(path): extra for path, words in firsts.items() if (extra := words - allowed)} == {}
 
 
 def test_torch_is_never_a_dependency(asked_for):
