@@ -77,8 +77,9 @@ def _run(args: argparse.Namespace) -> list[str]:
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
     if args.summary and not args.exact and wanted == Selection():
         return _brief(args)
+    lean = args.range is None and not args.json and not args.summary  # these need names of ranges
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
-        parsed = [read_profile(Path(file), say, brief=args.summary) for file in args.files]
+        parsed = [read_profile(Path(file), say, brief=args.summary, lean=lean) for file in args.files]
         tables = apart([each.table for each in parsed])
         if wanted != Selection():
             tables = _selected(args.files, parsed, tables, wanted)

@@ -23,7 +23,7 @@ from pyprof.parse.scope import Kind, Scope
 from pyprof.parse.sequence import sequence
 from pyprof.parse.steps import steps
 from pyprof.parse.uncollected import uncollected
-from pyprof.table import NULL, Coded, Data, Ints, Table, distinct
+from pyprof.table import NULL, Coded, Data, Ints, Table, distinct, numbered
 
 
 @uncollected()
@@ -41,12 +41,20 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     if brief:
         return Table(capture.rows, columns)
     call = nest.up(inner, nest.hop("call", inner))
-    columns["opId"] = np.where(call >= 0, np.append(nest.source, NULL)[np.maximum(call, -1)], NULL)
+    columns["opId"] = _numbers(np.where(call >= 0, np.append(nest.source, -1)[np.maximum(call, -1)], -1))
     columns["outs"] = _outs(capture, nest, inner)
     op = nest.up(inner, nest.hop("op", inner))
     columns["grads"] = gradients(nest, np.where(op == NULL, -1, op), _ints(columns["pid"]), capture.launch_time)
     columns.update(sequence(nest, inner, node, recomputed, columns))
     return Table(capture.rows, columns)
+
+
+def _numbers(source: Ints) -> Ints:
+    """The calls, each given by its range (-1: none), numbered from 0 in the ranges' order, whatever else is there."""
+    found = np.full(len(source), NULL, np.int64)
+    known = source >= 0
+    found[known] = numbered(source[known])[1]
+    return found
 
 
 class Attributed(NamedTuple):

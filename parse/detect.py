@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,21 @@ def reader(file: Path) -> Reader:
     if found is None:
         raise InputError(file, f"{WANTED}, found {_describe(head)}")
     return found
+
+
+def lean_reader(file: Path) -> Reader:
+    """A reader for the kernel table alone: ranges that no row depends on may be left out. Raises as ``reader``."""
+    read = reader(file)
+    if read is _read_report:
+        from pyprof.parse import nsys_report
+
+        return partial(nsys_report.read, lean=True)
+    if read is not _read_database:
+        return read
+    from pyprof.parse import nsys
+
+    found = _database_reader(file)
+    return partial(nsys.read, lean=True) if found is nsys.read else found
 
 
 def brief_reader(file: Path) -> BriefReader | None:

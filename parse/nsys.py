@@ -22,6 +22,7 @@ from pyprof.parse.join import lookup
 from pyprof.parse.nccl import Payload, missing_sizes, payloads, with_messages
 from pyprof.parse.nvtx_ranges import read_ranges
 from pyprof.parse.ranks import ranks
+from pyprof.parse.scope import NAMING
 from pyprof.parse.times import lasted, settle
 from pyprof.parse.uncollected import uncollected
 from pyprof.table import NULL, Coded, Data, Ints, distinct
@@ -45,14 +46,17 @@ def is_nsys(db: Database) -> bool:
 
 
 @uncollected()
-def read(file: Path) -> Capture:
+def read(file: Path, lean: bool = False) -> Capture:
     """Read an nsys SQLite export.
+
+    ``lean``: for the kernel table alone, which is the same. Ranges of threads that launch nothing are left out where no
+    row can depend on them: such a thread may have millions.
 
     Raises InputError where the file is no nsys export, SchemaError where a column is missing that nothing replaces.
     """
     with database(file) as db:
         check(file, db)
-        return _capture(file, db)
+        return _capture(file, db, lean)
 
 
 def check(file: Path, db: Database) -> None:
@@ -66,9 +70,11 @@ def check(file: Path, db: Database) -> None:
         )
 
 
-def _capture(file: Path, db: Database) -> Capture:
+def _capture(file: Path, db: Database, lean: bool) -> Capture:
     gpu = gpu_rows(db)
-    nvtx = read_ranges(db)
+    nvtx = read_ranges(db, launching=_launching(db) if lean else None)
+    if lean and not any(scope.kind in NAMING for scope in nvtx.scopes):
+        nvtx = read_ranges(db)  # whether the capture has ops at all is told
     told = payloads(db)
     ranges = with_messages(told, nvtx.ranges, nvtx.scopes, nvtx.tids)
     calls = read_calls(db)
@@ -256,6 +262,13 @@ def threads_of(tids: Ints, known: dict[int, int]) -> Ints:
     used, inverse = distinct(tids)
     numbers = [known.setdefault(tid, len(known)) for (tid,) in used]
     return np.array(numbers, np.int64)[inverse] if used else np.zeros(0, np.int64)
+
+
+def _launching(db: Database) -> list[int]:
+    """The globalTids of threads that call CUDA or capture graphs."""
+    tables = [table for table in (API, NODES) if db.has(table, "globalTid")]
+    found = [db.rows(f"SELECT DISTINCT globalTid FROM {table} WHERE globalTid IS NOT NULL") for table in tables]  # noqa: S608
+    return [tid for rows in found for (tid,) in rows]
 
 
 def pairs(tids: Iterable[int]) -> list[tuple[int, int]]:

@@ -21,9 +21,9 @@ from pyprof.parse.held import Attribution, Estimate, Held, devices, gpus, kinds,
 from pyprof.parse.nccl import payloads
 from pyprof.parse.nvtx_ranges import count_ranges, distinct_scopes, last_nodes, read_ranges
 from pyprof.parse.sample import Sample, bounds, draw
-from pyprof.parse.scope import Kind
+from pyprof.parse.scope import NAMING, Kind
 from pyprof.parse.steps import Nodes, is_update, marks, nodes_of, steps
-from pyprof.parse.summary import NAMING, NO_OPS, Told
+from pyprof.parse.summary import NO_OPS, Told
 from pyprof.parse.uncollected import uncollected
 from pyprof.table import NULL, Coded, Data, Ints
 

@@ -20,10 +20,13 @@ from pyprof.parse.held import Held
 from pyprof.parse.summary import Told
 
 
-def read(file: Path) -> Capture:
-    """Read an nsys report. Raises InputError where nsys is not on the PATH or cannot export it."""
+def read(file: Path, lean: bool = False) -> Capture:
+    """Read an nsys report, as ``nsys.read`` does its export.
+
+    Raises InputError where nsys is not on the PATH or cannot export it.
+    """
     with _exported(file) as database:
-        capture = nsys.read(database)
+        capture = nsys.read(database, lean)
     capture.file = str(file)
     return capture
 

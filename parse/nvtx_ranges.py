@@ -8,7 +8,7 @@ at and let go, and only distinct rests are decoded and classified.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from pyprof.table import NULL, Ints, distinct
 RANGES = "e.eventType IN (59, 60, 70, 71)"  # push/pop, start/end; 70 and 71 the same from NVTXT
 START_END = "e.eventType IN (60, 71)"
 OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
+PROBES = 64  # rows that tell whether a large part of the ranges is of threads that launch nothing
 ALONE = 30_000  # texts: to split fewer one by one takes less time than importing pyarrow
 
 _MARK = OP_ID.decode()
@@ -47,18 +48,26 @@ def count_ranges(db: Database) -> int:
     return int(db.rows(f"SELECT {f'coalesce(max({key}), 0)' if key else 'count(*)'} FROM NVTX_EVENTS")[0][0])  # noqa: S608
 
 
-def read_ranges(db: Database, around: Ints | None = None, tids: dict[int, int] | None = None) -> Nvtx:
+def read_ranges(
+    db: Database,
+    around: Ints | None = None,
+    tids: dict[int, int] | None = None,
+    launching: Sequence[int] | None = None,
+) -> Nvtx:
     """All push/pop and all start/end ranges, in the table's order.
 
     ``around``: only those that are open at one of these times, on any thread, and those that mark a step. ``tids``:
-    globalTid -> thread number, as far as they have numbers already.
+    globalTid -> thread number, as far as they have numbers already. ``launching``: the globalTids whose ranges can be
+    around a launch; of other threads only those ranges that a launch can depend on.
     """
     if not db.has("NVTX_EVENTS"):
         return Nvtx(Ranges.empty(), Ranges.empty(), [], tids if tids is not None else {}, {})
     db.require("NVTX_EVENTS", "start", "end", "globalTid", "eventType")
     found = _Reader(tids if tids is not None else {}, around is not None or count_ranges(db) < ALONE)
     try:
-        found.read(db, "1" if around is None else _around(db, around))
+        wanted = [] if around is None else [_around(db, around)]
+        wanted += [] if launching is None else [_of_launches(db, launching)]
+        found.read(db, " AND ".join(wanted) or "1")
     except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
         raise SchemaError(
             db.file, f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
@@ -80,9 +89,39 @@ def _around(db: Database, times: Ints) -> str:
     db.connection.execute("CREATE TEMP TABLE IF NOT EXISTS pyprof_times (time INTEGER PRIMARY KEY)")
     db.connection.executemany("INSERT OR IGNORE INTO pyprof_times VALUES (?)", ((time,) for time in times.tolist()))
     around = f'EXISTS (SELECT 1 FROM pyprof_times WHERE time BETWEEN e.start AND coalesce(e."end", {OPEN}))'  # noqa: S608
+    return f"{around} OR {_marks(text)}"
+
+
+def _marks(text: str) -> str:
+    """The condition of ranges that may mark a training step or end one."""
     marks = " OR ".join(f"{text} GLOB '{begin}*'" for begin in STEP_TEXTS)
-    first = "".join({begin[0] for begin in STEP_TEXTS})  # one comparison instead of three for nearly all
-    return f"{around} OR ({text} GLOB '[{first}]*' AND ({marks}))"
+    first = "".join(sorted({begin[0] for begin in STEP_TEXTS}))  # one comparison instead of three for nearly all
+    return f"({text} GLOB '[{first}]*' AND ({marks}))"
+
+
+def _of_launches(db: Database, launching: Sequence[int]) -> str:
+    """The condition of ranges that a launch can depend on: all of a thread that launches, and marks of steps anywhere.
+
+    And all of a thread with a range that matters to launches on others: a forward op of their backward, a backward
+    node, or an op that says which op made its input. An idle thread has none of these.
+    """
+    text, join = range_text(db)
+    key, last = db.key("NVTX_EVENTS"), count_ranges(db)
+    run, run_each = db.connection.execute, db.connection.executemany
+    run("CREATE TEMP TABLE IF NOT EXISTS pyprof_told (tid INTEGER PRIMARY KEY)")
+    run_each("INSERT OR IGNORE INTO pyprof_told VALUES (?)", ((tid,) for tid in launching))
+    idle = "e.globalTid NOT IN (SELECT tid FROM pyprof_told)"
+    probes = ((last * part // PROBES,) for part in range(1, PROBES + 1))
+    one = f"SELECT 1 FROM NVTX_EVENTS e WHERE e.{key} = ? AND {idle}"  # noqa: S608 (our own text)
+    if not key or not any(run(one, probe).fetchone() for probe in probes):
+        return "1"  # hardly any range is of other threads
+    node = " OR ".join(f"instr({text}, '{part}')" for part in ("Backward", "Grad", "GraphRoot"))
+    run(
+        f"INSERT OR IGNORE INTO pyprof_told SELECT DISTINCT e.globalTid FROM NVTX_EVENTS e{join}"  # noqa: S608 (our own text)
+        f" WHERE {idle} AND {RANGES} AND (instr({text}, ', seq = ') OR ({text} NOT GLOB 'aten::*' AND ({node}))"
+        f" OR (instr({text}, ', op_id = ') AND {text} GLOB '*([1-9]*'))"
+    )
+    return f"(NOT ({idle}) OR {_marks(text)})"
 
 
 def last_nodes(db: Database, updates: Ints, since: int) -> tuple[Ints, Ints]:

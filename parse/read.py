@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyprof.parse.capture import Capture
 from pyprof.parse.correlate import correlate
-from pyprof.parse.detect import brief_reader, reader
+from pyprof.parse.detect import brief_reader, lean_reader, reader
 from pyprof.parse.held import Held
 from pyprof.parse.progress import Say
 from pyprof.parse.summary import Told
@@ -20,13 +20,15 @@ class Parsed(NamedTuple):
     table: Table
 
 
-def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False) -> Parsed:
+def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lean: bool = False) -> Parsed:
     """Read one file; ``say`` hears what is done. ``brief``: for a summary, without the columns that it does not tell.
+
+    ``lean``: for the table alone; the capture, and so the names in ``told``, may lack ranges that no row depends on.
 
     Raises InputError where it is no profiler's, or damaged.
     """
     say(f"reading {file.name}")
-    capture = reader(file)(file)
+    capture = (lean_reader if lean else reader)(file)(file)
     say(f"attributing {capture.rows:,} rows")
     return Parsed(capture, Told.of(capture), correlate(capture, brief))
 

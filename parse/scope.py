@@ -30,6 +30,9 @@ class Kind(IntEnum):
     COMM = 11  # a communication library's own range: ncclAllReduce
 
 
+NAMING = (Kind.OP, Kind.NODE, Kind.MARKER, Kind.COMM, Kind.OPTIMIZER)  # ranges that can give a row its op
+
+
 class Scope(NamedTuple):
     """A distinct range text. ``sizes`` .. ``args`` are JSON lists in the op's schema order, empty where unknown."""
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from pyprof.parse.capture import Capture
 from pyprof.parse.held import Held
-from pyprof.parse.scope import Kind
+from pyprof.parse.scope import NAMING
 from pyprof.parse.selection import range_names
 from pyprof.text import printable
 
 MOST = 8  # reasons, GPUs: what a page shows of a list
-NAMING = (Kind.OP, Kind.NODE, Kind.MARKER, Kind.COMM, Kind.OPTIMIZER)  # ranges that can give a row its op
 NO_OPS = "no PyTorch ranges in the capture: profile with pyprof.init(), or nsys --pytorch=autograd-shapes-nvtx, for ops"
 _NAMES = {"cpu": "CPU op", "memcpy": "copy", "graph": "opaque graph"}
 
