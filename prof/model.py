@@ -32,8 +32,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 
@@ -210,9 +210,14 @@ def model(*names: str, family: str = "custom", takes: type | None = None) -> Cal
 
 def _check_taken(name: str, words: tuple[str, ...], taker: Callable[..., Any]) -> None:
     """Raise ModelError where an order names what its model does not take."""
-    strange = {word for word in words if not word.startswith("_")}.difference(inspect.signature(taker).parameters)
+    if isinstance(taker, type):
+        taken: Collection[str] = [field.name for field in fields(taker)]
+    else:  # inspect.signature, which sees through anything, takes 0.1 ms
+        code = taker.__code__
+        taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    strange = [word for word in words if not word.startswith("_") and word not in taken]
     if strange:
-        raise ModelError(f"{name}: {taker.__qualname__} takes no {', '.join(sorted(strange))}")
+        raise ModelError(f"{name}: {taker.__qualname__} takes no {', '.join(strange)}")
 
 
 def total(work: Work | Parts) -> Work:
