@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyprof.errors import InputError
 from pyprof.parse.capture import Capture
 from pyprof.parse.database import HEADER
-from pyprof.parse.encoding import as_utf8
+from pyprof.text import as_utf8
 
 if TYPE_CHECKING:
     from pyprof.parse.held import Held
@@ -92,7 +92,7 @@ def is_table(file: Path) -> bool:
 def _reader(file: Path, head: bytes) -> Reader | None:
     if head.startswith(HEADER):
         return _read_database
-    if as_utf8(head).lstrip()[:1] in (b"{", b"[") and not _is_table(head):
+    if head.lstrip()[:1] in (b"{", b"[") and not _is_table(head):
         from pyprof.parse import kineto
 
         return kineto.read
@@ -129,13 +129,15 @@ def _read_report(file: Path) -> Capture:
 
 
 def _head(file: Path) -> bytes:
+    if str(file) == "-" or file.is_fifo():
+        raise InputError(file, "a profiler's file is read more than once and cannot come through a pipe: save it first")
     try:
         with file.open("rb") as source:
             head = source.read(4096)
         if head.startswith(b"\x1f\x8b"):
             with gzip.open(file) as packed:
-                return packed.read(4096)
-        return head
+                head = packed.read(4096)
+        return as_utf8(head)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(file, f"{WANTED}, found a broken gzip file ({error}); copy it again") from None
     except OSError as error:

@@ -13,9 +13,9 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
 from pyprof.errors import InputError
-from pyprof.parse.encoding import as_utf8
 from pyprof.parse.kineto_mend import piecewise
 from pyprof.parse.kineto_schema import WANTED, Event, ExactEvent, FloatEvent, Header, Trace
+from pyprof.text import as_utf8
 
 GZIP = b"\x1f\x8b"
 EXACT_US = 2.0**43  # up to here a float of microseconds tells nanoseconds apart: 101 days; Kineto's base is 3 months

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from pyprof.schema import KERNELS, Column
 from pyprof.table import NULL, Coded, Ragged, Table
-from pyprof.text import clean
+from pyprof.text import clean, inert
 
 CHUNK = 8192  # rows at a time
 _QUOTED = re.compile(r'[",\r\n]')
@@ -40,5 +40,5 @@ def _cells(column: Column, table: Table) -> Callable[[slice], Iterable[str]]:
 
 
 def _field(text: str) -> str:
-    text = clean(text)
+    text = inert(clean(text))
     return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text

@@ -64,7 +64,9 @@ class Known:
         if outs:
             return tuple(Tensor(tuple(shape), self.out) for shape in json.loads(outs))
         if op in LIKE_FIRST and self.kernel.out and sizes:
-            return (Tensor(tuple(json.loads(sizes)[0]), self.kernel.out),)
+            first = next(iter(json.loads(sizes)), None)
+            if first is not None and all(isinstance(size, int) for size in first):  # no list of tensors
+                return (Tensor(tuple(first), self.kernel.out),)
         return None
 
     @property

@@ -170,6 +170,7 @@ def _explain(args: argparse.Namespace) -> list[str]:
     from pyprof.files import open_output
     from pyprof.prof.answers import explained
     from pyprof.prof.explain import explain
+    from pyprof.text import printable
 
     loaded, annotation, _ = judged(args)
     if args.explain > len(loaded.table):
@@ -179,7 +180,7 @@ def _explain(args: argparse.Namespace) -> list[str]:
         _answer(args, "explain", explained(args.explain, lines), loaded)
         return warned(loaded.warnings)
     wide = max(len(what) for what, _ in lines)
-    text = "\n".join(f"{what:{wide}}  {told}" for what, told in lines)
+    text = "\n".join(f"{what:{wide}}  {printable(told)}" for what, told in lines)
     with open_output(args.output, args.force) as out:
         out.write(f"{text}\n".encode())
     return warned(loaded.warnings)

@@ -9,7 +9,8 @@ import msgspec
 from pyprof.errors import SchemaError
 from pyprof.gather import short
 from pyprof.parse.shapes import Size, Sizes, Strides
-from pyprof.table import Table
+from pyprof.parse.times import LATEST_NS, LONGEST_NS
+from pyprof.table import NULL, Table
 
 __all__ = ["FORMS", "check_forms"]
 
@@ -26,8 +27,20 @@ FORMS: dict[str, tuple[Any, str]] = {
 }
 
 
+# column -> the least and most ns that can be: sums of them fit the column
+TIMES = {"kDuration": (0, LONGEST_NS), "start": (-LATEST_NS, LATEST_NS)}
+
+
 def check_forms(table: Table, file: str) -> None:
-    """Raise SchemaError where a column's value is of another form than ``FORMS`` has. Empty texts are unknown."""
+    """Raise SchemaError where a column's value is of another form than ``FORMS`` has. Empty texts are unknown.
+
+    Times must be ones that can be: a reader sees to that, another's table may have any.
+    """
+    for key, (least, most) in TIMES.items():
+        times = table.ints(key)
+        wrong = times[(times != NULL) & ((times < least) | (times > most))]
+        if len(wrong):
+            raise SchemaError(file, f"column {key}: expected ns from {least} to {most}, found {wrong[0]}")
     for key, (form, words) in FORMS.items():
         text = ""
         decode = msgspec.json.Decoder(form).decode

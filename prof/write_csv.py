@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from pyprof.prof.cells import Cells
-from pyprof.text import clean
+from pyprof.text import clean, inert
 
 
 def write_csv(cells: Cells, out: BinaryIO) -> None:
@@ -16,4 +16,4 @@ def write_csv(cells: Cells, out: BinaryIO) -> None:
 
 
 def _quoted(text: str) -> str:
-    return '"' + clean(text).replace('"', '""') + '"'
+    return '"' + inert(clean(text)).replace('"', '""') + '"'

@@ -37,6 +37,7 @@ def write_summary(
     console = Console(
         file=text,
         width=max(width, 40),
+        height=25,  # of no matter, but without one TERM=dumb is 80 wide
         force_terminal=terminal,
         force_jupyter=False,  # in a notebook it would show each line in place of writing it
         highlight=False,

@@ -36,11 +36,9 @@ USAGE = "usage: pyprof [-h] [--version] COMMAND ..."
 def main(argv: list[str] | None = None) -> int:
     first, *rest = (sys.argv[1:] if argv is None else argv) or [""]
     if first in ("-h", "--help"):
-        print(help_text())
-        return 0
+        return _say(help_text())
     if first == "--version":
-        print(f"pyprof {__version__}")
-        return 0
+        return _say(f"pyprof {__version__}")
     for command in COMMANDS:
         if command.name == first:
             return int(importlib.import_module(command.module).main(rest))
@@ -51,6 +49,19 @@ def main(argv: list[str] | None = None) -> int:
         usage_error("pyprof", complaint)
     print(f"{USAGE}\npyprof: {complaint}", file=sys.stderr)
     return 2
+
+
+def _say(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        from pyprof.files import drop_standard_output, tell
+
+        drop_standard_output()
+        if not isinstance(error, BrokenPipeError):  # `| head` has what it wants
+            tell(f"pyprof: standard output: cannot be written: {error.strerror or error}")
+            return 1
+    return 0
 
 
 def help_text() -> str:

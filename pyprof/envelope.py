@@ -230,3 +230,8 @@ class Parser(argparse.ArgumentParser):
         if self._wants_json:
             usage_error(self.prog, message)
         super().error(message)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help has signs such as \u00d7, which not every locale's encoding has."""
+        encoding = getattr(file, "encoding", None) or "utf-8"
+        super()._print_message(message.encode(encoding, "replace").decode(encoding), file)

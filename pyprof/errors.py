@@ -15,6 +15,7 @@ A message holds the file, what was expected, what was found and what to do.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -61,6 +62,12 @@ class OutputError(PyprofError):
 
 class MissingPackage(PyprofError):
     """A dependency is not installed: a checkout runs uninstalled, by whichever Python is there."""
+
+
+def require(module: str, why: str) -> None:
+    """Raise a ``PyprofError`` of one line where a package that is the user's own, like torch, is not there."""
+    if importlib.util.find_spec(module) is None:
+        raise PyprofError(f"no module {module}; {why}")
 
 
 EXTRA = {

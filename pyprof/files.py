@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pyprof.errors import InputError, OutputError, PyprofError
-from pyprof.text import printable
+from pyprof.text import MARKS, as_utf8, printable
 
 Name = str | Path | None  # None and "-" are standard input or output
 GZIP = b"\x1f\x8b"
@@ -83,7 +83,10 @@ def open_input(name: Name) -> Iterator[io.BufferedReader]:
             if source.peek(2)[:2] == GZIP:
                 # GzipFile.readline() is slow without a large buffer around it.
                 source = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=source)), BUFFER)
-            yield source
+            if source.peek(4).startswith(MARKS):  # PowerShell's `>` writes UTF-16
+                yield io.BufferedReader(cast(io.RawIOBase, io.BytesIO(as_utf8(source.read()))))
+            else:
+                yield source
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(shown, f"expected whole gzip data, found {error}; copy the file again") from error
     except OSError as error:
@@ -150,13 +153,13 @@ def _standard_output() -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        _drop_standard_output()
+        drop_standard_output()
     except OSError as error:
-        _drop_standard_output()
+        drop_standard_output()
         raise OutputError(f"standard output: cannot be written: {error.strerror or error}") from error
 
 
-def _drop_standard_output() -> None:
+def drop_standard_output() -> None:
     """The interpreter flushes standard output once more when it exits; there it must not fail again."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())

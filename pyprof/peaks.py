@@ -6,7 +6,6 @@ torch is imported when the measuring begins: ``pyprof peaks --help`` does withou
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyprof.command import add_force, check_standard_output
 from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
-from pyprof.errors import PyprofError
+from pyprof.errors import PyprofError, require
 from pyprof.files import check_output, open_output
 from pyprof.json_schema import Schema, integer, listing, mapping, number, record, text
 from pyprof.measure import FULL, QUICK, Bench, Curve, Multiplied, memory_rate
@@ -61,9 +60,9 @@ def _main(args: argparse.Namespace) -> None:
     for file in (args.output, args.plot):
         if file:
             check_output(file, args.force)  # before minutes of work
-    _require("torch", "measuring needs it: install PyTorch for this machine")
+    require("torch", "measuring needs it: install PyTorch for this machine")
     if args.plot:
-        _require("matplotlib", "--plot needs it: pip install matplotlib")
+        require("matplotlib", "--plot needs it: pip install matplotlib")
     show = not args.quiet and sys.stderr is not None and sys.stderr.isatty()
     found = measure(_device(args.device), quick=args.quick, progress=show)
     if args.output != "-" and not args.json:
@@ -76,11 +75,6 @@ def _main(args: argparse.Namespace) -> None:
     if args.json:
         with open_output(None) as out:
             write_envelope(envelope("peaks", found), out)
-
-
-def _require(module: str, why: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise PyprofError(f"no module {module}; {why}")
 
 
 def _device(name: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
-from pyprof.errors import PyprofError
+from pyprof.errors import PyprofError, require
 from pyprof.files import tell
 from pyprof.json_schema import Schema, integer, record, text
 
@@ -43,10 +43,11 @@ def run(
 
     Of several ranks (torchrun), each writes its own file, `net.rank0.json.gz` for `net.json.gz`.
     """
-    from pyprof.capture import Window, profile
-
     if not module and not Path(script).is_file():
         raise PyprofError(f"{script}: no such file (a script to run was expected)")
+    require("torch", "the collector is PyTorch's own: install it for this Python")
+    from pyprof.capture import Window, profile
+
     before = sys.argv[:], sys.path[:]
     part = window or Window()
     with profile(

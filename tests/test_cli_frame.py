@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -109,3 +110,18 @@ def test_the_example_of_the_demo_is_there():
     assert demo.example("lenet.py").name == "lenet.py"
     with pytest.raises(FileNotFoundError, match=r"examples/nothing\.py"):
         demo.example("nothing.py")
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+@pytest.mark.parametrize("buffered", [True, False])
+def test_help_ends_quietly_where_nobody_reads_on_and_in_one_line_on_a_full_disk(option, buffered, root):
+    python = [sys.executable, *([] if buffered else ["-u"]), "-m", "pyprof", option]
+    read, write = os.pipe()
+    os.close(read)
+    gone = subprocess.run(python, cwd=root, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (gone.returncode, gone.stderr) == (0, b"")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(python, cwd=root, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert done.stderr.startswith(b"pyprof: standard output: cannot be written")

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from pyprof.parse.stats.grouped import Cell
 from pyprof.parse.stats.reports import TEXTS, Rows, Wanted
+from pyprof.text import inert
 
 Table = tuple[Wanted, Rows]
 WIDEST = 100  # characters of a column; a longer text is cut and ends with an ellipsis
@@ -55,7 +56,7 @@ def comma_separated(tables: Sequence[Table]) -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(wanted.report.columns)
-        writer.writerows(rows)
+        writer.writerows([inert(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
         parts.append(out.getvalue())
     return "\n".join(parts)
 

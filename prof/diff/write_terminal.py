@@ -46,7 +46,7 @@ def write_terminal(
 
     text = io.StringIO()
     console = Console(
-        file=text, width=max(width, 60), force_terminal=terminal, highlight=False, markup=False, emoji=False
+        file=text, width=max(width, 60), height=25, force_terminal=terminal, highlight=False, markup=False, emoji=False
     )
     _print(console, found, verdicts, top)
     lines = text.getvalue().split("\n")

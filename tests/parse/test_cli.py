@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -261,3 +262,19 @@ def test_the_time_window_of_a_real_capture_parts_it_without_loss(name, tmp_path)
         assert main([str(GOLDEN / name), "-q", option, "-o", str(parts[-1])]) == 0
     assert b"".join(part.read_bytes() for part in parts) == whole.read_bytes()
     assert len(parts[0].read_bytes().splitlines()) == 20
+
+
+def test_a_pipe_is_no_profilers_file(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("-", str(tmp_path / "pipe")):
+        assert main([name]) == 1
+        assert "is read more than once and cannot come through a pipe: save it first" in capsys.readouterr().err
+
+
+def test_a_name_that_a_spreadsheet_would_run(tmp_path):
+    names = [(1, "=HYPERLINK(1)"), (101, "@SUM(1)"), (50, "cudaLaunchKernel_v7000")]
+    file = write(tmp_path / "net.sqlite", StringIds=names, **{KERNEL: [gpu_kernel(100, 5)], API: [api_call(20, 5)]})
+    assert main([str(file), "-o", str(tmp_path / "net.csv"), "-q"]) == 0
+    with (tmp_path / "net.csv").open(newline="") as lines:
+        row = next(csv.DictReader(lines))
+    assert (row["kShortName"], row["kLongName"], row["kDuration"]) == ("'=HYPERLINK(1)", "'@SUM(1)", "10")

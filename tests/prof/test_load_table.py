@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import io
 import json
@@ -86,6 +87,9 @@ def test_what_is_neither_is_told_with_what_it_is(content, words, tmp_path):
         ("sizes", "[[-1]]", "column sizes: expected a list of shapes"),
         ("sizes", "[[4611686018427387904]]", "column sizes: expected a list of shapes"),
         ("sizes", "{}", "column sizes: expected a list of shapes"),
+        ("kDuration", "-7", "column kDuration: expected ns from 0 to 1125899906842624, found -7"),
+        ("kDuration", "9223372036854775807", "column kDuration: expected ns from 0 to 1125899906842624, found 92233"),
+        ("start", "9223372036854775807", "column start: expected ns from -2305843009213693952 to 23058430092136"),
         ("dtypes", "[1]", "column dtypes: expected a list of dtypes"),
         ("strides", "[['a']]", "column strides: expected a list of strides"),
         ("op", "[[1]]", "column op: expected a list of texts"),
@@ -122,3 +126,11 @@ def test_it_says_what_it_does():
     said = []
     load_table(GOLDEN / "h200_lenet.sqlite.gz", said.append)
     assert said == ["reading h200_lenet.sqlite.gz", "attributing 57 rows"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_table_that_powershell_wrote(encoding, tmp_path):
+    (tmp_path / "net.dict").write_bytes(ROW.decode().replace("\n", "\r\n").encode(encoding))
+    assert load_table(tmp_path / "net.dict").table.ints("kDuration").tolist() == [
+        ast.literal_eval(ROW.decode())["kDuration"]
+    ]
