@@ -9,7 +9,7 @@ import msgspec
 from pyprof.errors import SchemaError
 from pyprof.gather import short
 from pyprof.parse.shapes import Size, Sizes, Strides
-from pyprof.parse.times import LATEST_NS, LONGEST_NS
+from pyprof.parse.times import LATEST_NS
 from pyprof.table import NULL, Table
 
 __all__ = ["FORMS", "check_forms"]
@@ -27,8 +27,8 @@ FORMS: dict[str, tuple[Any, str]] = {
 }
 
 
-# column -> the least and most ns that can be: sums of them fit the column
-TIMES = {"kDuration": (0, LONGEST_NS), "start": (-LATEST_NS, LATEST_NS)}
+# column -> the least and most ns that can be: ends and sums of them must fit 64 bits
+TIMES = {"kDuration": (0, 2 * LATEST_NS), "start": (-LATEST_NS, LATEST_NS)}
 
 
 def check_forms(table: Table, file: str) -> None:
@@ -41,6 +41,8 @@ def check_forms(table: Table, file: str) -> None:
         wrong = times[(times != NULL) & ((times < least) | (times > most))]
         if len(wrong):
             raise SchemaError(file, f"column {key}: expected ns from {least} to {most}, found {wrong[0]}")
+    if (whole := sum(table.ints("kDuration").tolist())) > 2 * LATEST_NS:
+        raise SchemaError(file, f"column kDuration: expected at most {2 * LATEST_NS} ns in all, found {whole}")
     for key, (form, words) in FORMS.items():
         text = ""
         decode = msgspec.json.Decoder(form).decode
