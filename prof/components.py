@@ -36,9 +36,8 @@ OF_FAMILY = {"attention": "attention", "norm": "norm", "embedding": "embedding",
              "pooling": "pooling", "optimizer": "optimizer", "rnn": "recurrent layers"}  # fmt: skip
 REST = "other"
 LEAST = 3  # layers that make a series
-ALIKE = (
-    1.5  # at most so many times the median, or so few, takes at least half of a series: else its layers are no equals
-)
+# At most so many times the median, or so few, takes at least half of a series: else its layers are no equals.
+ALIKE = 1.5
 COUNTED = re.compile(r"^(.*?[._])(\d+)$")  # h.3, DecoderLayer_3; not fc3
 
 

@@ -158,26 +158,11 @@ class Order:
 MODELS: dict[str, Callable[..., Work | Parts]] = {}  # aten name without "aten::" and overload -> model
 FAMILY: dict[str, str] = {}  # the same names -> "gemm", "conv", "attention", "pointwise", ...
 ORDER: dict[str, Order] = {}  # names registered with an order of arguments
-SPARSE = frozenset(
-    {
-        "mm",
-        "_sparse_mm",
-        "addmm",
-        "_sparse_addmm",
-        "matmul",
-        "matmul.backward",
-        "addmm.backward",
-        "mv",
-        "addmv",
-        "linear",
-        "_to_dense",
-        "_to_sparse",
-        "_to_sparse_csr",
-        "_to_sparse_csc",
-        "_to_sparse_bsr",
-        "_to_sparse_bsc",
-    }
-)  # products, whose models take one sparse operand, and conversions
+# products, whose models take one sparse operand, and conversions
+SPARSE = frozenset({
+    "mm", "_sparse_mm", "addmm", "_sparse_addmm", "matmul", "matmul.backward", "addmm.backward", "mv", "addmv",
+    "linear", "_to_dense", "_to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc",
+})  # fmt: skip
 MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families whose ops hold a matrix product
 
 F = TypeVar("F", bound=Callable[..., Any])
