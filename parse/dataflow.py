@@ -85,9 +85,11 @@ def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     row = buffer.owner(begin)
     inside = begin >= parts.links[row] + len(LINKS)
     begin, row = begin[inside], row[inside]
+    position = np.arange(len(begin)) - np.searchsorted(row, row)
+    made = data[begin + 1] != ord("0")  # (0,-1) is of no op
+    begin, row, position = begin[made], row[made], position[made]
     producer, at = numbers(data, begin + 1, buffer.end[row])
     first_output = (data[at] == ord(",")) & (data[at + 1] == ord("0")) & (data[at + 2] == ord(")"))
-    position = np.arange(len(begin)) - np.searchsorted(row, row)
     keep = first_output & (producer > 0) & (at + 3 <= buffer.end[row])
     return row[keep], position[keep], producer[keep]
 

@@ -151,7 +151,8 @@ def _taken(column: Data, rows: Ints) -> Data:
 def _nodes(db: Database, capture: Capture, nest: Nest) -> Nodes:
     """Autograd's nodes as far as they tell steps apart: one between each two updates, and the last of all.
 
-    Those around a sample are mostly enough. Where none was met after an update, all that began later are looked for.
+    Those around a sample are mostly enough. Where none was met after an update that a launch follows, all that began
+    later are looked for.
     """
     found, bare = nodes_of(nest), []
     updates = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
@@ -159,7 +160,8 @@ def _nodes(db: Database, capture: Capture, nest: Nest) -> Nodes:
         mine = updates[nest.pid[updates] == pid]
         begun, nodes = np.sort(nest.start[mine]), np.sort(found.start[found.pid == pid])
         bare += begun[:-1][np.diff(np.searchsorted(nodes, begun)) == 0].tolist()
-        if nodes[-1:].max(initial=NULL) < nest.end[mine].max():
+        last = nest.end[mine].max()
+        if nodes[-1:].max(initial=NULL) < last <= capture.launch_time.max(initial=NULL):
             bare.append(int(begun[-1]))
     if not bare:
         return found
