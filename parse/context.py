@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyprof.parse.functions import kinship
 from pyprof.parse.phase import phase_of
 from pyprof.parse.scope import Kind, Scope
 
@@ -103,6 +104,7 @@ class Facts:
     args: str
     comm: str
     nodes: str
+    forward: str
     reason: str
 
 
@@ -148,6 +150,9 @@ def facts(own: Path, forward: Path | None, recomputed: bool, transfer: str = "",
         args=innermost.args if innermost else "",
         comm=message.comm if message else "",
         nodes=_json([s.name for s in own if s.kind in (Kind.OP, Kind.NODE)]),
+        forward=_call(forward[-1])
+        if backward and forward and innermost and kinship(innermost.name, forward[-1].name)
+        else "",
         reason="" if ops else _why(own),
     )  # fmt: skip
 
@@ -162,6 +167,13 @@ def _message(path: Path) -> Scope | None:
 
 def _json(items: Sequence[str]) -> str:
     return json.dumps(list(items), ensure_ascii=False) if items else ""
+
+
+def _call(scope: Scope) -> str:
+    """An op's name and arguments, for the kernels of a node that is their op and is given nothing but gradients."""
+    texts = {"aten": json.dumps(scope.name, ensure_ascii=False), "sizes": scope.sizes, "dtypes": scope.dtypes,
+             "strides": scope.strides, "args": scope.args}  # fmt: skip
+    return "{" + ", ".join(f'"{key}": {text}' for key, text in texts.items() if text) + "}"
 
 
 def _layers(path: Path) -> list[str]:

@@ -6,7 +6,6 @@ binary search; a backward launch finds its forward op by sequence number; texts 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import NamedTuple
@@ -17,7 +16,9 @@ from numpy.typing import NDArray
 from pyprof.parse import ranges
 from pyprof.parse.capture import Capture, Ranges
 from pyprof.parse.context import NOWHERE, Facts, Hops, Path, facts, hops, inside_of
-from pyprof.parse.gradients import gradients
+from pyprof.parse.functions import is_function, made_by
+from pyprof.parse.gradients import gradients, is_bare
+from pyprof.parse.outputs import outputs, returned
 from pyprof.parse.phase import TRANSFERS, transfers, updating
 from pyprof.parse.scope import Kind, Scope
 from pyprof.parse.sequence import sequence
@@ -34,7 +35,7 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     """
     nest = Nest(capture)
     columns: dict[str, Data] = dict(capture.columns)
-    inner, node, recomputed, told = attribute(capture, nest)
+    inner, node, forward, recomputed, told = attribute(capture, nest)
     columns.update(told)
     columns["comm"] = _told(capture.columns.get("comm"), columns["comm"])
     columns["step"] = steps(capture, nest)
@@ -42,9 +43,8 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
         return Table(capture.rows, columns)
     call = nest.up(inner, nest.hop("call", inner))
     columns["opId"] = _numbers(np.where(call >= 0, np.append(nest.source, -1)[np.maximum(call, -1)], -1))
-    columns["outs"] = _outs(capture, nest, inner)
-    op = nest.up(inner, nest.hop("op", inner))
-    columns["grads"] = gradients(nest, np.where(op == NULL, -1, op), _ints(columns["pid"]), capture.launch_time)
+    columns["outs"] = outputs(capture, nest, inner, forward)
+    columns["grads"] = _grads(capture, nest, inner, _ints(columns["pid"]))
     columns.update(sequence(nest, inner, node, recomputed, columns))
     return Table(capture.rows, columns)
 
@@ -62,6 +62,7 @@ class Attributed(NamedTuple):
 
     inner: Ints  # the innermost range, -1 for none
     node: Ints  # the backward node around it, -1 for none
+    forward: Ints  # of a row in a node the forward op's range, -1 for none
     recomputed: Ints
     columns: dict[str, Data]
 
@@ -73,7 +74,15 @@ def attribute(capture: Capture, nest: Nest) -> Attributed:
     node, recomputed = nest.backward(inner)
     forward = nest.forward_of(node, recomputed)
     columns = _texts(capture, nest, inner, forward, recomputed, by_graph_launch)
-    return Attributed(inner, node, recomputed, columns)
+    return Attributed(inner, node, forward, recomputed, columns)
+
+
+def _grads(capture: Capture, nest: Nest, inner: Ints, pid: Ints) -> Coded:
+    op = nest.up(inner, nest.hop("op", inner))
+    op = np.where(op == NULL, -1, op)
+    names = capture.columns.get("kShortName")
+    bare = is_bare(names, op) if isinstance(names, Coded) else np.zeros(capture.rows, bool)
+    return gradients(nest, op, pid, capture.launch_time, bare)
 
 
 def _ints(column: Data) -> Ints:
@@ -99,10 +108,14 @@ class Nest:
         self.kind = self.scope_kind[self.scope]
         self.pid = np.array([pid for pid, _ in capture.threads], np.int64)[self.thread]
         self._levels = _levels(self.parent)
+        function = self.scopes_where(Kind.OP, is_function)[self.scope]
+        self.is_node = (self.kind == Kind.NODE) | function
+        self.numbered = (self.kind == Kind.OP) & (self.seq > 0) & ~function  # ops that autograd may have recorded
         self.recorded = self._recorded()
         self.context = np.full(len(self), -1, np.int64)
         self.paths: list[Path] = []
         self.hops: list[Hops] = []
+        self.returned: dict[int, str] = {}  # op -> its outputs' shapes, told by its backward (forward_of)
 
     def __len__(self) -> int:
         return len(self.scope)
@@ -116,7 +129,7 @@ class Nest:
 
     def _recorded(self) -> NDArray[np.bool_]:
         """Whether each range is an op recorded for autograd, or stands in one and not across a backward node."""
-        recorded: NDArray[np.bool_] = (self.kind == Kind.OP) & (self.seq > 0)
+        recorded: NDArray[np.bool_] = self.numbered.copy()
         boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))
         for level in self._levels[1:]:
             recorded[level] |= recorded[self.parent[level]] & ~boundary[level]
@@ -128,7 +141,7 @@ class Nest:
         These are the ranges around a launch and those around an op that may be a backward node's forward op. A thread
         that launches nothing may have a million more, each with a text of its own.
         """
-        asked = (self.kind == Kind.OP) & (self.seq > 0)
+        asked = self.numbered.copy()
         asked[inner[inner >= 0]] = True
         if self.forward_range is not None:
             asked[self.forward_range[self.forward_range >= 0]] = True
@@ -188,7 +201,7 @@ class Nest:
     def node_seq(self) -> Ints:
         """Every range's sequence number, autograd's own range having its node's."""
         seq = self.seq.copy()
-        nodes = np.flatnonzero((self.kind == Kind.NODE) & (self.seq != NULL) & (self.parent >= 0))
+        nodes = np.flatnonzero(self.is_node & (self.seq != NULL) & (self.parent >= 0))
         around = self.parent[nodes]
         fits = (self.kind[around] == Kind.ENGINE) & (seq[around] == NULL)
         seq[around[fits]] = self.seq[nodes[fits]]
@@ -206,7 +219,7 @@ class Nest:
         if not len(asked):
             return forward
         seq = self.node_seq()
-        made = np.flatnonzero((self.kind == Kind.OP) & (self.seq > 0))
+        made = np.flatnonzero(self.numbered)
         found = _last_before(
             self.pid[made], self.seq[made], self.start[made], self.pid[asked], seq[asked], self.start[asked]
         )
@@ -220,6 +233,8 @@ class Nest:
         if self.forward_range is not None:
             named = self.forward_range[asked]
             of_node = np.where(named >= 0, named, of_node)
+        of_node = made_by(self, asked, seq, of_node)
+        self.returned = returned(self, asked, of_node)
         rows = node >= 0
         forward[rows] = of_node[np.searchsorted(asked, node[rows]).clip(0, len(asked) - 1)]
         forward[recomputed] = -1
@@ -304,36 +319,3 @@ def _with_reason(fact: Facts, lost: str, graph: bool) -> Facts:
     if lost and not fact.op:
         return replace(fact, reason=lost)
     return replace(fact, reason="op of the graph's launch, not of its capture") if graph and fact.op else fact
-
-
-def _outs(capture: Capture, nest: Nest, inner: Ints) -> Coded:
-    """Inferred output shapes of each row's op; a nested op (cudnn_convolution in conv2d) has its outer op's."""
-    if not capture.outs or not len(nest):
-        return Coded.empty(capture.rows)
-    shape = np.full(len(nest) + 1, -1, np.int32)
-    values = list(dict.fromkeys(capture.outs.values()))
-    number = {text: code for code, text in enumerate(values)}
-    for index, text in capture.outs.items():
-        shape[nest.rank[index]] = number[text]
-    at = nest.up(inner, nest.hop("op", inner))
-    at = np.where(at == NULL, -1, at)
-    codes = shape[at]
-    for _ in range(6):  # conv2d > convolution > _convolution > cudnn_convolution
-        bare = np.flatnonzero((codes < 0) & (at >= 0))
-        if not len(bare):
-            break
-        outer = nest.parent[at[bare]]
-        at[bare] = np.where(_same_operands(nest, at[bare], outer), outer, -1)
-        codes[bare] = shape[at[bare]]
-    return Coded(codes, values)
-
-
-def _same_operands(nest: Nest, op: Ints, outer: Ints) -> NDArray[np.bool_]:
-    """Whether each op was given the same tensors as the op around it: then it made the same output."""
-    pairs, number = distinct(nest.scope[op], np.where(outer >= 0, nest.scope[outer], -1))
-    same = [b >= 0 and _operands(nest.scopes[a]) == _operands(nest.scopes[b]) != [] for a, b in pairs]
-    return np.array(same, bool)[number]
-
-
-def _operands(scope: Scope) -> list[object]:
-    return json.loads(scope.sizes)[:2] if scope.kind == Kind.OP and scope.sizes else []

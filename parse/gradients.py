@@ -1,6 +1,7 @@
-"""The tensors that an optimizer's op worked on, where the capture cut its lists.
+"""The tensors that an optimizer worked on, where the capture does not have its lists.
 
-Kineto leaves out lists of more than 30 tensors, nsys cuts very long texts. But each step's gradients are recorded one
+Kineto leaves out lists of more than 30 tensors, nsys cuts very long texts, and apex's and DeepSpeed's optimizers launch
+their kernels from Python extensions that are no ops. But each step's gradients are recorded one
 by one, where autograd accumulates them: their shapes are the parameters', in an order that does not matter to a sum.
 """
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from pyprof.parse.scope import Kind, Scope
 from pyprof.parse.steps import is_update
-from pyprof.table import Coded, Ints
+from pyprof.table import NULL, Coded, Ints
 
 if TYPE_CHECKING:
     from pyprof.parse.correlate import Nest
@@ -28,14 +29,23 @@ def takes_cut_lists(scope: Scope) -> bool:
     return bool(_LISTS.match(scope.name)) and (not scope.sizes or "[]" in scope.dtypes)
 
 
-def gradients(nest: Nest, op: Ints, pid: Ints, time: Ints) -> Coded:
-    """Of each row whose op (its range ``op``, -1 for none) has cut lists: the step's gradients' shapes as JSON.
+def is_bare(names: Coded, op: Ints) -> NDArray[np.bool_]:
+    """Which rows are multi-tensor kernels outside of any op (``op`` is -1). ``names``: the kernels' short ones."""
+    multi = np.array([*("multi_tensor_apply_kernel" in name for name in names.values), False])
+    found: NDArray[np.bool_] = multi[names.codes] & (op < 0)
+    return found
+
+
+def gradients(nest: Nest, op: Ints, pid: Ints, time: Ints, bare: NDArray[np.bool_]) -> Coded:
+    """The step's gradients' shapes as JSON, of each row whose op (its range ``op``, -1 for none) has cut lists, and of
+    the ``bare`` ones.
 
     ``pid`` and ``time``: the rows' processes and launches. A step's gradients are those accumulated since the
     optimizer's step before it.
     """
     found = Coded.empty(len(op))
-    rows = np.flatnonzero(nest.scopes_where(Kind.OP, takes_cut_lists)[np.append(nest.scope, -1)[op]])
+    cut = nest.scopes_where(Kind.OP, takes_cut_lists)[np.append(nest.scope, -1)[op]]
+    rows = np.flatnonzero((cut | bare) & (time != NULL))
     shaped = nest.scopes_where(Kind.NODE, lambda s: s.name.endswith("AccumulateGrad") and bool(s.sizes))
     if not len(rows) or not shaped.any():
         return found

@@ -81,7 +81,7 @@ def updating(capture: Capture, nest: Nest, inner: Ints) -> NDArray[np.bool_]:
         mine = rows[nest.pid[inner[rows]] == pid]
         here = nest.pid == pid
         nodes = np.sort(nest.start[here & np.isin(nest.kind, (Kind.NODE, Kind.ENGINE))], kind="stable")
-        ops = np.sort(nest.start[here & (nest.kind == Kind.OP) & (nest.seq > 0)], kind="stable")
+        ops = np.sort(nest.start[here & nest.numbered], kind="stable")
         update = np.sort(nest.start[steps[nest.pid[steps] == pid]])
         time = capture.launch_time[mine]
         after = _before(nodes, time) > _before(ops, time)

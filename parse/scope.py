@@ -48,6 +48,7 @@ class Scope(NamedTuple):
 
 
 ENGINE = "autograd::engine::evaluate_function: "
+CPP_NODE = "torch::autograd::CppNode<"  # a C++ autograd Function's node, which is the op of its own kernels
 _NODE = re.compile(r"(?:Backward\d*|Backwards|AccumulateGrad|GraphRoot|UndefinedGrad)$")
 # A range with its numbers, as torch/csrc/profiler/util.cpp (getNvtxStr) writes it.
 _NUMBERED = re.compile(
@@ -92,7 +93,9 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
 
 def _is_op(name: str, recorded: bool) -> bool:
     """Regions carry an op id too: dynamo's look-ups (blanks in the name), DistributedDataParallel.forward (a dot)."""
-    return name.startswith("aten::") or (recorded and " " not in name and ("::" in name or "." not in name))
+    if name.startswith(("aten::", CPP_NODE)):  # a node's template arguments may hold anything
+        return True
+    return recorded and " " not in name and ("::" in name or "." not in name)
 
 
 def split(text: str) -> tuple[str, int | None, int | None, str]:

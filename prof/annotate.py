@@ -19,16 +19,18 @@ from pyprof.prof.count import Counted, count_op
 from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
 from pyprof.prof.lists import proven_lists
 from pyprof.prof.model import FAMILY, MATRIX, find
+from pyprof.prof.multi_tensor import fill_multi_tensor
 from pyprof.prof.own_rows import fill_own
 from pyprof.prof.plugins import load_models
 from pyprof.prof.repeats import fill_repeats, repeats
 from pyprof.prof.roles import MAIN, assign_parts, role
+from pyprof.prof.shares import split
 from pyprof.prof.tensorcore import tensor_core
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families that a copy may serve
 MOST_BYTES = 1 << 60  # that one copy can move: more is damage, and its double would not fit the column
-SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm")
+SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm", "forward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,15 @@ class Annotation:
 
 def annotate(table: Table) -> Annotation:
     """Annotate every row. Unknown stays unknown: NULL, and the op named in ``uncounted``."""
-    names, calls = _name_codes(table), call_numbers(table)
+    names, calls = kernel_names(table), call_numbers(table)
     signature, counted = _counted(table, names, calls)
     family = np.array([c.family for c in counted] or [""], object)[signature]
     roles, precision, tensor = _kernels(table, signature, counted, names)
-    _someone_works(table, calls, roles)
+    _someone_works(table, calls, signature, counted, roles)
     flops, nbytes = _shares(table, calls, signature, counted, names, roles)
     _own_bytes(table, roles, flops, nbytes)
     fill_own(table, calls, signature, counted, names, roles, flops, nbytes)
+    fill_multi_tensor(table, names, flops, nbytes)
     fill_repeats(table, names, flops, nbytes)
     return Annotation(
         flops=flops,
@@ -73,12 +76,12 @@ def annotate(table: Table) -> Annotation:
 
 def signatures(table: Table) -> tuple[Ints, list[Counted]]:
     """The number of each row's signature, and the signatures' counts: what `annotate` shares among the rows."""
-    return _counted(table, _name_codes(table), call_numbers(table))
+    return _counted(table, kernel_names(table), call_numbers(table))
 
 
 def repetition(table: Table, row: int) -> tuple[int, int] | None:
     """(the attributed row that a row without an op repeats, kernels in the run that both stand in), or None."""
-    for rows, copies in repeats(table, _name_codes(table)):
+    for rows, copies in repeats(table, kernel_names(table)):
         place = np.flatnonzero(rows == row)
         if len(place):
             return int(copies[0][int(place[0])]), len(rows)
@@ -106,10 +109,10 @@ def _counted(table: Table, names: Coded, calls: Ints) -> tuple[Ints, list[Counte
 def _told(table: Table, names: Coded, calls: Ints, lists: Coded) -> tuple[Ints, list[Dtypes]]:
     """What the names of each op's main kernels tell of dtypes, where the capture records shapes without them: all of
     NVTX's, and Kineto's lists of tensors (`[["", ""], ...]`, or `[[], ...]` where they are cut)."""
-    aten, sizes, dtypes = (table.coded(key) for key in ("aten", "sizes", "dtypes"))
+    aten, sizes, dtypes, outs = (table.coded(key) for key in ("aten", "sizes", "dtypes", "outs"))
     told, hints = np.zeros(len(table), np.int64), {NOTHING: 0}
     whole = np.array([*(bool(text) and '[""' not in text[1:] for text in dtypes.values), False])[dtypes.codes]
-    rows = np.flatnonzero(_filled(sizes) & (~whole | (lists.codes >= 0)) & (names.codes >= 0))
+    rows = np.flatnonzero(_filled(sizes) & (~whole | (lists.codes >= 0) | (outs.codes >= 0)) & (names.codes >= 0))
     pairs, pair = distinct(names.codes[rows], aten.codes[rows])
     atens = [*aten.values, ""]  # code -1 finds the last
     each = [_hint(names.values[name], atens[op]) for name, op in pairs]
@@ -149,7 +152,7 @@ def _together(op: Ints, told: Ints, hints: dict[Dtypes, int]) -> Ints:
     return most[op]
 
 
-def _name_codes(table: Table) -> Coded:
+def kernel_names(table: Table) -> Coded:
     """Kernel names, one code a distinct (short, long) pair; the long one tells more."""
     short, long = table.coded("kShortName"), table.coded("kLongName")
     pairs, codes = distinct(short.codes, long.codes)
@@ -183,12 +186,14 @@ def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
     return what, use.precision, "?" if use.tc is None else str(use.tc)
 
 
-def _someone_works(table: Table, op: Ints, roles: list[str]) -> None:
-    """An op whose kernels are all chores by name did its work with them: none of its work may vanish."""
+def _someone_works(table: Table, op: Ints, signature: Ints, counted: Sequence[Counted], roles: list[str]) -> None:
+    """An op whose kernels are all chores by name did its work with them: none of its work may vanish. But for a C++
+    Function's node that leaves it to ops of its own (FBGEMM's since 0.5)."""
+    outer = np.array([c.name.startswith("SplitLookupFunction_") for c in counted] or [False])[signature]
     kind = table.coded("kind").texts()
     main = np.array([r == "main" for r in roles], bool)
     mains = np.bincount(op, weights=main)
-    for i in np.flatnonzero(mains[op] == 0).tolist():
+    for i in np.flatnonzero((mains[op] == 0) & ~outer).tolist():
         if roles[i] == "aux" and kind[i] in ("kernel", "memcpy"):
             roles[i] = "main"
 
@@ -262,22 +267,6 @@ def _pieces(op: Counted, names: list[str]) -> list[str]:
     if len(op.parts) <= 1:
         return [next(iter(op.parts))] * len(names)
     return assign_parts(names, list(op.parts))
-
-
-def split(amount: int, weights: Sequence[int]) -> list[int]:
-    """``amount`` in whole shares by weight; the shares sum to it exactly.
-
-    >>> split(10, [1, 1, 1])
-    [3, 4, 3]
-    """
-    whole = sum(weights)
-    if not whole:
-        weights, whole = [1] * len(weights), len(weights)
-    edges = [0]
-    for weight in weights:
-        edges.append(edges[-1] + weight)
-    marks = [(2 * amount * edge + whole) // (2 * whole) for edge in edges]
-    return [b - a for a, b in pairwise(marks)]
 
 
 def _own_bytes(table: Table, roles: Sequence[str], flops: Ints, nbytes: Ints) -> None:

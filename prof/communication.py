@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.annotate import Annotation, call_numbers, split
+from pyprof.prof.annotate import Annotation, call_numbers
 from pyprof.prof.messages import messages, size_of, wire_of
 from pyprof.prof.occupancy import Floats
+from pyprof.prof.shares import split
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 

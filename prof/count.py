@@ -52,7 +52,7 @@ def _sum(amounts: object) -> int | None:
 
 def count_op(
     *, aten: str, sizes: str, dtypes: str, strides: str, args: str, outs: str, marker: str, dir: str, nodes: str = "",
-    comm: str = "", lists: str = "", kernel: Dtypes = NOTHING,
+    comm: str = "", forward: str = "", lists: str = "", kernel: Dtypes = NOTHING,
 ) -> Counted:  # fmt: skip
     """Count one op call. All arguments are a row's columns: JSON texts, empty where the capture tells nothing; but for
     ``lists``, the shapes of its lists of tensors where they were cut and are proven, and ``kernel``, what the names of
@@ -87,7 +87,7 @@ def count_op(
     try:
         arguments = recorded(sizes, dtypes, strides, args, known, op, lists)
         arguments = told_by_marker(arguments, parameters(name), _markers(marker))
-        arguments = _with_collective(op, arguments, nodes)
+        arguments = (*_with_collective(op, arguments, nodes), *_called(forward))
         if name.startswith("triton_"):
             arguments = (op, *arguments)
         dtype = next((a.dtype for a in arguments if isinstance(a, Tensor)), "")
@@ -98,6 +98,16 @@ def count_op(
         return Counted(name, family, _amounts(work), dtype=dtype, arguments=arguments)
     except ModelError as error:
         return Counted(name, family, _what_remains(name, op, arguments), str(error), dtype, arguments)
+
+
+def _called(forward: str) -> tuple[Any, ...]:
+    """The arguments of the forward op, for a backward node that is its kernels' op: it is given gradients only."""
+    if not forward:
+        return ()
+    call = json.loads(forward)
+    told = (json.dumps(call[key]) if call.get(key) else "" for key in ("sizes", "dtypes", "strides", "args"))
+    sizes, dtypes, strides, args = told
+    return recorded(sizes, dtypes, strides, args, Known(), call["aten"].removeprefix("aten::")) if sizes else ()
 
 
 def _told(sizes: str, dtypes: str, strides: str, args: str, aten: str) -> tuple[Any, ...]:

@@ -143,6 +143,10 @@ TEMPLATES = (
     Template(r"embedding_backward_feature_kernel", r"embedding_dense_backward", 0, {1: 2}, None, "H200; Embedding.cu"),
     Template(r"indexSelect(?:Large|Small)Index", r"index_select", 0, {2: 1}, None, "H100; Indexing.cu"),
     Template(r"fused_dropout_kernel(?:_vec)?", r"native_dropout|_fused_dropout", 0, {}, None, "H200; Dropout.cu"),
+    # The pieces have one type; where only its size is told, see ``_opaque``. FBGEMM: rows, cached rows, sums.
+    Template(r"CatArrayBatchedCopy\w*(?!<[^,]*OpaqueType)", r"cat|concat|stack", 0, {}, 0, "A100; Shape.cu before 2.2"),
+    Template(r"\w*embedding(?:_nobag)?_codegen_forward_\w*kernel\w*", r"fb(?:gemm)?::(?:split|ssd)_\w+", None, {1: 0},
+             2, "A100; FBGEMM"),
     # vectorized_gather_kernel<alignment, index>: bytes are moved, whatever they mean.
     Template(r"vectorized_gather_kernel", r"gather|index_select|embedding", None, {2: 1}, None,
              "H200, B200; IndexKernelUtils.cu"),

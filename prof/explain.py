@@ -12,14 +12,15 @@ import math
 
 import numpy as np
 
-from pyprof.prof.annotate import Annotation, repetition, signatures
+from pyprof.prof.annotate import Annotation, kernel_names, repetition, signatures
 from pyprof.prof.communication import traffic
 from pyprof.prof.count import Counted
 from pyprof.prof.dtypes import kernel_dtypes
 from pyprof.prof.kernels import find_helper, find_product
 from pyprof.prof.messages import Message, messages
-from pyprof.prof.model import FAMILY, MODELS, find
-from pyprof.prof.own import rule_of
+from pyprof.prof.model import FAMILY, MODELS, assumption, find
+from pyprof.prof.multi_tensor import explained
+from pyprof.prof.own import file_of, rule_of
 from pyprof.table import NULL, Table
 
 Line = tuple[str, str]  # what, and where it comes from
@@ -95,7 +96,7 @@ def _arguments(table: Table, row: int) -> list[Line]:
         told = kernel_dtypes(long, aten.removeprefix("aten::"), FAMILY.get(find(aten) or "", ""))
         lines.append(("dtypes", f"not recorded; this kernel's name tells {told.rest or dict(told.at) or 'none'}"))
     if _text(table, "outs", row):
-        lines.append(("output", f"{_text(table, 'outs', row)}: inferred from the op that consumed it"))
+        lines.append(("output", f"{_text(table, 'outs', row)}: inferred from what consumed it, or from its gradient"))
     if _text(table, "grads", row):
         lines.append(("lists", "cut by the profiler; taken from the step's gradients where the launch proves them"))
     return lines
@@ -111,6 +112,8 @@ def _count(op: Counted) -> list[Line]:
     for part, (flop, nbytes) in op.parts.items():
         what = f"the op's {part}" if part else "the op"
         lines.append((what, f"{_amount(flop, 'FLOP')}, {_amount(nbytes, 'bytes')}"))
+    inferred = assumption(op.name, op.arguments) if op.parts else ""
+    lines += [("inferred", inferred)] if inferred else []
     return [*lines, *([("not counted", op.why)] if op.why else [])]
 
 
@@ -140,7 +143,10 @@ def _message(told: Message) -> str:
 
 
 def _own(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:
-    """Work that is not a share of the op's: a chore's own bytes, and what a repetition tells."""
+    """Work that is not a share of the op's: a chore's own bytes, an optimizer's, and what a repetition tells."""
+    multi = explained(table, kernel_names(table), row)
+    if multi:
+        return [("its own", f"{multi} (prof/multi_tensor.py)")]
     if not _text(table, "aten", row) and not _list(table, "op", row):
         found = repetition(table, row) if annotation.flops[row] != NULL or annotation.bytes[row] != NULL else None
         if found is None:
@@ -148,9 +154,10 @@ def _own(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Li
         again, kernels = found
         return [("repetition", f"FLOPs and bytes of row {again}: these {kernels} kernels ran in the same order there, "
                                "on the same grids, with an op")]  # fmt: skip
-    said = rule_of(_text(table, "kLongName", row) or _text(table, "kShortName", row))
+    name = _text(table, "kLongName", row) or _text(table, "kShortName", row)
+    said = rule_of(name)
     chore = annotation.role.texts()[row] == "aux" or not op.parts
-    return [("its own", f"{said} (prof/own.py)")] if said and chore and annotation.bytes[row] != NULL else []
+    return [("its own", f"{said} ({file_of(name)})")] if said and chore and annotation.bytes[row] != NULL else []
 
 
 def _share(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -14,13 +14,27 @@ from pyprof.table import NULL, Table
 
 __all__ = ["FORMS", "check_forms"]
 
+Dtypes: TypeAlias = list[str | list[str]]
+
+
+class Called(msgspec.Struct, forbid_unknown_fields=True):
+    """A call of an op."""
+
+    aten: str
+    sizes: Sizes = []
+    dtypes: Dtypes = []
+    strides: Strides = []
+    args: list[Any] = []
+
+
 # column -> type, and what an error calls it. An argument is a tensor's shape, or for a list of tensors their shapes.
 FORMS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("layer", "trace", "reprMarkers", "marker", "mod", "op", "nodes"), (list[str], "a list of texts")),
     "sizes": (Sizes, "a list of shapes"),
-    "dtypes": (list[str | list[str]], "a list of dtypes"),
+    "dtypes": (Dtypes, "a list of dtypes"),
     "strides": (Strides, "a list of strides"),
     "args": (list[Any], "a list of values"),
+    "forward": (Called, "an op's name and arguments"),
     "outs": (list[list[Size]], "a list of shapes"),
     "grads": (list[list[Size]], "a list of shapes"),
     "gpuInfo": (dict[str, Any], "facts by name"),

@@ -87,6 +87,7 @@ HELPERS = (
     Helper("fill", r"init_device_workspace_kernel", "H200: cuDNN wgrad, whose template it carries"),
     Helper("fill", r"scale(?:Packed)?Tensor_kernel", "V100, H200: cuDNN, clears what a dgrad then adds to"),
     Helper("fill", r"persistRNN_init|\bRNN_init_\d", "H200: cuDNN's persistent RNN; counters: no product"),
+    Helper("fill", r"Device(?:Compact|Scan|ReduceByKey)InitKernel", "A100, H200: cub, before a scan or count"),
     Helper("fill", r"\bscal_kernel<", "H200: cuBLAS, scales C by beta before sgemm_largek"),
     Helper("fill", r"^Cijk_\w*BetaOnly", "Tensile, scales C by beta before a split-U product, its source"),
     # Where to read: tables of indices computed ahead; attention's dropout seed.

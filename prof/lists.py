@@ -26,10 +26,10 @@ def proven_lists(table: Table, op: Ints) -> Coded:
     """
     grads = table.coded("grads")
     out = Coded(np.full(len(table), -1, np.int32), [])
-    rows = np.flatnonzero(grads.codes >= 0)
+    rows = np.flatnonzero((grads.codes >= 0) & (table.coded("aten").codes >= 0))
     if not len(rows):
         return out
-    blocks = np.bincount(op[rows], weights=_blocks(table, rows)).astype(np.int64)
+    blocks = np.bincount(op[rows], weights=blocks_along_x(table)[rows]).astype(np.int64)
     pairs, pair = distinct(grads.codes[rows], blocks[op[rows]])
     plain = _adds_a_number(table)
     for number, (code, launched) in enumerate(pairs):
@@ -43,12 +43,12 @@ def proven_lists(table: Table, op: Ints) -> Coded:
     return out
 
 
-def _blocks(table: Table, rows: Ints) -> Ints:
+def blocks_along_x(table: Table) -> Ints:
     """Blocks of each row's launch along x; 0 for what is no multi-tensor kernel."""
     grid, name = table.coded("grid"), table.coded("kShortName")
     along: Ints = np.array([*(_along_x(g) for g in grid.values), 0], np.int64)
     multi = np.array([*("multi_tensor" in n for n in name.values), False])
-    return np.where(multi[name.codes[rows]], along[grid.codes[rows]], 0)
+    return np.where(multi[name.codes], along[grid.codes], 0)
 
 
 def _along_x(grid: str) -> int:
@@ -71,10 +71,10 @@ def _proven(grads: str, launched: int, may_count: bool) -> str:
 
     ``may_count``: the op may as well have added to step counters; where the blocks fit both, nothing is proven.
     """
-    shapes = _shapes(grads)
+    shapes = shapes_of(grads)
     if shapes is None:
         return ""
-    whole = sum(_chunks(shape) for shape in shapes)
+    whole = sum(chunks(shape) for shape in shapes)
     if launched and whole and whole % launched == 0:
         times = whole // launched  # gradients accumulated over several backward passes come as often
         part = shapes[: len(shapes) // times]
@@ -85,7 +85,7 @@ def _proven(grads: str, launched: int, may_count: bool) -> str:
     return ""
 
 
-def _shapes(grads: str) -> list[list[int]] | None:
+def shapes_of(grads: str) -> list[list[int]] | None:
     """The shapes, None where the text is anything but a list of lists of sizes: a file may say what it likes."""
     try:
         shapes = json.loads(grads)
@@ -96,5 +96,6 @@ def _shapes(grads: str) -> list[list[int]] | None:
     return shapes if all(type(size) is int and size >= 0 for shape in shapes for size in shape) else None
 
 
-def _chunks(shape: list[int]) -> int:
+def chunks(shape: list[int]) -> int:
+    """Blocks that a multi-tensor kernel launches for a tensor; 0 for an empty one."""
     return max(1, -(-math.prod(shape) // CHUNK)) if 0 not in shape else 0

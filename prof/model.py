@@ -32,9 +32,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NoReturn, TypeVar
 
 from pyprof.errors import ModelError, ShapeError, UnknownArgument
@@ -165,6 +166,11 @@ SPARSE = frozenset({
 })  # fmt: skip
 MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families whose ops hold a matrix product
 
+ALIASES: list[tuple[re.Pattern[str], str]] = []  # other names of ops that have a model, and the name it is under
+ASSUMED: dict[
+    str, Callable[[tuple[Any, ...]], str]
+] = {}  # model -> what it assumed of its arguments, empty for nothing
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -205,6 +211,29 @@ def _check_taken(name: str, words: tuple[str, ...], taker: Callable[..., Any]) -
         raise ModelError(f"{name}: {taker.__qualname__} takes no {', '.join(strange)}")
 
 
+def alias(pattern: str, name: str) -> None:
+    """Let ops of a library whose names match count as ``name``, in which ``\\1`` is the match's first group."""
+    ALIASES.append((re.compile(pattern), name))
+
+
+def assumes(name: str) -> Callable[[F], F]:
+    """Register what says, of a call's arguments, which figures of the model ``name`` are inferred and how."""
+
+    def register(function: F) -> F:
+        ASSUMED[name] = function
+        return function
+
+    return register
+
+
+def assumption(name: str, arguments: tuple[Any, ...]) -> str:
+    """What a model assumed; empty for nothing."""
+    try:
+        return ASSUMED[name](arguments) if name in ASSUMED else ""
+    except (ModelError, TypeError, ValueError):
+        return ""
+
+
 def total(work: Work | Parts) -> Work:
     """The sum of the parts."""
     if isinstance(work, Work):
@@ -225,6 +254,18 @@ def find(op: str) -> str | None:
         return _compiled(name)
     if name.endswith("_") and not name.endswith("__") and name[:-1] in MODELS:
         return name[:-1]
+    return _aliased(name) if "::" in name else None
+
+
+@lru_cache(maxsize=4096)
+def _aliased(name: str) -> str | None:
+    """The registered name of a library's op that goes by several; ``fb::`` was FBGEMM's first namespace."""
+    if name.startswith("fb::"):
+        return find(f"fbgemm::{name[4:]}")
+    for pattern, target in ALIASES:
+        match = pattern.fullmatch(name)
+        if match and match.expand(target) in MODELS:
+            return match.expand(target)
     return None
 
 

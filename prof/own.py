@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyprof.errors import ModelError
-from pyprof.prof.model import ITEM_BYTES, UNKNOWN, Tensor, Work
+from pyprof.prof.model import UNKNOWN, Tensor, Work
 from pyprof.prof.moe import expert_work
 from pyprof.prof.ops.conv import Window, output_shape
 
@@ -69,6 +69,12 @@ def rule_of(kernel: str) -> str:
     """What the rule for a kernel says of it, by its name; empty where there is none."""
     found = next((function for pattern, function in RULES if pattern.search(kernel)), None)
     return " ".join((found.__doc__ or "").split()) if found else ""
+
+
+def file_of(kernel: str) -> str:
+    """Where the rule for a kernel stands: prof/own.py; empty where there is none."""
+    found = next((function for pattern, function in RULES if pattern.search(kernel)), None)
+    return f"prof/{found.__module__.rpartition('.')[2]}.py" if found else ""
 
 
 def own_work(call: Call) -> Work | None:
@@ -270,24 +276,6 @@ def bias_copy(call: Call) -> Work | None:
     if call.op not in ("addmm", "baddbmm") or len(results) != 1 or bias is None:
         return None
     return Work(0, bias.nbytes, results[0].numel * bias.itemsize)
-
-
-@rule(r"DeviceRadixSort(?P<step>Onesweep|Histogram)Kernel")
-def radix_sort(call: Call) -> Work | None:
-    """cub sorts indices: keys read, and where it moves them keys and their places read and written"""
-    indices = call.tensor(1)
-    if call.op not in ("embedding_dense_backward", "index_put", "_index_put_impl_") or indices is None:
-        return None
-    keys = indices.numel * ITEM_BYTES.get(indices.dtype, math.nan)
-    moves = "Onesweep" in call.kernel.name
-    return Work(0, 2 * keys if moves else keys, 2 * keys if moves else 0)
-
-
-@rule(r"DeviceUniqueByKeySweepKernel")
-def unique(call: Call) -> Work | None:
-    """cub finds where each index begins in the sorted list: the list read, at least"""
-    indices = call.tensor(1)
-    return Work(0, indices.nbytes, 0) if call.op == "embedding_dense_backward" and indices else None
 
 
 @rule(r"moe::dev::|quantize_with_block_size|^bmm_\w+_t\d+x\d+x\d+")

@@ -33,6 +33,12 @@ ELEMENTWISE = re.compile(r"elementwise_kernel|CatArrayBatchedCopy|^triton_(?:poi
 SCATTERED = re.compile(r"^(?:_?embedding(?:_bag)?(?:_dense)?_backward|_?index_put(?:_impl)?|_unsafe_index_put)_?$")
 SORTING = re.compile(r"\bcub::|\bthrust::|radix|krn_partial|compute_num_of_partial|write_num_of_segments|arange")
 
+# FBGEMM's tables (prof/ops/embedding_tables.py): these kernels look up and update; sorting and the rest are chores.
+TABLES = re.compile(r"^(?:SplitLookupFunction_|fbgemm::\w*embedding\w*_codegen_)")
+TABLES_WORK = re.compile(
+    r"embedding(?:_nobag)?_(?:codegen_(?:forward|grad_indice_weights)|backward_codegen_\w*_kernel_(?:cta|warp)_per_row)"
+)
+
 
 @lru_cache(maxsize=65536)
 def role(name: str, aten: str, family: str) -> str:
@@ -40,6 +46,8 @@ def role(name: str, aten: str, family: str) -> str:
     op = aten.removeprefix("aten::").partition(".")[0]
     if FILLS.match(op) or MOVES.match(op):
         return MAIN
+    if TABLES.match(op):
+        return MAIN if TABLES_WORK.search(name) else AUX
     if find_helper(name):
         return AUX
     if family in MATRIX:
@@ -58,11 +66,13 @@ def roles(names: Sequence[str], aten: str, family: str) -> list[str]:
     return [MAIN if kernel or not any(kernels) else AUX for kernel in kernels]
 
 
-# --- the pieces of a convolution's backward ---------------------------------------------------------------------
+# --- the pieces of a backward --------------------------------------------------------------------
 
 PARTS = ("dgrad", "wgrad", "bias")  # ATen's order: ConvolutionBackward computes them so
 
 PART_NAMES = (
+    ("indice_weights", re.compile(r"codegen_grad_indice_weights")),
+    ("update", re.compile(r"_backward_codegen_\w*_kernel_(?:cta|warp)_per_row")),
     ("wgrad", re.compile(r"(?i)wgrad|bwd_weight|backward_weight|grad_weight|igemm_wrw|_wrw_")),
     ("dgrad", re.compile(r"(?i)dgrad|bwd_data|backward_(?:data|input)|depthwise2d_backward_kernel|igemm_bwd_")),
     # V100 cuDNN: in 200 launches stridedB ran only under backward_input, stridedB_splitK only under backward_weight.
@@ -74,7 +84,8 @@ PART_NAMES = (
 
 @lru_cache(maxsize=65536)
 def part(name: str) -> str:
-    """``dgrad``, ``wgrad`` or ``bias`` of a convolution's backward kernel, empty where the name does not tell.
+    """``dgrad``, ``wgrad`` or ``bias`` of a convolution's backward kernel, ``indice_weights`` or ``update`` of an
+    embedding tables'; empty where the name does not tell.
 
     cuDNN runs plain GEMMs (nvjet, cutlass ``_nt_``) as either gradient of 1x1 convolutions.
     """

@@ -77,6 +77,9 @@ KERNELS: tuple[Column, ...] = (
     Column("bytes", "int", "bytes", "bytes of a memcpy or memset"),
     Column("gpu", "text", "", "name of the GPU"),
     Column("grads", "json", "", "shapes of the step's gradients, for an optimizer's op with cut lists of tensors"),
+    Column(
+        "forward", "json", "", "name and arguments of the forward op, for kernels of a C++ autograd Function's node"
+    ),
     Column("gpuInfo", "json", "", "facts of the GPU that the capture has: SMs, clock, bandwidth, compute capability"),
 )
 

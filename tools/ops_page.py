@@ -19,7 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import pyprof.prof.ops  # noqa: E402, F401 (fills the registry)
+import pyprof.prof.ops  # noqa: E402 (fills the registry)
+import pyprof.prof.own_sorting  # noqa: E402, F401 (fills the rules)
 from pyprof.prof import own  # noqa: E402
 from pyprof.prof.model import FAMILY, MODELS  # noqa: E402
 

@@ -10,6 +10,7 @@ from pyprof.prof.ops import conv as conv
 from pyprof.prof.ops import conv_backends as conv_backends
 from pyprof.prof.ops import copies as copies
 from pyprof.prof.ops import embedding as embedding
+from pyprof.prof.ops import embedding_tables as embedding_tables
 from pyprof.prof.ops import extensions as extensions
 from pyprof.prof.ops import flex as flex
 from pyprof.prof.ops import gemm as gemm
@@ -32,5 +33,6 @@ from pyprof.prof.ops import serving as serving
 from pyprof.prof.ops import softmax as softmax
 from pyprof.prof.ops import sorting as sorting
 from pyprof.prof.ops import sparse as sparse
+from pyprof.prof.ops import sparse_features as sparse_features
 from pyprof.prof.ops import spectral as spectral
 from pyprof.prof.ops import views as views

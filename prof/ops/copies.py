@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.operands import Out, dtype_name, moved, number, numel, output, required, tensors
 
 FAMILY_NAME = "copy"
@@ -200,6 +200,11 @@ def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None)
 def cat(pieces: Any, *_: Any, out: Out = None) -> Work:
     """Read every piece, write them all"""
     parts = tensors(tuple(pieces))
+    told = out[0] if out else None
+    if not parts and told is None:
+        raise UnknownArgument("the capture does not tell the list of tensors")
+    if not parts and told is not None:
+        return Work(0, moved(told.numel, told), moved(told.numel, told))
     result = output(out, Tensor((sum(part.numel for part in parts),), parts[0].dtype if parts else ""))
     return Work(0, distinct(parts), moved(result.numel, result))
 

@@ -1,10 +1,10 @@
-"""Ops of libraries beside PyTorch that its profiler records by name: flash-attn, xFormers, apex, Liger, bitsandbytes,
-FBGEMM. What they compute is what PyTorch's own ops do, so their counts are those; only the order of arguments differs.
+"""Ops of libraries beside PyTorch that its profiler records by name: flash-attn, xFormers, apex, Liger, bitsandbytes.
+What they compute is what PyTorch's own ops do, so their counts are those; only the order of arguments differs.
 
 Where a library hands its kernels more than an op (Transformer Engine's modules, DeepSpeed's optimizers), the trace has
 no op with the sizes, and the work stays unknown.
 Sources: flash_attn/flash_attn_interface.py 2.6 to 2.8; xformers/ops/fmha/flash.py 0.0.24 to 0.0.30; apex/normalization;
-liger_kernel/ops; bitsandbytes/_ops.py 0.45; fbgemm_gpu/sparse_ops.py.
+liger_kernel/ops; bitsandbytes/_ops.py 0.45.
 """
 
 from __future__ import annotations
@@ -113,34 +113,3 @@ def int8_rows(a: Tensor, *_: Any) -> Work:
     """Each row scaled by its largest: 1 an element; int8 and a scale a row written"""
     rows = a.numel // a.shape[-1] if a.shape and a.shape[-1] else 0
     return Work(a.numel, a.nbytes, a.numel + BLOCKS * rows)
-
-
-# --- FBGEMM: sparse features are lists of integers on their way ---------------------------------------------------
-
-
-@model("fbgemm::permute_sparse_features", "fbgemm::permute_2D_sparse_data", "fbgemm::permute_1D_sparse_data",
-       family=COPY)  # fmt: skip
-def permuted_features(permute: Tensor, lengths: Tensor, indices: Tensor, weights: Any = None, *_: Any) -> Work:
-    """Lengths, indices and weights in another order"""
-    data = (lengths, indices, given(weights))
-    return Work(0, distinct(permute, *data), distinct(*data))
-
-
-@model("fbgemm::permute_pooled_embs", "fbgemm::permute_pooled_embs_auto_grad",
-       "fbgemm::recat_embedding_grad_output_mixed_D_batch", family=COPY)  # fmt: skip
-def permuted_rows(rows: Tensor, *order: Any) -> Work:
-    """Columns in another order"""
-    return Work(0, distinct(rows, *order), moved(rows.numel, rows))
-
-
-@model("fbgemm::bounds_check_indices", family=COPY)
-def checked_indices(rows: Tensor, indices: Tensor, offsets: Tensor, *_: Any) -> Work:
-    """Compared with the tables' sizes; what is wrong is replaced"""
-    return Work(0, distinct(rows, indices, offsets), 0)
-
-
-@model("fbgemm::asynchronous_complete_cumsum", "fbgemm::asynchronous_inclusive_cumsum",
-       "fbgemm::asynchronous_exclusive_cumsum", family=COPY)  # fmt: skip
-def summed_lengths(lengths: Tensor, *_: Any) -> Work:
-    """Offsets from lengths: integers"""
-    return Work(0, lengths.nbytes, moved(lengths.numel, lengths))

@@ -25,10 +25,11 @@ def cases(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
 
 
 def ops_of(families: Iterable[str]) -> set[str]:
-    """The names with a model of these families, but for those of other libraries, which test_ops_extensions has."""
+    """The names with a model of these families, but for those of other libraries, which have tests of their own."""
     wanted = set(families)
     return {op for op, family in FAMILY.items() if family in wanted and not _elsewhere(op)}
 
 
 def _elsewhere(op: str) -> bool:
-    return MODELS[op].__module__.endswith((".extensions", ".serving")) and not op.startswith("_C")
+    others = (".extensions", ".serving", ".sparse_features", ".embedding_tables")
+    return MODELS[op].__module__.endswith(others) and not op.startswith("_C")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.prof.annotate import _name_codes, _told, call_numbers
+from pyprof.prof.annotate import _told, call_numbers, kernel_names
 from pyprof.prof.dtypes import Dtypes
 from pyprof.table import Coded, Ragged, Table
 
@@ -36,7 +36,7 @@ def told(*rows: tuple[str, str, str, str, list[int], list[str], str]) -> list[Dt
         "nodes": Coded.of(str(list(n)).replace("'", '"') for n in nodes), "op": Coded.of(f'["{o}"]' for o in op),
         "opId": np.arange(len(rows)), "kind": Coded.of(["kernel"] * len(rows)),
     })  # fmt: skip
-    codes, hints = _told(table, _name_codes(table), call_numbers(table), Coded.empty(len(table)))
+    codes, hints = _told(table, kernel_names(table), call_numbers(table), Coded.empty(len(table)))
     return [hints[code] for code in codes.tolist()]
 
 

@@ -241,7 +241,7 @@ def _fits(told: str, recorded: str) -> bool:
 
 def _contradictions(table: Table) -> tuple[list[object], int, int]:
     """Claims that the recorded dtypes contradict; how many operands were claimed, and how many there are."""
-    names = annotation._name_codes(table)
+    names = annotation.kernel_names(table)
     calls = annotation.call_numbers(table)
     codes, hints = annotation._told(_without_dtypes(table), names, calls, Coded.empty(len(table)))
     columns = [table.coded(key) for key in ("aten", "sizes", "dtypes")]

@@ -81,18 +81,6 @@ CASES: list[tuple[str, tuple[Any, ...], Work]] = [
     ),
     ("bitsandbytes::int8_linear_matmul", (t(4, 5, dtype="int8"), t(6, 5, dtype="int8")), Work(240, 50, 96)),
     ("bitsandbytes::int8_vectorwise_quant", (t(4, 5, dtype=H),), Work(20, 40, 36)),
-    (
-        "fbgemm::permute_sparse_features",
-        (t(2, dtype="int32"), t(2, 3, dtype="int32"), t(7, dtype="int64"), None),
-        Work(0, 8 + 24 + 56, 80),
-    ),
-    ("fbgemm::permute_pooled_embs", (t(4, 6), t(3, dtype="int64")), Work(0, 120, 96)),
-    (
-        "fbgemm::bounds_check_indices",
-        (t(1, dtype="int64"), t(7, dtype="int64"), t(4, dtype="int64"), 1),
-        Work(0, 96, 0),
-    ),
-    ("fbgemm::asynchronous_complete_cumsum", (t(7, dtype="int32"),), Work(0, 28, 28)),
     # 4 tokens, each through 2 of 3 experts: 8 picks * 2 * (6*10 + 5*6); all 3 experts' weights, (180 + 90) * 2
     (
         "vllm::inplace_fused_experts",

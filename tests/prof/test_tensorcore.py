@@ -101,6 +101,7 @@ GEMM = [
     ("void cutlass::device_kernel<X<cute::MMA_Atom<cute::SM90_64x128x16_F32BF16BF16_SS<(cute::GMMA::Major)0>>>>", BF16),
     ("void sgemm_largek_lds64<true, false, 5, 5, 4, 4, 4, 34>(float*, float const*, float const*, int)", NONE),
     ("void scal_kernel<float, float, 1, true, 6, 5, 5, 3>(cublasTransposeParams<float>, float const*, float*)", NONE),
+    ("void cub::DeviceScanInitKernel<cub::ScanTileState<int, true> >(cub::ScanTileState<int, true>, int)", NONE),
     ("void cublasLt::epilogue::impl::globalKernel<8, 32, float, float, float, true, true, 1>(int, int, long)", NONE),
     ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, false>(T4)", NONE),
     ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>(int)", NONE),

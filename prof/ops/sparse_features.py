@@ -1,0 +1,320 @@
+"""FBGEMM's sparse and jagged features: what a recommendation model does around its embedding tables.
+
+Features are lists of integers: values one after the other, lengths or offsets that say whose they are. Most ops move
+them, so that they do no floating-point work. What depends on the data's values only (which rows a cache lacks) is
+unknown. Lists of offsets are int64 where the capture has no types.
+Sources: fbgemm_gpu/src/sparse_ops, src/jagged_tensor_ops, src/permute_pooled_embedding_ops, FBGEMM 0.2 to 1.8.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, alias, distinct, model
+from pyprof.prof.ops.operands import given, indices, moved, number, tensors
+
+COPY, POINTWISE, REDUCTION, GEMM, EMBEDDING = "copy", "pointwise", "reduction", "gemm", "embedding"
+
+
+def offsets(argument: Any) -> float:
+    """Bytes of offsets: a tensor or a list of them."""
+    return sum(indices(t).nbytes for t in tensors(argument))
+
+
+def rows_of(tensor: Tensor) -> int:
+    return tensor.shape[0] if tensor.shape else 1
+
+
+# --- orders ------------------------------------------------------------------------------------------------------
+
+
+@model("fbgemm::permute_sparse_features", "fbgemm::permute_2D_sparse_data", "fbgemm::permute_1D_sparse_data",
+       "fbgemm::permute_sparse_data", "fbgemm::permute_2D_sparse_preallocated_out", family=COPY)  # fmt: skip
+def permuted_features(
+    permute: Tensor, lengths: Tensor, values: Tensor, weights: Any = None, total: Any = None, *_: Any
+) -> Work:
+    """Lengths, values and weights in another order; of as many features as the order has, each perhaps several times
+
+    Where the capture does not tell how many values come out (permuted_lengths_sum), as many as go in.
+    """
+    factor = given(weights)
+    count = total if type(total) is int else values.numel
+    each = lengths.numel // rows_of(lengths) if rows_of(lengths) else 0
+    written = moved(permute.numel * each, lengths) + moved(count, values) + (moved(count, factor) if factor else 0)
+    return Work(0, distinct(permute, lengths, values, factor), written)
+
+
+@model("fbgemm::permute_2D_sparse_data_input1D", family=COPY)
+def permuted_flat(
+    permute: Tensor, lengths: Tensor, values: Tensor, stride: Any, weights: Any = None, total: Any = None, *_: Any
+) -> Work:
+    """The same; the lengths are one-dimensional, ``stride`` of them a feature"""
+    wide = lengths.like((lengths.numel // int(stride), int(stride)), lengths.dtype)
+    return permuted_features(permute, wide, values, weights, total)
+
+
+@model("fbgemm::permute_pooled_embs", "fbgemm::permute_pooled_embs_auto_grad", "fbgemm::permute_pooled_embs_split",
+       "fbgemm::permute_pooled_embs_auto_grad_split", "fbgemm::permute_duplicate_pooled_embs",
+       "fbgemm::permute_duplicate_pooled_embs_auto_grad", "fbgemm::recat_embedding_grad_output",
+       "fbgemm::recat_embedding_grad_output_mixed_D", "fbgemm::recat_embedding_grad_output_mixed_D_batch",
+       family=COPY)  # fmt: skip
+def permuted_rows(rows: Tensor, *order: Any) -> Work:
+    """Columns in another order"""
+    vectors = [t for t in tensors(order) if len(t.shape) == 1]
+    return Work(0, distinct(rows, vectors), moved(rows.numel, rows))
+
+
+@model("fbgemm::permute_sequence_embeddings", family=COPY)
+def permuted_sequences(permute: Tensor, lengths: Tensor, rows: Tensor, *_: Any) -> Work:
+    """Lengths and sequences of rows in another order"""
+    return Work(0, distinct(permute, lengths, rows), distinct(lengths, rows))
+
+
+@model("fbgemm::invert_permute", family=COPY)
+def inverted(permute: Tensor, *_: Any) -> Work:
+    """The order that undoes another"""
+    return Work(0, permute.nbytes, permute.nbytes)
+
+
+@model("fbgemm::expand_into_jagged_permute", family=COPY)
+def expanded(permute: Tensor, before: Tensor, after: Tensor, size: Any, *_: Any) -> Work:
+    """An order of features as the order of their values"""
+    return Work(0, distinct(permute, before, after), moved(int(size), permute))
+
+
+@model("fbgemm::reorder_batched_ad_lengths", "fbgemm::reorder_batched_ad_indices", family=COPY)
+def reordered(first: Tensor, second: Tensor, *_: Any) -> Work:
+    """Values by feature and ad instead of by request: the larger of the first two tensors, read and written"""
+    values = max(first, second, key=lambda t: t.numel)
+    return Work(0, distinct(first, second), values.nbytes)
+
+
+# --- lengths, offsets, checks --------------------------------------------------------------------------------------
+
+
+@model("fbgemm::bounds_check_indices", family=COPY)
+def checked_indices(rows: Tensor, values: Tensor, starts: Tensor, *_: Any) -> Work:
+    """Compared with the tables' sizes; what is wrong is replaced"""
+    return Work(0, distinct(rows, values, starts), 0)
+
+
+@model("fbgemm::asynchronous_inclusive_cumsum", "fbgemm::asynchronous_exclusive_cumsum", family=COPY)
+def summed_lengths(lengths: Tensor, *_: Any) -> Work:
+    """Offsets from lengths: integers"""
+    return Work(0, lengths.nbytes, moved(lengths.numel, lengths))
+
+
+@model("fbgemm::asynchronous_complete_cumsum", "fbgemm::asynchronous_batched_complete_cumsum", family=COPY)
+def completely_summed(lengths: Tensor, *_: Any) -> Work:
+    """Offsets from lengths, and the end: an integer more a row"""
+    rows = rows_of(lengths) if len(lengths.shape) > 1 else 1
+    return Work(0, lengths.nbytes, moved(lengths.numel + rows, lengths))
+
+
+@model("fbgemm::offsets_range", family=COPY)
+def counted_up(starts: Tensor, size: Any, *_: Any) -> Work:
+    """0, 1, ... from each offset to the next; ``size`` numbers, or as many as a tensor has"""
+    count = size.numel if isinstance(size, Tensor) else int(size)
+    return Work(0, starts.nbytes, moved(count, starts))
+
+
+@model("fbgemm::block_bucketize_sparse_features", "fbgemm::block_bucketize_sparse_features_inference", family=COPY)
+def block_bucketized(
+    lengths: Tensor,
+    values: Tensor,
+    position: Any,
+    sequence: Any,
+    blocks: Any,
+    buckets: Any,
+    weights: Any = None,
+    *_: Any,
+) -> Work:
+    """Values split over ``buckets`` ranks: lengths a rank, values, weights, where asked their places there and here"""
+    factor = given(weights)
+    written = moved(lengths.numel * int(buckets), lengths) + distinct(values, factor)
+    written += (values.nbytes if number(position, False) else 0) + (values.nbytes if number(sequence, False) else 0)
+    return Work(0, distinct(lengths, values, blocks, factor), written)
+
+
+@model("fbgemm::bucketize_sparse_features", family=COPY)
+def bucketized(lengths: Tensor, values: Tensor, position: Any, buckets: Any, weights: Any = None, *_: Any) -> Work:
+    """The same by the remainder of each value"""
+    return block_bucketized(lengths, values, position, False, None, buckets, weights)
+
+
+@model("fbgemm::linearize_cache_indices", family=COPY)
+def linear_indices(sizes: Tensor, values: Tensor, starts: Tensor, *_: Any) -> Work:
+    """Each index numbered among all tables' rows: int64"""
+    return Work(0, distinct(sizes, values, starts), 8 * values.numel)
+
+
+WAYS = 32  # rows of a set of FBGEMM's cache, a warp's width; a tag of 8 bytes each
+
+
+@model("fbgemm::lxu_cache_lookup", family=COPY)
+def cache_places(values: Tensor, state: Any, *_: Any) -> Work:
+    """Each index sought among the tags of its set of 32 rows; its place (int32) written"""
+    ways = state.shape[-1] if isinstance(state, Tensor) and state.shape else WAYS
+    return Work(0, values.nbytes + values.numel * ways * 8, 4 * values.numel)
+
+
+@model("fbgemm::lxu_cache_locations_update", family=COPY)
+def cache_places_kept(places: Tensor, new: Tensor, *_: Any) -> Work:
+    """Places of rows that have come into the cache since"""
+    return Work(0, new.nbytes, moved(new.numel, places))
+
+
+@model("fbgemm::lru_cache_populate", "fbgemm::lru_cache_populate_byte", "fbgemm::lfu_cache_populate",
+       "fbgemm::lfu_cache_populate_byte", "fbgemm::lxu_cache_flush", family=COPY)  # fmt: skip
+def cache_filled(*_: Any) -> Work:
+    """Rows that the cache lacks are fetched, others written back: how many, no capture tells"""
+    raise UnknownArgument("how many rows the cache lacks is in the data")
+
+
+# --- jagged tensors ------------------------------------------------------------------------------------------------
+
+
+def _longest(argument: Any) -> tuple[int, ...]:
+    if argument is UNKNOWN:
+        raise UnknownArgument("the capture does not tell the padded lengths")
+    return tuple(int(n) for n in (argument if isinstance(argument, (list, tuple)) else (argument,)))
+
+
+def _bags(starts: Any) -> int:
+    found = tensors(starts)
+    if not found:
+        raise UnknownArgument("the capture does not tell the offsets")
+    return found[0].numel - 1
+
+
+@model("fbgemm::jagged_to_padded_dense", "fbgemm::jagged_to_padded_dense_forward", "fbgemm::jagged_2d_to_dense",
+       "fbgemm::jagged_1d_to_dense", family=COPY)  # fmt: skip
+def padded(values: Tensor, starts: Any, longest: Any, *_: Any) -> Work:
+    """Sequences of rows, padded to one length: [B, longest, D]"""
+    wide = math.prod(values.shape[1:])
+    return Work(0, values.nbytes + offsets(starts), moved(_bags(starts) * math.prod(_longest(longest)) * wide, values))
+
+
+@model("fbgemm::jagged_to_padded_dense_backward", family=COPY)
+def padded_backward(grad: Tensor, starts: Any, total: Any, *_: Any) -> Work:
+    """The rows of a padded gradient that are no padding"""
+    wide = grad.shape[-1] if len(grad.shape) > 1 + len(tensors(starts)) else 1
+    rows = moved(int(total) * wide, grad)
+    return Work(0, rows + offsets(starts), rows)
+
+
+@model("fbgemm::dense_to_jagged", "fbgemm::dense_to_jagged_forward", family=COPY)
+def unpadded(dense: Tensor, starts: Any, total: Any = None, *_: Any) -> Work:
+    """The rows of a padded tensor that are no padding; how many there are, ``total``"""
+    if type(total) is not int:
+        raise UnknownArgument("the capture does not tell how many rows there are")
+    rows = moved(total * (dense.shape[-1] if len(dense.shape) > 1 + len(tensors(starts)) else 1), dense)
+    return Work(0, rows + offsets(starts), rows)
+
+
+@model("fbgemm::jagged_dense_elementwise_add", family=POINTWISE)
+def jagged_add(values: Tensor, starts: Any, dense: Tensor, *_: Any) -> Work:
+    """Rows added to a padded tensor's: 1 an element that is no padding; the padded tensor is copied"""
+    return Work(values.numel, distinct(values, dense) + offsets(starts), moved(dense.numel, values))
+
+
+@model("fbgemm::jagged_dense_elementwise_add_jagged_output", "fbgemm::jagged_dense_elementwise_mul",
+       "fbgemm::jagged_dense_elementwise_mul_forward", family=POINTWISE)  # fmt: skip
+def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor, *_: Any) -> Work:
+    """Rows with a padded tensor's, as many as there are rows: 1 an element"""
+    return Work(values.numel, values.nbytes + moved(values.numel, dense) + offsets(starts), values.nbytes)
+
+
+@model("fbgemm::jagged_dense_dense_elementwise_add_jagged_output",
+       "fbgemm::jagged_dense_dense_elementwise_add_jagged_output_forward", family=POINTWISE)  # fmt: skip
+def jagged_elementwise_two(values: Tensor, starts: Any, dense: Tensor, other: Tensor, *_: Any) -> Work:
+    """Rows and two padded tensors': 2 an element"""
+    read = values.nbytes + moved(values.numel, dense) + moved(values.numel, other)
+    return Work(2 * values.numel, read + offsets(starts), values.nbytes)
+
+
+@model("fbgemm::jagged_dense_bmm", "fbgemm::jagged_dense_bmm_forward", family=GEMM)
+def jagged_dense_product(values: Tensor, starts: Any, dense: Tensor, *_: Any) -> Work:
+    """Each sequence's rows [L,D] @ [D,T]: 2 D T a row"""
+    out = values.numel // dense.shape[1] * dense.shape[2] if dense.shape[1] else 0
+    return Work(2 * values.numel * dense.shape[2], distinct(values, dense) + offsets(starts), moved(out, values))
+
+
+@model("fbgemm::jagged_jagged_bmm", "fbgemm::jagged_jagged_bmm_forward", family=GEMM)
+def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any, *_: Any) -> Work:
+    """Each sequence's [D,L] @ [L,T]: 2 D T a row; [B,D,T] written"""
+    rows, wide, other = values.shape[0], values.shape[-1], others.shape[-1]
+    out = moved(_bags(starts) * wide * other, values)
+    return Work(2 * rows * wide * other, distinct(values, others) + offsets(starts), out)
+
+
+# --- sums ------------------------------------------------------------------------------------------------------------
+
+
+@model("fbgemm::segment_sum_csr", family=REDUCTION)
+def segment_sum(batch: Any, starts: Tensor, values: Tensor, *_: Any) -> Work:
+    """The sum of each segment, whose offsets count in ``batch`` values: an addition a value but the first"""
+    segments = max(starts.numel - 1, 0)
+    return Work(max(values.numel - segments, 0), distinct(starts, values), moved(segments, values))
+
+
+@model("fbgemm::batched_unary_embeddings", family=EMBEDDING)
+def unary_embeddings(weight: Tensor, tables: Tensor, starts: Tensor, values: Tensor, *_: Any) -> Work:
+    """The sum of each bag's numbers, one a row, for each of several tasks: (N - bags) additions a task"""
+    tasks, bags = rows_of(weight), max(starts.numel - 1, 0)
+    read = moved(tasks * values.numel, weight) + distinct(tables, starts, values)
+    return Work(tasks * max(values.numel - bags, 0), read, moved(tasks * bags, weight))
+
+
+# --- rows in fewer bits, for their way between ranks -----------------------------------------------------------------
+
+
+@model("fbgemm::FloatToBfloat16Quantized", family=COPY)
+def to_bfloat16(rows: Tensor, *_: Any) -> Work:
+    """A cast"""
+    return Work(0, rows.nbytes, 2 * rows.numel)
+
+
+@model("fbgemm::Bfloat16QuantizedToFloat", family=COPY)
+def from_bfloat16(rows: Tensor, *_: Any) -> Work:
+    """A cast"""
+    return Work(0, rows.nbytes, 4 * rows.numel)
+
+
+SCALES = 8  # bytes of a row's scale and bias beside its 8-bit numbers
+
+
+@model("fbgemm::FloatToFused8BitRowwiseQuantized", "fbgemm::HalfToFused8BitRowwiseQuantized",
+       "fbgemm::FloatOrHalfToFused8BitRowwiseQuantized", family=POINTWISE)  # fmt: skip
+def to_rows_of_bytes(rows: Tensor, *_: Any) -> Work:
+    """(x - min) / scale: 2 an element; a byte an element and 8 a row written"""
+    count = rows.numel // rows.shape[-1] if rows.shape and rows.shape[-1] else 0
+    return Work(2 * rows.numel, rows.nbytes, rows.numel + SCALES * count)
+
+
+def _from_bytes(rows: Tensor, dtype: str) -> Work:
+    count = rows.numel // rows.shape[-1] if rows.shape and rows.shape[-1] else 0
+    numbers = max(rows.numel - SCALES * count, 0)
+    return Work(2 * numbers, rows.nbytes, moved(numbers, Tensor((), dtype)))
+
+
+@model("fbgemm::Fused8BitRowwiseQuantizedToFloat", family=POINTWISE)
+def from_rows_of_bytes(rows: Tensor, *_: Any) -> Work:
+    """x scale + bias: 2 an element"""
+    return _from_bytes(rows, "float32")
+
+
+@model("fbgemm::Fused8BitRowwiseQuantizedToHalf", family=POINTWISE)
+def from_rows_of_bytes_to_half(rows: Tensor, *_: Any) -> Work:
+    """x scale + bias: 2 an element"""
+    return _from_bytes(rows, "float16")
+
+
+@model("fbgemm::Fused8BitRowwiseQuantizedToFloatOrHalf", family=POINTWISE)
+def from_rows_of_bytes_to(rows: Tensor, dtype: Any = UNKNOWN, *_: Any) -> Work:
+    """x scale + bias: 2 an element; SparseType 0 is float32, 1 float16"""
+    return _from_bytes(rows, {0: "float32", 1: "float16", 5: "bfloat16"}.get(dtype, "") if type(dtype) is int else "")
+
+
+alias(r"torch::autograd::CppNode<.*?Permute(?:Duplicate)?PooledEmbs\w*Function\b.*", "fbgemm::permute_pooled_embs")
