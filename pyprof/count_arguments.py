@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 SPELLING = {"input": "self", "axis": "dim", "keepdims": "keepdim"}  # NumPy's and torch's words for one thing
-NESTED = "a nested tensor"  # what stands for one: no model takes it
+SHAPELESS = "a tensor without a shape"  # what stands for one: no model takes it
 BIG = 1 << 14  # cumulative lengths longer than this are not read
 
 
@@ -147,7 +148,7 @@ def described(values: Any) -> tuple[Any, ...]:
 
 def _value(value: Any, repeated: dict[int, int]) -> Any:
     if isinstance(value, torch.Tensor):
-        return NESTED if _is_nested(value) else _tensor(value, repeated.get(id(value), 0))
+        return _tensor(value, repeated.get(id(value), 0)) or SHAPELESS
     if isinstance(value, (list, tuple)):
         return tuple(_value(item, repeated) for item in value)
     if isinstance(value, torch.dtype):
@@ -159,17 +160,14 @@ def _value(value: Any, repeated: dict[int, int]) -> Any:
     return str(value)
 
 
-def _is_nested(tensor: torch.Tensor) -> bool:
-    """Is it one of tensors of different sizes, with neither shape nor strides? (Jagged ones count as what they run.)"""
-    return bool(tensor.is_nested) and tensor.layout == torch.strided
-
-
-def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor:
-    with torch._C.DisableTorchFunction():
+def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor | None:
+    """The description; None of what has no shape or strides to tell: nested tensors, parameters to be initialized."""
+    with torch._C.DisableTorchFunction(), contextlib.suppress(RuntimeError, AttributeError):
         strides = tuple(int(n) for n in tensor.stride()) if tensor.layout == torch.strided else None
         shape, dtype = tuple(int(n) for n in tensor.shape), str(tensor.dtype).removeprefix("torch.")
         stored = _stored(tensor)
         return Tensor(shape, dtype, strides, tensor.requires_grad and torch.is_grad_enabled(), ident, None, *stored)
+    return None
 
 
 COMPRESSED = {torch.sparse_csr: "crow_indices col_indices", torch.sparse_csc: "ccol_indices row_indices",
@@ -192,7 +190,7 @@ def outputs_of(result: Any) -> tuple[Tensor | None, ...] | None:
     """The outputs' descriptions; None where there are none."""
     items = result if isinstance(result, (list, tuple)) else (result,)
     flat = [t for item in items for t in (item if isinstance(item, (list, tuple)) else (item,))]
-    descriptions = tuple(_tensor(t) if isinstance(t, torch.Tensor) and not _is_nested(t) else None for t in flat)
+    descriptions = tuple(_tensor(t) if isinstance(t, torch.Tensor) else None for t in flat)
     return descriptions if any(d is not None for d in descriptions) else None
 
 

@@ -200,6 +200,7 @@ class Counter:
                 self._note(call.op, op, model, direction, part, reason)
             elif call.autocast and model == "_to_copy":
                 self._note(op, op, model, direction, part, reason)
+        call.inner.clear()  # the call is kept for its backward
 
     def _note(self, owner: str, op: str, model: str, direction: str, work: Work | None, reason: str) -> None:
         """Book an op that was dispatched."""

@@ -147,7 +147,13 @@ def test_nested_tensors_of_the_older_kind_stay_unknown() -> None:
     with pyprof.count() as work:
         F.linear(x, N(6, 8)).relu()
     assert set(work.unknown) == {"linear", "relu"}
-    assert "nested tensor" in work.reasons["relu"]
+    assert "a tensor without a shape" in work.reasons["relu"]
+
+
+def test_parameters_that_the_first_call_makes() -> None:
+    work = pyprof.count(lambda: nn.LazyLinear(6)(N(4, 5)), backward=True)
+    assert (work.ops["linear"].forward.flop, work.ops["linear"].backward.flop) == (240, 240 + 18)
+    assert not work.unknown
 
 
 def test_fake_tensors_leave_nothing_unknown() -> None:
