@@ -42,7 +42,7 @@ def with_coalesced(ranges: Ranges, scopes: list[Scope], thread: Ints, time: Ints
     rows = np.flatnonzero(ends[ranges.scope] | told[ranges.scope])
     rows = rows[np.lexsort((ranges.start[rows], ranges.thread[rows]))]
     launches = _launches(ranges, rows, thread, time)
-    scope, numbers = ranges.scope.copy(), {s: i for i, s in enumerate(scopes)}
+    scope, numbers = ranges.scope.copy(), dict[tuple[int, str], int]()
     pending, owner = list[str](), -1
     for row, on, number, launched in zip(
         rows.tolist(), ranges.thread[rows].tolist(), ranges.scope[rows].tolist(), launches.tolist(), strict=True
@@ -53,10 +53,10 @@ def with_coalesced(ranges: Ranges, scopes: list[Scope], thread: Ints, time: Ints
             pending = [] if launched else [*pending, scopes[number].comm]
             continue
         if pending:
-            new = scopes[number]._replace(comm=listed([item for text in pending for item in json.loads(text)]))
-            scope[row] = numbers.setdefault(new, len(scopes))
+            words = listed([item for text in pending for item in json.loads(text)])
+            scope[row] = numbers.setdefault((number, words), len(scopes))
             if scope[row] == len(scopes):
-                scopes.append(new)
+                scopes.append(scopes[number]._replace(comm=words))
         pending = []
     return replace(ranges, scope=scope)
 

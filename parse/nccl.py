@@ -188,7 +188,7 @@ def with_messages(told: list[Payload], ranges: Ranges, scopes: list[Scope], tids
     named = np.array([*(s.kind == Kind.COMM for s in scopes), False])
     rows = np.flatnonzero(named[ranges.scope])
     rows = rows[np.lexsort((ranges.start[rows], ranges.thread[rows]))]
-    scope, numbers = ranges.scope.copy(), {s: i for i, s in enumerate(scopes)}
+    scope, numbers = ranges.scope.copy(), dict[tuple[int, str], int]()
     depth, pending, thread = 0, list[dict[str, Any]](), -1
     for row, owner, start, number in zip(
         rows.tolist(), *(column[rows].tolist() for column in (ranges.thread, ranges.start, ranges.scope)), strict=True
@@ -206,10 +206,10 @@ def with_messages(told: list[Payload], ranges: Ranges, scopes: list[Scope], tids
             said = [_record(name, payload, groups)] if collective(name) else []
             pending += said if depth else []
         if said:
-            new = scopes[number]._replace(comm=listed(said))
-            scope[row] = numbers.setdefault(new, len(scopes))
+            words = listed(said)
+            scope[row] = numbers.setdefault((number, words), len(scopes))
             if scope[row] == len(scopes):
-                scopes.append(new)
+                scopes.append(scopes[number]._replace(comm=words))
     return replace(ranges, scope=scope)
 
 

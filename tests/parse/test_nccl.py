@@ -105,6 +105,13 @@ def test_the_dispatchers_op_around_it_keeps_its_name(tmp_path: Path) -> None:
     assert told(table)[0]["in"] == 16
 
 
+def test_beside_markers(tmp_path: Path) -> None:
+    marker = push(3, 40, str({"mod": "torch", "op": "all_reduce", "args": [{"name": "", "type": "int", "value": 3}]}))
+    table = captured(tmp_path, marker, nccl(5, 20, "ncclAllReduce", blob(5, struct.pack("<QQI", 77, 16, 0))))
+    assert told(table)[0]["in"] == 16
+    assert table.coded("op").texts() == ['["all_reduce"]']
+
+
 @pytest.mark.parametrize(
     "payload",
     [b"", b"\1", b"\xff" * 40, blob(404, b"\0" * 24), blob(5, b"")[:20], blob(5, b"\0" * 8), blob(5, b"\0" * 24)[:50]],
