@@ -231,6 +231,7 @@ def _numbers() -> Schema:
     from pyprof.prof.summary import Attention, Leading, Limits, Matrix, Part, Summary
     from pyprof.prof.usage import Usage
     from pyprof.prof.waiting import SyncPoint, Waits
+    from pyprof.prof.warmup import WarmUp
 
     part = {"name": "its name", "rows": "how many", "ns": "their time", "idle_ns": "idle time before them"}
     copies = {
@@ -283,8 +284,9 @@ def _numbers() -> Schema:
     }
     whole = {
         "on_cpu": "whether the rows are CPU ops",
+        "warm_up": "the first steps, where they take long, and what was before: left out of all figures",
         "kinds_of_rows": "kernel, memcpy, memset, graph or cpu",
-        "total_ns": "of all rows but loading; overlaps count twice",
+        "total_ns": "of all rows but warm-up and loading; overlaps count twice",
         "attributed_ns": "time of the rows that have an op",
         "reasons": "of the rows that have none: why",
         "devices": "one each",
@@ -340,6 +342,13 @@ def _numbers() -> Schema:
         "moving_ns": "time of these, without the waiting for other ranks where that is known",
         "waits_known": "whether it is, of some",
     }
+    warm = {
+        "steps": "leading steps that are left out",
+        "longest_ns": "of these; 0 without any",
+        "median_ns": "of the steps that remain",
+        "rows": "before the first of them",
+        "ns": "from the first of these rows to the first step that remains",
+    }
     waiting = {
         "collectives": "calls that all ranks make, matched",
         "ns": "time of all ranks' kernels in them",
@@ -350,7 +359,7 @@ def _numbers() -> Schema:
     last = {"rank": "its number", "times": "how often it was the last", "ns": "the longest wait for it, each time"}
     meanings = {Summary: whole, Waits: waits, SyncPoint: sync, Part: part, Leading: copies, Matrix: matrix,
                 Attention: attention, Limits: limits, Usage: usage, Series: series,
-                Collective: collective, Waiting: waiting, Last: last}  # fmt: skip
+                Collective: collective, Waiting: waiting, Last: last, WarmUp: warm}  # fmt: skip
     found = of_type(Summary, meanings)
     device = found["properties"]["devices"]["items"]
     device["properties"].update({key: maybe(schema) for key, (schema, _) in RATES.items()})

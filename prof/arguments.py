@@ -26,7 +26,7 @@ from typing import Any
 from pyprof.errors import ShapeError
 from pyprof.marker import Marker
 from pyprof.prof.dtypes import NOTHING, Dtypes
-from pyprof.prof.model import UNKNOWN, Tensor, find
+from pyprof.prof.model import ITEM_BYTES, UNKNOWN, Tensor, find
 
 # ops whose arguments are lists of tensors, which NVTX ranges write one after the other: how many lists there are, where
 # the kernel's name does not tell
@@ -55,9 +55,13 @@ class Known:
     def dtype(self, position: int, shape: tuple[int, ...], usual: str = "") -> str:
         """An argument's dtype; ``usual`` is what the op's schema suggests."""
         told = dict(self.kernel.at).get(position) or usual or self.kernel.of(position) or self.places.get(position, "")
-        if told or self.kernel.hides(position):
+        if not told and self.kernel.hides(position):
             return told
-        return self.shapes.get(shape) or self.rest
+        around = self.shapes.get(shape) or self.rest
+        if told.startswith("opaque"):  # so many bytes, of whatever type: a marker knows which
+            marked = self.places.get(position) or around
+            return marked if ITEM_BYTES.get(marked) == ITEM_BYTES[told] else told
+        return told or around
 
     def outputs(self, outs: str, sizes: str, op: str) -> tuple[Tensor, ...] | None:
         """The outputs' descriptions: as the data flow tells their shapes, or as the op does."""

@@ -35,8 +35,8 @@ def headline(found: Summary) -> str:
 
 
 def sentences(found: Summary) -> list[str]:
-    makers = (_loading, _busy, _waits, _syncs, _steps, _ratio, _most, _matrix, _attention, _rates, _usage, _limits,
-              _communication, _layers, _graphs, _unattributed, _uncounted)  # fmt: skip
+    makers = (_warm_up, _loading, _busy, _waits, _syncs, _steps, _ratio, _most, _matrix, _attention, _rates, _usage,
+              _limits, _communication, _layers, _graphs, _unattributed, _uncounted)  # fmt: skip
     return [sentence for make in makers for sentence in make(found)]
 
 
@@ -61,6 +61,20 @@ def _where(devices: Sequence[Usage]) -> str:
         _list([f"{names.count(kind)} × {kind}" if names.count(kind) > 1 else f"one {kind}" for kind in kinds])
         or "a GPU that is not named"
     )
+
+
+def _warm_up(found: Summary) -> Iterator[str]:
+    """The first steps and what was before them."""
+    warm = found.warm_up
+    if warm is None:
+        return
+    rest = f"{warm.rows:,} rows in {ms(warm.ns)}"
+    if not warm.steps:
+        yield f"Left out: what comes before the first step, {rest}."
+        return
+    first = "the first step" if warm.steps == 1 else f"the first {warm.steps} steps"
+    longest = f"{ms(warm.longest_ns)}, {warm.longest_ns / warm.median_ns:,.3g} times the median of the others"
+    yield f"Left out as warm-up: {first} ({longest}) and what was before, {rest}."
 
 
 def _loading(found: Summary) -> Iterator[str]:

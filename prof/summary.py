@@ -22,6 +22,7 @@ from pyprof.prof.stragglers import Waiting, stragglers
 from pyprof.prof.timeline import Timeline, exposed_ns, timeline
 from pyprof.prof.usage import Usage, usage
 from pyprof.prof.waiting import Waits, waits
+from pyprof.prof.warmup import WarmUp, warm_up
 from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "loading", "summarise", "without_loading"]
@@ -91,8 +92,9 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Summary:
     on_cpu: bool
+    warm_up: WarmUp | None  # the first steps and what was before, left out of all figures
     kinds_of_rows: tuple[Part, ...]  # kernel, memcpy, memset, graph, cpu
-    total_ns: int  # of all rows but loading; overlaps count twice
+    total_ns: int  # of all rows but warm-up and loading; overlaps count twice
     attributed_ns: int
     reasons: tuple[Part, ...]
     devices: tuple[Usage, ...]
@@ -124,10 +126,14 @@ class Summary:
 
 
 def summarise(table: Table, annotation: Annotation, peaks: Peaks | None = None) -> Summary:
-    """The summary of a capture. Copies before the first kernel that take long are loading: told, and left out."""
+    """The summary of a capture. Warm-up, and copies before the first kernel that take long, are told, and left out."""
+    warm, before = warm_up(table)
+    if warm is not None:
+        kept = np.flatnonzero(~before)
+        table, annotation = table.take(kept), annotation.take(kept)
     of_rows = _parts(table.coded("kind"), table.ints("kDuration"), empty="kernel")
     table, annotation, copies = without_loading(table, annotation)
-    return _summary(table, annotation, roofline(table, annotation, peaks), of_rows, copies)
+    return _summary(table, annotation, roofline(table, annotation, peaks), of_rows, copies, warm)
 
 
 def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annotation, Leading | None]:
@@ -146,7 +152,12 @@ def loading(table: Table, annotation: Annotation) -> Mask:
 
 
 def _summary(
-    table: Table, annotation: Annotation, found: Roofline, of_rows: tuple[Part, ...], copies: Leading | None
+    table: Table,
+    annotation: Annotation,
+    found: Roofline,
+    of_rows: tuple[Part, ...],
+    copies: Leading | None,
+    warm: WarmUp | None,
 ) -> Summary:
     duration = table.ints("kDuration")
     rows = np.arange(len(table))
@@ -158,6 +169,7 @@ def _summary(
     communication, late = what.among(NCCL), stragglers(table, annotation)
     return Summary(
         on_cpu=on_cpu,
+        warm_up=warm,
         kinds_of_rows=of_rows,
         total_ns=int(duration.sum()),
         attributed_ns=int(duration[has_op].sum()),

@@ -118,4 +118,9 @@ def _told(amount_ms: float) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=[.;:])\s", text, maxsplit=1)[0].rstrip(".;:")
+    """Up to the first full stop, semicolon or colon outside of parentheses."""
+    for match in re.finditer(r"[.;:](?=\s)", text):
+        before = text[: match.start()]
+        if before.count("(") == before.count(")"):
+            return before
+    return text.rstrip(".;:")

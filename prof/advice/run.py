@@ -16,6 +16,7 @@ from pyprof.prof.roofline import roofline
 from pyprof.prof.summary import loading
 from pyprof.prof.timeline import alone
 from pyprof.prof.usage import covered
+from pyprof.prof.warmup import warm_up
 from pyprof.table import NULL, Ints, Table, distinct
 
 __all__ = ["CALL_NS", "SMALL_MESSAGE", "START_NS", "STREAMED", "Run"]
@@ -211,10 +212,10 @@ def _starts(start: Ints, took: Ints) -> Ints:
 
 
 def _in_order(table: Table, annotation: Annotation) -> Ints:
-    """GPU operations of the marked steps, else all but the loading of a model, sorted by process, device and start."""
+    """GPU operations of the marked steps but warm-up, else all but a model's loading; by process, device and start."""
     kind, start, step = table.coded("kind"), table.ints("start"), table.ints("step")
     on_gpu = np.array([*(value != "cpu" for value in kind.values), True])[kind.codes]
     marked = bool((step[on_gpu] != NULL).any())
-    inside = on_gpu & (step != NULL) if marked else on_gpu & ~loading(table, annotation)
+    inside = on_gpu & (step != NULL) & ~warm_up(table)[1] if marked else on_gpu & ~loading(table, annotation)
     rows = np.flatnonzero(inside)
     return rows[np.lexsort((start[rows], table.ints("device")[rows], table.ints("pid")[rows]))]

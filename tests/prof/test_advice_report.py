@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,8 @@ def test_the_summary_names_the_first_five():
     assert second.startswith("tf32: ")
     title, *five = brief(found, pieces * 3)
     assert "6 pieces" in title and title.endswith(", the first 5") and len(five) == 5
+    inside = replace(pieces[0], change="Pad it (rows; no target names them) to 64: done. More.")
+    assert "Pad it (rows; no target names them) to 64 [" in brief(found, [inside])[1]
     assert brief(found, []) == ["What to change: nothing found that is worth more than 0.5% of a capture"]
 
 

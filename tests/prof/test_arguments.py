@@ -34,6 +34,15 @@ def test_the_kernel_is_believed_before_the_marker() -> None:
     assert [known.dtype(i, (4,)) for i in range(2)] == [B, B]
 
 
+def test_a_marker_tells_the_type_of_what_a_kernel_gives_the_size_of() -> None:
+    """cuDNN's attention writes f16 for both 16-bit types."""
+    opaque = Dtypes("opaque2")
+    known = knowledge([marker("attention", ([4], B))], opaque, "_cudnn_attention_forward", "[[4], [5]]", True, True)
+    assert [known.dtype(0, (4,)), known.dtype(1, (5,))] == [B, B]
+    wide = knowledge([marker("attention", ([4], F))], opaque, "_cudnn_attention_forward", "[[4], [5]]", True, True)
+    assert wide.dtype(0, (4,)) == "opaque2"
+
+
 def test_the_ops_own_marker_tells_by_position() -> None:
     mixed = marker("add", ([4], F), ([4], B))
     hidden = Dtypes(at=((0, ""), (1, "")), out=F)
