@@ -14,7 +14,7 @@ from pyprof.errors import InputError
 from pyprof.parse import kineto_gpu, kineto_ranges
 from pyprof.parse.capture import Capture
 from pyprof.parse.host import host_rows
-from pyprof.parse.kineto_events import Clock, Events, Threads, sort
+from pyprof.parse.kineto_events import OTHERS, Clock, Events, Threads, sort
 from pyprof.parse.kineto_json import load
 from pyprof.parse.kineto_messages import with_coalesced
 from pyprof.parse.kineto_schema import WANTED, Trace
@@ -29,11 +29,7 @@ def read(file: Path) -> Capture:
         trace = load(Path(file))
         events = sort(trace.events)
         if not events.known:
-            found = ", ".join(sorted(events.categories)[:4])
-            words = (
-                f"whose categories are not torch's: {found}" if found else "of another tool: no event has a category"
-            )
-            raise InputError(file, f"{WANTED}, found a trace {words}")
+            raise InputError(file, f"{WANTED}, found {_instead(events)}")
         if events.impossible:
             trace.warnings.append(f"{events.impossible:,} events with impossible times are left out")
         trace.warnings += _unread(events)
@@ -64,6 +60,16 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     capture.columns["rank"] = np.full(capture.rows, _rank(trace), np.int64)
     capture.warnings += _missing(capture, found)
     return capture
+
+
+def _instead(events: Events) -> str:
+    """What a trace without an event of use is."""
+    found = ", ".join(sorted(events.categories - OTHERS)[:4])
+    if found:
+        return f"a trace whose categories are not torch's: {found}"
+    if events.begin is not None or events.categories:
+        return "one in which nothing ran: put the model's steps inside of the profiler's block"
+    return "a trace of another tool: no event has a category"
 
 
 def _unread(events: Events) -> list[str]:

@@ -52,6 +52,7 @@ class Roofline:
     geometry: Geometry
     device: Ints  # index into devices, -1 where none is known
     devices: list[Device]  # the GPUs of the capture whose figures were used
+    on_cpu: NDArray[np.bool_]
 
     def notes(self) -> list[str]:
         """What the figures rest on, a line a device, for the report's head or foot."""
@@ -62,7 +63,10 @@ class Roofline:
             else:
                 what = "peaks" if device.byte_per_s is not None else "peaks and bandwidth"
                 said.append(f"{device.name or 'GPU'}: {what} unknown (measure them: pyprof peaks -o peaks.json)")
-        if bool((self.device < 0).any()):
+        nowhere = self.device < 0
+        if bool((nowhere & self.on_cpu).any()):
+            said.append("no limits: what this CPU reaches is not known (measure it: pyprof peaks -o peaks.json)")
+        if bool((nowhere & ~self.on_cpu).any()):
             said.append("the capture does not name the GPU of some rows: no limits there (give --peaks peaks.json)")
         return list(dict.fromkeys(said))  # several GPUs of a kind
 
@@ -92,6 +96,7 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
         geometry=launch,
         device=number,
         devices=devices,
+        on_cpu=_coded_is(table.coded("kind"), "cpu") > 0,
     )
 
 

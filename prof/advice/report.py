@@ -49,6 +49,9 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
     head = f"A {unit} takes {took} ms as captured, the GPU works {busy} ms of it"
     head += f", the host about {_digits(run.host_ns / 1e6, 2)} ms without a profiler." if run.host_ns else "."
+    if not run.rows:
+        yield from textwrap.wrap("Nothing ran on a GPU in this capture, and advice is for what GPUs do.", width)
+        return
     if not found:
         yield from textwrap.wrap(f"{head} Nothing to advise.", width)
         return

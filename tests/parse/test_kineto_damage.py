@@ -158,6 +158,7 @@ def test_a_byte_order_mark_and_blanks_are_allowed(tmp_path):
             b'{"traceEvents": [{"ph": "X", "ts": "soon"}, {"ph": "X", "ts": []}]}',
             "2 events of which none has a trace's",
         ),
+        (json.dumps({"traceEvents": [begin(0)]}).encode(), "found one in which nothing ran: put the model's steps"),
         (b"[" * 100_000, "expected a torch.profiler"),
         (b'{"traceEvents": [' + b'{"a":' * 50_000, "expected a torch.profiler"),
     ],

@@ -76,6 +76,11 @@ def test_the_cards_fit_the_terminal_and_cannot_drive_it(width):
     assert any(line.startswith("1. alignment: saves 10.7 ms a capture") for line in lines)
 
 
+def test_a_capture_of_cpu_ops_is_not_judged_as_a_gpus():
+    row = mm(4096, 4096, 4096, 180_000, "addmm") | {"kind": "cpu"}
+    assert written(False, table(row)).strip() == "Nothing ran on a GPU in this capture, and advice is for what GPUs do."
+
+
 def test_a_run_without_advice_says_so():
     words = written(False, table(mm(4096, 4096, 4096, 180_000, "nvjet_sm90_tst_128x256"))).split()
     assert " ".join(words).endswith("Nothing to advise.")

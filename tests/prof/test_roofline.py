@@ -179,6 +179,12 @@ def test_notes_say_what_is_unknown():
     ]
 
 
+def test_rows_of_a_cpu_are_no_gpus():
+    found = roofline(table({"kind": "cpu"}, gpu=""), annotated((1, 1, "-", "", "pointwise")))
+    words = "no limits: what this CPU reaches is not known (measure it: pyprof peaks -o peaks.json)"
+    assert found.notes() == [words]
+
+
 # Launch geometry
 
 # Nsight Compute's reports: H200, H800, A10G, RTX 3060 Ti, T4.
