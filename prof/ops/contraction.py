@@ -28,13 +28,17 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A pair of operands contracted into one; ``count`` multiply-adds, or products alone where nothing is summed."""
+    """A pair of operands contracted into one; ``count`` multiply-adds, or products alone where nothing is summed.
+
+    ``before``: sums of an operand over labels that nothing else has.
+    """
 
     left: Labelled
     right: Labelled
     result: Labelled
     count: int
     summed: bool
+    before: Work
 
 
 def parse(equation: str, tensors: tuple[Tensor, ...]) -> tuple[list[Labelled], str]:
@@ -63,6 +67,8 @@ def labelled(term: str, tensor: Tensor) -> Labelled:
     if len(term) != len(tensor.shape):
         raise ShapeError("einsum", f"a dimension for each of {term!r}", tensor.shape)
     sizes = dict(zip(term, tensor.shape, strict=True))
+    if len(sizes) < len(term):
+        tensor = replace(tensor, shape=tuple(sizes.values()), strides=None, ident=0)
     return Labelled("".join(sizes), tuple(sizes.values()), tensor)
 
 
@@ -82,6 +88,8 @@ def steps(operands: list[Labelled], result: str, path: Any) -> list[Step]:
 
 def contracted(left: Labelled, right: Labelled, later: set[str]) -> Step:
     """Two operands into one that keeps the labels which are needed later. Sizes of 1 stretch."""
+    left, before_left = alone(left, later | set(right.labels))
+    right, before_right = alone(right, later | set(left.labels))
     sizes: dict[str, int] = {}
     for operand in (left, right):
         for label, size in zip(operand.labels, operand.sizes, strict=True):
@@ -90,7 +98,18 @@ def contracted(left: Labelled, right: Labelled, later: set[str]) -> Step:
     shape = tuple(sizes[label] for label in kept)
     gradient = left.tensor.needs_grad or right.tensor.needs_grad
     tensor = replace(left.tensor, shape=shape, strides=None, ident=0, needs_grad=gradient)
-    return Step(left, right, Labelled(kept, shape, tensor), math.prod(sizes.values()), len(kept) < len(sizes))
+    count, summed = math.prod(sizes.values()), len(kept) < len(sizes)
+    return Step(left, right, Labelled(kept, shape, tensor), count, summed, before_left + before_right)
+
+
+def alone(operand: Labelled, needed: set[str]) -> tuple[Labelled, Work]:
+    """An operand summed over the labels that are not needed, which comes before the product."""
+    kept = "".join(label for label in operand.labels if label in needed)
+    if kept == operand.labels:
+        return operand, Work()
+    sizes = tuple(n for label, n in zip(operand.labels, operand.sizes, strict=True) if label in needed)
+    tensor = replace(operand.tensor, shape=sizes, strides=None, ident=0)
+    return Labelled(kept, sizes, tensor), reduced(operand, kept)
 
 
 def lists(equation: Any, tensors: Any) -> tuple[Tensor, ...]:
@@ -103,7 +122,8 @@ def lists(equation: Any, tensors: Any) -> tuple[Tensor, ...]:
 def einsum(equation: Any, tensors: Any, path: Any = None, *_: Any) -> Work:
     """Pairs of operands contracted one after the other, by the path or from left to right
 
-    flop    2 * (product of all sizes of a pair's labels); 1 * that where a pair has nothing to sum over
+    flop    2 * (product of all sizes of a pair's labels); 1 * that where a pair has nothing to sum over.
+            A label that one operand alone has is summed before
     bytes   each pair read, its result written; so intermediates are written and read
     One operand: the sum over the labels that the result lacks; a permutation or a diagonal is a view.
     Source: aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair.
@@ -124,8 +144,9 @@ def reduced(operand: Labelled, result: str) -> Work:
 def step_work(step: Step) -> Work:
     left, right, result = step.left.tensor, step.right.tensor, step.result.tensor
     if step.summed:
-        return product(step.count, (left, right), result)
-    return Work(multiplies(step.count, left, right), distinct(left, right), moved(result.numel, result))
+        return step.before + product(step.count, (left, right), result)
+    work = Work(multiplies(step.count, left, right), distinct(left, right), moved(result.numel, result))
+    return step.before + work
 
 
 @model("einsum.backward", family=FAMILY_NAME)

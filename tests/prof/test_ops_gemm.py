@@ -95,6 +95,8 @@ TRUTH = [  # op, arguments, flop, bytes read, bytes written
     ("einsum", ("i,j->ij", (t(4), t(6))), 24, 40, 96),  # nothing summed: products
     ("einsum", ("ij->i", (t(4, 5),)), 16, 80, 16),  # 20 - 4 sums
     ("einsum", ("ij->ji", (t(4, 5),)), 0, 0, 0),  # a view
+    ("einsum", ("ii->", (t(5, 5),)), 4, 20, 4),  # the diagonal alone
+    ("einsum", ("ijk,jl->il", (t(3, 4, 5), t(4, 6))), 192, 384, 120),  # k summed before: 60 - 12; 2*3*4*6
     ("einsum", ("...ij,jk->...ik", (t(2, 3, 4, 5), t(5, 6))), 1440, 600, 576),  # 6 times 240; (120+30)*4
     ("einsum", ("ij,jk,kl->il", (t(10, 100), t(100, 5), t(5, 50))), 15000, 7200, 2200),  # left to right
     ("einsum", ("ij,jk,kl->il", (t(10, 100), t(100, 5), t(5, 50)), (1, 2, 0, 1)), 150000, 27000, 22000),
