@@ -16,8 +16,8 @@ import numpy as np
 import pyprof.prof.ops  # noqa: F401 (fills the registry)
 from pyprof.prof.casts import uncover
 from pyprof.prof.count import Counted, count_op
+from pyprof.prof.cut_lists import proven_lists
 from pyprof.prof.dtypes import NOTHING, Dtypes, kernel_dtypes, merged
-from pyprof.prof.lists import proven_lists
 from pyprof.prof.model import FAMILY, MATRIX, find
 from pyprof.prof.multi_tensor import fill_multi_tensor
 from pyprof.prof.own_rows import fill_own

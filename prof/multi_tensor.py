@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.lists import CHUNK, blocks_along_x, chunks, shapes_of
+from pyprof.prof.cut_lists import CHUNK, blocks_along_x, chunks, shapes_of
 from pyprof.prof.model import ITEM_BYTES
 from pyprof.prof.shares import split
 from pyprof.prof.typenames import TYPES, parameters

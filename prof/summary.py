@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.prof.annotate import Annotation
-from pyprof.prof.apart import softmaxes_apart
 from pyprof.prof.communication import Collective, collectives
 from pyprof.prof.components import Series, components, series
 from pyprof.prof.devices import Peaks
@@ -20,6 +19,7 @@ from pyprof.prof.model import MATRIX
 from pyprof.prof.roofline import Roofline, roofline
 from pyprof.prof.stragglers import Waiting, stragglers
 from pyprof.prof.timeline import Timeline, exposed_ns, timeline
+from pyprof.prof.unfused import softmaxes_apart
 from pyprof.prof.usage import Usage, usage
 from pyprof.prof.waiting import Waits, waits
 from pyprof.prof.warmup import WarmUp, warm_up

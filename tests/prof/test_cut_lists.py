@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.annotate import annotate
-from pyprof.prof.lists import proven_lists
+from pyprof.prof.cut_lists import proven_lists
 from pyprof.table import Coded, Data, Table
 
 # two parameters: 300 x 300 = 90,000 elements are 2 blocks of 65,536, 10 are 1
