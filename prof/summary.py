@@ -175,7 +175,7 @@ def _summary(
         attributed_ns=int(duration[has_op].sum()),
         reasons=_parts(table.coded("reason"), duration, rows[~has_op], empty="the capture does not tell why"),
         devices=tuple(usage(table, annotation, found)),
-        span_ns=int(time.own_ns.sum() + time.idle_ns.sum()),
+        span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),
         busy_ns=int(time.own_ns.sum()),
         idle_ns=int(time.idle_ns.sum()),
         late_ns=int(time.late_ns.sum()),

@@ -164,7 +164,7 @@ def covered(start: Ints, end: Ints) -> int:
     order = np.argsort(start, kind="stable")
     start, last = start[order], np.maximum.accumulate(end[order])
     idle = np.maximum(start[1:] - last[:-1], 0).sum()
-    return int(last[-1] - start[0] - idle)
+    return int(last[-1]) - int(start[0]) - int(idle)  # a strange table's times do not fit in 64 bits
 
 
 def _efficiency(start: Ints, end: Ints, blocks_per_sm: Floats, span_ns: int) -> float:

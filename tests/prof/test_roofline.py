@@ -343,6 +343,12 @@ def test_unions_and_efficiency_equal_their_definitions(kernels):
         assert (0 if math.isnan(found.sm_efficiency) else found.sm_efficiency) == pytest.approx(float(expected))
 
 
+def test_a_union_longer_than_64_bits_tell_is_exact() -> None:
+    """5 ns and 1 ns, 2 ** 63 - 1 ns apart: what a stranger's table may say."""
+    far = 1 << 62
+    assert covered(np.array([-far, far]), np.array([-far + 1, far + 5])) == 6
+
+
 # Columns
 
 
