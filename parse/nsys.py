@@ -19,6 +19,7 @@ from pyprof.parse.cupti import name_operations, triples
 from pyprof.parse.database import Database, database
 from pyprof.parse.gpu_info import nsys_infos
 from pyprof.parse.join import lookup
+from pyprof.parse.names import demangle, short_name
 from pyprof.parse.nccl import Payload, missing_sizes, payloads, with_messages
 from pyprof.parse.nvtx_ranges import read_ranges
 from pyprof.parse.ranks import ranks
@@ -34,8 +35,8 @@ KINDS = ((KERNEL, "kernel"), (MEMCPY, "memcpy"), (MEMSET, "memset"), (GRAPH, "gr
 
 COMMON = ("start", "end", "globalPid", "correlationId", "deviceId", "graphNodeId")
 DETAILS = ("streamId", "bytes", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread",
-           "staticSharedMemory", "dynamicSharedMemory", "demangledName", "shortName", "copyKind",
-           "graphId")  # fmt: skip
+           "staticSharedMemory", "dynamicSharedMemory", "demangledName", "shortName", "mangledName",
+           "copyKind", "graphId")  # fmt: skip
 
 SIGNS = ("StringIds", "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # one is in every export
 EVENTS = ("NVTX_EVENTS", API, *(table for table, _ in KINDS))
@@ -186,14 +187,24 @@ def _gpu(db: Database, data: dict[str, Ints], said: list[str]) -> Gpu:
 
 def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
     """Short and long names: of a kernel from the file, of the rest as nsys stats prints them."""
-    strings = db.strings(np.concatenate([data["demangledName"], data["shortName"]]))
-    short, long = _coded(data["shortName"], strings), _coded(data["demangledName"], strings)
+    short, long = _kernel_names(db, data)
     for number, (table, kind) in enumerate(KINDS):
         if table != KERNEL:
             name_operations(
                 [short, long], data["kind"] == number, kind, data["copyKind" if table == MEMCPY else "graphId"]
             )
     return short, long
+
+
+def _kernel_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
+    """As the file has them; where it lacks one of the two, made of the other or of the mangled one."""
+    keys = ("shortName", "demangledName", "mangledName")
+    strings = db.strings(np.concatenate([data[key] for key in keys]))
+    used, codes = distinct(*(data[key] for key in keys))
+    told = [tuple(strings.get(id_, "") for id_ in ids) for ids in used]
+    longs = [long or demangle(mangled) or short for short, long, mangled in told]
+    shorts = [names[0] or short_name(long) for names, long in zip(told, longs, strict=True)]
+    return Coded(codes.astype(np.int32), shorts), Coded(codes.astype(np.int32), longs)
 
 
 def _coded(ids: Ints, strings: dict[int, str]) -> Coded:

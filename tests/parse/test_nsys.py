@@ -446,3 +446,21 @@ def test_ranges_that_are_never_closed_cost_no_more_than_others(tmp_path):
     assert max(map(len, nest.paths)) == 2  # and not 1,001: the op, and the innermost iteration
     assert set(found.coded("op").texts()) == {'["mm"]'}
     assert set(found.ragged("seqId").lists()[-1]) == {3}
+
+
+@pytest.mark.parametrize(
+    ("change", "short", "long"),
+    [
+        ("shortName = NULL", "gemm", "void gemm<float>(int)"),
+        ("demangledName = NULL", "gemm", "gemm"),
+        ("demangledName = NULL, shortName = NULL, mangledName = 201", "gemm", "void gemm<float>(int)"),
+    ],
+)
+def test_a_name_that_is_lost_is_made_of_the_others(tmp_path, change, short, long):
+    names = [(1, "gemm"), (101, "void gemm<float>(int)"), (50, "cudaLaunchKernel"), (201, "_Z4gemmIfEvi")]
+    file = write(tmp_path / "net.sqlite", StringIds=names, **{KERNEL: [kernel(100, 5)], API: [call(20, 5)]})
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"UPDATE {KERNEL} SET {change}")
+        db.commit()
+    found = correlate(read(file))
+    assert (texts(found, "kShortName"), texts(found, "kLongName")) == ([short], [long])
