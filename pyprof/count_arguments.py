@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ __all__ = [
     "as_autocast",
     "described",
     "in_order",
+    "of_jagged",
     "of_operator",
     "outputs_of",
     "resolved",
@@ -135,6 +137,25 @@ def _blocks(query: torch.Tensor, mask: Any) -> Any:
                 for j in row[:count]
             ]
     return tuple(blocks)
+
+
+def of_jagged(function: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
+    """(model, its arguments) of attention among jagged tensors, which each device runs in its own way; ("", ()) of any
+    other call.
+    """
+    if function is not torch.nn.functional.scaled_dot_product_attention:
+        return "", ()
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    several = [given[name] for name in names[:3]]
+    if given.get("attn_mask") is not None or not all(t.is_nested and t.layout == torch.jagged for t in several):
+        return "", ()
+    with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
+        packed = [t._values.transpose(0, t._ragged_idx - 1) for t in several]  # [all sequences, heads, size]
+        lengths = [t._offsets for t in several[:2]]
+    tensors_ = [replace(d, needs_grad=t.requires_grad) for d, t in zip(described(packed), several, strict=True)]
+    known = [_with_contents(d, t) for d, t in zip(described(lengths), lengths, strict=True)]
+    return "jagged_attention", (*tensors_, *known, given.get("dropout_p", 0.0), given.get("is_causal", False))
 
 
 def described(values: Any) -> tuple[Any, ...]:

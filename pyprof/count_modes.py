@@ -19,6 +19,7 @@ from pyprof.count_arguments import (
     UNSEEN,
     as_autocast,
     in_order,
+    of_jagged,
     of_operator,
     outputs_of,
     python_arguments,
@@ -147,8 +148,11 @@ class Counter:
         if outermost:
             self.root = _name(func)
         first = _sequence()
-        parts = own or _vectorized() or _wrapping((args, kwargs))
-        model, arguments = ("", ()) if parts else _as_model(func, args, kwargs)
+        parts = _vectorized() or _wrapping((args, kwargs))
+        if own:
+            model, arguments = of_jagged(func, args, kwargs)
+        else:
+            model, arguments = ("", ()) if parts else _as_model(func, args, kwargs)
         call = Call(self.root, model, arguments, None, _autocast())
         try:
             if not model and not own and _repeatable(func, self.stack):

@@ -199,3 +199,18 @@ def cudnn_kernel_backward(call: Call) -> Work:
     if not (isinstance(call.cum_q, Tensor) and call.cum_q.numel > 1):
         call = replace(call, cum_q=None, cum_k=None)
     return kernel_backward(call, cudnn_heads(call))
+
+
+# Attention of nested tensors, which each device runs in its own way; aligned at the top left, as cuDNN's
+
+
+@model("jagged_attention (q, k, v, cum_q, cum_k, dropout, causal)", family=FAMILY_NAME, takes=Call)
+def jagged(call: Call) -> Work:
+    """scaled_dot_product_attention of jagged tensors: [all sequences, heads, size]"""
+    return kernel_forward(call, cudnn_heads(call))
+
+
+@model("jagged_attention.backward (q, k, v, cum_q, cum_k, dropout, causal)", family=FAMILY_NAME, takes=Call)
+def jagged_backward(call: Call) -> Work:
+    """Five products over the same pairs"""
+    return kernel_backward(call, cudnn_heads(call))

@@ -142,6 +142,21 @@ def test_nested_tensors_count_their_rows() -> None:
     assert not work.unknown
 
 
+def test_attention_of_nested_tensors_counts_each_sequence() -> None:
+    q, k, v = (jagged_heads() for _ in range(3))
+    attend = F.scaled_dot_product_attention
+    work = pyprof.count(lambda: attend(q, k, v).values(), backward=True)
+    # 2 heads of 3*3 and 5*5 pairs: 68
+    assert work.ops["scaled_dot_product_attention"].forward.flop == 2 * 68 * 16
+    assert work.ops["scaled_dot_product_attention"].backward.flop == 2 * 68 * 40
+    assert not work.unknown
+
+
+def jagged_heads() -> Any:
+    rows = [N(3, 2, 8), N(5, 2, 8)]
+    return torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True).transpose(1, 2)
+
+
 def test_nested_tensors_of_the_older_kind_stay_unknown() -> None:
     x = torch.nested.nested_tensor([N(3, 8), N(5, 8)])
     with pyprof.count() as work:

@@ -60,6 +60,9 @@ TRUTH: list[tuple[str, tuple[Any, ...], Work]] = [
     # a window of one key to the left: 1+2+2+2 pairs: 2*42*16
     ("_flash_attention_forward", (PACKED, PACKED, PACKED, CUM, CUM, 4, 4, 0.0, True, False), Work(1536, 1032, 420)),
     # 3*16 pairs: 2*48*16; 3*336 + 2*12; 336 + 84
+    ("jagged_attention", (PACKED, PACKED, PACKED, CUM, CUM, 0.0, True), Work(1536, 1032, 420)),
+    ("jagged_attention", (t(4, 3, 8), PACKED, PACKED, t(3, dtype="int32", values=(0, 2, 4)), CUM, 0.0, True),
+     Work(576, 888, 240)),  # 2 of 4 and 3 keys: 2 * (1 + 2) pairs, 3 heads: 2*18*16; 192 + 2*336 + 24; 192 + 48
     ("_flash_attention_forward_no_dropout_inplace", (S, S, S, S, None, None, 4, 4, 0.0, True, False), CAUSAL),
     ("_efficient_attention_forward", (S, S, S, None, None, None, None, None, 0.0, 1, True), CAUSAL),
     ("_efficient_attention_forward", (S, S, S, None, None, None, None, None, 0.0, 0, False), Work(3072, 1152, 384)),
@@ -69,6 +72,8 @@ TRUTH: list[tuple[str, tuple[Any, ...], Work]] = [
     ("_cudnn_attention_forward", (PACKED, PACKED, PACKED, None, CUM, CUM, 4, 4, True, 0.0, False),
      Work(2400, 1032, 420)),
     # backward
+    ("jagged_attention.backward", (PACKED, PACKED, PACKED, CUM, CUM, 0.0, False),
+     Work(6000, 1788, 1008)),  # 2*75*40; 5*336 + 84 + 24
     ("scaled_dot_product_attention.backward", (Q, Q, Q), BACK),
     ("scaled_dot_product_attention.backward", (t(2, 3, 4, 8, grad=False), Q, Q), Work(6144, 2016, 768)),  # no dQ: 32
     ("scaled_dot_product_attention.backward", (t(2, 3, 4, 8, grad=False), t(2, 3, 4, 8, grad=False), Q),
