@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyprof.parse.scope import CPP_NODE, Kind, Scope
 from pyprof.table import Ints
@@ -98,6 +99,8 @@ def _search(nest: Nest, nodes: Ints, seq: Ints, lost: list[int], pid: int, found
     here = nest.pid == pid
     numbered = np.flatnonzero(here & nest.numbered)
     order = numbered[np.lexsort((nest.start[numbered], nest.seq[numbered]))]
+    starts = {thread: np.sort(nest.start[numbered[nest.thread[numbered] == thread]])
+              for thread in np.unique(nest.thread[numbered]).tolist()}  # fmt: skip
     whiles: dict[tuple[int, int, int, str], list[int]] = defaultdict(list)
     for place in sorted(lost, key=lambda place: int(seq[nodes[place]])):
         last = int(np.searchsorted(nest.seq[order], seq[nodes[place]], "right")) - 1
@@ -105,14 +108,21 @@ def _search(nest: Nest, nodes: Ints, seq: Ints, lost: list[int], pid: int, found
             last -= 1
         if last >= 0:
             thread, since = int(nest.thread[order[last]]), int(nest.start[order[last]])
-            later = nest.start[numbered[(nest.thread[numbered] == thread) & (nest.start[numbered] > since)]]
-            until = min(int(later.min(initial=_END)), int(nest.start[nodes[place]]))
+            later = starts[thread][np.searchsorted(starts[thread], since, "right") :]
+            until = min(int(later[0]) if len(later) else _END, int(nest.start[nodes[place]]))
             whiles[thread, since, until, name_of(nest, nodes[place])].append(place)
-    bare = np.flatnonzero(here & (nest.kind == Kind.OP) & (nest.seq <= 0))  # NULL, too
+    kin = {name: _kin(nest, here, name) for name in {name for *_, name in whiles}}
     for (thread, since, until, name), places in whiles.items():
-        kin = np.array([kinship(name, scope.name) for scope in nest.scopes])
-        ran = bare[(nest.thread[bare] == thread) & (nest.start[bare] < until) & (nest.end[bare] > since)]
-        ran = ran[kin[nest.scope[ran]] > 0]
-        ran = ran[kin[nest.scope[ran]] == kin[nest.scope[ran]].max(initial=0)]
-        if len(ran) == len(places):
-            found[places] = ran[np.argsort(nest.start[ran], kind="stable")]
+        ops, share = kin[name]
+        ran = (nest.thread[ops] == thread) & (nest.start[ops] < until) & (nest.end[ops] > since)
+        ops, share = ops[ran], share[ran]
+        ops = ops[share == share.max(initial=0)]
+        if len(ops) == len(places):
+            found[places] = ops[np.argsort(nest.start[ops], kind="stable")]
+
+
+def _kin(nest: Nest, here: NDArray[np.bool_], name: str) -> tuple[Ints, NDArray[np.float64]]:
+    """The ops without a number that are kin to a node, and how much."""
+    share = np.array([kinship(name, scope.name) for scope in nest.scopes])[nest.scope]
+    ops = np.flatnonzero(here & (nest.kind == Kind.OP) & (nest.seq <= 0) & (share > 0))  # NULL, too
+    return ops, share[ops]

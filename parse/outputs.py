@@ -55,16 +55,24 @@ def outputs(capture: Capture, nest: Nest, inner: Ints, forward: Ints) -> Coded:
         if not len(bare):
             break
         outer = nest.parent[at[bare]]
-        at[bare] = np.where(_same_operands(nest, at[bare], outer), outer, -1)
+        at[bare] = np.where(_makes_its_output(nest, at[bare], outer), outer, -1)
         codes[bare] = shape[at[bare]]
     return Coded(codes, values)
 
 
-def _same_operands(nest: Nest, op: Ints, outer: Ints) -> NDArray[np.bool_]:
-    """Whether each op was given the same tensors as the op around it: then it made the same output."""
+def _makes_its_output(nest: Nest, op: Ints, outer: Ints) -> NDArray[np.bool_]:
+    """Whether each op makes the output of the op around it: it was given the same tensors, or both are one library's
+    (FBGEMM's lookup calls ops of its own for each kind of table)."""
     pairs, number = distinct(nest.scope[op], np.where(outer >= 0, nest.scope[outer], -1))
-    same = [b >= 0 and _operands(nest.scopes[a]) == _operands(nest.scopes[b]) != [] for a, b in pairs]
+    same = [b >= 0 and _is_made_by(nest.scopes[b], nest.scopes[a], bool(nest.returned)) for a, b in pairs]
     return np.array(same, bool)[number]
+
+
+def _is_made_by(outer: Scope, op: Scope, returned: bool) -> bool:
+    library = op.name.rpartition("::")[0]
+    if returned and library not in ("", "aten") and outer.name.rpartition("::")[0] == library:
+        return True
+    return _operands(op) == _operands(outer) != []
 
 
 def _operands(scope: Scope) -> list[object]:

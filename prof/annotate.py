@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import pyprof.prof.ops  # noqa: F401 (fills the registry)
 from pyprof.prof.casts import uncover
@@ -189,13 +190,19 @@ def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
 def _someone_works(table: Table, op: Ints, signature: Ints, counted: Sequence[Counted], roles: list[str]) -> None:
     """An op whose kernels are all chores by name did its work with them: none of its work may vanish. But for a C++
     Function's node that leaves it to ops of its own (FBGEMM's since 0.5)."""
-    outer = np.array([c.name.startswith("SplitLookupFunction_") for c in counted] or [False])[signature]
+    outer = _may_leave_work(signature, counted)
     kind = table.coded("kind").texts()
     main = np.array([r == "main" for r in roles], bool)
     mains = np.bincount(op, weights=main)
     for i in np.flatnonzero((mains[op] == 0) & ~outer).tolist():
         if roles[i] == "aux" and kind[i] in ("kernel", "memcpy"):
             roles[i] = "main"
+
+
+def _may_leave_work(signature: Ints, counted: Sequence[Counted]) -> NDArray[np.bool_]:
+    """Rows of an op that does its work itself in some versions of its library, and by ops of its own in others."""
+    found: NDArray[np.bool_] = np.array([c.name.startswith("SplitLookupFunction_") for c in counted] or [False])
+    return found[signature]
 
 
 def _shares(
@@ -211,13 +218,14 @@ def _shares(
     _, group, size = np.unique(op, return_inverse=True, return_counts=True)
     group = group.reshape(-1)
     mains = np.bincount(group, weights=main, minlength=len(size))
-    simple = (size[group] == 1) & ~pieces  # one kernel did it all
+    left = _may_leave_work(signature, counted) & (mains[group] == 0)
+    simple = (size[group] == 1) & ~pieces & ~left  # one kernel did it all
     flops[simple], nbytes[simple] = flop_of[signature[simple]], bytes_of[signature[simple]]
     alone = ~simple & main & (mains[group] == 1) & ~pieces  # one main kernel among aux ones
     flops[alone], nbytes[alone] = flop_of[signature[alone]], bytes_of[signature[alone]]
     aux = ~simple & ~main & (mains[group] > 0)
     flops[aux] = np.where(flop_of[signature[aux]] == NULL, NULL, 0)
-    shared = np.flatnonzero(~simple & ~alone & ~aux)
+    shared = np.flatnonzero(~simple & ~alone & ~aux & ~left)
     _share(table, shared, group, signature, counted, names, main, flops, nbytes)
     return flops, nbytes
 

@@ -211,7 +211,7 @@ def _is_mask(positions: Any) -> bool:
 
 @model("index", "_unsafe_index", "_index", family=FAMILY_NAME)
 def index(self: Tensor, positions: Any, *_: Any, out: Out = None) -> Work:
-    """self[i, j, ...]: a copy of the indexed elements"""
+    """self[i, j, ...]: a copy of the indexed elements; indices that the capture does not tell are left out"""
     told = out[0] if out else None
     listed = tensors(positions)
     if told is None and (positions is UNKNOWN or not listed or _is_mask(positions)):

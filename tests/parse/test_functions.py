@@ -9,7 +9,12 @@ import pytest
 from pyprof.parse.correlate import correlate
 from pyprof.parse.functions import kinship, words
 from pyprof.parse.kineto import read
+from pyprof.parse.nsys import read as read_nsys
 from tests.parse.kineto_file import AUTOGRAD, begin, call, kernel, op, write
+from tests.parse.nsys_file import API, KERNEL, NVTX, push
+from tests.parse.nsys_file import call as launch
+from tests.parse.nsys_file import kernel as gpu
+from tests.parse.nsys_file import write as write_nsys
 
 ENGINE = "autograd::engine::evaluate_function: "
 LOOKUP = "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function"
@@ -140,6 +145,31 @@ def test_a_function_without_kin_has_the_op_of_its_number(tmp_path):
         *node("torch::autograd::CppNode<Mine>", 200, 4, 3, [[3]]),
     )
     assert rows[3][:3] == ('["scaled"]', "bprop", "torch::autograd::CppNode<Mine>")
+
+
+def test_nvtx_ranges_of_functions(tmp_path):
+    """autograd's own range has no number there, its inner one has; an op below autograd has none."""
+    found_ = correlate(
+        read_nsys(
+            write_nsys(
+                tmp_path / "net.sqlite",
+                **{
+                    KERNEL: [gpu(1000, 1), gpu(1010, 2)],
+                    API: [launch(45, 1), launch(205, 2, tid=2)],
+                    NVTX: [
+                        push(10, 12, "aten::view, seq = 4, op_id = 1, sizes = [[7]]"),
+                        push(40, 60, f"{LOOKUP}, op_id = 2, sizes = [[100], []]"),
+                        push(70, 72, "aten::view, seq = 5, op_id = 3, sizes = [[7]]"),
+                        push(200, 220, ENGINE + NODE.format("") + ", op_id = 4", tid=2),
+                        push(201, 219, NODE.format("") + ", seq = 4, op_id = 5, sizes = [[8, 10]]", tid=2),
+                    ],
+                },
+            )
+        )
+    )
+    assert found_.coded("dir").texts() == ["fprop", "bprop"]
+    assert found_.coded("outs").texts() == ["[[8, 10]]", ""]
+    assert json.loads(found_.coded("forward").texts()[1]) == {"aten": LOOKUP, "sizes": [[100], []]}
 
 
 CUT = {"Input_Dims": [[], []], "Input_type": ["TensorList", "Scalar"]}
