@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         return _say(f"pyprof {__version__}")
     for command in COMMANDS:
         if command.name == first:
-            return int(importlib.import_module(command.module).main(rest))
+            return _run(command, rest)
     complaint = _complaint(first)
     if "--json" in (first, *rest):
         from pyprof.envelope import usage_error
@@ -49,6 +49,16 @@ def main(argv: list[str] | None = None) -> int:
         usage_error("pyprof", complaint)
     print(f"{USAGE}\npyprof: {complaint}", file=sys.stderr)
     return 2
+
+
+def _run(command: Command, rest: list[str]) -> int:
+    try:
+        return int(importlib.import_module(command.module).main(rest))
+    except KeyboardInterrupt:
+        from pyprof.files import tell
+
+        tell(f"pyprof {command.name}: interrupted")
+        return 130
 
 
 def _say(text: str) -> int:

@@ -45,12 +45,15 @@ def check_standard_output(parser: argparse.ArgumentParser, args: argparse.Namesp
 def carry_out(
     prog: str, work: Callable[[argparse.Namespace], Sequence[str]], args: argparse.Namespace, files: Iterable[str]
 ) -> int:
-    """Do a command's work and say its lines on standard error, or why it failed. The exit code."""
+    """Do a command's work and say its lines on standard error, or why it failed. The exit code; 130 after ^C."""
     try:
         with packages():
             lines = work(args)
     except PyprofError as error:
         return fail(prog, error, args.json, files)
+    except KeyboardInterrupt:  # what was half written is gone already
+        tell(f"{prog}: interrupted")
+        return 130
     if not args.quiet and not args.json:  # whose object has told them
         for line in lines:
             tell(f"{prog}: {line}")

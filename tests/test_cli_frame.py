@@ -125,3 +125,19 @@ def test_help_ends_quietly_where_nobody_reads_on_and_in_one_line_on_a_full_disk(
         done = subprocess.run(python, cwd=root, stdout=full, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert done.stderr.startswith(b"pyprof: standard output: cannot be written")
+
+
+@pytest.mark.parametrize(("command", "told"), [("parse", "parse.py"), ("stats", "pyprof stats")])
+def test_an_interrupt_is_one_line_and_leaves_nothing(command, told, root, tmp_path):
+    # a folder of its own, so that whatever is left shows; the interrupt comes when the file is opened
+    code = (
+        "import signal, os, sqlite3\n"
+        "def connect(*args, **kwargs):\n    os.kill(os.getpid(), signal.SIGINT)\n    raise AssertionError('none')\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\nsqlite3.connect = connect\n"
+        f"import sys\nfrom pyprof.cli import main\nsys.exit(main({[command]!r} + sys.argv[1:]))"
+    )
+    file = str(root / "tests" / "golden" / "h200_lenet.sqlite.gz")
+    python = [sys.executable, "-c", code, file, "-o", "net.csv"]
+    done = subprocess.run(python, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", f"{told}: interrupted\n".encode())
+    assert not list(tmp_path.iterdir())
