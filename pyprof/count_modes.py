@@ -105,9 +105,12 @@ class Counter:
         for mode in reversed(self.modes.pop()):
             mode.__exit__(*error)
         self.patches.undo()
-        self.sums.close()
         while self.stances:
             self.stances.pop().__exit__(*error)
+
+    def close(self) -> None:
+        """Leave what was counted as it was: for when nothing more is counted."""
+        self.sums.close()
 
     def _force_eager(self) -> None:
         """Run compiled code uncompiled: under a dispatch mode PyTorch does so, but raises for a ``fullgraph``."""
@@ -165,6 +168,7 @@ class Counter:
         if torch._C._current_autograd_node() is None:
             for number in range(first, _sequence()):
                 self.owners.setdefault(number, call)
+            self._watch(call, result)
         return result
 
     def through(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -175,6 +179,14 @@ class Counter:
                 return _unchecked(func)(*args, **kwargs)
         finally:
             self.stack.pop()
+
+    def _watch(self, call: Call, result: Any) -> None:
+        """Be told when the call's own backward is done, also where it dispatches nothing."""
+        if f"{call.model}.backward" in MODELS:
+            nodes = [tensor.grad_fn for tensor in tensors(result) if tensor.grad_fn is not None]
+            for node in nodes:
+                if self.owners.get(node._sequence_nr()) is call:
+                    self.sums.watch(node, id(call), lambda other: self.owners.get(other) is call)
 
     def _whole(self, call: Call, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a call with the function mode off, and count it."""

@@ -40,12 +40,15 @@ class GradientSums:
     def watch(self, node: Any, op: int, inside: Callable[[int], bool]) -> None:
         """Learn when the node is done; ``op`` is the same for all nodes of an op, ``inside`` tells which they are."""
         number = node._sequence_nr()
-        if number in self.hooks:
+        if number in self.hooks or not hasattr(node, "register_hook"):
             return
+        inner = [after for after, _ in node.next_functions if after is not None and inside(after._sequence_nr())]
         targets = [_target(*edge) if edge[0] is not None else None for edge in node.next_functions]
 
         def done(gradients: Any, _: Any) -> None:
             self.node, self.first = (_task(), number), set()
+            for after in inner:  # which may have nothing to do but to pass a gradient on
+                self.watch(after, op, inside)
             for target, gradient in zip(targets, gradients, strict=False):
                 if target is None or gradient is None or (target[0] == "node" and inside(target[1])):
                     continue

@@ -192,6 +192,7 @@ class _Block:
 
     def __exit__(self, *error: Any) -> None:
         self.counter.__exit__(*error)
+        self.counter.close()
 
 
 def count(function: Callable[..., Any] | None = None, /, *args: Any, backward: bool = False, **kwargs: Any) -> Any:
@@ -204,11 +205,14 @@ def count(function: Callable[..., Any] | None = None, /, *args: Any, backward: b
     block = _Block()
     if function is None:
         return block
-    with block as counts:
-        counts.result = function(*args, **kwargs)
-    if backward:
-        _differentiate(block)
-    return counts
+    try:
+        with block.counter:
+            block.counts.result = function(*args, **kwargs)
+        if backward:
+            _differentiate(block)
+    finally:
+        block.counter.close()
+    return block.counts
 
 
 def _differentiate(block: _Block) -> None:
@@ -217,7 +221,7 @@ def _differentiate(block: _Block) -> None:
     if not outputs or not leaves:
         return
     seeds = [torch.ones_like(t, memory_format=torch.contiguous_format) for t in outputs]
-    with block:
+    with block.counter:
         torch.autograd.grad(outputs, leaves, seeds, allow_unused=True, retain_graph=True)
 
 

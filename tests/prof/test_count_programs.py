@@ -235,6 +235,7 @@ def rms(x: Any) -> Any:
     lambda x: F.layer_norm(x, (8,)),
     rms,
     lambda x: torch.matmul(x.view(2, 2, 8), torch.ones(1, 8, 8)).view(4, 8),  # several nodes
+    lambda x: torch.matmul(x.view(2, 1, 2, 8), torch.ones(2, 1, 8, 8)).view(4, 8),  # one of which has nothing to do
     lambda x: F.scaled_dot_product_attention(x, torch.ones(4, 8), torch.ones(4, 8)),
     torch.sin,
     torch.tanh,
@@ -248,6 +249,15 @@ def test_the_gradients_of_both_branches_are_added(layer: Any, residual_first: bo
     with_sum = pyprof.count(branch, backward=True).backward
     alone = pyprof.count(lambda: layer(R(4, 8).neg()), backward=True).backward
     assert (with_sum.flop - alone.flop, with_sum.nbytes - alone.nbytes) == (32, 384)  # two of 4*8 read, one written
+
+
+def test_a_gradient_that_is_passed_on_is_added() -> None:
+    def branch() -> Any:
+        x = R(4, 8).neg()
+        return x + torch.addmm(x, torch.ones(4, 5), torch.ones(5, 8))
+
+    work = pyprof.count(branch, backward=True)
+    assert work.ops["addmm"].backward == Work(32, 128, 128)  # g + g, read once
 
 
 def test_the_gradients_of_a_shared_weight_are_added() -> None:
