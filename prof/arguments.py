@@ -33,7 +33,7 @@ from pyprof.prof.model import ITEM_BYTES, UNKNOWN, Tensor, find
 LISTS = {
     "cat": 1, "_foreach_copy_": 2, "_foreach_add_": 2, "_foreach_mul_": 2, "_foreach_sub_": 2, "_foreach_div_": 2,
     "_foreach_lerp_": 2, "_foreach_addcmul_": 3, "_foreach_addcdiv_": 3, "_fused_adamw_": 5, "_fused_adam_": 5,
-    "_fused_sgd_": 3,
+    "_fused_sgd_": 3, "_foreach_norm": 1,
 }  # fmt: skip
 INDEX = {"embedding": (1,), "index_select": (2,), "gather": (2,), "nll_loss_forward": (1,), "nll_loss_backward": (2,),
          "embedding_dense_backward": (1,), "embedding_backward": (1,)}  # fmt: skip

@@ -65,6 +65,7 @@ HELPERS = (
     Helper("reduce", r"splitKreduce", "V100, A100, H100, H200: cuBLAS, cuBLASLt"),
     Helper("reduce", r"xmma_\w*execute_split_k_kernel", "A100, H200: cuDNN wgrad; H100: cuBLAS fp32"),
     Helper("reduce", r"ReduceSplitK|cutlass\w*::reduction::", "A100, H200: CUTLASS inside cuDNN"),
+    Helper("reduce", r"fmha_reduce_head", "H200: cuDNN attention's backward, dK and dV of heads that share them"),
     Helper("reduce", r"reduce_wgrad_nchw_helper", "A100: cuDNN wgrad"),
     Helper("reduce", r"reduce_1Block_kernel", "cuBLAS dot, after dot_kernel: public profiles"),
     Helper("reduce", r"^Cijk_\w*PostGSU", "MI300: Tensile global split-U, KernelWriterConversion.py"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.prof.kinds import PRODUCTS, is_loss, is_softmax
-from pyprof.table import NULL, Coded, Table, distinct
+from pyprof.table import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["softmaxes_apart"]
 
@@ -37,7 +40,35 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Mask]:
         last = int(section[-1]) if len(rows) else 0
         inside = (section > 0) & (section < last) & ~product[rows]
         whole, *steps = (np.bincount(section[inside & mark[rows]], minlength=last + 1) > 0 for mark in marks)
-        softmax = whole | np.logical_and.reduce(steps)
+        softmax = whole & ~_another(table, rows, section, inside & marks[0][rows]) | np.logical_and.reduce(steps)
         count += int(softmax.sum())
         between[rows[inside & softmax[section]]] = True
     return count, between
+
+
+def _another(table: Table, rows: Ints, section: Ints, softmax: Mask) -> Mask:
+    """Sections whose softmax is no attention's: the product that follows does not take its result, where the shapes of
+    both are known. Such is a router's of a mixture of experts."""
+    sizes = table.coded("sizes")
+    found = np.zeros(int(section[-1]) + 1 if len(rows) else 1, bool)
+    places = np.flatnonzero(softmax)
+    ahead = np.searchsorted(section, section[places] + 1)  # the product that ends the section
+    pairs, pair = distinct(sizes.codes[rows[places]], sizes.codes[rows[ahead]])
+    texts = [*sizes.values, ""]
+    other = np.array([not _takes(texts[b], texts[a]) for a, b in pairs] or [False])
+    found[section[places[other[pair]]]] = True
+    return found
+
+
+def _takes(product: str, softmax: str) -> bool:
+    """Whether one of a product's operands may be the softmax's result: as many elements, in rows as long."""
+    result, operands = _shapes(softmax)[:1], _shapes(product)
+    if not result or not result[0] or not any(operands):
+        return True  # nobody knows
+    return any(math.prod(shape) == math.prod(result[0]) and shape[-1] == result[0][-1] for shape in operands if shape)
+
+
+def _shapes(text: str) -> list[list[int]]:
+    """The shapes of an op's inputs; empty for what is no shape."""
+    found = json.loads(text) if text else []
+    return [shape if all(type(n) is int for n in shape) else [] for shape in found if isinstance(shape, list)]
