@@ -118,3 +118,9 @@ def test_more_work_than_any_computer_does_is_unknown() -> None:
     fits, beyond = (counted("mm", [[n, n], [n, n]], Dtypes(B)) for n in (1 << 19, size))
     assert (fits.flop, beyond.flop) == (1 << 58, None)  # 2 * 2**(3 * 19); 2 * 2**63
     assert beyond.nbytes == 3 * size * size * 2
+
+
+def test_the_norms_of_a_list_under_nvtx() -> None:
+    """NVTX writes the list's tensors, then order and dtype: 2 FLOP an element, 6 + 10 of them."""
+    work = counted("_foreach_norm", [[2, 3], [10], [], []], Dtypes(F))
+    assert work.parts == {"": (32, (16 + 2) * 4)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import pyprof.prof.own_sorting  # noqa: F401 (its rules are cases here, too)
 from pyprof.prof.model import Tensor, Work
 from pyprof.prof.own import Call, Launch, own_work
 
@@ -49,7 +50,10 @@ CASES = [  # kernel, grid, block, kernel before, its grid, op, arguments, bytes 
     # 36,864 weights: 9 tiles, 117 blocks, 13 slices
     (WGRAD + "split_k_kernel__5x_cudnn", (117, 1, 1), (128, 1, 1), WGRAD + "kernel__5x_cudnn", (117, 1, 1), "convolution_backward", CONV3, 13 * 36864 * 4, 36864 * 2),
     ("void cudnn::fusion::convert_dq_to_16bits<true>(void const*)", (1, 1, 1), (128, 1, 1), "", (0, 0, 0), "_cudnn_attention_backward", (t(2, 3, 8, 4, dtype=H), t(2, 3, 8, 4, dtype=H)), 192 * 4, 192 * 2),
-    ("void cudnn::fusion::compute_dot_do_o_specialized<true, 64>()", (1, 1, 1), (128, 1, 1), "", (0, 0, 0), "_cudnn_attention_backward", (t(2, 3, 8, 4, dtype=H), t(2, 3, 8, 4, dtype=H)), 2 * 192 * 2, 48 * 4),
+    ("void cudnn::fusion::compute_dot_do_o_specialized<true, 64>()", (1, 1, 1), (128, 1, 1), "", (0, 0, 0), "_cudnn_attention_backward", (t(2, 3, 8, 4, dtype=H), t(2, 3, 8, 4, dtype=H)), 2 * 192 * 2, 48 * 4 + 192 * 4),
+    ("void flash_bwd_dot_do_o_kernel<true>()", (1, 1, 1), (128, 1, 1), "", (0, 0, 0), "_flash_attention_backward", (t(2, 3, 8, 4, dtype=H), t(2, 3, 8, 4, dtype=H)), 2 * 192 * 2, 48 * 4),
+    # measured: 16 * 16 * 2048 * 64 gradients of two bytes are 67,108,864; 67.12 MB were read
+    ("void cudnn::fmha_reduce_head<1>(const void *)", (128, 16, 4), (128, 1, 1), "", (0, 0, 0), "_cudnn_attention_backward", (t(16, 16, 2048, 64, dtype=H), t(16, 16, 2048, 64, dtype=H), t(16, 4, 2048, 64, dtype=H)), 67_108_864, 16_777_216),
     ("void cublasLt::epilogue::impl::globalKernel<8, 32, float>(int)", (15, 1, 1), (8, 32, 1), "", (0, 0, 0), "addmm", (t(6), t(4, 5), t(5, 6)), (24 + 6) * 4, 24 * 4),
     ("void scal_kernel<float, float, 1, true, 6, 5, 5, 3>()", (2, 1, 1), (256, 1, 1), "", (0, 0, 0), "addmm", (t(6), t(4, 5), t(5, 6)), 0, 96),
     # 32*6*14*14 = 37,632 = 147 * 256 elements of the input's gradient

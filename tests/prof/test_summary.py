@@ -161,6 +161,13 @@ def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_
         assert summary(run_of(*rows)).attention.apart_rows == times
         rows[1] |= {"op": '["cross_entropy"]', "aten": "aten::_log_softmax"}
         assert summary(run_of(*rows)).attention.apart_rows == 0
+    # a router's: 8192 tokens to 8 experts, then products of 1024 features; attention's: 128 heads of 64 by 64 scores
+    scores = [128, 64, 64]
+    for result, operands, times in (([8192, 8], "[[8192, 1024]]", 0), (scores, f"[{scores}]", 1), (scores, "", 1)):
+        sizes = ("", f"[{result}, []]", operands)
+        rows = [{"name": name, "start": 10 * i, "ns": 10, "sizes": sizes[i]}
+                for i, name in enumerate((SGEMM, SOFTMAX, SGEMM))]  # fmt: skip
+        assert summary(run_of(*rows)).attention.apart_rows == times
     flash = run_of({"name": "flash_fwd_kernel<bfloat16>", "start": 0, "ns": 10})
     assert "Attention is fused: 1 kernel (flash_fwd_kernel<bfloat16>), 0.0100 ms." in said(flash)
 
