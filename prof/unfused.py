@@ -36,7 +36,7 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Mask]:
     for number in range(len(keys)):
         rows = np.flatnonzero((group == number) & (start != NULL) & table.coded("kind").among("kernel", ""))
         rows = rows[np.argsort(start[rows], kind="stable")]
-        section = np.cumsum(product[rows])  # 0 before the first product
+        section = np.cumsum(product[rows], dtype=np.int64)  # 0 before the first product
         last = int(section[-1]) if len(rows) else 0
         inside = (section > 0) & (section < last) & ~product[rows]
         whole, *steps = (np.bincount(section[inside & mark[rows]], minlength=last + 1) > 0 for mark in marks)
