@@ -6,7 +6,8 @@ in multi_tensor_apply/__init__.py, block_to_chunk in csrc/multi_tensor_apply.cuh
 launched of one kind are as many as its gradients have chunks, or a multiple, it worked on those tensors. The sum over
 the launches is then exact; each gets a share by its blocks. Parameters of no dimension may have another optimizer:
 gradients without them are tried next. Where no more than one in a hundred chunks is missing, it worked on at least what
-is left.
+is left. A step without such proof, because the capture began in its middle, did what another one of the same launches
+did.
 
 FLOPs are those of PyTorch's fused optimizers (``ops/optimizer``), without weight decay, which nothing tells.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -92,6 +93,7 @@ class Told:
     elements: int
     tensors: int
     exact: bool
+    again: bool = False  # proven of another step, which launched the same blocks
 
 
 def elements(grads: str, launched: int) -> Told | None:
@@ -103,9 +105,9 @@ def elements(grads: str, launched: int) -> Told | None:
     shapes = shapes_of(grads)
     if not shapes or not launched:
         return None
-    half = len(shapes) // 2
-    again = [shapes[:half]] if half and shapes == shapes[:half] * 2 else []
-    for some in (shapes, [shape for shape in shapes if shape], *again):
+    times = sum(map(chunks, shapes)) // launched  # gradients accumulated over several backward passes come as often
+    part = shapes[: len(shapes) // times] if times else []
+    for some in (shapes, [shape for shape in shapes if shape], part if part * times == shapes else []):
         whole = sum(map(chunks, some))
         if whole and launched % whole == 0:
             count = sum(map(math.prod, some))
@@ -123,17 +125,22 @@ def steps(table: Table, names: Coded) -> list[tuple[str, Ints, Told | None]]:
     found = [functor_of(name)[0] for name in names.values]
     number = {name: i for i, name in enumerate(filter(None, dict.fromkeys(found)))}
     kind = np.array([*(number.get(name, -1) for name in found), -1], np.int64)[names.codes]
-    rows = np.flatnonzero((kind >= 0) & (aten.codes < 0) & (grads.codes >= 0))
+    rows = np.flatnonzero((kind >= 0) & (aten.codes < 0))
     if not len(rows):
         return []
-    keys, place = distinct(table.ints("pid")[rows], grads.codes[rows], kind[rows])
+    step = np.where(grads.codes < 0, table.ints("step"), 0)  # the capture began after its backward pass
+    keys, place = distinct(table.ints("pid")[rows], grads.codes[rows], step[rows], kind[rows])
     blocks = blocks_along_x(table)
-    called = list(number)
-    each = [rows[place == i] for i in range(len(keys))]
-    return [
-        (called[functor], mine, elements(grads.values[code], int(blocks[mine].sum())))
-        for (_, code, functor), mine in zip(keys, each, strict=True)
-    ]
+    called, told = list(number), []
+    seen: dict[tuple[int, tuple[int, ...]], Told] = {}
+    for i, (_, code, _, functor) in enumerate(keys):
+        mine = rows[place == i]
+        launches = (functor, tuple(blocks[mine].tolist()))
+        proof = elements(grads.values[code], sum(launches[1])) if code >= 0 else None
+        if proof is not None:
+            seen.setdefault(launches, replace(proof, again=True))
+        told.append((called[functor], mine, launches, proof))
+    return [(functor, mine, proof or seen.get(launches)) for functor, mine, launches, proof in told]
 
 
 def fill_multi_tensor(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> None:
@@ -156,10 +163,11 @@ def explained(table: Table, names: Coded, row: int) -> str:
             if told is None:
                 return f"unknown: the step's gradients do not have as many chunks of {CHUNK:,} as its {launches}"
             rule = FUNCTORS[functor]
+            which = "another, equal" if told.again else "the"
             if not told.exact:
-                told_of = f"at least {told.elements:,} elements of the step's {told.tensors} gradients"
+                told_of = f"at least {told.elements:,} elements of {told.tensors} gradients of {which} step"
             else:
-                told_of = f"{told.elements:,} elements of {told.tensors} gradients of the step"
+                told_of = f"{told.elements:,} elements of {told.tensors} gradients of {which} step"
             return (f"inferred: {told_of}, by its {launches} of {CHUNK:,} elements, shared by blocks; "
                     f"{rule.flop} FLOP an element: {rule.why}")  # fmt: skip
     return ""

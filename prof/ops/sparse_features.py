@@ -149,6 +149,12 @@ def linear_indices(sizes: Tensor, values: Tensor, starts: Tensor, *_: Any) -> Wo
     return Work(0, distinct(sizes, values, starts), 8 * values.numel)
 
 
+@model("fbgemm::get_unique_indices", "fbgemm::get_unique_indices_with_inverse", family=COPY)
+def unique_indices(values: Tensor, *_: Any) -> Work:
+    """Each index once, sorted: at least read; how many there are is in the data"""
+    return Work(0, values.nbytes, 0)
+
+
 WAYS = 32  # rows of a set of FBGEMM's cache, a warp's width; a tag of 8 bytes each
 
 

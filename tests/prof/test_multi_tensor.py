@@ -69,6 +69,8 @@ def test_other_kernels_are_none() -> None:
         ([[65536], [65537], [3, 5]], 8, Told(2 * (65536 + 65537 + 15), 3, True)),  # LAMB: norms of two lists
         ([[65537], [10], []], 3, Told(65547, 2, True)),  # the scalar has another optimizer
         ([[7], [9], [7], [9]], 2, Told(16, 2, True)),  # gradients accumulated in two passes
+        ([[7], [9]] * 3, 2, Told(16, 2, True)),
+        ([[7], [9], [9], [7]], 2, None),  # other orders prove nothing
         ([[65536 * 200], [1]], 200, Told(65536 * 199 + 1, 2, False)),  # of 201 one is missing, of up to 65,536
         ([[65536 * 50], [1]], 50, None),  # one of 51 may be anything
         ([[7]], 0, None),
@@ -119,6 +121,21 @@ def test_each_step_has_its_own_gradients(tmp_path) -> None:
     )  # fmt: skip
     notes = annotate(correlate(read(path)))
     assert notes.flops.tolist() == [13 * 101_660, 13 * 33_886, 13 * 196_608, 13 * 65_536]
+
+
+def test_a_step_whose_backward_came_before_the_capture_did_what_an_equal_one_did(tmp_path) -> None:
+    path = write(
+        tmp_path / "t.json", begin(0), *step(100, 1),
+        *accumulated(300, [70_000], [256, 256], [10]), *step(400, 3),
+    )  # fmt: skip
+    table = correlate(read(path))
+    notes = annotate(table)
+    assert notes.flops.tolist() == [13 * 101_660, 13 * 33_886] * 2
+    said = [text for row in (0, 2) for what, text in explain(table, notes, row) if what == "its own"]
+    assert [text.partition(", by")[0] for text in said] == [
+        "inferred: 135,546 elements of 3 gradients of another, equal step",
+        "inferred: 135,546 elements of 3 gradients of the step",
+    ]
 
 
 def test_what_the_blocks_do_not_prove_stays_unknown(tmp_path) -> None:

@@ -52,6 +52,7 @@ CASES: list[tuple[str, tuple[Any, ...], Work]] = [
      (i(6), j(7), True, True, j(2), 2, t(7)), Work(0, 24 + 56 + 16 + 28, 48 + 56 + 28 + 56 + 56)),
     ("bucketize_sparse_features", (i(6), j(7), False, 2), Work(0, 24 + 56, 48 + 56)),
     ("linearize_cache_indices", (j(3), i(7), j(5)), Work(0, 24 + 28 + 40, 56)),
+    ("get_unique_indices get_unique_indices_with_inverse", (j(7), 99, False), Work(0, 56, 0)),
     ("lxu_cache_lookup", (j(7), j(10, 32), 99), Work(0, 56 + 7 * 32 * 8, 28)),
     ("lxu_cache_locations_update", (i(9), i(7)), Work(0, 28, 28)),
     # 3 sequences of 7 rows of 4, padded to 5
