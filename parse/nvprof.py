@@ -20,7 +20,7 @@ from pyprof.parse.join import lookup
 from pyprof.parse.names import demangle, short_name
 from pyprof.parse.scope import Scope, classify, split
 from pyprof.parse.times import LATEST_NS, lasted, settle
-from pyprof.table import NULL, Coded, Data, Ints
+from pyprof.table import NULL, Coded, Data, Ints, distinct
 
 PREFIX = "CUPTI_ACTIVITY_KIND_"
 KERNELS = ("CONCURRENT_KERNEL", "KERNEL")  # the second where nvprof serialised kernels
@@ -29,6 +29,7 @@ LAUNCH = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPer
           "dynamicSharedMemory", "name")  # fmt: skip
 BEGIN, END = 2, 4  # CUpti_ActivityFlag of a marker
 # cupti_runtime_cbid.h and cupti_driver_cbid.h: the calls that launch
+APIS = ("RUNTIME", "DRIVER")
 CALLS = {("RUNTIME", 13): "cudaLaunch", ("RUNTIME", 211): "cudaLaunchKernel", ("RUNTIME", 31): "cudaMemcpy",
          ("RUNTIME", 41): "cudaMemcpyAsync", ("RUNTIME", 49): "cudaMemset", ("RUNTIME", 51): "cudaMemsetAsync",
          ("DRIVER", 307): "cuLaunchKernel"}  # fmt: skip
@@ -55,15 +56,15 @@ def _capture(file: Path, db: Database) -> Capture:
             "expected kernels, found an nvprof database without any GPU activity"
             " (with --profile-from-start off the program must call cudaProfilerStart)",
         )
-    calls = _calls(db)
+    calls, names = _calls(db)
     call = lookup(np.zeros_like(calls["correlationId"]), calls["correlationId"],
                   np.zeros_like(data["correlationId"]), data["correlationId"])  # fmt: skip
     known = call >= 0
     at = np.where(known, call, 0)
     threads: dict[tuple[int, int], int] = {}
     ranges, scopes = _ranges(db, threads)
-    owners = list(zip(calls["processId"].tolist(), (calls["threadId"] & 0xFFFFFFFF).tolist(), strict=True))
-    number = np.array([threads.setdefault(owner, len(threads)) for owner in owners], np.int64)
+    owners, owner = distinct(calls["processId"], calls["threadId"] & 0xFFFFFFFF)
+    number = np.array([threads.setdefault((pid, tid), len(threads)) for pid, tid in owners], np.int64)
     first = [int(data["start"].min()), *ranges.start[:1].tolist(), *calls["start"][:1].tolist()]
     origin = min((time for time in first if 0 < time < LATEST_NS), default=0)
     ranges.start -= origin
@@ -73,12 +74,12 @@ def _capture(file: Path, db: Database) -> Capture:
     columns["pid"] = np.full(len(call), next(iter(threads), (NULL, NULL))[0], np.int64)  # one process a file
     if owners:
         start = calls["start"][at]
-        columns["pid"] = np.where(known, calls["processId"][at], owners[0][0])
+        columns["pid"] = np.where(known, calls["processId"][at], calls["processId"][0])
         columns["tid"] = np.where(known, calls["threadId"][at] & 0xFFFFFFFF, NULL)
         columns["apiStart"] = np.where(known, start - origin, NULL)
         columns["apiDuration"] = np.where(known, lasted(start, calls["end"][at]), NULL)
-        columns["api"] = Coded.of(calls["names"][i] if i >= 0 else "" for i in call.tolist())
-        launch_thread, launch_time = np.where(known, number[at], -1), np.where(known, start - origin, NULL)
+        columns["api"] = Coded(np.where(known, names.codes[at], -1).astype(np.int32), names.values)
+        launch_thread, launch_time = np.where(known, number[owner[at]], -1), np.where(known, start - origin, NULL)
     return Capture(
         file=str(file),
         profiler="nvprof",
@@ -138,9 +139,9 @@ def _columns(db: Database, data: dict[str, Ints], kinds: list[str], origin: int)
 
 
 def _names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
-    distinct, codes = np.unique(data["name"], return_inverse=True)
+    used, codes = np.unique(data["name"], return_inverse=True)
     strings = _strings(db)
-    mangled = [strings.get(id_, "") for id_ in distinct.tolist()]
+    mangled = [strings.get(id_, "") for id_ in used.tolist()]
     rows = codes.reshape(-1).astype(np.int32)
     return Coded(rows, [demangle(name) for name in mangled]), Coded(rows.copy(), [short_name(n) for n in mangled])
 
@@ -162,17 +163,15 @@ def _gpu_infos(db: Database, device: Ints) -> Coded:
     return Coded.of(infos.get(number, "") for number in device.tolist())
 
 
-def _calls(db: Database) -> dict[str, Ints]:
+def _calls(db: Database) -> tuple[dict[str, Ints], Coded]:
     """Runtime and driver calls. A runtime call that launches shadows the driver call under it: its rows come first."""
     keys = ("correlationId", "processId", "threadId", "start", "end", "cbid")
-    tables = [dict(zip(keys, db.ints(f"{PREFIX}{api}", *keys), strict=True)) for api in ("RUNTIME", "DRIVER")]
+    tables = [dict(zip(keys, db.ints(f"{PREFIX}{api}", *keys), strict=True)) for api in APIS]
     calls = {key: np.concatenate([table[key] for table in tables]) for key in keys}
-    runtime = len(tables[0]["cbid"])
-    apis = ["RUNTIME" if i < runtime else "DRIVER" for i in range(len(calls["cbid"]))]
-    named = [
-        CALLS.get(pair, f"{pair[0].lower()} call {pair[1]}") for pair in zip(apis, calls["cbid"].tolist(), strict=True)
-    ]
-    return {**calls, "names": np.array(named, object)}
+    api = np.repeat(np.arange(len(APIS)), [len(table["cbid"]) for table in tables])
+    used, codes = distinct(api, calls["cbid"])
+    names = [CALLS.get((APIS[which], cbid), f"{APIS[which].lower()} call {cbid}") for which, cbid in used]
+    return calls, Coded(codes.astype(np.int32), names)
 
 
 def _ranges(db: Database, threads: dict[tuple[int, int], int]) -> tuple[Ranges, list[Scope]]:
@@ -186,18 +185,26 @@ def _ranges(db: Database, threads: dict[tuple[int, int], int]) -> tuple[Ranges, 
         f" WHERE typeof(timestamp) = 'integer' AND timestamp BETWEEN 1 AND {LATEST_NS} ORDER BY timestamp, _id_"
     )
     opened: dict[int, int] = {}
-    rows: list[list[int]] = []
+    rows: list[tuple[int, ...]] = []
+    ends: list[int] = []
     scopes: dict[tuple[str, bool, str], int] = {}
+    owners: dict[object, int] = {}
+    texts: dict[object, tuple[int, int, int]] = {}  # name -> scope, sequence number, op id
     for flags, time, id_, kind, owner, name in db.connection.execute(query):
         if flags == END and id_ in opened:
-            rows[opened.pop(id_)][2] = time
+            ends[opened.pop(id_)] = time
         elif flags == BEGIN and kind == 2:  # 2: the object is a thread
-            text, seq, op_id, sizes = split(strings.get(name, ""))
-            scope = scopes.setdefault((text, seq is not None or op_id is not None, sizes), len(scopes))
-            thread = threads.setdefault(_thread(owner), len(threads))
+            if name not in texts:
+                text, seq, op_id, sizes = split(strings.get(name, ""))
+                scope = scopes.setdefault((text, seq is not None or op_id is not None, sizes), len(scopes))
+                texts[name] = scope, NULL if seq is None else seq, NULL if op_id is None else op_id
+            if owner not in owners:
+                owners[owner] = threads.setdefault(_thread(owner), len(threads))
             opened[id_] = len(rows)
-            rows.append([thread, time, 1 << 62, scope, NULL if seq is None else seq, NULL if op_id is None else op_id])
+            ends.append(1 << 62)
+            rows.append((owners[owner], time, 0, *texts[name]))
     columns = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+    columns[2] = ends
     return Ranges(*columns), [classify(*key) for key in scopes]
 
 
