@@ -164,6 +164,7 @@ CONV = [
      "256>, cutlass__5x_cudnn::epilogue::thread::LinearCombination<cutlass__5x_cudnn::bfloat16_t, 8, float>>>", NONE),
     ("void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, false, false, true>(int, int, int)", NONE),
     ("void explicit_convolve_sgemm<float, int, 128, 6, 7, 3, 3, 5, 0, false>(int, int, int, float const*)", NONE),
+    ("void cudnn::fmha_reduce_head<1>(const void *)", NONE),
     ("void cudnn::cnn::wgrad_alg0_engine<float, 128, 5, 5, 3, 3, 3, false, 512>(int, int, int, float const*)", NONE),
     ("void wgrad_alg0_engine<float, (int)128, (int)5, (int)5, (int)3>(int, int, int, const T1 *, int)", NONE),
     ("void cudnn::detail::dgrad2d_alg1_1<float, 0, 6, 7, 5, 4, 5, false, true>(int, int, int, float const*)", NONE),
