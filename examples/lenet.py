@@ -7,7 +7,6 @@ nsys profile -o net --capture-range=cudaProfilerApi python examples/lenet.py --n
 """
 
 import argparse
-from contextlib import nullcontext
 
 import torch
 import torch.nn as nn
@@ -64,11 +63,9 @@ def main():
     for _ in range(WARM_UP_STEPS):
         train_step(model, optimizer, images, labels)
 
-    # PyTorch's own ranges tell which forward op a backward kernel belongs to.
-    with torch.autograd.profiler.emit_nvtx(record_shapes=True) if args.nvtx else nullcontext():
-        pyprof.start()
-        loss = train_step(model, optimizer, images, labels)
-        pyprof.stop()
+    pyprof.start()
+    loss = train_step(model, optimizer, images, labels)
+    pyprof.stop()
     print(f"loss {loss.item():.4f}")
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from pyprof.parse.capture import Capture
 from pyprof.parse.held import Held
-from pyprof.parse.scope import NAMING
+from pyprof.parse.scope import NAMING, Kind
 from pyprof.parse.selection import range_names
 from pyprof.text import printable
 
 MOST = 8  # reasons, GPUs: what a page shows of a list
 NO_OPS = "no PyTorch ranges in the capture: profile with pyprof.init(), or nsys --pytorch=autograd-shapes-nvtx, for ops"
+NO_AUTOGRAD = (
+    "markers without PyTorch's own ranges: kernels of backward passes have no op; pyprof.init() pushes both"
+    " (unless autograd=False), so do emit_nvtx and nsys --pytorch=autograd-shapes-nvtx"
+)
 _NAMES = {"cpu": "CPU op", "memcpy": "copy", "graph": "opaque graph"}
 
 
@@ -30,12 +36,23 @@ class Told:
         warnings = list(capture.warnings)
         if capture.rows and not any(scope.kind in NAMING for scope in capture.scopes):
             warnings.append(NO_OPS)
+        elif _lacks_autograd(capture):
+            warnings.append(NO_AUTOGRAD)
         return cls(capture.file, capture.profiler, warnings, range_names(capture))
 
     @property
     def nothing(self) -> str:
         """Why there is no row: the reader's first warning."""
         return f"expected GPU operations or CPU ops, found none; {next(iter(self.warnings), 'profile again')}"
+
+
+def _lacks_autograd(capture: Capture) -> bool:
+    """There are markers, none of PyTorch's ranges, and launches on threads without a marker, as autograd's are."""
+    kinds = np.array([scope.kind for scope in capture.scopes], np.int64)
+    if Kind.MARKER not in kinds or np.isin(kinds, (Kind.OP, Kind.NODE, Kind.ENGINE)).any():
+        return False
+    marked = capture.ranges.thread[~np.isin(kinds[capture.ranges.scope], (Kind.USER, Kind.COMM))]
+    return not bool(np.isin(capture.launch_thread[capture.launch_thread >= 0], marked).all())
 
 
 def one_line(profiler: str, held: Held) -> str:

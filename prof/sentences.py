@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pyprof.prof.columns import first_text
 from pyprof.prof.communication import Collective
+from pyprof.prof.reasons import remedy
 from pyprof.prof.stragglers import Waiting
 from pyprof.prof.summary import Summary
 from pyprof.prof.usage import Usage
@@ -18,6 +19,7 @@ NAMED = 5  # ops without a model that it names
 OUTLIER = 1.2  # times the median
 NEARLY = 0.95  # of the time is counted: what is not hardly changes a rate
 TELLING = 0.1  # of the time has a known limit: less says nothing about the whole
+MISSED = 0.05  # of the time has no op: more is worth a word on what would give it one
 AHEAD_NS = 100_000  # in the queue: launching takes 5 to 50 µs, so that several launches wait
 WAITS = {"launch": "late launches", "sync": "launches after a copy to the host", "data": "late input data",
          "copy": "copies from or to pageable memory", "host": "stretches of 0.2 ms and more without a launch",
@@ -330,6 +332,9 @@ def _unattributed(found: Summary) -> Iterator[str]:
     if missing and not found.attributed_ns:
         yield ("So FLOPs, their rates and MFU are unknown, too: capture with pyprof.init(), or with nsys profile "
                "--pytorch=autograd-shapes-nvtx.")  # fmt: skip
+    elif found.reasons and missing >= MISSED * found.total_ns and remedy(found.reasons[0].name):
+        what = remedy(found.reasons[0].name)
+        yield f"{what[0].upper()}{what[1:]}."
 
 
 def _uncounted(found: Summary) -> Iterator[str]:

@@ -1,6 +1,7 @@
-"""The embedded collector: PyTorch's profiler (Kineto) with our markers in it, as a gzipped Chrome trace.
+"""What part of a program is collected, and by whom: the embedded collector, or a tool that is attached (nsys, ncu).
 
-`start()` and `stop()` set the range to collect, for it and for a tool that waits for cudaProfilerStart.
+The collector is PyTorch's profiler (Kineto) with our markers in it, written as a gzipped Chrome trace. `start()` and
+`stop()` set the range to collect, for it and for a tool that waits for cudaProfilerStart.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import inspect
 import os
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,24 +31,94 @@ class Window:
     wait: bool = False  # collect nothing before start()
 
 
-class Collector:
+class Collector(ABC):
+    """What decides when to collect: the window, or the program's own start() and stop()."""
+
+    name: str  # what messages call it
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._by_hand = False  # start() was called: what it and stop() enclose is collected
+        self._iterations = 0
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Collect from now on."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Collect no more, where it did."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """The program begins."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """The program's start()."""
+
+    def stop(self) -> None:
+        """The program's stop()."""
+        if self._by_hand:
+            self.end()
+
+    def step(self) -> None:
+        """The program's step()."""
+        self._iterations += 1
+        window = self._window
+        if self._by_hand:
+            return
+        if window.warmup and self._iterations == window.warmup:
+            self.begin()
+        if window.steps is not None and self._iterations == window.warmup + window.steps:
+            self.end()
+
+
+class Attached(Collector):
+    """A tool that was attached to this process as it began, and may wait for cudaProfilerStart."""
+
+    name = "the tool that is attached"
+
+    def __init__(self, window: Window) -> None:
+        super().__init__(window)
+        self._running = False
+
+    def open(self) -> None:
+        """Begins only where a number of steps is asked for: cudaProfilerStart takes hold of a GPU."""
+        if self._window.steps is not None and not (self._window.wait or self._window.warmup):
+            self.begin()
+
+    def begin(self) -> None:
+        self._running = True
+        _cuda_profiler("start")
+
+    def end(self) -> None:
+        if self._running:
+            self._running = False
+            _cuda_profiler("stop")
+
+    def start(self) -> None:
+        self._by_hand = True
+        self.begin()
+
+
+class TraceFile(Collector):
     """One run of PyTorch's profiler at a time, written to one file."""
 
     def __init__(self, file: Path, force: bool, window: Window) -> None:
+        super().__init__(window)
+        self.name = str(file)
         self.file = file
         self._force = force
-        self._window = window
         self._sink = Profiler()
         self._profiler: Any = None
         self._running = False
-        self._by_hand = False  # start() was called: what it and stop() enclose is the file
-        self._iterations = 0
 
     def open(self) -> None:
         if not (self._window.wait or self._window.warmup):
-            self._begin()
+            self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -61,7 +133,7 @@ class Collector:
         if active is not None:
             active.set_profiler(self._sink)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Stop collecting. What was collected is kept until `write`."""
         active = session.current()
         if active is not None:
@@ -71,33 +143,19 @@ class Collector:
             self._profiler.__exit__(None, None, None)
 
     def start(self) -> None:
-        """The user's start(): drop what was collected before it."""
+        """Drops what was collected before it."""
         if self._by_hand:
             sys.stderr.write(f"pyprof: {self.file} holds the first range of start() to stop(), this one is left out\n")
             return
         self._by_hand = True
-        self._end()
-        self._begin()
-
-    def stop(self) -> None:
-        if self._by_hand:
-            self._end()
-
-    def step(self) -> None:
-        self._iterations += 1
-        window = self._window
-        if self._by_hand:
-            return
-        if window.warmup and self._iterations == window.warmup:
-            self._begin()
-        if window.steps is not None and self._iterations == window.warmup + window.steps:
-            self._end()
+        self.end()
+        self.begin()
 
     def write(self) -> None:
         """Raises PyprofError where nothing was collected."""
         from pyprof.chrome import write_trace
 
-        self._end()
+        self.end()
         if self._profiler is None:
             cause = "called start()" if self._window.wait else f"came to its {self._window.warmup}th pyprof.step()"
             raise PyprofError(f"{self.file}: not written, for the program never {cause}")
@@ -131,19 +189,37 @@ def profile(
     """
     path = Path(file)
     check_output(path, force)
+    collector = TraceFile(path, force, Window(warmup, steps, wait))
+    with _collecting(collector, trace, dispatch) as done:
+        done.callback(collector.write)
+        yield
+
+
+@contextmanager
+def attach(window: Window, *, trace: bool | str = False, dispatch: bool = False) -> Iterator[None]:
+    """Mark what runs inside for the tool that is attached, with cudaProfilerStart and Stop around `window`."""
+    collector = Attached(window)
+    with _collecting(collector, trace, dispatch) as done:
+        done.callback(collector.end)
+        yield
+
+
+@contextmanager
+def _collecting(collector: Collector, trace: bool | str, dispatch: bool) -> Iterator[ExitStack]:
+    """With init() where the program has not called it. What the stack holds runs last, while all is still marked."""
     ours = session.current() is None
     if ours:
         session.init(trace=trace, dispatch=dispatch)
     try:
-        collector = _claim(Collector(path, force, Window(warmup, steps, wait)))
-        try:
-            _step.number = 0
-            collector.open()
-            yield
-        finally:
-            _close_step()
-            _release()
-            collector.write()
+        with ExitStack() as done:
+            _claim(collector)
+            try:
+                _step.number = 0
+                collector.open()
+                yield done
+            finally:
+                _close_step()
+                _release()
     finally:
         if ours:
             session.deinit()
@@ -161,13 +237,12 @@ def check_output(path: Path, force: bool) -> None:
         raise PyprofError(f"{path}: the folder {path.parent} cannot be written to")
 
 
-def _claim(collector: Collector) -> Collector:
+def _claim(collector: Collector) -> None:
     global _collector
     with _lock:
         if _collector is not None:
-            raise PyprofError(f"{collector.file}: {_collector.file} is still being collected; one file at a time")
+            raise PyprofError(f"{collector.name}: {_collector.name} is still being collected; one file at a time")
         _collector = collector
-    return collector
 
 
 def _release() -> None:
@@ -192,15 +267,23 @@ def stop() -> None:
 def _mark_range(what: str) -> None:
     import torch
 
-    has_cuda = torch.cuda.is_available()
     if what == "stop":
         _close_step()
-    if has_cuda and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()
     collector = _collector
     if collector is not None:
         collector.start() if what == "start" else collector.stop()
-    elif has_cuda:
+    else:
+        _cuda_profiler(what)
+
+
+def _cuda_profiler(what: str) -> None:
+    """cudaProfilerStart or Stop, where there is a GPU, once it has finished what was launched."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
         (torch.cuda.profiler.start if what == "start" else torch.cuda.profiler.stop)()
 
 

@@ -1,4 +1,4 @@
-"""`pyprof run script.py args...`: run a script under the embedded collector, unchanged."""
+"""`pyprof run script.py args...`: run a script, unchanged, under the embedded collector or an attached tool."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import runpy
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
 from pyprof.errors import PyprofError, require
 from pyprof.files import tell
-from pyprof.json_schema import Schema, integer, record, text
+from pyprof.json_schema import Schema, integer, maybe, record, text
 
 if TYPE_CHECKING:
     from pyprof.capture import Window
@@ -27,7 +27,7 @@ TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # -
 def run(
     script: str,
     args: Sequence[str] = (),
-    out: str | Path = DEFAULT_OUTPUT,
+    out: str | Path | None = None,
     *,
     force: bool = False,
     trace: bool | str = True,
@@ -37,34 +37,49 @@ def run(
 ) -> int:
     """Run `script` as __main__ with `args`, collect it into `out`; returns the exit code that it would have had.
 
-    The file is written when the script fails, exits or is interrupted, too. With `module`, `script` is a module's
-    name, as for `python -m`. Raises PyprofError, before anything runs, where there is no such script or the file
-    cannot be written.
+    The file is written when the script fails, exits or is interrupted, too. Without `out`, a tool that is attached
+    (nsys, nvprof, ncu) collects, or else it is net.json.gz. With `module`, `script` is a module's name, as for
+    `python -m`. Raises PyprofError, before anything runs, where there is no such script or the file cannot be written.
 
     Of several ranks (torchrun), each writes its own file, `net.rank0.json.gz` for `net.json.gz`.
     """
     if not module and not Path(script).is_file():
         raise PyprofError(f"{script}: no such file (a script to run was expected)")
     require("torch", "the collector is PyTorch's own: install it for this Python")
-    from pyprof.capture import Window, profile
+    from pyprof.capture import Window, attach, profile
 
     before = sys.argv[:], sys.path[:]
     part = window or Window()
-    with profile(
-        rank_file(Path(out), os.environ),
-        force=force,
-        trace=trace,
-        dispatch=dispatch,
-        warmup=part.warmup,
-        steps=part.steps,
-        wait=part.wait,
-    ):
+    file = output_file(out)
+    collecting: AbstractContextManager[None]
+    if file is None:
+        collecting = attach(part, trace=trace, dispatch=dispatch)
+    else:
+        collecting = profile(
+            file,
+            force=force,
+            trace=trace,
+            dispatch=dispatch,
+            warmup=part.warmup,
+            steps=part.steps,
+            wait=part.wait,
+        )
+    with collecting:
         sys.argv[:] = [script, *args]
         sys.path.insert(0, "" if module else str(Path(script).resolve().parent))
         try:
             return _exit_code(script, module)
         finally:
             sys.argv[:], sys.path[:] = before
+
+
+def output_file(out: str | Path | None) -> Path | None:
+    """The trace to write; None where none is asked for and a tool is attached: PyTorch's profiler would disturb it."""
+    from pyprof.sinks import Nvtx
+
+    if out is None and Nvtx.listening():
+        return None
+    return rank_file(Path(DEFAULT_OUTPUT if out is None else out), os.environ)
 
 
 def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
@@ -116,9 +131,12 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof run",
         description="Run a script with every PyTorch call marked, and collect it into a trace for `pyprof parse`. "
-        "Where the script calls pyprof.start() and pyprof.stop(), just that range is collected.",
+        "Where the script calls pyprof.start() and pyprof.stop(), just that range is collected. "
+        "Under nsys, nvprof or ncu, without -o, that tool collects.",
     )
-    parser.add_argument("-o", "--output", default=DEFAULT_OUTPUT, help="the trace to write (default: %(default)s)")
+    parser.add_argument(
+        "-o", "--output", help=f"the trace to write (default: {DEFAULT_OUTPUT}, or none where a tool is attached)"
+    )
     parser.add_argument("--force", action="store_true", help="write over an existing file")
     parser.add_argument(
         "--trace",
@@ -177,13 +195,13 @@ def main(argv: list[str] | None = None) -> int:
                 module=options.module,
                 window=window,
             )
-        file = rank_file(Path(options.output), os.environ)
+        file = output_file(options.output)
         if options.json:
             _answer(options.script, code, file)
     except PyprofError as error:
         return fail("pyprof run", error, options.json)
     if not options.json:
-        tell(f"pyprof run: wrote {file}")
+        tell("pyprof run: the tool that is attached collected" if file is None else f"pyprof run: wrote {file}")
     return code
 
 
@@ -202,10 +220,11 @@ def _aside() -> Iterator[None]:
         os.close(ours)
 
 
-def _answer(script: str, code: int, file: Path) -> None:
+def _answer(script: str, code: int, file: Path | None) -> None:
     from pyprof.files import open_output
 
-    own = {"script": script, "exit_code": code, "output": {"name": file, "bytes": file.stat().st_size}}
+    made = None if file is None else {"name": file, "bytes": file.stat().st_size}
+    own = {"script": script, "exit_code": code, "output": made}
     with open_output(None) as out:
         write_envelope(envelope("run", own), out)
 
@@ -216,7 +235,7 @@ def _schema() -> Schema:
         {
             "script": text("as given"),
             "exit_code": integer("the script's, and so the command's"),
-            "output": record(made, "the trace, for pyprof parse"),
+            "output": maybe(record(made, "the trace, for pyprof parse; null where a tool that is attached collected")),
         },
         "run",
     )

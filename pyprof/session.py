@@ -11,6 +11,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyprof.autograd_ranges import AutogradRanges
 from pyprof.patch import Patches
 from pyprof.sinks import Both, Nvtx, Sink
 
@@ -26,6 +27,7 @@ class Options:
     dispatch: bool
     function_stack: bool
     sink: str
+    autograd: bool
 
 
 class Session:
@@ -37,6 +39,7 @@ class Session:
         self.mode: MarkerMode | None = None
         self._exact: DispatchMode | None = None
         self._nvtx: Nvtx | None = None
+        self.autograd: AutogradRanges | None = None
         self._profiler: Sink | None = None
         self._sink: Sink | None = None
 
@@ -58,6 +61,7 @@ class Session:
         options = self.options
         if options.sink == "nvtx" or (options.sink == "auto" and Nvtx.listening()):
             self._nvtx = Nvtx()
+            self.autograd = AutogradRanges.of_nvtx() if options.autograd else None
         stack = options.function_stack
         tracer = Tracer(options.trace == "all", stack) if options.trace or stack else None
         self.mode = mode.MarkerMode(tracer, self._nvtx)
@@ -73,10 +77,14 @@ class Session:
 
             self._exact = DispatchMode(self.mode)
             self._exact.__enter__()
+        if self.autograd is not None:
+            self.autograd.begin()
 
     def close(self) -> None:
         from pyprof import mode
 
+        if self.autograd is not None:
+            self.autograd.close()
         _give_back(self.patches)
         if self._exact is not None:
             self._exact.__exit__(None, None, None)
@@ -104,6 +112,8 @@ class Session:
             self.patches.set(torch.nn.Module, "__call__", call)
         collectives.install(self.patches, self.mode)
         optimizers.install(self.patches, self.mode)
+        if self.autograd is not None:
+            self.autograd.install(self.patches)
         self.patches.set(threading.Thread, "_bootstrap_inner", _thread_start(self))
 
 
@@ -128,7 +138,7 @@ def _handler_users() -> list[Any]:
 
 
 def _thread_start(session: Session) -> Any:
-    """threading's private first function of a thread (3.10 to 3.14): modes are per thread, so each is given ours."""
+    """threading's private first function of a thread (3.10 to 3.14): modes and ranges are per thread: each has ours."""
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def _bootstrap_inner(thread: threading.Thread) -> None:
@@ -136,7 +146,13 @@ def _thread_start(session: Session) -> Any:
             from pyprof import mode
 
             mode.enter(session.mode)
-        original(thread)
+            if session.autograd is not None:
+                session.autograd.begin()
+        try:
+            original(thread)
+        finally:
+            if session.autograd is not None:
+                session.autograd.end()
 
     return _bootstrap_inner
 
@@ -159,6 +175,7 @@ def init(
     dispatch: bool = False,
     enable_function_stack: bool = False,
     sink: str = "auto",
+    autograd: bool = True,
 ) -> None:
     """Mark every PyTorch call of this process from now on.
 
@@ -169,6 +186,8 @@ def init(
     enable_function_stack: PyProf's option: add the names of the calling functions.
     sink: "auto" pushes NVTX ranges where a tool listens, "nvtx" always, "none" never. `pyprof.profile` collects
         in any case.
+    autograd: where NVTX ranges are pushed, push PyTorch's own as well, with sequence numbers and sizes: they tell which
+        forward op a backward kernel belongs to. The program may still use emit_nvtx or torch.profiler itself.
 
     A second call with the same options changes nothing; with others, they hold from then on. Threads that run
     already are not marked; a forked child starts without pyprof. Raises ValueError for an unknown sink or trace.
@@ -178,7 +197,7 @@ def init(
         raise ValueError(f"pyprof.init: sink={sink!r} is not one of 'auto', 'nvtx', 'none'")
     if trace not in (True, False, "all"):
         raise ValueError(f"pyprof.init: trace={trace!r} is not one of True, False, 'all'")
-    options = Options(trace, layers, dispatch, enable_function_stack, sink)
+    options = Options(trace, layers, dispatch, enable_function_stack, sink, autograd)
     with _lock:
         if _session is not None:
             if _session.options == options:

@@ -20,6 +20,7 @@ from pyprof.prof.columns import first_text
 from pyprof.prof.devices import Device, Peaks
 from pyprof.prof.kinds import CLASSES, classes
 from pyprof.prof.params import params
+from pyprof.prof.reasons import remedy
 from pyprof.prof.report.headline import figures, sentences
 from pyprof.prof.roofline import Roofline, roofline
 from pyprof.prof.steps import PHASES, Step, owners, steps
@@ -252,17 +253,6 @@ def _column(values: Ints, rising: bool) -> Any:
 # What is missing
 
 
-REMEDIES = (  # how a reason begins, and what to do about it (the reasons: docs/formats.md)
-    ("launched before the capture", "these were in the queue when the capture began: let the GPU finish first "
-     "(torch.cuda.synchronize() before the start), or let the capture begin with a step"),
-    ("no API row", "the file is cut, or was recorded without the CUDA API: capture again, nsys with -t cuda,nvtx"),
-    ("the capture has no API rows", "capture with the CUDA API: nsys with -t cuda,nvtx"),
-    ("no range around", "nothing of PyTorch's is around the launch: capture under pyprof.init() or pyprof run, if it "
-     "is no other library's"),
-    ("only user ranges", "there are ranges, but none of an op: capture under pyprof.init() or torch.profiler"),
-)  # fmt: skip
-
-
 def _unattributed(table: Table) -> list[dict[str, Any]]:
     """Rows without an op by their reason, the longest first, each with its rows by name."""
     rows = np.flatnonzero(table.coded("op").codes < 0)
@@ -278,7 +268,7 @@ def _unattributed(table: Table) -> list[dict[str, Any]]:
     groups = [
         {
             "reason": text,
-            "remedy": next((words for start, words in REMEDIES if text.startswith(start)), ""),
+            "remedy": remedy(text),
             "rows": sum(each["rows"] for each in names),
             "ns": sum(each["ns"] for each in names),
             "names": sorted(names, key=lambda each: (-each["ns"], each["name"])),

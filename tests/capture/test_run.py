@@ -18,6 +18,8 @@ import pyprof  # noqa: E402
 from pyprof.marker import Marker, parse_marker  # noqa: E402
 from pyprof.run import build_parser, main, rank_file  # noqa: E402
 
+from .test_special import Domain  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -312,3 +314,75 @@ def test_under_torchrun_each_rank_has_its_file(tmp_path: Path) -> None:
     for rank in range(2):
         linear = [m for m in markers(tmp_path / f"net.rank{rank}.json.gz") if m.op == "linear"]
         assert [m.args[0]["shape"] for m in linear] == [[3 + rank, 4]] * 2  # two steps of three
+
+
+class TestUnderATool:
+    """nsys, nvprof or ncu is attached: it collects, not PyTorch's profiler, which would take CUPTI from it."""
+
+    @pytest.fixture(autouse=True)
+    def tool(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        from pyprof import capture, sinks
+
+        self.domain = Domain()
+        self.calls: list[str] = []
+        monkeypatch.setattr(sinks, "_nvtx_domain", lambda: self.domain)
+        monkeypatch.setattr(capture, "_cuda_profiler", self.calls.append)
+        monkeypatch.chdir(tmp_path)
+
+    def test_it_has_the_markers_and_no_trace_is_written(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        name = script(tmp_path, "import torch\ntorch.relu(torch.ones(3))\nraise SystemExit(3)\n")
+        assert main([name]) == 3
+        found = [parse_marker(text) for _, text in self.domain.seen]
+        relu = next(marker for marker in found if marker is not None and marker.op == "relu")
+        assert "script.py:2" in relu.trace[-1]
+        assert [file.name for file in tmp_path.iterdir()] == ["script.py"]
+        assert capsys.readouterr().err == "pyprof run: the tool that is attached collected\n"
+        assert (self.calls, self.domain.open, pyprof.session.current()) == ([], [], None)
+
+    STEPS = "import pyprof, torch\nfor i in range(6):\n    torch.relu(torch.ones(i))\n    pyprof.step()\n"
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ([], []),
+            (["--warmup", "2"], [(2, "start"), (6, "stop")]),
+            (["--warmup", "1", "--steps", "3"], [(1, "start"), (4, "stop")]),
+            (["--steps", "2"], [(0, "start"), (2, "stop")]),
+            (["--warmup", "9"], []),
+        ],
+    )
+    def test_the_window_is_where_cuda_s_profiler_is_on(
+        self,
+        options: list[str],
+        expected: list[tuple[int, str]],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        from pyprof import capture
+
+        told: list[tuple[int, str]] = []
+
+        def cuda_profiler(what: str) -> None:
+            told.append((sum("relu" in text for _, text in self.domain.seen), what))
+
+        monkeypatch.setattr(capture, "_cuda_profiler", cuda_profiler)
+        assert main([*options, script(tmp_path, self.STEPS)]) == 0
+        assert told == expected
+
+    def test_the_program_s_own_range(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        lines = ["import pyprof", "pyprof.start()", *["pyprof.step()"] * 2, "pyprof.stop()", "pyprof.start()"]
+        name = script(tmp_path, "\n".join([*lines, "pyprof.stop()"]))
+        assert main(["--steps", "1", "--capture-range", "cudaProfilerApi", name]) == 0
+        assert self.calls == ["start", "stop"] * 2
+
+    def test_json_says_that_there_is_no_file(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        assert main(["--json", script(tmp_path, "print('out')\n")]) == 0
+        out, err = capfd.readouterr()
+        assert json.loads(out)["output"] is None and err == "out\n"
+
+    def test_a_trace_that_is_asked_for_is_written(self, tmp_path: Path) -> None:
+        assert main(["-o", "net.json.gz", script(tmp_path, "import torch\ntorch.relu(torch.ones(3))\n")]) == 0
+        assert [marker.op for marker in markers(tmp_path / "net.json.gz")].count("relu") == 1

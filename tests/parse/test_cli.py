@@ -193,6 +193,26 @@ def test_a_capture_without_pytorchs_ranges_says_what_to_do(tmp_path, capsys):
     assert "warning: no PyTorch ranges in the capture: profile with pyprof.init()" in capsys.readouterr().err
 
 
+MARKED = '{"v":1,"mod":"torch","op":"relu","args":[]}'
+
+
+@pytest.mark.parametrize(
+    ("ranges", "says"),
+    [
+        ([push(80, 95, MARKED), push(170, 180, "sort", tid=2)], True),
+        ([push(80, 95, MARKED), push(170, 180, "ReluBackward0, seq = 5", tid=2)], False),
+        ([push(80, 95, MARKED), push(170, 195, MARKED, tid=2)], False),  # the second thread is marked as well
+        ([push(80, 95, "layer:a")], False),  # the user's own
+    ],
+)
+def test_markers_without_autograd_s_ranges_say_what_is_missing(ranges, says, tmp_path, capsys):
+    tables = {KERNEL: [gpu_kernel(100, 5), gpu_kernel(200, 6)], API: [api_call(90, 5), api_call(190, 6, tid=2)]}
+    path = write(tmp_path / "net.sqlite", **tables, **{NVTX: ranges})
+    assert main([str(path), "--summary"]) == 0
+    warned = "warning     markers without PyTorch's own ranges: kernels of backward passes have no op"
+    assert (warned in capsys.readouterr().out) == says
+
+
 def test_data_goes_to_standard_output_and_words_to_standard_error(trace, capfd):
     assert main([str(trace)]) == 0
     out, err = capfd.readouterr()

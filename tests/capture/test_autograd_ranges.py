@@ -1,0 +1,161 @@
+"""PyTorch's own ranges are on from init() to deinit(), and out of the way of the program's own profilers.
+
+A PyTorch without a GPU cannot push to NVTX. Its ranges for VTune (ITT) are made alike and take their place.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.autograd import ProfilerState  # noqa: E402
+from torch.autograd.profiler import emit_itt  # noqa: E402
+
+import pyprof  # noqa: E402
+from pyprof import sinks  # noqa: E402
+from pyprof.autograd_ranges import AutogradRanges  # noqa: E402
+
+from .test_special import Domain  # noqa: E402
+
+pytestmark = pytest.mark.torch
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def instead_of_nvtx(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sinks, "_nvtx_domain", lambda: domain)
+    monkeypatch.setattr(AutogradRanges, "of_nvtx", staticmethod(lambda: AutogradRanges(ProfilerState.ITT)))
+    domain = Domain()
+    yield
+    pyprof.deinit()
+    assert not on()
+
+
+def on() -> bool:
+    return bool(torch._C._autograd._profiler_enabled())
+
+
+def test_they_are_on_from_init_to_deinit() -> None:
+    assert not on()
+    pyprof.init()
+    assert on()
+    pyprof.init(trace=True)
+    assert on()
+    pyprof.deinit()
+    assert not on()
+
+
+def test_not_where_nothing_is_pushed_nor_wanted() -> None:
+    pyprof.init(sink="none")
+    assert not on()
+    pyprof.init(autograd=False)
+    assert not on()
+
+
+def test_threads_begun_since_have_them_to_their_end() -> None:
+    seen = []
+    pyprof.init()
+    thread = threading.Thread(target=lambda: seen.append(on()))
+    thread.start()
+    thread.join()
+    assert seen == [True]
+
+
+def test_torch_profiler_works_inside() -> None:
+    pyprof.init()
+    for _ in range(2):
+        with torch.profiler.profile(record_shapes=True) as found:
+            torch.ones(2, 3).relu()
+        assert [e.input_shapes for e in found.events() if e.name == "aten::relu"] == [[[2, 3]]]
+        assert on()
+
+
+def test_emit_works_inside() -> None:
+    pyprof.init()
+    with emit_itt(record_shapes=True):
+        assert on()
+        pyprof.deinit()
+        assert on()
+    assert not on()
+
+
+def test_emit_works_around() -> None:
+    with emit_itt():
+        pyprof.init()
+        assert on()
+    assert on(), "ours, since the program's ended"
+    pyprof.deinit()
+    with emit_itt():
+        pyprof.init()
+        pyprof.deinit()
+        assert on()
+
+
+def test_a_profiler_that_fails_leaves_ours_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.autograd import profiler
+
+    def fails(*args: object) -> None:
+        assert not on()
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(profiler, "_enable_profiler", fails)
+    pyprof.init()
+    with pytest.raises(RuntimeError, match="no"):
+        emit_itt().__enter__()
+    assert on()
+
+
+def test_where_pytorch_cannot_the_program_still_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*args: object) -> None:
+        raise RuntimeError("no ranges here")
+
+    monkeypatch.setattr(torch._C._autograd, "_enable_profiler", fails)
+    pyprof.init()
+    assert not on()
+    torch.relu(torch.ones(1))
+    said = "pyprof: without PyTorch's own ranges, for it cannot push them: no ranges here\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_none() -> None:
+    pyprof.init()
+    child = os.fork()
+    if child == 0:
+        os._exit(1 if on() else 0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert on()
+
+
+def test_nothing_is_left_behind_at_the_process_s_end() -> None:
+    code = """
+import torch, threading
+from pyprof import autograd_ranges
+autograd_ranges.AutogradRanges.of_nvtx = staticmethod(
+    lambda: autograd_ranges.AutogradRanges(torch.autograd.ProfilerState.ITT))
+import pyprof
+pyprof.init(sink="nvtx")
+threading.Thread(target=lambda: torch.ones(2).relu()).start()
+x = torch.ones(2, requires_grad=True)
+x.relu().sum().backward()
+print(torch._C._autograd._profiler_enabled())
+"""
+    libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}  # torch may need it
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**libraries, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
