@@ -3,7 +3,8 @@
 * NVTX ranges name the op that consumed an output (``Capture.outs``, see ``dataflow``).
 * A backward node is given the gradient of what its forward op returned, of the same shape. That is used where an op's
   own arguments do not tell: for the ops of C++ Functions (``functions``), and for those whose list of tensors the
-  capture cut or never had (a Kineto trace has none of more than 30 tensors, in 2022 none at all): cat, stack.
+  capture cut or never had (a Kineto trace has none of more than 30 tensors, in 2022 none at all; indices, which may be
+  None, in none): cat, stack, index.
 * The backward of split and unbind puts the gradients of the pieces together: to the shape of what was split.
 * What a Function of Python ran last, it returns.
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyprof.parse.correlate import Nest
 
 _CUT = re.compile(r"[\[,]\[\]")  # among an op's dtypes: a list of tensors with none
+_INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are a list of tensors or None
 _NODE = re.compile(r"Backward\d*$")
 SPLITS = frozenset(f"aten::{name}" for name in ("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes",
                                                 "unbind", "chunk"))  # fmt: skip
@@ -93,7 +95,7 @@ def returned(nest: Nest, nodes: Ints, forward: Ints) -> dict[int, str]:
 
 def _of_lists(nest: Nest, op: Ints, forward: Ints) -> dict[int, str]:
     """Op -> its outputs' shapes, of the rows' ops whose lists of tensors the capture cut. ``op``: -1 for none."""
-    cut = nest.scopes_where(Kind.OP, lambda scope: bool(_CUT.search(scope.dtypes)))[np.append(nest.scope, -1)[op]]
+    cut = nest.scopes_where(Kind.OP, _lacks_a_list)[np.append(nest.scope, -1)[op]]
     pairs, _ = distinct(op[cut], forward[cut])
     if not pairs:
         return {}
@@ -104,6 +106,10 @@ def _of_lists(nest: Nest, op: Ints, forward: Ints) -> dict[int, str]:
         if text:
             found[place] = text
     return found
+
+
+def _lacks_a_list(scope: Scope) -> bool:
+    return bool(_CUT.search(scope.dtypes)) or (scope.name in _INDEX and bool(scope.dtypes))
 
 
 def _of_split(nest: Nest, ahead: int) -> str:

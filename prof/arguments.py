@@ -10,7 +10,8 @@ Dtypes, most trusted first (``Known``):
    its backward's or forward's kernels (``casts``);
 3. indices are int64, as torch makes them;
 4. the names of the op's kernels, of all other tensors;
-5. the marker of the same op with the same shapes: the user's arguments, by position;
+5. the marker of the same op with the same shapes: the user's arguments, by position. Of a list of tensors also where
+   the kernels cast some on load (cat promotes);
 6. the markers around the op, by shape; under autocast, autocast's dtype for a product's operands. Not for an operand
    that the kernel casts on load: that it is not what the user passed is all that is known of it.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +51,7 @@ class Known:
 
     kernel: Dtypes = NOTHING
     places: Mapping[int, str] = field(default_factory=dict)  # by position, from the marker of the op itself
+    lists: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # of the tensors of a list, from the same
     shapes: Mapping[tuple[int, ...], str] = field(default_factory=dict)  # from the markers around it
     rest: str = ""
 
@@ -116,7 +119,7 @@ def told_by_marker(arguments: tuple[Any, ...], parameters: Sequence[str], marker
 
     ``parameters`` are the model's own names of the arguments. A flag that the call did not give has its default.
     """
-    if not markers or not any(argument is UNKNOWN for argument in arguments):
+    if not markers:
         return arguments
     told = {str(a.get("name", "")): a.get("value", UNKNOWN) for a in markers[-1].args}
     attention = markers[-1].op == "scaled_dot_product_attention"
@@ -125,7 +128,57 @@ def told_by_marker(arguments: tuple[Any, ...], parameters: Sequence[str], marker
         api = MARKED.get(name, "") if attention else ""
         if argument is UNKNOWN and api:
             filled[position] = told.get(api, MARKED_DEFAULTS[api])
+        elif name == "positions" and not isinstance(argument, (tuple, Tensor)) and markers[-1].op in SUBSCRIPTS:
+            filled[position] = subscript(markers[-1], arguments[0])
     return tuple(filled)
+
+
+SUBSCRIPTS = ("__getitem__", "__setitem__")
+_SLICE = re.compile(r"(-?\d+)?:(-?\d+)?:([1-9]\d*)?", re.ASCII)
+
+
+def subscript(call: Marker, self: Any) -> Any:
+    """The indices that ``x[...]`` gives to aten::index and index_put: tensors, and None for a dimension that is kept.
+
+    ``call`` is of x and the key, ``self`` is what is indexed: a view of x, without what whole numbers choose and what
+    slices leave out. Where that view's shape is another, or the key holds what is not told here (lists, numbers that
+    are tensors), the answer is UNKNOWN. Source: applySlicing in torch/csrc/autograd/python_variable_indexing.cpp.
+    """
+    x, key = (*marked(call), UNKNOWN, UNKNOWN)[:2]
+    if not isinstance(x, Tensor) or not isinstance(self, Tensor) or call.args[1].get("type") == "list":
+        return UNKNOWN
+    items = key if isinstance(key, tuple) else (key,)
+    taken = sum(_dimensions(item) for item in items)
+    found: list[Tensor | None] = []
+    view: list[int] = []
+    left = list(x.shape)
+    for item in items:
+        if item == "Ellipsis":
+            kept = max(len(x.shape) - taken, 0)
+            view, found, left = view + left[:kept], found + [None] * kept, left[kept:]
+        elif item is None:
+            view, found = [*view, 1], [*found, None]
+        elif isinstance(item, Tensor) and item.shape and len(left) >= _dimensions(item):
+            many = _dimensions(item)
+            view, found, left = view + left[:many], [*found, item], left[many:]
+        elif isinstance(item, int) and not isinstance(item, bool) and left:
+            left = left[1:]
+        elif isinstance(item, str) and (bounds := _SLICE.fullmatch(item)) and left:
+            start, stop, step = (int(bound) if bound else None for bound in bounds.groups())
+            size = len(range(*slice(start, stop, step).indices(left[0])))
+            view, found, left = [*view, size], [*found, None], left[1:]
+        else:
+            return UNKNOWN
+    if tuple(view + left) != self.shape or all(index is None for index in found):
+        return UNKNOWN
+    return tuple(found)
+
+
+def _dimensions(item: Any) -> int:
+    """Of x, that an item of a key takes."""
+    if item is None or item == "Ellipsis":
+        return 0
+    return len(item.shape) if isinstance(item, Tensor) and item.dtype in ("bool", "uint8") else 1
 
 
 # models' names of arguments -> the names that F.scaled_dot_product_attention has for them, and their defaults there
@@ -139,6 +192,8 @@ def _argument(position: int, known: Known, shape: Any, kind: Any, stride: Any, t
             raise ShapeError("a list of tensors", "their shapes", shape)
         steps = stride if isinstance(stride, list) and len(stride) == len(shape) else [None] * len(shape)
         kinds = [k or known.dtype(position, tuple(s)) for s, k in zip(shape, kind, strict=False)]
+        if known.kernel.hides(position) and len(known.lists.get(position, ())) == len(kinds):
+            kinds = list(known.lists[position])
         return tuple(_tensor(*one) for one in zip(shape, kinds, steps, strict=False))
     if kind and kind not in VALUES:
         return _tensor(shape, kind, stride)
@@ -256,19 +311,27 @@ def knowledge(markers: Sequence[Marker], kernel: Dtypes, op: str, sizes: str, ma
     if markers and not rest:
         floats = {dtype for dtype in shapes.values() if "float" in dtype}
         rest = floats.pop() if len(floats) == 1 and "" not in shapes.values() else ""
-    own = _own(markers[-1], op, sizes) if markers and forward and not (matrix and markers[-1].autocast) else {}
-    return Known(kernel, own, shapes, rest)
+    if not markers or not forward or (matrix and markers[-1].autocast):
+        return Known(kernel, {}, {}, shapes, rest)
+    return Known(kernel, *_own(markers[-1], op, sizes), shapes, rest)
 
 
-def _own(marker: Marker, op: str, sizes: str) -> dict[int, str]:
-    """Dtypes by position, where the innermost marker is the op's own: the same op on the same shapes in order."""
+def _own(marker: Marker, op: str, sizes: str) -> tuple[dict[int, str], dict[int, tuple[str, ...]]]:
+    """Dtypes of tensors and of lists of them by position, where the innermost marker is the op's own: the same op on
+    the same shapes in order."""
     if find(marker.op.strip("_")) != find(op.strip("_")):
-        return {}
-    shaped = [(i, tuple(shape)) for i, shape in enumerate(json.loads(sizes)) if shape]
+        return {}, {}
+    shapes = {i: shape for i, shape in enumerate(json.loads(sizes)) if shape}
+    places = [
+        (i, j) for i, shape in shapes.items() for j in (range(len(shape)) if isinstance(shape[0], list) else (-1,))
+    ]
+    shaped = [(i, j) for i, j in places if j < 0 or shapes[i][j]]
     tensors = [tensor for tensor in _tensors(marked(marker)) if tensor.shape]
-    if [shape for _, shape in shaped] != [tensor.shape for tensor in tensors]:
-        return {}
-    return {position: tensor.dtype for (position, _), tensor in zip(shaped, tensors, strict=True)}
+    if [tuple(shapes[i] if j < 0 else shapes[i][j]) for i, j in shaped] != [tensor.shape for tensor in tensors]:
+        return {}, {}
+    told = {place: tensor.dtype for place, tensor in zip(shaped, tensors, strict=True)}
+    lists = {i: tuple(told.get((i, j), "") for j in range(len(shapes[i]))) for i, j in places if j == 0}
+    return {i: dtype for (i, j), dtype in told.items() if j < 0}, lists
 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:

@@ -144,7 +144,9 @@ def split_k(call: Call) -> Work | None:
     """cuBLAS(Lt): at least two slices of partial sums read, the result written"""
     types = [word for word in re.findall(r"\w+", call.kernel.name.split("splitKreduce_kernel<")[1]) if word in C_TYPES]
     types = types[1:] if types[:1] == ["int"] and "<32" in call.kernel.name else types
-    result = _covered(_results(call), call.kernel.threads, EACH)
+    results, threads = _results(call), call.kernel.threads
+    alone = len(results) == 1 and threads <= 2 * results[0].numel + 1024  # fewer threads loop
+    result = results[0] if alone else _covered(results, threads, EACH)
     if result is None or not types:
         return None
     return Work(0, _slices(call, result) * result.numel * C_TYPES[types[0]], result.numel * result.itemsize)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-import pyprof.prof.own_sorting  # noqa: F401 (fills the rules)
+import pyprof.prof.own_recurrent
+import pyprof.prof.own_sorting  # noqa: F401 (both fill the rules)
 from pyprof.prof.count import Counted
 from pyprof.prof.own import NO_GRID, Call, Grid, Launch, own_work
 from pyprof.table import NULL, Coded, Ints, Table, distinct

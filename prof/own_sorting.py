@@ -9,11 +9,17 @@ from __future__ import annotations
 import math
 import re
 
-from pyprof.prof.model import ITEM_BYTES, Tensor, Work
+from pyprof.prof.model import ITEM_BYTES, UNKNOWN, Tensor, Work
 from pyprof.prof.ops.embedding_tables import Lookup, gradient, touched
+from pyprof.prof.ops.operands import broadcast, tensors
 from pyprof.prof.own import C_TYPES, Call, rule
 
-INDEXED = ("embedding_dense_backward", "index_put", "_index_put_impl_")  # ops whose second argument has the indices
+INDEXED = ("embedding_dense_backward", "_embedding_bag_dense_backward", "_embedding_bag_backward")  # by their second
+PUTS = ("index_put", "index_put_", "_index_put_impl_")  # by a list of indices, the second argument
+ROWS = {
+    "embedding_dense_backward": 2,
+    "_embedding_bag_dense_backward": 5,
+}  # where the number of the table's rows stands
 TABLES = ("SplitLookupFunction_", "fbgemm::split_embedding_backward_codegen_")
 TYPES = {**C_TYPES, "long": 8, "unsigned long": 8, "long long": 8, "unsigned int": 4, "cub::NullType": 0, "NullType": 0}
 BINS = 256  # of a pass of cub's radix sort: 8 bits
@@ -25,7 +31,21 @@ def _lookup(call: Call) -> Lookup | None:
 
 def _indices(call: Call) -> Tensor | None:
     found = _lookup(call)
-    return found.indices if found else call.tensor(1) if call.op in INDEXED else None
+    if found:
+        return found.indices
+    return _put(call) if call.op in PUTS else call.tensor(1) if call.op in INDEXED else None
+
+
+def _put(call: Call) -> Tensor | None:
+    """All places of an index_put as one: its indices' common shape. Where they are not told, at least as many as the
+    values have, if they index the shortest of the tensor's dimensions."""
+    positions = call.arguments[1] if len(call.arguments) > 1 else UNKNOWN
+    if isinstance(positions, tuple) and (listed := tensors(positions)):
+        return Tensor(broadcast("index", *(index.shape for index in listed)), "int64")
+    table, values = call.tensor(0), call.tensor(2)
+    if table is None or values is None or not table.numel:
+        return None
+    return Tensor((values.numel * min(table.shape, default=1) // table.numel,), "int64")
 
 
 @rule(r"DeviceRadixSort(?:Onesweep|Histogram|Upsweep|Downsweep|SingleTile)Kernel")
@@ -66,9 +86,24 @@ def scan_init(call: Call) -> Work | None:
 
 @rule(r"DeviceScanKernel")
 def scan(call: Call) -> Work | None:
-    """cub cumulates how often each index comes: a number an index (int32) read and written"""
+    """cub cumulates how often each index comes: a number an index (int32) read and written; of PyTorch's embeddings an
+    int64 for as many rows as there can be"""
     found = _lookup(call)
-    return Work(0, 4 * found.count, 4 * found.count) if found else None
+    if found:
+        return Work(0, 4 * found.count, 4 * found.count)
+    index, rows = _indices(call), call.arguments[ROWS[call.op]] if call.op in ROWS else UNKNOWN
+    size = 8 * min(index.numel, rows) if index and isinstance(rows, int) else 0
+    return Work(0, size, size) if size else None
+
+
+PARTIAL = 10  # rows that a thread sums: NROWS_PER_THREAD, ATen/native/cuda/EmbeddingBackwardKernel.cu
+
+
+@rule(r"krn_partial_(?:segment_offset|to_segment_idx)<")
+def partial_sums(call: Call) -> Work | None:
+    """Where each partial sum begins, and of which row it is: at least an int64 for 10 indices written"""
+    index = _indices(call)
+    return Work(0, 0, 8 * -(-index.numel // PARTIAL)) if index else None
 
 
 @rule(r"linearize_index\w*kernel")

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import pyprof.prof.ops  # noqa: E402 (fills the registry)
-import pyprof.prof.own_sorting  # noqa: E402, F401 (fills the rules)
+import pyprof.prof.own_rows  # noqa: E402, F401 (fills the rules)
 from pyprof.prof import own  # noqa: E402
 from pyprof.prof.model import FAMILY, MODELS  # noqa: E402
 

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
-from pyprof.prof.ops.operands import Out, dtype_name, moved, number, numel, output, required, tensors
+from pyprof.prof.ops.operands import Out, dtype_name, moved, number, numel, output, required, result_dtype, tensors
 
 FAMILY_NAME = "copy"
 
@@ -198,14 +198,15 @@ def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None)
     family=FAMILY_NAME,
 )
 def cat(pieces: Any, *_: Any, out: Out = None) -> Work:
-    """Read every piece, write them all"""
+    """Read every piece, write them all, in the type that holds all of theirs"""
     parts = tensors(tuple(pieces))
     told = out[0] if out else None
     if not parts and told is None:
         raise UnknownArgument("the capture does not tell the list of tensors")
     if not parts and told is not None:
         return Work(0, moved(told.numel, told), moved(told.numel, told))
-    result = output(out, Tensor((sum(part.numel for part in parts),), parts[0].dtype if parts else ""))
+    dtype = result_dtype(*parts)
+    result = output(out, Tensor((sum(part.numel for part in parts),), dtype))
     return Work(0, distinct(parts), moved(result.numel, result))
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pyprof.marker import Marker, format_marker
-from pyprof.prof.arguments import knowledge
+from pyprof.prof.arguments import knowledge, subscript
 from pyprof.prof.count import Counted, count_op
 from pyprof.prof.dtypes import NOTHING, Dtypes
+from pyprof.prof.model import UNKNOWN, Tensor
 
 B, F = "bfloat16", "float32"
 Q = [2, 3, 16, 8]  # 768 elements
@@ -124,3 +125,64 @@ def test_the_norms_of_a_list_under_nvtx() -> None:
     """NVTX writes the list's tensors, then order and dtype: 2 FLOP an element, 6 + 10 of them."""
     work = counted("_foreach_norm", [[2, 3], [10], [], []], Dtypes(F))
     assert work.parts == {"": (32, (16 + 2) * 4)}
+
+
+SELF = {"name": "self", "type": "tensor", "shape": [8, 9, 10], "dtype": F}
+
+
+def item(kind: str, *shape: int, **more: Any) -> dict[str, Any]:
+    return {"name": "key", "type": kind, **({"shape": list(shape), "dtype": "int64"} if shape else {}), **more}
+
+
+def key(*items: dict[str, Any]) -> dict[str, Any]:
+    return item("tuple", items=list(items))
+
+
+ALL = item("slice", value="::")
+LONG = Tensor((3, 1), "int64"), Tensor((4,), "int64")
+TWO = item("tensor", 3, 1), item("tensor", 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "view", "expected"),
+    [
+        (TWO[1], (8, 9, 10), (LONG[1],)),
+        (key(*TWO), (8, 9, 10), LONG),
+        (key(ALL, *TWO), (8, 9, 10), (None, *LONG)),
+        (key(item("ellipsis", value="Ellipsis"), TWO[1]), (8, 9, 10), (None, None, LONG[1])),
+        (key(item("int", value=2), TWO[1]), (9, 10), (LONG[1],)),
+        (key(item("slice", value="1:-1:2"), TWO[1]), (3, 9, 10), (None, LONG[1])),
+        (key(item("none", value=None), TWO[1]), (1, 8, 9, 10), (None, LONG[1])),
+        (item("tensor", 8, 9, dtype="bool"), (8, 9, 10), (Tensor((8, 9), "bool"),)),
+        # not told: another view, a list, no index at all, more items than dimensions, a slice by tensors
+        (key(*TWO), (8, 9), UNKNOWN),
+        (item("list", items=[{"type": "int", "value": 1}]), (8, 9, 10), UNKNOWN),
+        (key(ALL, ALL), (8, 9, 10), UNKNOWN),
+        (key(*[TWO[1]] * 4), (8, 9, 10), UNKNOWN),
+        (key(item("slice", value="?::"), TWO[1]), (8, 9, 10), UNKNOWN),
+    ],
+)
+def test_what_brackets_give_to_aten_index(given: dict[str, Any], view: tuple[int, ...], expected: Any) -> None:
+    assert subscript(Marker("Tensor", "__getitem__", [SELF, given]), Tensor(view, F)) == expected
+
+
+def test_indices_come_from_the_marker_of_the_brackets() -> None:
+    """8 x 3 x 4 numbers of 4 bytes read and written, 3 and 4 indices of 8 bytes."""
+    text = json.dumps([format_marker(Marker("Tensor", "__getitem__", [SELF, key(ALL, *TWO)]))])
+    found = count_op(aten="aten::index", sizes="[[8, 9, 10], []]", dtypes='["float32", ""]', strides="",
+                     args='["", ""]', outs="", marker=text, dir="fprop")  # fmt: skip
+    assert (found.flop, found.nbytes) == (0, 2 * 96 * 4 + 7 * 8)
+
+
+@pytest.mark.parametrize(
+    ("types", "nbytes"),
+    [((F, "float16"), 4 * 6 + 2 * 8 + 4 * 14), (("float16", F), 2 * 6 + 4 * 8 + 4 * 14)],
+)
+def test_a_list_of_two_types_has_its_own_marker_s(types: tuple[str, str], nbytes: int) -> None:
+    """cat of [2, 3] and [2, 4] to float32: one copy kernel tells a cast, the marker which of the two."""
+    tensors = [{"type": "tensor", "shape": [2, n], "dtype": d} for n, d in zip((3, 4), types, strict=True)]
+    made = Marker("torch", "cat", [{"name": "tensors", "type": "list", "items": tensors}], "float16")
+    found = count_op(aten="aten::cat", sizes="[[[2, 3], [2, 4]], []]", dtypes='[["", ""], ""]', strides="", args="",
+                     outs="", marker=json.dumps([format_marker(made)]), dir="fprop",
+                     kernel=Dtypes(at=((0, ""),), out=F))  # fmt: skip
+    assert (found.flop, found.nbytes) == (0, nbytes)

@@ -45,6 +45,8 @@ CASES = [  # kernel, grid, block, kernel before, its grid, op, arguments, bytes 
     (SPLIT_K, (8, 64, 1), (32, 16, 1), "nvjet_sm90_tst_64x64_64x13_1x2_h_bz_splitK_NTT", (2, 64, 1), "convolution_backward", CONV, 2 * 262144 * 4, 262144 * 2),
     # the third number of the product's grid is its slices: 5 of 64 * 32
     (SPLIT_K, (2, 2, 1), (32, 16, 1), "void cutlass::Kernel2<cutlass_80_tensorop>", (4, 1, 5), "mm", MM, 5 * 2048 * 4, 4096),
+    # 24 * 22 * 512 threads, 8 elements each, are 2,162,688, and 3072 * 768 more: they loop
+    (SPLIT_K, (24, 22, 1), (32, 16, 1), "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_splitK_NNT", (2, 72, 1), "mm", (t(3072, 12608, dtype=H), t(12608, 768, dtype=H)), 2 * 2_359_296 * 4, 2_359_296 * 2),
     (SPLIT_HALF, (2, 2, 1), (32, 16, 1), "", (0, 0, 0), "mm", (t(64, 800, dtype="float16"), t(800, 32, dtype="float16")), 2 * 2048 * 2, 4096),
     (SPLIT_OLD, (64, 1, 1), (32, 1, 1), "volta_sgemm", (2, 2, 3), "mm", (t(64, 800), t(800, 32)), 3 * 2048 * 4, 8192),
     # 36,864 weights: 9 tiles, 117 blocks, 13 slices

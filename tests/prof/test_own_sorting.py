@@ -29,6 +29,11 @@ TABLES = (t(3, 12), t(0), t(80), t(0), t(0, 0), i(2), j(2), i(3), None, None, j(
           i(0), None, None, None, t(15))  # fmt: skip
 UPDATE, EMBEDDING = "SplitLookupFunction_rowwise_adagrad", "embedding_dense_backward"
 WORDS = (t(4, 6), j(40), 99, -1, False)
+BAG, BAGS = "_embedding_bag_dense_backward", (t(8, 6), j(40), j(40), j(8), j(0), 30, False, 0, None, -1)
+# 9 places of [4, 5, 6] by two lists of indices that are broadcast to [3, 3]; the same without the indices: 4 of 9 * 4
+# values, if they were places of the shortest dimension
+PUT, PLACES = "_index_put_impl_", (t(4, 5, 6), (None, Tensor((3, 1), "int64"), j(3)), t(4, 3, 3), True, True)
+UNTOLD = (t(4, 5, 6), None, t(4, 3, 3), True, True)
 SORT = "void cub::DeviceRadixSort{}Kernel<cub::DeviceRadixSortPolicy<{}>::Policy800, false, long, int>(int*)"
 BINS = "void cub::DeviceRadixSortExclusiveSumKernel<cub::DeviceRadixSortPolicy<long, int, int>::Policy800, int>(int*)"
 COUNT = "void cub::DeviceReduceByKeyKernel<cub::DispatchReduceByKey<long*, long*>>(long*)"
@@ -54,6 +59,14 @@ CASES = [  # kernel, grid, block, op, arguments, read, written
     # 3 blocks of 256 bins of 4 bytes
     (BINS, 3, 256, UPDATE, TABLES, 3072, 3072),
     (COUNT, 1, 128, UPDATE, TABLES, 320, 0),
+    (NEW_SORT, 1, 384, BAG, BAGS, 40 * 16, 40 * 16),
+    (SCAN, 1, 128, BAG, BAGS, 30 * 8, 30 * 8),  # of 30 rows at most
+    (SCAN, 1, 128, EMBEDDING, WORDS, 40 * 8, 40 * 8),
+    # 40 indices by tens
+    ("void at::native::(anonymous namespace)::krn_partial_segment_offset<long>(long*)", 1, 32, EMBEDDING, WORDS, 0, 32),
+    ("void at::native::krn_partial_to_segment_idx<long>(long*)", 1, 32, EMBEDDING, WORDS, 0, 32),
+    (NEW_SORT, 1, 384, PUT, PLACES, 9 * 16, 9 * 16),
+    (NEW_SORT, 1, 384, PUT, UNTOLD, 16, 16),  # 36 * 4 // 120
     (UNIQUE, 1, 64, EMBEDDING, WORDS, 320, 0),
     # 2 blocks of 128 tiles, the last of which has one at least
     (SCAN_INIT, 2, 128, UPDATE, TABLES, 0, 129 * 8),
@@ -78,7 +91,7 @@ def test_own_bytes(
 
 
 def test_without_the_indices_nothing_is_told() -> None:
-    for op, arguments in ((UPDATE, (t(3, 12),)), ("topk", (t(40),))):
+    for op, arguments in ((UPDATE, (t(3, 12),)), ("topk", (t(40),)), (PUT, (t(0, 5), None, t(4)))):
         assert own_work(Call(Launch(CASES[1][0], (1, 1, 1), (1, 1, 1)), None, op, arguments)) is None
 
 
