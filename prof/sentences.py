@@ -106,7 +106,11 @@ def _busy(found: Summary) -> Iterator[str]:
     late = found.late_ns
     if late > 0.05 * found.span_ns:
         idle += f"; in {ms(late)} of that ({share(late, found.idle_ns)}) the CPU had not yet launched the next kernel"
-        idle += ": the run is bound by the host" if late > 0.25 * found.span_ns else ""
+        idle += (
+            ": as captured, under a profiler that slows it, the host is the limit"
+            if late > 0.25 * found.span_ns
+            else ""
+        )
     yield f"{idle}."
 
 

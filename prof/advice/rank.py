@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pyprof.prof.advice.card import RULES, Advice, Finding
-from pyprof.prof.advice.run import Run
+from pyprof.prof.advice.run import HOST_SURE, Run
 
 __all__ = ["LEAST_NS", "LEAST_SHARE", "advise", "findings", "row_rules", "together_ms"]
 
@@ -51,7 +51,8 @@ def _limited(run: Run, finding: Finding) -> str:
     gpu, whole = run.ms(float(finding.saved_ns.sum())), run.ms(total_ns(run, finding))
     if whole > LIMITED * gpu:
         return ""
-    return f". The GPU's work would fall by {gpu:.4g} ms, the step by less: the host is the limit"
+    host = "is" if run.host_ns > HOST_SURE * run.queued_ns else "may be"
+    return f". The GPU's work would fall by {gpu:.4g} ms, the step by less: the host {host} the limit"
 
 
 def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO
 
+from pyprof.prof.advice.run import HOST_SURE
 from pyprof.prof.sentences import ms
 from pyprof.prof.write_plain import cut_to, safe
 
@@ -19,6 +20,7 @@ __all__ = ["brief", "cards", "document", "write_advice"]
 WIDTH = 80
 INDENT = "   "
 FIRST = 5  # pieces of the summary
+IDLE = 0.25  # of the step as captured: from here on the summary says that the host binds it (prof/sentences.py)
 
 
 def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
@@ -53,14 +55,31 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
         yield from textwrap.wrap("Nothing ran on a GPU in this capture, and advice is for what GPUs do.", width)
         return
     if not found:
-        yield from textwrap.wrap(f"{head} Nothing to advise.", width)
+        yield from textwrap.wrap(f"{head} Nothing to advise{_because(run)}.", width)
         return
     pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
     head += f" {pieces} of advice, together worth at most {_digits(together_ms(run), 3)} ms."
-    yield from textwrap.wrap(head, width)
+    slower = " The host is the limit: faster kernels alone do not shorten the step."
+    yield from textwrap.wrap(head + (slower if _side(run) == "host" else ""), width)
     for number, advice in enumerate(found, 1):
         yield ""
         yield from _card(number, advice, "step" if run.marked else "capture", width)
+
+
+def _side(run: Run) -> str:
+    """Which takes longer for a step, four times in five of what the host may need: "host", "GPU"; "near": neither."""
+    if run.host_ns > HOST_SURE * run.queued_ns:
+        return "host"
+    return "GPU" if HOST_SURE * run.host_ns < run.queued_ns else "near"
+
+
+def _because(run: Run) -> str:
+    """Why there is nothing to advise, where it is not that the GPU works well."""
+    return {
+        "host": ": the host is the limit, and not by its launches. A sampling profiler (py-spy) tells where Python is",
+        "near": ": host and GPU are near each other, and a change to one of them alone saves little",
+        "GPU": "",
+    }[_side(run)]
 
 
 def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
@@ -92,15 +111,25 @@ def brief(run: Run, found: Sequence[Advice]) -> list[str]:
     from pyprof.prof.advice import together_ms
 
     unit = "step" if run.marked else "capture"
+    outlook = _outlook(run, unit)
     if not found:
-        return [f"What to change: nothing found that is worth more than 0.5% of a {unit}"]
+        return [f"What to change: nothing found that is worth more than 0.5% of a {unit}{outlook}"]
     worth = f"at most {_told(together_ms(run))} of {_told(run.step_ns / 1e6)} a {unit}"
     count = "one piece of advice" if len(found) == 1 else f"{len(found)} pieces of advice"
     first = f", the first {FIRST}" if len(found) > FIRST else ""
     return [
-        f"What to change: {count}, together worth {worth}{first}",
+        f"What to change: {count}, together worth {worth}{first}{outlook}",
         *(_line(advice, unit) for advice in found[:FIRST]),
     ]
+
+
+def _outlook(run: Run, unit: str) -> str:
+    """Of a capture whose GPU idles: whether it would without the profiler."""
+    if not run.host_ns or run.busy_ns > (1 - IDLE) * run.step_ns:
+        return ""
+    host, gpu = f"{_digits(run.host_ns / 1e6, 2)} ms", f"{_digits(run.busy_ns / 1e6, 2)} ms"
+    limit = {"host": "the host is the limit", "near": "neither is clearly the limit", "GPU": "the GPU is the limit"}
+    return f". Without a profiler the host needs about {host} a {unit}, the GPU {gpu}: {limit[_side(run)]}"
 
 
 def _line(advice: Advice, unit: str) -> str:

@@ -86,6 +86,50 @@ def test_a_run_without_advice_says_so():
     assert " ".join(words).endswith("Nothing to advise.")
 
 
+def steady(ns, more=None):
+    """100 kernels of so many ns, one each 30 µs; launches are not timed: 6 µs each of the host, 0.6 ms."""
+    return [{"kShortName": "kernel", "start": i * 30_000, "ns": ns, "phase": "forward", **(more or {})}
+            for i in range(100)]  # fmt: skip
+
+
+LIMITS = {  # what the kernels take -> the verdict; the GPU takes 1.1 µs more for each, 0.30, 0.48 and 1.10 ms
+    1_900: "the host is the limit",
+    3_700: "neither is clearly the limit",
+    9_900: "the GPU is the limit",
+}
+
+
+@pytest.mark.parametrize("ns", LIMITS)
+def test_the_summary_says_what_is_the_limit_without_a_profiler(ns):
+    made = run(*steady(ns))
+    title, *_ = brief(made, advise(made))
+    told = {1_900: "0.19", 3_700: "0.37", 9_900: "0.99"}[ns]
+    assert title.endswith(
+        f". Without a profiler the host needs about 0.6 ms a capture, the GPU {told} ms: {LIMITS[ns]}"
+    )
+
+
+def test_nothing_to_advise_says_why():
+    """From a graph no launches are to be saved; near each other neither's time is."""
+
+    def told(*rows):
+        made = table(*rows)
+        return " ".join(written(False, made).split())
+
+    assert told(*steady(3_700)).endswith(
+        "Nothing to advise: host and GPU are near each other, and a change to one of them alone saves little."
+    )
+    assert told(*steady(9_900)).endswith("without a profiler. Nothing to advise.")
+    # 20 launches: too few for launch_bound; the host's 0.12 ms are over the GPU's 20 × 3.1 µs
+    assert "Nothing to advise: the host is the limit" in told(*steady(2_000)[:20])
+
+
+def test_the_cards_say_that_the_host_is_the_limit():
+    assert "The host is the limit: faster kernels alone do not shorten the step." in " ".join(
+        written(False, table(*steady(1_900))).split()
+    )
+
+
 def test_an_empty_run():
     made = rows().take([])
     assert advise(Run(made, annotate(made))) == []

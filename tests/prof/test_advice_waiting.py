@@ -18,8 +18,8 @@ def test_gaps_are_what_no_stream_covers():
     assert found.tolist() == [0, 0, 0, 20, 0]
 
 
-def short(count, every=30_000, **more):
-    return [kernel(i * every, 2_000, **more) for i in range(count)]
+def short(count, every=30_000, ns=2_000, **more):
+    return [kernel(i * every, ns, **more) for i in range(count)]
 
 
 def test_launch_bound_by_hand():
@@ -27,6 +27,14 @@ def test_launch_bound_by_hand():
     (card,) = cards(*short(100))
     assert (card.rule, card.confidence, card.kernels, card.op) == ("launch_bound", "low", 100, "")
     assert card.saved_ms == pytest.approx(0.6 - 0.245)
+
+
+def test_launch_bound_where_the_host_is_the_slower_one_four_times_in_five():
+    # The host 100 × 6 µs; the GPU takes 100 × (3.5 + 1.1) µs, 0.46 ms: 1.304 times that, over exp(0.3 × 0.84) = 1.287.
+    # As a graph 1.1 × 0.35 ms + 25 µs. With 3.7 µs each 0.48 ms: 1.25
+    (card,) = cards(*short(100, ns=3_500), rule="launch_bound")
+    assert card.saved_ms == pytest.approx(0.6 - 0.41)
+    assert cards(*short(100, ns=3_700), rule="launch_bound") == []
 
 
 def timed(count, every, ns=2_000, **more):
