@@ -41,6 +41,10 @@ INDEX = {"embedding": (1,), "index_select": (2,), "gather": (2,), "nll_loss_forw
          "embedding_dense_backward": (1,), "embedding_backward": (1,)}  # fmt: skip
 INDEX_LATER = {"scatter": (2,), "scatter_add": (2,), "index_add": (2,)}
 
+# ops that take a list of indices after self, which NVTX ranges write one after the other: how many arguments follow it
+INDEXED = {"index": 0, "_unsafe_index": 0, "_index": 0, "index_put": 2, "index_put_": 2, "_unsafe_index_put": 2,
+           "_index_put_impl_": 3}  # fmt: skip
+
 # ops whose output has the first argument's shape and a type that another argument gives: kernels tell it
 LIKE_FIRST = ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data")
 
@@ -127,7 +131,8 @@ def told_by_marker(arguments: tuple[Any, ...], parameters: Sequence[str], marker
     for position, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
         api = MARKED.get(name, "") if attention else ""
         if argument is UNKNOWN and api:
-            filled[position] = told.get(api, MARKED_DEFAULTS[api])
+            flag = told.get(api, MARKED_DEFAULTS[api])
+            filled[position] = int(flag) if name == "mask_type" and isinstance(flag, bool) else flag
         elif name == "positions" and not isinstance(argument, (tuple, Tensor)) and markers[-1].op in SUBSCRIPTS:
             filled[position] = subscript(markers[-1], arguments[0])
     return tuple(filled)
@@ -182,7 +187,8 @@ def _dimensions(item: Any) -> int:
 
 
 # models' names of arguments -> the names that F.scaled_dot_product_attention has for them, and their defaults there
-MARKED = {"causal": "is_causal", "dropout": "dropout_p"}
+# (a mask type of 1 is causal: ATen/native/transformers/attention.cpp)
+MARKED = {"causal": "is_causal", "mask_type": "is_causal", "dropout": "dropout_p"}
 MARKED_DEFAULTS = {"is_causal": False, "dropout_p": 0.0}
 
 
@@ -243,10 +249,24 @@ def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]
         return _lists(shapes, lists, known) + _after(shapes, lists, op)
     indices = INDEX.get(op, INDEX_LATER.get(op, ()))
     found = [_sized(i, s, "int64" if i in indices else "", known) for i, s in enumerate(shapes)]
+    if op in INDEXED and len(shapes) > INDEXED[op] + 1:
+        end = len(shapes) - INDEXED[op]
+        rest = [_sized(i, s, "", known) for i, s in enumerate(shapes[end:], start=2)]
+        found = [found[0], _indices(shapes[1:end], shapes[0]), *rest]
     for position, value_ in known.kernel.flags:
         if position < len(found) and found[position] is UNKNOWN:
             found[position] = value_
     return tuple(found)
+
+
+def _indices(shapes: Sequence[Any], self: Sequence[Any]) -> Any:
+    """A list of indices, None where a dimension is kept. One that has the shape of what it indexes may be a mask: then
+    all are UNKNOWN."""
+    for shape in shapes:
+        _check_flat(shape)
+    if not any(shapes) or any(shape and list(self[i : i + len(shape)]) == shape for i, shape in enumerate(shapes)):
+        return UNKNOWN
+    return tuple(Tensor(tuple(shape), "int64") if shape else None for shape in shapes)
 
 
 def _sized(position: int, shape: Any, usual: str, known: Known) -> Any:

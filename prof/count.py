@@ -31,6 +31,7 @@ class Counted:
     why: str = ""  # why it is not counted
     dtype: str = ""  # of the first tensor among its arguments
     arguments: tuple[Any, ...] = ()  # as the capture records them
+    outputs: tuple[Tensor, ...] = ()  # where they are known
 
     @property
     def flop(self) -> int | None:
@@ -95,7 +96,7 @@ def count_op(
         work = evaluate(name, arguments, made)
         if isinstance(work, Work) and name in FILLED:
             work = Work(work.flop, FILLED[name](arguments), 0)
-        return Counted(name, family, _amounts(work), dtype=dtype, arguments=arguments)
+        return Counted(name, family, _amounts(work), dtype=dtype, arguments=arguments, outputs=made or ())
     except ModelError as error:
         return Counted(name, family, _what_remains(name, op, arguments), str(error), dtype, arguments)
 

@@ -41,7 +41,7 @@ def kernel_dtypes(name: str, op: str, family: str) -> Dtypes:
     text = normal(name)
     if family in MATRIX:
         return product(text, name, op, family)
-    for find in (_copy, _template, _many, _reduced, _opaque, _elementwise, _random, _collective):
+    for find in (_copy, _scattered, _template, _many, _reduced, _opaque, _elementwise, _random, _collective):
         found = find(text, op)
         if found is not None:
             return found
@@ -154,6 +154,18 @@ TEMPLATES = (
 _TEMPLATES = [
     (re.compile(rf"(?:^|[ :)])(?:{row.kernel})[<(]"), re.compile(rf"(?:{row.ops})_?"), row) for row in TEMPLATES
 ]
+
+
+_SUMMED = re.compile(r"\bindexing_backward_kernel\w*<")
+
+
+def _scattered(text: str, op: str) -> Dtypes | None:
+    """index_put_ with accumulate, sorted: self and values of one type. Source: aten/src/ATen/native/cuda/Indexing.cu"""
+    match = _SUMMED.search(text)
+    if match is None or op not in ("index_put_", "_index_put_impl_", "index_put"):
+        return None
+    dtype = TYPES.get(parameters(text, match)[0], "")
+    return Dtypes(at=((0, dtype), (2, dtype)), flags=((3, True),))
 
 
 def _template(text: str, op: str) -> Dtypes | None:

@@ -41,12 +41,13 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel within its op: ``arguments`` in the op's schema order."""
+    """A kernel within its op: ``arguments`` in the op's schema order, ``outputs`` where they are known."""
 
     kernel: Launch
     before: Launch | None
     op: str
     arguments: tuple[Any, ...]
+    outputs: tuple[Tensor, ...] = ()
 
     def tensor(self, position: int) -> Tensor | None:
         argument = self.arguments[position] if position < len(self.arguments) else None
@@ -260,7 +261,9 @@ def _tensors_of_convolution(call: Call) -> list[Tensor]:
     if call.op == "cudnn_convolution" and len(tensors) == 2:
         x, weight = tensors
         padding, stride, dilation = (*call.arguments[2:5], *(UNKNOWN,) * 3)[:3]
-        if not any(value is UNKNOWN or value is None for value in (padding, stride, dilation)):
+        if call.outputs:
+            tensors.append(x.like(call.outputs[0].shape))
+        elif not any(value is UNKNOWN or value is None for value in (padding, stride, dilation)):
             tensors.append(x.like(output_shape(x, weight, Window(stride, padding, dilation))))
     return tensors
 

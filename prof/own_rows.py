@@ -46,6 +46,7 @@ def fill_own(
                 Launch(names.values[last], _triple(grid, last_at)) if last >= 0 else None,
                 counted[call].name or "",
                 counted[call].arguments,
+                counted[call].outputs,
             )
         )
         if found is not None:

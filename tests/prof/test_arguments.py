@@ -186,3 +186,31 @@ def test_a_list_of_two_types_has_its_own_marker_s(types: tuple[str, str], nbytes
                      outs="", marker=json.dumps([format_marker(made)]), dir="fprop",
                      kernel=Dtypes(at=((0, ""),), out=F))  # fmt: skip
     assert (found.flop, found.nbytes) == (0, nbytes)
+
+
+def test_nvtx_writes_a_list_of_indices_one_after_the_other() -> None:
+    """8 x 200 rows of 512 added: values and rows read, rows written, 1,600 indices of 8 bytes."""
+    sorted_sum = Dtypes(at=((0, B), (2, B)), flags=((3, True),))
+    found = counted("_index_put_impl_", [[448, 512], [8, 200], [8, 200, 512], [], []], sorted_sum)
+    assert (found.flop, found.nbytes) == (819_200, 3 * 819_200 * 2 + 1_600 * 8)
+    two = counted("index_put_", [[8, 9, 10], [], [3, 1], [4], [8, 3, 4], []], Dtypes(at=((0, F), (2, F))))
+    assert (two.flop, two.nbytes) == (0, 2 * 96 * 4 + 7 * 8)
+    read = counted("index", [[8, 9, 10], [3, 1], [4]], Dtypes(at=((0, F),)))
+    assert (read.flop, read.nbytes) == (0, 2 * 120 * 4 + 7 * 8)
+
+
+def test_an_index_of_the_shape_of_what_it_indexes_may_be_a_mask() -> None:
+    """Its values tell how many there are; neither 20 bytes of a mask nor 160 of indices are counted."""
+    found = counted("_index_put_impl_", [[4, 5], [4, 5], [7], [], []], Dtypes(at=((0, F), (2, F))))
+    assert (found.flop, found.nbytes) == (0, 2 * 28)
+    assert counted("index", [[4, 5], [4, 5]], Dtypes(at=((0, F),))).nbytes is None
+
+
+@pytest.mark.parametrize(("causal", "pairs"), [(False, 16 * 16), (True, 16 * 17 // 2)])
+def test_a_marker_tells_the_mask_type_of_efficient_attention(causal: bool, pairs: int) -> None:
+    flags = [{"name": "is_causal", "type": "bool", "value": True}] if causal else []
+    call = marker("scaled_dot_product_attention", *[([2, 3, 16, 8], B)] * 3)
+    call = Marker(call.mod, call.op, [*call.args, *flags])
+    sizes = [[2, 16, 3, 8]] * 3 + [[]] * 11
+    found = counted("_efficient_attention_forward", sizes, Dtypes(B, (), B), call)
+    assert found.flop == 4 * 2 * 3 * pairs * 8

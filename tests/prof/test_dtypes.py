@@ -146,6 +146,8 @@ NAMES = [
      "UnaryOpFunctor<float, (int)2, (int)1, (int)1>, at::native::Copy<float, c10::BFloat16>>(T1, T2, T3...)",
      "_foreach_copy_", "optimizer", Dtypes("", ((0, F32), (1, BF16)), lists=2)),
     # collectives
+    ("void <unnamed>::indexing_backward_kernel_small_stride<c10::BFloat16>(const long *, const long *, const T1 *, T1 *)",
+     "_index_put_impl_", "indexing", Dtypes(at=((0, BF16), (2, BF16)), flags=((3, True),))),
     ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)",
      "record_param_comms", "collective", Dtypes(F32)),
     ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<(unsigned long)4096>)", "record_param_comms", "collective", NOTHING),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pyprof.prof.own_sorting  # noqa: F401 (its rules are cases here, too)
-from pyprof.prof.model import Tensor, Work
+from pyprof.prof.model import UNKNOWN, Tensor, Work
 from pyprof.prof.own import Call, Launch, own_work
 
 H = "bfloat16"
@@ -127,3 +127,13 @@ def test_experts(name: str, grid: Any, before: str, before_grid: Any, flop: int,
 
 def test_a_launch_that_fits_no_number_of_experts_is_not_counted() -> None:
     assert own_work(Call(Launch(UP, (8, 343, 1)), None, "", ROUTER)) is None
+
+
+def test_an_output_that_is_known_otherwise_is_found_by_the_layout_s_grid() -> None:
+    """NVTX tells no padding: 64 images of 196 pixels, 7 tiles of 32, and 768 channels, 24 tiles."""
+    untold = (t(64, 3, 224, 224, dtype=H), t(768, 3, 16, 16, dtype=H), *[UNKNOWN] * 7)
+    launch = Launch(TO_NCHW, (7, 24, 64), (256, 1, 1))
+    assert own_work(Call(launch, None, "cudnn_convolution", untold)) is None
+    made = (t(64, 768, 14, 14, dtype=H),)
+    found = own_work(Call(launch, None, "cudnn_convolution", untold, made))
+    assert found == Work(0, 64 * 768 * 196 * 2, 64 * 768 * 196 * 2)
