@@ -1,4 +1,6 @@
-"""Gradients that are filled with zeros first: by zero_grad(set_to_none=False), by an embedding's dense backward."""
+"""Gradients that are filled with zeros first: by zero_grad(set_to_none=False), by an embedding's dense backward, by an
+index in a loop.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import numel
-from pyprof.prof.advice.run import Run
+from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.occupancy import Floats
 from pyprof.table import NULL
 
@@ -23,6 +25,11 @@ RARE = 0.1  # rows of the table that a step touches, at the most, where sparse g
 # Launches of a sparse gradient and its update, in traces of an H200 (PyTorch 2.11): SGD adds rows as they are,
 # SparseAdam coalesces first (sort, unique, sums).
 SPARSE_SGD, SPARSE_ADAM = 5, 35
+SELECT = "aten::select_backward"
+PIECES = 3  # indices of one tensor, at the least
+# stack along an inner dimension reads and writes at 0.59 to 0.61 of 4.8 TB/s (two programs on an H200); a launch takes
+# 128 tensors (ATen/native/cuda/Shape.cu).
+STACKED, STACKS = 0.12, 128
 
 
 @rule("zero_grad")
@@ -118,6 +125,52 @@ def _share(run: Run, row: int, shape: tuple[int, int]) -> float:
     if not isinstance(first, list) or list(shape) not in first:
         return 0.0
     return shape[0] * shape[1] / max(sum(numel(item) for item in first), 1)
+
+
+@rule("select_in_loop")
+def select_in_loop(run: Run) -> Iterator[Finding]:
+    """x[:, i] for every i: the gradient of each is a tensor of zeros as large as x, a copy into it, and a sum.
+
+    Of unbind it is one stack. Only fills that a piece's copy follows at once, and sums right behind. Of one tensor one
+    piece has no sum, so fills without one count the tensors. Abstains below three pieces a tensor, and of slices,
+    which may overlap or leave elements out. Of the host's calls half are counted: autograd makes them, no Python.
+    """
+    found: dict[tuple[str, str], list[list[int]]] = {}
+    zeros = run.mentions("nodes", SELECT) & np.isin(run.aten, ("fill_", "zero_"))
+    for row in np.flatnonzero(zeros).tolist():
+        shape = (run.shapes(row) or [[]])[0]
+        if shape and _follows(run, row, 1, "copy_") and SELECT in str(run.texts("nodes")[row + 1]):
+            summed = _follows(run, row, 2, "add_", "add") and (run.shapes(row + 2) or [[]])[0] == shape
+            found.setdefault((str(shape), run.trace(row)), []).append([row, row + 1, *([row + 2] if summed else [])])
+    for (shape, _), pieces in found.items():
+        tensors = max(sum(len(rows) == 2 for rows in pieces), run.steps * run.lanes)
+        if len(pieces) >= PIECES * tensors and run.device is not None:
+            yield _selected(run, shape, pieces, tensors)
+
+
+def _follows(run: Run, row: int, by: int, *ops: str) -> bool:
+    """Is the row so many places behind, on the same GPU, one of these ops?"""
+    return row + by < run.rows and run.lane[row + by] == run.lane[row] and run.aten[row + by] in ops
+
+
+def _selected(run: Run, shape: str, pieces: list[list[int]], tensors: int) -> Finding:
+    rows = np.array([row for piece in pieces for row in piece])
+    now = max(float(run.dur[rows].sum()), 1.0)
+    fills = [piece[0] for piece in pieces]
+    nbytes = 2.0 * float(run.nbytes[fills].sum()) / len(pieces) * tensors  # a fill writes the tensor once
+    expected = min(START_NS * tensors + 1e9 * nbytes / (STACKED / STREAMED * run.bandwidth), now)
+    saved: Floats = run.dur[rows] * (1 - expected / now)
+    launches = max(len(rows) - tensors - len(pieces) / STACKS, 0.0)
+    why = (
+        f"{run.count(len(pieces)):.4g} indices of tensors of {shape}: for the gradient of each, one of zeros of that "
+        f"size is filled, the piece copied into it, and added to the others, {run.ms(now):.4g} ms; one stack a tensor "
+        f"({run.count(tensors):.4g}) would take {run.ms(expected):.4g} ms"
+    )
+    change = (
+        "Take the pieces apart once, before the loop: parts = x.unbind(dim), then parts[i] in place of x[:, i]. "
+        "The gradient of all is one stack."
+    )
+    return Finding(rows, saved, why, change, "medium", launches=launches, calls=launches / 2)
 
 
 def _product_dims(run: Run) -> set[int]:
