@@ -26,7 +26,7 @@ RARE = 0.1  # rows of the table that a step touches, at the most, where sparse g
 # SparseAdam coalesces first (sort, unique, sums).
 SPARSE_SGD, SPARSE_ADAM = 5, 35
 SELECT = "aten::select_backward"
-PIECES = 3  # indices of one tensor, at the least
+PIECES = 8  # indices of one tensor, at the least: attention takes apart three within PyTorch (nn.MultiheadAttention)
 # stack along an inner dimension reads and writes at 0.59 to 0.61 of 4.8 TB/s (two programs on an H200); a launch takes
 # 128 tensors (ATen/native/cuda/Shape.cu).
 STACKED, STACKS = 0.12, 128
@@ -132,7 +132,7 @@ def select_in_loop(run: Run) -> Iterator[Finding]:
     """x[:, i] for every i: the gradient of each is a tensor of zeros as large as x, a copy into it, and a sum.
 
     Of unbind it is one stack. Only fills that a piece's copy follows at once, and sums right behind. Of one tensor one
-    piece has no sum, so fills without one count the tensors. Abstains below three pieces a tensor, and of slices,
+    piece has no sum, so fills without one count the tensors. Abstains below eight pieces a tensor, and of slices,
     which may overlap or leave elements out. Of the host's calls half are counted: autograd makes them, no Python.
     """
     found: dict[tuple[str, str], list[list[int]]] = {}
@@ -142,10 +142,10 @@ def select_in_loop(run: Run) -> Iterator[Finding]:
         if shape and _follows(run, row, 1, "copy_") and SELECT in str(run.texts("nodes")[row + 1]):
             summed = _follows(run, row, 2, "add_", "add") and (run.shapes(row + 2) or [[]])[0] == shape
             found.setdefault((str(shape), run.trace(row)), []).append([row, row + 1, *([row + 2] if summed else [])])
-    for (shape, _), pieces in found.items():
+    for (size, _), pieces in found.items():
         tensors = max(sum(len(rows) == 2 for rows in pieces), run.steps * run.lanes)
         if len(pieces) >= PIECES * tensors and run.device is not None:
-            yield _selected(run, shape, pieces, tensors)
+            yield _selected(run, size, pieces, tensors)
 
 
 def _follows(run: Run, row: int, by: int, *ops: str) -> bool:

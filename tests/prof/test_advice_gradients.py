@@ -143,13 +143,14 @@ def test_an_index_in_a_loop_by_hand():
 
 
 def test_the_tensors_are_those_pieces_that_nothing_is_added_to():
-    (card,) = cards(BIG, *loop(16), *loop(16), rule="select_in_loop")
+    (card,) = cards(BIG, *loop(8), *loop(8), rule="select_in_loop")
     assert "one stack a tensor (2)" in card.why
 
 
 SELECTED = {
     "one piece of each tensor": [BIG, *indexed(False), *indexed(False), *indexed(False)],
-    "two pieces": [BIG, *loop(2)],
+    "queries, keys and values": [BIG, *loop(3)],
+    "seven pieces": [BIG, *loop(7)],
     "slices may overlap": [BIG, *({**row, "nodes": ["SliceBackward0", "aten::slice_backward"]} for row in loop(64))],
     "no shapes": [BIG, *({**row, "sizes": None} for row in loop(64))],
     "the piece is written elsewhere": [BIG, *(row for row in loop(64) if row["aten"] != "aten::copy_")],
