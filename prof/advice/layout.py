@@ -26,40 +26,78 @@ NORM_FORWARD, NORM_BACKWARD = 0.18, 0.31
 # the limit, 6 to 14 of 67 TFLOP/s.
 DEPTHWISE = "conv_depthwise2d_"
 DEPTHWISE_BYTES, DEPTHWISE_FLOP = 0.3, 0.12
+NAMED = re.compile(r"aten::conv(?:_transpose)?([123])d\b")
+FORMATS = {2: "torch.channels_last", 3: "torch.channels_last_3d"}  # by spatial dimensions
 
 
 @rule("channels_last")
 def channels_last(run: Run) -> Iterator[Finding]:
     """cuDNN's layout changes around convolutions on tensor cores, which want channels last; the batch norms and
-    depthwise convolutions of the same run, whose kernels for NCHW are slower.
+    depthwise convolutions of the same run, whose kernels for NCHW are slower. A card for 2-d and one for 3-d.
 
-    Abstains where the convolution itself is not seen to be one (names only), and of depthwise convolutions in float32,
-    whose weight gradient is slower in NHWC (1.13 ms against 0.35 for kernels of 7 × 7).
+    Abstains where the convolution itself is not seen to be one (names only); of 1-d ones, for which PyTorch has no such
+    format; where group or instance norms run over tensors of that rank, whose kernels take NCHW alone, so that the
+    changes would stand around them instead; and of depthwise convolutions in float32, whose weight gradient is slower
+    in NHWC (1.13 ms against 0.35 for kernels of 7 × 7).
     """
     layout = run.mentions("kLongName", *TRANSFORMS) | run.mentions("kShortName", *TRANSFORMS)
     changes = np.flatnonzero((run.family == "conv") & layout)
     half = np.isin(run.dtype, ("bfloat16", "float16"))
     depthwise = np.flatnonzero((run.family == "conv") & run.mentions("kShortName", DEPTHWISE) & half)
-    if not len(changes) and not len(depthwise):
-        return
-    norms = _norms(run)
+    seen = {_rank(run, row) for row in np.flatnonzero(run.family == "conv").tolist()}
+    for rank in FORMATS:
+        moved, apart = (
+            np.array([row for row in rows.tolist() if _rank(run, row) == rank], np.int64)
+            for rows in (changes, depthwise)
+        )
+        if len(moved) + len(apart) and not _normed_apart(run, rank):
+            norms = _norms(run) if rank == 2 else np.zeros(0, np.int64)
+            yield _in_nhwc(run, rank, seen >= set(FORMATS), moved, apart, norms)
+
+
+def _rank(run: Run, row: int) -> int:
+    """Spatial dimensions of a convolution; 0 where they are not known. PyTorch runs 1-d ones as 2-d ones of height 1,
+    which the ops around them tell, or their shapes."""
+    shapes = [shape for shape in run.shapes(row)[:2] if shape]
+    if run.aten[row] != "convolution_backward":  # whose shapes are the caller's
+        named = NAMED.search(str(run.texts("nodes")[row]))
+        if named:
+            return int(named[1])
+        if len(shapes) == 2 and all(len(shape) == 4 and shape[2] == 1 for shape in shapes):
+            return 0
+    return len(shapes[0]) - 2 if shapes else 0
+
+
+def _normed_apart(run: Run, rank: int) -> bool:
+    """Is there a group or instance norm over tensors of so many spatial dimensions?"""
+    apart = (run.aten == "native_group_norm") | run.mentions("nodes", "aten::instance_norm")
+    return any(len((run.shapes(row) or [[]])[0]) == rank + 2 for row in np.flatnonzero(apart).tolist())
+
+
+def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, norms: Ints) -> Finding:
+    """``mixed``: the run has 2-d and 3-d convolutions, and Module.to raises on a weight of the other rank."""
     expected = np.concatenate([np.zeros(len(changes)), _depthwise_ns(run, depthwise), _norm_ns(run, norms)])
     rows = np.concatenate([changes, depthwise, norms])
     saved = run.dur[rows] - expected
     rows, saved = rows[saved > 0], saved[saved > 0]  # NaN: bytes or device unknown
+    nchw, nhwc = ("NCHW", "NHWC") if rank == 2 else ("NCDHW", "NDHWC")
     words = [
         f"{run.count(len(some)):.4g} {what} ({run.ms(float(run.dur[some].sum())):.4g} ms)"
         for some, what in (
-            (changes, "changes of layout by cuDNN, NCHW to NHWC or back"),
+            (changes, f"changes of layout by cuDNN, {nchw} to {nhwc} or back"),
             (depthwise, "depthwise convolutions by PyTorch's own kernels"),
-            (norms, "batch norms by kernels for NCHW"),
+            (norms, f"batch norms by kernels for {nchw}"),
         )
         if len(some)
     ]
     now = run.ms(float(run.dur[rows].sum()))
-    why = f"{', '.join(words)}: expected {now - run.ms(float(saved.sum())):.4g} ms of {now:.4g} in NHWC"
-    change = "model.to(memory_format=torch.channels_last), and the input alike; look for ops between that fall back."
-    yield Finding(rows, saved, why, change, "medium", launches=len(changes), calls=0.0)
+    why = f"{', '.join(words)}: expected {now - run.ms(float(saved.sum())):.4g} ms of {now:.4g} in {nhwc}"
+    what = f"each nn.Conv{rank}d" if mixed else "model"
+    refused = " (the whole model it refuses, for weights of the other rank)" if mixed else ""
+    change = (
+        f"{what}.to(memory_format={FORMATS[rank]}){refused}, and the input alike; look for ops between that fall back."
+    )
+    return Finding(rows, saved, why, change, "medium", launches=len(changes), calls=0.0)
 
 
 def _norms(run: Run) -> Ints:

@@ -18,6 +18,7 @@ __all__ = ["optimizer"]
 # Of the bandwidth. Fused AdamW on an H200: GPT-2's 124 M parameters 1.00 ms, 24 × 2048² 0.79 ms: 0.72 and 0.74.
 REACHED = 0.72
 WORTH = 1.15
+STEPS = ('.step"',)  # of a marker: ["AdamW.step", "_foreach_mul_"]
 # multi_tensor_apply (ATen/native/cuda/MultiTensorApply.cuh): a launch takes 320 chunks of 65536 elements, 30 tensors
 CHUNKS, TENSORS = 320 * 65536, 30
 
@@ -28,16 +29,18 @@ class Kind:
 
     name: str
     mark: tuple[str, ...]
-    mark_bytes: int  # a fp32 parameter
-    fused_bytes: int
+    mark_values: int  # a parameter
+    fused_values: int
     lists: bool  # by lists of tensors, too, one pass moves fewer bytes
 
 
-# fp32. Adam reads p, g, m, v and writes p, m, v: 28 bytes a parameter. addcdiv_(p, m, denom) reads 12 and writes 4.
-# SGD with momentum reads p, g, m and writes p, m; its mul_(m, momentum) reads 4 and writes 4. Plain SGD is one add_.
-ADAM = Kind("Adam", ("_foreach_addcdiv_", "addcdiv_"), 16, 28, lists=True)
-MOMENTUM = Kind("SGD with momentum", ("mul_",), 8, 20, lists=False)
-PLAIN = Kind("SGD", ("add_",), 12, 12, lists=False)
+# Adam reads p, g, m, v and writes p, m, v: 7 values a parameter, 28 bytes in fp32. addcdiv_(p, m, denom) reads 3 and
+# writes 1. SGD with momentum reads p, g, m and writes p, m; its mul_(m, momentum) reads 1 and writes 1. Plain
+# SGD is one add_.
+ADAM = Kind("Adam", ("_foreach_addcdiv_", "addcdiv_"), 4, 7, lists=True)
+MOMENTUM = Kind("SGD with momentum", ("mul_",), 2, 5, lists=False)
+PLAIN = Kind("SGD", ("add_",), 3, 3, lists=False)
+HALF = ("bfloat16", "float16")
 
 
 @rule("optimizer")
@@ -48,7 +51,7 @@ def optimizer(run: Run) -> Iterator[Finding]:
     where bytes or device are unknown, and for other optimizers (SGD by lists moves 20 to 24 bytes a parameter with
     momentum, fused 20: nothing to gain).
     """
-    rows = np.flatnonzero((run.phase == "optimizer") & (run.role == "main") & (run.texts("kind") == "kernel"))
+    rows = _of_step(run)
     ops = set(run.aten[rows].astype(str))
     kind = _kind(ops)
     if kind is None or any(op.startswith("_fused_") for op in ops) or np.isnan(run.nbytes[rows]).any():
@@ -56,12 +59,26 @@ def optimizer(run: Run) -> Iterator[Finding]:
     rows = rows[~np.isin(run.aten[rows], ("zero_", "_foreach_zero_", "fill_"))]
     mark = rows[np.isin(run.aten[rows], kind.mark)]
     loop = not any(op.startswith("_foreach_") for op in ops)
-    parameters = float(run.nbytes[mark].sum()) / kind.mark_bytes
-    expected = 1e9 * parameters * kind.fused_bytes / (REACHED / STREAMED * run.bandwidth)
+    item = _item(run, mark)
+    parameters = float(run.nbytes[mark].sum()) / (kind.mark_values * item)
+    expected = 1e9 * parameters * kind.fused_values * item / (REACHED / STREAMED * run.bandwidth)
     now = float(run.dur[rows].sum())
     if not (loop or now > WORTH * expected) or not parameters:
         return
     yield _finding(run, kind, rows, mark, loop, parameters, expected)
+
+
+def _of_step(run: Run) -> Ints:
+    """Kernels of the optimizer's step. Clipping and scaling of gradients, which stay in any case, stand in the same
+    phase, but outside of the step, where the capture names it (``AdamW.step``)."""
+    rows = np.flatnonzero((run.phase == "optimizer") & (run.role == "main") & (run.texts("kind") == "kernel"))
+    within = rows[run.mentions("op", *STEPS)[rows]]
+    return within if len(within) else rows
+
+
+def _item(run: Run, mark: Ints) -> int:
+    """Bytes of a value; the states have the parameter's type."""
+    return 2 if len(mark) and run.dtype[mark[0]] in HALF else 4
 
 
 def _kind(ops: set[str]) -> Kind | None:
@@ -77,12 +94,13 @@ def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool, parameter
     tensors = len(mark) if loop else 0  # of lists, the launches of the mark's op are the fused one's, too
     after = parameters / CHUNKS + tensors / TENSORS if loop else float(len(mark))
     saved: Floats = run.dur[rows] * max(1 - expected / now, 0.0)
+    item = _item(run, mark)
     moved = float(run.nbytes[rows].sum()) / parameters
     launches = max(len(rows) - after, 0.0)
     how = "single ops" if loop else "lists of tensors (foreach)"
     why = (
         f"{kind.name} by {how} moves {moved:.0f} bytes a parameter in {run.count(len(rows)):.4g} kernels, a fused one "
-        f"{kind.fused_bytes} in about {run.count(1) * max(after, 1):.2g}: {run.ms(now):.4g} ms, expected "
+        f"{kind.fused_values * item} in about {run.count(1) * max(after, 1):.2g}: {run.ms(now):.4g} ms, expected "
         f"{run.ms(min(expected, now)):.4g} ms for {parameters / run.steps / run.lanes / 1e6:.4g} M parameters"
     )
     names = "Adam, AdamW" if kind is ADAM else "SGD"

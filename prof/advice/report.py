@@ -76,7 +76,7 @@ def _side(run: Run) -> str:
 def _because(run: Run) -> str:
     """Why there is nothing to advise, where it is not that the GPU works well."""
     return {
-        "host": ": the host is the limit, and not by its launches. A sampling profiler (py-spy) tells where Python is",
+        "host": ": the host is the limit, and not by launches alone. A sampling profiler (py-spy) tells by what else",
         "near": ": host and GPU are near each other, and a change to one of them alone saves little",
         "GPU": "",
     }[_side(run)]

@@ -32,6 +32,50 @@ def test_no_word_on_layouts(why):
     assert cards(*LAYOUTS[why], rule="channels_last") == []
 
 
+VIDEO = [4, 64, 16, 56, 56]
+IN_3D = {"sizes": [VIDEO, [64, 64, 3, 3, 3]], "nodes": ["aten::conv3d", "aten::convolution", "aten::cudnn_convolution"]}
+IN_1D = {"sizes": [[32, 64, 1, 3136], [64, 64, 1, 3]], "nodes": ["aten::conv1d", "aten::convolution",
+                                                                 "aten::cudnn_convolution"]}  # fmt: skip
+
+
+def test_each_rank_has_its_format():
+    rows = [conv(LAYOUT, 30_000, **IN_3D), conv(**IN_3D)]
+    (card,) = cards(*rows, rule="channels_last")
+    assert card.saved_ms == pytest.approx(0.030 + 0.0011) and "NCDHW to NDHWC" in card.why
+    assert card.change.startswith("model.to(memory_format=torch.channels_last_3d), ")
+    three, two = cards(*rows, conv(LAYOUT, 20_000), conv(), rule="channels_last")
+    assert (three.kernels, two.kernels) == (1, 1)
+    assert three.change.startswith(
+        "each nn.Conv3d.to(memory_format=torch.channels_last_3d) (the whole model it refuses"
+    )
+    assert two.change.startswith("each nn.Conv2d.to(memory_format=torch.channels_last) (")
+
+
+BACKWARD_1D = {"aten": "aten::convolution_backward", "sizes": [[32, 64, 3134], [32, 64, 3136], [64, 64, 3]],
+               "nodes": ["ConvolutionBackward0", "aten::convolution_backward"], "phase": "backward"}  # fmt: skip
+GROUP_NORM = {"aten": "aten::native_group_norm", "sizes": [X, [64], [64]], "kShortName": "RowwiseMomentsCUDAKernel",
+              "nodes": ["aten::group_norm", "aten::native_group_norm"], "ns": 50_000, "phase": "forward"}  # fmt: skip
+NO_FORMAT = {
+    "1-d, which PyTorch runs as 2-d": [conv(LAYOUT, 30_000, **IN_1D), conv(**IN_1D)],
+    "1-d, backward": [conv(LAYOUT, 30_000, **BACKWARD_1D), conv(**BACKWARD_1D)],
+    "1-d as its shapes tell": [conv(LAYOUT, 30_000, sizes=IN_1D["sizes"]), conv(sizes=IN_1D["sizes"])],
+    "a group norm, which takes NCHW alone": [conv(LAYOUT, 30_000), conv(), GROUP_NORM],
+    "an instance norm": [conv(LAYOUT, 30_000), conv(), {**GROUP_NORM, "aten": "aten::cudnn_batch_norm",
+        "nodes": ["aten::instance_norm", "aten::batch_norm", "aten::cudnn_batch_norm"]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", NO_FORMAT)
+def test_no_format_helps(why):
+    assert cards(*NO_FORMAT[why], rule="channels_last") == []
+
+
+def test_a_group_norm_of_another_rank_does_not_matter():
+    assert (
+        len(cards(conv(LAYOUT, 30_000), conv(), {**GROUP_NORM, "sizes": [[32, 64], [64]]}, rule="channels_last")) == 1
+    )
+
+
 def bias(**more):
     return {"aten": "aten::add_", "sizes": [X, [1, 64, 1, 1], []], "dtypes": ["float16"] * 2 + [""], "ns": 20_000,
             "kShortName": "elementwise_kernel", "phase": "forward", **more}  # fmt: skip
