@@ -17,6 +17,7 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     launch,
     layout,
     loss,
+    norm,
     optimizer,
     precision,
     tail,

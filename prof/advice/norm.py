@@ -1,0 +1,60 @@
+"""Group norms whose statistics leave most of the GPU idle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice.card import Finding, rule
+from pyprof.prof.advice.rows import numel
+from pyprof.prof.advice.run import START_NS, STREAMED, Run
+
+__all__: list[str] = []
+
+# PyTorch's statistics forward, a block a sample and group, and the sums of the gradients, a block a sample and channel
+# (ATen/native/cuda/group_norm_kernel.cu): a block of 512 threads reads 5 GB/s on an H200, 16 blocks 79, 64 blocks 313.
+# The kernel -> tensors that it reads.
+SUMS = {"RowwiseMomentsCUDAKernel": 1, "ComputeInternalGradientsCUDAKernel": 2}
+SPLIT = 0.5  # of the bandwidth, where all SMs take part: PyTorch's own sums over rows reach 0.65 of 4.8 TB/s
+WORTH = 1.5
+ITEM = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+
+
+@rule("group_norm")
+def group_norm(run: Run) -> Iterator[Finding]:
+    """Sums of group norms by fewer blocks than the GPU has SMs, against what memory would allow.
+
+    Counted are the sums alone; what else torch.compile takes along (casts, scale, activation) is not. Abstains where
+    grid, shapes or device are unknown, and with a block for each SM or more.
+    """
+    norm = np.isin(run.aten, ("native_group_norm", "native_group_norm_backward"))
+    rows = np.flatnonzero(norm & run.mentions("kShortName", *SUMS))
+    few = [row for row in rows.tolist() if _blocks(run, row) < (run.device.sms or 0 if run.device else 0)]
+    gain = np.array([run.dur[row] - _expected_ns(run, row) for row in few])
+    kept = [i for i, row in enumerate(few) if gain[i] > (1 - 1 / WORTH) * run.dur[row]]  # NaN: type unknown
+    if not kept or run.device is None:
+        return
+    found, saved = np.array(few)[kept], gain[kept]
+    worst = int(found[saved.argmax()])
+    now = run.ms(float(run.dur[found].sum()))
+    why = (
+        f"The sums of group norms, of {run.shapes(worst)[0]} and others, run in {_blocks(run, worst):.0f} blocks on "
+        f"{run.device.sms} SMs: {run.count(len(found)):.4g} kernels, {now:.4g} ms, expected "
+        f"{now - run.ms(float(saved.sum())):.4g} ms over all SMs"
+    )
+    change = "torch.compile the module that holds them: it splits long sums, and takes casts and activation along."
+    yield Finding(found, saved, why, change, "medium")
+
+
+def _blocks(run: Run, row: int) -> float:
+    """Of the launch; infinite where it is not known."""
+    return float(numel(run.json("grid", row))) or math.inf
+
+
+def _expected_ns(run: Run, row: int) -> float:
+    """NaN where type or device are unknown."""
+    tensors = next(count for name, count in SUMS.items() if name in str(run.name[row]))
+    nbytes = tensors * numel((run.shapes(row) or [[]])[0]) * ITEM.get(str(run.dtype[row]), math.nan)
+    return START_NS + 1e9 * nbytes / (SPLIT / STREAMED * run.bandwidth) if nbytes else math.nan
