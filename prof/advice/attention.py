@@ -31,6 +31,9 @@ WIDTHS, SHARES = (64, 128), (0.48, 0.65)
 CAUSAL, FP32 = 1.1, 0.05
 # Of that, with an added mask, and with dropout, forward and backward (cuDNN on the same GPU)
 MASKED, DROPPED = 0.57, (0.5, 0.7)
+# A mask with a gradient leaves the memory-efficient kernel, which cuDNN's is 3.5 times as fast as (docs/advice.md:
+# 9.93 and 2.82 ms, 7.41 and 2.13).
+TRAINED = 0.28
 WORTH = 1.15
 BATCHED = ("bmm", "baddbmm")
 SAFE = "SafeSoftmaxBackward0"  # the math backend's own softmax (PyTorch 2.5 and later)
@@ -149,11 +152,31 @@ def _math(run: Run) -> Iterator[Finding]:
     halves = np.flatnonzero(inside & (run.aten == "copy_") & np.isin(_second_dtype(run), tuple(HALF)))
     given = str(_second_dtype(run)[halves[0]]) if len(halves) else ""
     kept = [p for p in found if given or run.dtype[p.softmax] in HALF]
+    strided, trained = any(_mask_strided(run, p) for p in kept), any(_mask_trained(run, p) for p in kept)
+    backend = "EFFICIENT" if trained else "FLASH"
+    who = "the memory-efficient backend, which alone gives a mask its gradient," if trained else "flash or cuDNN"
+    mask = "attn_mask.contiguous(), for the last stride of the mask is not 1; " if strided else ""
+    causal = "" if trained else "no attn_mask where is_causal=True says the same, "
     yield from _finding(run, kept, (
-        "Let flash or cuDNN run it: no attn_mask where is_causal=True says the same, head dimension a multiple "
-        "of 8 and at most 256, and see why with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION), which "
-        "names the reason."
-    ), "the math backend writes and reads", given, inside)  # fmt: skip
+        f"Let {who} run it: {mask}{causal}head dimension a multiple of 8 and at most 256, and see why with "
+        f"torch.nn.attention.sdpa_kernel(SDPBackend.{backend}_ATTENTION), which names the reason."
+    ), "the math backend writes and reads", given, inside, TRAINED if trained else 1.0)  # fmt: skip
+
+
+def _mask_strided(run: Run, pattern: Pattern) -> bool:
+    """Is the added mask one whose last stride is not 1? The fused backends refuse it (sdp_utils_cpp.h,
+    check_last_dim_stride_equals_1_dense)."""
+    for row in pattern.rows:
+        shapes, strides = run.shapes(row), run.strides(row) or []
+        mask = strides[1] if run.aten[row] in ("add", "add_") and len(strides) > 1 and len(shapes) > 1 else None
+        if isinstance(mask, list) and mask and len(mask) == len(shapes[1]) and shapes[1][-1] > 1 and mask[-1] != 1:
+            return True
+    return False
+
+
+def _mask_trained(run: Run, pattern: Pattern) -> bool:
+    """Has the mask a gradient? Of one that is broadcast it is a sum of the scores'."""
+    return pattern.backward and any(run.aten[row] == "sum" for row in pattern.rows)
 
 
 def in_math(run: Run) -> Bools:
@@ -172,16 +195,23 @@ def _second_dtype(run: Run) -> NDArray[np.object_]:
 
 
 def _finding(
-    run: Run, found: list[Pattern], change: str, who: str, dtype: str = "", inside: Bools | None = None
+    run: Run,
+    found: list[Pattern],
+    change: str,
+    who: str,
+    dtype: str = "",
+    inside: Bools | None = None,
+    efficiency: float = 1.0,
 ) -> Iterator[Finding]:
-    """``dtype``: what the fused kernel would compute in, if not the softmax's. ``inside``: rows that go as well."""
+    """``dtype``: what the fused kernel would compute in, if not the softmax's. ``inside``: rows that go as well.
+    ``efficiency``: of what the fastest fused kernel reaches."""
     rows: list[int] = []
     saved: list[float] = []
     calls = 0
     for pattern in found:
         members = _members(run, pattern, inside)
         now = float(run.dur[members].sum())
-        gain = now - _fused_ns(run, pattern, dtype)
+        gain = now - _fused_ns(run, pattern, dtype, efficiency)
         if gain > 0 and not set(members) & set(rows):
             calls += 1
             rows += members
@@ -210,7 +240,7 @@ def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
     return list(range(first, last + 1))
 
 
-def _fused_ns(run: Run, pattern: Pattern, dtype: str = "") -> float:
+def _fused_ns(run: Run, pattern: Pattern, dtype: str = "", efficiency: float = 1.0) -> float:
     """Expected time of the fused kernel, ns; NaN where it is not known or does not fit."""
     dtype = dtype or str(run.dtype[pattern.softmax]) or str(run.dtype[pattern.rows[0]])
     sizes = run.shapes(pattern.softmax)[0]
@@ -222,7 +252,7 @@ def _fused_ns(run: Run, pattern: Pattern, dtype: str = "") -> float:
     ops = [i for i in pattern.rows if run.aten[i] in ("add", "add_", "native_dropout", "native_dropout_backward")]
     masked = any(run.aten[i] in ("add", "add_") and len([s for s in run.shapes(i) if s]) > 1 for i in ops)
     dropped = any(str(run.aten[i]).startswith("native_dropout") for i in ops) or (pattern.backward and _drops(run))
-    share = (MASKED if masked else 1.0) * (DROPPED[pattern.backward] if dropped else 1.0)
+    share = efficiency * (MASKED if masked else 1.0) * (DROPPED[pattern.backward] if dropped else 1.0)
     return _kernel_ns(run, flop / share, tensors * item * scores / last * head, dtype, head)
 
 

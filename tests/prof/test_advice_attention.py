@@ -99,6 +99,36 @@ def test_the_math_backend_computes_in_fp32_what_is_given_in_half():
     assert found[0].kernels == 7
 
 
+def masked(strides, ns=1_000_000):
+    """By the math backend, with a bias a head for all samples: 4 kernels."""
+    add = over_scores("add_", ns)
+    add.update(sizes=[[8, 12, T, T], [1, 12, T, T], []], dtypes=["bfloat16"] * 2 + [""],
+               strides=[[12 * T * T, T * T, T, 1], strides, []])  # fmt: skip
+    rows = [bmm(T, D, T, ns), add, over_scores("_softmax", ns), bmm(T, T, D, ns)]
+    return [{**row, "nodes": ["aten::_scaled_dot_product_attention_math", row["aten"]]} for row in rows]
+
+
+def test_a_mask_whose_last_stride_is_not_one():
+    # relative positions: an embedding [T, T, 12], permuted. 25.77e9 FLOP at 0.48 × 0.57 × 989.4e12/s: 95.2 µs, and 5
+    (card,) = cards(*masked([12, 1, 12 * T, 12]))
+    assert card.saved_ms == pytest.approx(4.0 + 0.0033 - 0.1002, abs=0.0002)
+    assert "run it: attn_mask.contiguous(), for the last stride of the mask is not 1; no attn_mask where" in card.change
+    (card,) = cards(*masked([12 * T * T, T * T, T, 1]))
+    assert "contiguous" not in card.change and "flash or cuDNN" in card.change
+
+
+def test_a_mask_with_a_gradient_leaves_the_memory_efficient_kernel():
+    # 0.28 of that rate: 340.0 µs; backward 2.5 times 25.77e9 FLOP at 0.28 × 0.48 × 989.4e12/s: 484.5; and 5 each
+    back = {"phase": "backward", "dir": "bprop", "nodes": ["SafeSoftmaxBackward0"]}
+    rows = [bmm(T, T, D, 500_000, **back), bmm(T, D, T, 500_000, **back),
+            over_scores("_softmax_backward_data", 500_000, **back), over_scores("sum", 500_000, **back),
+            bmm(D, T, T, 500_000, **back), bmm(T, T, D, 500_000, **back)]  # fmt: skip
+    (card,) = cards(*masked([12, 1, 12 * T, 12]), *rows, rule="attention_backend")
+    assert card.kernels == 10
+    assert card.saved_ms == pytest.approx(7.0 + 8 * 0.0011 - 0.3450 - 0.4895, abs=0.001)
+    assert "which alone gives a mask its gradient" in card.change and "EFFICIENT_ATTENTION" in card.change
+
+
 UNRELATED = bmm(512, D, 512, 100_000)
 SAYS_NOTHING = {
     "no shapes": [{**row, "sizes": None, "dtypes": None} for row in attention()],
