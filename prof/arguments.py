@@ -38,8 +38,12 @@ LISTS = {
     "_fused_sgd_": 3, "_foreach_norm": 1,
 }  # fmt: skip
 INDEX = {"embedding": (1,), "index_select": (2,), "gather": (2,), "nll_loss_forward": (1,), "nll_loss_backward": (2,),
-         "embedding_dense_backward": (1,), "embedding_backward": (1,)}  # fmt: skip
+         "embedding_dense_backward": (1,), "embedding_backward": (1,), "_embedding_bag_dense_backward": (1, 2, 3, 4),
+         "_embedding_bag_backward": (1, 2, 3, 4, 5)}  # fmt: skip
 INDEX_LATER = {"scatter": (2,), "scatter_add": (2,), "index_add": (2,)}
+
+# ops that the dispatcher never gives a number: at::where makes tensors of them
+ALL_TENSORS = frozenset({"where"})
 
 # ops that take a list of indices after self, which NVTX ranges write one after the other: how many arguments follow it
 INDEXED = {"index": 0, "_unsafe_index": 0, "_index": 0, "index_put": 2, "index_put_": 2, "_unsafe_index_put": 2,
@@ -126,16 +130,59 @@ def told_by_marker(arguments: tuple[Any, ...], parameters: Sequence[str], marker
     if not markers:
         return arguments
     told = {str(a.get("name", "")): a.get("value", UNKNOWN) for a in markers[-1].args}
-    attention = markers[-1].op == "scaled_dot_product_attention"
+    attention = _attention(markers[-1].op, told)
     filled = list(arguments)
     for position, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
-        api = MARKED.get(name, "") if attention else ""
-        if argument is UNKNOWN and api:
-            flag = told.get(api, MARKED_DEFAULTS[api])
+        api = MARKED.get(name, "")
+        if argument is UNKNOWN and api in attention:
+            flag = attention[api]
             filled[position] = int(flag) if name == "mask_type" and isinstance(flag, bool) else flag
         elif name == "positions" and not isinstance(argument, (tuple, Tensor)) and markers[-1].op in SUBSCRIPTS:
             filled[position] = subscript(markers[-1], arguments[0])
     return tuple(filled)
+
+
+def _attention(op: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that attention runs with, by a marker of scaled_dot_product_attention or of nn.MultiheadAttention's
+    function, which asks for a causal kernel where there is nothing else to mask and no weights to return."""
+    if op == "scaled_dot_product_attention":
+        return {name: told.get(name, value) for name, value in MARKED_DEFAULTS.items()}
+    if op != "multi_head_attention_forward":
+        return {}
+    causal = told.get("is_causal", False) is True and told.get("need_weights", True) is False
+    found = {"is_causal": causal and told.get("key_padding_mask") is None}
+    if told.get("training", True) is False:
+        found["dropout_p"] = 0.0
+    elif "dropout_p" in told:
+        found["dropout_p"] = told["dropout_p"]
+    return found
+
+
+# ops whose own call tells what ranges do not, in the dispatcher's order; what the call leaves out is as given here
+OPTIONS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "topk": (("k", UNKNOWN), ("dim", -1), ("largest", True), ("sorted", True)),
+    "cumsum": (("dim", UNKNOWN), ("dtype", None)),
+    "cumprod": (("dim", UNKNOWN), ("dtype", None)),
+    **dict.fromkeys(("sum", "mean", "nansum", "nanmean"), (("dim", None), ("keepdim", False), ("dtype", None))),
+    **dict.fromkeys(("amax", "amin", "argmax", "argmin", "logsumexp"), (("dim", None), ("keepdim", False))),
+    **dict.fromkeys(("_softmax", "_log_softmax"), (("dim", UNKNOWN), ("half_to_float", False))),
+}
+
+
+def own_options(op: str, arguments: tuple[Any, ...], markers: Sequence[Marker]) -> tuple[Any, ...]:
+    """Numbers that the ranges leave out, from the marker of the op's own call on a tensor of the same shape."""
+    options = OPTIONS.get(op, ())
+    if not options or not markers or len(arguments) != len(options) + 1:
+        return arguments
+    marker, self = markers[-1], arguments[0]
+    x = next(iter(marked(marker)), None)
+    if marker.op.strip("_") != op.strip("_") or not (isinstance(x, Tensor) and isinstance(self, Tensor)):
+        return arguments
+    if x.shape != self.shape:
+        return arguments
+    told = {str(a.get("name", "")): _marked(a, marker) for a in marker.args}
+    pairs = zip(arguments[1:], options, strict=True)
+    return (self, *(told.get(name, usual) if argument is UNKNOWN else argument for argument, (name, usual) in pairs))
 
 
 SUBSCRIPTS = ("__getitem__", "__setitem__")
@@ -248,7 +295,7 @@ def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]
     if lists:
         return _lists(shapes, lists, known) + _after(shapes, lists, op)
     indices = INDEX.get(op, INDEX_LATER.get(op, ()))
-    found = [_sized(i, s, "int64" if i in indices else "", known) for i, s in enumerate(shapes)]
+    found = [_sized(i, s, "int64" if i in indices else "", known, op) for i, s in enumerate(shapes)]
     if op in INDEXED and len(shapes) > INDEXED[op] + 1:
         end = len(shapes) - INDEXED[op]
         rest = [_sized(i, s, "", known) for i, s in enumerate(shapes[end:], start=2)]
@@ -269,11 +316,11 @@ def _indices(shapes: Sequence[Any], self: Sequence[Any]) -> Any:
     return tuple(Tensor(tuple(shape), "int64") if shape else None for shape in shapes)
 
 
-def _sized(position: int, shape: Any, usual: str, known: Known) -> Any:
+def _sized(position: int, shape: Any, usual: str, known: Known, op: str = "") -> Any:
     _check_flat(shape)
     if not shape:  # the kernel may tell that the first argument is a tensor, of no dimension
-        first = dict(known.kernel.at).get(0) if position == 0 else ""
-        return Tensor((), first) if first else UNKNOWN
+        told = dict(known.kernel.at).get(position) if position == 0 or op in ALL_TENSORS else ""
+        return Tensor((), told) if told else UNKNOWN
     return Tensor(tuple(shape), known.dtype(position, tuple(shape), usual))
 
 
@@ -333,7 +380,22 @@ def knowledge(markers: Sequence[Marker], kernel: Dtypes, op: str, sizes: str, ma
         rest = floats.pop() if len(floats) == 1 and "" not in shapes.values() else ""
     if not markers or not forward or (matrix and markers[-1].autocast):
         return Known(kernel, {}, {}, shapes, rest)
+    if op == "copy_" and markers[-1].op in CASTS:
+        return Known(kernel, _cast_source(markers[-1], sizes), {}, shapes, rest)
     return Known(kernel, *_own(markers[-1], op, sizes), shapes, rest)
+
+
+CASTS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "double", "int", "long", "short", "bool",
+                   "cpu", "cuda"})  # fmt: skip
+
+
+def _cast_source(marker: Marker, sizes: str) -> dict[int, str]:
+    """x.to(...) makes a new tensor and runs copy_(new, x) once: the second argument has x's type."""
+    x = next(iter(marked(marker)), None)
+    shapes = json.loads(sizes)
+    if not isinstance(x, Tensor) or len(shapes) < 2 or tuple(shapes[1]) != x.shape:
+        return {}
+    return {1: x.dtype}
 
 
 def _own(marker: Marker, op: str, sizes: str) -> tuple[dict[int, str], dict[int, tuple[str, ...]]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
-from pyprof.prof.arguments import Known, knowledge, marked, recorded, told_by_marker
+from pyprof.prof.arguments import Known, knowledge, marked, own_options, recorded, told_by_marker
 from pyprof.prof.dtypes import NOTHING, Dtypes
 from pyprof.prof.fills import FILLED
 from pyprof.prof.gradients import from_forward
@@ -88,11 +88,13 @@ def count_op(
     try:
         arguments = recorded(sizes, dtypes, strides, args, known, op, lists)
         arguments = told_by_marker(arguments, parameters(name), _markers(marker))
+        if dir == "fprop":
+            arguments = own_options(op, arguments, _markers(marker))
         arguments = (*_with_collective(op, arguments, nodes), *_called(forward))
         if name.startswith("triton_"):
             arguments = (op, *arguments)
         dtype = next((a.dtype for a in arguments if isinstance(a, Tensor)), "")
-        made = known.outputs(outs or _bias_gradient(op, sizes, nodes), sizes, op)
+        made = known.outputs(outs or _bias_gradient(op, sizes, nodes, _markers(marker)), sizes, op)
         work = evaluate(name, arguments, made)
         if isinstance(work, Work) and name in FILLED:
             work = Work(work.flop, FILLED[name](arguments), 0)
@@ -142,15 +144,24 @@ def _with_collective(op: str, arguments: tuple[Any, ...], nodes: str) -> tuple[A
     return (*arguments[:4], name, *arguments[5:])
 
 
-def _bias_gradient(op: str, sizes: str, nodes: str) -> str:
-    """The output of the sum that a convolution's backward runs for its bias: one number a channel.
+def _bias_gradient(op: str, sizes: str, nodes: str, markers: list[Marker]) -> str:
+    """The output of the sum that the backward of a layer runs for its bias: one number a channel.
 
     ATen/native/Convolution.cpp (2.4 to 2.13): grad_bias = grad_output.sum over all dimensions but the second.
+    layer_norm_kernel.cu: partial sums [blocks, channels] over the first. addmm's gradient [rows, columns] is summed to
+    its bias, where the call's marker has one.
     """
-    if op != "sum" or '"aten::convolution_backward"' not in nodes:
+    if op != "sum" or not nodes:
         return ""
-    gradient = json.loads(sizes)[0]
-    return json.dumps([[gradient[1]]]) if len(gradient) > 2 else ""
+    around, gradient = json.loads(nodes), json.loads(sizes)[0]
+    if "aten::convolution_backward" in around:
+        return json.dumps([[gradient[1]]]) if len(gradient) > 2 else ""
+    if len(gradient) != 2:
+        return ""
+    called = markers[-1] if markers and markers[-1].op in ("linear", "addmm") else None
+    operands = [a for a in marked(called) if isinstance(a, Tensor)] if called and "AddmmBackward0" in around else []
+    has_bias = any(tensor.shape == tuple(gradient[1:]) for tensor in operands)
+    return json.dumps([gradient[1:]]) if has_bias or "aten::native_layer_norm_backward" in around else ""
 
 
 # What fused attention's models call its causal flag, or its mask type. NVTX does not tell it; the bytes do not depend

@@ -140,6 +140,8 @@ TEMPLATES = (
     # Embedding: gradient, indices.
     Template(r"(?:compute_grad_weight|sum_and_scatter)", r"embedding_dense_backward", 0, {1: 1}, None,
              "H200; EmbeddingBackwardKernel.cu"),
+    Template(r"(?:compute_grad_weight_bags|sum_and_scatter)", r"_embedding_bag_dense_backward", None,
+             {0: 0, 1: 1, 2: 1, 3: 1, 4: 1}, None, "H200; EmbeddingBackwardKernel.cu"),
     Template(r"embedding_backward_feature_kernel", r"embedding_dense_backward", 0, {1: 2}, None, "H200; Embedding.cu"),
     Template(r"indexSelect(?:Large|Small)Index", r"index_select", 0, {2: 1}, None, "H100; Indexing.cu"),
     Template(r"fused_dropout_kernel(?:_vec)?", r"native_dropout|_fused_dropout", 0, {}, None, "H200; Dropout.cu"),

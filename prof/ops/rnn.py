@@ -46,10 +46,31 @@ class Network:
         """y[.., directions * hidden size], as told or by the first state's size."""
         if out and out[0] is not None:
             return moved(out[0].numel, out[0] if out[0].dtype else self.x)
-        if self.bidirectional is UNKNOWN:
+        directions = self.directions() if self.bidirectional is UNKNOWN else 2 if self.bidirectional else 1
+        if directions is None:
             return math.nan
-        numbers = math.prod(self.x.shape[:-1]) * self.states[0].shape[-1] * (2 if self.bidirectional else 1)
-        return moved(numbers, self.x)
+        return moved(math.prod(self.x.shape[:-1]) * self.states[0].shape[-1] * directions, self.x)
+
+    def directions(self) -> int | None:
+        """By the weights' sizes: a layer after the first takes the output of all directions. None where both fit.
+
+        The first state is [layers * directions, batch, hidden size]; each of these has as many weights, W_ih first,
+        then W_hh [gates * hidden, hidden]. Networks with a projection are left out.
+        """
+        shape = self.states[0].shape
+        count, hidden = (shape[0], shape[-1]) if len(shape) > 1 else (0, 0)
+        each = len(self.weights) // count if count else 0
+        if not each or not hidden or len(self.weights) != count * each or each not in (2, 4):
+            return None
+        gates = self.weights[1].numel // hidden  # times hidden size
+        found = [w.numel for w in self.weights[::each]]
+        fits = []
+        for directions in (1, 2):
+            layers = count // directions
+            sizes = [gates * (self.x.shape[-1] if i < directions else directions * hidden) for i in range(count)]
+            if layers * directions == count and sizes == found:
+                fits.append(directions)
+        return fits[0] if len(fits) == 1 else None
 
 
 def forward(net: Network, out: Out = None) -> Work:

@@ -24,10 +24,12 @@ def marker(op: str, *tensors: tuple[list[int], str], autocast: str | None = None
     return Marker("torch", op, args, autocast)
 
 
-def counted(op: str, sizes: list[Any], kernel: Dtypes, *markers: Marker) -> Counted:
+def counted(
+    op: str, sizes: list[Any], kernel: Dtypes, *markers: Marker, nodes: tuple[str, ...] = (), way: str = "fprop"
+) -> Counted:
     texts = json.dumps([format_marker(one) for one in markers]) if markers else ""
     return count_op(aten=f"aten::{op}", sizes=json.dumps(sizes), dtypes="", strides="", args="", outs="", marker=texts,
-                    dir="fprop", kernel=kernel)  # fmt: skip
+                    dir=way, nodes=json.dumps(nodes) if nodes else "", kernel=kernel)  # fmt: skip
 
 
 def test_the_kernel_is_believed_before_the_marker() -> None:
@@ -214,3 +216,87 @@ def test_a_marker_tells_the_mask_type_of_efficient_attention(causal: bool, pairs
     sizes = [[2, 16, 3, 8]] * 3 + [[]] * 11
     found = counted("_efficient_attention_forward", sizes, Dtypes(B, (), B), call)
     assert found.flop == 4 * 2 * 3 * pairs * 8
+
+
+def test_the_source_of_a_cast_has_the_type_of_what_was_cast() -> None:
+    hidden = Dtypes(at=((0, F), (1, "")), out=F)
+    for cast in ("to", "float"):
+        found = counted("copy_", [[6, 7], [6, 7], []], hidden, marker(cast, ([6, 7], B)))
+        assert (found.flop, found.nbytes) == (0, 42 * (2 + 4))
+    # another shape, another op, the backward: not its word
+    assert counted("copy_", [[6, 7], [6, 7], []], hidden, marker("to", ([42], B))).nbytes is None
+    assert counted("copy_", [[6, 7], [6, 7], []], hidden, marker("linear", ([6, 7], B))).nbytes is None
+    assert counted("copy_", [[6, 7], [6, 7], []], hidden, marker("to", ([6, 7], B)), way="bprop").nbytes is None
+
+
+def numbers(op: str, shape: list[int], **more: int) -> Marker:
+    called = marker(op, (shape, F))
+    given = [{"name": name, "type": "int", "value": value} for name, value in more.items()]
+    return Marker(called.mod, op, [*called.args, *given])
+
+
+@pytest.mark.parametrize(
+    ("op", "entries", "call", "expected"),
+    [
+        ("sum", 4, numbers("sum", [4, 5, 6], dim=1), (120 - 24, (120 + 24) * 4)),
+        ("sum", 4, numbers("sum", [4, 5, 6]), (119, 121 * 4)),
+        ("topk", 5, numbers("topk", [8, 100], k=3), (0, 8 * 100 * 4 + 8 * 3 * (4 + 8))),
+        ("cumsum", 3, numbers("cumsum", [4, 5, 6], dim=2), (120 - 20, 2 * 120 * 4)),
+        ("argmax", 3, numbers("argmax", [4, 5, 6], dim=-1), (0, 120 * 4 + 20 * 8)),
+        ("topk", 5, numbers("topk", [8, 100]), (0, None)),  # k is not told
+        ("sum", 4, numbers("norm", [4, 5, 6], dim=1), (None, None)),  # another op's dimension
+        ("sum", 4, numbers("sum", [4, 30], dim=1), (None, None)),  # of another tensor
+    ],
+)
+def test_an_op_s_own_marker_tells_its_numbers(
+    op: str, entries: int, call: Marker, expected: tuple[int | None, int | None]
+) -> None:
+    shape = [8, 100] if op == "topk" else [4, 5, 6]
+    found = counted(op, [shape, *[[]] * (entries - 1)], Dtypes(F), call)
+    assert (found.flop, found.nbytes) == expected
+
+
+def test_both_sides_of_where_are_tensors() -> None:
+    """20 bytes of a mask, 40 written, two numbers of 2 bytes."""
+    sides = Dtypes(at=((0, "bool"), (1, "float16"), (2, "float16")), out="float16")
+    assert counted("where", [[4, 5], [], []], sides).nbytes == 20 + 40 + 2 * 2
+
+
+def mha(**more: Any) -> Marker:
+    called = marker("multi_head_attention_forward", ([16, 2, 24], B))
+    given = [{"name": name, "type": type(value).__name__, "value": value} for name, value in more.items()]
+    return Marker(called.mod, called.op, [*called.args, *given])
+
+
+@pytest.mark.parametrize(
+    ("call", "pairs"),
+    [
+        (mha(need_weights=False), 256),
+        (mha(need_weights=False, is_causal=True), 136),
+        (mha(is_causal=True), 256),  # weights are wanted: the mask is added
+    ],
+)
+def test_attention_of_nn_multiheadattention(call: Marker, pairs: int) -> None:
+    found = counted("_cudnn_attention_forward", [Q, Q, Q] + [[]] * 10, Dtypes("opaque2"), call)
+    assert found.flop == 2 * 2 * 2 * 3 * 8 * pairs
+
+
+def test_sums_of_biases_gradients_have_a_number_a_channel() -> None:
+    linear = marker("linear", ([30, 5], F), ([7, 5], F), ([7], F))
+    untold = [[30, 7], [], [], []]
+    for nodes, call, told in (
+        (("AddmmBackward0", "aten::sum"), linear, True),
+        (("AddmmBackward0", "aten::sum"), marker("linear", ([30, 5], F), ([7, 5], F)), False),
+        (("NativeLayerNormBackward0", "aten::native_layer_norm_backward", "aten::sum"), linear, True),
+        (("MulBackward0", "aten::sum"), linear, False),
+    ):
+        found = counted("sum", untold, Dtypes(F), call, nodes=nodes, way="bprop")
+        assert (found.flop, found.nbytes) == ((210 - 7, 217 * 4) if told else (None, None))
+
+
+def test_the_backward_of_a_bag_by_its_kernels() -> None:
+    """Gradient of 8 bags of 6 numbers, 40 places: the table's rows are not told, so bytes are not."""
+    bags = [[8, 6], [40], [40], [8], [0], *[[]] * 5]
+    found = counted("_embedding_bag_dense_backward", bags, Dtypes(at=((0, F),)), nodes=("x",), way="bprop")
+    assert (found.flop, found.nbytes) == (40 * 6, None)
+    assert [tensor.dtype for tensor in found.arguments[:5]] == [F, *["int64"] * 4]

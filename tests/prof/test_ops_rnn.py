@@ -28,7 +28,7 @@ R = (t(4, 3), t(4, 2), t(4), t(4))  # 12 + 8 + 8: as if of two gates
 PROJ = (t(8, 3), t(8, 1), t(8), t(8), t(1, 2))  # hidden 2 projected to 1: 24 + 8 + 16 + 2
 RNN: list[tuple[str, tuple[Any, ...], Work]] = [
     ("lstm", (X, (H, H), P, *FLAGS), LSTM),
-    ("lstm", (X, H, H, *P, *(UNKNOWN,) * 3), Work(1600, 528, math.nan)),  # NVTX: lists written out, flags unknown
+    ("lstm", (X, H, H, *P, *(UNKNOWN,) * 3), LSTM),  # NVTX: lists written out, flags unknown; one set of weights
     ("lstm", (X, (t(2, 4, 2), t(2, 4, 2)), P + P, True, 1, 0.0, True, True, False), Work(3200, 816, 448)),
     # 2*20*80; (60 + 32 + 112)*4; y 80*4, states 32*4
     ("lstm", (X, (t(1, 4, 1), H), PROJ, *FLAGS), Work(1360, 488, 128)),  # 2*20*34; (60+4+8+50)*4; (20+4+8)*4
@@ -39,7 +39,7 @@ RNN: list[tuple[str, tuple[Any, ...], Work]] = [
     ("lstm_cell", (t(4, 3), t(4, 2), t(4, 2), *P), Work(320, 336, 64)),  # its list written out
     ("gru_cell", (t(4, 3), t(4, 2), *R), Work(160, 192, 32)),  # 2*4*20; (12+8+28)*4
     ("_cudnn_rnn", (X, P, 4, t(56), H, H, 2, 2, 0, 1, False, 0.0, True, False, (), None), LSTM),
-    ("_cudnn_rnn", (X, *P, UNKNOWN, t(56), H, H, *(UNKNOWN,) * 10), Work(1600, 528, math.nan)),
+    ("_cudnn_rnn", (X, *P, UNKNOWN, t(56), H, H, *(UNKNOWN,) * 10), LSTM),
     ("miopen_rnn", (X, P, 4, H, H, 2, 2, 1, False, 0.0, True, False, (), None), LSTM),
     ("mkldnn_rnn_layer", (X, *P, H, H, False, (), 2, 2, 1, True, False, False, True), LSTM),
     # backward: dgrad reads dy, y, weights: (40+40+56)*4, writes dx, states: (60+16)*4; wgrad (40+60+16)*4, 56*4
@@ -150,3 +150,36 @@ def test_flop_adds_over_steps(steps: int, more: int, batch: int, hidden: int) ->
         return total(evaluate("lstm", (t(n, batch, 3), (h, h), parameters, False, 1, 0.0, True, False, False))).flop
 
     assert flop(steps) + flop(more) == flop(steps + more)
+
+
+def flat_cudnn(sizes: list[int], hidden: int, count: int, width: int) -> tuple[Any, ...]:
+    """What NVTX writes of _cudnn_rnn, an LSTM of float32: 3 steps of 5 sequences; weights of `sizes` numbers each."""
+    gates = 4 * hidden
+    sets = [(size, gates * hidden, gates, gates) for size in sizes]
+    weights = [Tensor((n, 1), "float32") for one in sets for n in one]
+    states = [Tensor((count, 5, hidden), "float32")] * 2
+    return (Tensor((3, 5, width), "float32"), *weights, UNKNOWN, Tensor((999,), "float32"), *states, *[UNKNOWN] * 10)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "hidden", "count", "width", "directions"),
+    [
+        ([128], 4, 1, 8, 1),
+        ([128, 64], 4, 2, 8, 1),  # the second layer takes 4 numbers
+        ([128, 128], 4, 2, 8, 2),  # both directions take 8
+        ([128, 128, 128, 128], 4, 4, 8, 2),  # the second layer both directions' 4
+        ([64, 64], 4, 2, 4, None),  # two layers or two directions of 4 numbers
+        ([128, 100], 4, 2, 8, None),
+    ],
+)
+def test_directions_by_the_weights(
+    sizes: list[int], hidden: int, count: int, width: int, directions: int | None
+) -> None:
+    work = evaluate("_cudnn_rnn", flat_cudnn(sizes, hidden, count, width))
+    assert isinstance(work, Work)
+    if directions is None:
+        assert math.isnan(work.nbytes)
+    else:
+        states = 2 * count * 5 * hidden
+        weights = sum(sizes) + count * (4 * hidden * hidden + 8 * hidden)
+        assert work.nbytes == 4 * (3 * 5 * width + states + weights + 3 * 5 * hidden * directions + states)
