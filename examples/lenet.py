@@ -2,8 +2,9 @@
 
 python examples/lenet.py                              alone: nothing is recorded
 pyprof run -o net.json.gz examples/lenet.py           with pyprof's own collector
+nsys profile -o net -t cuda,nvtx pyprof run examples/lenet.py
 nsys profile -o net --capture-range=cudaProfilerApi python examples/lenet.py --nvtx
-                                                      under Nsight Systems
+                                                      under Nsight Systems: all, or one step
 """
 
 import argparse

@@ -150,7 +150,7 @@ def _attention(op: str, told: Mapping[str, Any]) -> dict[str, Any]:
     if op != "multi_head_attention_forward":
         return {}
     causal = told.get("is_causal", False) is True and told.get("need_weights", True) is False
-    found = {"is_causal": causal and told.get("key_padding_mask") is None}
+    found: dict[str, Any] = {"is_causal": causal and told.get("key_padding_mask") is None}
     if told.get("training", True) is False:
         found["dropout_p"] = 0.0
     elif "dropout_p" in told:
