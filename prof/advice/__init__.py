@@ -9,6 +9,7 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     alignment,
     attention,
     communication,
+    conv_algorithm,
     copies,
     fusion,
     gradients,
