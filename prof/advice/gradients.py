@@ -20,11 +20,12 @@ __all__: list[str] = []
 ADDED = 3  # tensors' worth of bytes that adding to a gradient moves: two read, one written
 MADE = ("aten::zeros", "aten::new_zeros", "aten::zeros_like", "aten::full")  # fills of new tensors
 ZEROS = ("aten::zero_", "aten::_foreach_zero_")
-DENSE = "aten::embedding_dense_backward"
+DENSE = ("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward")
 RARE = 0.1  # rows of the table that a step touches, at the most, where sparse gradients are worth it
 # Launches of a sparse gradient and its update, in traces of an H200 (PyTorch 2.11): SGD adds rows as they are,
 # SparseAdam coalesces first (sort, unique, sums).
 SPARSE_SGD, SPARSE_ADAM = 5, 35
+NORMS = ("_foreach_norm", "linalg_vector_norm")  # of gradients, as clip_grad_norm_ takes them
 SELECT = "aten::select_backward"
 PIECES = 8  # indices of one tensor, at the least: attention takes apart three within PyTorch (nn.MultiheadAttention)
 # stack along an inner dimension reads and writes at 0.59 to 0.61 of 4.8 TB/s (two programs on an H200); a launch takes
@@ -70,7 +71,7 @@ def sparse_grad(run: Run) -> Iterator[Finding]:
     Abstains where a step touches a tenth of the table or more, where a product has the table's rows among its sizes (a
     tied output layer, whose gradient is dense anyhow), and in distributed runs.
     """
-    fills = np.flatnonzero(run.mentions("nodes", DENSE) & np.isin(run.aten, ("fill_", "zero_")))
+    fills = np.flatnonzero(run.mentions("nodes", *DENSE) & np.isin(run.aten, ("fill_", "zero_")))
     if bool(run.collectives.any()):
         return
     tables: dict[tuple[int, int], list[int]] = {}
@@ -92,16 +93,19 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
     rows = np.concatenate([np.array(fills), update])
     saved: Floats = np.concatenate([run.dur[fills], run.dur[update] * share])
     now = run.ms(float(saved.sum()))
+    bag = DENSE[1] in str(run.texts("nodes")[fills[0]])
     why = (
         f"The gradient of an embedding of {shape[0]} × {shape[1]} is dense: a step touches at most {touched} of its "
         f"rows, but fills all with zeros and updates all, {now:.4g} ms"
     )
     change = (
-        "nn.Embedding(..., sparse=True), with torch.optim.SGD, Adagrad or SparseAdam for this parameter; momentum and "
-        "weight decay then leave rows alone that had no gradient."
+        f"nn.{'EmbeddingBag' if bag else 'Embedding'}(..., sparse=True), with torch.optim.SGD, Adagrad or SparseAdam "
+        "for this parameter; momentum and weight decay then leave rows alone that had no gradient."
     )
+    if bool(((run.phase == "optimizer") & np.isin(run.aten, NORMS)).any()):
+        change += " Clip the other gradients without it: clip_grad_norm_ raises on a sparse one."
     adam = bool(np.isin(run.aten[update], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
-    gone = int(run.mentions("nodes", DENSE).sum()) + int((share == 1).sum())
+    gone = int(run.mentions("nodes", *DENSE).sum()) + int((share == 1).sum())
     launches = gone - (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
     yield Finding(rows, saved, why, change, "medium", launches=launches)
 
@@ -109,10 +113,10 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
 def _touched(run: Run, width: int) -> int:
     """Rows of the greatest batch of indices, of embeddings of this width."""
     found = [0]
-    for row in np.flatnonzero((run.aten == "embedding_dense_backward") & (run.role == "main")).tolist():
+    for row in np.flatnonzero(np.isin(run.aten, [name.removeprefix("aten::") for name in DENSE])).tolist():
         shapes = run.shapes(row)
         if len(shapes) > 1 and shapes[0] and shapes[0][-1] == width:
-            found.append(numel(shapes[0]) // width)
+            found.append(numel(shapes[1]))
     return max(found)
 
 

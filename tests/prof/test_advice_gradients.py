@@ -85,6 +85,24 @@ def test_sparse_grad_by_hand():
     assert card.saved_ms == pytest.approx(0.130 + 1.440 * 128 / 144 - 33 * 0.0011)
 
 
+def test_sparse_grad_of_bags_and_clipping():
+    # the same of bags: 4096 indices in 512 bags. clip_grad_norm_ raises on a sparse gradient
+    fills, sums = table_gradient()
+    nodes = ["EmbeddingBagBackward0", "aten::_embedding_bag_backward", "aten::_embedding_bag_dense_backward"]
+    fills["nodes"] = [*nodes, "aten::zeros", "aten::fill_"]
+    sums.update(aten="aten::_embedding_bag_dense_backward", nodes=nodes, args=None,
+                sizes=[[512, 256], [4096], [4096], [512], [0], *[[]] * 5], dtypes=None)  # fmt: skip
+    rows = [busy(), fills, sums, update([[500_000, 256], [4000, 4000]], 1_440_000)]
+    (card,) = cards(*rows, rule="sparse_grad")
+    assert card.saved_ms == pytest.approx(0.130 + 1.440 * 128 / 144 - 33 * 0.0011)
+    assert card.change.startswith("nn.EmbeddingBag(..., sparse=True)") and "clip" not in card.change
+    norm = {"aten": "aten::_foreach_norm", "phase": "optimizer", "kShortName": "norm", "ns": 1000}
+    (card,) = cards(*rows, norm, rule="sparse_grad")
+    assert "clip_grad_norm_ raises on a sparse one" in card.change
+    sums.update(sizes=[[512, 256], [60_000], [60_000], [512], [0], *[[]] * 5])
+    assert cards(*rows, rule="sparse_grad") == []  # 60,000 of 500,000 rows
+
+
 DENSE = {
     "a tied output layer": [mm(4096, 256, 500_000, 9_000_000), *table_gradient(), update([[500_000, 256]], 1_000_000)],
     "most rows are touched": [busy(), *table_gradient(entries=20_000), update([[20_000, 256]], 1_000_000)],
