@@ -23,6 +23,10 @@ ROWS = 4  # kernels over a norm's statistics, between its two passes: epsilon, r
 # Second operands that the fused kernel has to read, of those that the chain's kernels have: the others the chain made
 # itself, or read before. A backward chain reads what the forward saved, most of which a compiler makes again.
 NEW_FORWARD, NEW_BACKWARD = 1 / 2, 1 / 3
+CALLS = (  # ops of a chain, and the call that does them in one kernel
+    ({"tanh", "pow"}, 'call F.gelu(x, approximate="tanh"), which this is'),
+    ({"pow", "mean", "rsqrt", "mul"}, "call F.rms_norm, which pow, mean and rsqrt are (one kernel from PyTorch 2.9)"),
+)
 
 
 @rule("fusion")
@@ -127,8 +131,7 @@ def _finding(run: Run, size: int, members: list[list[int]]) -> Iterator[Finding]
         f"memory between each two: {run.count(len(rows)):.4g} kernels, {now:.4g} ms, expected "
         f"{now - run.ms(sum(saved)):.4g} ms as one kernel a chain"
     )
-    gelu = any({"tanh", "pow"} <= {str(run.aten[row]) for row in chain} for chain in members)
-    change = "torch.compile the module that holds them" + (
-        ', or call F.gelu(x, approximate="tanh"), which this is.' if gelu else "."
-    )
+    ops_of = [{str(run.aten[row]).rstrip("_") for row in chain} for chain in members]
+    instead = [call for parts, call in CALLS if any(parts <= found for found in ops_of)]
+    change = ", or ".join(["torch.compile the module that holds them", *instead]) + "."
     yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - kept)

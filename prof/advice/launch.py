@@ -80,9 +80,11 @@ def sync_in_step(run: Run) -> Iterator[Finding]:
     lost = np.minimum(lost, SOON_NS + own_share(run) * np.maximum(lost - SOON_NS, 0))
     rows, lost = rows[lost > 0], lost[lost > 0]
     if len(rows):
+        count = run.count(len(rows))
         why = (
-            f"{run.count(len(rows)):.4g} copies of a few bytes to the host within the step (.item(), a condition on a "
-            f"tensor): each drains the queue, and the GPU then waits for the host, {run.ms(float(lost.sum())):.4g} ms"
+            f"{count:.4g} {'copy' if count == 1 else 'copies'} of a few bytes to the host within the step (.item(), a "
+            f"condition on a tensor): each drains the queue, and the GPU then waits for the host, "
+            f"{run.ms(float(lost.sum())):.4g} ms"
         )
         change = "Keep the value on the GPU (torch.where, in-place sums), or read it once every some steps."
         yield Finding(rows, np.zeros(len(rows)), why, change, "medium", float(lost.sum()))
