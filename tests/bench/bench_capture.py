@@ -40,9 +40,9 @@ def main() -> None:
     rows = {"unpatched": row(calls)}
     pyprof.init(sink="none")
     rows["init, nobody listening"] = row(calls)
-    pyprof.init(sink="nvtx")
+    pyprof.init(sink="nvtx", autograd=False)
     rows["init"] = row(calls)
-    pyprof.init(sink="nvtx", trace=True)
+    pyprof.init(sink="nvtx", trace=True, autograd=False)
     rows["init, trace"] = row(calls)
     rows[f"init, trace, {DEEP} frames deep"] = deep(DEEP, calls)
     pyprof.deinit()

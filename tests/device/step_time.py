@@ -61,7 +61,7 @@ def main() -> None:
 def timed(step: Callable[[], Any], steps: int, name: str, emit: bool, sink: str) -> list[Times]:
     init = INITS[name]
     if init is not None:
-        pyprof.init(**init, sink=sink)
+        pyprof.init(**init, sink=sink, autograd=False)  # emit_nvtx is a way of its own here
     ranges: AbstractContextManager[Any] = emit_nvtx(record_shapes=True) if emit and ON_GPU else nullcontext()
     with ranges:
         alone = [one(step) for _ in range(WARM_UP + steps)][WARM_UP:]
