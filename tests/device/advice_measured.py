@@ -1,9 +1,10 @@
 """What the advice's changes bring, on a GPU; what was predicted of them is judged later, without one.
 
-    python tests/device/advice_measured.py FOLDER [--part products|memory|compiled|host|held|probes] [--only NAME ...]
+    python tests/device/advice_measured.py FOLDER [--part PART] [--only NAME ...]
 
-Each case (advice_products.py, ..._memory.py, ..._host.py, ..._held.py) is a program that deserves advice and the
-same program changed as advised. Both are timed without a profiler and then captured: two steps, after two others.
+PART is products, memory, compiled, host, more, held or probes. Each case (advice_products.py, ..._memory.py, ...) is a
+program that deserves advice and the same program changed as advised. Both are timed without a profiler and then
+captured: two steps, after two others.
 FOLDER gets NAME.before.json.gz, NAME.after.json.gz and times-PART.json; `python tests/device/advice_judged.py FOLDER`
 sets predictions beside.
 
@@ -26,6 +27,7 @@ from typing import Any
 import advice_held  # noqa: F401 (each registers its cases)
 import advice_host  # noqa: F401
 import advice_memory  # noqa: F401
+import advice_more  # noqa: F401
 import advice_products  # noqa: F401
 import torch
 from advice_case import CASES, ON_GPU, Case, Step
