@@ -9,7 +9,6 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     alignment,
     attention,
     communication,
-    conv_algorithm,
     copies,
     fusion,
     gradients,
