@@ -4,7 +4,8 @@ Steps are marked by torch.profiler's ``ProfilerStep#3``, which pyprof.step() wri
 of that name. Where a process has no mark, its steps are told by the optimizer: a step ends where `Optimizer.step` does,
 and counts from 0. Calls of several optimizers end one step together unless a backward pass stands between them (so a
 GAN's two updates are two steps). What follows the last call without another backward pass still belongs to the last
-step.
+step. In a capture of markers alone, without autograd's nodes, what another thread than the optimizer's launches stands
+for them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ def steps(capture: Capture, nest: Nest, nodes: Nodes | None = None) -> Ints:
         else:
             mine = updates[nest.pid[updates] == pid]
             begun = np.sort(nodes.start[nodes.pid == pid])
+            if not len(begun):
+                elsewhere = ~np.isin(capture.launch_thread[rows], nest.thread[mine])
+                begun = np.sort(time[elsewhere])
             step[rows] = _inferred(nest.start[mine], nest.end[mine], begun, time)
     return step
 

@@ -182,7 +182,7 @@ def _efficiency(start: Ints, end: Ints, blocks_per_sm: Floats, span_ns: int) -> 
 def _mean(values: Floats, weights: Floats) -> float:
     known = ~np.isnan(values)
     total = weights[known].sum()
-    return float((values[known] * weights[known]).sum() / total) if total else math.nan
+    return float((values[known] * (weights[known] / total)).sum()) if total else math.nan  # no product overflows
 
 
 def _dominant(found: Roofline, rows: Ints, annotation: Annotation) -> tuple[str, float]:

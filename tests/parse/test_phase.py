@@ -136,6 +136,15 @@ def test_steps_without_marks_end_with_the_optimizers(tmp_path):
     assert steps(tmp_path, twice, 1, 8, 9, 18, 19) == [0, 0, 1, 1, 1]  # nothing new begins after the last
 
 
+def test_markers_alone_tell_steps_by_what_other_threads_launch(tmp_path):
+    """Two steps: forward at 1 and 11, backward by autograd's thread at 4 and 14, two updates each."""
+    updates = [push(at + i, at + i + 1, "Optimizer.step#SGD.step") for at in (5, 15) for i in (0, 1)]
+    launches = [(1, 1), (4, 2), (6, 1), (11, 1), (14, 2), (16, 1)]
+    kernels, calls = [kernel(1000 + at, at) for at, _ in launches], [call(at, at, tid=tid) for at, tid in launches]
+    path = write(tmp_path / "steps.sqlite", **{KERNEL: kernels, API: calls, NVTX: updates})
+    assert correlate(read(path)).ints("step").tolist() == [0, 0, 0, 1, 1, 1]
+
+
 def test_two_optimizers_in_a_row_end_one_step(tmp_path):
     ranges = [
         push(5, 6, "XBackward0, seq = 1", tid=2),
