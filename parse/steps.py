@@ -1,11 +1,12 @@
 """Which training step launched each row.
 
 Steps are marked by torch.profiler's ``ProfilerStep#3``, which pyprof.step() writes too, or by an NVTX start/end range
-of that name. Where a process has no mark, its steps are told by the optimizer: a step ends where `Optimizer.step` does,
-and counts from 0. Calls of several optimizers end one step together unless a backward pass stands between them (so a
-GAN's two updates are two steps). What follows the last call without another backward pass still belongs to the last
-step. In a capture of markers alone, without autograd's nodes, what another thread than the optimizer's launches stands
-for them.
+of that name. pyprof.step() ends an iteration, so that the first has no mark: what comes before its ``ProfilerStep#1``
+is step 0, where that is as much as half of a step. Where a process has no mark, its steps are told by the optimizer: a
+step ends where `Optimizer.step` does, and counts from 0. Calls of several optimizers end one step together unless a
+backward pass stands between them (so a GAN's two updates are two steps). What follows the last call without another
+backward pass still belongs to the last step. In a capture of markers alone, without autograd's nodes, what another
+thread than the optimizer's launches stands for them.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ def steps(capture: Capture, nest: Nest, nodes: Nodes | None = None) -> Ints:
         time = capture.launch_time[rows]
         if mine.any():
             step[rows] = _marked(start[mine], end[mine], number[mine], time)
+            if Kind.MARKER in nest.scope_kind and number[mine].min() == 1:
+                first = rows[time < start[mine].min()]
+                _, counts = np.unique(step[rows][step[rows] != NULL], return_counts=True)
+                if len(counts) and 2 * len(first) >= np.median(counts):
+                    step[first] = 0
         else:
             mine = updates[nest.pid[updates] == pid]
             begun = np.sort(nodes.start[nodes.pid == pid])

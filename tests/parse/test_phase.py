@@ -128,6 +128,28 @@ def test_marked_steps_go_by_the_time_of_the_launch(tmp_path):
     assert steps(tmp_path, marks, 5, 10, 19, 20, 29, 30) == [None, 3, 3, 4, 4, None]
 
 
+RELU = '{"v":1,"mod":"torch","op":"relu","args":[]}'
+
+
+ITERATIONS = [push(10, 20, "ProfilerStep#1"), push(20, 30, "ProfilerStep#2"), push(30, 31, "ProfilerStep#3")]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "launches", "expected"),
+    [
+        ([*ITERATIONS, push(1, 2, RELU)], (1, 5, 11, 15, 21, 25), [0, 0, 1, 1, 2, 2]),
+        (ITERATIONS, (1, 5, 11, 15), [None, None, 1, 1]),  # torch.profiler's own marks
+        # called before each iteration: what little comes before is no step
+        ([*ITERATIONS, push(1, 2, RELU)], (1, 11, 12, 13, 21, 22, 23), [None, 1, 1, 1, 2, 2, 2]),
+        # the capture begins later
+        ([push(10, 20, "ProfilerStep#5"), push(1, 2, RELU)], (1, 5, 11, 15), [None, None, 5, 5]),
+    ],
+)
+def test_what_comes_before_the_end_of_the_first_iteration_is_step_0(tmp_path, ranges, launches, expected):
+    """pyprof.step() after each of three iterations of two launches; nothing follows the last."""
+    assert steps(tmp_path, ranges, *launches) == expected
+
+
 def test_steps_without_marks_end_with_the_optimizers(tmp_path):
     def iteration(at: int) -> list[tuple[Any, ...]]:
         return [push(at + 5, at + 6, "XBackward0, seq = 1", tid=2), push(at + 7, at + 9, "Optimizer.step#SGD.step")]
