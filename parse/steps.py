@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyprof.parse.capture import Capture
 from pyprof.parse.scope import Kind, Scope
@@ -55,10 +56,7 @@ def steps(capture: Capture, nest: Nest, nodes: Nodes | None = None) -> Ints:
         if mine.any():
             step[rows] = _marked(start[mine], end[mine], number[mine], time)
             if Kind.MARKER in nest.scope_kind and number[mine].min() == 1:
-                first = rows[time < start[mine].min()]
-                _, counts = np.unique(step[rows][step[rows] != NULL], return_counts=True)
-                if len(counts) and 2 * len(first) >= np.median(counts):
-                    step[first] = 0
+                step[rows] = _with_first(step[rows], time < start[mine].min())
         else:
             mine = updates[nest.pid[updates] == pid]
             begun = np.sort(nodes.start[nodes.pid == pid])
@@ -108,6 +106,13 @@ def _marked(start: Ints, end: Ints, number: Ints, time: Ints) -> Ints:
     at = np.searchsorted(start[order], time, "right") - 1
     inside = (at >= 0) & (time < end[order][at])
     return np.where(inside, number[order][at], NULL)
+
+
+def _with_first(step: Ints, before: NDArray[np.bool_]) -> Ints:
+    """Rows ``before`` the first end of an iteration are step 0, where they are at least half as many as a step's."""
+    _, counts = np.unique(step[step != NULL], return_counts=True)
+    enough = len(counts) > 0 and 2 * int(before.sum()) >= float(np.median(counts))
+    return np.where(before, 0, step) if enough else step
 
 
 def _inferred(start: Ints, end: Ints, nodes: Ints, time: Ints) -> Ints:

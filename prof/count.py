@@ -9,10 +9,11 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
-from pyprof.prof.arguments import Known, knowledge, marked, own_options, recorded, told_by_marker
+from pyprof.prof.arguments import Known, knowledge, marked, recorded
 from pyprof.prof.dtypes import NOTHING, Dtypes
 from pyprof.prof.fills import FILLED
 from pyprof.prof.gradients import from_forward
+from pyprof.prof.marked_arguments import own_options, told_by_marker
 from pyprof.prof.messages import messages, work_of
 from pyprof.prof.model import FAMILY, MATRIX, UNKNOWN, Parts, Tensor, Work, evaluate, find, parameters
 from pyprof.prof.ops.compiled import fused_bytes
@@ -153,7 +154,8 @@ def _bias_gradient(op: str, sizes: str, nodes: str, markers: list[Marker]) -> st
     """
     if op != "sum" or not nodes:
         return ""
-    around, gradient = json.loads(nodes), json.loads(sizes)[0]
+    around, shapes = json.loads(nodes), json.loads(sizes)
+    gradient = shapes[0] if shapes else []
     if "aten::convolution_backward" in around:
         return json.dumps([[gradient[1]]]) if len(gradient) > 2 else ""
     if len(gradient) != 2:

@@ -20,6 +20,7 @@ OUTLIER = 1.2  # times the median
 NEARLY = 0.95  # of the time is counted: what is not hardly changes a rate
 TELLING = 0.1  # of the time has a known limit: less says nothing about the whole
 MISSED = 0.05  # of the time has no op: more is worth a word on what would give it one
+HOST_BOUND = 0.25  # of the time the GPU waits for launches: from here on the host is said to be the limit
 AHEAD_NS = 100_000  # in the queue: launching takes 5 to 50 µs, so that several launches wait
 WAITS = {"launch": "late launches", "sync": "launches after a copy to the host", "data": "late input data",
          "copy": "copies from or to pageable memory", "host": "stretches of 0.2 ms and more without a launch",
@@ -106,11 +107,8 @@ def _busy(found: Summary) -> Iterator[str]:
     late = found.late_ns
     if late > 0.05 * found.span_ns:
         idle += f"; in {ms(late)} of that ({share(late, found.idle_ns)}) the CPU had not yet launched the next kernel"
-        idle += (
-            ": as captured, under a profiler that slows it, the host is the limit"
-            if late > 0.25 * found.span_ns
-            else ""
-        )
+        limit = ": as captured, under a profiler that slows it, the host is the limit"
+        idle += limit if late > HOST_BOUND * found.span_ns else ""
     yield f"{idle}."
 
 

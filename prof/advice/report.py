@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.prof.advice.run import HOST_SURE
-from pyprof.prof.sentences import ms
+from pyprof.prof.sentences import HOST_BOUND, ms
 from pyprof.prof.write_plain import cut_to, safe
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ __all__ = ["brief", "cards", "document", "write_advice"]
 WIDTH = 80
 INDENT = "   "
 FIRST = 5  # pieces of the summary
-IDLE = 0.25  # of the step as captured: from here on the summary says that the host binds it (prof/sentences.py)
 
 
 def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
@@ -125,7 +124,7 @@ def brief(run: Run, found: Sequence[Advice]) -> list[str]:
 
 def _outlook(run: Run, unit: str) -> str:
     """Of a capture whose GPU idles: whether it would without the profiler."""
-    if not run.host_ns or run.busy_ns > (1 - IDLE) * run.step_ns:
+    if not run.host_ns or run.busy_ns > (1 - HOST_BOUND) * run.step_ns:
         return ""
     host, gpu = f"{_digits(run.host_ns / 1e6, 2)} ms", f"{_digits(run.busy_ns / 1e6, 2)} ms"
     limit = {"host": "the host is the limit", "near": "neither is clearly the limit", "GPU": "the GPU is the limit"}

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pyprof.marker import Marker, format_marker
-from pyprof.prof.arguments import knowledge, subscript
+from pyprof.prof.arguments import knowledge
 from pyprof.prof.count import Counted, count_op
 from pyprof.prof.dtypes import NOTHING, Dtypes
+from pyprof.prof.marked_arguments import subscript
 from pyprof.prof.model import UNKNOWN, Tensor
 
 B, F = "bfloat16", "float32"
@@ -162,10 +163,19 @@ TWO = item("tensor", 3, 1), item("tensor", 4)
         (key(ALL, ALL), (8, 9, 10), UNKNOWN),
         (key(*[TWO[1]] * 4), (8, 9, 10), UNKNOWN),
         (key(item("slice", value="?::"), TWO[1]), (8, 9, 10), UNKNOWN),
+        (key(item("slice", value="9" * 5000 + "::"), TWO[1]), (8, 9, 10), UNKNOWN),
     ],
 )
 def test_what_brackets_give_to_aten_index(given: dict[str, Any], view: tuple[int, ...], expected: Any) -> None:
     assert subscript(Marker("Tensor", "__getitem__", [SELF, given]), Tensor(view, F)) == expected
+
+
+@pytest.mark.parametrize(
+    "args",
+    [[], [SELF], [{**SELF, "shape": [10**30, 9, 10]}, key(ALL, TWO[1])], [SELF, {**key(ALL), "items": []}]],
+)
+def test_brackets_that_make_no_sense_tell_nothing(args: list[dict[str, Any]]) -> None:
+    assert subscript(Marker("Tensor", "__getitem__", args), Tensor((8, 9, 10), F)) is UNKNOWN
 
 
 def test_indices_come_from_the_marker_of_the_brackets() -> None:
@@ -243,6 +253,8 @@ def numbers(op: str, shape: list[int], **more: int) -> Marker:
         ("topk", 5, numbers("topk", [8, 100], k=3), (0, 8 * 100 * 4 + 8 * 3 * (4 + 8))),
         ("cumsum", 3, numbers("cumsum", [4, 5, 6], dim=2), (120 - 20, 2 * 120 * 4)),
         ("argmax", 3, numbers("argmax", [4, 5, 6], dim=-1), (0, 120 * 4 + 20 * 8)),
+        ("sum", 4, numbers("sum", [4, 5, 6], axis=1), (120 - 24, (120 + 24) * 4)),  # numpy's name for it
+        ("sum", 4, numbers("sum", [4, 5, 6], **{"": 1}), (None, None)),  # which argument it is, is not sure
         ("topk", 5, numbers("topk", [8, 100]), (0, None)),  # k is not told
         ("sum", 4, numbers("norm", [4, 5, 6], dim=1), (None, None)),  # another op's dimension
         ("sum", 4, numbers("sum", [4, 30], dim=1), (None, None)),  # of another tensor
@@ -284,6 +296,7 @@ def test_attention_of_nn_multiheadattention(call: Marker, pairs: int) -> None:
 def test_sums_of_biases_gradients_have_a_number_a_channel() -> None:
     linear = marker("linear", ([30, 5], F), ([7, 5], F), ([7], F))
     untold = [[30, 7], [], [], []]
+    assert counted("sum", [], Dtypes(F), linear, nodes=("AddmmBackward0", "aten::sum"), way="bprop").nbytes is None
     for nodes, call, told in (
         (("AddmmBackward0", "aten::sum"), linear, True),
         (("AddmmBackward0", "aten::sum"), marker("linear", ([30, 5], F), ([7, 5], F)), False),
