@@ -10,6 +10,7 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import numel
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
+from pyprof.prof.model import ITEM_BYTES
 
 __all__: list[str] = []
 
@@ -19,7 +20,6 @@ __all__: list[str] = []
 SUMS = {"RowwiseMomentsCUDAKernel": 1, "ComputeInternalGradientsCUDAKernel": 2}
 SPLIT = 0.5  # of the bandwidth, where all SMs take part: PyTorch's own sums over rows reach 0.65 of 4.8 TB/s
 WORTH = 1.5
-ITEM = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 
 @rule("group_norm")
@@ -56,5 +56,5 @@ def _blocks(run: Run, row: int) -> float:
 def _expected_ns(run: Run, row: int) -> float:
     """NaN where type or device are unknown."""
     tensors = next(count for name, count in SUMS.items() if name in str(run.name[row]))
-    nbytes = tensors * numel((run.shapes(row) or [[]])[0]) * ITEM.get(str(run.dtype[row]), math.nan)
+    nbytes = tensors * numel((run.shapes(row) or [[]])[0]) * ITEM_BYTES.get(str(run.dtype[row]), math.nan)
     return START_NS + 1e9 * nbytes / (SPLIT / STREAMED * run.bandwidth) if nbytes else math.nan
