@@ -70,7 +70,7 @@ setup(
     ],
     package_data={
         "pyprof": ["py.typed"],
-        "pyprof.prof": ["templates/*.html", "templates/*/*", "data/*.csv", "data/*.json"],
+        "pyprof.prof": ["templates/*", "*/templates/*", "*/templates/*/*", "*/data/*"],
     },
     install_requires=BASE,
     extras_require={

@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyprof.command import add_force, add_quiet, carry_out, check_standard_output, warned
-from pyprof.envelope import Input, Parser, add_json, envelope, write_envelope
+from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
+from pyprof.command.frame import add_force, add_quiet, carry_out, check_standard_output, warned
 from pyprof.errors import InputError, PyprofError
 
 if TYPE_CHECKING:
-    from pyprof.parse.held import Held
+    from pyprof.parse.contents import Held
     from pyprof.parse.read import Parsed
     from pyprof.parse.selection import Selection
     from pyprof.parse.summary import Told
-    from pyprof.table import Table
+    from pyprof.table.columns import Table
 
 FORMS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz")
 
@@ -65,13 +65,13 @@ def _run(args: argparse.Namespace) -> list[str]:
     """Do the work; what comes back is for standard error."""
     from pathlib import Path
 
+    from pyprof.command.progress import progress
     from pyprof.files import check_output
-    from pyprof.parse.held import Held
-    from pyprof.parse.progress import progress
+    from pyprof.parse.contents import Held
+    from pyprof.parse.merge import apart
     from pyprof.parse.read import read_profile
     from pyprof.parse.selection import Selection
-    from pyprof.parse.several import apart
-    from pyprof.table import Table
+    from pyprof.table.columns import Table
 
     check_output(args.output, args.force)  # before minutes of work
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
@@ -101,9 +101,9 @@ def _brief(args: argparse.Namespace) -> list[str]:
     """The summary of whole files."""
     from pathlib import Path
 
-    from pyprof.parse.progress import progress
+    from pyprof.command.progress import progress
+    from pyprof.parse.merge import apart_held
     from pyprof.parse.read import read_brief
-    from pyprof.parse.several import apart_held
 
     with progress(2 * len(args.files), not args.quiet) as say:
         found = [read_brief(Path(file), say) for file in args.files]
@@ -132,7 +132,7 @@ def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wante
 
 def _there(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> str:
     """What could have been asked for."""
-    from pyprof.parse.held import known_numbers
+    from pyprof.parse.contents import known_numbers
     from pyprof.parse.summary import spread
 
     if wanted.range_name is not None:
@@ -155,12 +155,12 @@ def _write(table: Table, output: str | None, force: bool) -> None:
     from pyprof.files import open_output
 
     if output and output.endswith(".parquet"):
-        from pyprof.parquet import write_parquet
+        from pyprof.table.parquet import write_parquet
 
         write_parquet(table, Path(output), force=force)
         return
-    from pyprof.netdict import write_netdict
     from pyprof.parse.write_csv import write_csv
+    from pyprof.table.netdict import write_netdict
 
     is_csv = output is not None and output.removesuffix(".gz").endswith(".csv")
     with open_output(output, force=force) as out:
@@ -170,7 +170,7 @@ def _write(table: Table, output: str | None, force: bool) -> None:
 def _answer(args: argparse.Namespace, told: list[Told], held: list[Held]) -> None:
     """Print the summary, or the object of --json."""
     from pyprof.files import open_output
-    from pyprof.parse.answers import parsed
+    from pyprof.parse.json_document import parsed
     from pyprof.parse.summary import page
 
     if args.json:
@@ -186,7 +186,7 @@ def _answer(args: argparse.Namespace, told: list[Told], held: list[Held]) -> Non
 
 def _words(told: list[Told], table: Table) -> list[str]:
     """The warnings, and a line of what was written."""
-    from pyprof.parse.held import Held
+    from pyprof.parse.contents import Held
     from pyprof.parse.summary import one_line
 
     several = len(told) > 1

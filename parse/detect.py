@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof.errors import InputError
-from pyprof.parse.capture import Capture
-from pyprof.parse.database import HEADER
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.formats.database import HEADER
 from pyprof.text import as_utf8
 
 if TYPE_CHECKING:
-    from pyprof.parse.held import Held
+    from pyprof.parse.contents import Held
     from pyprof.parse.summary import Told
 
 SUFFIXES = (".nsys-rep", ".qdrep")
@@ -51,12 +51,12 @@ def lean_reader(file: Path) -> Reader:
     """A reader for the kernel table alone: ranges that no row depends on may be left out. Raises as ``reader``."""
     read = reader(file)
     if read is _read_report:
-        from pyprof.parse import nsys_report
+        from pyprof.parse.nsys import nsys_rep as nsys_report
 
         return partial(nsys_report.read, lean=True)
     if read is not _read_database:
         return read
-    from pyprof.parse import nsys
+    from pyprof.parse.nsys import reader as nsys
 
     found = _database_reader(file)
     return partial(nsys.read, lean=True) if found is nsys.read else found
@@ -69,12 +69,13 @@ def brief_reader(file: Path) -> BriefReader | None:
     """
     read = reader(file)
     if read is _read_report:
-        from pyprof.parse import nsys_report
+        from pyprof.parse.nsys import nsys_rep as nsys_report
 
         return nsys_report.brief
     if read is not _read_database:
         return None
-    from pyprof.parse import nsys, nsys_brief
+    from pyprof.parse.nsys import overview as nsys_brief
+    from pyprof.parse.nsys import reader as nsys
 
     return nsys_brief.brief if _database_reader(file) is nsys.read else None
 
@@ -93,7 +94,7 @@ def _reader(file: Path, head: bytes) -> Reader | None:
     if head.startswith(HEADER):
         return _read_database
     if head.lstrip()[:1] in (b"{", b"[") and not _is_table(head):
-        from pyprof.parse import kineto
+        from pyprof.parse.kineto import reader as kineto
 
         return kineto.read
     if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the one format that no documented mark tells
@@ -103,8 +104,8 @@ def _reader(file: Path, head: bytes) -> Reader | None:
 
 def _is_table(head: bytes) -> bool:
     """A net.dict begins with a dictionary whose first key is a column's."""
-    from pyprof.netdict import FIRST_KEY
-    from pyprof.schema import COLUMN
+    from pyprof.table.netdict import FIRST_KEY
+    from pyprof.table.schema import COLUMN
 
     match = FIRST_KEY.match(head)
     return head.startswith(PARQUET) or (match is not None and match["key"].decode() in COLUMN)
@@ -115,15 +116,16 @@ def _read_database(file: Path) -> Capture:
 
 
 def _database_reader(file: Path) -> Reader:
-    from pyprof.parse import nsys, nvprof, rocpd
-    from pyprof.parse.database import database
+    from pyprof.parse.formats import nvprof, rocpd
+    from pyprof.parse.formats.database import database
+    from pyprof.parse.nsys import reader as nsys
 
     with database(file) as db:
         return nvprof.read if nvprof.is_nvprof(db) else rocpd.read if rocpd.is_rocpd(db) else nsys.read
 
 
 def _read_report(file: Path) -> Capture:
-    from pyprof.parse import nsys_report
+    from pyprof.parse.nsys import nsys_rep as nsys_report
 
     return nsys_report.read(file)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from pyprof.parse.capture import Capture
-from pyprof.parse.correlate import correlate
+from pyprof.command.progress import Say
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.contents import Held
 from pyprof.parse.detect import brief_reader, lean_reader, reader
-from pyprof.parse.held import Held
-from pyprof.parse.progress import Say
 from pyprof.parse.summary import Told
-from pyprof.table import Table
+from pyprof.table.columns import Table
 
 
 class Parsed(NamedTuple):

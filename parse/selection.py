@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.parse.capture import Capture
-from pyprof.parse.scope import Kind
-from pyprof.table import NULL, Ints, Table
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.scope import Kind
+from pyprof.table.columns import NULL, Ints, Table
 
 UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?(ns|us|ms|s|)", re.ASCII)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pyprof.parse.capture import Capture
-from pyprof.parse.held import Held
-from pyprof.parse.scope import NAMING, Kind
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.scope import NAMING, Kind
+from pyprof.parse.contents import Held
 from pyprof.parse.selection import range_names
 from pyprof.text import printable
 

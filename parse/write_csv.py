@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
-from pyprof.schema import KERNELS, Column
-from pyprof.table import NULL, Coded, Ragged, Table
+from pyprof.table.columns import NULL, Coded, Ragged, Table
+from pyprof.table.schema import KERNELS, Column
 from pyprof.text import clean, inert
 
 CHUNK = 8192  # rows at a time

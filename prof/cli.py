@@ -8,19 +8,19 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from pyprof.command import add_force, add_quiet, add_version, carry_out, warned
-from pyprof.envelope import Input, Parser, add_json, envelope, write_envelope
-from pyprof.prof.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow
-from pyprof.prof.group import AGGREGATES
-from pyprof.prof.judged import add_peaks, judged
-from pyprof.prof.query import QueryError, Sort
-from pyprof.prof.where import Where, WhereError, parse_where
+from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
+from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, warned
+from pyprof.prof.table.annotated import add_peaks, judged
+from pyprof.prof.table.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow
+from pyprof.prof.table.group import AGGREGATES
+from pyprof.prof.table.query import QueryError, Sort
+from pyprof.prof.table.where import Where, WhereError, parse_where
 
 if TYPE_CHECKING:
-    from pyprof.prof.annotate import Annotation
-    from pyprof.prof.cells import Cells
-    from pyprof.prof.load_table import Loaded
-    from pyprof.table import Ints, Table
+    from pyprof.prof.load import Loaded
+    from pyprof.prof.table.cells import Cells
+    from pyprof.prof.work.annotate import Annotation
+    from pyprof.table.columns import Ints, Table
 
 NAMED = 5  # ops without a model that the line on standard error names
 FORMS = (".csv", ".jsonl", ".json", ".parquet")  # of -o, each also with .gz
@@ -130,15 +130,15 @@ def _summary(args: argparse.Namespace) -> list[str]:
     from pyprof.files import is_standard, open_output
     from pyprof.prof.advice import Run, advise
     from pyprof.prof.advice.report import brief
-    from pyprof.prof.summary import summarise
-    from pyprof.prof.write_terminal import write_summary
+    from pyprof.prof.summary.capture_numbers import summarise
+    from pyprof.prof.summary.terminal import write_summary
 
     loaded, annotation, peaks = judged(args)
     found = summarise(loaded.table, annotation, peaks)
     run = Run(loaded.table, annotation, peaks)
     pieces = advise(run)
     if _in_json(args):
-        from pyprof.prof.answers import summary_of
+        from pyprof.prof.json_document import summary_of
 
         _answer(args, "summary", summary_of(found, pieces), loaded)
         return warned(loaded.warnings)
@@ -168,8 +168,8 @@ def _advise(args: argparse.Namespace) -> list[str]:
 def _explain(args: argparse.Namespace) -> list[str]:
     """Write where a row's numbers come from; rows count from 1, as idx does."""
     from pyprof.files import open_output
-    from pyprof.prof.answers import explained
-    from pyprof.prof.explain import explain
+    from pyprof.prof.json_document import explained
+    from pyprof.prof.work.explain import explain
     from pyprof.text import printable
 
     loaded, annotation, _ = judged(args)
@@ -197,7 +197,7 @@ def _answer(
 ) -> None:
     """Write an envelope, with ``cells`` as its rows."""
     from pyprof.files import open_output
-    from pyprof.prof.write_jsonl import json_rows
+    from pyprof.prof.table.write_jsonl import json_rows
 
     document = envelope(what, own, input=[Input(loaded.name, loaded.profiler)], warnings=loaded.warnings)
     with open_output(args.output, args.force) as out:
@@ -207,7 +207,7 @@ def _answer(
 def _rows(args: argparse.Namespace) -> list[str]:
     """Write the rows asked for; the lines for standard error."""
     from pyprof.files import open_output
-    from pyprof.prof.query import answer, make_query
+    from pyprof.prof.table.query import answer, make_query
 
     query = make_query(args.columns, DEFAULT.split(","), args.where, args.group or (), args.sort or (), args.top,
                        args.layer_depth)  # fmt: skip
@@ -215,7 +215,7 @@ def _rows(args: argparse.Namespace) -> list[str]:
     loaded, annotation, peaks = judged(args)
     cells, rows, notes = answer(query, loaded.table, annotation, peaks)
     if _in_json(args):
-        from pyprof.prof.answers import rows_of, totals
+        from pyprof.prof.json_document import rows_of, totals
 
         own = rows_of(query, loaded.table, totals(loaded.table, annotation), rows, notes)
         _answer(args, "groups" if query.group else "kernels", own, loaded, cells)
@@ -234,18 +234,18 @@ def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
             raise QueryError(
                 f"argument -o: {args.output} is Parquet by its name, which is none of --csv, --json, --jsonl and -w"
             )
-        from pyprof.prof.write_parquet import write_parquet
+        from pyprof.prof.table.write_parquet import write_parquet
 
         return write_parquet
     if args.csv or (suffix == ".csv" and not args.jsonl and args.width is None):
-        from pyprof.prof.write_csv import write_csv
+        from pyprof.prof.table.write_csv import write_csv
 
         return write_csv
     if args.jsonl or (suffix == ".jsonl" and args.width is None):
-        from pyprof.prof.write_jsonl import write_jsonl
+        from pyprof.prof.table.write_jsonl import write_jsonl
 
         return write_jsonl
-    from pyprof.prof import write_plain
+    from pyprof.prof.table import write_plain
 
     width: int = args.width or 0
     return (lambda cells, out: write_plain.write_aligned(cells, out, width)) if width else write_plain.write_plain
@@ -264,7 +264,7 @@ def _picked(table: Table, rows: Ints) -> str:
 
 def summary(table: Table, annotation: Annotation) -> str:
     """One line: rows, time, the share of it that has an op, and the ops without a model by their share."""
-    from pyprof.prof.answers import totals
+    from pyprof.prof.json_document import totals
 
     found = totals(table, annotation)
     whole = found.time_ns
@@ -280,7 +280,7 @@ def summary(table: Table, annotation: Annotation) -> str:
 
 def _name(name: str) -> str:
     """An op's name on a terminal."""
-    from pyprof.prof.write_plain import cut_to, safe
+    from pyprof.prof.table.write_plain import cut_to, safe
 
     return cut_to(safe(name), 40, "middle") or "(no name)"
 

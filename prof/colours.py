@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyprof.prof.kinds import CLASSES
-from pyprof.prof.steps import PHASES
+from pyprof.prof.timing.steps import PHASES
+from pyprof.prof.work.kinds import CLASSES
 
 __all__ = ["DARK", "LIGHT", "THEMES", "Theme", "ink_on", "style_sheet"]
 

@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from pyprof.prof.write_plain import safe
+from pyprof.prof.table.write_plain import safe
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,14 +13,18 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-__all__ = ["TEMPLATES", "environment", "part", "policy", "script"]
+__all__ = ["environment", "part", "policy", "script"]
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+ROOM = Path(__file__).resolve().parent  # each output has its templates in a folder of its own
 
 
-def environment() -> Environment:
-    """Templates in which every text is escaped, and no name may be missing."""
-    return Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+def environment(output: str) -> Environment:
+    """The templates of an output (``report`` or ``diff``) and the page that they extend.
+
+    Every text is escaped, and no name may be missing.
+    """
+    folders = [ROOM / output / "templates", ROOM / "templates"]
+    return Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
 
 
 def policy(scripts: list[str]) -> str:
@@ -43,4 +47,4 @@ def script(name: str) -> str:
 
 @lru_cache(maxsize=32)
 def part(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+    return (ROOM / name).read_text(encoding="utf-8").replace("\r\n", "\n")

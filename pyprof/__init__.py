@@ -19,35 +19,35 @@ from typing import TYPE_CHECKING, Any
 from pyprof._version import __version__
 
 if TYPE_CHECKING:
-    from pyprof.capture import profile as profile
-    from pyprof.capture import start as start
-    from pyprof.capture import step as step
-    from pyprof.capture import stop as stop
-    from pyprof.counting import count as count
+    from pyprof.capture.annotate import annotate as annotate
+    from pyprof.capture.annotate import wrap as wrap
+    from pyprof.capture.collector import profile as profile
+    from pyprof.capture.collector import start as start
+    from pyprof.capture.collector import step as step
+    from pyprof.capture.collector import stop as stop
+    from pyprof.capture.session import deinit as deinit
+    from pyprof.capture.session import init as init
+    from pyprof.counting.counter import count as count
     from pyprof.errors import PyprofError as PyprofError
-    from pyprof.extras import annotate as annotate
-    from pyprof.extras import wrap as wrap
     from pyprof.marker import Marker as Marker
     from pyprof.marker import parse_marker as parse_marker
-    from pyprof.prof.model import model as model
     from pyprof.prof.notebook import Profile as Profile
     from pyprof.prof.notebook import load as load
-    from pyprof.session import deinit as deinit
-    from pyprof.session import init as init
+    from pyprof.prof.ops.model import model as model
 
 _HOME = {  # public name -> the module that has it
-    "init": "session",
-    "deinit": "session",
-    "wrap": "extras",
-    "annotate": "extras",
-    "profile": "capture",
-    "start": "capture",
-    "stop": "capture",
-    "step": "capture",
-    "count": "counting",
+    "init": "capture.session",
+    "deinit": "capture.session",
+    "wrap": "capture.annotate",
+    "annotate": "capture.annotate",
+    "profile": "capture.collector",
+    "start": "capture.collector",
+    "stop": "capture.collector",
+    "step": "capture.collector",
+    "count": "counting.counter",
     "load": "prof.notebook",
     "Profile": "prof.notebook",
-    "model": "prof.model",
+    "model": "prof.ops.model",
     "Marker": "marker",
     "parse_marker": "marker",
     "PyprofError": "errors",

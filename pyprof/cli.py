@@ -18,7 +18,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
-    Command("run", "pyprof.run", "run a script under the embedded collector (torch.profiler)"),
+    Command("run", "pyprof.capture.run", "run a script under the embedded collector (torch.profiler)"),
     Command("parse", "pyprof.parse.cli", "profiler file to kernel table: the command parse.py"),
     Command("prof", "pyprof.prof.cli", "kernel table to FLOPs, bytes and limits: the command prof.py"),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
@@ -26,8 +26,8 @@ COMMANDS = (
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
     Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
-    Command("peaks", "pyprof.peaks", "measure what this machine's GPU (or CPU) really reaches"),
-    Command("schema", "pyprof.answers", "the JSON Schemas of what --json prints"),
+    Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),
+    Command("schema", "pyprof.command.schemas", "the JSON Schemas of what --json prints"),
     Command("demo", "pyprof.demo", "all three on one training step of LeNet"),
 )
 USAGE = "usage: pyprof [-h] [--version] COMMAND ..."
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
             return _run(command, rest)
     complaint = _complaint(first)
     if "--json" in (first, *rest):
-        from pyprof.envelope import usage_error
+        from pyprof.command.envelope import usage_error
 
         usage_error("pyprof", complaint)
     print(f"{USAGE}\npyprof: {complaint}", file=sys.stderr)

@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pyprof.envelope import Parser, add_json, envelope, fail, write_envelope
+from pyprof.command.envelope import Parser, add_json, envelope, fail, write_envelope
+from pyprof.command.json_schema import Schema, listing, record, text
 from pyprof.errors import PyprofError
-from pyprof.json_schema import Schema, listing, record, text
 
 HERE = Path(__file__).resolve().parent
 SHOWN = "idx,dir,layer,op,kernel,params,sil,tc,flops,bytes"  # what fits a terminal; the CSV has every column

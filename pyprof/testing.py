@@ -36,9 +36,9 @@ def assert_no_regression(
     from pyprof.prof.diff.compare import compare
     from pyprof.prof.diff.gate import check, parse_gate
     from pyprof.prof.diff.lines import make_side
-    from pyprof.prof.diff.words import verdict_words
+    from pyprof.prof.diff.sentences import verdict_words
     from pyprof.prof.diff.write_terminal import write_terminal
-    from pyprof.prof.load_table import load_table
+    from pyprof.prof.load import load_table
 
     if not conditions:
         raise ValueError("assert_no_regression: give a condition, such as 'step > 3%'")

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pyprof import answers
+from pyprof.command import schemas as answers
 
 HEADER = ["schema", "pyprof", "command", "input", "warnings"]
 

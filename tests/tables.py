@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from pyprof.prof.forms import FORMS
-from pyprof.schema import KERNELS, Column
-from pyprof.table import NULL, Coded, Ragged, Table
+from pyprof.prof.table.check_cells import FORMS
+from pyprof.table.columns import NULL, Coded, Ragged, Table
+from pyprof.table.schema import KERNELS, Column
 
 HOSTILE = (
     '"', "\\", '\\"', "\n", "\r\n", "\0", "\x1b[31m", "\x7f", "\x85", "\u2028", "'", "{", "}\n{", "None", "(1, 2, 3)",

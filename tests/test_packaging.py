@@ -267,5 +267,5 @@ def test_parse_and_prof_run_where_there_is_no_torch(bare, checkout):
 
 
 def test_importing_pyprof_imports_no_torch(bare, checkout):
-    code = "import sys; sys.modules['torch'] = None; import pyprof, pyprof.run; print(*dir(pyprof))"
+    code = "import sys; sys.modules['torch'] = None; import pyprof, pyprof.capture.run; print(*dir(pyprof))"
     assert "__version__" in answer(bare, ["-c", code], checkout)

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from capture_tables import Cells, keep, shown
 
 from pyprof.errors import PyprofError
-from pyprof.parse.correlate import correlate
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.contents import Held
 from pyprof.parse.detect import reader
-from pyprof.parse.held import Held
 from pyprof.parse.summary import counts
 
 HEAD = ("file", "rows", "time, ms", "attributed", "reason for the rest")

@@ -1,6 +1,6 @@
-"""Write parse/host_ops.py: which aten ops do work of their own on a CPU, and which only call others, view or allocate.
+"""Write parse/kineto/cpu_ops.py: which aten ops do work of their own on a CPU, and which only call, view or allocate.
 
-    python tools/host_ops.py > parse/host_ops.py        (torch 2.13, CPU; four minutes on a machine that rests)
+    python tools/host_ops.py > parse/kineto/cpu_ops.py        (torch 2.13, CPU; four minutes on a machine that rests)
 
 The dispatcher says which ops have a CPU kernel and their schemas which only view. That leaves two kinds that it doesn't
 tell: kernels that call others to work (relu calls clamp_min, mean calls sum) and composite ops that work themselves

@@ -19,28 +19,28 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import pyprof.prof.ops  # noqa: E402 (fills the registry)
-import pyprof.prof.own_rows  # noqa: E402, F401 (fills the rules)
-from pyprof.prof import own  # noqa: E402
-from pyprof.prof.model import FAMILY, MODELS  # noqa: E402
+import pyprof.prof.ops.families  # noqa: E402 (fills the registry)
+import pyprof.prof.work.helpers.rows  # noqa: E402, F401 (fills the rules)
+from pyprof.prof.ops.model import FAMILY, MODELS  # noqa: E402
+from pyprof.prof.work.helpers import rules as own  # noqa: E402
 
 PAGE = ROOT / "docs" / "ops.md"
-TESTS = sorted((ROOT / "tests" / "prof").glob("test_ops_*.py"))
+TESTS = sorted((ROOT / "tests" / "prof" / "ops").glob("test_*.py"))
 HEAD = """# Ops: what is counted, and how
 
-<!-- made by tools/ops_page.py out of the registry in prof/model.py: change a model's docstring, not this page -->
+<!-- made by tools/ops_page.py out of the registry in prof/ops/model.py: change a model's docstring, not this page -->
 
 {models} models count {ops} names of aten ops (and of some other libraries'). A formula gives the FLOPs and what is read
 and written; E is the number of elements of the input, O of the result. Names that end in `.backward` are an op's whole
 backward, for `pyprof.count`; in a capture, the aten ops that the backward runs are counted one by one. An in-place op
 (`add_`) counts as its out-of-place form. The rules are in [design.md](design.md).
 
-An op of your own: a function of its arguments, tensors as `pyprof.prof.model.Tensor` (shape, dtype), that returns
+An op of your own: a function of its arguments, tensors as `pyprof.prof.ops.model.Tensor` (shape, dtype), that returns
 `Work`, the FLOPs and the bytes read and written. Registered by the op's name, as the profiler records it, it counts in
 `pyprof.count`; for `prof.py`, too, a package names the module as an entry point.
 
 ```python
-from pyprof.prof.model import Tensor, Work, model  # pyprof.model is the same decorator
+from pyprof.prof.ops.model import Tensor, Work, model  # pyprof.model is the same decorator
 
 
 @model("mylib::scaled_add", family="custom")
@@ -122,7 +122,7 @@ def _cell(formula: str) -> str:
 def _tests(names: list[str], tested: dict[str, str]) -> list[str]:
     """The test files that name one of the ops."""
     quoted = [f'"{name}"' for name in names]
-    return [f"[{file}](../tests/prof/{file})" for file, text in tested.items() if any(q in text for q in quoted)]
+    return [f"[{file}](../tests/prof/ops/{file})" for file, text in tested.items() if any(q in text for q in quoted)]
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from capture_tables import Cells, keep, shown
 
 from pyprof.errors import PyprofError
-from pyprof.parse.correlate import correlate
+from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
-from pyprof.prof.annotate import annotate
-from pyprof.table import NULL, Table
+from pyprof.prof.work.annotate import annotate
+from pyprof.table.columns import NULL, Table
 
 HEAD = ("capture", "GPU time, ms", "FLOPs known", "bytes known", "most of the rest")
 SMALL = 0.005  # of GPU time: an op below it is not named

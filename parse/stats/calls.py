@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyprof.parse.stats.grouped import Cell, time_rows
 from pyprof.parse.stats.recording import Calls, Recording
-from pyprof.table import Coded
+from pyprof.table.columns import Coded
 
 
 def osrt_sum(recording: Recording, _: str = "") -> list[list[Cell]]:

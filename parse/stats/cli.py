@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from pyprof.command import add_force
-from pyprof.envelope import Parser, add_json, envelope, fail, wants_json, write_envelope
+from pyprof.command.envelope import Parser, add_json, envelope, fail, wants_json, write_envelope
+from pyprof.command.frame import add_force
 from pyprof.errors import PyprofError, packages
 from pyprof.files import tell
 
@@ -62,8 +62,8 @@ def _run(args: argparse.Namespace) -> list[str]:
 
     from pyprof.files import check_output, open_output
     from pyprof.parse.stats import layout
-    from pyprof.parse.stats.answers import tables_of
-    from pyprof.parse.stats.opened import recording
+    from pyprof.parse.stats.json_document import tables_of
+    from pyprof.parse.stats.open_recording import recording
 
     check_output(args.output, args.force)  # before minutes of work
     with recording(Path(args.file)) as found:

@@ -13,11 +13,11 @@ from typing import cast
 
 import numpy as np
 
-from pyprof.parse.capture import Capture
-from pyprof.parse.cupti import COPIES
-from pyprof.parse.scope import ENGINE, Kind, Scope
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.scope import ENGINE, Kind, Scope
+from pyprof.parse.formats.cupti import COPIES
 from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording, Spans, by_start
-from pyprof.table import NULL, Coded, Data, Ints
+from pyprof.table.columns import NULL, Coded, Data, Ints
 
 KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
 PREFIX = {Kind.ENGINE: ENGINE, Kind.LAYER: "layer:"}  # what a scope's name leaves off

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.parse import kineto_gpu, kineto_ranges
-from pyprof.parse.kineto_events import Clock, Threads, durations, sort
-from pyprof.parse.kineto_json import load
-from pyprof.parse.kineto_schema import WANTED, Event
+from pyprof.parse.kineto import gpu as kineto_gpu
+from pyprof.parse.kineto import ranges as kineto_ranges
+from pyprof.parse.kineto.event_types import WANTED, Event
+from pyprof.parse.kineto.events import Clock, Threads, durations, sort
+from pyprof.parse.kineto.json_text import load
 from pyprof.parse.stats.from_capture import gpu_rows
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
-from pyprof.table import Coded, Ints
+from pyprof.table.columns import Coded, Ints
 
 
 class KinetoRecording(Recording):

@@ -1,4 +1,4 @@
-"""An nsys SQLite export as a recording. Columns are detected, never versions (see ``parse/nsys.py``)."""
+"""An nsys SQLite export as a recording. Columns are detected, never versions (see ``parse/nsys/reader.py``)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.parse.cupti import name_operations
-from pyprof.parse.database import Database
-from pyprof.parse.join import lookup
-from pyprof.parse.nsys import API, KERNEL, MEMCPY, MEMSET
-from pyprof.parse.nvtx_ranges import range_text
+from pyprof.parse.formats.cupti import name_operations
+from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.key_join import lookup
+from pyprof.parse.formats.possible_times import settle
+from pyprof.parse.nsys.nvtx_ranges import range_text
+from pyprof.parse.nsys.reader import API, KERNEL, MEMCPY, MEMSET
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, one_after_another
-from pyprof.parse.times import settle
-from pyprof.table import NULL, Coded, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Ints, distinct
 
 OS = "OSRT_API"
 NVTX = "NVTX_EVENTS"

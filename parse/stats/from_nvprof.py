@@ -1,4 +1,4 @@
-"""An nvprof database as a recording (see ``parse/nvprof.py``): one process, times since 1970, markers."""
+"""An nvprof database as a recording (see ``parse/formats/nvprof.py``): one process, times since 1970, markers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.parse.cupti import name_operations
-from pyprof.parse.database import Database
-from pyprof.parse.join import lookup
-from pyprof.parse.names import demangle, short_name
-from pyprof.parse.nvprof import BEGIN, CALLS, COMMON, END, KERNELS, LAUNCH, PREFIX
+from pyprof.parse.formats.cupti import name_operations
+from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.kernel_names import demangle, short_name
+from pyprof.parse.formats.key_join import lookup
+from pyprof.parse.formats.nvprof import BEGIN, CALLS, COMMON, END, KERNELS, LAUNCH, PREFIX
+from pyprof.parse.formats.possible_times import settle
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start, one_after_another
-from pyprof.parse.times import settle
-from pyprof.table import Coded, Ints, distinct
+from pyprof.table.columns import Coded, Ints, distinct
 
 THREAD = 2  # CUpti_ActivityObjectKind: the marker's object is a thread
 

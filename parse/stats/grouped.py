@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.table import Coded, Ints
+from pyprof.table.columns import Coded, Ints
 
 Cell = int | Decimal | str | None
 TENTH, THOUSANDTH = Decimal("0.1"), Decimal("0.001")

@@ -6,7 +6,7 @@ import numpy as np
 
 from pyprof.parse.stats.grouped import Cell, by_text, largest_first, shares, summarise, time_rows
 from pyprof.parse.stats.recording import KERNEL, Gpu, Recording
-from pyprof.table import Coded, distinct
+from pyprof.table.columns import Coded, distinct
 
 
 def named(gpu: Gpu, variant: str) -> Coded:

@@ -8,7 +8,7 @@ from pyprof.parse.stats.calls import function_names
 from pyprof.parse.stats.grouped import Cell, Summary, by_text, rounded, summarise
 from pyprof.parse.stats.kernels import named
 from pyprof.parse.stats.recording import KERNEL, Recording
-from pyprof.table import NULL, distinct
+from pyprof.table.columns import NULL, distinct
 
 
 def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> list[list[Cell]]:

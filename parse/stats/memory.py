@@ -6,7 +6,7 @@ import numpy as np
 
 from pyprof.parse.stats.grouped import THOUSANDTH, Cell, by_text, largest_first, rounded, summarise, time_rows
 from pyprof.parse.stats.recording import MEMCPY, MEMSET, Recording
-from pyprof.table import NULL
+from pyprof.table.columns import NULL
 
 MB = 1e6  # bytes: nsys's MB is decimal
 

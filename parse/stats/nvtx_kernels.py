@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyprof.parse.stats.enclosing_ranges import holders
 from pyprof.parse.stats.grouped import Cell, by_text, summarise
-from pyprof.parse.stats.holding import holders
 from pyprof.parse.stats.kernels import named
 from pyprof.parse.stats.nvtx_times import STYLES
 from pyprof.parse.stats.recording import KERNEL, Recording
-from pyprof.table import NULL, Ints, distinct
+from pyprof.table.columns import NULL, Ints, distinct
 
 Group = tuple[int, ...]  # range, style, process, thread, kernel
 OUTSIDE = -1  # a range and a style

@@ -6,7 +6,7 @@ import numpy as np
 
 from pyprof.parse.stats.grouped import Cell, by_text, largest_first, shares, summarise, time_rows
 from pyprof.parse.stats.recording import Recording, Spans
-from pyprof.table import distinct
+from pyprof.table.columns import distinct
 
 STYLES = ("PushPop", "StartEnd")  # by Spans.startend
 

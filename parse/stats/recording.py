@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.parse.cupti import triples
-from pyprof.table import NULL, Coded, Ints, distinct
+from pyprof.parse.formats.cupti import triples
+from pyprof.table.columns import NULL, Coded, Ints, distinct
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
 

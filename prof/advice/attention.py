@@ -13,8 +13,8 @@ from pyprof.prof.advice.alignment import Gemm, gemm
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import Bools, numel
 from pyprof.prof.advice.run import START_NS, Run
-from pyprof.prof.kinds import kinds
-from pyprof.prof.unfused import softmaxes_apart
+from pyprof.prof.work.kinds import kinds
+from pyprof.prof.work.unfused_attention import softmaxes_apart
 
 __all__ = ["Pattern", "in_math", "patterns"]
 

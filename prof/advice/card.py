@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pyprof.errors import ModelError
-from pyprof.prof.occupancy import Floats
-from pyprof.table import Ints
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.table.columns import Ints
 
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run

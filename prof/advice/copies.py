@@ -10,7 +10,7 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import Bools
 from pyprof.prof.advice.run import Run
-from pyprof.table import NULL
+from pyprof.table.columns import NULL
 
 __all__ = ["PINNED"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import numel
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
-from pyprof.prof.occupancy import Floats
-from pyprof.table import NULL
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.table.columns import NULL
 
 __all__: list[str] = []
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyprof.table import NULL, Ints
+from pyprof.table.columns import NULL, Ints
 
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run

@@ -9,8 +9,8 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
-from pyprof.prof.occupancy import Floats
-from pyprof.table import NULL
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.table.columns import NULL
 
 __all__ = ["gaps"]
 

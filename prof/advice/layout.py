@@ -9,8 +9,8 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
-from pyprof.prof.occupancy import Floats
-from pyprof.table import Ints
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.table.columns import Ints
 
 __all__ = ["TRANSFORMS"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
-from pyprof.prof.model import ITEM_BYTES
-from pyprof.table import Ints
+from pyprof.prof.ops.model import ITEM_BYTES
+from pyprof.table.columns import Ints
 
 __all__ = ["VOCABULARY"]
 

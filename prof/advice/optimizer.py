@@ -10,8 +10,8 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host import LIST_NS
 from pyprof.prof.advice.run import CALL_NS, STREAMED, Run
-from pyprof.prof.occupancy import Floats
-from pyprof.table import Ints
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.table.columns import Ints
 
 __all__ = ["optimizer"]
 

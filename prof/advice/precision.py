@@ -13,8 +13,8 @@ from pyprof.prof.advice.attention import in_math
 from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.rows import Bools
 from pyprof.prof.advice.run import START_NS, Run
-from pyprof.prof.occupancy import Floats
-from pyprof.table import Ints
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.table.columns import Ints
 
 __all__ = ["EFFICIENCY", "full_precision"]
 

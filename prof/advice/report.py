@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.prof.advice.run import HOST_SURE
-from pyprof.prof.sentences import HOST_BOUND, ms
-from pyprof.prof.write_plain import cut_to, safe
+from pyprof.prof.summary.sentences import HOST_BOUND, ms
+from pyprof.prof.table.write_plain import cut_to, safe
 
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.prof.annotate import Annotation
-from pyprof.prof.dtypes import kernel_dtypes
-from pyprof.prof.occupancy import Floats
-from pyprof.table import NULL, Coded, Ints, Table
+from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import NULL, Coded, Ints, Table
 
 __all__ = ["Bools", "Rows", "numel", "texts_of"]
 

@@ -7,8 +7,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from pyprof.command import add_force, add_quiet, add_version
-from pyprof.envelope import Input, Parser, add_json, envelope, fail, write_envelope
+from pyprof.command.envelope import Input, Parser, add_json, envelope, fail, write_envelope
+from pyprof.command.frame import add_force, add_quiet, add_version
 from pyprof.errors import PyprofError, packages
 from pyprof.files import tell
 
@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> list[Verdict]:
     from pyprof.files import check_output, open_output
     from pyprof.prof.diff.gate import check
-    from pyprof.prof.diff.words import warnings
+    from pyprof.prof.diff.sentences import warnings
     from pyprof.prof.diff.write_html import write_html
     from pyprof.prof.diff.write_json import own_keys
     from pyprof.prof.diff.write_terminal import TOP, write_terminal
@@ -123,7 +123,7 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, list[str]]:
     """The difference, and what the readers said."""
     from pyprof.prof.diff.compare import compare
     from pyprof.prof.diff.lines import make_side
-    from pyprof.prof.load_table import load_table
+    from pyprof.prof.load import load_table
 
     loaded = [load_table(name) for name in (args.before, args.after)]
     steps = args.step

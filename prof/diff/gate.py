@@ -26,14 +26,14 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from pyprof.errors import InputError, PyprofError
-from pyprof.prof.columns import first_text
 from pyprof.prof.diff.compare import Comparison
 from pyprof.prof.diff.lines import Side
 from pyprof.prof.diff.noise import Delta
-from pyprof.prof.layer_path import layer_parts
-from pyprof.prof.occupancy import Floats
-from pyprof.prof.steps import PHASES
-from pyprof.table import Coded
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.table.columns import first_text
+from pyprof.prof.table.layer_path import layer_parts
+from pyprof.prof.timing.steps import PHASES
+from pyprof.table.columns import Coded
 
 __all__ = ["QUANTITIES", "Check", "Gate", "GateError", "Verdict", "check", "parse_gate"]
 

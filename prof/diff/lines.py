@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.prof.annotate import Annotation, annotate
-from pyprof.prof.columns import first_text
 from pyprof.prof.diff.steps import Steps, Wanted, find_steps
-from pyprof.prof.kinds import kinds
-from pyprof.prof.layer_path import layer_parts
-from pyprof.prof.load_table import Loaded
-from pyprof.prof.occupancy import Floats
-from pyprof.prof.roofline import dtype_of_rows
-from pyprof.prof.summary import Leading, without_loading
-from pyprof.table import NULL, Coded, Ints, Table, distinct
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.limits.roofline import dtype_of_rows
+from pyprof.prof.load import Loaded
+from pyprof.prof.summary.capture_numbers import Leading, without_loading
+from pyprof.prof.table.columns import first_text
+from pyprof.prof.table.layer_path import layer_parts
+from pyprof.prof.work.annotate import Annotation, annotate
+from pyprof.prof.work.kinds import kinds
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["Kernel", "Line", "Place", "Side", "make_side"]
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyprof.prof.diff.lines import VARYING, Line
-from pyprof.prof.kinds import ATTENTION, CONVS, COPIES, GRAPHS, NCCL, PRODUCTS
+from pyprof.prof.work.kinds import ATTENTION, CONVS, COPIES, GRAPHS, NCCL, PRODUCTS
 
 __all__ = ["SMALL", "Match", "match", "small"]
 

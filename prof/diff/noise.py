@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pyprof.prof.occupancy import Floats
+from pyprof.prof.limits.occupancy import Floats
 
 __all__ = ["Delta", "band_ns"]
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.prof.occupancy import Floats
-from pyprof.prof.steps import PHASES, Step, steps
-from pyprof.prof.timeline import timeline
-from pyprof.table import NULL, Ints, Table, distinct
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.timing.steps import PHASES, Step, steps
+from pyprof.prof.timing.timeline import timeline
+from pyprof.table.columns import NULL, Ints, Table, distinct
 
 __all__ = ["Steps", "Wanted", "find_steps"]
 

@@ -13,7 +13,7 @@ from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.gate import Verdict
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.diff.rows import Row, every_entry, table_rows
-from pyprof.prof.diff.words import (
+from pyprof.prof.diff.sentences import (
     digits,
     headline,
     percent,
@@ -35,14 +35,14 @@ SWAPS = 60  # changes of kernels; the rest is in --json
 
 
 def write_html(found: Comparison, verdicts: Sequence[Verdict], out: BinaryIO) -> None:
-    scripts = ["\n".join(script(name) for name in ("report/theme.js", "diff/diff.js"))]
+    scripts = ["\n".join(script(name) for name in ("report/templates/theme.js", "diff/templates/diff.js"))]
     page = (
-        environment()
+        environment("diff")
         .get_template("diff.html")
         .render(
             model=_model(found, verdicts),
             policy=policy(scripts),
-            style=style_sheet() + part("report/report.css") + part("diff/diff.css"),
+            style=style_sheet() + part("report/templates/report.css") + part("diff/templates/diff.css"),
             script=scripts[0],
         )
     )

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyprof.json_schema import Schema, flag, integer, listing, maybe, number, record, text
+from pyprof.command.json_schema import Schema, flag, integer, listing, maybe, number, record, text
 
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Change, Comparison
@@ -25,7 +25,7 @@ __all__ = ["SCHEMAS", "own_keys"]
 def own_keys(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """All but the envelope's header."""
     from pyprof.prof.diff.rows import every_entry
-    from pyprof.prof.diff.words import headline, sentences
+    from pyprof.prof.diff.sentences import headline, sentences
 
     rows = every_entry(found, 1.0)
     total = rows[-1]

@@ -11,7 +11,7 @@ from pyprof.prof.console import prose
 from pyprof.prof.diff.compare import IDLE, OVERLAP, Comparison
 from pyprof.prof.diff.gate import Verdict
 from pyprof.prof.diff.rows import Row, contributions, table_rows
-from pyprof.prof.diff.words import (
+from pyprof.prof.diff.sentences import (
     digits,
     headline,
     percent,
@@ -23,7 +23,7 @@ from pyprof.prof.diff.words import (
     verdict_words,
     warnings,
 )
-from pyprof.prof.write_plain import cut_to, safe, shown_width
+from pyprof.prof.table.write_plain import cut_to, safe, shown_width
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from pyprof.prof.advice import Advice, Run, advise, row_rules
 from pyprof.prof.advice.rank import findings
-from pyprof.prof.annotate import Annotation, call_numbers
-from pyprof.prof.cells import Data
-from pyprof.prof.columns import COLUMN
-from pyprof.prof.devices import Peaks
-from pyprof.prof.limits import limit_cells
-from pyprof.prof.roofline import Roofline, roofline
-from pyprof.table import Coded, Ints, Table
+from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.table.cells import Data
+from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.table.limit_columns import limit_cells
+from pyprof.prof.work.annotate import Annotation, call_numbers
+from pyprof.table.columns import Coded, Ints, Table
 
 __all__ = ["Captured"]
 

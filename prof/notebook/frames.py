@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from pyprof.prof.notebook.tables import Columns
-from pyprof.table import NULL, Coded
+from pyprof.table.columns import NULL, Coded
 
 if TYPE_CHECKING:
-    from pyprof.prof.cells import Data
+    from pyprof.prof.table.cells import Data
 
 __all__ = ["frame"]
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pyprof.prof.sentences import amount, ms, share, worker
-from pyprof.prof.write_plain import cut_to, safe
+from pyprof.prof.summary.sentences import amount, ms, share, worker
+from pyprof.prof.table.write_plain import cut_to, safe
 
 if TYPE_CHECKING:
     from pyprof.prof.notebook.profiled import Profile
-    from pyprof.prof.notebook.told import SummaryText
-    from pyprof.prof.summary import Part
+    from pyprof.prof.notebook.summary_view import SummaryText
+    from pyprof.prof.summary.capture_numbers import Part
 
 __all__ = ["profile_html", "summary_html"]
 

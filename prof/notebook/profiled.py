@@ -17,12 +17,9 @@ import numpy as np
 from pyprof.errors import InputError, PyprofError, packages
 from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
-from pyprof.prof.annotate import Annotation, annotate, uncounted_of
-from pyprof.prof.cells import Data
-from pyprof.prof.columns import COLUMN
-from pyprof.prof.devices import Peaks, load_peaks
-from pyprof.prof.layer_path import layer_texts
+from pyprof.prof.limits.devices import Peaks, load_peaks
 from pyprof.prof.notebook.captured import Captured
+from pyprof.prof.notebook.summary_view import SummaryText
 from pyprof.prof.notebook.tables import (
     Columns,
     advice_columns,
@@ -32,15 +29,18 @@ from pyprof.prof.notebook.tables import (
     records,
     step_columns,
 )
-from pyprof.prof.notebook.told import SummaryText
-from pyprof.prof.steps import owners, steps
-from pyprof.prof.where import parse_where, rows_where
-from pyprof.table import NULL, Coded, Ints, Table
+from pyprof.prof.table.cells import Data
+from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.table.layer_path import layer_texts
+from pyprof.prof.table.where import parse_where, rows_where
+from pyprof.prof.timing.steps import owners, steps
+from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
+from pyprof.table.columns import NULL, Coded, Ints, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pyprof.prof.plot.look import Picture
+    from pyprof.prof.plot.style import Picture
 
 __all__ = ["Profile", "Totals", "load"]
 
@@ -60,8 +60,8 @@ def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile
     if not files:
         raise PyprofError("load(): expected a file, found none")
     with packages():
-        from pyprof.parse.several import apart
-        from pyprof.prof.load_table import load_table
+        from pyprof.parse.merge import apart
+        from pyprof.prof.load import load_table
 
         read = [load_table(file) for file in files]
         table = Table.concat(apart([each.table for each in read]))
@@ -150,7 +150,7 @@ class Profile:
 
     @cached_property
     def table(self) -> Table:
-        """The kernel table's rows (``pyprof.schema.KERNELS`` has its columns)."""
+        """The kernel table's rows (``pyprof.table.schema.KERNELS`` has its columns)."""
         if self._rows is None:
             return self._capture.table
         taken = self._capture.table.take(self._rows)
@@ -320,7 +320,7 @@ class Profile:
 
     @cached_property
     def _summary(self) -> SummaryText:
-        from pyprof.prof.summary import summarise
+        from pyprof.prof.summary.capture_numbers import summarise
 
         found = summarise(self.table, self.annotation, self._capture.peaks)
         if found.on_cpu:

@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import broadcast, given, moved
 
 FAMILY_NAME = "attention"

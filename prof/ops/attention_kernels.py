@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.attention import FAMILY_NAME, Heads, backward, forward, heads_first, unmasked
+from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.operands import given
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import moved, tensors
 
 FAMILY_NAME = "collective"

@@ -22,8 +22,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from pyprof.prof.model import FAMILY, MATRIX, MODELS, ModelError, Tensor, Work, find, model
-from pyprof.prof.zero import trial
+from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, ModelError, Tensor, Work, find, model
+from pyprof.prof.ops.no_arithmetic import trial
 
 FAMILY_NAME = "compiled"
 KINDS = ("poi", "red", "per", "spl")

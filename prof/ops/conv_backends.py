@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.conv import (
     FAMILY_NAME,
     Call,
@@ -21,6 +20,7 @@ from pyprof.prof.ops.conv import (
     multiplications,
 )
 from pyprof.prof.ops.gemm import multiply_adds
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.operands import Out, moved
 
 

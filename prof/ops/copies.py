@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.operands import Out, dtype_name, moved, number, numel, output, required, result_dtype, tensors
 
 FAMILY_NAME = "copy"

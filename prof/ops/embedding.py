@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, Work, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
 from pyprof.prof.ops.operands import Out, given, indices, moved, number, required
 
 FAMILY_NAME = "embedding"

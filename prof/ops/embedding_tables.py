@@ -26,7 +26,7 @@ from itertools import pairwise
 from typing import Any
 
 from pyprof.errors import ModelError
-from pyprof.prof.model import Parts, Tensor, UnknownArgument, Work, alias, assumes, model
+from pyprof.prof.ops.model import Parts, Tensor, UnknownArgument, Work, alias, assumes, model
 from pyprof.prof.ops.operands import Out, indices, nan_unless
 
 FAMILY_NAME = "embedding"

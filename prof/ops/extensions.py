@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.attention_kernels import Call, flash_kernel, flash_kernel_backward
+from pyprof.prof.ops.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import dtype_name, given, moved
 from pyprof.prof.ops.row_norm import layer_norm, rms_norm
 

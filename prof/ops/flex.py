@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyprof.prof.model import Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.attention import FAMILY_NAME, Heads, backward, forward, heads_first
+from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, distinct, model
 
 
 def _heads(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: tuple[int, int]) -> Heads:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import (
     Out,
     bool_mask,

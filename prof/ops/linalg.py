@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, broadcast, floating, given, moved, result_dtype
 
 FAMILY_NAME = "linalg"

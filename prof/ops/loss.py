@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.model import Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import (
     Out,
     broadcast,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Parts, Tensor, Work, evaluate, model, total
 from pyprof.prof.ops.attention import FAMILY_NAME, backward, forward, heads_first
 from pyprof.prof.ops.gemm import gradients, linear
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, evaluate, model, total
 from pyprof.prof.ops.operands import given, moved
 
 

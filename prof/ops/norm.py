@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, accumulator, given, moved, number
 
 FAMILY_NAME = "norm"

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from pyprof.prof.model import ITEM_BYTES, UNKNOWN, ModelError, ShapeError, Tensor, Work
+from pyprof.prof.ops.model import ITEM_BYTES, UNKNOWN, ModelError, ShapeError, Tensor, Work
 
 __all__ = [
     "Out", "accumulator", "bool_mask", "broadcast", "dtype_name", "elementwise", "floating", "given", "indices",

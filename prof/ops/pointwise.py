@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.model import ModelError, Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import ModelError, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import (
     Out,
     bool_mask,

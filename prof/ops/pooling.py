@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, model
 from pyprof.prof.ops.operands import Out, moved, number, numel
 
 FAMILY_NAME = "pooling"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, dtype_name, moved, output
 
 FAMILY_NAME = "pointwise"

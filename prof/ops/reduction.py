@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.operands import Out, broadcast, dtype_name, floating, moved, number, numel, required, result_dtype
 from pyprof.prof.ops.pointwise import REAL_OF
 

@@ -20,8 +20,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, ModelError, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.gemm import multiply_adds
+from pyprof.prof.ops.model import UNKNOWN, ModelError, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, given, moved
 
 FAMILY_NAME = "rnn"

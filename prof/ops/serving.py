@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import moved
 
 NORM, POINTWISE, COPY = "norm", "pointwise", "copy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.model import Tensor, UnknownArgument, Work, model
+from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, model
 from pyprof.prof.ops.operands import Out
 
 FAMILY_NAME = "sparse"

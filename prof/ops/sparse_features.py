@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, alias, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, alias, distinct, model
 from pyprof.prof.ops.operands import given, indices, moved, number, tensors
 
 COPY, POINTWISE, REDUCTION, GEMM, EMBEDDING = "copy", "pointwise", "reduction", "gemm", "embedding"

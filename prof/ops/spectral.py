@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.model import UNKNOWN, Tensor, UnknownArgument, Work, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, model
 from pyprof.prof.ops.operands import Out, moved, output
 
 FAMILY_NAME = "fft"

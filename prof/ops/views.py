@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.model import Work, model
+from pyprof.prof.ops.model import Work, model
 
 FAMILY_NAME = "view"
 

@@ -6,14 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyprof.command import add_force, add_quiet, add_version, carry_out, check_standard_output, warned
-from pyprof.envelope import Input, Parser, add_json, envelope, write_envelope
-from pyprof.json_schema import Schema, integer, listing, record, text
-from pyprof.prof.columns import COLUMN
-from pyprof.prof.judged import add_peaks, judged
+from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
+from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, check_standard_output, warned
+from pyprof.command.json_schema import Schema, integer, listing, record, text
+from pyprof.prof.table.annotated import add_peaks, judged
+from pyprof.prof.table.columns import COLUMN
 
 if TYPE_CHECKING:
-    from pyprof.prof.load_table import Loaded
+    from pyprof.prof.load import Loaded
     from pyprof.prof.perfetto.tracks import Trace
 
 FORMS = (".perfetto-trace", ".pftrace", ".json", ".json.gz")

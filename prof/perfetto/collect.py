@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.errors import InputError
-from pyprof.prof.annotate import Annotation
-from pyprof.prof.devices import Peaks
+from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.perfetto.gpu import ARGUMENTS, arguments, forward_of, load
 from pyprof.prof.perfetto.host import Host, calls_of, ranges_of
 from pyprof.prof.perfetto.lanes import nested_lanes, single_lanes
 from pyprof.prof.perfetto.projection import project, sums
 from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, grouped
-from pyprof.prof.roofline import Roofline, roofline
-from pyprof.prof.steps import PHASES, steps
-from pyprof.prof.waiting import WORDS, waiting
-from pyprof.table import NULL, Coded, Ints, Ragged, Table, distinct
+from pyprof.prof.timing.steps import PHASES, steps
+from pyprof.prof.timing.waiting import WORDS, waiting
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import NULL, Coded, Ints, Ragged, Table, distinct
 
 if TYPE_CHECKING:
-    from pyprof.parse.capture import Capture
+    from pyprof.parse.attribute.capture import Capture
 
 __all__ = ["collect"]
 

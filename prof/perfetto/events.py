@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyprof.prof.perfetto.tracks import Slices
-from pyprof.table import Ints
+from pyprof.table.columns import Ints
 
 __all__ = ["in_order"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.prof.annotate import Annotation
-from pyprof.prof.columns import COLUMN
-from pyprof.prof.devices import Peaks
-from pyprof.prof.limits import bound
-from pyprof.prof.occupancy import Floats
+from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.perfetto.tracks import Arg
-from pyprof.table import NULL, Ints, Table
+from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.table.limit_columns import bound
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import NULL, Ints, Table
 
 __all__ = ["ARGUMENTS", "arguments", "forward_of", "load"]
 

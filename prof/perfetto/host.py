@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyprof.prof.perfetto.tracks import Arg
-from pyprof.table import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 if TYPE_CHECKING:
-    from pyprof.parse.capture import Capture
+    from pyprof.parse.attribute.capture import Capture
 
 __all__ = ["Host", "calls_of", "ranges_of"]
 
@@ -57,7 +57,7 @@ def calls_of(table: Table, capture: Capture | None) -> tuple[Host, Ints]:
 
 def _with_others(own: Host, capture: Capture) -> Host:
     """The calls of the table first, then those of the file that launched none of its rows."""
-    from pyprof.parse.stats.opened import recording
+    from pyprof.parse.stats.open_recording import recording
 
     with recording(Path(capture.file)) as events:
         api = events.api
@@ -84,7 +84,7 @@ def _with_others(own: Host, capture: Capture) -> Host:
 
 def ranges_of(capture: Capture, rank: int) -> Host:
     """The ranges of a profiler's file, but those that are rows themselves (in a capture without a GPU)."""
-    from pyprof.parse.scope import ENGINE, Kind
+    from pyprof.parse.attribute.scope import ENGINE, Kind
 
     ranges = capture.ranges
     kept = np.ones(len(ranges), bool)

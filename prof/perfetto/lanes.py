@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from pyprof.table import Ints
+from pyprof.table.columns import Ints
 
 __all__ = ["nested_lanes", "single_lanes"]
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.prof.annotate import Annotation
-from pyprof.prof.columns import first_text
-from pyprof.prof.layer_path import layer_parts
+from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.perfetto.tracks import Arg
-from pyprof.prof.roofline import Roofline
-from pyprof.table import NULL, Coded, Ints, Table, distinct
+from pyprof.prof.table.columns import first_text
+from pyprof.prof.table.layer_path import layer_parts
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["Projection", "project", "sums"]
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from pyprof.prof.occupancy import Floats
-from pyprof.table import Coded, Ints, Ragged
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.table.columns import Coded, Ints, Ragged
 
 __all__ = ["Arg", "Counter", "Slices", "Trace", "Track", "TrackKind"]
 

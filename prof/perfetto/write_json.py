@@ -13,11 +13,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from pyprof import netdict
 from pyprof._version import __version__
 from pyprof.prof.perfetto.events import in_order
 from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track
-from pyprof.table import NULL, Coded
+from pyprof.table import netdict
+from pyprof.table.columns import NULL, Coded
 
 __all__ = ["write_json"]
 

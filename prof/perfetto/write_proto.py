@@ -17,7 +17,7 @@ import numpy as np
 
 from pyprof.prof.perfetto.events import in_order
 from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track
-from pyprof.table import NULL, Coded, Ints, Ragged
+from pyprof.table.columns import NULL, Coded, Ints, Ragged
 from pyprof.text import clean
 
 __all__ = ["write_proto"]

@@ -7,15 +7,15 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyprof.command import add_force, add_quiet, add_version, carry_out, warned
-from pyprof.envelope import Parser, add_json, envelope, write_envelope
+from pyprof.command.envelope import Parser, add_json, envelope, write_envelope
+from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, warned
 from pyprof.errors import MissingPackage, PyprofError
-from pyprof.prof.columns import COLUMN
-from pyprof.prof.where import WhereError, parse_where
+from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.table.where import WhereError, parse_where
 
 if TYPE_CHECKING:
-    from pyprof.envelope import Input
-    from pyprof.prof.plot.look import Picture
+    from pyprof.command.envelope import Input
+    from pyprof.prof.plot.style import Picture
 
 FIGURES = {
     "roofline": "rate against FLOP/byte below the GPU's roofs; a dot an op, kernel or layer",
@@ -104,8 +104,8 @@ def _made(args: argparse.Namespace) -> _Made:
 
 def _write(made: _Made, args: argparse.Namespace) -> None:
     from pyprof.files import open_output
-    from pyprof.prof.plot.answers import plotted
-    from pyprof.prof.plot.look import save
+    from pyprof.prof.plot.json_document import plotted
+    from pyprof.prof.plot.style import save
 
     picture = io.BytesIO()
     save(made.figure, picture, Path(args.output).suffix[1:].lower())
@@ -123,7 +123,7 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
 
 def _growth(args: argparse.Namespace) -> _Made:
     from pyprof.prof.plot import growth
-    from pyprof.prof.plot.look import Look
+    from pyprof.prof.plot.style import Look
 
     shown = growth.numbers(growth.read(args.files[0]))
     curves = len(shown.products) + len(shown.memory)
@@ -131,7 +131,7 @@ def _growth(args: argparse.Namespace) -> _Made:
 
 
 def _of_capture(args: argparse.Namespace) -> _Made:
-    from pyprof.envelope import Input
+    from pyprof.command.envelope import Input
     from pyprof.prof.notebook import load
 
     profile = load(*args.files, peaks=args.peaks)

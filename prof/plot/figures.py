@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import PyprofError
-from pyprof.prof.annotate import Annotation
-from pyprof.prof.devices import Peaks
+from pyprof.prof.limits.devices import Peaks
 from pyprof.prof.plot import layers, phases, roofline, timeline
-from pyprof.table import Table
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import Table
 
 if TYPE_CHECKING:
-    from pyprof.prof.plot.look import Picture
+    from pyprof.prof.plot.style import Picture
 
 __all__ = ["FIGURES", "Figure", "drawn"]
 
@@ -46,7 +46,7 @@ def drawn(
     if name not in FIGURES:
         raise PyprofError(f"expected one of {', '.join(FIGURES)}, found {name!r}")
     figure = FIGURES[name]
-    from pyprof.prof.plot.look import Look
+    from pyprof.prof.plot.style import Look
 
     looks = Look.__slots__
     unknown = [option for option in options if option not in (*figure.options, *looks)]

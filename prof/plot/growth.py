@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import InputError
-from pyprof.prof.devices import find_device, load_peaks
+from pyprof.prof.limits.devices import find_device, load_peaks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pyprof.prof.plot.look import Look, Picture
+    from pyprof.prof.plot.style import Look, Picture
 
 __all__ = ["Curve", "Growth", "draw", "numbers", "read"]
 
@@ -76,7 +76,7 @@ def _is_curve(points: Any) -> bool:
 
 def numbers(found: Mapping[str, Any]) -> Growth:
     """The curves of a peaks file's content, beside the data sheet's rates."""
-    from pyprof.peaks import unit_of
+    from pyprof.benchmark.peaks import unit_of
 
     arch, name = str(found.get("arch", "")), str(found.get("device", ""))
     device = find_device(name) if arch != "cpu" else None
@@ -112,7 +112,7 @@ def _points(points: Sequence[Sequence[float]]) -> Points:
 
 def draw(shown: Growth, look: Look) -> Picture:
     """The figure: products left, memory right."""
-    from pyprof.prof.plot.look import amount, legend, picture, titled
+    from pyprof.prof.plot.style import amount, legend, picture, titled
 
     panels = [(curves, what) for curves, what in ((shown.products, "products"), (shown.memory, "memory")) if curves]
     with picture(look, 0.44 * look.width) as figure:
@@ -144,7 +144,7 @@ def caption(shown: Growth) -> str:
 
 
 def _panel(axes: Axes, curves: Sequence[Curve], look: Look) -> None:
-    from pyprof.prof.plot.look import bare, plain
+    from pyprof.prof.plot.style import bare, plain
 
     bare(axes, look.theme)
     axes.set_xscale("log", base=2)

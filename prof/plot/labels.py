@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from pyprof.prof.colours import Theme
-from pyprof.prof.plot.look import FONT, plain
+from pyprof.prof.plot.style import FONT, plain
 
 __all__ = ["Along", "Label", "Side", "place"]
 

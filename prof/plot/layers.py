@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyprof.errors import PyprofError
-from pyprof.prof.layer_path import layer_parts
-from pyprof.prof.steps import PHASES, owners
-from pyprof.table import NULL, Coded, Ints, Table, distinct
+from pyprof.prof.table.layer_path import layer_parts
+from pyprof.prof.timing.steps import PHASES, owners
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 if TYPE_CHECKING:
-    from pyprof.prof.plot.look import Look, Picture
+    from pyprof.prof.plot.style import Look, Picture
 
 __all__ = ["Bar", "Layers", "draw", "numbers"]
 
@@ -137,7 +137,7 @@ def draw(shown: Layers, look: Look) -> Picture:
     """The figure."""
     from matplotlib.patches import Patch
 
-    from pyprof.prof.plot.look import FONT, bare, legend, picture, plain, time_unit, titled
+    from pyprof.prof.plot.style import FONT, bare, legend, picture, plain, time_unit, titled
 
     times = max(shown.steps, 1)
     longest = max(bar.time_ns for bar in shown.bars) / times

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
-from pyprof.prof.steps import PHASES, Step, owners, steps
-from pyprof.table import Table
+from pyprof.prof.timing.steps import PHASES, Step, owners, steps
+from pyprof.table.columns import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pyprof.prof.plot.look import Look, Picture
+    from pyprof.prof.plot.style import Look, Picture
 
 __all__ = ["Phases", "draw", "numbers"]
 
@@ -61,7 +61,7 @@ def draw(shown: Phases, look: Look) -> Picture:
     """The figure: an axes a device."""
     from matplotlib.patches import Patch
 
-    from pyprof.prof.plot.look import legend, picture, titled
+    from pyprof.prof.plot.style import legend, picture, titled
 
     most = max(map(len, shown.steps))
     flat = most <= FEW
@@ -97,14 +97,14 @@ def _colour(name: str, look: Look) -> str:
 
 
 def _device(axes: Axes, name: str, look: Look) -> None:
-    from pyprof.prof.plot.look import FONT, plain
+    from pyprof.prof.plot.style import FONT, plain
 
     axes.set_title(plain(name, 80, "left"), loc="right", fontsize=FONT - 0.5, color=look.theme.dim, pad=3)
 
 
 def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, longest: int) -> None:
     """A bar a step, the first on top, shares written where there is room."""
-    from pyprof.prof.plot.look import FONT, bare, time_unit
+    from pyprof.prof.plot.style import FONT, bare, time_unit
 
     scale, unit = time_unit(longest)
     bare(axes, look.theme)
@@ -129,7 +129,7 @@ def _columns(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look)
     """A column a step, side by side."""
     from matplotlib.ticker import MaxNLocator
 
-    from pyprof.prof.plot.look import bare, time_unit
+    from pyprof.prof.plot.style import bare, time_unit
 
     scale, unit = time_unit(max(step.span_ns for step in mine))
     bare(axes, look.theme)

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyprof.errors import PyprofError
-from pyprof.prof.annotate import Annotation
-from pyprof.prof.columns import first_text
-from pyprof.prof.devices import Device, Peaks
-from pyprof.prof.kinds import CLASSES, classes
-from pyprof.prof.layer_path import layer_parts
-from pyprof.prof.roofline import Roofline, roofline
-from pyprof.table import Coded, Ints, Table, distinct
+from pyprof.prof.limits.devices import Device, Peaks
+from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.table.columns import first_text
+from pyprof.prof.table.layer_path import layer_parts
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import CLASSES, classes
+from pyprof.table.columns import Coded, Ints, Table, distinct
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from pyprof.prof.colours import Theme
     from pyprof.prof.plot.labels import Along
-    from pyprof.prof.plot.look import Look, Picture
+    from pyprof.prof.plot.style import Look, Picture
 
 __all__ = ["GROUPS", "Dot", "Roof", "Rooflines", "draw", "numbers"]
 
@@ -218,7 +218,7 @@ def _alike(a: Roof, b: Roof) -> bool:
 def draw(shown: Rooflines, look: Look) -> Picture:
     """The figure."""
     from pyprof.prof.plot.labels import Label, Side, place
-    from pyprof.prof.plot.look import bare, legend, picture, titled
+    from pyprof.prof.plot.style import bare, legend, picture, titled
 
     theme = look.theme
     kinds = [name for name in CLASSES if any(dot.kind == name for dot in shown.dots)]
@@ -286,7 +286,7 @@ def _edges(shown: Rooflines) -> tuple[tuple[float, float], tuple[float, float]]:
 def _ticks(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    from pyprof.prof.plot.look import amount
+    from pyprof.prof.plot.style import amount
 
     for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300 * low else (1.0,), numticks=20))
@@ -333,7 +333,7 @@ def roof_words(roof: Roof) -> tuple[str, str]:
     >>> roof_words(Roof(("tc_fp16", "tc_bf16"), True, (("tc_fp16", 780e12), ("tc_bf16", 811e12)), 989e12))
     ('fp16, bf16 tensor cores', '780, 811 of 989 TFLOP/s')
     """
-    from pyprof.prof.plot.look import amount
+    from pyprof.prof.plot.style import amount
 
     vector = [name for name in roof.units if not name.startswith("tc_")]
     tensor = [name.removeprefix("tc_") for name in roof.units if name.startswith("tc_")]

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pyprof.errors import PyprofError
-from pyprof.prof.annotate import Annotation
 from pyprof.prof.colours import ink_on
-from pyprof.prof.columns import first_text
-from pyprof.prof.kinds import CLASSES, classes
-from pyprof.prof.steps import PHASES, Step, owners, short_owners, steps
-from pyprof.prof.usage import covered
-from pyprof.table import NULL, Coded, Ints, Table
+from pyprof.prof.table.columns import first_text
+from pyprof.prof.timing.steps import PHASES, Step, owners, short_owners, steps
+from pyprof.prof.timing.usage import covered
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import CLASSES, classes
+from pyprof.table.columns import NULL, Coded, Ints, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pyprof.prof.plot.look import Look, Picture
+    from pyprof.prof.plot.style import Look, Picture
 
 __all__ = ["Lane", "Timeline", "draw", "numbers"]
 
@@ -152,7 +152,7 @@ GAP = 0.1
 
 def draw(shown: Timeline, look: Look) -> Picture:
     """The figure."""
-    from pyprof.prof.plot.look import bare, picture, plain, time_unit, titled
+    from pyprof.prof.plot.style import bare, picture, plain, time_unit, titled
 
     scale, unit = time_unit(shown.span_ns)
     height = sum(HIGH[lane.kind] + GAP for lane in shown.lanes)
@@ -201,7 +201,7 @@ def _boxes(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
 
 def _names(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look: Look) -> None:
     """Names in the boxes that are wide enough."""
-    from pyprof.prof.plot.look import FONT, plain
+    from pyprof.prof.plot.style import FONT, plain
 
     inches = lane.dur_ns * ((look.width - 1.4) / span_ns)
     for i in np.flatnonzero(inches > NARROW).tolist():
@@ -219,7 +219,7 @@ def _names(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
 def _legend(axes: Axes, shown: Timeline, look: Look) -> None:
     from matplotlib.patches import Patch
 
-    from pyprof.prof.plot.look import legend
+    from pyprof.prof.plot.style import legend
 
     there = sorted({int(i) for lane in shown.lanes for i in np.unique(lane.of_class)})
     legend(axes, look, [Patch(color=look.theme.classes[i], label=CLASSES[i]) for i in there])

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyprof.command import add_force, add_quiet, add_version, carry_out, check_standard_output, warned
-from pyprof.envelope import Input, Parser, add_json, envelope, write_envelope
+from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
+from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, check_standard_output, warned
 from pyprof.errors import InputError
-from pyprof.prof.judged import add_peaks, judged
+from pyprof.prof.table.annotated import add_peaks, judged
 
 if TYPE_CHECKING:
-    from pyprof.prof.load_table import Loaded
+    from pyprof.prof.load import Loaded
 
 
 def build_parser() -> Parser:
@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace) -> list[str]:
 
 def _answer(output: str, model: Mapping[str, Any], loaded: Loaded) -> None:
     from pyprof.files import open_output
-    from pyprof.prof.report.answers import page_of
+    from pyprof.prof.report.json_document import page_of
 
     own = page_of(output, Path(output).stat().st_size, model)
     files = [Input(loaded.name, loaded.profiler)]

@@ -15,18 +15,18 @@ import numpy as np
 
 from pyprof._version import __version__
 from pyprof.prof.advice import Advice
-from pyprof.prof.annotate import Annotation
-from pyprof.prof.columns import first_text
-from pyprof.prof.devices import Device, Peaks
-from pyprof.prof.kinds import CLASSES, classes
-from pyprof.prof.params import params
-from pyprof.prof.reasons import remedy
+from pyprof.prof.limits.devices import Device, Peaks
+from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.report.headline import figures, sentences
-from pyprof.prof.roofline import Roofline, roofline
-from pyprof.prof.steps import PHASES, Step, owners, steps
-from pyprof.prof.usage import usage
-from pyprof.prof.waiting import CAUSES, WORDS, waiting
-from pyprof.table import NULL, Coded, Ints, Table, distinct
+from pyprof.prof.summary.reasons import remedy
+from pyprof.prof.table.columns import first_text
+from pyprof.prof.table.params import params
+from pyprof.prof.timing.steps import PHASES, Step, owners, steps
+from pyprof.prof.timing.usage import usage
+from pyprof.prof.timing.waiting import CAUSES, WORDS, waiting
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import CLASSES, classes
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["collect", "page_model"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.annotate import Annotation
-from pyprof.prof.columns import first_text
-from pyprof.prof.model import MATRIX
-from pyprof.prof.steps import Step, typical
-from pyprof.prof.usage import Usage
-from pyprof.table import Ints, Table
+from pyprof.prof.ops.model import MATRIX
+from pyprof.prof.table.columns import first_text
+from pyprof.prof.timing.steps import Step, typical
+from pyprof.prof.timing.usage import Usage
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import Ints, Table
 
 __all__ = ["Figure", "figures", "sentences", "shown_ns"]
 

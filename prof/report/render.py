@@ -15,7 +15,7 @@ from pyprof.prof.page import environment, part, policy, script
 
 __all__ = ["island", "render"]
 
-LIBRARY = "vendor/echarts.min.js"
+LIBRARY = "report/templates/vendor/echarts.min.js"
 # In the order in which they run; each fills one name of the page's namespace.
 SCRIPTS = (
     "format", "model", "theme", "state", "draw", "phases", "roofline", "layers", "timeline", "op", "kernels", "lists",
@@ -26,15 +26,15 @@ ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 def render(model: Mapping[str, Any], out: BinaryIO) -> None:
     """Write the page."""
-    scripts = [script(LIBRARY), "\n".join(script(f"report/{name}.js") for name in SCRIPTS)]
+    scripts = [script(LIBRARY), "\n".join(script(f"report/templates/{name}.js") for name in SCRIPTS)]
     page = (
-        environment()
+        environment("report")
         .get_template("report.html")
         .render(
             model=model,
             policy=policy(scripts),
             style=style_sheet()
-            + part("report/report.css"),  # ours, as are the scripts: nothing of the capture is in them
+            + part("report/templates/report.css"),  # ours, as are the scripts: nothing of the capture is in them
             library=scripts[0],
             script=scripts[1],
             data=island(model),

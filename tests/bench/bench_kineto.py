@@ -20,10 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "h200_gpt2_bf16.json.gz"
+CAPTURE = Path(__file__).resolve().parents[1] / "golden" / "h200_gpt2_bf16.json.gz"
 ORJSON = "import orjson,sys; orjson.loads(open(sys.argv[1],'rb').read())"
-READ = "import sys; from pathlib import Path; from pyprof.parse.kineto import read; c = read(Path(sys.argv[1]))"
-PARSE = f"{READ}; from pyprof.parse.correlate import correlate; correlate(c)"
+READ = "import sys; from pathlib import Path; from pyprof.parse.kineto.reader import read; c = read(Path(sys.argv[1]))"
+PARSE = f"{READ}; from pyprof.parse.attribute.correlate import correlate; correlate(c)"
 PROF = """
 import sys
 from pyprof.prof.cli import main
@@ -96,7 +96,7 @@ def make(source: Path, times: int, file: Path) -> None:
 
 
 def main() -> None:
-    source, times = [*sys.argv[1:3], *(str(GOLDEN), "10")[len(sys.argv) - 1 :]]
+    source, times = [*sys.argv[1:3], *(str(CAPTURE), "10")[len(sys.argv) - 1 :]]
     steps = dict(STEPS)
     if importlib.util.find_spec("hta") is None:
         print("without HTA: HolisticTraceAnalysis is not installed for this Python", file=sys.stderr)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pyprof.capture.sinks import Entry
 from pyprof.marker import Marker, parse_marker
-from pyprof.sinks import Entry
 
 
 class Recorder:
@@ -55,7 +55,7 @@ class Recorder:
 def record(**options: Any) -> Recorder:
     """init() with a recorder in the collector's place."""
     import pyprof
-    from pyprof import session
+    from pyprof.capture import session
 
     pyprof.init(**options)
     recorder = Recorder()

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+
+from tests.paths import ROOT
 
 torch = pytest.importorskip("torch")
 
@@ -20,13 +21,12 @@ from torch.autograd import ProfilerState  # noqa: E402
 from torch.autograd.profiler import emit_itt  # noqa: E402
 
 import pyprof  # noqa: E402
-from pyprof import sinks  # noqa: E402
-from pyprof.autograd_ranges import AutogradRanges  # noqa: E402
+from pyprof.capture import sinks  # noqa: E402
+from pyprof.capture.autograd_ranges import AutogradRanges  # noqa: E402
 
 from .test_special import Domain  # noqa: E402
 
 pytestmark = pytest.mark.torch
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +140,7 @@ def test_a_forked_child_has_none() -> None:
 def test_nothing_is_left_behind_at_the_process_s_end() -> None:
     code = """
 import torch, threading
-from pyprof import autograd_ranges
+from pyprof.capture import autograd_ranges
 autograd_ranges.AutogradRanges.of_nvtx = staticmethod(
     lambda: autograd_ranges.AutogradRanges(torch.autograd.ProfilerState.ITT))
 import pyprof

@@ -183,7 +183,7 @@ def test_func_transforms_compute_the_same() -> None:
     marked = [transform() for transform in transforms]
     assert all(torch.equal(a, b) for a, b in zip(plain, marked, strict=True))
     assert recorder.depth == 0 and "torch.sin" in recorder.ops
-    from pyprof import session
+    from pyprof.capture import session
 
     assert session.current().mode.failures == []  # type: ignore[union-attr]
 

@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
+from pyprof.capture.call_stack import Tracer  # noqa: E402
 from pyprof.marker import MAX_TEXT  # noqa: E402
-from pyprof.trace import Tracer  # noqa: E402
 
 from .conftest import Recorder, record  # noqa: E402
 

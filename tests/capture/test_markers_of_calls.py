@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-from pyprof import session  # noqa: E402
+from pyprof.capture import session  # noqa: E402
 from pyprof.marker import MAX_TEXT, Marker, parse_marker  # noqa: E402
 
 from .conftest import Recorder, record  # noqa: E402
@@ -133,7 +133,7 @@ class Opaque:
 
 
 def test_each_kind_of_value_has_its_form() -> None:
-    from pyprof.describe import describe, key_of
+    from pyprof.capture.describe import describe, key_of
 
     forms = [
         (3, {"type": "int", "value": 3}),

@@ -26,7 +26,7 @@ def step(model: Any, optimizer: Any, **how: Any) -> None:
 
 
 def test_bookkeeping_is_unseen_after_the_first_step(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> None:
-    from pyprof import session
+    from pyprof.capture import session
 
     model, optimizer = trained(torch.optim.AdamW, foreach=True)
     step(model, optimizer)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.paths import ROOT
+
 torch = pytest.importorskip("torch")
 
 import torch.nn as nn  # noqa: E402
@@ -22,7 +24,6 @@ from .conftest import Recorder, record  # noqa: E402
 
 # transformers and torch warn of their own plans; what is compared here are numbers.
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
@@ -130,7 +131,7 @@ def test_losses_are_the_same(name: str) -> None:
     recorder = record(trace=True)
     assert losses(PROGRAMS[name]) == plain
     assert recorder.depth == 0
-    from pyprof import session
+    from pyprof.capture import session
 
     assert session.current().mode.failures == []  # type: ignore[union-attr]
     assert len(recorder.markers) > 20 and all(marker.trace for marker in recorder.markers)

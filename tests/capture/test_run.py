@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from tests.paths import ROOT
+
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
+from pyprof.capture.run import build_parser, main, rank_file  # noqa: E402
 from pyprof.marker import Marker, parse_marker  # noqa: E402
-from pyprof.run import build_parser, main, rank_file  # noqa: E402
 
 from .test_special import Domain  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def events(file: Path) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ LIBRARIES = {name: value for name, value in os.environ.items() if name == "LD_LI
 
 
 def pyprof_run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from pyprof.run import main; sys.exit(main())"
+    code = "import sys; from pyprof.capture.run import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-c", code, *args],
         cwd=folder,
@@ -95,7 +95,7 @@ def test_exit_code_is_passed_on_and_the_file_written(tmp_path: Path, text: str, 
     done = pyprof_run(tmp_path, "-o", "net.json.gz", script(tmp_path, text), "--flag", "x")
     assert done.returncode == code
     assert error in done.stderr
-    assert "pyprof/run.py" not in done.stderr  # a traceback begins with the script's own frame
+    assert "pyprof/capture/run.py" not in done.stderr  # a traceback begins with the script's own frame
     events(tmp_path / "net.json.gz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.json.gz", "script.py"]
     if "argv" in text:
@@ -237,7 +237,7 @@ def test_profile_refuses_an_existing_file_before_it_runs(tmp_path: Path) -> None
     (tmp_path / "x.json").write_text("mine", encoding="utf-8")
     with pytest.raises(pyprof.PyprofError, match=r"x\.json: is there already"), pyprof.profile(tmp_path / "x.json"):
         raise AssertionError("must not run")
-    assert pyprof.session.current() is None  # type: ignore[attr-defined]
+    assert pyprof.capture.session.current() is None  # type: ignore[attr-defined]
 
 
 def test_profile_writes_when_the_block_raises_and_leaves_nothing_changed(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_steps_are_ranges(tmp_path: Path) -> None:
 
 
 def test_kinetos_lines_of_both_forms_are_repaired() -> None:
-    from pyprof.chrome import repaired
+    from pyprof.capture.trace_file import repaired
 
     text = '{"v":1,"mod":"torch","op":"relu","args":[]}'
     # copied from files that PyTorch 2.11 and 2.13 wrote
@@ -321,7 +321,8 @@ class TestUnderATool:
 
     @pytest.fixture(autouse=True)
     def tool(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        from pyprof import capture, sinks
+        from pyprof.capture import collector as capture
+        from pyprof.capture import sinks
 
         self.domain = Domain()
         self.calls: list[str] = []
@@ -339,7 +340,7 @@ class TestUnderATool:
         assert "script.py:2" in relu.trace[-1]
         assert [file.name for file in tmp_path.iterdir()] == ["script.py"]
         assert capsys.readouterr().err == "pyprof run: the tool that is attached collected\n"
-        assert (self.calls, self.domain.open, pyprof.session.current()) == ([], [], None)
+        assert (self.calls, self.domain.open, pyprof.capture.session.current()) == ([], [], None)
 
     STEPS = "import pyprof, torch\nfor i in range(6):\n    torch.relu(torch.ones(i))\n    pyprof.step()\n"
 
@@ -361,7 +362,7 @@ class TestUnderATool:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        from pyprof import capture
+        from pyprof.capture import collector as capture
 
         told: list[tuple[int, str]] = []
 

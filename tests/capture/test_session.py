@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.paths import ROOT
 
 torch = pytest.importorskip("torch")
 
@@ -17,12 +18,11 @@ import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import pyprof  # noqa: E402
-from pyprof import session  # noqa: E402
+from pyprof.capture import session  # noqa: E402
 
 from .conftest import record  # noqa: E402
 
 pytestmark = pytest.mark.torch
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def everything() -> dict[str, dict[str, int]]:
@@ -91,7 +91,7 @@ def test_without_a_listener_nothing_is_pushed_and_all_works() -> None:
 
 
 def test_nvtx_pushes_and_pops_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyprof import sinks
+    from pyprof.capture import sinks
 
     class Domain:
         def __init__(self) -> None:
@@ -182,7 +182,7 @@ def test_import_is_light() -> None:
         "import sys, time; t = time.perf_counter(); import pyprof; took = time.perf_counter() - t;"
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules;"
         "from pyprof.marker import parse_marker; assert 'torch' not in sys.modules;"
-        "from pyprof.run import build_parser; build_parser().format_help(); assert 'torch' not in sys.modules;"
+        "from pyprof.capture.run import build_parser; build_parser().format_help(); assert 'torch' not in sys.modules;"
         "assert took < 0.2, took"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(ROOT)}, timeout=60)

@@ -95,7 +95,7 @@ class Domain:
 
 @pytest.fixture
 def domain(monkeypatch: pytest.MonkeyPatch) -> Domain:
-    from pyprof import sinks
+    from pyprof.capture import sinks
 
     found = Domain()
     monkeypatch.setattr(sinks, "_nvtx_domain", lambda: found)

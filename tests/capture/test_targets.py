@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="PyTorch's op table needs it")
 
 import pyprof  # noqa: E402
+from pyprof.capture.targets import NOT_MARKED, Targets, _public_functions  # noqa: E402
 from pyprof.marker import MAX_TEXT, format_marker, parse_marker  # noqa: E402
-from pyprof.targets import NOT_MARKED, Targets, _public_functions  # noqa: E402
 
 from .conftest import Recorder, record  # noqa: E402
 

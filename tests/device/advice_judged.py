@@ -9,10 +9,10 @@ import json
 import sys
 from pathlib import Path
 
-from pyprof.parse.correlate import correlate
+from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.prof.advice import Advice, Run, advise
-from pyprof.prof.annotate import annotate
+from pyprof.prof.work.annotate import annotate
 
 
 def cards(path: Path) -> list[Advice]:

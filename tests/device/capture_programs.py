@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import pyprof
-from pyprof import session
+from pyprof.capture import session
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 import lenet as lenet_example

@@ -16,10 +16,10 @@ from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
-from pyprof.parse.correlate import correlate
+from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
-from pyprof.prof.annotate import annotate
-from pyprof.table import NULL
+from pyprof.prof.work.annotate import annotate
+from pyprof.table.columns import NULL
 
 MARKER = "spin_kernel"
 OPS = {"bf16": "sm__ops_path_tensor_src_bf16_dst_fp32", "fp16": "sm__ops_path_tensor_src_fp16",

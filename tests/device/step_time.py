@@ -24,7 +24,7 @@ import torch
 from torch.autograd.profiler import emit_nvtx
 
 import pyprof
-from pyprof.sinks import Nvtx
+from pyprof.capture.sinks import Nvtx
 
 WARM_UP = 3
 ON_GPU = torch.cuda.is_available()

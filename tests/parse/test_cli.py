@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from pyprof.parse.cli import build_parser, main
-from pyprof.parse.held import busy_ns
+from pyprof.parse.contents import busy_ns
 from pyprof.parse.summary import printable
-from pyprof.tablefile import read_table
-from tests.parse.kineto_file import begin, call, kernel, op
-from tests.parse.kineto_file import write as write_trace
-from tests.parse.nsys_file import API, KERNEL, NVTX, push, write
-from tests.parse.nsys_file import call as api_call
-from tests.parse.nsys_file import kernel as gpu_kernel
-
-GOLDEN = Path(__file__).parents[1] / "golden"
+from pyprof.table.read_table import read_table
+from tests.parse.kineto.kineto_file import begin, call, kernel, op
+from tests.parse.kineto.kineto_file import write as write_trace
+from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, push, write
+from tests.parse.nsys.nsys_file import call as api_call
+from tests.parse.nsys.nsys_file import kernel as gpu_kernel
+from tests.paths import GOLDEN
 
 
 @pytest.fixture(name="trace")

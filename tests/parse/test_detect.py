@@ -12,8 +12,8 @@ import pytest
 from pyprof.errors import InputError
 from pyprof.parse.cli import main
 from pyprof.parse.detect import reader
-from pyprof.tablefile import read_table
-from tests.parse.nsys_file import API, KERNEL, call, kernel, write
+from pyprof.table.read_table import read_table
+from tests.parse.nsys.nsys_file import API, KERNEL, call, kernel, write
 
 
 @pytest.mark.parametrize(

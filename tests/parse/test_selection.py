@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.correlate import correlate
-from pyprof.parse.nsys import read
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.merge import apart
+from pyprof.parse.nsys.reader import read
 from pyprof.parse.selection import Selection, Spans, named_spans, parse_steps, parse_time, select
-from pyprof.parse.several import apart
-from pyprof.table import NULL, Coded, Ragged, Table
-from tests.parse.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
+from pyprof.table.columns import NULL, Coded, Ragged, Table
+from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import sys
 import numpy as np
 import pytest
 
-from pyprof.netdict import write_netdict
-from pyprof.parquet import write_parquet
 from pyprof.prof import cli
-from pyprof.prof.annotate import annotate
-from pyprof.prof.columns import COLUMNS, DEFAULT
-from pyprof.table import NULL, Coded, Ragged, Table
+from pyprof.prof.table.columns import COLUMNS, DEFAULT
+from pyprof.prof.work.annotate import annotate
+from pyprof.table.columns import NULL, Coded, Ragged, Table
+from pyprof.table.netdict import write_netdict
+from pyprof.table.parquet import write_parquet
 
 PYPROFS = [
     "idx", "seq", "altseq", "tid", "layer", "trace", "dir", "sub", "mod", "op",
@@ -266,7 +266,7 @@ def test_pyprofs_own_file_reads_as_pyprof_printed_it(data, capfdbinary):
 
 
 def test_params_of_a_marker_and_of_many_tensors():
-    from pyprof.prof.params import of_aten, of_marker
+    from pyprof.prof.table.params import of_aten, of_marker
 
     old = [{"name": "", "type": "tensor", "shape": [35, 20], "dtype": "int64"},
            {"name": "", "type": "bool", "value": False},

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pyprof.prof.colours import DARK, LIGHT, THEMES, ink_on, style_sheet
-from pyprof.prof.kinds import CLASSES
-from pyprof.prof.steps import PHASES
+from pyprof.prof.timing.steps import PHASES
+from pyprof.prof.work.kinds import CLASSES
 
 # What the eye makes of linear RGB, at full severity: Machado, Oliveira and Fernandes (2009), table 1.
 SEEN = {
@@ -74,7 +74,7 @@ def test_the_page_gets_them_as_properties():
 
 
 def test_no_other_place_has_colours_of_its_own(root):
-    sheet = (root / "prof/templates/report/report.css").read_text()
+    sheet = (root / "prof/report/templates/report.css").read_text()
     assert re.findall(r"#[0-9a-f]{6}", sheet) == []
     used = set(re.findall(r"var\(--([\w-]+)\)", sheet))
     assert used <= set(re.findall(r"--([\w-]+):", style_sheet()))

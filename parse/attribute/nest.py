@@ -1,0 +1,141 @@
+"""Which ranges contain which: one pass a thread, no SQL range join, no query in a loop.
+
+Push/pop ranges of a thread nest. So a range's depth is the number of ranges that began before it less the number that
+ended before it, its parent the last range one level up, and both come out of sorting and binary search over arrays,
+whatever the number of ranges. Ranges of several NVTX domains may overlap without nesting (push A, push B, pop A, pop
+B): such a thread is swept with a stack, and a range that outlives one that began before it goes on as a new piece, so
+that the pieces nest and every moment has exactly the ranges around it that are open then.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from pyprof.table.columns import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Nesting:
+    """Ranges (or pieces of them) by thread and start, an outer one before the inner ones."""
+
+    source: Ints  # the range that each is (a piece of): an index into what was given
+    thread: Ints
+    start: Ints
+    end: Ints
+    parent: Ints  # the innermost that contains each, an index into these; -1 for none
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
+    """Nest ranges given in any order. Of equal ones the first given is the outer; one of 0 ns holds 1."""
+    end = np.maximum(end, start + 1)
+    order = np.lexsort((-end, start, thread))
+    thread, start, end = thread[order], start[order], end[order]
+    parent = np.full(len(order), -1, np.int64)
+    bounds = np.flatnonzero(np.diff(thread, prepend=-1, append=-1)).tolist() if len(order) else [0]
+    swept = []
+    for lo, hi in pairwise(bounds):
+        found = _parents(start[lo:hi], end[lo:hi])
+        if found is None:
+            swept.append((lo, hi))
+        else:
+            parent[lo:hi] = np.where(found >= 0, found + lo, -1)
+    whole = Nesting(order, thread, start, end, parent)
+    return _in_pieces(whole, swept) if swept else whole
+
+
+def _in_pieces(whole: Nesting, swept: list[tuple[int, int]]) -> Nesting:
+    """The ranges with those from ``lo`` to ``hi``, a thread's that overlap, replaced by pieces that nest."""
+    parts: list[tuple[Ints, ...]] = []
+    total = at = 0
+    for lo, hi in [*swept, (len(whole), len(whole))]:
+        inside = whole.parent[at:lo]
+        columns = [column[at:lo] for column in (whole.source, whole.thread, whole.start, whole.end)]
+        parts.append((*columns, np.where(inside >= 0, inside - at + total, -1)))
+        total += lo - at
+        if lo < hi:
+            columns = [column[lo:hi] for column in (whole.source, whole.thread, whole.start, whole.end)]
+            *pieces, inside = _swept(*columns)
+            parts.append((*pieces, np.where(inside >= 0, inside + total, -1)))
+            total += len(inside)
+        at = hi
+    return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _parents(start: Ints, end: Ints) -> Ints | None:
+    """Parents within one thread, a level at a time; None where the ranges do not nest."""
+    index = np.arange(len(start))
+    depth = index - np.searchsorted(np.sort(end), start, "right")
+    if depth.min() < 0:
+        return None
+    parent = np.full(len(start), -1, np.int64)
+    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
+    for above, level in pairwise(levels):
+        at = np.searchsorted(above, level) - 1
+        if at.min(initial=0) < 0:
+            return None
+        parent[level] = above[at]
+    inner = index[parent >= 0]
+    return parent if bool(np.all(end[inner] <= end[parent[inner]])) else None
+
+
+def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ...]:
+    """One thread's ranges that overlap, in pieces that nest."""
+    found: list[list[int]] = []  # source, start, end, parent
+    stack: list[int] = []  # open pieces, outermost first
+    ends: list[tuple[int, int]] = []  # (end, range)
+    whole_end = end.tolist()
+    piece_of: dict[int, int] = {}
+
+    def open_piece(number: int, at: int) -> None:
+        found.append([number, at, whole_end[number], stack[-1] if stack else -1])
+        piece_of[number] = len(found) - 1
+        stack.append(len(found) - 1)
+
+    def close(number: int, at: int) -> None:
+        place = stack.index(piece_of.pop(number))
+        above = [found[piece][0] for piece in stack[place + 1 :]]
+        for piece in stack[place:]:
+            found[piece][2] = at
+        del stack[place:]
+        for other in above:
+            open_piece(other, at)
+
+    for number, begin in enumerate(start.tolist()):
+        while ends and ends[0][0] <= begin:
+            close(*reversed(heapq.heappop(ends)))
+        open_piece(number, begin)
+        heapq.heappush(ends, (whole_end[number], number))
+    while ends:
+        close(*reversed(heapq.heappop(ends)))
+    number, begins, finish, parent = np.array(found, np.int64).T
+    return source[number], thread[number], begins, finish, parent
+
+
+def innermost(nesting: Nesting, thread: Ints, time: Ints) -> Ints:
+    """The innermost range that is open at each point (start <= time < end) on its thread, -1 for none.
+
+    Points come in any order; one with thread -1 has none.
+    """
+    found = np.full(len(time), -1, np.int64)
+    if not len(nesting):
+        return found
+    first = np.searchsorted(nesting.thread, np.arange(nesting.thread[-1] + 2))
+    for number in np.unique(thread).tolist():
+        if number < 0 or number + 1 >= len(first) or first[number] == first[number + 1]:
+            continue
+        lo, hi = int(first[number]), int(first[number + 1])
+        mine = np.flatnonzero(thread == number)
+        at = np.searchsorted(nesting.start[lo:hi], time[mine], "right") - 1
+        found[mine] = np.where(at >= 0, at + lo, -1)
+    while True:  # the last range begun may have ended: the one around it may not
+        closed = np.flatnonzero((found >= 0) & (nesting.end[found] <= time))
+        if not len(closed):
+            return found
+        found[closed] = nesting.parent[found[closed]]

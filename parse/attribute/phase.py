@@ -1,0 +1,100 @@
+"""Which part of a training step a launch belongs to: forward, backward, optimizer, data or other.
+
+Most are told by the ranges around the launch. Two things are not. A batch's copy to the GPU stands in the same range as
+a cast (`aten::to`), and only the copy's direction tells it. And gradient clipping and GradScaler's unscaling are plain
+ops between the backward pass and the optimizer's step: what is not recorded for autograd there belongs to the update.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.scope import Kind, Scope
+from pyprof.parse.attribute.steps import is_update
+from pyprof.table.columns import NULL, Coded, Ints
+
+if TYPE_CHECKING:
+    from pyprof.parse.attribute.correlate import Nest
+
+TRANSFERS = ("", "in", "out")  # a copy from the host to the GPU, and back
+_IN, _OUT = re.compile(r"Host-to-Device|HtoD"), re.compile(r"Device-to-Host|DtoH")  # nsys and nvprof; Kineto
+MOVES = frozenset(("to", "cuda", "cpu", "copy_", "type_as", "_to_copy"))  # what the user calls to move a tensor
+READS = frozenset(
+    "item is_nonzero tolist numpy _local_scalar_dense __bool__ __float__ __int__ __index__".split()  # noqa: SIM905
+)  # what brings a value to Python
+# GradScaler's own kernels, and torch.nn.utils.clip_grad's functions where they are marked
+UPDATES = re.compile(
+    r"_amp_(?:foreach_non_finite_check_and_unscale|update_scale)_|clip_grads?_(?:norm|value|with_norm)_"
+)
+
+
+def phase_of(own: Sequence[Scope], ops: Sequence[str], transfer: str, updating: bool) -> str:
+    """The phase of a launch.
+
+    ``own``: the ranges around it. ``ops``: what the user called, outermost first, none for communication. ``transfer``:
+    "in" for a copy to the GPU, "out" for one from it. ``updating``: between the backward pass and the optimizer's step.
+    """
+    kinds = {scope.kind for scope in own}
+    if Kind.OPTIMIZER in kinds:
+        return "optimizer"
+    if Kind.DATA in kinds:
+        return "data"
+    if kinds & {Kind.NODE, Kind.ENGINE}:
+        return "backward"
+    if ops and (updating or any(UPDATES.fullmatch(op) for op in ops)):
+        return "optimizer"
+    if not ops or ops[0] in READS or (ops[0] in MOVES and transfer == "out"):
+        return "other"
+    if ops[0] in MOVES and transfer == "in" and not kinds & {Kind.LAYER, Kind.MODULE}:
+        return "other" if any(scope.name.startswith("FSDP::") for scope in own) else "data"  # offloaded parameters
+    return "forward"
+
+
+def transfers(capture: Capture) -> Ints:
+    """Of each row the number in ``TRANSFERS`` of what its copy's name says."""
+    names = capture.columns.get("kShortName")
+    kind = capture.columns.get("kind")
+    if not isinstance(names, Coded) or not isinstance(kind, Coded):
+        return np.zeros(capture.rows, np.int64)
+    ways = [1 if _IN.search(name) else 2 if _OUT.search(name) else 0 for name in names.values]
+    is_copy = np.array([value == "memcpy" for value in [*kind.values, ""]])[kind.codes]
+    return np.where(is_copy, np.array([*ways, 0], np.int64)[names.codes], 0)
+
+
+def updating(capture: Capture, nest: Nest, inner: Ints) -> NDArray[np.bool_]:
+    """The rows launched after a backward pass and before the optimizer's step, by nothing that autograd recorded.
+
+    Of the process's backward nodes and recorded ops the last before the launch is a node, and the next thing of these
+    and of the optimizer's steps is a step.
+    """
+    found = np.zeros(capture.rows, bool)
+    steps = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
+    rows = np.flatnonzero((inner >= 0) & ~np.append(nest.recorded, False)[inner])
+    rows = rows[capture.launch_time[rows] != NULL]
+    for pid in np.unique(nest.pid[steps]).tolist():
+        mine = rows[nest.pid[inner[rows]] == pid]
+        here = nest.pid == pid
+        nodes = np.sort(nest.start[here & np.isin(nest.kind, (Kind.NODE, Kind.ENGINE))], kind="stable")
+        ops = np.sort(nest.start[here & nest.numbered], kind="stable")
+        update = np.sort(nest.start[steps[nest.pid[steps] == pid]])
+        time = capture.launch_time[mine]
+        after = _before(nodes, time) > _before(ops, time)
+        coming = _next(update, time)
+        found[mine] = after & (coming < _next(nodes, time)) & (coming < _next(ops, time))
+    return found
+
+
+def _before(times: Ints, at: Ints) -> Ints:
+    """The last of ``times`` at or before each."""
+    return np.append(times, NULL)[np.searchsorted(times, at, "right") - 1]
+
+
+def _next(times: Ints, at: Ints) -> Ints:
+    """The first of ``times`` after each."""
+    return np.append(times, np.iinfo(np.int64).max)[np.searchsorted(times, at, "right")]

@@ -1,0 +1,1 @@
+"""torch.profiler (Kineto): its JSON trace to a Capture."""

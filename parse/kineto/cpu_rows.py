@@ -1,0 +1,95 @@
+"""Captures without a GPU: the CPU ops that do work are the rows.
+
+They are not simply the innermost ops: ``aten::addmm`` calls ``expand`` and ``copy_`` and yet makes the product itself,
+while ``aten::linear`` only calls others. ``host_ops`` says which ops do work; a row's time is the op's less that of the
+rows inside of it, so that no nanosecond counts twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.parse.attribute.capture import Capture, Ranges
+from pyprof.parse.attribute.nest import nest
+from pyprof.parse.attribute.scope import Kind, Scope
+from pyprof.parse.kineto.cpu_ops import NO_WORK, WORK
+from pyprof.table.columns import NULL, Coded, Ints
+
+ALWAYS, NEVER, ALONE = 2, 0, 1  # a row; none; a row where no row is inside
+# Ops that work themselves or, for some dtypes and layouts, call another to.
+INSTEAD = {"aten::convolution_backward": ("_slow_conv2d_backward", "slow_conv_", "mkldnn_", "convolution_backward_")}
+
+
+def host_rows(capture: Capture, is_op: NDArray[np.bool_]) -> None:
+    """Make the CPU ops that do work the rows of a capture that has none."""
+    ranges, scopes = capture.ranges, capture.scopes
+    verdict = np.array([_verdict(scope) for scope in scopes], np.int64)
+    ops, parent = _nested(ranges, np.flatnonzero(is_op))
+    rows, own = _work(ranges.scope[ops], parent, ranges.end[ops] - ranges.start[ops], verdict, scopes)
+    by_start = np.argsort(ranges.start[ops[rows]], kind="stable")
+    _fill(capture, ops[rows][by_start], own[rows][by_start])
+
+
+def _nested(ranges: Ranges, ops: Ints) -> tuple[Ints, Ints]:
+    """The ops, outer ones before inner ones, and the place of each one's parent among them (-1: none)."""
+    nesting = nest(ranges.thread[ops], ranges.start[ops], ranges.end[ops])
+    first = np.sort(np.unique(nesting.source, return_index=True)[1])  # a range that overlaps others is in pieces
+    place = np.empty(len(ops), np.int64)
+    place[nesting.source[first]] = np.arange(len(first))
+    around = nesting.parent[first]
+    return ops[nesting.source[first]], np.where(around >= 0, place[nesting.source[around]], -1)
+
+
+def _verdict(scope: Scope) -> int:
+    if scope.kind != Kind.OP or "::" not in scope.name:
+        return NEVER
+    name = scope.name.removeprefix("aten::")
+    return NEVER if name in NO_WORK else ALWAYS if name in WORK else ALONE
+
+
+def _work(scope: Ints, parent: Ints, duration: Ints, verdict: Ints, scopes: list[Scope]) -> tuple[Ints, Ints]:
+    """Which ops (in order, outer before inner) are rows, and every op's time less that of the rows inside of it."""
+    own = duration.copy()
+    inside = np.zeros(len(scope), np.int64)  # time of the outermost rows inside
+    replaced = np.zeros(len(scope), bool)  # a row inside does this op's work
+    is_row = np.zeros(len(scope), bool)
+    names = [s.name for s in scopes]
+    verdicts, parents, codes = verdict[scope].tolist(), parent.tolist(), scope.tolist()
+    for index in range(len(codes) - 1, -1, -1):  # inner ops first
+        kind = verdicts[index]
+        row = not replaced[index] if kind == ALWAYS else kind == ALONE and not inside[index]
+        is_row[index] = row
+        own[index] -= inside[index]
+        outer = parents[index]
+        if outer >= 0:
+            inside[outer] += duration[index] if row else inside[index]
+            replaced[outer] |= (row or replaced[index]) and _does_work_of(names[codes[index]], names[codes[outer]])
+    return np.flatnonzero(is_row), np.maximum(own, 0)
+
+
+def _does_work_of(inner: str, outer: str) -> bool:
+    """Overloads call each other (mul by a number is mul by a tensor): the inner one is the row."""
+    return inner == outer or inner.removeprefix("aten::").startswith(INSTEAD.get(outer, ()))
+
+
+def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:
+    ranges, rows = capture.ranges, len(ops)
+    names = Coded.of([capture.scopes[code].name for code in ranges.scope[ops].tolist()])
+    short = Coded(names.codes, [name.removeprefix("aten::") for name in names.values])
+    thread = ranges.thread[ops]
+    pairs = np.array(capture.threads or [(NULL, NULL)], np.int64)
+    capture.rows = rows
+    capture.columns = {
+        "kind": Coded(np.zeros(rows, np.int32), ["cpu"]),
+        "kShortName": short,
+        "kLongName": names,
+        "start": ranges.start[ops],
+        "kDuration": duration,
+        "pid": pairs[thread, 0],
+        "tid": pairs[thread, 1],
+        "device": np.full(rows, -1, np.int64),
+    }
+    capture.launch_thread, capture.launch_time = thread, ranges.start[ops]
+    capture.launch_range, capture.is_host = ops, True
+    capture.reason, capture.reason_code = [], np.full(rows, -1, np.int64)

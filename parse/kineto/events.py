@@ -1,0 +1,158 @@
+"""A trace's events by what they are, and their numbers as arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import numpy as np
+
+from pyprof.parse.kineto.event_types import NO_ARGS, Args, Event, Number
+from pyprof.table.columns import NULL, Ints
+
+# Category -> the Events list that it belongs to; today's names, then those of 2021.
+CATEGORIES = {
+    "cpu_op": "ops", "user_annotation": "annotations", "python_function": "frames",
+    "kernel": "gpu", "gpu_memcpy": "gpu", "gpu_memset": "gpu",
+    "cuda_runtime": "calls", "cuda_driver": "calls", "hip_runtime": "calls", "hip_driver": "calls",
+    "xpu_runtime": "calls", "xpu_driver": "calls", "privateuse1_runtime": "calls", "privateuse1_driver": "calls",
+    "mtia_runtime": "calls", "glow_runtime": "calls", "mtia_ccp_events": "gpu",
+    "Operator": "ops", "Kernel": "gpu", "Memcpy": "gpu", "Memset": "gpu", "Runtime": "calls",
+}  # fmt: skip
+# Categories of libkineto's that say nothing of what ran (ActivityType.h of 2021 to 2026).
+OTHERS = frozenset(
+    ("", "Trace", "ac2g", "async_cpu_to_gpu", "async_gpu", "async", "fwdbwd", "gpu_user_annotation", "overhead",
+     "cpu_instant_event", "cuda_sync", "xpu_sync", "cuda_event", "cuda_profiler_range", "external_correlation",
+     "gpu_pm_counter", "mtia_insight", "collective_comm")
+)  # fmt: skip
+LONGEST_US = 2**53  # 285 years: a larger time is damage, and would not fit the table
+
+
+@dataclass(slots=True)
+class Events:
+    """The events that we use."""
+
+    ops: list[Event] = field(default_factory=list)
+    annotations: list[Event] = field(default_factory=list)
+    frames: list[Event] = field(default_factory=list)
+    gpu: list[Event] = field(default_factory=list)
+    calls: list[Event] = field(default_factory=list)
+    flow_starts: list[Event] = field(default_factory=list)  # forward op -> backward node
+    flow_ends: list[Event] = field(default_factory=list)
+    begin: float | Decimal | None = None  # when the profiler says that it started
+    impossible: int = 0  # events left out
+    categories: set[str] = field(default_factory=set)
+    unread: Counter[str] = field(default_factory=Counter)  # categories not known -> events that ran on a stream
+
+    @property
+    def known(self) -> bool:
+        return bool(self.ops or self.annotations or self.frames or self.gpu or self.calls)
+
+
+def sort(events: Sequence[Event]) -> Events:
+    """Put every event where it belongs; what is of no use is dropped."""
+    found = Events()
+    place: dict[str, Callable[[Event], None]] = {cat: getattr(found, name).append for cat, name in CATEGORIES.items()}
+    flows = {"s": found.flow_starts.append, "f": found.flow_ends.append}
+    for event in events:
+        put = place.get(event.cat) if event.ph == "X" else None
+        if put is None:
+            if event.cat == "fwdbwd" and event.ph in flows:
+                put = flows[event.ph]
+            else:
+                found.categories.add(event.cat)
+                if event.ph == "X" and event.args is not None and event.args.stream != NULL:
+                    found.unread[event.cat] += event.cat not in OTHERS
+                if event.cat == "Trace" and found.begin is None and abs(float(event.ts)) < LONGEST_US:
+                    found.begin = event.ts
+                continue
+        if -LONGEST_US < event.ts < LONGEST_US and -LONGEST_US < event.dur < LONGEST_US:
+            put(event)
+        else:
+            found.impossible += 1
+    found.categories -= {"", "Trace", "ac2g"}
+    found.unread = +found.unread
+    return found
+
+
+@dataclass(slots=True)
+class Clock:
+    """Microseconds of the file -> exact nanoseconds since the capture began."""
+
+    begin_ns: int
+
+    @classmethod
+    def of(cls, events: Events) -> Clock:
+        begin = events.begin
+        if begin is None:
+            lists = (events.ops, events.annotations, events.frames, events.gpu, events.calls)
+            begin = min(event.ts for some in lists for event in some)
+        return cls(int(_nanoseconds([begin])[0]))
+
+    def times(self, events: Sequence[Event]) -> Ints:
+        return _nanoseconds([event.ts for event in events]) - self.begin_ns
+
+
+def _nanoseconds(times: Sequence[float | Decimal]) -> Ints:
+    """Whole and fraction apart: 50 days of us, as floats, are right to 0.5 ns; their product by 1000 is not."""
+    if any(isinstance(time, Decimal) for time in times):
+        return np.array([round(time * 1000) for time in times], np.int64)
+    values = np.array(times, np.float64)
+    whole = np.floor(values)
+    return whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
+
+
+def durations(events: Sequence[Event]) -> Ints:
+    return _nanoseconds([event.dur for event in events])
+
+
+@dataclass(slots=True)
+class Threads:
+    """(pid, tid) of the file <-> dense numbers."""
+
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    numbers: dict[tuple[Number, Number], int] = field(default_factory=dict)
+
+    def of(self, events: Sequence[Event]) -> Ints:
+        numbers = self.numbers
+        for pair in dict.fromkeys((event.pid, event.tid) for event in events):
+            if pair in numbers:
+                continue
+            same = (integer(pair[0]), integer(pair[1]))  # "14412" and 14412 are one thread
+            if same not in self.pairs:
+                self.pairs.append(same)
+            numbers[pair] = self.pairs.index(same)
+        return np.array([numbers[event.pid, event.tid] for event in events], np.int64)
+
+    def processes(self, threads: Ints) -> Ints:
+        """The pid of each thread number."""
+        return np.array([pid for pid, _ in self.pairs], np.int64)[threads] if self.pairs else threads
+
+
+def args(events: Sequence[Event]) -> list[Args]:
+    return [event.args or NO_ARGS for event in events]
+
+
+def integers(values: list[Number]) -> Ints:
+    """A column of whole numbers, ``NULL`` where there is none."""
+    if all(type(value) is int for value in values):
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            pass  # one of them is beyond 64 bits: below
+    return np.array([integer(value) for value in values], np.int64)
+
+
+def integer(value: Number) -> int:
+    """The whole number that a field means; ``NULL`` for none.
+
+    >>> integer("0x10"), integer("7"), integer(7.0)
+    (16, 7, 7)
+    """
+    try:
+        number = int(value, 0) if isinstance(value, str) else int(value or 0)
+    except (ValueError, OverflowError):  # a word, infinity
+        return NULL
+    return number if value is not None and abs(number) < 2**63 else NULL

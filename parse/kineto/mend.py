@@ -1,0 +1,144 @@
+"""Traces that are no valid JSON: decoded event by event; what fails is mended, or left out and counted.
+
+Cut files; ``nan`` and ``inf`` as C++ prints them; paths and quotes that are not escaped; bytes that are no UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import DecodeError
+from msgspec.json import Decoder
+
+from pyprof.errors import InputError
+from pyprof.parse.kineto.event_types import WANTED, Event, FloatEvent, Header, Trace
+
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
+_KEYS = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|args|bp|s|cname)"\s*:'
+_NEXT = re.compile(rb"\}\s*,\s*(?=\{\s*" + _KEYS + rb")")
+
+
+def piecewise(file: Path, text: bytes) -> Trace:
+    """Decode event by event; mend what fails; leave out, and count, what still does."""
+    start = _EVENTS.search(text) if text[:4096].lstrip()[:1] == b"{" else re.compile(rb"\s*\[\s*").match(text)
+    if start is None:
+        raise InputError(file, f"{WANTED}, found {_other_json(text)}")
+    decoder = Decoder(FloatEvent, strict=False)  # times as texts are numbers too
+    events: list[Event] = []
+    mended = lost = 0
+    tails: list[bytes | None] = []  # what follows the events, of each trace in the file
+    for piece, last in _pieces(text, start.end()):
+        if last:
+            piece, tail = _end_of(piece)
+            tails.append(tail)
+        try:
+            events.append(decoder.decode(piece))
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            event = _mended(decoder, piece)
+            mended += event is not None
+            lost += event is None
+            if event is not None:
+                events.append(event)
+    tail = tails[-1]
+    header = _header(text[: start.end()] + b"]}", b"" if tail is None else b"{" + tail.lstrip(b"], \t\r\n"))
+    cut = None in tails
+    lost -= cut and lost > 0
+    if lost and not events:
+        raise InputError(file, f"{WANTED}, found {lost:,} events of which none has a trace's form")
+    damage = _damage(len(text), len(events), mended, lost, cut)
+    if len(tails) > 1:
+        damage.append(f"{len(tails)} traces stand in the file, one behind the other: they are read as one")
+    return Trace(events, header.deviceProperties, header.distributedInfo, damage)
+
+
+def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[str]:
+    said = []
+    if cut:
+        said.append(f"the file is cut: its {size:,} bytes hold {events:,} whole events, which were read")
+    if mended:
+        said.append(f"{mended:,} of {events:,} events were no valid JSON (nan, unescaped text) and were mended")
+    if lost:
+        said.append(f"{lost:,} events could not be read and are left out")
+    return said
+
+
+def _pieces(text: bytes, start: int) -> Iterator[tuple[bytes, bool]]:
+    """The text of each event, and whether it is the last, which the file's end or another trace follows."""
+    others = list(_EVENTS.finditer(text, start))
+    for begin, end in zip(
+        [start, *(match.end() for match in others)], [*(match.start() for match in others), len(text)], strict=True
+    ):
+        at = begin
+        for gap in _NEXT.finditer(text, begin, end):
+            yield text[at : gap.start() + 1], False
+            at = gap.end()
+        yield text[at:end], True
+
+
+def _end_of(piece: bytes) -> tuple[bytes, bytes | None]:
+    """The last event and what follows it; None where the file ends within the event or right after it."""
+    for candidate in (piece.decode("utf-8", "replace"), _mend(piece).decode()):
+        try:
+            _, end = json.JSONDecoder(strict=False).raw_decode(candidate)
+        except (ValueError, RecursionError):
+            continue
+        tail = candidate[end:].lstrip(", \t\r\n").rstrip()  # some writers leave a comma behind the last event
+        return candidate[:end].encode(), tail.encode() if tail.startswith("]") else None
+    return piece, None
+
+
+def _header(before: bytes, after: bytes) -> Header:
+    """The facts around the events, as far as they can be read."""
+    found = Header()
+    for text in (before, after):
+        for candidate in (text, _mend(text)):
+            try:
+                header = Decoder(Header).decode(candidate)
+            except (DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            found.deviceProperties = found.deviceProperties or header.deviceProperties
+            found.distributedInfo = found.distributedInfo or header.distributedInfo
+            break
+    return found
+
+
+def _other_json(text: bytes) -> str:
+    try:
+        keys = list(json.loads(text))
+    except (ValueError, RecursionError):
+        return "no JSON, or JSON that is cut before its first event: copy it again"
+    return f"JSON with {', '.join(map(repr, keys[:4])) or 'nothing'} but no list of traceEvents"
+
+
+def _mended(decoder: Decoder[FloatEvent], piece: bytes) -> FloatEvent | None:
+    try:
+        return decoder.decode(_mend(piece))
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+_NAME = re.compile(rb'("name"\s*:\s*")(.*?)("\s*(?:,\s*' + _KEYS + rb"|\}))", re.DOTALL)
+_ESCAPE = re.compile(rb'\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:nan(?:\(ind\))?|inf(?:inity)?)(?![\w"])', re.DOTALL | re.IGNORECASE)
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+
+
+def _mend(piece: bytes) -> bytes:
+    """Make valid JSON of what profilers write: bad escapes and bytes, bare quotes in names, nan and inf -> null."""
+    piece = piece.decode("utf-8", "replace").encode()
+    piece = _ESCAPE.sub(_mend_escape, piece)
+    piece = _NAME.sub(lambda m: m[1] + re.sub(rb'(?<!\\)"', rb'\\"', m[2]) + m[3], piece)
+    return _TOKEN.sub(lambda m: _CONTROL.sub(b" ", m[0]) if m[0].startswith(b'"') else b"null", piece)
+
+
+def _mend_escape(match: re.Match[bytes]) -> bytes:
+    text = match[0]
+    if len(text) == 1:
+        return b"\\\\"
+    return b"\\ufffd" if len(text) == 6 and text[2:4].lower() in _HALVES else text
+
+
+_HALVES = tuple(b"d%x" % digit for digit in range(8, 16))  # half of a surrogate pair without the other half

@@ -1,0 +1,221 @@
+"""Ops, annotations and Python frames of a torch.profiler trace -> ranges with distinct scopes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from pyprof.parse.attribute.capture import Ranges
+from pyprof.parse.attribute.scope import Kind, Scope, classify
+from pyprof.parse.formats.key_join import lookup
+from pyprof.parse.formats.shape_text import as_sizes, as_strides
+from pyprof.parse.kineto.collectives import message
+from pyprof.parse.kineto.event_types import Args, Event
+from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integers
+from pyprof.parse.kineto.python_frames import frame_scope
+from pyprof.table.columns import NULL, Ints
+
+# C++ type names, as the traces write them (torch/csrc/profiler/util.cpp of 1.8 to 2.13), that are not torch's.
+DTYPES = {
+    "float": "float32", "double": "float64", "long": "int64", "long int": "int64", "long long": "int64",
+    "__int64": "int64", "int": "int32", "short": "int16", "short int": "int16", "signed char": "int8",
+    "unsigned char": "uint8", "unsigned short": "uint16", "unsigned int": "uint32", "unsigned long": "uint64",
+    "short unsigned int": "uint16", "long unsigned int": "uint64", "c10::Half": "float16",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
+}  # fmt: skip
+NO_TENSOR = frozenset(("", "Scalar", "ScalarList", "GenericList", "nullptr (uninitialized)"))
+COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:")  # torch.distributed's annotations: "nccl:all_reduce"
+
+
+@dataclass(slots=True)
+class Found:
+    """The ranges of a trace."""
+
+    ranges: Ranges
+    scopes: list[Scope]
+    is_op: NDArray[np.bool_]  # of each range: a cpu_op
+    unread: int = 0  # distinct calls whose shapes have no form that we know
+
+
+class _Scopes:
+    """Distinct scopes, found by the bytes that make them: parsed once, whatever the number of calls."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+        self.known: dict[tuple[Any, ...], int] = {}
+        self.unread = 0
+
+    def ops(self, events: list[Event], details: list[Args]) -> Ints:
+        """The scope of each op."""
+        known = self.known
+        codes = []
+        for event, a in zip(events, details, strict=True):
+            dims = bytes(a.dims) or bytes(a.old_dims)
+            key = (event.name, dims, bytes(a.types), bytes(a.strides), bytes(a.values), a.collective, message(a))
+            code = known.get(key)
+            if code is None:
+                code = known[key] = len(self.scopes)
+                self.scopes.append(op_scope(*key))
+                self.unread += bool(_list(dims)) and not _shapes(dims)
+            codes.append(code)
+        return np.array(codes, np.int64)
+
+    def annotations(self, events: list[Event]) -> Ints:
+        """The scope of each annotation: a collective's says its tensors, where its op's record does not."""
+        codes = self.texts([event.name for event in events], annotation_scope)
+        for at, event in enumerate(events):
+            if event.args is not None and event.name.startswith(COMMUNICATION):
+                dims = bytes(event.args.dims) or bytes(event.args.old_dims)
+                key = ("", event.name, dims, bytes(event.args.types))
+                if dims and key not in self.known:
+                    self.known[key] = len(self.scopes)
+                    self.scopes.append(collective_scope(event.name, dims, key[-1]))
+                codes[at] = self.known.get(key, codes[at])
+        return codes
+
+    def texts(self, texts: list[str], make: Any) -> Ints:
+        """The scope of each text; -1 where ``make`` says that it is none."""
+        codes: dict[str, int] = {}
+        for text in dict.fromkeys(texts):
+            scope = make(text)
+            codes[text] = -1 if scope is None else len(self.scopes)
+            self.scopes += [] if scope is None else [scope]
+        return np.array([codes[text] for text in texts], np.int64)
+
+
+def op_scope(
+    name: str, dims: bytes, types: bytes, strides: bytes, values: bytes, told_name: object = None, comm: str = ""
+) -> Scope:
+    """The scope of an op by the bytes of its inputs' sizes, types, strides and values.
+
+    ``record_param_comms`` has its strings left out of the values; the fifth, the collective's name, stands beside them.
+    """
+    sizes = _shapes(dims)
+    scope = classify(name, True, _text(sizes))
+    if scope.kind not in (Kind.OP, Kind.NODE):
+        return scope
+    dtypes = [dtype(kind, size) for kind, size in zip(_list(types), sizes, strict=False)]
+    told = _list(values)
+    if isinstance(told_name, str) and name == "record_param_comms" and len(told) > 4:
+        told[4] = told_name
+    return scope._replace(dtypes=_text(dtypes), strides=as_strides(_text(_list(strides))), args=_text(told), comm=comm)
+
+
+def dtype(kind: object, sizes: object) -> str | list[str]:
+    """torch's name of a tensor's type; empty for what is no tensor; a list of them for a list of tensors.
+
+    >>> dtype("c10::BFloat16", [2, 3]), dtype("Scalar", []), dtype("TensorList", [[2], [3]])
+    ('bfloat16', '', ['', ''])
+    """
+    if kind == "TensorList":  # the trace doesn't tell their types
+        return [""] * len(sizes) if isinstance(sizes, list) else []
+    if not isinstance(kind, str) or kind in NO_TENSOR:
+        return ""
+    return DTYPES.get(kind) or kind.removeprefix("c10::").lower()
+
+
+def _list(raw: bytes) -> list[Any]:
+    try:
+        value = orjson.loads(raw) if raw else []
+    except orjson.JSONDecodeError:  # cannot be: the decoder has been over it
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _shapes(raw: bytes) -> list[Any]:
+    """The shapes; none where it is no list of shapes."""
+    found = _list(raw)
+    return found if as_sizes(_text(found)) else []
+
+
+def _text(values: list[Any]) -> str:
+    return orjson.dumps(values).decode() if values else ""
+
+
+def collective_scope(name: str, dims: bytes, types: bytes) -> Scope:
+    """A collective's annotation with the sizes and types of the tensors that go in."""
+    sizes = _shapes(dims)
+    dtypes = [dtype(kind, size) for kind, size in zip(_list(types), sizes, strict=False)]
+    return Scope(Kind.COMM, name, sizes=_text(sizes), dtypes=_text(dtypes))
+
+
+def annotation_scope(name: str) -> Scope:
+    return Scope(Kind.COMM, name) if name.startswith(COMMUNICATION) else classify(name, False)
+
+
+def ranges(events: Events, clock: Clock, threads: Threads) -> Found:
+    """All ranges: ops, then annotations, then the user's frames and modules."""
+    scopes = _Scopes()
+    op_args = args(events.ops)
+    scope = np.concatenate([
+        scopes.ops(events.ops, op_args),
+        scopes.annotations(events.annotations),
+        scopes.texts([event.name for event in events.frames], frame_scope),
+    ])  # fmt: skip
+    every = [*events.ops, *events.annotations, *events.frames]
+    kept = scope >= 0
+    if not kept.all():
+        every = [event for event, keep in zip(every, kept.tolist(), strict=True) if keep]
+        scope = scope[kept]
+    start = clock.times(every)
+    thread = threads.of(every)
+    end = start + np.maximum(durations(every), 0)
+    rest = len(every) - len(op_args)
+    seq = _padded([a.seq for a in op_args], rest)
+    op_id = np.concatenate([
+        integers([a.ext for a in op_args]), integers([a.ext for a in args(every[len(op_args) :])])
+    ])  # fmt: skip
+    seq[seq < 0] = NULL
+    found = Ranges(thread, start, end, scope, seq, op_id)
+    forward_thread = _padded([a.forward_thread for a in op_args], rest)
+    _link(found, events, clock, threads, forward_thread)
+    return Found(found, scopes.scopes, np.arange(len(every)) < len(op_args), scopes.unread)
+
+
+def _padded(values: list[Any], rest: int) -> Ints:
+    return np.concatenate([integers(values), np.full(rest, NULL, np.int64)])
+
+
+def _link(found: Ranges, events: Events, clock: Clock, threads: Threads, forward_thread: Ints) -> None:
+    """Backward node -> forward op, by the trace's own flows; and -> the forward op's thread.
+
+    "Fwd thread id" is PyTorch's own numbering of threads (1, 2, ..); the flows tell which thread each number is.
+    """
+    forward = _flows(found, events, clock, threads)
+    found.forward_range = forward if np.any(forward >= 0) else None
+    pid = threads.processes(found.thread)
+    linked = np.flatnonzero((forward >= 0) & (forward_thread > 0))
+    votes = Counter(zip(pid[linked].tolist(), forward_thread[linked].tolist(), found.thread[forward[linked]].tolist(),
+                        strict=True))  # fmt: skip
+    meant = {(owner, number): thread for (owner, number, thread), _ in reversed(votes.most_common())}
+    nodes = np.flatnonzero(forward_thread > 0)
+    found.forward_thread = np.full(len(found), -1, np.int64)
+    found.forward_thread[nodes] = [
+        meant.get(key, -1) for key in zip(pid[nodes].tolist(), forward_thread[nodes].tolist(), strict=True)
+    ]
+
+
+def _flows(found: Ranges, events: Events, clock: Clock, threads: Threads) -> Ints:
+    """For each range the forward op that a fwdbwd flow leads to it from, -1 for none."""
+    forward = np.full(len(found), -1, np.int64)
+    starts = {(event.pid, event.id): event for event in events.flow_starts}
+    pairs = [(starts[event.pid, event.id], event) for event in events.flow_ends if (event.pid, event.id) in starts]
+    ahead, back = [a for a, _ in pairs], [b for _, b in pairs]
+    by_length = np.argsort(found.end - found.start, kind="stable")  # of ranges that start together: the innermost
+    numbered = by_length[found.seq[by_length] != NULL]
+    if not pairs or not len(numbered):
+        return forward
+
+    def ranges_at(flows: list[Event]) -> Ints:
+        at = lookup(found.thread[numbered], found.start[numbered], threads.of(flows), clock.times(flows))
+        return np.where(at >= 0, numbered[at], -1)
+
+    source, target = ranges_at(ahead), ranges_at(back)
+    both = (source >= 0) & (target >= 0)
+    forward[target[both]] = source[both]
+    return forward

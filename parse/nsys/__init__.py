@@ -1,0 +1,1 @@
+"""Nsight Systems: an ``nsys export --type sqlite`` database to a Capture."""

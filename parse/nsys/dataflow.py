@@ -1,0 +1,100 @@
+"""The shapes of intermediates, from who consumes them.
+
+With record_shapes PyTorch writes `input_op_ids = [(producer, output), ...]` beside the sizes of an op's inputs: the
+size of input i is the shape of output `output` of op `producer`. NVTX ranges carry no strides, paddings or outputs, so
+this is how a convolution's output is known.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from pyprof.parse.nsys.nvtx_texts import LINKS, Buffer, Parts, numbers
+from pyprof.table.columns import NULL, Ints
+
+# Ops whose output shape their inputs' shapes do not tell.
+NEEDED = re.compile(
+    rb"aten::(?:_?convolution|(?:cudnn|miopen|mkldnn)_convolution\w*|conv(?:_transpose)?[123]d"
+    rb"|(?:max|avg|adaptive_avg|adaptive_max|_adaptive_avg)_pool[123]d\w*|sum|mean|amax|amin|max|min|argmax|argmin"
+    rb"|cat|stack|index|upsample_\w+|constant_pad_nd), op_id = "
+)
+_DIMS = re.compile(rb"\[[\d, ]*\]")
+_SIZES = b", sizes = ["
+
+
+class DataFlow:
+    """Collects the first consumer's view of each needed op's first output, a chunk of ranges at a time."""
+
+    def __init__(self) -> None:
+        self.outs: dict[int, str] = {}
+        self._needed = np.zeros(0, bool)  # by head
+        self._shapes: dict[tuple[int, int], str] = {}  # (head, input) -> shape
+        self._seen: list[tuple[Ints, Ints]] = []  # (pid, op id) of the needed ops seen, sorted, and their ranges
+
+    def add(self, heads: list[bytes], tid: Ints, parts: Parts, buffer: Buffer, ranges: Ints) -> None:
+        """Take the next ranges: threads, split texts and numbers. ``heads``: all that there are so far."""
+        new = [NEEDED.match(head) is not None for head in heads[len(self._needed) :]]
+        self._needed = np.append(self._needed, np.array(new, bool))
+        if not self._needed.any():
+            return
+        pid = (tid >> 24) & 0xFFFFFF
+        made = np.flatnonzero(self._needed[parts.head] & (parts.op_id != NULL))
+        self._remember((pid[made] << 40) + parts.op_id[made], ranges[made])
+        row, position, producer = _links(parts, buffer)
+        found = self._find((pid[row] << 40) + producer)
+        hits = np.flatnonzero(found >= 0)
+        codes = parts.head[row[hits]].tolist()
+        for code, place, index in zip(codes, position[hits].tolist(), found[hits].tolist(), strict=True):
+            if index not in self.outs:
+                if (code, place) not in self._shapes:
+                    self._shapes[code, place] = _shape(heads[code], place)
+                if shape := self._shapes[code, place]:
+                    self.outs[index] = shape
+
+    def _remember(self, keys: Ints, ranges: Ints) -> None:
+        """Keep sorted runs, each more than twice as long as the next: adding n ops takes n log n, in any chunks."""
+        if not len(keys):
+            return
+        while True:
+            order = np.argsort(keys, kind="stable")
+            keys, ranges = keys[order], ranges[order]
+            if not self._seen or len(self._seen[-1][0]) > 2 * len(keys):
+                break
+            earlier = self._seen.pop()
+            keys, ranges = np.concatenate([earlier[0], keys]), np.concatenate([earlier[1], ranges])
+        self._seen.append((keys, ranges))
+
+    def _find(self, wanted: Ints) -> Ints:
+        """The range of each op, the first seen with that number; -1 for none."""
+        found = np.full(len(wanted), -1, np.int64)
+        for keys, ranges in self._seen:
+            at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            found = np.where((found < 0) & (keys[at] == wanted), ranges[at], found)
+        return found
+
+
+def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:
+    """(row, input position, producer's op id) of every link to an op's first output.
+
+    Vectorised over the texts' ends `[(3691,0), (0,-1), ...]`: millions of links are read at array speed.
+    """
+    data = buffer.data
+    begin = np.flatnonzero(data == ord("("))
+    row = buffer.owner(begin)
+    inside = begin >= parts.links[row] + len(LINKS)
+    begin, row = begin[inside], row[inside]
+    position = np.arange(len(begin)) - np.searchsorted(row, row)
+    made = data[begin + 1] != ord("0")  # (0,-1) is of no op
+    begin, row, position = begin[made], row[made], position[made]
+    producer, at = numbers(data, begin + 1, buffer.end[row])
+    first_output = (data[at] == ord(",")) & (data[at + 1] == ord("0")) & (data[at + 2] == ord(")"))
+    keep = first_output & (producer > 0) & (at + 3 <= buffer.end[row])
+    return row[keep], position[keep], producer[keep]
+
+
+def _shape(head: bytes, position: int) -> str:
+    """A list of the shape of input ``position`` in a head's `sizes = [[..], ..]`, empty where it is cut or none."""
+    sizes = _DIMS.findall(head.partition(_SIZES)[2])
+    return f"[{sizes[position].decode()}]" if position < len(sizes) and sizes[position] != b"[]" else ""

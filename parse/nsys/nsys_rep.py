@@ -1,0 +1,79 @@
+"""Straight from ``.nsys-rep``: nsys itself exports it to a temporary SQLite file, which is read and removed.
+
+The report's own format is not documented. nsys promises that any newer one exports it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from pyprof.errors import InputError
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.contents import Held
+from pyprof.parse.nsys import overview as nsys_brief
+from pyprof.parse.nsys import reader as nsys
+from pyprof.parse.summary import Told
+
+
+def read(file: Path, lean: bool = False) -> Capture:
+    """Read an nsys report, as ``nsys.read`` does its export.
+
+    Raises InputError where nsys is not on the PATH or cannot export it.
+    """
+    with _exported(file) as database:
+        capture = nsys.read(database, lean)
+    capture.file = str(file)
+    return capture
+
+
+def brief(file: Path) -> tuple[Told, Held]:
+    """What ``nsys_brief`` tells of an nsys report. Raises as ``read`` does."""
+    with _exported(file) as database:
+        told, held = nsys_brief.brief(database)
+    return replace(told, file=str(file)), held
+
+
+@contextmanager
+def _exported(file: Path) -> Iterator[Path]:
+    tool = shutil.which("nsys")
+    if tool is None:
+        raise InputError(
+            file,
+            "expected nsys on the PATH to read a report, found none"
+            " (where it is installed: nsys export --type sqlite FILE, and parse that)",
+        )
+    with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
+        exported = Path(folder) / "net.sqlite"
+        _export(tool, file, exported)
+        try:
+            yield exported
+        except InputError as error:  # it names a file that nobody has seen
+            raise type(error)(file, str(error).removeprefix(f"{exported}: ")) from None
+
+
+def _export(tool: str, file: Path, exported: Path) -> None:
+    """With NVTX payloads, which tell NCCL's message sizes; without them by an nsys that has no such option."""
+    command = [tool, "export", "--type=sqlite", "--force-overwrite=true", f"--output={exported}", str(file.resolve())]
+    try:
+        done = _run([*command[:2], "--include-blobs=true", *command[2:]])
+        if done.returncode:
+            done = _run(command)
+    except OSError as error:
+        raise InputError(file, f"{tool} cannot be run: {error.strerror or error}") from None
+    if done.returncode or not exported.is_file():
+        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        raise InputError(
+            file, f"expected nsys export to make a database, found exit code {done.returncode} and: {said[:300]}"
+        )
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )

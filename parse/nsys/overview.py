@@ -1,0 +1,169 @@
+"""What an nsys export holds, without reading it all.
+
+Rows, times, names, steps and warnings come from the numbers of GPU operations and API calls, and are exact. What share
+of the time has an op takes the texts of the ranges, nearly all of a long file: there only the ranges around a sample of
+the operations are read (``sample``), and the share is an estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.correlate import Nest, attribute
+from pyprof.parse.attribute.scope import NAMING, Kind
+from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
+from pyprof.parse.contents import Attribution, Estimate, Held, devices, gpus, kinds, known_numbers
+from pyprof.parse.formats.database import Database, database
+from pyprof.parse.gc_pause import uncollected
+from pyprof.parse.nsys import reader as nsys
+from pyprof.parse.nsys.nccl_payloads import payloads
+from pyprof.parse.nsys.nvtx_ranges import count_ranges, distinct_scopes, last_nodes, read_ranges
+from pyprof.parse.nsys.sample import Sample, bounds, draw
+from pyprof.parse.summary import NO_OPS, Told
+from pyprof.table.columns import NULL, Coded, Data, Ints
+
+FEW = 100_000  # ranges: as many are all read, in a fifth of a second
+MOMENTS = 4_096  # of GPU time that are looked at: a share of 50% is then known to 2.4%, one of 100% to 0.16%
+
+
+@uncollected()
+def brief(file: Path) -> tuple[Told, Held]:
+    """What parse.py's summary tells of an nsys export. The share of one with more than ``FEW`` ranges is estimated.
+
+    Raises InputError and SchemaError as ``nsys.read`` does.
+    """
+    with database(file) as db:
+        nsys.check(file, db)
+        capture, sample = _capture(file, db)
+        nest = Nest(capture)
+        told = Told.of(capture)
+        if sample is None:
+            step, found = steps(capture, nest), _attribution(capture, nest)
+        else:
+            step, found = steps(capture, nest, _nodes(db, capture, nest)), _estimated(capture, nest, sample)
+            if NO_OPS in told.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
+                told.warnings.remove(NO_OPS)
+    columns = capture.columns
+    pid, device, gpu, kind = (columns[key] for key in ("pid", "device", "gpu", "kind"))
+    assert isinstance(gpu, Coded) and isinstance(kind, Coded)
+    pid, device = _ints(pid), _ints(device)
+    return told, Held(
+        kinds(kind),
+        found,
+        gpus(gpu, pid, device),
+        known_numbers(pid),
+        known_numbers(_ints(columns["rank"])),
+        known_numbers(step),
+        devices(pid, device, _ints(columns["start"]), _ints(columns["kDuration"])),
+    )
+
+
+def _capture(file: Path, db: Database) -> tuple[Capture, Sample | None]:
+    """A capture of all operations and all ranges; where a sample is drawn, of the ranges around its operations."""
+    gpu, tids = nsys.brief_rows(db), dict[int, int]()
+    found = nsys.launches(db, gpu, nsys.read_calls(db, brief=True), tids)
+    duration, sample, around = _ints(gpu.columns["kDuration"]), None, None
+    if count_ranges(db) > FEW:
+        every = gpu.rows <= MOMENTS or not duration.any()
+        sample = Sample(np.arange(gpu.rows), np.ones(gpu.rows, np.int64)) if every else draw(duration, MOMENTS)
+        times = [column[sample.rows] for column in (found.time, found.origin_time) if column is not None]
+        around = np.unique(np.concatenate(times))
+    nvtx = read_ranges(db, around, tids)
+    told = payloads(db)
+    columns = {**gpu.columns, "pid": gpu.pid, "rank": nsys.rank_column(db, told, gpu.pid)}
+    return Capture(
+        file=str(file),
+        profiler=nsys.profiler(db),
+        threads=nsys.pairs(tids),
+        scopes=nvtx.scopes,
+        ranges=nvtx.ranges,
+        spans=nvtx.spans,
+        rows=gpu.rows,
+        columns=columns,
+        launch_thread=found.thread,
+        launch_time=found.time,
+        reason=found.reasons,
+        reason_code=found.reason_code,
+        origin_thread=found.origin_thread,
+        origin_time=found.origin_time,
+        warnings=nsys.warnings_of(db, gpu, told),
+    ), sample
+
+
+def _ints(column: Data) -> Ints:
+    assert isinstance(column, np.ndarray)
+    return column.astype(np.int64, copy=False)
+
+
+def _attribution(capture: Capture, nest: Nest, weight: Ints | None = None) -> Attribution:
+    """How much of the rows' time, or of another weight of theirs, has an op."""
+    columns = attribute(capture, nest).columns
+    op, reason = columns["op"], columns["reason"]
+    assert isinstance(op, Coded) and isinstance(reason, Coded)
+    return Attribution.of(_ints(capture.columns["kDuration"]) if weight is None else weight, op, reason)
+
+
+def _estimated(capture: Capture, nest: Nest, sample: Sample) -> Attribution:
+    """The same from a sample of the rows. What was looked at is known: the bounds leave only the rest open."""
+    if len(sample.rows) == capture.rows:
+        return _attribution(capture, nest)
+    part = _rows(capture, sample.rows)
+    by_moment, seen = _attribution(part, nest, sample.moments), _attribution(part, nest)
+    total, moments = int(_ints(capture.columns["kDuration"]).sum()), by_moment.total_ns
+    low, high = bounds(by_moment.attributed_ns, moments)
+    reasons = {reason: round(total * hits / moments) for reason, hits in by_moment.reasons.items()}
+    estimate = Estimate(
+        len(sample.rows),
+        seen.total_ns,
+        max(math.floor(low * total), seen.attributed_ns),
+        min(math.ceil(high * total), total - (seen.total_ns - seen.attributed_ns)),
+    )
+    return Attribution(total, total - sum(reasons.values()), reasons, estimate)
+
+
+def _rows(capture: Capture, rows: Ints) -> Capture:
+    """Some of the rows of a brief capture."""
+
+    def taken(column: Ints | None) -> Ints | None:
+        return None if column is None else column[rows]
+
+    return replace(
+        capture,
+        rows=len(rows),
+        columns={key: _taken(column, rows) for key, column in capture.columns.items()},
+        launch_thread=capture.launch_thread[rows],
+        launch_time=capture.launch_time[rows],
+        reason_code=taken(capture.reason_code),
+        origin_thread=taken(capture.origin_thread),
+        origin_time=taken(capture.origin_time),
+    )
+
+
+def _taken(column: Data, rows: Ints) -> Data:
+    return column[rows] if isinstance(column, np.ndarray) else column.take(rows)
+
+
+def _nodes(db: Database, capture: Capture, nest: Nest) -> Nodes:
+    """Autograd's nodes as far as they tell steps apart: one between each two updates, and the last of all.
+
+    Those around a sample are mostly enough. Where none was met after an update that a launch follows, all that began
+    later are looked for.
+    """
+    found, bare = nodes_of(nest), []
+    updates = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
+    for pid in set(nest.pid[updates].tolist()) - set(marks(capture, nest).pid.tolist()):
+        mine = updates[nest.pid[updates] == pid]
+        begun, nodes = np.sort(nest.start[mine]), np.sort(found.start[found.pid == pid])
+        bare += begun[:-1][np.diff(np.searchsorted(nodes, begun)) == 0].tolist()
+        last = nest.end[mine].max()
+        if nodes[-1:].max(initial=NULL) < last <= capture.launch_time.max(initial=NULL):
+            bare.append(int(begun[-1]))
+    if not bare:
+        return found
+    more = last_nodes(db, nest.start[updates], min(bare))
+    return Nodes(*(np.concatenate(pair) for pair in zip(found, more, strict=True)))

@@ -1,0 +1,355 @@
+"""The dtypes of an op's operands, as its kernel's name tells them.
+
+NVTX ranges record shapes without dtypes; most kernels are templates that name them. A claim here is what the code that
+spells the name stores in memory, never what is likely: ``lambda(float)`` inside a bfloat16 kernel is its arithmetic,
+``LoadWithCast`` means that some operand has another type than the arithmetic, and a name that tells nothing yields
+nothing. Where it tells the size of an element and not its meaning, the dtype is ``opaque1`` to ``opaque16``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyprof.prof.kernels.product_dtypes import product
+from pyprof.prof.kernels.type_names import (
+    NOTHING,
+    TYPES,
+    Dtypes,
+    dtype_at,
+    inside,
+    lambdas,
+    merged,
+    normal,
+    parameters,
+    split,
+)
+from pyprof.prof.ops.model import MATRIX
+
+__all__ = ["NOTHING", "Dtypes", "kernel_dtypes", "merged"]
+
+
+@lru_cache(maxsize=65536)
+def kernel_dtypes(name: str, op: str, family: str) -> Dtypes:
+    """What the name of a kernel of the innermost aten op (without ``aten::``) says of the op's operands.
+
+    >>> kernel_dtypes("void softmax_warp_forward<c10::BFloat16, float, float, 10, true>()", "_softmax", "softmax")
+    Dtypes(rest='bfloat16', at=(), out='float32', flags=(), lists=0)
+    """
+    text = normal(name)
+    if family in MATRIX:
+        return product(text, name, op, family)
+    for find in (_copy, _scattered, _template, _many, _reduced, _opaque, _elementwise, _random, _collective):
+        found = find(text, op)
+        if found is not None:
+            return found
+    return NOTHING
+
+
+# --- copies -----------------------------------------------------------------------------------------------------
+
+_TO_HALF = re.compile(r"\b(?:(bfloat16)|(float16))_copy_kernel_cuda\(.*?\{lambda\(([\w: ]+)\)#")
+_DIRECT = re.compile(r"\b(?:direct_copy_kernel_cuda|copy_device_to_device)\(.*?\{lambda\(([\w:<> ]+)\)#")
+_CASTING = re.compile(r"LoadWithCast|StoreWithCast|gpu_kernel_impl<")
+
+
+def _copy(text: str, op: str) -> Dtypes | None:
+    """copy_(self, src). The lambda of a direct copy takes self's type; the load may cast src to it.
+
+    Source: aten/src/ATen/native/cuda/Copy.cu, direct_copy_kernel_cuda dispatches on iter.dtype(0), self's.
+    """
+    if op not in ("copy_", "_to_copy", "clone"):
+        return None
+    half = _TO_HALF.search(text)
+    if half:  # only where no cast is left to the load: src has the lambda's type
+        return Dtypes(at=((0, "bfloat16" if half[1] else "float16"), (1, TYPES.get(half[3], ""))))
+    direct = _DIRECT.search(text)
+    if direct is None or direct[1] not in TYPES:
+        return NOTHING
+    source = "" if _CASTING.search(text) else TYPES[direct[1]]
+    return Dtypes(at=((0, TYPES[direct[1]]), (1, source)), out=TYPES[direct[1]])
+
+
+# --- kernels whose template parameters are the operands' types ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """``rest``, ``at`` and ``out`` are numbers of template parameters; a name in ``at`` is a dtype, or ``index``: the
+    last integer type. ``ops`` are the ops that the positions fit; ``flag``: position of an argument that is true."""
+
+    kernel: str
+    ops: str
+    rest: int | None
+    at: Mapping[int, int | str]
+    out: int | None
+    seen: str
+    flag: int | None = None
+
+
+PARAMETERS = dict.fromkeys(range(1, 5), "float32")  # cuDNN batch norm's weights and statistics, for half types too
+SAVED = dict.fromkeys(range(2, 7), "float32")
+TEMPLATES = (
+    # in, out, accumulator; the backward reads output and its gradient in the first type.
+    Template(r"softmax_warp_forward", r"_(?:log_)?softmax", 0, {}, 1, "H200, H100; PersistentSoftmax.cuh"),
+    Template(r"softmax_warp_backward", r"_(?:log_)?softmax_backward_data", 0, {}, 1, "H200; PersistentSoftmax.cuh"),
+    # in, accumulator, out; the backward the other way round: it reads what the forward wrote.
+    Template(r"cunn_SoftMaxForward\w*", r"_(?:log_)?softmax", 1, {}, 3, "H200; SoftMax.cu"),
+    Template(r"cunn_SoftMaxBackward\w*", r"_(?:log_)?softmax_backward_data", 3, {}, 1, "H200; SoftMax.cu"),
+    Template(r"cunn_SpatialSoftMaxForward", r"_(?:log_)?softmax", 0, {}, 2, "SoftMax.cu"),
+    Template(r"cunn_SpatialSoftMaxBackward", r"_(?:log_)?softmax_backward_data", 2, {}, 0, "SoftMax.cu"),
+    # Layer norm: all of the data's type, mean and rstd of the accumulator's. layer_norm_kernel.cu
+    Template(r"(?:vectorized_layer_norm_kernel|LayerNormForwardCUDAKernel)", r"native_layer_norm|_fused_rms_norm",
+             0, {}, None, "H200, H100, MI300"),
+    Template(r"(?:layer_norm_grad_input_kernel\w*|GammaBetaBackward\w+|cuComputePartGradGammaBeta|cuComputeGradInput)",
+             r"native_layer_norm_backward", 0, {3: 1, 4: 1}, None, "H200"),
+    # Batch norm channels-last: the statistics kernel does not tell the weights' type, the transform does.
+    Template(r"batch_norm_collect_statistics_channels_last_kernel", r"native_batch_norm", None, {0: 1}, None,
+             "H200; Normalization.cuh: transform, input, accumulator", flag=5),
+    Template(r"batch_norm_transform_input_channels_last_kernel", r"native_batch_norm", None, {0: 0, 1: 2, 2: 2}, None,
+             "H200; Normalization.cuh: input, accumulator, weight"),
+    Template(r"batch_norm_backward_(?:reduce|elemt)_channels_last_kernel", r"native_batch_norm_backward",
+             None, {0: 1, 1: 1, 2: 3, 5: 2, 6: 2}, None, "H200; Normalization.cuh: loads, input, accumulator, weight"),
+    # lambda(save_mean, save_var, running_mean, running_var): words are the lambda's parameters.
+    Template(r"batch_norm_update_stats_and_invert", r"native_batch_norm", None, {3: 2, 4: 3}, None,
+             "H200; Normalization.cu"),
+    # Batch norm, any layout: input, weights and running statistics, accumulator.
+    Template(r"batch_norm_collect_statistics_kernel", r"native_batch_norm", None,
+             {0: 1, 1: 2, 2: 2, 3: 2, 4: 2}, None, "Normalization.cuh: transform first", flag=5),
+    Template(r"batch_norm_transform_input_kernel", r"native_batch_norm", None,
+             {0: 0, 1: 1, 2: 1, 3: 1, 4: 1}, None, "Normalization.cuh"),
+    Template(r"batch_norm_backward_kernel", r"native_batch_norm_backward", None,
+             {0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2}, None, "Normalization.cuh"),
+    Template(r"bn_fw_tr_\w+", r"cudnn_batch_norm", None, {0: 0, **PARAMETERS}, None, "V100", flag=5),
+    Template(r"bn_bw_\w+", r"cudnn_batch_norm_backward", None, {0: 0, 1: 0, **SAVED}, None, "V100"),
+    Template(r"nll_loss_forward_(?:reduce|no_reduce)_cuda_kernel\w*", r"nll_loss_forward", 0, {1: "index"}, None,
+             "H200; NLLLoss.cu"),
+    Template(r"nll_loss_backward_(?:reduce|no_reduce)_cuda_kernel\w*", r"nll_loss_backward", 0,
+             {0: 0, 2: "index"}, None, "H200; NLLLoss.cu"),
+    Template(r"cunn_ClassNLLCriterion_updateOutput_kernel", r"nll_loss_forward", 0, {1: "int64"}, None,
+             "V100, PyTorch 1.8"),
+    Template(r"cunn_ClassNLLCriterion_updateGradInput_kernel", r"nll_loss_backward", 0, {0: 0, 2: "int64"}, None,
+             "V100, PyTorch 1.8"),
+    Template(r"max_pool_forward_n\w+", r"max_pool2d_with_indices", 0, {}, None, "V100, H200"),
+    Template(r"max_pool_backward_n\w+", r"max_pool2d_with_indices_backward", 0, {7: "int64"}, None, "V100, H200"),
+    Template(r"(?:adaptive_)?(?:avg|average)_?pool\w*", r"(?:_?adaptive_)?avg_pool[23]d(?:_backward)?", 0, {}, None,
+             "AveragePool2d.cu, AdaptiveAveragePooling.cu"),
+    Template(r"upsample_(?:nearest|bilinear|bicubic|linear)\w*", r"(?:_?upsample_\w+)", 0, {}, None, "UpSample*.cu"),
+    # Embedding: gradient, indices.
+    Template(r"(?:compute_grad_weight|sum_and_scatter)", r"embedding_dense_backward", 0, {1: 1}, None,
+             "H200; EmbeddingBackwardKernel.cu"),
+    Template(r"(?:compute_grad_weight_bags|sum_and_scatter)", r"_embedding_bag_dense_backward", None,
+             {0: 0, 1: 1, 2: 1, 3: 1, 4: 1}, None, "H200; EmbeddingBackwardKernel.cu"),
+    Template(r"embedding_backward_feature_kernel", r"embedding_dense_backward", 0, {1: 2}, None, "H200; Embedding.cu"),
+    Template(r"indexSelect(?:Large|Small)Index", r"index_select", 0, {2: 1}, None, "H100; Indexing.cu"),
+    Template(r"fused_dropout_kernel(?:_vec)?", r"native_dropout|_fused_dropout", 0, {}, None, "H200; Dropout.cu"),
+    # The pieces have one type; where only its size is told, see ``_opaque``. FBGEMM: rows, cached rows, sums.
+    Template(r"CatArrayBatchedCopy\w*(?!<[^,]*OpaqueType)", r"cat|concat|stack", 0, {}, 0, "A100; Shape.cu before 2.2"),
+    Template(r"\w*embedding(?:_nobag)?_codegen_forward_\w*kernel\w*", r"fb(?:gemm)?::(?:split|ssd)_\w+", None, {1: 0},
+             2, "A100; FBGEMM"),
+    # vectorized_gather_kernel<alignment, index>: bytes are moved, whatever they mean.
+    Template(r"vectorized_gather_kernel", r"gather|index_select|embedding", None, {2: 1}, None,
+             "H200, B200; IndexKernelUtils.cu"),
+)  # fmt: skip
+_TEMPLATES = [
+    (re.compile(rf"(?:^|[ :)])(?:{row.kernel})[<(]"), re.compile(rf"(?:{row.ops})_?"), row) for row in TEMPLATES
+]
+
+
+_SUMMED = re.compile(r"\bindexing_backward_kernel\w*<")
+
+
+def _scattered(text: str, op: str) -> Dtypes | None:
+    """index_put_ with accumulate, sorted: self and values of one type. Source: aten/src/ATen/native/cuda/Indexing.cu"""
+    match = _SUMMED.search(text)
+    if match is None or op not in ("index_put_", "_index_put_impl_", "index_put"):
+        return None
+    dtype = TYPES.get(parameters(text, match)[0], "")
+    return Dtypes(at=((0, dtype), (2, dtype)), flags=((3, True),))
+
+
+def _template(text: str, op: str) -> Dtypes | None:
+    for kernel, ops, row in _TEMPLATES:
+        match = kernel.search(text) if ops.fullmatch(op) else None
+        if match:
+            words = parameters(text, match) if match[0][-1] == "<" else next(filter(None, lambdas(text)), [])
+            return _filled(row, words)
+    return None
+
+
+def _filled(row: Template, words: list[str]) -> Dtypes:
+    rest, out = dtype_at(words, row.rest), dtype_at(words, row.out)
+    index = next((TYPES[word] for word in reversed(words) if word in ("long", "int", "unsigned char")), "")
+    at = {}
+    for position, what in row.at.items():
+        at[position] = dtype_at(words, what) if isinstance(what, int) else index if what == "index" else what
+    known = tuple((position, dtype) for position, dtype in at.items() if dtype)
+    flags = () if row.flag is None else ((row.flag, True),)
+    return Dtypes(rest, known, out, flags)
+
+
+# --- lists of tensors, reductions, moved bytes ---------------------------------------------------------------------
+
+_MULTI = re.compile(r"multi_tensor_apply_kernel<")
+_FUNCTOR = re.compile(r"\b(\w+Functor\w*)<")
+_LIST_COPY = re.compile(r"\bCopy<")
+
+
+def _many(text: str, op: str) -> Dtypes | None:
+    """_foreach_ and _fused_ ops. ForeachFunctors.cuh: Functor<type, depth, lists that are read, list that is written>;
+    fused_adam_utils.cuh: Functor<type, depth, ..>, all lists are read.
+    """
+    match = _MULTI.search(text)
+    if not match or not op.startswith(("_foreach_", "_fused_", "_amp_foreach_")):
+        return None
+    listed = _LIST_COPY.search(text)
+    if listed:  # Copy<destination, source>, which the op takes both
+        words = parameters(text, listed)
+        return Dtypes(at=((0, dtype_at(words, 0)), (1, dtype_at(words, 1))), lists=2)
+    functor = _FUNCTOR.search(text)
+    if functor is None:
+        return NOTHING
+    words = parameters(text, functor)
+    number = words[1:2] if op.startswith("_fused_") else words[2:3]
+    return Dtypes(dtype_at(words, 0), lists=int(number[0]) if number and number[0].isdigit() else 0)
+
+
+_REDUCE = re.compile(r"\bReduceOp<")
+# They convert their input before the kernel sees it: integers to int64, anything to an explicit dtype (make_reduction,
+# aten/src/ATen/native/ReduceOpsUtils.h). A100: sum of int32 runs ReduceOp<long, ..>. For other types see ``casts``.
+CONVERTING = ("sum", "nansum", "prod", "mean")
+
+
+def _reduced(text: str, op: str) -> Dtypes | None:
+    """ReduceOp<in, operation, index, out, ..>. Source: aten/src/ATen/native/cuda/Reduce.cuh"""
+    match = _REDUCE.search(text)
+    if not match:
+        return None
+    if SOME_OPERANDS.search(op):
+        return NOTHING
+    words = parameters(text, match)
+    source, out = dtype_at(words, 0), dtype_at(words, 3)
+    if source == "int64" and op in CONVERTING:
+        return Dtypes(at=((0, ""),), out=out)
+    return Dtypes(source, (), out)
+
+
+_OPAQUE = re.compile(r"\bOpaqueType<(\d+)u?>")
+OPAQUE = {"1": "opaque1", "2": "opaque2", "4": "opaque4", "8": "opaque8", "16": "opaque16"}
+
+
+def _opaque(text: str, op: str) -> Dtypes | None:
+    """Kernels that move bytes and know an element's size only: cat (Shape.cu), index and index_put (IndexKernel.cu)."""
+    match = _OPAQUE.search(text)
+    if not match:
+        return None
+    dtype = OPAQUE.get(match[1], "")
+    if "CatArrayBatchedCopy" in text and op in (
+        "cat",
+        "concat",
+        "stack",
+    ):  # the inputs have one type, else no such kernel
+        return Dtypes(dtype)
+    if "index_kernel_impl" in text and op == "index":
+        return Dtypes(at=((0, dtype),), out=dtype)
+    return Dtypes(at=((0, dtype),)) if "index_put_kernel_impl" in text else NOTHING
+
+
+# --- element-wise kernels ------------------------------------------------------------------------------------------
+
+# Ops that run an element-wise kernel or a reduction on some of their operands, or on none.
+SOME_OPERANDS = re.compile(
+    r"norm|embedding|pool|sort|topk|index|scatter|gather|attention|rnn|lstm|gru|ctc|unique|nonzero|multinomial|fft"
+    r"|linalg|masked_select|masked_scatter|histc|bincount|median|mode|cdist|grid_sampl|cum|scan|roll|flip|im2col|col2im|_sparse"
+)
+# Their lambda's parameters are their tensors in the schema's order. (A lambda that takes one type needs no order.)
+ORDERED = ("where", "_s_where", "masked_fill", "native_dropout_backward", "_masked_scale")
+_ELEMENTWISE = re.compile(r"\b(vectorized_|unrolled_|legacy_)?elementwise_kernel<")
+_IMPL = re.compile(r"\bgpu_kernel_impl(?:_nocast)?<")
+_APPLIED = re.compile(r"(?:\w+::|\(anonymous namespace\)::)*([AB]Unary|Binary)Functor<")
+_NAMED = re.compile(r"(?:\w+::|\(anonymous namespace\)::)*(\w+)<")
+
+
+def _elementwise(text: str, op: str) -> Dtypes | None:
+    """A functor's parameters are the operands' types, unless the load or store casts. Source: cuda/CUDALoops.cuh"""
+    match = _ELEMENTWISE.search(text)
+    if not match:
+        return None
+    if SOME_OPERANDS.search(op):
+        return NOTHING
+    inputs, out = signature(_functor(parameters(text, match), match[1] or ""))
+    if not inputs or not all(inputs):
+        return NOTHING
+    if _CASTING.search(text):
+        return _cast(inputs, out, op)
+    if len(set(inputs)) == 1:
+        first = ((0, inputs[0]),) if op.endswith(("_", "_backward")) else ()  # self or a gradient: a tensor, be it 0-d
+        return Dtypes(inputs[0], first, out)
+    return Dtypes(at=tuple(enumerate(inputs)), out=out) if op.removesuffix("_") in ORDERED else NOTHING
+
+
+def _cast(inputs: list[str], out: str, op: str) -> Dtypes:
+    """At least one operand has another type than the arithmetic: which one, the name does not tell.
+
+    An op that is neither in place nor given ``out=`` allocates its output in the arithmetic's type (promotion).
+    """
+    hidden = tuple((i, "") for i in range(4))
+    return Dtypes(at=hidden, out=out if not op.endswith("_") else "")
+
+
+def _functor(words: list[str], kind: str) -> str:
+    """The functor among an elementwise kernel's parameters: first if unrolled, second after a width, or in the loop."""
+    place = 0 if kind == "unrolled_" else 1 if kind == "vectorized_" else 2
+    text = words[place] if place < len(words) else ""
+    match = _IMPL.search(text)
+    return split(inside(text, match.end() - 1))[0] if match else "" if place == 2 else text
+
+
+def signature(functor: str) -> tuple[list[str], str]:
+    """Types of the tensors that a functor takes, and of what it returns, empty where not known."""
+    functor = functor.removeprefix("void ")
+    applied = _APPLIED.match(functor)
+    if applied:
+        words = parameters(functor, applied)
+        if len(words) == 1:  # before PyTorch 1.12: BUnaryFunctor<AddFunctor<long>>
+            return _first(words[0])[0], ""
+        first, second, out = (dtype_at(words, i) for i in range(3))
+        return {"AUnary": [second], "BUnary": [first]}.get(applied[1], [first, second]), out
+    called = lambdas(functor)
+    if called:
+        return [TYPES.get(word, "") for word in called[-1]], ""
+    return _first(functor)
+
+
+def _first(functor: str) -> tuple[list[str], str]:
+    """A named functor: its first parameter is the type of what it takes, and for sums of what it returns."""
+    named = _NAMED.match(functor)
+    dtype = dtype_at(parameters(functor, named), 0) if named else ""
+    out = dtype if named and named[1].startswith("CUDAFunctor") else ""
+    return ([dtype] if dtype else []), out
+
+
+# --- random numbers, collectives -----------------------------------------------------------------------------------
+
+_DRAWN = re.compile(r"\bdistribution_nullary_kernel<")
+
+
+def _random(text: str, op: str) -> Dtypes | None:
+    """random_, normal_, uniform_: the first parameter is self's type. DistributionTemplates.h"""
+    match = _DRAWN.search(text)
+    return Dtypes(at=((0, dtype_at(parameters(text, match), 0)),)) if match and op.endswith("_") else None
+
+
+_NCCL = re.compile(
+    r"^nccl(?:Dev)?Kernel_\w*?_(?:Sum|Prod|Min|Max|MinMax|Avg|PreMulSum|SumPostDiv)_(f16|bf16|f32|f64|[iu]\d+)_"
+)
+_NCCL_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64",
+               "u8": "uint8", "i8": "int8"}  # fmt: skip
+
+
+def _collective(text: str, op: str) -> Dtypes | None:
+    """Reductions name their type; copies (AllGather, SendRecv) run as int8 whatever they carry, and say nothing."""
+    match = _NCCL.match(text)
+    return Dtypes(_NCCL_TYPES.get(match[1], "")) if match else None

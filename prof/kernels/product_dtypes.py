@@ -1,0 +1,132 @@
+"""The dtypes of matrix products' operands, as their kernels' names tell them."""
+
+from __future__ import annotations
+
+import re
+
+from pyprof.prof.kernels.tensor_cores import tensor_core
+from pyprof.prof.kernels.type_names import NOTHING, TYPES, Dtypes, parameters
+
+__all__ = ["product"]
+
+# nvjet's letters: A and B, accumulator, output; five where A, B and C are spelled apart.
+LETTERS = {"t": "bfloat16", "h": "float16", "s": "float32", "d": "float64", "q": "float8_e4m3fn", "r": "float8_e5m2"}
+WORDS = {
+    "bf16": "bfloat16", "f16": "float16", "fp16": "float16", "h": "float16", "f32": "float32", "tf32": "float32",
+    "s": "float32", "f64": "float64", "d": "float64", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "s8": "int8",
+    "i8": "int8", "u8": "uint8", "i32": "int32", "cf32": "complex64", "cf64": "complex128",
+    "c": "complex64", "z": "complex128",
+}  # fmt: skip
+_NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z]{3}|[a-z]{5})_")
+_XWORD = r"(c?(?:bf16|f16|f32|f64|e4m3|e5m2|i8|u8|i32))"
+_XMMA = re.compile(rf"xmma_\w*?_{_XWORD}{_XWORD}_c?(?:bf16|tf32|f16|f32|f64|i8|u8|e4m3|e5m2){_XWORD}_")
+_WORD = r"(?:bf16|fp16|f16|tf32|s8|u8|f64)"
+# CUTLASS's procedural names: [C_]accumulator, instruction, [A]; a type that equals the accumulator's is left out.
+_PROCEDURAL = re.compile(
+    rf"(?:tensorop|ampere|volta|turing)_(?:({_WORD})_)?([shdi])\d{{3,6}}({_WORD})?(?:gemm|cudnn|[fdw]prop|[dw]grad)"
+    rf"(?:_(?:relu|optimized|analytic|fixed_channels|few_channels|forwardCompat))*(?:_({_WORD})(?=_|$))?"
+)
+_PLAIN = re.compile(r"(?:simt|maxwell|pascal|volta|turing|ampere)_([sdhcz])(?:gemm|cudnn)|^void (s)gemm_largek")
+# Vendors' templates whose floating parameters are all of one type, or else tell nothing.
+_UNIFORM = re.compile(
+    r"(?:\b|_)(?:implicit_convolve_sgemm|explicit_convolve_sgemm|dgrad2d_\w+|dgrad_\w*engine|wgrad\w*_engine\w*"
+    r"|conv2d_\w+|conv_depthwise\w+|gemv\w*|gemvNSP_kernel|gemmk1_kernel|gemmSN_\w+|dot_kernel|winogradForwardOutput\w*)<"
+)
+OF_PRECISION = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp64": "float64", "fp32": "float32",
+                "int8": "int8", "fp8": "opaque1"}  # fmt: skip
+
+# Operands of fused attention that are not of the data's type: log-sum-exp, cumulative lengths.
+ATTENTION = {
+    "_flash_attention_forward": {3: "int32", 4: "int32"},
+    "_efficient_attention_forward": {4: "int32", 5: "int32"},
+    "_cudnn_attention_forward": {4: "int32", 5: "int32"},
+    "_flash_attention_backward": {5: "float32", 6: "int32", 7: "int32"},
+    "_scaled_dot_product_flash_attention_backward": {5: "float32", 6: "int32", 7: "int32"},
+    "_efficient_attention_backward": {6: "int32", 7: "int32", 10: "float32"},
+    "_scaled_dot_product_efficient_attention_backward": {6: "float32"},
+    "_cudnn_attention_backward": {5: "float32", 9: "int32", 10: "int32"},
+    "_scaled_dot_product_cudnn_attention_backward": {5: "float32", 9: "int32", 10: "int32"},
+}
+
+
+def product(text: str, name: str, op: str, family: str) -> Dtypes:
+    if family == "attention":
+        dtype = _attention(text, name, family)
+        return Dtypes(dtype, tuple(ATTENTION.get(op, {}).items()), dtype, _causal(text, op)) if dtype else NOTHING
+    if family not in ("gemm", "conv"):
+        return NOTHING  # a recurrent op's kernels see pieces of it
+    source, out = _operands(text, name, family)
+    if source in ("int8", "uint8", "float8_e4m3fn", "float8_e5m2", "opaque1"):  # with scales and biases of other types
+        return Dtypes(at=((0, source), (1, source)), out=out)
+    if out and out != source and op in ("addmm", "baddbmm", "addmv", "addbmm"):
+        return Dtypes(source, ((0, ""),), out)  # self may be of either type
+    return Dtypes(source, (), out)
+
+
+def _attention(text: str, name: str, family: str) -> str:
+    if "_sdpa_" in text and re.search(r"_f16_", text):
+        return "opaque2"  # cuDNN writes f16 for bfloat16 too (H200, cuDNN 9)
+    found = re.search(r"fmha_cutlass[FB]_(f32|f16|bf16)_", text)
+    if found:
+        return WORDS[found[1]]
+    use = tensor_core(name, family)
+    return OF_PRECISION.get(use.precision, "") if use else ""
+
+
+_FLASH = re.compile(r"\bflash_(?:fwd|bwd)\w*kernel<")
+IS_CAUSAL = {"_flash_attention_forward": 8, "_flash_attention_backward": 11}
+
+
+def _causal(text: str, op: str) -> tuple[tuple[int, bool], ...]:
+    """FlashAttention 2: <traits, is_dropout, is_causal, is_local, ..>; both values seen on H100, checked by Kineto."""
+    match = _FLASH.search(text)
+    words = parameters(text, match) if match else []
+    if op not in IS_CAUSAL or len(words) < 4 or words[3] not in ("false", "0"):
+        return ()
+    return ((IS_CAUSAL[op], words[2] in ("true", "1")),)
+
+
+def _operands(text: str, name: str, family: str) -> tuple[str, str]:
+    """Type of a product's operands and of its result."""
+    for find in (_nvjet, _xmma, _procedural):
+        found = find(text)
+        if found is not None:
+            return found
+    plain = _PLAIN.search(text)
+    if plain:
+        letter = plain[1] or plain[2]
+        return ("", "") if family == "conv" and letter in "cz" else (WORDS[letter], "")  # complex inside: by FFT
+    uniform = _UNIFORM.search(text)
+    if uniform:
+        kinds = {TYPES[word] for word in parameters(text, uniform) if word in TYPES and "float" in TYPES[word]}
+        return (kinds.pop() if len(kinds) == 1 else "", "")
+    use = tensor_core(name, family)
+    return (OF_PRECISION.get(use.precision, "") if use and not use.guess else "", "")
+
+
+def _nvjet(text: str) -> tuple[str, str] | None:
+    match = _NVJET.search(text)
+    if not match:
+        return None
+    letters = match[1]
+    if len(letters) == 5 and letters[0] != letters[1]:
+        return "", LETTERS.get(letters[-1], "")  # column-major: which of both comes first is not told
+    return LETTERS.get(letters[0], ""), LETTERS.get(letters[-1], "")
+
+
+def _xmma(text: str) -> tuple[str, str] | None:
+    match = _XMMA.search(text)
+    return (WORDS.get(match[1], ""), WORDS.get(match[2], "")) if match else None
+
+
+def _procedural(text: str) -> tuple[str, str] | None:
+    match = _PROCEDURAL.search(text)
+    if not match:
+        return None
+    result, accumulator, rounded, operand = match.groups()
+    if rounded:  # s1688tf32gemm, s16816bf16gemm: float32, rounded on its way into the product
+        return "float32", ""
+    if accumulator == "i":
+        return ("uint8" if operand == "u8" else "int8"), "int32" if not result else WORDS[result]
+    kind = WORDS[accumulator]
+    return WORDS.get(operand or "", kind), WORDS.get(result or "", kind)

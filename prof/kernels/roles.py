@@ -1,0 +1,132 @@
+"""What a kernel is to its op: ``main``, the arithmetic that the op's model counts, or ``aux``, a chore around it.
+
+FLOPs and the op's bytes go to its main kernels (docs/design.md). Chores are told by name (``kernels.HELPERS``); a copy,
+a fill or a sort is a chore inside a product and the work itself inside ``copy_``, ``fill_`` or ``sort``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate, combinations_with_replacement, pairwise
+
+from pyprof.prof.kernels.name_patterns import find_helper, find_product
+from pyprof.prof.ops.model import MATRIX
+
+__all__ = ["AUX", "MAIN", "assign_parts", "part", "role", "roles"]
+
+MAIN, AUX = "main", "aux"
+
+MEMORY = re.compile(r"^\[?(?:CUDA )?[mM]em(?:set|cpy)|^__amd_rocclr_(?:fill|copy)")
+MEMSET = re.compile(r"^\[?(?:CUDA )?[mM]emset|^__amd_rocclr_fill")
+
+# Ops whose whole work is to fill or to move: what is a chore elsewhere is theirs.
+FILLS = re.compile(r"^(?:fill|zero|(?:new_)?(?:zeros|ones|full)|(?:zeros|ones|full)_like|_foreach_zero)_?$")
+MOVES = re.compile(r"^(?:copy|_to_copy|to|clone|contiguous|im2col|col2im|unfold_backward|cudnn_\w*transform\w*)_?$")
+
+# Inside a product: PyTorch's element-wise kernels copy the bias or the operands, or scale by alpha and beta.
+ELEMENTWISE = re.compile(r"elementwise_kernel|CatArrayBatchedCopy|^triton_(?:poi|per|red)_")
+
+# Scattered sums: the rows are sorted by index first. The sums are counted, the sorting is not; so an embedding's
+# gradient lies on compute_grad_weight and sum_and_scatter (ATen/native/cuda/EmbeddingBackwardKernel.cu).
+SCATTERED = re.compile(r"^(?:_?embedding(?:_bag)?(?:_dense)?_backward|_?index_put(?:_impl)?|_unsafe_index_put)_?$")
+SORTING = re.compile(r"\bcub::|\bthrust::|radix|krn_partial|compute_num_of_partial|write_num_of_segments|arange")
+
+# FBGEMM's tables (prof/ops/embedding_tables.py): these kernels look up and update; sorting and the rest are chores.
+TABLES = re.compile(r"^(?:SplitLookupFunction_|fbgemm::\w*embedding\w*_codegen_)")
+TABLES_WORK = re.compile(
+    r"embedding(?:_nobag)?_(?:codegen_(?:forward|grad_indice_weights)|backward_codegen_\w*_kernel_(?:cta|warp)_per_row)"
+)
+
+
+@lru_cache(maxsize=65536)
+def role(name: str, aten: str, family: str) -> str:
+    """``main`` or ``aux``, for one kernel of the innermost op ``aten`` (``aten::`` and overload may stand)."""
+    op = aten.removeprefix("aten::").partition(".")[0]
+    if FILLS.match(op) or MOVES.match(op):
+        return MAIN
+    if TABLES.match(op):
+        return MAIN if TABLES_WORK.search(name) else AUX
+    if find_helper(name):
+        return AUX
+    if family in MATRIX:
+        return AUX if MEMORY.search(name) or ELEMENTWISE.search(name) else MAIN
+    if op and MEMSET.search(name):
+        return AUX
+    return AUX if SCATTERED.match(op) and SORTING.search(name) else MAIN
+
+
+def roles(names: Sequence[str], aten: str, family: str) -> list[str]:
+    """The roles of all kernels of one call, in launch order. At least one is main: no op's work may vanish."""
+    each = [role(name, aten, family) for name in names]
+    if MAIN in each:
+        return each
+    kernels = [not MEMORY.search(name) for name in names]
+    return [MAIN if kernel or not any(kernels) else AUX for kernel in kernels]
+
+
+# --- the pieces of a backward --------------------------------------------------------------------
+
+PARTS = ("dgrad", "wgrad", "bias")  # ATen's order: ConvolutionBackward computes them so
+
+PART_NAMES = (
+    ("indice_weights", re.compile(r"codegen_grad_indice_weights")),
+    ("update", re.compile(r"_backward_codegen_\w*_kernel_(?:cta|warp)_per_row")),
+    ("wgrad", re.compile(r"(?i)wgrad|bwd_weight|backward_weight|grad_weight|igemm_wrw|_wrw_")),
+    ("dgrad", re.compile(r"(?i)dgrad|bwd_data|backward_(?:data|input)|depthwise2d_backward_kernel|igemm_bwd_")),
+    # V100 cuDNN: in 200 launches stridedB ran only under backward_input, stridedB_splitK only under backward_weight.
+    ("wgrad", re.compile(r"cudnn_\w*stridedB_splitK_")),
+    ("dgrad", re.compile(r"cudnn_\w*stridedB_")),
+    ("bias", re.compile(r"(?i)bgrad|bias_?grad|backward_bias|calc_bias_diff|reduce_kernel<")),
+)
+
+
+@lru_cache(maxsize=65536)
+def part(name: str) -> str:
+    """``dgrad``, ``wgrad`` or ``bias`` of a convolution's backward kernel, ``indice_weights`` or ``update`` of an
+    embedding tables'; empty where the name does not tell.
+
+    cuDNN runs plain GEMMs (nvjet, cutlass ``_nt_``) as either gradient of 1x1 convolutions.
+    """
+    return next((piece for piece, regex in PART_NAMES if regex.search(name)), "")
+
+
+def assign_parts(names: Sequence[str], present: Sequence[str]) -> list[str]:
+    """Which present part each kernel of one backward call works for, names in launch order; chores get ''.
+
+    ``names`` may hold the main kernels only. The parts follow each other in ATen's order, each as one run of kernels.
+    Among the ways to cut the main kernels into such runs, take the one that contradicts the fewest names, leaves out
+    the fewest parts, and is most even.
+    """
+    main = [i for i, r in enumerate(roles(names, "convolution_backward", "conv")) if r == MAIN]
+    order = [*(piece for piece in PARTS if piece in present), *(piece for piece in present if piece not in PARTS)]
+    out = [""] * len(names)
+    if not order:
+        return out
+    cuts = _cuts([_hint(names[i]) for i in main], order)
+    for piece, (start, end) in zip(order, pairwise(cuts), strict=True):
+        for i in main[start:end]:
+            out[i] = piece
+    return out
+
+
+def _hint(name: str) -> tuple[str, ...]:
+    """The parts a main kernel may belong to: its name's, or for a nameless product both gradients."""
+    named = part(name)
+    if named:
+        return (named,)
+    return ("dgrad", "wgrad") if find_product(name) else PARTS
+
+
+def _cuts(hints: Sequence[tuple[str, ...]], order: Sequence[str]) -> tuple[int, ...]:
+    """Where the best runs begin and end: (0, ..., number of kernels)."""
+    against = [(0, *accumulate(int(piece not in hint) for hint in hints)) for piece in order]
+
+    def cost(cuts: tuple[int, ...]) -> tuple[int, int, int]:
+        sizes = [end - start for start, end in pairwise(cuts)]
+        wrong = sum(count[end] - count[start] for count, (start, end) in zip(against, pairwise(cuts), strict=True))
+        return wrong, sizes.count(0), sum(size * size for size in sizes)
+
+    inner = combinations_with_replacement(range(len(hints) + 1), len(order) - 1)
+    return min(((0, *cuts, len(hints)) for cuts in inner), key=cost)

@@ -1,0 +1,121 @@
+"""Did a kernel use tensor cores, and what precision entered them: from its name, the only witness in a capture.
+
+The names and where each was seen are the tables of ``kernels``. What they cannot tell is said to be unknown; what the
+op's dtype suggests (Triton) is marked a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyprof.prof.kernels.name_patterns import Product, find_helper, find_product
+from pyprof.prof.ops.model import MATRIX
+
+__all__ = ["TensorCore", "tensor_core"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCore:
+    """``tc``: 1, 0 or None (unknown). ``precision``: what was multiplied, empty where unknown or nothing was.
+
+    ``guess``: the answer rests on the op's dtype, not on the kernel's name.
+    """
+
+    tc: int | None
+    precision: str = ""
+    guess: bool = False
+
+
+NONE = TensorCore(0)
+UNKNOWN = TensorCore(None)
+
+# A type as libraries spell it in kernel names -> our word for it.
+PRECISION = {
+    "bf16": "bf16", "bfloat16": "bf16", "bfloat16_t": "bf16", "f16": "fp16", "fp16": "fp16", "half_t": "fp16",
+    "tf32": "tf32", "f32": "fp32", "f64": "fp64",
+    "i8": "int8", "u8": "int8", "s8": "int8", "int8": "int8", "i4": "int4",
+    "e4m3": "fp8", "e5m2": "fp8", "f8": "fp8", "fp8": "fp8", "mxe4m3": "fp8", "mxe2m1mxe4m3": "fp8",
+    "e2m1": "fp4", "f4": "fp4", "mxe2m1": "fp4", "e3m2": "fp6", "e2m3": "fp6", "f6": "fp6",
+}  # fmt: skip
+
+# torch's dtypes -> what enters the tensor cores. float32 tells nothing: it may be rounded to tf32 or not.
+OF_DTYPE = {
+    "bfloat16": "bf16", "float16": "fp16", "float64": "fp64", "int8": "int8", "uint8": "int8",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8",
+    "float4_e2m1fn_x2": "fp4",
+}  # fmt: skip
+
+# The types of a template, demangled or not. The narrower first: a product accumulates and writes wider types.
+SCAN = (
+    (re.compile(r"tfloat32_t"), "tf32"),
+    (re.compile(r"float_e2m1_t|ptrf4"), "fp4"),
+    (re.compile(r"float_e[45]m[23]_t|__nv_fp8|ptrf8"), "fp8"),
+    (re.compile(r"bfloat16|bhalf|ptrbf16|bf16"), "bf16"),
+    (re.compile(r"half_t|__half|_Float16|ptrf16|fp16"), "fp16"),
+)
+
+# Tensile's type letters after the index names, the input's first. F8 and B8 are fp8's two formats, B is bfloat16.
+TENSILE = re.compile(r"Cijk_A[a-z]+_B[a-z]+_(?:(F8|B8)|(I8|4xi8)|(B)|(H)|(S|C)|(D|Z))")
+TENSILE_WORDS = ("fp8", "int8", "bf16", "fp16", "fp32", "fp64")
+
+# Never a product: copies, collectives, compiled element-wise code, and PyTorch's own kernels but for those that the
+# table of products has.
+PLAIN = re.compile(
+    r"^\[?(?:CUDA )?[mM]em(?:set|cpy)|^__amd_rocclr_|^nccl|^triton_(?:poi|per|red)_|elementwise_kernel"
+    r"|at::native::|at_cuda_detail::|\bcub::|softmax_warp|kernelPointwiseApply|kernelReduceAll"
+)
+
+# Chores that only products have: 0 even where the op is not known.
+OF_PRODUCTS = frozenset({"reduce", "fill", "cast", "epilogue", "gates"})
+
+
+def tensor_core(name: str, family: str, dtype: str = "") -> TensorCore | None:
+    """What a kernel did with tensor cores; None where neither its op nor its name has a matrix product.
+
+    ``family`` is the innermost op's (``model.FAMILY``), empty where unknown; ``dtype`` its first operand's, as torch
+    names it, for the kernels whose name does not tell. On AMD ``fp32`` is a precision of the matrix cores.
+    """
+    return _tensor_core(name, family in MATRIX, dtype.removeprefix("torch."))
+
+
+@lru_cache(maxsize=65536)
+def _tensor_core(name: str, in_product: bool, dtype: str) -> TensorCore | None:
+    helper = find_helper(name)
+    if helper:
+        return NONE if in_product or helper.kind in OF_PRODUCTS else None
+    found = find_product(name)
+    if found is None or (found[0].unit == "unknown" and PLAIN.search(name)):
+        return _other(name) if in_product else None
+    product, match = found
+    if product.unit == "fma":
+        return NONE
+    if product.unit == "unknown":
+        return UNKNOWN
+    if product.unit == "triton":
+        return _guess(dtype)
+    precision = _precision(product, match, name)
+    if precision == "fp32" and "p" in match.re.groupindex:  # an NVIDIA name that says f32: no tensor core has it
+        return NONE
+    return TensorCore(1, precision or OF_DTYPE.get(dtype, ""))
+
+
+def _other(name: str) -> TensorCore:
+    return NONE if PLAIN.search(name) else UNKNOWN
+
+
+def _guess(dtype: str) -> TensorCore:
+    """Triton's ``tl.dot`` runs narrow types on tensor cores; f32 depends on a flag that no name carries."""
+    precision = OF_DTYPE.get(dtype, "")
+    return TensorCore(1, precision, guess=True) if precision else TensorCore(None, guess=True)
+
+
+def _precision(product: Product, match: re.Match[str], name: str) -> str:
+    if product.precision == "tensile":
+        letters = TENSILE.search(name)
+        return TENSILE_WORDS[letters.lastindex - 1] if letters and letters.lastindex else ""
+    if product.scan:
+        return next((word for regex, word in SCAN if regex.search(name)), "")
+    text: str = match.groupdict().get("p") or ""
+    return product.precision or PRECISION.get(text.lower(), "")

@@ -1,0 +1,1 @@
+"""The hardware's limits: devices and their peaks, the roofline, occupancy."""

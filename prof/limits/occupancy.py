@@ -1,0 +1,148 @@
+"""Launch geometry: blocks, waves, theoretical occupancy and what limits it, for every kernel of a table at once.
+
+The arithmetic of CUDA's occupancy calculator (cuda_occupancy.h, and the spreadsheet before it): registers are handed
+out in units a warp from the SM's partition that the warp runs on, shared memory in units a block with the system's own
+share added. Thread block clusters and the split between L1 and shared memory are ignored: the driver chooses the split
+so that as many blocks fit as the rest allows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.prof.limits.devices import Device, Limits
+from pyprof.table.columns import NULL, Coded, Ints, Table
+
+Floats = NDArray[np.float64]
+
+LIMITERS = ("threads", "registers", "shared memory", "blocks")
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A launch a row. NaN and empty where unknown, or where the row is no kernel."""
+
+    blocks: Floats  # of the grid
+    threads: Floats  # of a block
+    resident: Floats  # blocks that fit an SM
+    occupancy: Floats  # theoretical, %: resident warps of the SM's most
+    limiter: Coded  # of LIMITERS; where several limit alike, the first
+    waves: Floats  # blocks / (SMs × resident)
+    tail: Floats  # share of the waves' slots that stay empty: (ceil(waves) - waves) / ceil(waves)
+    sm_efficiency: Floats  # %, estimated: an SM is busy where the grid has a block for it
+    achieved: Floats  # %, estimated achieved occupancy: the profiler's figure, else the same formula
+    blocks_per_sm: Floats  # blocks / SMs
+
+
+def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Geometry:
+    """The launch geometry of every row; row i ran on ``devices[device[i]]``."""
+    kernel = _is_kernel(table)
+    blocks = np.where(kernel, _volumes(table.coded("grid")), np.nan)
+    threads = np.where(kernel, _volumes(table.coded("block")), np.nan)
+    sms = by_device(device, [float(d.sms) if d and d.sms else math.nan for d in devices])
+    limits = [d.limits if d else None for d in devices]
+    resident, limiter = _resident(threads, _floats(table.ints("registers")), _smem(table), device, limits)
+    most = by_device(device, [math.nan if limit is None else float(limit.threads) for limit in limits])
+    warp = by_device(device, [math.nan if limit is None else float(limit.warp_threads) for limit in limits])
+    held = np.ceil(threads / warp) * warp  # a warp's slots are taken, whether its threads are used or not
+    per_sm = blocks / sms
+    waves = per_sm / resident
+    full = np.ceil(waves)
+    estimated = 100 * np.minimum(per_sm, resident) * threads / most
+    told = table.columns["occupancy"]
+    assert isinstance(told, np.ndarray)
+    # Kineto before 2026 prints 0 where a block has more than 48 KiB of shared memory: its call of the calculator fails.
+    achieved = np.where(kernel & (told > 0), told, estimated)
+    return Geometry(
+        blocks=blocks,
+        threads=threads,
+        resident=resident,
+        occupancy=100 * resident * held / most,
+        limiter=limiter,
+        waves=waves,
+        tail=(full - waves) / full,
+        sm_efficiency=100 * np.minimum(per_sm, 1.0),
+        achieved=achieved,
+        blocks_per_sm=per_sm,
+    )
+
+
+def _is_kernel(table: Table) -> NDArray[np.bool_]:
+    kinds = table.coded("kind")
+    if not kinds.values:  # PyProf's own files: kernels, and copies without a grid
+        return np.ones(len(table), bool)
+    return np.array([*(value == "kernel" for value in kinds.values), False])[kinds.codes]
+
+
+def _volumes(sizes: Coded) -> Floats:
+    """The product of a grid's or block's three sizes, NaN where it has none."""
+    return np.array([*(_volume(text) for text in sizes.values), math.nan])[sizes.codes]
+
+
+def _volume(text: str) -> float:
+    try:
+        sizes = json.loads(text)
+    except ValueError:
+        return math.nan
+    usual = isinstance(sizes, list) and len(sizes) == 3 and all(type(n) is int and 0 < n < 2**32 for n in sizes)
+    return float(math.prod(sizes)) if usual else math.nan
+
+
+def _floats(column: Ints) -> Floats:
+    return np.where(column == NULL, np.nan, column.astype(np.float64))
+
+
+def _smem(table: Table) -> Floats:
+    """Shared memory of a block, bytes. Kineto gives the sum alone, as the dynamic part."""
+    static, dynamic = _floats(table.ints("staticSmem")), _floats(table.ints("dynamicSmem"))
+    both = np.isnan(static) & np.isnan(dynamic)
+    return np.where(both, np.nan, np.nan_to_num(static) + np.nan_to_num(dynamic))
+
+
+def by_device(device: Ints, values: Sequence[float]) -> Floats:
+    """A value a device, spread over the rows; NaN where a row has no device (-1)."""
+    return np.array([*values, math.nan])[device]
+
+
+def _resident(
+    threads: Floats, registers: Floats, smem: Floats, device: Ints, limits: Sequence[Limits | None]
+) -> tuple[Floats, Coded]:
+    """Blocks that fit an SM, and what keeps out one more."""
+    resident = np.full(len(threads), np.nan)
+    code = np.full(len(threads), -1, np.int32)
+    for number, limit in enumerate(limits):
+        mine = np.flatnonzero((device == number) & (threads > 0))
+        if limit is None or not len(mine):
+            continue
+        fits = np.stack(block_limits(limit, threads[mine], registers[mine], smem[mine]))
+        least = np.min(fits, axis=0)  # NaN where one of them is unknown
+        good = least >= 1  # a kernel that ran fits at least once: else the device is another than we think
+        resident[mine[good]] = least[good]
+        code[mine[good]] = np.argmin(fits[:, good], axis=0)
+    return resident, Coded(code, list(LIMITERS))
+
+
+def block_limits(limit: Limits, threads: Floats, registers: Floats, smem: Floats) -> tuple[Floats, ...]:
+    """How many blocks each resource has room for, in the order of ``LIMITERS``.
+
+    An H200's SM and 256 threads, 254 registers, 67584 bytes: warps 64 // 8 = 8; registers a warp 254 × 32 rounded up to
+    8192, a partition's 16384 hold 2 warps, four partitions 8, one block; shared memory 67584 + 1024 = 68608, 233472
+    hold 3; so 1 block, 8 of 64 warps.
+    """
+    warps = np.ceil(threads / limit.warp_threads)
+    a_warp = np.ceil(np.maximum(registers, 1) * limit.warp_threads / limit.register_unit) * limit.register_unit
+    in_partition = np.floor(limit.registers / limit.partitions / a_warp)
+    a_block = np.ceil((smem + limit.smem_reserved_bytes) / limit.smem_unit_bytes) * limit.smem_unit_bytes
+    room = np.floor(limit.smem_bytes / np.maximum(a_block, 1))
+    return (
+        np.floor(limit.warps / warps),
+        np.floor(in_partition * limit.partitions / warps),
+        room,
+        np.full(len(threads), float(limit.blocks)),
+    )

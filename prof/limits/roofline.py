@@ -1,0 +1,245 @@
+"""How far each kernel ran from the hardware's limit.
+
+    limit of compute = flops / peak of the unit that did them        limit of memory = bytes / bandwidth
+    sol_ns = the greater                                             sol = 100 × sol_ns / duration
+
+The unit is the tensor cores, in the precision that entered them, where the kernel used them (``tc``), else the vector
+unit. FLOPs and bytes are the algorithm's, so a kernel that reads from the L2 cache what was just written there may pass
+100%; one that reads everything twice cannot pass 50%. Clocks move, too: peaks are data sheets' (see ``devices``).
+
+Unknown stays unknown (NaN, empty): without both amounts, without the device, for copies to and from the host and for
+collectives, whose limit is a link that the capture does not tell.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
+from pyprof.prof.limits.devices import Device, Peaks, find_device, with_peaks
+from pyprof.prof.limits.occupancy import Floats, Geometry, by_device, geometry
+from pyprof.prof.ops.model import MATRIX
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+
+__all__ = ["Roofline", "dtype_of_rows", "roofline"]
+
+# A kernel is bound by latency where both limits explain less than FAR of its time and it is either SHORT (starting and
+# ending a kernel takes 1 to 2 µs on an A100 or H200, whatever it does) or has fewer blocks than the GPU has SMs.
+FAR = 0.25
+SHORT_NS = 5000
+BOUNDS = ("compute", "memory", "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Limits a row, aligned with the table; NaN and empty where unknown."""
+
+    ai: Floats  # FLOP/byte, arithmetic intensity
+    tflops: Floats  # rate: TFLOP/s
+    gbps: Floats  # rate: GB/s
+    compute_ns: Floats  # flops / peak
+    sol_ns: Floats  # the greater of it and bytes / bandwidth
+    sol: Floats  # %, of the duration
+    bound: Coded  # of BOUNDS
+    unit: Coded  # of devices.UNITS: what did the arithmetic
+    geometry: Geometry
+    device: Ints  # index into devices, -1 where none is known
+    devices: list[Device]  # the GPUs of the capture whose figures were used
+    on_cpu: NDArray[np.bool_]
+
+    def notes(self) -> list[str]:
+        """What the figures rest on, a line a device, for the report's head or foot."""
+        said = []
+        for device in self.devices:
+            if device.known:
+                said.append(f"{device.name}: peaks and bandwidth from {device.source}")
+            else:
+                what = "peaks" if device.byte_per_s is not None else "peaks and bandwidth"
+                said.append(f"{device.name or 'GPU'}: {what} unknown (measure them: pyprof peaks -o peaks.json)")
+        nowhere = self.device < 0
+        if bool((nowhere & self.on_cpu).any()):
+            said.append("no limits: what this CPU reaches is not known (measure it: pyprof peaks -o peaks.json)")
+        if bool((nowhere & ~self.on_cpu).any()):
+            said.append("the capture does not name the GPU of some rows: no limits there (give --peaks peaks.json)")
+        return list(dict.fromkeys(said))  # several GPUs of a kind
+
+
+def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -> Roofline:
+    """Compare every row with its device. ``peaks`` replaces the table's figures (``devices.load_peaks``)."""
+    number, devices = _devices(table, peaks)
+    duration = _positive(table.ints("kDuration"))
+    flop, nbytes = _amount(annotation.flops), _amount(annotation.bytes)
+    unit = _units(table, annotation)
+    unit.codes[flop == 0] = -1  # nothing to do for it
+    compute = np.where(flop == 0, 0.0, 1e9 * flop / _peaks(unit, number, devices))
+    memory = np.where(_elsewhere(table, annotation), np.nan, 1e9 * nbytes / _bandwidths(number, devices))
+    sol_ns = np.maximum(compute, memory)  # NaN where either is
+    launch = geometry(table, number, devices)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ai = np.where(nbytes > 0, flop / nbytes, np.nan)
+    return Roofline(
+        ai=ai,
+        tflops=flop / duration / 1e3,
+        gbps=nbytes / duration,
+        compute_ns=compute,
+        sol_ns=sol_ns,
+        sol=100 * sol_ns / duration,
+        bound=_bound(compute, memory, duration, launch),
+        unit=unit,
+        geometry=launch,
+        device=number,
+        devices=devices,
+        on_cpu=_coded_is(table.coded("kind"), "cpu") > 0,
+    )
+
+
+def _devices(table: Table, peaks: Peaks | None) -> tuple[Ints, list[Device]]:
+    """Each row's device, by the name and the facts that the capture has of it."""
+    names, infos = table.coded("gpu"), table.coded("gpuInfo")
+    on_cpu = _coded_is(table.coded("kind"), "cpu")
+    pairs, row = distinct(names.codes, infos.codes, on_cpu)
+    devices: list[Device] = []
+    number = []
+    for name_code, info_code, cpu in pairs:
+        name = [*names.values, ""][name_code]
+        found = _device(name, [*infos.values, ""][info_code], bool(cpu), peaks)
+        number.append(len(devices) if found is not None else -1)
+        devices += [found] if found is not None else []
+    return np.array(number, np.int64)[row], devices
+
+
+def _device(name: str, info: str, cpu: bool, peaks: Peaks | None) -> Device | None:
+    """A CPU has what its own peaks file says, a GPU never that."""
+    found = None if cpu else find_device(name, info)
+    if peaks is None or cpu != (peaks.arch == "cpu"):
+        return found if found is not None or not name else Device(name)
+    return with_peaks(found, peaks, name or peaks.device)
+
+
+def _coded_is(column: Coded, *texts: str) -> Ints:
+    """1 where the column has one of the texts, else 0."""
+    return np.array([*(int(value in texts) for value in column.values), 0], np.int64)[column.codes]
+
+
+def _amount(column: Ints) -> Floats:
+    return np.where(column == NULL, np.nan, column.astype(np.float64))
+
+
+def _positive(column: Ints) -> Floats:
+    return np.where(column > 0, column.astype(np.float64), np.nan)
+
+
+def _peaks(unit: Coded, number: Ints, devices: Sequence[Device]) -> Floats:
+    """FLOP/s of each row's unit on its device."""
+    table = np.array([[*(device.peak(u) for u in unit.values), math.nan] for device in devices]
+                     + [[math.nan] * (len(unit.values) + 1)])  # fmt: skip
+    return table[number, unit.codes]
+
+
+def _bandwidths(number: Ints, devices: Sequence[Device]) -> Floats:
+    return by_device(number, [device.bandwidth for device in devices])
+
+
+def _elsewhere(table: Table, annotation: Annotation) -> NDArray[np.bool_]:
+    """Rows whose bytes go over a link: copies that are not within the device, and collectives."""
+    kind, family, name = table.coded("kind"), annotation.family, table.coded("kShortName")
+    within = np.array([*("Device-to-Device" in v or "DtoD" in v for v in name.values), False])[name.codes]
+    nccl = np.array([*(v.startswith(("nccl", "rccl")) for v in name.values), False])[name.codes]
+    copies = _coded_is(kind, "memcpy") == 1
+    linked: NDArray[np.bool_] = (copies & ~within) | (_coded_is(family, "collective") == 1) | nccl
+    return linked
+
+
+def _bound(compute: Floats, memory: Floats, duration: Floats, launch: Geometry) -> Coded:
+    """What holds a row back; empty where a limit is unknown, or where there is none and its time is not short."""
+    limit = np.maximum(compute, memory)
+    code = np.where(compute >= memory, 0, 1).astype(np.int32)
+    few = (duration <= SHORT_NS) | (launch.blocks_per_sm < 1)
+    code[few & (limit < FAR * duration)] = 2
+    code[np.isnan(limit) | np.isnan(duration) | ((limit == 0) & ~few)] = -1
+    return Coded(code, list(BOUNDS))
+
+
+# The unit that does a row's arithmetic
+
+
+# torch's dtypes -> what enters the tensor cores where the kernel's name does not say; float32 can only be rounded.
+ENTERS = {
+    "float16": "fp16", "bfloat16": "bf16", "float32": "tf32", "float64": "fp64", "complex64": "tf32",
+    "complex128": "fp64", "int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8",
+    "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8", "float4_e2m1fn_x2": "fp4",
+}  # fmt: skip
+HOST = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "complex128": "fp64"}
+
+
+def _units(table: Table, annotation: Annotation) -> Coded:
+    """The unit of each row, decided once a (tensor-core use, kind of op, dtype)."""
+    dtype = dtype_of_rows(table, annotation.family)
+    name = table.coded("kLongName")
+    hgemm = np.array([*("hgemm" in value for value in name.values), False], np.int64)[name.codes]
+    told = [annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), dtype]
+    rows, row = distinct(*(column.codes for column in told), hgemm)
+    texts = [[*column.values, ""] for column in told]
+    units = [_unit([text[i] for text, i in zip(texts, codes[:-1], strict=True)], bool(codes[-1])) for codes in rows]
+    values = {unit: i for i, unit in enumerate(dict.fromkeys(u for u in units if u))}
+    code = np.array([values.get(unit, -1) for unit in units], np.int32)
+    return Coded(code[row], list(values))
+
+
+def dtype_of_rows(table: Table, family: Coded) -> Coded:
+    """The dtype that each row computes with: its first operand's, else what the kernel's name tells."""
+    told = table.coded("dtypes")
+    texts = [_first_float(text) for text in told.values]
+    codes = np.where(np.array([*map(bool, texts), False])[told.codes], told.codes, -1)
+    silent = np.flatnonzero((codes < 0) & (_coded_is(table.coded("kind"), "cpu") == 0))
+    if len(silent):
+        columns = [table.coded("kLongName"), table.coded("aten"), family]
+        rows, row = distinct(*(column.codes[silent] for column in columns))
+        choices = [[*column.values, ""] for column in columns]
+        codes[silent] = len(texts) + row
+        texts += [_of_name(*(text[i] for text, i in zip(choices, found, strict=True))) for found in rows]
+    return Coded(codes.astype(np.int32), texts)
+
+
+def _unit(told: Sequence[str], hgemm: bool) -> str:
+    """Which of ``devices.UNITS`` did the arithmetic, empty where that is unknown.
+
+    PyTorch computes half precision in float wherever no tensor core does it: element-wise kernels (ATen/OpMathType.h)
+    and matrix products (cuBLAS's 32-bit compute type), but for the kernels that call themselves hgemm.
+    """
+    tc, precision, family, kind, dtype = told
+    if kind == "cpu":  # measured by products in that dtype
+        return HOST.get(dtype, "fp32")
+    if tc == "1":
+        entered = precision or ENTERS.get(dtype, "")
+        return f"tc_{entered}" if entered else ""
+    if tc == "?" or (tc == "-" and not family):  # an op that is not known may do anything
+        return ""
+    if family in MATRIX and hgemm:
+        return "fp16"
+    return "fp64" if dtype in ("float64", "complex128") else "fp32"
+
+
+def _first_float(dtypes: str) -> str:
+    """The first operand's dtype that is no integer: 0-d tensors and numbers of wider types do not widen the op."""
+    if not dtypes:
+        return ""
+    try:
+        listed = json.loads(dtypes)
+    except ValueError:
+        return ""
+    flat = [d for item in listed for d in (item if isinstance(item, list) else [item])]
+    floats = (d for d in flat if isinstance(d, str) and d.startswith(("float", "bfloat", "complex")))
+    return next(floats, next((d for d in flat if d in ("int8", "uint8")), ""))
+
+
+def _of_name(name: str, aten: str, family: str) -> str:
+    told = kernel_dtypes(name, aten.removeprefix("aten::").partition(".")[0], family)
+    return told.of(0) or told.rest or told.out

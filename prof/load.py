@@ -1,0 +1,59 @@
+"""The kernel table of any file: read as it is, or made of a profiler's file.
+
+What every command that judges begins with (prof.py, pyprof report, ...)::
+
+    found = load_table("net.sqlite")   # or net.dict, net.parquet, net.json.gz, ...; None or "-": a net.dict on stdin
+    annotation = annotate(found.table)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyprof.errors import InputError
+from pyprof.files import Name, is_standard
+from pyprof.prof.table.check_cells import check_forms
+from pyprof.prof.table.pyprof_links import linked
+from pyprof.table.read_table import read_table
+
+if TYPE_CHECKING:
+    from pyprof.command.progress import Say
+    from pyprof.parse.attribute.capture import Capture
+    from pyprof.table.columns import Table
+
+__all__ = ["Loaded", "load_table"]
+
+
+class Loaded(NamedTuple):
+    """A kernel table, linked, and what its profiler said, where the file was a profiler's."""
+
+    name: str  # of the file; "-" is standard input
+    table: Table
+    profiler: str | None = None  # "nsys 2025.3.1"; None: the table does not tell
+    warnings: tuple[str, ...] = ()
+    capture: Capture | None = None  # a profiler's file as read, with its ranges
+
+
+def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
+    """Read a kernel table, or a profiler's file as parse.py does: by content, never by name.
+
+    ``say`` reports progress (``pyprof.command.progress``). A pipe must hold a kernel table: its head cannot be read
+    twice.
+    Raises InputError for a file that is neither, is damaged, or is a profiler's without a GPU operation or CPU op.
+    """
+    from pyprof.parse.detect import is_table  # these two need all readers, standard input none
+
+    file = Path(str(name))
+    if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
+        say(f"reading {'standard input' if is_standard(name) else file.name}")
+        table = linked(read_table(name))
+        check_forms(table, "standard input" if is_standard(name) else str(name))
+        return Loaded("-" if is_standard(name) else str(name), table)
+    from pyprof.parse.read import read_profile
+
+    capture, told, table = read_profile(file, say)
+    if not len(table):
+        raise InputError(file, told.nothing)
+    check_forms(table, str(name))
+    return Loaded(str(name), linked(table), told.profiler, tuple(told.warnings), capture)

@@ -1,0 +1,42 @@
+"""Ops that do no floating-point arithmetic whatever their arguments: 0 FLOPs, even where the capture has no shapes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from pyprof.errors import ModelError
+from pyprof.prof.ops.model import FAMILY, Tensor, evaluate, total
+
+# Families that move, order or choose. Not all of "indexing" and "embedding": their backwards add.
+FAMILIES = frozenset({"copy", "view", "collective", "sort", "layout"})
+GATHERS = frozenset({"embedding", "index_select", "gather", "take", "index", "masked_select", "nonzero", "masked_fill",
+                     "max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d", "max_pool3d"})  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def never_computes(name: str) -> bool:
+    """Is an op, by its name in the registry, one that compares, selects, moves or fills, and no more?
+
+    >>> never_computes("cat"), never_computes("threshold_backward"), never_computes("add")
+    (True, True, False)
+    """
+    family = FAMILY[name]
+    return family in FAMILIES or name in GATHERS or (family == "pointwise" and _zero(name))
+
+
+def _zero(name: str) -> bool:
+    """An element-wise op that its own model counts 0 for, of real and of complex numbers."""
+    for dtype in ("float32", "complex64"):
+        calls = ((Tensor((64,), dtype),) * count for count in (1, 2, 3))
+        if next((flop for call in calls if (flop := trial(name, call)) is not None), 1) != 0:
+            return False
+    return True
+
+
+def trial(name: str, arguments: tuple[Any, ...]) -> int | None:
+    """FLOPs of the op ``name`` on made-up arguments; None where its model takes others."""
+    try:
+        return total(evaluate(name, arguments)).flop
+    except ModelError:
+        return None

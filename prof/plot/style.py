@@ -1,0 +1,167 @@
+"""How pictures look: size, theme, fonts; and the figure that they are drawn on."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from pyprof.prof.colours import DARK, LIGHT, Theme
+from pyprof.prof.table.write_plain import cut_to, safe
+
+__all__ = [
+    "FONT",
+    "FORMATS",
+    "Look",
+    "Picture",
+    "amount",
+    "bare",
+    "legend",
+    "picture",
+    "plain",
+    "save",
+    "time_unit",
+    "titled",
+]
+
+FORMATS = ("png", "svg", "pdf")
+FONT = 8.5  # points; 9 inches wide in a column of text it is still read
+
+# Whatever the reader's own style says: names of kernels are no formulas, and text stays text in SVG and PDF.
+SETTINGS: Mapping[str, Any] = {
+    "font.family": "sans-serif", "font.size": FONT, "text.usetex": False, "axes.unicode_minus": True,
+    "axes.formatter.use_mathtext": False, "svg.fonttype": "none", "svg.hashsalt": "pyprof", "pdf.fonttype": 42,
+    "path.simplify": True, "savefig.bbox": None, "savefig.transparent": False, "savefig.facecolor": "auto",
+    "savefig.edgecolor": "auto",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Inches, dots an inch, theme and title; without a height a figure takes what it needs."""
+
+    width: float = 9.0
+    height: float | None = None
+    dpi: float = 150.0
+    dark: bool = False
+    title: str = ""
+
+    @property
+    def theme(self) -> Theme:
+        return DARK if self.dark else LIGHT
+
+
+class Picture(Figure):
+    """A figure that keeps our settings wherever it is drawn, and shows itself in a notebook without pyplot."""
+
+    def draw(self, renderer: Any) -> None:
+        with _settings():
+            super().draw(renderer)
+
+    def _repr_png_(self) -> bytes:
+        out = io.BytesIO()
+        save(self, out, "png")
+        return out.getvalue()
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    with matplotlib.rc_context(dict(SETTINGS)), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name in a script that the font lacks: boxes
+        yield
+
+
+@contextmanager
+def picture(look: Look, height: float) -> Iterator[Picture]:
+    """An empty picture, ``height`` inches high unless the look says otherwise, to be filled within the block."""
+    theme = look.theme
+    with _settings():
+        made = Picture(
+            figsize=(look.width, look.height or height), dpi=look.dpi, facecolor=theme.card, layout="constrained"
+        )
+        FigureCanvasAgg(made)
+        yield made
+
+
+def save(figure: Figure, out: BinaryIO, form: str) -> None:
+    """Write the figure; equal figures give equal bytes."""
+    dated: Mapping[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
+    with _settings():
+        figure.savefig(out, format=form, dpi=figure.dpi, metadata=dict(dated))
+
+
+# Parts of figures
+
+
+def titled(figure: Figure, look: Look, title: str, under: str) -> None:
+    """The title (the look's, if it has one) and below it, smaller, what is shown."""
+    theme = look.theme
+    head = plain(look.title or title, int(look.width * 11))
+    figure.suptitle(head, x=0.008, ha="left", fontsize=FONT + 3.5, fontweight="bold", color=theme.ink)
+    if under:
+        text = figure.supxlabel(plain(under, 400), x=0.008, ha="left", fontsize=FONT - 1, color=theme.dim)
+        text.set_wrap(True)
+
+
+def bare(axes: Axes, theme: Theme) -> None:
+    """Axes in the theme: no box, dim ticks, a faint grid behind all."""
+    axes.set_facecolor(theme.card)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(theme.line)
+    axes.tick_params(which="both", colors=theme.dim, labelsize=FONT - 0.5, length=0)
+    axes.grid(True, color=theme.grid, linewidth=0.7)
+    axes.set_axisbelow(True)
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set_color(theme.dim)
+
+
+def legend(axes: Axes, look: Look, handles: list[Any] | None = None, width: float | None = None) -> None:
+    """What colours and shapes stand for, in a line or two above the axes."""
+    found = axes.get_legend_handles_labels()[0] if handles is None else handles
+    if not found:
+        return
+    inches = sum(0.36 + 0.067 * len(handle.get_label()) for handle in found)
+    columns = math.ceil(len(found) / math.ceil(inches / ((width or look.width) - 0.8)))
+    made = axes.legend(handles=found, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, frameon=False,
+                       fontsize=FONT - 0.3, handlelength=1.1, handletextpad=0.5, columnspacing=1.3,
+                       borderpad=0.2)  # fmt: skip
+    for text, handle in zip(made.get_texts(), made.legend_handles, strict=True):
+        text.set_color(look.theme.ink)
+        if hasattr(handle, "set_sizes"):
+            handle.set_sizes([38.0])
+
+
+def plain(text: str, size: int = 60, cut: Any = "right") -> str:
+    """A name as matplotlib shows it as it is: no control characters, no formula, at most ``size`` characters."""
+    return cut_to(safe(text), size, cut).replace("$", r"\$")
+
+
+def amount(value: float, unit: str = "") -> str:
+    """
+    >>> amount(3.0455e12, "FLOP/s"), amount(66.9e12), amount(512, "B"), amount(0.02)
+    ('3.05 TFLOP/s', '66.9 T', '512 B', '0.02')
+    """
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def time_unit(longest_ns: float) -> tuple[float, str]:
+    """ns of a unit in which the longest time is a number of a few digits, and its name.
+
+    >>> time_unit(47e6), time_unit(3e3), time_unit(9e9), time_unit(12)
+    ((1000000.0, 'ms'), (1000.0, 'µs'), (1000000000.0, 's'), (1.0, 'ns'))
+    """
+    return next(((size, unit) for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if longest_ns >= size),
+                (1.0, "ns"))  # fmt: skip

@@ -1,0 +1,118 @@
+"""Which part of the model each row serves: attention, MLP, norm, embedding, loss, optimizer, communication, copies.
+
+By the names of its layers, innermost first; where these say nothing, by its op's family; copies, collectives and the
+optimizer by what they are. And the layers that a model repeats, one beside the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.prof.table.layer_path import layer_parts
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import COPIES, NCCL
+from pyprof.table.columns import Coded, Ints, Table, distinct
+
+__all__ = ["Series", "components", "series"]
+
+OF_LAYER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), part)
+    for pattern, part in (
+        (r"norm|(?:^|_)ln(?:_|\d|$)|(?:^|_)bn\d*$", "norm"),
+        (r"attn|attention|[qkvo]_proj|qkv", "attention"),
+        (r"mlp|ffn|feed_?forward|moe|expert|gate_proj|up_proj|down_proj", "MLP"),
+        (r"embed|(?:^|\W)w[tp]e(?:\W|$)", "embedding"),
+        (r"lm_head|head$|classifier|logits|sampler", "head"),
+        (r"loss|criterion|entropy", "loss"),
+        (r"conv|downsample", "convolution"),
+        (r"pool", "pooling"),
+    )
+)
+OF_FAMILY = {"attention": "attention", "norm": "norm", "embedding": "embedding", "loss": "loss", "conv": "convolution",
+             "pooling": "pooling", "optimizer": "optimizer", "rnn": "recurrent layers"}  # fmt: skip
+REST = "other"
+LEAST = 3  # layers that make a series
+# At most so many times the median, or so few, takes at least half of a series: else its layers are no equals.
+ALIKE = 1.5
+COUNTED = re.compile(r"^(.*?[._])(\d+)$")  # h.3, DecoderLayer_3; not fc3
+
+
+def components(table: Table, annotation: Annotation, kinds: Coded) -> Coded:
+    """The part of the model of every row, decided once a (layer, family, phase, kind)."""
+    columns = [table.coded("layer"), annotation.family, table.coded("phase"), kinds]
+    rows, row = distinct(*(column.codes for column in columns))
+    texts = [[*column.values, ""] for column in columns]
+    found = [_component(*(text[code] for text, code in zip(texts, codes, strict=True))) for codes in rows]
+    return Coded.of(found).take(row)
+
+
+def _component(layer: str, family: str, phase: str, kind: str) -> str:
+    if kind == NCCL:
+        return "communication"
+    if kind == COPIES:
+        return "copies"
+    if phase == "optimizer":
+        return "optimizer"
+    for name in reversed(layer_parts(layer)):
+        for pattern, part in OF_LAYER:
+            if pattern.search(name):
+                return part
+    return OF_FAMILY.get(family, REST)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The layers that one name counts: `Model:h.*`."""
+
+    name: str
+    numbers: list[int]  # ascending
+    ns: list[int]  # the time of all their rows
+
+    @property
+    def median_ns(self) -> float:
+        return float(np.median(self.ns))
+
+    def outliers(self, far: float) -> list[tuple[int, float]]:
+        """Those whose time is ``far`` times the median or more, or less than a ``far``-th, with that ratio."""
+        ratios = (
+            [(n, ns / self.median_ns) for n, ns in zip(self.numbers, self.ns, strict=True)] if self.median_ns else []
+        )
+        return [(n, ratio) for n, ratio in ratios if ratio >= far or ratio * far <= 1]
+
+
+def series(layers: Coded, duration: Ints) -> Series | None:
+    """The layers that the model repeats: of all names that count, the one with most time; of these the outermost."""
+    sums = np.zeros(len(layers.values) + 1)
+    np.add.at(sums, layers.codes, duration)
+    found: dict[str, dict[int, int]] = {}
+    for text, ns in zip(layers.values, sums[:-1].tolist(), strict=True):
+        for name, number in _counted(layer_parts(text)):
+            members = found.setdefault(name, {})
+            members[number] = members.get(number, 0) + int(ns)
+    real = {
+        name: members for name, members in found.items() if len(members) >= LEAST and _alike(list(members.values()))
+    }
+    if not real:
+        return None
+    name = max(real, key=lambda n: (sum(real[n].values()), -n.count(":"), n))
+    members = dict(sorted(real[name].items()))
+    return Series(name, list(members), list(members.values()))
+
+
+def _alike(ns: Sequence[int]) -> bool:
+    median = float(np.median(ns))
+    return len(ns) >= LEAST and 2 * sum(median <= n * ALIKE and n <= median * ALIKE for n in ns) >= len(ns)
+
+
+def _counted(parts: Sequence[str]) -> list[tuple[str, int]]:
+    """Each part that ends in a number: the path with the number replaced by "*", and the number."""
+    counted = []
+    for i, part in enumerate(parts):
+        match = COUNTED.match(part)
+        if match and len(match[2]) <= 6:
+            counted.append((":".join([*parts[:i], f"{match[1]}*"]), int(match[2])))
+    return counted

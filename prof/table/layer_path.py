@@ -1,0 +1,40 @@
+"""A layer as a path of modules, whichever way the capture names it.
+
+Our own ranges give each module from the root (`["GPT", "h.0", "h.0.attn"]`), Kineto its class and number
+(`["Qwen2Model_0", "Qwen2DecoderLayer_3"]`), a user one name (`["encoder.3.mlp"]`). All become parts, outermost first; a
+number stays with the name it counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from pyprof.table.columns import Coded
+
+__all__ = ["layer_parts", "layer_texts"]
+
+PART = re.compile(r"[^.]+(?:\.\d+)*")
+
+
+def layer_parts(text: str) -> tuple[str, ...]:
+    """The parts of a layer column's text (JSON).
+
+    >>> layer_parts('["GPT", "h.0", "h.0.attn"]'), layer_parts('["encoder.3.mlp"]'), layer_parts("")
+    (('GPT', 'h.0', 'attn'), ('encoder.3', 'mlp'), ())
+    """
+    names = json.loads(text) if text else []
+    parts: list[str] = []
+    before = ""
+    for name in names if isinstance(names, list) else ():
+        if not isinstance(name, str):
+            name = json.dumps(name)
+        inside = name[len(before) + 1 :] if before and name.startswith(f"{before}.") else name
+        parts += PART.findall(inside) if " " not in inside else [inside]
+        before = name
+    return tuple(parts)
+
+
+def layer_texts(layers: Coded, depth: int) -> Coded:
+    """The layer column's texts cut to so many parts, joined by ":"."""
+    return Coded(layers.codes, [":".join(layer_parts(text)[:depth]) for text in layers.values])

@@ -1,0 +1,58 @@
+"""The columns of limits and occupancy as prof.py prints them: one roofline for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.table.columns import Column, Limit
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import NULL, Coded, Ints, Table
+
+__all__ = ["bound", "limit_cells"]
+
+
+def bound(
+    columns: Sequence[Column], table: Table, annotation: Annotation, peaks: Peaks | None = None
+) -> tuple[list[Column], list[str]]:
+    """The columns with those of limits computed, once for all; and what they rest on, a line a device."""
+    if not any(isinstance(column.get, Limit) for column in columns):
+        return list(columns), []
+    found = roofline(table, annotation, peaks)
+    cells = limit_cells(found)
+    return [_with_cells(column, cells) for column in columns], found.notes()
+
+
+def _with_cells(column: Column, cells: Mapping[str, Coded | Ints | Floats]) -> Column:
+    if not isinstance(column.get, Limit):
+        return column
+    data = cells[column.get.name]
+    return replace(column, get=lambda *_: data)
+
+
+def limit_cells(found: Roofline) -> dict[str, Coded | Ints | Floats]:
+    """The rows of each column of limits, by its name."""
+    launch = found.geometry
+    numbers: dict[str, Floats] = {
+        "ai": found.ai,
+        "tflops": found.tflops,
+        "gbps": found.gbps,
+        "sol": found.sol,
+        "occ": launch.occupancy,
+        "occ_est": launch.achieved,
+        "waves": launch.waves,
+        "tail": 100 * launch.tail,
+        "sm_eff": launch.sm_efficiency,
+    }
+    texts = {"bound": found.bound, "unit": found.unit, "occ_limit": launch.limiter}
+    return {"sol_ns": _whole(found.sol_ns), **texts, **numbers}
+
+
+def _whole(values: Floats) -> Ints:
+    known = ~np.isnan(values)
+    return np.where(known, np.rint(np.where(known, values, 0)), NULL).astype(np.int64)

@@ -1,0 +1,171 @@
+"""Which rows and columns prof.py prints, in which order: --where, --group, --sort, --top, --layer-depth.
+
+Rows keep the input's order. ``--top`` alone takes those of the longest time, and groups come longest first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyprof.errors import PyprofError
+from pyprof.prof.table.columns import COLUMN, Column
+from pyprof.prof.table.group import AGGREGATES, NEEDED, group_rows
+from pyprof.prof.table.where import Where, rows_where
+
+if TYPE_CHECKING:
+    from pyprof.prof.limits.devices import Peaks
+    from pyprof.prof.table.cells import Cells, Data
+    from pyprof.prof.work.annotate import Annotation
+    from pyprof.table.columns import Ints, Table
+
+__all__ = ["Query", "QueryError", "Sort", "answer", "make_query"]
+
+AGGREGATE = {column.name: column for column in AGGREGATES}
+TIME = "sil"
+NUMBER = re.compile(r"([0-9]{1,18})")
+
+
+class QueryError(PyprofError):
+    """The options do not go together; bad usage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    column: str
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Checked: every name is a column of what is printed."""
+
+    columns: tuple[Column, ...]  # printed, in this order
+    where: Where | None = None
+    group: tuple[Column, ...] = ()
+    sort: tuple[Sort, ...] = ()
+    top: int | None = None
+    layer_depth: int | None = None
+
+    def reads(self) -> tuple[Column, ...]:
+        """The columns of the table that are needed, each once."""
+        if self.group:
+            names = [*(c.name for c in self.group), *NEEDED]
+        else:
+            names = [*(c.name for c in self.columns), *(s.column for s in self.order())]
+        names += [c.name for c in self.where.columns] if self.where else []
+        return tuple(COLUMN[name] for name in dict.fromkeys(names))
+
+    def order(self) -> tuple[Sort, ...]:
+        if self.sort:
+            return self.sort
+        if self.group:
+            return (Sort("time", True),)
+        return (Sort(TIME, True),) if self.top is not None else ()
+
+
+def make_query(
+    columns: Sequence[str] | None,
+    default: Sequence[str],
+    where: Where | None = None,
+    group: Sequence[str] = (),
+    sort: Sequence[Sort] = (),
+    top: int | None = None,
+    layer_depth: int | None = None,
+) -> Query:
+    """The query of these options. Raises QueryError, which names the option."""
+    keys = [_named(name, COLUMN, "--group") for name in group]
+    for key in keys:
+        if key.kind == "float":
+            raise QueryError(
+                f"argument --group: {key.name} is measured, and hardly twice the same; use --sort {key.name}"
+            )
+    known = {**{key.name: key for key in keys}, **AGGREGATE} if group else COLUMN
+    printed = [_named(name, known, "-c") for name in columns or (list(known) if group else default)]
+    for by in sort:
+        _named(by.column, known, "--sort")
+    return Query(tuple(printed), where, tuple(keys), tuple(sort), top, layer_depth)
+
+
+def _named(name: str, known: Mapping[str, Column], option: str) -> Column:
+    if name not in known:
+        raise QueryError(f"argument {option}: {name!r} is no column; there are: {', '.join(known)}")
+    return known[name]
+
+
+def answer(
+    query: Query, table: Table, annotation: Annotation, peaks: Peaks | None = None
+) -> tuple[Cells, Ints, list[str]]:
+    """What is printed, the numbers of the rows it tells of, and what the columns of limits rest on."""
+    import numpy as np
+
+    from pyprof.prof.table.cells import Cells
+    from pyprof.prof.table.limit_columns import bound
+
+    reads, notes = bound(query.reads(), table, annotation, peaks)
+    data: dict[str, Data] = {column.name: column.get(table, annotation) for column in reads}
+    if query.layer_depth is not None and "layer" in data:
+        from pyprof.prof.table.layer_path import layer_texts
+
+        data["layer"] = layer_texts(table.coded("layer"), query.layer_depth)
+    rows = np.arange(len(table))
+    if query.where:
+        rows = np.flatnonzero(rows_where(query.where, data))
+        data = {name: _taken(values, rows) for name, values in data.items()}
+    size = len(rows)
+    if query.group:
+        keys, sums = group_rows([data[key.name] for key in query.group], {name: _ints(data[name]) for name in NEEDED})
+        data = {**sums, **{key.name: values for key, values in zip(query.group, keys, strict=True)}}
+        size = len(sums["count"])
+    order = _ordered(query.order(), data, size)[: query.top]
+    cells = [_taken(data[column.name], order) for column in query.columns]
+    return Cells(query.columns, cells, len(order)), rows, notes
+
+
+def _taken(data: Data, rows: Ints) -> Data:
+    from pyprof.table.columns import Coded
+
+    return data.take(rows) if isinstance(data, Coded) else data[rows]
+
+
+def _ints(data: Data) -> Ints:
+    from pyprof.table.columns import Coded
+
+    assert not isinstance(data, Coded)
+    return data.astype("int64")
+
+
+def _ordered(sorts: Sequence[Sort], data: Mapping[str, Data], size: int) -> Ints:
+    """The rows' numbers, sorted; equal ones keep their order, unknown ones come last either way."""
+    import numpy as np
+
+    order = np.arange(size)
+    for sort in reversed(sorts):
+        rank, known = _ranks(data[sort.column])
+        rank = np.where(known, -rank if sort.descending else rank, size)
+        order = order[np.argsort(rank[order], kind="stable")]
+    return order
+
+
+def _natural(text: str) -> list[str | int]:
+    """Numbers within a text by their value: layer 2 before layer 10. Texts and numbers take turns, so all compare."""
+    parts = NUMBER.split(text)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+
+
+def _ranks(data: Data) -> tuple[Ints, Ints]:
+    """A number a row that sorts as its cell does, and whether the cell is known."""
+    import numpy as np
+
+    from pyprof.table.columns import NULL, Coded
+
+    if isinstance(data, Coded):
+        texts = sorted(set(data.values), key=_natural)
+        place = {text: i for i, text in enumerate(texts)}
+        ranks = np.array([*(place[text] for text in data.values), -1])[data.codes]
+        return ranks, np.array([*map(bool, data.values), False])[data.codes]
+    known = ~np.isnan(data) if data.dtype.kind == "f" else data != NULL
+    _, ranks = np.unique(np.where(known, data, 0), return_inverse=True)
+    return ranks.reshape(-1), known

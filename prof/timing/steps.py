@@ -1,0 +1,120 @@
+"""Where each step's time went: forward, backward, optimizer, data, other, and no operation at all.
+
+Every instant counts once: where operations of two phases overlap it is the first of ``PHASES``. So the phases and the
+idle time sum to the step, which lasts from its first operation to that of the next step (the last one: to its end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from pyprof.prof.timing.usage import covered
+from pyprof.table.columns import NULL, Ints, Table, distinct
+
+__all__ = ["PHASES", "Step", "owners", "short_owners", "steps", "typical"]
+
+PHASES = ("forward", "backward", "optimizer", "data", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step on one device; ``number`` is None for a capture without steps, which counts as one."""
+
+    owner: int
+    number: int | None
+    start_ns: int
+    span_ns: int
+    phase_ns: dict[str, int]  # of PHASES, those that there are
+    idle_ns: int
+
+
+def owners(table: Table) -> tuple[Ints, list[str]]:
+    """The number of each row's device, and the devices' names."""
+    keys, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    gpu = table.coded("gpu")
+    names = []
+    for number, key in enumerate(keys):
+        codes = gpu.codes[owner == number]
+        known = codes[codes >= 0]
+        name = (gpu.values[int(known[0])] if len(known) else "") or "device"
+        names.append(_owner_name(name, key, len(keys)))
+    return owner, names
+
+
+def short_owners(table: Table) -> list[str]:
+    """The same devices by the one number that tells them apart, where one does: "rank 0"; empty if there is one."""
+    keys, _ = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    for place, what in ((0, "rank"), (2, "device"), (1, "process")):
+        numbers = [key[place] for key in keys]
+        if len(keys) > 1 and NULL not in numbers and len(set(numbers)) == len(keys):
+            return [f"{what} {number}" for number in numbers]
+    return [", ".join(_words(key)) if len(keys) > 1 else "" for key in keys]
+
+
+def _owner_name(name: str, key: Sequence[int], count: int) -> str:
+    if count == 1:
+        return name
+    return ", ".join([name, *_words(key)])
+
+
+def _words(key: Sequence[int]) -> list[str]:
+    return [f"{what} {value}" for what, value in zip(("rank", "process", "device"), key, strict=True) if value != NULL]
+
+
+def steps(table: Table, owner: Ints) -> list[Step]:
+    """One record a (owner, step), in that order. Rows outside of all steps count only where there are no steps."""
+    start, number = table.ints("start"), table.ints("step")
+    rows = np.flatnonzero(start != NULL)
+    if np.any(number[rows] != NULL):
+        rows = rows[number[rows] != NULL]
+    if not len(rows):
+        return []
+    keys, group = distinct(owner[rows], number[rows])
+    order = np.argsort(group, kind="stable")
+    members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1)
+    firsts = {key: int(start[mine].min()) for key, mine in zip(keys, members, strict=True)}
+    return [
+        _step(table, mine, device, step, firsts.get((device, step + 1)))
+        for (device, step), mine in zip(keys, members, strict=True)
+    ]
+
+
+def _step(table: Table, rows: Ints, owner: int, number: int, following: int | None) -> Step:
+    start = table.ints("start")[rows]
+    end = start + np.maximum(table.ints("kDuration")[rows], 0)
+    low, high = int(start.min()), int(end.max())
+    if following is not None and following > low:
+        high = following
+        start, end = np.minimum(start, high), np.minimum(end, high)
+    phase = np.array([*map(_place, table.coded("phase").values), len(PHASES) - 1])[table.coded("phase").codes[rows]]
+    phases: dict[str, int] = {}
+    before = 0
+    for place, name in enumerate(PHASES):
+        so_far = covered(start[phase <= place], end[phase <= place])
+        if so_far > before:
+            phases[name] = so_far - before
+        before = so_far
+    return Step(owner, None if number == NULL else number, low, high - low, phases, high - low - before)
+
+
+def _place(phase: str) -> int:
+    return PHASES.index(phase) if phase in PHASES else len(PHASES) - 1
+
+
+def typical(found: Sequence[Step]) -> Step | None:
+    """The median of the steps, part by part; None where there are none."""
+    if not found:
+        return None
+    names = [name for name in PHASES if any(name in step.phase_ns for step in found)]
+    return Step(
+        owner=found[0].owner,
+        number=found[0].number if len(found) == 1 else None,
+        start_ns=found[0].start_ns,
+        span_ns=int(median(step.span_ns for step in found)),
+        phase_ns={name: int(median(step.phase_ns.get(name, 0) for step in found)) for name in names},
+        idle_ns=int(median(step.idle_ns for step in found)),
+    )

@@ -1,0 +1,1 @@
+"""The algorithm's work: FLOPs and bytes of each row, from its op's model and arguments."""

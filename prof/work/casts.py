@@ -1,0 +1,195 @@
+"""What hides behind a cast, from autograd's counterpart of the op.
+
+A kernel that casts on load names its arithmetic's type and not its operand's. In training another kernel tells it,
+for a gradient has the dtype of the tensor it is the gradient of (torch/csrc/autograd/engine.cpp, validate_outputs casts
+it where a node returned another):
+
+* a cast and its ``ToCopyBackward0`` are each other's reverse, joined by the sequence number;
+* a sum or product of two types (float32 and less) is followed, in the backward, by the engine's cast of a gradient to
+  the lesser type, without a sequence number but with the forward op's names. Where an op of one layer and code line has
+  as many of these casts as calls, each call has one such operand: two would have needed no cast in the forward;
+* the backward of that product multiplies the gradient, which has the output's type, with the saved lesser operand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyprof.prof.kernels.operand_dtypes import CONVERTING, Dtypes
+from pyprof.table.columns import NULL, Coded, Ints, Ragged, Table, distinct
+
+__all__ = ["uncover"]
+
+COPY = "aten::copy_"
+BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")
+PLACE = ("op", "layer", "marker", "trace")  # what a forward op and the casts of its gradients share
+
+
+def uncover(table: Table, told: Ints, hints: dict[Dtypes, int]) -> Ints:
+    """``told``, each row's number in ``hints``, with hidden types filled in where backward or forward tells them."""
+    rows = _Rows(table, told.copy(), hints)
+    _converted(rows)
+    hidden = rows.where(lambda hint: hint.hides(0) or hint.hides(1))
+    if hidden.any():
+        copies = rows.of((COPY,))
+        binary = rows.of(BINARY) & hidden
+        _reversed_casts(rows, copies, hidden)
+        _mixed(rows, copies, binary)
+    return rows.told
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows, and what their kernels told, by its number in ``hints``."""
+
+    table: Table
+    told: Ints
+    hints: dict[Dtypes, int]
+
+    def where(self, says: Callable[[Dtypes], object]) -> Ints:
+        """Mask of the rows whose kernels told something that ``says`` holds for."""
+        return np.array([bool(says(hint)) for hint in self.hints])[self.told]
+
+    def of(self, names: tuple[str, ...]) -> Ints:
+        """Mask of the rows of these aten ops whose kernels told something."""
+        return _mask(self.table.coded("aten"), lambda name: name in names) & (self.told > 0)
+
+    def directed(self, direction: str) -> Ints:
+        return _mask(self.table.coded("dir"), lambda text: text == direction)
+
+    def node(self, name: str) -> Ints:
+        return _mask(self.table.coded("nodes"), lambda text: name in text)
+
+    def sequence(self) -> Ints:
+        """The innermost autograd sequence number of each row, NULL without one: a composite op shows a smaller one."""
+        return np.maximum(*(self._largest(self.table.ragged(key)) for key in ("seqId", "altSeqId")))
+
+    @staticmethod
+    def _largest(column: Ragged) -> Ints:
+        """Each row's last number, NULL without one: they ascend."""
+        last = np.maximum(column.offsets[1:] - 1, 0)
+        some = column.offsets[1:] > column.offsets[:-1]
+        values = column.values if len(column.values) else np.full(1, NULL, np.int64)
+        return np.where(some, values[np.minimum(last, len(values) - 1)], NULL)
+
+    def calls(self, rows: Ints) -> tuple[Ints, int]:
+        """A number that a call shares with its reverse, of each row (others have 0); and how many there are."""
+        keys = (self.table.ints("pid"), self.sequence(), self.table.coded("sizes").codes)
+        found, numbers = distinct(*(key[rows] for key in keys))
+        number = np.zeros(len(self.told), np.int64)
+        number[rows] = numbers
+        return number, len(found)
+
+    def tell(self, rows: Ints, others: Ints, new: Callable[[Dtypes, Dtypes], Dtypes]) -> None:
+        """Replace what ``rows`` were told by ``new`` of it and of what each one's counterpart was told (0: none)."""
+        rows, others = rows[others > 0], others[others > 0]
+        pairs, pair = distinct(self.told[rows], others)
+        known = list(self.hints)
+        results = [self.hints.setdefault(new(known[a], known[b]), len(self.hints)) for a, b in pairs]
+        self.told[rows] = np.array(results, np.int64)[pair]
+
+
+def _mask(column: Coded, holds: Callable[[str], bool]) -> Ints:
+    return np.array([*(holds(value) for value in column.values), False])[column.codes]
+
+
+def _only(groups: Ints, values: Ints, count: int) -> Ints:
+    """The one value of each group, 0 where it has none or several."""
+    low, high = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(low, groups, values)
+    np.maximum.at(high, groups, values)
+    return np.where(low == high, high, 0)
+
+
+def _converted(rows: _Rows) -> None:
+    """A reduction that converts its input runs ``to`` within: where a capture has one, no call of that op is sure."""
+    within = rows.table.coded("nodes").values
+    unsure = tuple(f"aten::{op}" for op in CONVERTING if any(f'"aten::{op}", "aten::to"' in text for text in within))
+    found = np.flatnonzero(rows.of(unsure))
+    rows.tell(found, rows.told[found], lambda hint, _: replace(hint, rest="", at=((0, ""),)))
+
+
+def _reversed_casts(rows: _Rows, copies: Ints, hidden: Ints) -> None:
+    """copy_(self, src): what one reads the other writes."""
+    number, count = rows.calls(copies)
+    numbered = copies & (rows.sequence() != NULL)
+    forward = np.flatnonzero(numbered & rows.directed("fprop"))
+    backward = np.flatnonzero(numbered & rows.directed("bprop") & rows.node("ToCopyBackward0"))
+    before, after = (_only(number[way], rows.told[way], count) for way in (forward, backward))
+    for way, mine, other in ((forward, before, after), (backward, after, before)):
+        way = way[hidden[way]]
+        alone = mine[number[way]] > 0  # several casts of one number and shape: not known which is which
+        rows.tell(way, np.where(alone, other[number[way]], 0), _reverse)
+
+
+def _reverse(hint: Dtypes, other: Dtypes) -> Dtypes:
+    fits = other.of(1) == hint.of(0) != other.of(0)
+    return _with(hint, hint.of(0), other.of(0)) if fits else hint
+
+
+def _with(hint: Dtypes, first: str, second: str) -> Dtypes:
+    return replace(hint, at=((0, first), (1, second)))
+
+
+def _mixed(rows: _Rows, copies: Ints, binary: Ints) -> None:
+    """Forward calls by count, then the backward's products by their forward call."""
+    engines = copies & rows.directed("bprop") & ~rows.node("Backward")  # beside the node, in the engine's own range
+    casts = engines & rows.where(lambda hint: hint.of(0) and hint.of(1))
+    calls = binary & rows.directed("fprop") & rows.where(lambda hint: hint.out) & _own(rows) & _one_shape(rows)
+    some = np.flatnonzero(casts | calls)
+    shape = _numbers(rows.table.coded("sizes"), lambda text: str(json.loads(text or "[]")[:1]))[some]
+    wide = _wide(rows, casts)[some]
+    place = (rows.table.coded(key).codes[some] for key in PLACE)
+    groups, group = distinct(rows.table.ints("pid")[some], *place, shape, wide)
+    is_call = calls[some]
+    lesser = _only(group[~is_call], rows.told[some[~is_call]], len(groups))
+    as_many = np.bincount(group[is_call], minlength=len(groups)) == np.bincount(group[~is_call], minlength=len(groups))
+    forward, other = some[is_call], np.where(as_many, lesser, 0)[group[is_call]]
+    # both operands have one shape: which of them is the lesser matters to nothing that is counted
+    rows.tell(forward, other, lambda hint, cast: _with(hint, hint.out, cast.of(0)))
+    _products(rows, forward[other > 0], np.flatnonzero(binary & rows.of(("aten::mul",)) & rows.node("MulBackward0")))
+
+
+def _products(rows: _Rows, forward: Ints, backward: Ints) -> None:
+    """The gradient, of the output's type, by the operand that was saved: of the lesser type, or there were no cast."""
+    number, count = rows.calls(np.concatenate([forward, backward]))
+    before = _only(number[forward], rows.told[forward], count)
+    rows.tell(backward, before[number[backward]], lambda hint, call: _with(hint, call.out, call.of(1)))
+
+
+def _wide(rows: _Rows, casts: Ints) -> Ints:
+    """The number of the wide type: what a cast reads, what a call returns."""
+    types = {"": 0}
+    reads = np.array([types.setdefault(hint.of(1), len(types)) for hint in rows.hints])
+    returns = np.array([types.setdefault(hint.out, len(types)) for hint in rows.hints])
+    return np.where(casts, reads[rows.told], returns[rows.told])
+
+
+def _numbers(column: Coded, of: Callable[[str], str]) -> Ints:
+    """A number of each row's text's ``of``."""
+    seen: dict[str, int] = {}
+    return np.array([*(seen.setdefault(of(value), len(seen)) for value in column.values), -1])[column.codes]
+
+
+def _own(rows: _Rows) -> Ints:
+    """Did the user's op run this aten op, and not one of several that make it up?"""
+    op, aten = rows.table.coded("op"), rows.table.coded("aten")
+    pairs, pair = distinct(op.codes, aten.codes)
+    names = [json.loads(op.values[a] or "[]") if a >= 0 else [] for a, _ in pairs]
+    same = [
+        bool(found) and b >= 0 and str(found[-1]).strip("_") == aten.values[b].removeprefix("aten::").strip("_")
+        for found, (_, b) in zip(names, pairs, strict=True)
+    ]
+    return np.array(same or [False])[pair]
+
+
+def _one_shape(rows: _Rows) -> Ints:
+    def same(text: str) -> bool:
+        shapes = json.loads(text or "[]")
+        return len(shapes) > 1 and bool(shapes[0]) and shapes[0] == shapes[1]
+
+    return _mask(rows.table.coded("sizes"), same)

@@ -1,0 +1,80 @@
+"""The records of collectives that a row's ``comm`` holds (``parse/formats/collective_records.py`` writes it)."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.prof.ops.collective import wire_factor
+from pyprof.prof.ops.model import Work
+
+MOST = 1 << 60  # bytes: more is damage
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A collective as its record tells it. Bytes are NaN and ranks 0 where it does not."""
+
+    op: str  # one of pyprof.parse.formats.collective_records': all_reduce, reduce_scatter, ..
+    ranks: int = 0
+    read: float = math.nan  # of this rank's memory
+    written: float = math.nan
+    group: str = ""  # the communicator or process group
+
+    @property
+    def size(self) -> float:
+        """S: the greater of what goes in and comes out, which has all ranks' parts; NaN where either is unknown."""
+        return math.nan if math.isnan(self.read) or math.isnan(self.written) else max(self.read, self.written)
+
+    @property
+    def wire(self) -> float:
+        """Bytes that a rank must send; NaN where the size or the number of ranks is not known."""
+        if self.op not in ("send", "recv") and not self.ranks:
+            return math.nan
+        return self.size * wire_factor(self.op, max(self.ranks, 1))
+
+
+def messages(text: str) -> tuple[Message, ...]:
+    """The records of a row's ``comm``; what is none, in a file from elsewhere, is left out."""
+    try:
+        told = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(_message(item) for item in told if isinstance(item, dict)) if isinstance(told, list) else ()
+
+
+def _message(told: dict[str, Any]) -> Message:
+    op, ranks = told.get("op"), _whole(told.get("ranks"))
+    read, written = (math.nan if (n := _whole(told.get(key))) is None else float(n) for key in ("in", "out"))
+    group = told.get("group")
+    return Message(
+        op if isinstance(op, str) else "", ranks or 0, read, written, group if isinstance(group, str) else ""
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < MOST else None
+
+
+def work_of(found: tuple[Message, ...]) -> Work:
+    """What collectives read and write in this rank's memory; no FLOP, as PyTorch counts and we do."""
+    return Work(0, sum(m.read for m in found), sum(m.written for m in found))
+
+
+def size_of(found: tuple[Message, ...]) -> float:
+    """S of collectives that one launch does; sends and receives go both ways at once, and the greater counts."""
+    return _both_ways(found, [m.size for m in found])
+
+
+def wire_of(found: tuple[Message, ...]) -> float:
+    """Bytes that a rank must send (or receive, where that is more)."""
+    return _both_ways(found, [m.wire for m in found])
+
+
+def _both_ways(found: tuple[Message, ...], amounts: list[float]) -> float:
+    ways = {"send": 0.0, "recv": 0.0, "": 0.0}
+    for m, amount in zip(found, amounts, strict=True):
+        ways[m.op if m.op in ways else ""] += amount
+    return ways[""] + max(ways["send"], ways["recv"])

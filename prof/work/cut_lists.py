@@ -1,0 +1,101 @@
+"""The tensors of an optimizer's op whose lists the capture cut, where its launch proves them.
+
+The parser gives the shapes of the step's gradients (``grads``). PyTorch's multi-tensor kernels take 65,536 elements a
+block (kChunkSize, ATen/native/cuda/MultiTensorApply.cuh of 2.0 to 2.13), so the blocks that an op launched say whether
+its lists hold these tensors, or one element each: the step counters. Anything else stays unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.table.columns import Coded, Ints, Table, distinct
+
+CHUNK = 65_536
+
+
+def proven_lists(table: Table, op: Ints) -> Coded:
+    """Of each row with cut lists the shapes of a list's tensors as JSON; ``op`` numbers the ops' calls.
+
+    ``grads`` that is no list of shapes proves nothing.
+    """
+    grads = table.coded("grads")
+    out = Coded(np.full(len(table), -1, np.int32), [])
+    rows = np.flatnonzero((grads.codes >= 0) & (table.coded("aten").codes >= 0))
+    if not len(rows):
+        return out
+    blocks = np.bincount(op[rows], weights=blocks_along_x(table)[rows]).astype(np.int64)
+    pairs, pair = distinct(grads.codes[rows], blocks[op[rows]])
+    plain = _adds_a_number(table)
+    for number, (code, launched) in enumerate(pairs):
+        mine = rows[pair == number]
+        for counter in (False, True):
+            texts = _proven(grads.values[code], launched, counter)
+            chosen = mine[plain[mine] == counter]
+            if texts and len(chosen):
+                out.values.append(texts)
+                out.codes[chosen] = len(out.values) - 1
+    return out
+
+
+def blocks_along_x(table: Table) -> Ints:
+    """Blocks of each row's launch along x; 0 for what is no multi-tensor kernel."""
+    grid, name = table.coded("grid"), table.coded("kShortName")
+    along: Ints = np.array([*(_along_x(g) for g in grid.values), 0], np.int64)
+    multi = np.array([*("multi_tensor" in n for n in name.values), False])
+    return np.where(multi[name.codes], along[grid.codes], 0)
+
+
+def _along_x(grid: str) -> int:
+    """The first number of `[4, 1, 1]`; 0 where the text is none such."""
+    found = re.match(r"\[(\d{1,10}),", grid, re.ASCII)
+    return int(found[1]) if found else 0
+
+
+def _adds_a_number(table: Table) -> NDArray[np.bool_]:
+    """Rows of `_foreach_add_(list, number)`: how optimizers count their steps (and Adam adds its eps)."""
+    aten, dtypes = table.coded("aten"), table.coded("dtypes")
+    adds = np.array([*(a.endswith("_foreach_add_") for a in aten.values), False])
+    number = np.array([*(d.replace(" ", "") == '[[],""]' for d in dtypes.values), False])
+    both: NDArray[np.bool_] = adds[aten.codes] & number[dtypes.codes]
+    return both
+
+
+def _proven(grads: str, launched: int, may_count: bool) -> str:
+    """The shapes that ``launched`` blocks prove, empty where they prove none.
+
+    ``may_count``: the op may as well have added to step counters; where the blocks fit both, nothing is proven.
+    """
+    shapes = shapes_of(grads)
+    if shapes is None:
+        return ""
+    whole = sum(chunks(shape) for shape in shapes)
+    if launched and whole and whole % launched == 0:
+        times = whole // launched  # gradients accumulated over several backward passes come as often
+        part = shapes[: len(shapes) // times]
+        if shapes == part * times and not (may_count and launched == len(part)):
+            return json.dumps(part)
+    if may_count and launched == len(shapes) and whole != launched:
+        return json.dumps([[] for _ in shapes])
+    return ""
+
+
+def shapes_of(grads: str) -> list[list[int]] | None:
+    """The shapes, None where the text is anything but a list of lists of sizes: a file may say what it likes."""
+    try:
+        shapes = json.loads(grads)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(shapes, list) or not all(isinstance(shape, list) for shape in shapes):
+        return None
+    return shapes if all(type(size) is int and size >= 0 for shape in shapes for size in shape) else None
+
+
+def chunks(shape: list[int]) -> int:
+    """Blocks that a multi-tensor kernel launches for a tensor; 0 for an empty one."""
+    return max(1, -(-math.prod(shape) // CHUNK)) if 0 not in shape else 0

@@ -1,0 +1,83 @@
+"""A backward op's work from its forward call, where the capture has no shapes of the backward itself.
+
+Markers say the forward call's tensors; the ranges that autograd wrote without record_shapes say only which op ran.
+That is enough where each gradient's shape follows: the gradients of a product are products of the same three sizes,
+and an activation's or softmax's backward works on tensors of its input's shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.marker import Marker
+from pyprof.prof.ops.model import FAMILY, Tensor, Work, evaluate, find
+from pyprof.prof.work.arguments import marked
+
+# products that autograd runs as a product's gradients
+PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul"})
+# gradients of the input's shape: (gradient, input or result, ...)
+ALIKE = frozenset({"threshold_backward", "tanh_backward", "sigmoid_backward", "gelu_backward", "silu_backward",
+                   "elu_backward", "leaky_relu_backward", "hardtanh_backward"})  # fmt: skip
+# whole backwards, whose models take the forward call's arguments
+WHOLE = {"native_layer_norm_backward": "layer_norm", "native_group_norm_backward": "group_norm"}
+SOFTMAX = frozenset({"_softmax_backward_data", "_log_softmax_backward_data"})
+
+
+def from_forward(name: str, markers: list[Marker]) -> Work | None:
+    """The work of the backward op ``name``; None where the forward call's markers do not tell it.
+
+    Raises ModelError where the marker's arguments do not fit.
+    """
+    if name in PRODUCTS:
+        return _product(markers)
+    if name in ALIKE or name in SOFTMAX:
+        return _alike(name, markers)
+    return _whole(WHOLE[name], markers) if name in WHOLE else None
+
+
+def _whole(forward: str, markers: list[Marker]) -> Work | None:
+    for marker in reversed(markers):
+        if marker.op == forward:
+            work = evaluate(f"{forward}.backward", marked(marker))
+            return work if isinstance(work, Work) else None
+    return None
+
+
+def _product(markers: list[Marker]) -> Work | None:
+    """dA = dC @ B' and dB = A' @ dC multiply M, N and K once each and touch A, B and C once each, as C = A @ B does."""
+    for marker in reversed(markers):
+        found = find(marker.op)
+        if found is None or FAMILY[found] != "gemm":
+            continue
+        operands = _without_bias(found, marked(marker))
+        work = evaluate(operands[0], operands[1:]) if operands else None
+        return work if isinstance(work, Work) else None
+    return None
+
+
+def _without_bias(op: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The call as a plain product: its bias has its own gradient, a sum."""
+    if op == "linear":
+        return ("linear", *arguments[:2], None)
+    if op in ("addmm", "baddbmm"):
+        return ("mm" if op == "addmm" else "bmm", *arguments[1:3])
+    return (op, *arguments[:2]) if op in ("mm", "bmm", "matmul") else ()
+
+
+def _alike(name: str, markers: list[Marker]) -> Work | None:
+    for marker in reversed(markers):
+        arguments = marked(marker)
+        tensor = next((a for a in arguments if isinstance(a, Tensor)), None)
+        if tensor is None:
+            continue
+        rest = (_dim(marker),) if name in SOFTMAX else ()
+        work = evaluate(name, (tensor, tensor, *rest))
+        return work if isinstance(work, Work) else None
+    return None
+
+
+def _dim(marker: Marker) -> Any:
+    """softmax(input, dim, ...): by name, else the first whole number."""
+    named = [a.get("value") for a in marker.args if a.get("name") == "dim"]
+    numbers = [a.get("value") for a in marker.args if a.get("type") == "int"]
+    return next((n for n in (*named, *numbers) if isinstance(n, int)), -1)

@@ -1,0 +1,1 @@
+"""The work of helper kernels, which their op's model does not describe."""

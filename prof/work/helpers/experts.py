@@ -1,0 +1,117 @@
+"""TensorRT-LLM's mixture of experts, as vLLM calls it (``vllm::moe_forward``).
+
+The op records the tokens and the router's scores, and neither the experts' sizes nor how many of them a token goes to.
+The launches of its products tell both:
+
+* ``bmm_<out>_<A><B>_Fp32_t<M>x<N>x<K>...``: a block computes M features of N of an expert's tokens (``transOut``), so
+  the grid is (features / M, blocks of tokens). Types: E4m3 fp8, E2m1 fp4, Mx with a scale every 32 elements.
+* Tokens are gathered by expert and the grid holds the most blocks that their numbers could need: one for each expert,
+  and one for each N tokens beyond: ``experts + floor((tokens * k - experts) / N)``. k is the only unknown.
+* ``swiGlu``: half of the features are gates, so the next product's K is half of them.
+
+FLOPs are those of the products as launched, with the padding that the tokens' and the features' sizes hold. Bytes count
+the weights of all experts that the tokens could reach, once: an upper bound where the router leaves some out.
+Source: TensorRT-LLM, cpp/tensorrt_llm/kernels/trtllmGenKernels (batchedGemm, blockScaleMoe), 1.0; seen on B200.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.prof.ops.model import Tensor, Work
+
+BITS = {"E4m3": 8, "E2m1": 4, "Bfloat16": 16, "Fp16": 16}
+SCALED = 32  # elements that share one 8-bit scale in the Mx types
+TYPE = r"(?:Mx)?(?:E4m3|E2m1)|Bfloat16|Fp16"
+PRODUCT = re.compile(rf"^bmm_(?P<out>{TYPE})_(?P<a>{TYPE})(?P<b>{TYPE})?_Fp32_t(?P<m>\d+)x(?P<n>\d+)x\d+")
+INDEX_BYTES = 2
+LARGEST = 64  # experts a token; DeepSeek's 8 is the most in use
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """What the op records: tokens of ``width`` numbers, and a score for each of ``experts``."""
+
+    tokens: int
+    width: int
+    experts: int
+    dtype_bytes: float
+    score_bytes: float
+
+    def chosen(self, blocks: int, each: int) -> int | None:
+        """Experts a token goes to, from the blocks of tokens that a product launched; None where several would do."""
+        fits = [k for k in range(1, min(LARGEST, self.experts) + 1) if self._blocks(k, each) == blocks]
+        return fits[0] if len(fits) == 1 else None
+
+    def _blocks(self, k: int, each: int) -> int:
+        filled = min(self.experts, self.tokens * k)
+        return filled + (self.tokens * k - filled) // each
+
+
+def expert_work(
+    name: str, grid: tuple[int, int, int], arguments: tuple[Any, ...], before: str, before_grid: tuple[int, int, int]
+) -> Work | None:
+    """The work of one kernel of the mixture; None where its launch does not tell."""
+    router = _router(arguments)
+    if router is None:
+        return None
+    product = PRODUCT.search(name)
+    if product:
+        return _product(product, name, grid, router, before, before_grid)
+    if "quantize_with_block_size" in name:
+        numbers = router.tokens * router.width
+        return Work(numbers, numbers * router.dtype_bytes, _stored("MxE4m3", numbers)) if "Type)2" in name else None
+    previous = PRODUCT.search(before)
+    if "finalize" in name and previous:
+        return _gathered(previous, before_grid, router)
+    if "HistogramScores" in name:  # reads all scores for the best k of each token; the softmax of those is not counted
+        return Work(0, router.tokens * router.experts * router.score_bytes, 0)
+    return Work(0, INDEX_BYTES * router.tokens, 0) if "::routing" in name else None  # at least an index a token
+
+
+def _router(arguments: tuple[Any, ...]) -> Router | None:
+    tensors = [a for a in arguments if isinstance(a, Tensor)]
+    if len(tensors) != 2 or any(len(t.shape) != 2 for t in tensors) or tensors[0].shape[0] != tensors[1].shape[0]:
+        return None
+    tokens, scores = tensors
+    return Router(tokens.shape[0], tokens.shape[1], scores.shape[1], tokens.itemsize, scores.itemsize)
+
+
+def _product(
+    kernel: re.Match[str], name: str, grid: tuple[int, int, int], router: Router, before: str, before_grid: Any
+) -> Work | None:
+    k = router.chosen(grid[1], int(kernel["n"])) if "transOut" in name else None
+    if k is None:
+        return None
+    rows, features = router.tokens * k, grid[0] * int(kernel["m"])
+    previous = PRODUCT.search(before)
+    first = previous is None
+    columns = router.width if first or previous is None else _features(previous, before, before_grid)
+    reached = min(router.experts, rows)
+    read = _stored(kernel["a"], reached * features * columns)
+    read += _stored(kernel["b"] or kernel["a"], (router.tokens if first else rows) * columns)
+    made = features // 2 if "swiGlu" in name else features
+    return Work(2 * rows * features * columns, read, _stored(kernel["out"], rows * made))
+
+
+def _features(kernel: re.Match[str], name: str, grid: tuple[int, int, int]) -> int:
+    features = grid[0] * int(kernel["m"])
+    return features // 2 if "swiGlu" in name else features
+
+
+def _gathered(product: re.Match[str], grid: tuple[int, int, int], router: Router) -> Work | None:
+    """Each token's k results, weighted and added."""
+    k = router.chosen(grid[1], int(product["n"]))
+    if k is None:
+        return None
+    numbers = router.tokens * router.width
+    return Work((2 * k - 1) * numbers, _stored(product["out"], k * numbers), numbers * router.dtype_bytes)
+
+
+def _stored(dtype: str, count: int) -> float:
+    bits = BITS[dtype.removeprefix("Mx")]
+    scales = math.ceil(count / SCALED) if dtype.startswith("Mx") else 0
+    return math.ceil(count * bits / 8) + scales

@@ -1,0 +1,173 @@
+"""Optimizers of apex, DeepSpeed and Transformer Engine: multi-tensor kernels that no op launches.
+
+Nothing records what they were given. But autograd records each gradient that it accumulates, whose shapes are the
+parameters', and such a kernel has a block for each chunk of 65,536 elements of each tensor (apex: chunk_size of 2048*32
+in multi_tensor_apply/__init__.py, block_to_chunk in csrc/multi_tensor_apply.cuh). So where the blocks that a step
+launched of one kind are as many as its gradients have chunks, or a multiple, it worked on those tensors. The sum over
+the launches is then exact; each gets a share by its blocks. Parameters of no dimension may have another optimizer:
+gradients without them are tried next. Where no more than one in a hundred chunks is missing, it worked on at least what
+is left. A step without such proof, because the capture began in its middle, did what another one of the same launches
+did.
+
+FLOPs are those of PyTorch's fused optimizers (``ops/optimizer``), without weight decay, which nothing tells.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyprof.prof.kernels.type_names import TYPES, parameters
+from pyprof.prof.ops.model import ITEM_BYTES
+from pyprof.prof.work.cut_lists import CHUNK, blocks_along_x, chunks, shapes_of
+from pyprof.prof.work.integer_shares import split
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+
+KERNEL = "multi_tensor_apply_kernel<"
+LEAST = 100  # of a step's chunks one may be missing
+
+
+@dataclass(frozen=True, slots=True)
+class Functor:
+    """FLOPs an element, and of which template parameter's type each list is that is read or written."""
+
+    flop: int
+    read: tuple[int, ...]
+    write: tuple[int, ...]
+    why: str
+
+
+# Template parameters by number. A second type that is not there is the first: AdamFunctor<float> of 2022.
+FUNCTORS = {
+    "AdamFunctor": Functor(13, (0, 0, 1, 1), (0, 1, 1), "as _fused_adam: g, p, m, v read; p, m, v written"),
+    "AdamCapturableFunctor": Functor(13, (0, 0, 1, 1), (0, 1, 1), "as _fused_adam"),
+    "AdamCapturableMasterFunctor": Functor(13, (0, 1, 1, 1), (0, 1, 1, 1), "as _fused_adam; p kept in float32, too"),
+    "AdagradFunctor": Functor(7, (0, 0, 0), (0, 0), "as _fused_adagrad: g, p, h"),
+    "SGDFunctor": Functor(4, (1, 2, 2), (2, 2), "as _fused_sgd with momentum: g, p, m"),
+    "NovoGradFunctor": Functor(6, (0, 0, 0), (0, 0), "g over its norm 1, m 3, p 2"),
+    "LAMBStage1Functor": Functor(13, (0, 0, 0, 0), (0, 0, 0), "g scaled 1, m 3, v 4, direction 5, written to g"),
+    "LAMBStage2Functor": Functor(2, (0, 0), (0,), "p - ratio update"),
+    "L2NormFunctor": Functor(2, (0,), (), "squares and their sum"),
+    "UnscaleL2NormFunctor": Functor(3, (0,), (), "scaled squares and their sum"),
+    "MaxNormFunctor": Functor(0, (0,), (), "comparisons"),
+    "ScaleFunctor": Functor(1, (0,), (1,), "x scale"),
+    "AxpbyFunctor": Functor(3, (0, 1), (2,), "a x + b y"),
+}  # fmt: skip
+
+
+def functor_of(name: str) -> tuple[str, list[str]]:
+    """The functor of a multi-tensor kernel by its long name, and its template parameters; empty for what is none known.
+
+    >>> functor_of("void multi_tensor_apply_kernel<TensorListMetadata<2>, ScaleFunctor<float, c10::Half>, float>()")
+    ('ScaleFunctor', ['float', 'c10::Half'])
+    """
+    if KERNEL not in name:
+        return "", []
+    match = re.search(r"\b(\w+Functor)<", name)
+    if match is None or match[1] not in FUNCTORS:
+        return "", []
+    return match[1], parameters(name, match)
+
+
+def element_bytes(functor: str, words: list[str]) -> float:
+    """Bytes that an element of the lists costs; NaN where a type is not known."""
+    rule = FUNCTORS[functor]
+    types = [ITEM_BYTES.get(TYPES.get(word, ""), None) for word in words]
+    floats = [size for size in types if size is not None]
+
+    def size(place: int) -> float:
+        own = types[place] if place < len(types) else None
+        return own if own is not None else floats[0] if floats else math.nan
+
+    copies = ITEM_BYTES["float16"] if functor == "SGDFunctor" and words[:1] == ["4"] else 0  # the model's own weights
+    return sum(map(size, rule.read)) + sum(map(size, rule.write)) + copies
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The elements that the launches of one kind in a step worked on."""
+
+    elements: int
+    tensors: int
+    exact: bool
+    again: bool = False  # proven of another step, which launched the same blocks
+
+
+def elements(grads: str, launched: int) -> Told | None:
+    """What so many blocks worked on, by the shapes of the step's gradients; None where they do not tell.
+
+    >>> elements("[[65537], [10], []]", 3)  # 2 + 1 chunks, without the one of no dimension
+    Told(elements=65547, tensors=2, exact=True)
+    """
+    shapes = shapes_of(grads)
+    if not shapes or not launched:
+        return None
+    times = sum(map(chunks, shapes)) // launched  # gradients accumulated over several backward passes come as often
+    part = shapes[: len(shapes) // times] if times else []
+    for some in (shapes, [shape for shape in shapes if shape], part if part * times == shapes else []):
+        whole = sum(map(chunks, some))
+        if whole and launched % whole == 0:
+            count = sum(map(math.prod, some))
+            return Told(launched // whole * count, len(some), True)
+    missing = sum(map(chunks, shapes)) - launched
+    if 0 < missing * LEAST <= launched:
+        count = sum(map(math.prod, shapes))
+        return Told(max(count - missing * CHUNK, 0), len(shapes), False)
+    return None
+
+
+def steps(table: Table, names: Coded) -> list[tuple[str, Ints, Told | None]]:
+    """(functor, its rows in a step, what they worked on) of every multi-tensor kernel outside of an op."""
+    grads, aten = table.coded("grads"), table.coded("aten")
+    found = [functor_of(name)[0] for name in names.values]
+    number = {name: i for i, name in enumerate(filter(None, dict.fromkeys(found)))}
+    kind = np.array([*(number.get(name, -1) for name in found), -1], np.int64)[names.codes]
+    rows = np.flatnonzero((kind >= 0) & (aten.codes < 0))
+    if not len(rows):
+        return []
+    step = np.where(grads.codes < 0, table.ints("step"), 0)  # the capture began after its backward pass
+    keys, place = distinct(table.ints("pid")[rows], grads.codes[rows], step[rows], kind[rows])
+    blocks = blocks_along_x(table)
+    called, told = list(number), []
+    seen: dict[tuple[int, tuple[int, ...]], Told] = {}
+    for i, (_, code, _, functor) in enumerate(keys):
+        mine = rows[place == i]
+        launches = (functor, tuple(blocks[mine].tolist()))
+        proof = elements(grads.values[code], sum(launches[1])) if code >= 0 else None
+        if proof is not None:
+            seen.setdefault(launches, replace(proof, again=True))
+        told.append((called[functor], mine, launches, proof))
+    return [(functor, mine, proof or seen.get(launches)) for functor, mine, launches, proof in told]
+
+
+def fill_multi_tensor(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> None:
+    """Write into ``flops`` and ``nbytes`` the work of multi-tensor kernels outside of any op."""
+    blocks = blocks_along_x(table)
+    for functor, rows, told in steps(table, names):
+        if told is None:
+            continue
+        for row, share in zip(rows.tolist(), split(told.elements, blocks[rows].tolist()), strict=True):
+            each = element_bytes(*functor_of(names.values[names.codes[row]]))
+            flops[row] = FUNCTORS[functor].flop * share
+            nbytes[row] = NULL if math.isnan(each) else int(each * share)
+
+
+def explained(table: Table, names: Coded, row: int) -> str:
+    """Where the numbers of a multi-tensor kernel outside of any op come from; empty for other rows."""
+    for functor, rows, told in steps(table, names):
+        if row in rows:
+            launches = f"{len(rows)} launches, {int(blocks_along_x(table)[rows].sum()):,} blocks"
+            if told is None:
+                return f"unknown: the step's gradients do not have as many chunks of {CHUNK:,} as its {launches}"
+            rule = FUNCTORS[functor]
+            which = "another, equal" if told.again else "the"
+            if not told.exact:
+                told_of = f"at least {told.elements:,} elements of {told.tensors} gradients of {which} step"
+            else:
+                told_of = f"{told.elements:,} elements of {told.tensors} gradients of {which} step"
+            return (f"inferred: {told_of}, by its {launches} of {CHUNK:,} elements, shared by blocks; "
+                    f"{rule.flop} FLOP an element: {rule.why}")  # fmt: skip
+    return ""

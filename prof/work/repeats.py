@@ -1,0 +1,100 @@
+"""Kernels that the capture cannot attribute, recognised as a repetition of kernels that it can.
+
+A profiler that starts while the GPU is still busy records kernels whose launches it did not see: on an H100, 436
+kernels at the head of a trace, a third of its GPU time, and then the same model's next pass whole. A program that runs
+the same step again launches the same kernels in the same order on the same grids. So a run of unattributed kernels that
+equals a run of attributed ones, launch for launch, did the same work: its rows get the FLOPs and bytes of those.
+
+What counts as equal: name with template arguments, grid and block of every kernel, at least ``LEAST`` in a row and
+``KINDS`` different ones, each run on one stream; where several runs of the greatest length disagree in a row's work,
+that row stays unknown. The op, layer and line stay unknown, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.table.columns import Coded, Ints, Table, distinct
+
+LEAST = 16  # kernels in a row; shorter sequences (an optimizer's, a layer's) may come in several sizes
+KINDS = 8
+MOST = 64  # places that are compared
+Hashes = NDArray[np.uint64]
+
+
+def repeats(table: Table, names: Coded) -> list[tuple[Ints, list[Ints]]]:
+    """(unattributed rows in order, [attributed rows of the same launches, ...]) of each run that is a repetition.
+
+    ``names`` are the kernels' long names, one code each.
+    """
+    aten, kinds = table.coded("aten"), table.coded("kind")
+    attributed = np.array([*map(bool, aten.values), False])[aten.codes] | (table.ints("opId") >= 0)
+    kernel = np.array([*(kind == "kernel" for kind in kinds.values), False])[kinds.codes]
+    if np.count_nonzero(kernel & ~attributed) < LEAST or np.count_nonzero(kernel & attributed) < LEAST:
+        return []
+    order = np.lexsort([table.ints(key) for key in ("start", "stream", "device", "pid")])
+    order = order[kernel[order]]
+    grid, block = table.coded("grid"), table.coded("block")
+    _, key = distinct(names.codes[order], grid.codes[order], block.codes[order])
+    _, stream = distinct(*(table.ints(column)[order] for column in ("pid", "device", "stream")))
+    return [
+        (order[begin:end], [order[at : at + end - begin] for at in places])
+        for begin, end, places in _matches(key, stream, attributed[order])
+    ]
+
+
+def _matches(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> list[tuple[int, int, list[int]]]:
+    """(begin, end, [begin of an equal known run, ...]), by the longest matches from the left."""
+    hashes, whole = _windows(key, stream, known)
+    sources = np.flatnonzero(whole & known[: len(whole)])
+    targets = np.flatnonzero(whole & ~known[: len(whole)])
+    if not len(sources):
+        return []
+    sources = sources[np.argsort(hashes[sources], kind="stable")]
+    ordered = hashes[sources]
+    targets = targets[np.isin(hashes[targets], ordered)]
+    ends = np.flatnonzero(np.append(known[1:] | (stream[1:] != stream[:-1]), True)) + 1  # of unattributed runs
+    found, after = [], 0
+    for begin in targets.tolist():
+        if begin < after:
+            continue
+        low = int(np.searchsorted(ordered, hashes[begin], "left"))
+        high = int(np.searchsorted(ordered, hashes[begin], "right"))
+        end = int(ends[np.searchsorted(ends, begin, "right")])
+        places = sources[low : min(high, low + MOST)].tolist()
+        lengths = [(_length(key, stream, known, slice(begin, end), at), at) for at in places]
+        longest = max(length for length, _ in lengths)
+        if longest >= LEAST and len(np.unique(key[begin : begin + longest])) >= KINDS:
+            after = begin + longest
+            found.append((begin, after, [at for length, at in lengths if length == longest]))
+    return found
+
+
+def _windows(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> tuple[Hashes, NDArray[np.bool_]]:
+    """A hash of the ``LEAST`` keys from each place on, and whether they are of one stream and alike known or not."""
+    count = len(key) - LEAST + 1
+    hashes, whole = np.zeros(count, np.uint64), np.ones(count, bool)
+    for step in range(LEAST):
+        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + key[step : step + count].astype(np.uint64) + np.uint64(1)
+        whole &= (stream[step : step + count] == stream[:count]) & (known[step : step + count] == known[:count])
+    return hashes, whole
+
+
+def _length(key: Ints, stream: Ints, known: NDArray[np.bool_], run: slice, at: int) -> int:
+    """How many launches of an unattributed run equal those from ``at``, attributed and on one stream."""
+    most = min(run.stop - run.start, len(key) - at)
+    mine, its = slice(run.start, run.start + most), slice(at, at + most)
+    same = (key[mine] == key[its]) & known[its] & (stream[its] == stream[at])
+    ends = np.flatnonzero(~same)
+    return int(ends[0]) if len(ends) else most
+
+
+def fill_repeats(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> None:
+    """Write into ``flops`` and ``nbytes`` what is not known and a repetition tells."""
+    for rows, copies in repeats(table, names):
+        for amounts in (flops, nbytes):
+            told = amounts[copies[0]]
+            agreed = np.all([amounts[copy] == told for copy in copies], axis=0)
+            mine = agreed & (amounts[rows] < 0)
+            amounts[rows[mine]] = told[mine]

@@ -1,0 +1,93 @@
+"""Ranges of the user's own: annotate() names a part of the program, wrap() marks a function of theirs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any
+
+from pyprof.capture import session
+from pyprof.capture.sinks import Entry, pop, push
+
+
+class annotate(ContextDecorator):
+    """`with pyprof.annotate("x"):` or `@pyprof.annotate("x")`: the range `layer:x`. Without init() it does nothing.
+
+    May be nested, re-used and shared between threads.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._entry = Entry(f"layer:{name}")
+        self._open: list[tuple[Any] | None] = []
+
+    def _recreate_cm(self) -> annotate:
+        return annotate(self._entry.text.removeprefix("layer:"))  # each call of a decorated function has its own
+
+    def __enter__(self) -> annotate:
+        active = session.current()
+        sink = None if active is None else active.sink()
+        self._open.append(None if sink is None else (push(sink, self._entry),))
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        opened = self._open.pop()
+        if opened is not None:
+            pop(opened[0])
+
+
+def wrap(owner: Any, name: str) -> None:
+    """Mark the calls of owner.name: a function of a module, a method, an autograd Function's forward, a launcher.
+
+    The op is called `name` and its mod what the owner calls itself. Calls in it are marked as ever. Wrapping twice is
+    wrapping once; `pyprof.deinit()` undoes it. Needs `pyprof.init()`; raises AttributeError where there is no such
+    attribute, TypeError where it cannot be called, RuntimeError before init().
+    """
+    active = session.current()
+    if active is None:
+        raise RuntimeError(f"pyprof.wrap({name!r}): call pyprof.init() first")
+    static = vars(owner).get(name) if isinstance(owner, type) else None
+    func = getattr(owner, name) if not isinstance(owner, type) else _inner(static or getattr(owner, name))
+    if not callable(func):
+        raise TypeError(f"pyprof.wrap: {name!r} of {owner!r} cannot be called")
+    if getattr(func, "__pyprof__", False):
+        return
+    wrapper = marked(func, _mod_of(owner), name)
+    kept = type(static)(wrapper) if isinstance(static, (staticmethod, classmethod)) else wrapper
+    active.patches.set(owner, name, kept)
+
+
+def _inner(attribute: Any) -> Any:
+    return attribute.__func__ if isinstance(attribute, (staticmethod, classmethod)) else attribute
+
+
+def _mod_of(owner: Any) -> str:
+    if isinstance(owner, type):
+        return f"{owner.__module__}.{owner.__qualname__}"
+    return str(getattr(owner, "__name__", None) or type(owner).__name__)
+
+
+def marked(func: Callable[..., Any], mod: str, op: str) -> Callable[..., Any]:
+    """func with a marker around it, while there is a session."""
+    from torch.compiler import is_dynamo_compiling
+
+    from pyprof.capture.targets import Target
+
+    target = Target(func, mod, op)
+
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return func(*args, **kwargs)
+        active = session.current()
+        sink = None if active is None else active.sink()
+        if active is None or sink is None or active.mode is None:
+            return func(*args, **kwargs)
+        token = push(sink, active.mode.entry_of(target, args, kwargs))
+        try:
+            return func(*args, **kwargs)
+        finally:
+            pop(token)
+
+    call.__pyprof__ = True  # type: ignore[attr-defined]
+    return call

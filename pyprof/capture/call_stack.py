@@ -1,0 +1,109 @@
+"""The user's call stack as marker text: `file.py:123`, outermost first.
+
+A stack is looked up as it is walked: by its instruction offsets, then each code object by identity (hashing one hashes
+its bytecode, and ones that are equal may stand in two files). Frames of torch, pyprof and the standard library are left
+out unless asked for. Paths are cut to what tells the file without telling the machine: relative to the working
+directory or to site-packages, else the last two parts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+from operator import is_
+from types import CodeType, FrameType
+
+_FRAMES = 50  # innermost frames kept: a deeper stack is recursion, and the text has a limit
+_MEMO_MOST = 100_000  # entries; programs have fewer call sites, generated code may not
+
+_LIBRARY = tuple(
+    os.path.join(path, "") for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
+)
+_PACKAGES = tuple(
+    os.path.join(path, "") for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")} if path
+)
+_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_RUN = os.path.join(_OURS, "capture", "run.py")
+
+
+class Tracer:
+    """Call `text(frame)`: the JSON fragment to put before a payload's last brace, "" where no frame is the user's."""
+
+    def __init__(self, everything: bool = False, function_stack: bool = False) -> None:
+        self._everything = everything
+        self._function_stack = function_stack
+        # "" for code that is left out, None for `pyprof run` itself, outside of which nothing is the user's.
+        self._names: dict[str, str | None] = {}
+        self._texts: dict[tuple[int, ...], list[tuple[list[CodeType], str]]] = {}
+        self._here = os.path.join(os.getcwd(), "")
+        self._skipped = () if everything else (_OURS, _torch_folder(), "<frozen")
+
+    def text(self, frame: FrameType | None) -> str:
+        codes: list[CodeType] = []
+        offsets: list[int] = []
+        add_code, add_offset = codes.append, offsets.append
+        while frame is not None:
+            add_code(frame.f_code)
+            add_offset(frame.f_lasti)
+            frame = frame.f_back
+        key = tuple(offsets)
+        for known, text in self._texts.get(key, ()):
+            if all(map(is_, known, codes)):
+                return text
+        return self._make(key, codes)
+
+    def _make(self, key: tuple[int, ...], codes: list[CodeType]) -> str:
+        if len(self._texts) >= _MEMO_MOST:
+            self._texts.clear()
+        calls = []
+        for code, offset in zip(codes, key, strict=True):
+            name = self._name(code.co_filename)
+            if name is None:
+                break
+            if name:
+                calls.append((name, code, offset))
+        calls = calls[_FRAMES - 1 :: -1]
+        lines = [f"{name}:{_line(code, offset)}" for name, code, offset in calls]
+        text = ',"trace":' + json.dumps(lines, separators=(",", ":")) if lines else ""
+        if self._function_stack and calls:
+            text += ',"funcStack":' + json.dumps("".join("/" + _function(code) for _, code, _ in calls))
+        self._texts.setdefault(key, []).append((codes, text))
+        return text
+
+    def _name(self, path: str) -> str | None:
+        if path not in self._names:
+            self._names[path] = self._shown(path)
+        return self._names[path]
+
+    def _shown(self, path: str) -> str | None:
+        if path == _RUN and not self._everything:
+            return None
+        if path.startswith(self._skipped):
+            return ""
+        for folder in (self._here, *_PACKAGES):
+            if path.startswith(folder):
+                return path[len(folder) :]
+        if path.startswith(_LIBRARY) and not self._everything:
+            return ""
+        return os.path.join(*path.split(os.sep)[-2:]) if os.path.isabs(path) else path
+
+
+def _torch_folder() -> str:
+    import torch
+
+    return os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
+
+
+def _line(code: CodeType, offset: int) -> int:
+    """The line of an instruction, as `frame.f_lineno` tells it while the frame runs."""
+    for start, end, line in code.co_lines():
+        if start <= offset < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+def _function(code: CodeType) -> str:
+    name = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+    return name.replace(".<locals>", "").replace(".", "::")

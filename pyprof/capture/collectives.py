@@ -1,0 +1,74 @@
+"""torch.distributed's collectives. Those that do not ask for a torch function mode have their names replaced.
+
+In 2.13 most tensor collectives ask; the object ones, barriers, sends and receives do not, nor does any in old releases.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyprof.capture.annotate import marked
+from pyprof.capture.patch import Patches
+
+if TYPE_CHECKING:
+    from pyprof.capture.mode import MarkerMode
+
+NAMES = frozenset(
+    {
+        *("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object"),
+        *("all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv"),
+        *("broadcast", "broadcast_object_list", "gather", "gather_object", "irecv", "isend", "monitored_barrier"),
+        *("recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send"),
+    }
+)
+
+
+_SETTLED_S, _SETTLED_MOST_S = 0.02, 0.5
+
+
+def install(patches: Patches, mode: MarkerMode) -> None:
+    """Mark them in torch.distributed and in the module that defines them, where other collectives call them."""
+    import torch
+
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d
+
+    destroy = _after_workers(distributed_c10d.destroy_process_group, mode)
+    for owner in (torch.distributed, distributed_c10d):
+        patches.set(owner, "destroy_process_group", destroy)
+    for name in sorted(NAMES):
+        original = getattr(distributed_c10d, name, None)
+        if original is None or _asks(original):
+            continue
+        wrapper = marked(original, "torch.distributed", name)
+        for owner in (torch.distributed, distributed_c10d):
+            if vars(owner).get(name) is original:
+                patches.set(owner, name, wrapper)
+
+
+def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
+    """destroy_process_group, once gloo's threads have let go of our mode: see mode.fast_handler for why."""
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        last = time.monotonic() + _SETTLED_MOST_S
+        holders, since = sys.getrefcount(mode), time.monotonic()
+        while since + _SETTLED_S > time.monotonic() and time.monotonic() < last:
+            time.sleep(0.002)  # they need the interpreter
+            if sys.getrefcount(mode) != holders:
+                holders, since = sys.getrefcount(mode), time.monotonic()
+        return destroy(*args, **kwargs)
+
+    return destroy_process_group
+
+
+def _asks(func: Callable[..., Any]) -> bool:
+    """Whether the mode sees it, and so marks it."""
+    code = getattr(inspect.unwrap(func), "__code__", None)
+    return code is not None and "handle_torch_function" in code.co_names

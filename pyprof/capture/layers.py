@@ -1,0 +1,121 @@
+"""The names of the nn.Modules that are running, as `layer:` ranges. The user's model is only read.
+
+The outermost module called is the root: its range is `layer:ClassName`, and those below are named from it
+(`layer:encoder.3.mlp`), so a range's text is what state_dict's keys begin with. The name depends on who calls: a module
+that stands in two places has both names. Wrappers (DDP, FSDP, compiled modules, checkpoint wrappers) add no part.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyprof.capture.sinks import Entry
+
+if TYPE_CHECKING:
+    from pyprof.capture.mode import MarkerMode
+
+_WRAPPER_PARTS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # compile, FSDP, checkpointing
+_MODULE_WRAPPERS = {"DistributedDataParallel", "DataParallel"}  # these hold the user's model as `module`
+
+
+class _Node:
+    """A module, seen from the module that called it. Refers to both weakly: it must not keep a model alive."""
+
+    __slots__ = ("children", "entry", "module", "path")
+
+    def __init__(self, module: Any, path: str) -> None:
+        self.module = weakref.ref(module)
+        self.path = path  # "" for the root
+        self.entry = Entry("layer:" + (path or type(module).__name__))
+        self.children: dict[int, _Node] = {}
+
+
+class _Stack(threading.local):
+    """The nodes of the modules that run on this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.nodes: list[_Node] = []
+
+
+class Layers:
+    """What is known of the modules called so far."""
+
+    def __init__(self) -> None:
+        self._roots: dict[int, _Node] = {}
+        self._stack = _Stack()
+
+    def wrap(self, call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
+        """nn.Module.__call__ with a range around it, where the mode has a sink."""
+        import torch
+        from torch.compiler import is_dynamo_compiling
+
+        stack, roots, nvtx_pop = self._stack, self._roots, mode.nvtx_pop
+        plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # a call less to do what that does
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_dynamo_compiling():  # dynamo reads this as a constant and sees only the original call
+                return call(module, *args, **kwargs)
+            sink = mode.sink
+            if sink is None:
+                return call(module, *args, **kwargs)
+            nodes = stack.nodes
+            known = nodes[-1].children if nodes else roots
+            node = known.get(id(module))
+            if node is None or node.module() is not module:
+                node = known[id(module)] = _node(module, nodes)
+            entry = node.entry
+            if entry.sink is not sink:
+                sink.bind(entry)
+            token = entry.push()
+            nodes.append(node)
+            try:
+                if plain and module._compiled_call_impl is None:
+                    return module._call_impl(*args, **kwargs) if kwargs else module._call_impl(*args)
+                return call(module, *args, **kwargs)
+            finally:
+                nodes.pop()
+                if token is None:
+                    nvtx_pop()
+                else:
+                    token.__exit__(None, None, None)
+
+        return __call__
+
+
+def _node(module: Any, nodes: list[_Node]) -> _Node:
+    """Named from the nearest running module that holds this one; outside of all of them it is a root itself."""
+    for caller in reversed(nodes):
+        holder = caller.module()
+        name = None if holder is None else _name_in(holder, module)
+        if name is not None:
+            return _Node(module, ".".join(part for part in (caller.path, name) if part))
+    return _Node(module, "")
+
+
+def _name_in(holder: Any, module: Any) -> str | None:
+    """The shortest name of `module` below `holder`, None where it is not there. Models may hold themselves."""
+    level, seen = [("", holder)], {id(holder)}
+    while level:
+        below = []
+        for prefix, parent in level:
+            for name, child in parent._modules.items():
+                if child is module:
+                    return _without_wrappers(holder, prefix + name)
+                if child is not None and id(child) not in seen:
+                    seen.add(id(child))
+                    below.append((f"{prefix}{name}.", child))
+        level = below
+    return None
+
+
+def _without_wrappers(holder: Any, name: str) -> str:
+    kept = []
+    for part in name.split("."):
+        wrapper = part in _WRAPPER_PARTS or (part == "module" and type(holder).__name__ in _MODULE_WRAPPERS)
+        if not wrapper:
+            kept.append(part)
+        holder = getattr(holder, part)
+    return ".".join(kept)

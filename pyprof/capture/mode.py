@@ -1,0 +1,219 @@
+"""The one wrapper: a torch function mode that PyTorch calls for every call of its public functions.
+
+Why a mode and not wrapped names: docs/capture.md, with the measurements. While PyTorch is in `__torch_function__` the
+mode is off, so what an op calls in its own Python is not marked again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.nn import Parameter
+from torch.overrides import TorchFunctionMode
+
+from pyprof.capture import describe
+from pyprof.capture.call_stack import Tracer
+from pyprof.capture.describe import PLAIN, key_of
+from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop
+from pyprof.capture.special import Special, autograd_backward, specials
+from pyprof.capture.targets import Target, Targets
+
+_CALLS_MOST = 8_192  # remembered calls of one op, and traces of one call: dynamic shapes must not fill the memory
+_FAILURES_MOST = 100  # kept for whoever asks
+_any_autocast = torch._C._is_any_autocast_enabled
+_tracing = torch._C._is_tracing
+_push_mode = torch._C._push_on_torch_function_stack
+_pop_mode = torch._C._pop_torch_function_stack
+_mode_count = torch._C._len_torch_function_stack
+_mode_at = torch._C._get_function_stack_at
+_getframe = sys._getframe
+
+
+class MarkerMode(TorchFunctionMode):
+    """Pushes a marker around each call of a target. `sink` may change at any time, None pushes nothing."""
+
+    def __init__(self, tracer: Tracer | None, nvtx: Nvtx | None) -> None:
+        super().__init__()
+        self.sink: Sink | None = None
+        self.failures: list[str] = []  # ops whose arguments could not be described; their marker has none
+        self._targets = Targets()
+        self._known: dict[Any, Target | Special | None] = self._targets.known
+        self._known.update(specials())
+        self._tracer = tracer
+        self.nvtx = nvtx
+        self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
+        self.ranges: dict[str, Entry] = {}  # PyTorch's own, by name
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if is_dynamo_compiling():  # dynamo reads this as a constant and sees only the call
+            return func(*args, **kwargs) if kwargs else func(*args)
+        sink = self.sink
+        try:
+            target: Any = self._known[func]
+        except KeyError:
+            target = self._targets.add(func)
+        if target is None or sink is None or _tracing():
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if type(target) is Special:
+            return target.run(self, args, kwargs or {})
+
+        try:  # key_of, written out for what most arguments are
+            key: tuple[Any, ...] = ()
+            for arg in args:
+                kind = type(arg)
+                if kind is Tensor or kind is Parameter:
+                    if arg.is_cpu:  # asking for a device and hashing it takes three times as long
+                        key += (arg.shape, arg.dtype, arg.stride())
+                    elif arg.is_cuda:
+                        key += (arg.shape, arg.dtype, arg.is_contiguous() or arg.stride(), "cuda")
+                    else:
+                        key += (arg.shape, arg.dtype, arg.stride(), arg.device)
+                elif kind in PLAIN:
+                    key += (kind, arg)
+                else:
+                    key += (key_of(arg),)
+            if kwargs:
+                key += tuple([(name, key_of(arg)) for name, arg in kwargs.items()])
+            if _any_autocast():
+                key += (_autocast_dtype(),)
+            entry = target.cache.get(key)
+            if entry is None:
+                entry = self._new_entry(target, key, args, kwargs or {})
+        except describe.StepAside:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        except Exception:  # noqa: BLE001  (sparse CSR has no strides, and the user's classes may raise anything)
+            entry = self._slow_entry(target, args, kwargs or {})
+        if entry is None:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if self._tracer is not None:
+            trace = self._tracer.text(_getframe(1))
+            entry = entry.with_trace.get(trace) or _with_trace(entry, trace)
+
+        if entry.sink is not sink:
+            sink.bind(entry)
+        token = entry.push()
+        try:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        finally:
+            if token is None:
+                self.nvtx_pop()
+            else:
+                token.__exit__(None, None, None)
+
+    def entry_of(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        """For calls that PyTorch does not show us: what pyprof.wrap() wrapped."""
+        entry = self._slow_entry(target, args, kwargs) or target.bare_entry()
+        if self._tracer is not None:
+            entry = _with_trace(entry, self._tracer.text(_getframe(2)))
+        return entry
+
+    def _new_entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+        """Under the fast key, unless another tensor could have the same: sparse COO and MKL-DNN tensors say that
+        their strides are 0, as those of a broadcast one are (seen in 2.13)."""
+        plain = all(_strides_tell(arg) for arg in args if isinstance(arg, Tensor))
+        return self._entry(target, key, args, kwargs) if plain else self._slow_entry(target, args, kwargs)
+
+    def _entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        """The call's text, remembered under its key. This runs once a distinct call."""
+        text = describe.text(target, args, kwargs, _autocast_name())
+        if len(target.cache) >= _CALLS_MOST:
+            target.cache.clear()
+        entry = target.cache[key] = Entry(text)
+        return entry
+
+    def _slow_entry(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+        """For arguments that the fast key is not made for. None for a call that computes nothing real."""
+        try:
+            key = (*map(key_of, args), *((name, key_of(arg)) for name, arg in kwargs.items()), _autocast_dtype())
+            return target.cache.get(key) or self._entry(target, key, args, kwargs)
+        except describe.StepAside:
+            return None
+        except Exception as error:  # noqa: BLE001  (as above: a description must not break the user's program)
+            if len(self.failures) < _FAILURES_MOST:
+                self.failures.append(f"{target.mod}.{target.op}: {error!r}")
+            return target.bare_entry()
+
+
+def _strides_tell(tensor: Tensor) -> bool:
+    return type(tensor) not in (Tensor, Parameter) or (tensor.layout == torch.strided and 0 not in tensor.stride())
+
+
+def _with_trace(entry: Entry, trace: str) -> Entry:
+    if len(entry.with_trace) >= _CALLS_MOST:
+        entry.with_trace.clear()
+    found = entry.with_trace[trace] = Entry(entry.text[:-1] + trace + "}")
+    return found
+
+
+def _autocast_dtype() -> torch.dtype | None:
+    """The autocast dtype of the first device type for which autocast is on."""
+    for device in ("cuda", "cpu"):
+        if torch.is_autocast_enabled(device):
+            return torch.get_autocast_dtype(device)
+    return None
+
+
+def _autocast_name() -> str | None:
+    dtype = _autocast_dtype()
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def enter(mode: MarkerMode) -> None:
+    """Put the mode under all others of this thread, so that theirs end as they began."""
+    others = [_pop_mode() for _ in range(_mode_count())]
+    _push_mode(mode)
+    for other in reversed(others):
+        _push_mode(other)
+
+
+def leave(mode: MarkerMode) -> None:
+    """Take the mode out of this thread's stack, wherever it stands."""
+    others = [_pop_mode() for _ in range(_mode_count())]
+    for other in reversed(others):
+        if other is not mode:
+            _push_mode(other)
+
+
+def fast_handler(mode: MarkerMode, original: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's handle_torch_function, without its context manager where ours is the only mode (3 us to 0.3).
+
+    Backward runs with the mode as it stands. Gloo's threads take this thread's modes along with each collective: were
+    it pushed anew, theirs would be the last ones to let go of it, for which they need the interpreter, while the one
+    who ends a process group waits for them and holds it (seen in 2.13, in every other run of two ranks).
+    """
+
+    def handle_torch_function(public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling() or _mode_count() != 1 or _mode_at(0) is not mode:
+            return original(public_api, relevant_args, *args, **kwargs)
+        if public_api is Tensor.backward:
+            return autograd_backward(*args, **kwargs)
+        _pop_mode()
+        try:
+            return mode.__torch_function__(public_api, (), args, kwargs)
+        finally:
+            _push_mode(mode)
+
+    return handle_torch_function
+
+
+def honest_asker(mode: MarkerMode, original: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's has_torch_function, not counting our mode: nn.MultiheadAttention and others ask it whether they
+    may take their fast path, and must take it under pyprof too."""
+
+    def has_torch_function(relevant_args: Any) -> bool:
+        if is_dynamo_compiling() or _mode_count() != 1 or _mode_at(0) is not mode:
+            return bool(original(relevant_args))
+        _pop_mode()
+        try:
+            return bool(original(relevant_args))
+        finally:
+            _push_mode(mode)
+
+    return has_torch_function

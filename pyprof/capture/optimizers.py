@@ -1,0 +1,66 @@
+"""Optimizers' bookkeeping runs with the marker mode off.
+
+`zero_grad()` and `_init_group()` look at every parameter's `grad`: 7 calls a parameter, of which none starts a kernel,
+at 0.9 us each through the mode. That was a tenth of a step's Python time with AdamW on 148 parameters (2.13).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from pyprof.capture.patch import Patches
+
+if TYPE_CHECKING:
+    from pyprof.capture.mode import MarkerMode
+
+_push_mode = torch._C._push_on_torch_function_stack
+_pop_mode = torch._C._pop_torch_function_stack
+_mode_count = torch._C._len_torch_function_stack
+_mode_at = torch._C._get_function_stack_at
+
+
+def install(patches: Patches, mode: MarkerMode) -> None:
+    """For torch.optim's own classes; those of others are left alone."""
+    base = torch.optim.Optimizer
+    zero_grad = vars(base)["zero_grad"]
+    patches.set(base, "zero_grad", quiet(zero_grad, mode, _drops(zero_grad)))
+    for owner in {value for value in vars(torch.optim).values() if isinstance(value, type) and issubclass(value, base)}:
+        if "_init_group" in vars(owner):  # since 2.0
+            patches.set(owner, "_init_group", quiet(vars(owner)["_init_group"], mode, _has_state))
+
+
+def quiet(call: Callable[..., Any], mode: MarkerMode, only: Callable[..., bool]) -> Callable[..., Any]:
+    """`call` with the mode off, where it is this thread's only one and `only(arguments)` says that no kernel starts."""
+
+    @functools.wraps(call)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling() or _mode_count() != 1 or _mode_at(0) is not mode or not only(*args, **kwargs):
+            return call(*args, **kwargs)
+        _pop_mode()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            _push_mode(mode)
+
+    return wrapper
+
+
+def _drops(zero_grad: Callable[..., Any]) -> Callable[..., bool]:
+    """Whether a call of zero_grad sets the gradients to None, and so fills no zeros."""
+    default = bool(inspect.signature(zero_grad).parameters["set_to_none"].default)
+
+    def drops(_optimizer: Any, set_to_none: bool = default) -> bool:
+        return bool(set_to_none)
+
+    return drops
+
+
+def _has_state(optimizer: Any, *_args: Any, **_kwargs: Any) -> bool:
+    """Not in the first step, which makes the state's tensors."""
+    return bool(optimizer.state)

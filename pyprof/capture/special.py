@@ -1,0 +1,89 @@
+"""Calls that the marker mode sees and does something else about than mark them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pyprof.capture.sinks import Entry
+
+if TYPE_CHECKING:
+    from pyprof.capture.mode import MarkerMode
+
+_push_mode = torch._C._push_on_torch_function_stack
+_pop_mode = torch._C._pop_torch_function_stack
+
+
+class Special:
+    """`run(mode, args, kwargs)` takes the place of the call and returns its result."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[[MarkerMode, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self.run = run
+
+
+def specials() -> dict[Any, Special]:
+    """Function -> what is done about it. record_function's two ops are private: seen from 1.9 to 2.13."""
+    found = {torch.Tensor.backward: Special(_backward)}
+    ops = torch.ops.profiler
+    if hasattr(ops, "_record_function_enter_new") and hasattr(ops, "_record_function_exit"):
+        enter, leave = ops._record_function_enter_new, ops._record_function_exit._RecordFunction
+        found[enter] = Special(lambda mode, args, kwargs: _open_range(mode, enter, args, kwargs))
+        found[leave] = Special(lambda mode, args, kwargs: _close_range(mode, leave, args, kwargs))
+    return found
+
+
+def _backward(mode: MarkerMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Tensor.backward without its first two lines and with the mode on: what it recomputes is marked."""
+    _push_mode(mode)
+    try:
+        autograd_backward(*args, **kwargs)
+    finally:
+        _pop_mode()
+
+
+def autograd_backward(
+    self: torch.Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Tensor.backward without asking for modes."""
+    torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+class _Open(threading.local):
+    """For each record_function that is open on this thread: was it pushed to NVTX as well?"""
+
+    def __init__(self) -> None:
+        self.pushed: list[bool] = []
+
+
+_open = _Open()
+
+
+def _open_range(mode: MarkerMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """PyTorch's record_function ranges (optimizer steps, data loading, the user's) reach NVTX only under emit_nvtx."""
+    result = func(*args, **kwargs)
+    nvtx = mode.nvtx
+    push = nvtx is not None and bool(args) and isinstance(args[0], str) and not torch._C._autograd._profiler_enabled()
+    if push and nvtx is not None:
+        entry = mode.ranges.get(args[0])
+        if entry is None:
+            entry = mode.ranges[args[0]] = Entry(args[0])
+        if entry.sink is not nvtx:
+            nvtx.bind(entry)
+        entry.push()
+    _open.pushed.append(push)
+    return result
+
+
+def _close_range(mode: MarkerMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if _open.pushed and _open.pushed.pop():
+        mode.nvtx_pop()
+    return func(*args, **kwargs)

@@ -1,0 +1,124 @@
+"""What is marked: every function that PyTorch lets a torch function mode see, less the list below.
+
+A target has the name that users write: `torch.nn.functional.linear` for the builtin `torch._C._nn.linear`, and
+`Tensor.add` for `a + b`, which is what PyTorch itself says it ran.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from types import MethodWrapperType
+from typing import Any
+
+from pyprof.capture.sinks import Entry
+from pyprof.marker import Marker, format_marker
+
+# Never marked, and why. docs/capture.md prints this table.
+NOT_MARKED: dict[str, str] = {
+    "reads metadata: no kernel, no backward": (
+        "size dim ndimension numel nelement stride storage_offset element_size get_device data_ptr const_data_ptr "
+        "storage untyped_storage _typed_storage storage_type dim_order is_complex is_floating_point is_signed is_conj "
+        "is_neg is_inference is_contiguous is_coalesced is_pinned is_shared is_set_to is_same_size is_distributed "
+        "is_tensor is_storage sparse_dim dense_dim _nnz _dimI _dimV _is_view qscheme q_scale q_zero_point "
+        "q_per_channel_axis result_type can_cast promote_types __len__ __hash__ __dir__ __dlpack_device__ "
+        "_nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets get_default_dtype "
+        "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum _sym_sqrt _is_zerotensor _has_symbolic_sizes_strides"
+    ),
+    "changes autograd's books or hooks: no kernel": (
+        "requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad detach detach_ record_stream "
+        "_set_grad_enabled _set_view_replay_enabled is_grad_enabled set_grad_enabled _enter_autocast _exit_autocast "
+        "_make_subclass __setstate__ share_memory_ _use_new_zip_file_serialization _force_original_view_tracking"
+    ),
+    "a range of PyTorch's own, which is there already": (
+        "_record_function_enter _record_function_enter_new _record_function_exit _record_function_exit._RecordFunction"
+    ),
+    "runs the user's own code, whose calls are marked one by one": "backward apply_ map_ map2_",
+    "makes no tensor": "device",
+    "prints or pickles": "__repr__ __format__ __reduce_ex__ __reduce__ _reduce_ex_internal",
+}
+_NAMES = frozenset(name for names in NOT_MARKED.values() for name in names.split())
+
+
+Parameters = list[tuple[str, bool]]  # (name, whether it takes a tensor) of each positional parameter
+
+
+class Target:
+    """A marked function and the calls of it seen so far."""
+
+    __slots__ = ("_bare", "cache", "func", "mod", "op", "parameters")
+
+    def __init__(self, func: Any, mod: str, op: str) -> None:
+        self.func = func
+        self.mod = mod
+        self.op = op
+        self.parameters: list[Parameters] | None = None  # one list an overload, once asked for; see argnames.py
+        self.cache: dict[tuple[Any, ...], Entry] = {}
+        self._bare: Entry | None = None
+
+    def bare_entry(self) -> Entry:
+        """The marker of a call whose arguments could not be described."""
+        if self._bare is None:
+            self._bare = Entry(format_marker(Marker(self.mod, self.op)))
+        return self._bare
+
+
+class Targets:
+    """Function -> Target, or None for what is not marked. Filled as functions are met."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Any] = {}
+        self._public = {func: (mod, op) for mod, op, func in _public_functions()}
+
+    def add(self, func: Callable[..., Any]) -> Target | None:
+        target = self._target(func)
+        if len(self.known) < 100_000:  # a program that makes functions as it runs must not fill the memory
+            self.known[func] = target
+        return target
+
+    def _target(self, func: Any) -> Target | None:
+        if isinstance(func, MethodWrapperType):  # a property: `x.shape` is getset_descriptor.__get__
+            return None
+        mod, op = self._public.get(func) or _own_name(func)
+        return None if op in _NAMES else Target(func, mod, op)
+
+
+def _public_functions() -> Iterator[tuple[str, str, Any]]:
+    """Every public function of PyTorch's with the name it is best known by; a later one wins."""
+    import torch
+
+    owners = {
+        "torch._C._special": torch._C._special,
+        "torch.functional": torch.functional,
+        "torch": torch,
+        "torch.nn.init": torch.nn.init,
+        "torch.special": torch.special,
+        "torch.linalg": torch.linalg,
+        "torch.fft": torch.fft,
+        "torch.sparse": torch.sparse,
+        "torch.nn.functional": torch.nn.functional,
+        "Tensor": torch.Tensor,
+    }
+    for mod, owner in owners.items():
+        for name in dir(owner):
+            func = inspect.getattr_static(owner, name, None) if owner is torch.Tensor else vars(owner).get(name)
+            private = name.startswith("__") and owner is not torch.Tensor
+            if callable(func) and not inspect.isclass(func) and not private:
+                yield (*_in_torch(mod, name), func)
+
+
+def _in_torch(mod: str, name: str) -> tuple[str, str]:
+    return ("torch", name) if mod == "torch.functional" else (mod, name)
+
+
+def _own_name(func: Any) -> tuple[str, str]:
+    """What a function calls itself: `torch.ops.aten` and `add.Tensor` for an op overload."""
+    op = getattr(func, "__name__", None) or type(func).__name__
+    namespace = getattr(func, "namespace", None)
+    if isinstance(namespace, str):  # an OpOverload or a higher-order op
+        return f"torch.ops.{namespace}", str(op)
+    qualified = getattr(func, "_qualified_op_name", None)
+    if isinstance(qualified, str):  # an OpOverloadPacket: "aten::add"
+        return f"torch.ops.{qualified.split('::')[0]}", str(op)
+    mod = str(getattr(func, "__module__", None) or "torch")
+    return ("torch.distributed" if mod.startswith("torch.distributed.") else mod), str(op)

@@ -1,0 +1,83 @@
+"""PyTorch's Chrome trace, made valid, readable and free of what tells of the machine."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO, cast
+
+from pyprof.capture.collector import check_output
+
+_TOKEN = re.compile(r'"(pyprof#\d+)"')
+_NAME = re.compile(r'^(\s*"name": ")(.*)(",?\s*)$')
+# Up to 2.12 an event's first line holds all of this, from 2.13 on each has a line of its own (seen in 2.11 and 2.13).
+_ONE_LINE = re.compile(r'^(\s*"ph": "X", "cat": ")(\w+)(", "name": ")(.*)(", "pid": .*)$', re.DOTALL)
+# Keys whose string values tell of the machine or the user (host_name, traceName and trace_id: seen in 2.13).
+_PRIVATE = re.compile(r'("(?:host_?name|traceName|trace_id|user_?name)"\s*:\s*")(?:[^"\\]|\\.)*"', re.IGNORECASE)
+
+
+def write_trace(profiler: Any, texts: dict[str, str], file: Path, force: bool) -> None:
+    """Export `profiler` to `file`, with `texts` in the place of their tokens. The file appears whole or not at all."""
+    folder = file.absolute().parent
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".pyprof-") as scratch:
+        raw, done = Path(scratch, "raw.json"), Path(scratch, "done")
+        profiler.export_chrome_trace(str(raw))
+        with open(raw, encoding="utf-8", errors="replace") as lines, _open_text(done, file.suffix == ".gz") as out:
+            out.writelines(repaired(lines, texts))
+        check_output(file, force)
+        os.replace(done, file)
+
+
+@contextmanager
+def _open_text(path: Path, zipped: bool) -> Iterator[TextIO]:
+    with open(path, "wb") as file:
+        # Level 1 is three times as fast as 9 and a fifth larger. The header holds no name and no time.
+        binary = gzip.GzipFile("", "wb", 1, file, mtime=0) if zipped else file
+        with io.TextIOWrapper(cast(BinaryIO, binary), encoding="utf-8", newline="\n") as text:
+            yield text
+
+
+def repaired(lines: Iterable[str], texts: dict[str, str]) -> Iterator[str]:
+    """Kineto's lines with exact names, and its category for ours (a range of a user's is a user_annotation)."""
+    category = ""
+    for line in lines:
+        event = _ONE_LINE.match(line)
+        if event is not None:
+            yield _event(event, texts)
+            continue
+        if '"cat": "cpu_op"' in line:
+            yield category
+            category = line
+            continue
+        if "pyprof#" in line and _TOKEN.search(line):
+            category = category.replace("cpu_op", "user_annotation")
+            line = _TOKEN.sub(lambda found: json.dumps(texts.get(found[1], found[1])), line)
+        elif '"name"' in line:
+            line = _escaped(line)
+        else:
+            line = _PRIVATE.sub(r'\1"', line)
+        yield category
+        category = ""
+        yield line
+    yield category
+
+
+def _event(found: re.Match[str], texts: dict[str, str]) -> str:
+    before, category, between, name, after = found.groups()
+    if name in texts:
+        return f"{before}user_annotation{between}{json.dumps(texts[name])[1:-1]}{after}"
+    name = json.dumps(name)[1:-1] if '"' in name else name
+    return f"{before}{category}{between}{name}{after}"
+
+
+def _escaped(line: str) -> str:
+    """A name that the user gave may hold quotes, which Kineto leaves as they are."""
+    found = _NAME.match(line)
+    return line if found is None or '"' not in found[2] else f"{found[1]}{json.dumps(found[2])[1:-1]}{found[3]}"

@@ -1,0 +1,71 @@
+"""numpy arrays and texts as Arrow arrays, and back, by their buffers.
+
+``pyarrow.array``, ``scalar`` and ``to_numpy`` look whether they were given pandas' objects and import pandas for that
+(seen in pyarrow 26), which takes longer than most of what we do with Arrow. Buffers take no such look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.errors import PyprofError
+from pyprof.table.columns import Coded
+from pyprof.text import clean
+
+LONGEST = (1 << 31) - 1  # bytes of all values of an Arrow string array
+
+
+def numbers(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> Any:
+    """An Arrow array of the numbers; null where they are not known."""
+    import pyarrow as pa
+
+    valid = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, data])
+
+
+def texts(values: Sequence[str]) -> Any:
+    """An Arrow array of the texts, which UTF-8 must hold: see ``clean``. Raises PyprofError beyond 2 GiB."""
+    import pyarrow as pa
+
+    encoded = [clean(text).encode() for text in values]
+    ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    if ends.max(initial=0) > LONGEST:
+        raise PyprofError(
+            f"a column has {ends[-1]:,} bytes of texts, of which Parquet takes {LONGEST:,}: write net.dict"
+        )
+    buffers = [None, pa.py_buffer(np.append(0, ends).astype(np.int32)), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def dictionary(data: Coded, values: Any = None) -> Any:
+    """A column of texts as dictionary codes, an empty text being null. ``values``: ``texts(data.values)`` if at hand.
+
+    A dictionary that has more texts than there are rows is cut to those that the rows have.
+    """
+    import pyarrow as pa
+
+    values = texts(data.values) if values is None else values
+    filled = np.array([*map(bool, data.values), False])  # code -1 finds the last
+    known, codes = filled[data.codes], data.codes
+    if len(values) > len(codes):
+        used, number = np.unique(np.where(known, codes, 0), return_inverse=True)
+        values, codes = values.take(numbers(used)), number.reshape(-1).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(numbers(codes, known), values)
+
+
+def array_of(array: Any, dtype: type, null: float) -> NDArray[Any]:
+    """The numbers of an Arrow array of that type, ``null`` where it has none."""
+    valid, data = array.buffers()
+    count, before = len(array), array.offset
+    if not count or data is None:
+        return np.full(count, null, dtype)
+    values: NDArray[Any] = np.frombuffer(data, dtype, before + count)[before:]
+    if not array.null_count:
+        return values
+    known = np.unpackbits(np.frombuffer(valid, np.uint8), count=before + count, bitorder="little")[before:]
+    return np.where(known.astype(bool), values, dtype(null))

@@ -1,0 +1,224 @@
+"""The kernel table in memory: columns, not rows.
+
+Twenty integers cost 386 bytes a row as a dataclass and 160 as columns, and texts repeat: a million kernels have a few
+thousand names, shapes and contexts. So a text column is a ``Coded``: one int32 a row and each distinct text once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.table.schema import COLUMN, KERNELS, Kind
+
+Ints = NDArray[np.int64]
+NULL = int(np.iinfo(np.int64).min)  # an int column's "unknown"; a float column's is NaN
+
+
+@dataclass(slots=True)
+class Coded:
+    """A text column: ``values[codes[i]]`` is row i's text; code -1 is empty."""
+
+    codes: NDArray[np.int32]
+    values: list[str]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: Any) -> Coded:
+        return Coded(self.codes[rows], self.values)
+
+    def used(self) -> Coded:
+        """The same rows with the texts that they have and no others."""
+        codes = np.unique(self.codes[self.codes >= 0])
+        place = np.full(len(self.values) + 1, -1, np.int32)  # code -1 finds the last
+        place[codes] = np.arange(len(codes), dtype=np.int32)
+        return Coded(place[self.codes], [self.values[code] for code in codes.tolist()])
+
+    def texts(self, empty: str = "") -> list[str]:
+        """Every row's text."""
+        values = [*self.values, empty]  # code -1 finds the last
+        return [values[code] for code in self.codes.tolist()]
+
+    def among(self, *texts: str) -> NDArray[np.bool_]:
+        """Which rows have one of these texts; "" is an empty one."""
+        return np.array([*(value in texts for value in self.values), "" in texts], bool)[self.codes]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Coded:
+        """Encode a text a row; an empty one becomes code -1."""
+        seen: dict[str, int] = {}
+        codes = [seen.setdefault(text, len(seen)) if text else -1 for text in texts]
+        return cls(np.array(codes, np.int32), list(seen))
+
+    @classmethod
+    def empty(cls, rows: int) -> Coded:
+        return cls(np.full(rows, -1, np.int32), [])
+
+    @classmethod
+    def concat(cls, parts: Sequence[Coded]) -> Coded:
+        """One after the other; a text that several parts have is held once."""
+        seen: dict[str, int] = {}
+        codes = []
+        for part in parts:
+            number = [seen.setdefault(text, len(seen)) if text else -1 for text in part.values]
+            codes.append(np.array([*number, -1], np.int32)[part.codes])  # code -1 finds the last
+        return cls(np.concatenate(codes), list(seen))
+
+
+@dataclass(slots=True)
+class Ragged:
+    """A column of integer lists: row i holds ``values[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: Ints
+    values: Ints
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, rows: Any) -> Ragged:
+        rows = np.arange(len(self))[rows]
+        counts = np.diff(self.offsets)[rows]
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return Ragged(offsets, self.values[np.repeat(self.offsets[:-1][rows], counts) + inside])
+
+    def lists(self) -> list[list[int]]:
+        """Every row's list."""
+        bounds, values = self.offsets.tolist(), self.values.tolist()
+        return [values[a:b] for a, b in pairwise(bounds)]
+
+    @classmethod
+    def of(cls, lists: Iterable[Iterable[int]]) -> Ragged:
+        rows = [list(row) for row in lists]
+        offsets = np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64)
+        return cls(offsets, np.array([v for row in rows for v in row], np.int64))
+
+    @classmethod
+    def empty(cls, rows: int) -> Ragged:
+        return cls(np.zeros(rows + 1, np.int64), np.zeros(0, np.int64))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Ragged]) -> Ragged:
+        """One after the other."""
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        values = np.concatenate([part.values[part.offsets[0] : part.offsets[-1]] for part in parts])
+        return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), values)
+
+
+Data = Ints | NDArray[np.float64] | Coded | Ragged
+
+
+def blank(kind: Kind, rows: int) -> Data:
+    """A column in which nothing is known."""
+    if kind == "int":
+        return np.full(rows, NULL, np.int64)
+    if kind == "float":
+        return np.full(rows, np.nan)
+    return Ragged.empty(rows) if kind == "ints" else Coded.empty(rows)
+
+
+def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
+    """The distinct rows of integer columns, ascending, and each row's number among them."""
+    first, number = numbered(*columns)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), number
+
+
+def numbered(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where each distinct row of integer columns first stands, the rows ascending, and each row's number among them.
+
+    One packed key a row: ``numpy.unique(axis=0)`` sorts rows as bytes and takes six times as long as one sort of such
+    keys. Where the keys are few for the rows, as numbers of scopes and contexts are, they are counted, not sorted.
+    """
+    rows = len(columns[0])
+    if not rows:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    key, room = np.zeros(rows, np.int64), 1
+    for column in columns:
+        low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
+        if span > _ROOMY * rows + 1024:  # far apart (NULL among them): number the values first
+            values, number = np.unique(column, return_inverse=True)
+            low, span = 0, len(values)
+        else:
+            number = column.astype(np.int64) - low
+        if room * span >= 1 << 62:
+            packed, key = np.unique(key, return_inverse=True)
+            key, room = key.reshape(-1).astype(np.int64), len(packed)
+        key, room = key * span + number.reshape(-1), room * span
+    return _numbered(key, room)
+
+
+_ROOMY = 4  # times the rows: so many possible keys are counted in less time than the rows are sorted
+
+
+def _numbered(key: Ints, room: int) -> tuple[Ints, Ints]:
+    """Where each distinct key (0 <= key < room) first stands, the keys ascending, and each row's number among them."""
+    if room > _ROOMY * len(key) + 1024:
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return first, inverse.reshape(-1).astype(np.int64)
+    first = np.full(room, -1, np.int64)
+    first[key[::-1]] = np.arange(len(key))[::-1]
+    present = np.flatnonzero(first >= 0)
+    number = np.empty(room, np.int64)
+    number[present] = np.arange(len(present))
+    return first[present], number[key]
+
+
+class Table:
+    """The kernel table. Every column of ``KERNELS`` is there; what a reader did not give is blank."""
+
+    def __init__(self, rows: int, columns: Mapping[str, Data]) -> None:
+        unknown = columns.keys() - COLUMN.keys()
+        wrong = {key: len(data) for key, data in columns.items() if len(data) != rows}
+        assert not unknown and not wrong, (unknown, rows, wrong)
+        self.rows = rows
+        self.columns: dict[str, Data] = {
+            c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in KERNELS
+        }
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def ints(self, key: str) -> Ints:
+        data = self.columns[key]
+        assert isinstance(data, np.ndarray)
+        return cast("Ints", data)
+
+    def coded(self, key: str) -> Coded:
+        data = self.columns[key]
+        assert isinstance(data, Coded)
+        return data
+
+    def ragged(self, key: str) -> Ragged:
+        data = self.columns[key]
+        assert isinstance(data, Ragged)
+        return data
+
+    def with_column(self, key: str, data: Data) -> Table:
+        """The same table with another column."""
+        return Table(self.rows, {**self.columns, key: data})
+
+    def take(self, rows: Any) -> Table:
+        """The rows of an index array, a mask or a slice, in its order."""
+        columns = {
+            key: data[rows] if isinstance(data, np.ndarray) else data.take(rows) for key, data in self.columns.items()
+        }
+        return Table(len(np.arange(self.rows)[rows]), columns)
+
+    @classmethod
+    def concat(cls, tables: Sequence[Table]) -> Table:
+        """The rows of one table after those of the other, as they are: numbers of calls may repeat."""
+        columns: dict[str, Data] = {}
+        for column in KERNELS:
+            if column.kind in ("int", "float"):
+                columns[column.key] = np.concatenate([np.asarray(table.columns[column.key]) for table in tables])
+            elif column.kind == "ints":
+                columns[column.key] = Ragged.concat([table.ragged(column.key) for table in tables])
+            else:
+                columns[column.key] = Coded.concat([table.coded(column.key) for table in tables])
+        return cls(sum(len(table) for table in tables), columns)

@@ -1,0 +1,191 @@
+"""A kernel table gathered part by part: a column takes raw texts or values and becomes one of ``pyprof.table.columns``.
+
+Raw texts are the fast way: a million rows have a few thousand distinct texts, so each text is parsed once, and numbers
+are parsed together. Whatever is not exactly as expected raises ValueError (``Wrong``), and the caller tells file and
+line.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pyprof.table.columns import NULL, Coded, Data, Ints, Ragged
+from pyprof.table.schema import Column, Kind
+from pyprof.text import clean
+
+WANTED: dict[Kind, str] = {
+    "int": "an integer or None",
+    "float": "a number or None",
+    "text": "a string",
+    "json": "a list or dict",
+    "triple": "three integers",
+    "ints": "a list of integers",
+}
+# Keys in which PyProf wrote [] for none. In ours [] is a value (an op without inputs) and None is unknown.
+EMPTY_IS_NONE = frozenset({"layer", "trace", "reprMarkers", "marker", "seqMarker", "mod", "op"})
+
+
+class Wrong(ValueError):
+    """A value is not of its column's kind."""
+
+    def __init__(self, column: Column, found: object) -> None:
+        super().__init__(f"key {column.key!r}: expected {WANTED[column.kind]}, found {short(found)}")
+
+
+def short(found: object) -> str:
+    """What was found, on one line and not too long."""
+    text = repr(found)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def literal(raw: bytes) -> Any:
+    """The value of a JSON text or Python literal. Raises ValueError, whatever is wrong with it."""
+    try:
+        text = raw.decode().strip()
+    except UnicodeDecodeError:
+        raise ValueError("bytes that are not UTF-8") from None
+    try:
+        return json.loads(text)  # not msgspec, which makes floats of integers beyond 64 bits
+    except (ValueError, RecursionError):
+        pass  # a Python literal then
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        why = getattr(error, "msg", None) or str(error) or "too deeply nested"
+        raise ValueError(f"no Python literal ({why})") from None
+
+
+class Numbers:
+    """An int or float column."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.dtype: type = np.int64 if column.kind == "int" else np.float64
+        self.types = {int, type(None)} if column.kind == "int" else {int, float, type(None)}
+        self.null: float = NULL if column.kind == "int" else np.nan
+        self.parts: list[Any] = []
+
+    def parse(self, raws: Sequence[bytes]) -> Any:
+        return self.check(_together(raws))
+
+    def check(self, values: Sequence[Any]) -> Any:
+        types = set(map(type, values))
+        if not types <= self.types:
+            raise Wrong(self.column, next(v for v in values if type(v) not in self.types))
+        if type(None) in types:
+            values = [self.null if value is None else value for value in values]
+        try:
+            return np.array(values, self.dtype)
+        except OverflowError:
+            raise Wrong(self.column, max(values, key=abs)) from None
+
+    def data(self) -> Data:
+        return np.concatenate([np.zeros(0, self.dtype), *self.parts])
+
+
+class Texts:
+    """A text, json or triple column: each distinct text once."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.form = _FORM[column.kind]
+        self.by_raw: dict[bytes, int] = {}
+        self.by_text: dict[str, int] = {}
+        self.parts: list[Any] = []
+
+    def parse(self, raws: Sequence[bytes]) -> Any:
+        codes = list(map(self.by_raw.get, raws))
+        if None in codes:
+            for raw in dict.fromkeys(raws):  # in their order: equal files give equal codes
+                if raw not in self.by_raw:
+                    self.by_raw[raw] = self._code(literal(raw))
+            codes = list(map(self.by_raw.get, raws))
+        return np.array(codes, np.int32)
+
+    def check(self, values: Sequence[Any]) -> Any:
+        return np.array([self._code(value) for value in values], np.int32)
+
+    def _code(self, value: Any) -> int:
+        text = "" if value is None else self.form(value)
+        if text is None:
+            raise Wrong(self.column, value)
+        if not text or (text == "[]" and self.column.key in EMPTY_IS_NONE):
+            return -1
+        return self.by_text.setdefault(text, len(self.by_text))
+
+    def data(self) -> Data:
+        return Coded(np.concatenate([np.zeros(0, np.int32), *self.parts]), list(self.by_text))
+
+
+class Lists:
+    """An ints column; a part is the rows' counts and their values."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.parts: list[tuple[Ints, Ints]] = []
+
+    def parse(self, raws: Sequence[bytes]) -> tuple[Ints, Ints]:
+        return self.check(_together(raws))
+
+    def check(self, values: Sequence[Any]) -> tuple[Ints, Ints]:
+        rows = [() if value is None else value for value in values]
+        if not set(map(type, rows)) <= {list, tuple}:
+            raise Wrong(self.column, next(row for row in rows if type(row) not in {list, tuple}))
+        flat = [number for row in rows for number in row]
+        if not set(map(type, flat)) <= {int}:
+            raise Wrong(self.column, next(row for row in rows if not set(map(type, row)) <= {int}))
+        try:
+            return np.array(list(map(len, rows)), np.int64), np.array(flat, np.int64)
+        except OverflowError:
+            raise Wrong(self.column, max(flat, key=abs)) from None
+
+    def data(self) -> Data:
+        none = np.zeros(0, np.int64)
+        counts = np.concatenate([none, *(part[0] for part in self.parts)])
+        values = np.concatenate([none, *(part[1] for part in self.parts)])
+        return Ragged(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), values)
+
+
+Gatherer = Numbers | Texts | Lists
+
+
+def gatherer(column: Column) -> Gatherer:
+    if column.kind in ("int", "float"):
+        return Numbers(column)
+    return Lists(column) if column.kind == "ints" else Texts(column)
+
+
+def _together(raws: Sequence[bytes]) -> list[Any]:
+    """Parse many short texts as one JSON list. A text that is not one value shifts the count or the types."""
+    values = msgspec.json.decode(b"[" + b",".join(raws).replace(b"None", b"null") + b"]")
+    if len(values) != len(raws):
+        raise ValueError("a value is missing")
+    return list(values)
+
+
+def _text(value: Any) -> str | None:
+    return clean(value) if isinstance(value, str) else None
+
+
+def _json(value: Any) -> str | None:
+    if not isinstance(value, (list, tuple, dict)):
+        return None
+    try:
+        return clean(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):  # a set, bytes, a complex number; inf
+        return None
+
+
+def _triple(value: Any) -> str | None:
+    if not isinstance(value, (list, tuple)) or not all(type(item) is int for item in value):
+        return None
+    return json.dumps(list(value)) if len(value) == 3 else "" if not value else None
+
+
+_FORM: dict[Kind, Callable[[Any], str | None]] = {"text": _text, "json": _json, "triple": _triple}

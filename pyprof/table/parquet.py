@@ -1,0 +1,170 @@
+"""The kernel table as Parquet: texts as dictionaries, unknown as null, a million rows in row groups.
+
+Column names are net.dict's keys; each carries its meaning and unit as field metadata. Lists, dicts and grids are JSON
+text, as in ``pyprof.table.columns``. pyarrow takes 0.1 s to import and is loaded when a function here is called.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyprof._version import __version__
+from pyprof.errors import InputError, SchemaError
+from pyprof.files import Name, is_standard, open_output
+from pyprof.table import arrow
+from pyprof.table.columns import NULL, Coded, Data, Ragged, Table
+from pyprof.table.gather import gatherer, literal
+from pyprof.table.schema import COLUMN, KERNELS, Column
+
+MAGIC = b"PAR1"
+SCHEMA_VERSION = (
+    1  # raised where a column changes its meaning; a column more changes nothing for those who read the rest
+)
+VERSION_KEY = b"pyprof.schema_version"
+ROW_GROUP = 1 << 17
+DICTIONARY_PAGE = 16 << 20  # bytes; beyond it a row group holds its texts plainly, many times over
+NEEDED = ("kShortName", "kDuration")
+ADVICE = "make it with parse.py -o net.parquet"
+
+
+def write_parquet(table: Table, output: Name, force: bool = False) -> None:
+    """Write the table to a file of that name, or standard output."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = _schema(pa)
+    texts = {c.key: arrow.texts(table.coded(c.key).values) for c in KERNELS if _is_text(c)}
+    with (
+        open_output(output, force) as out,
+        pq.ParquetWriter(
+            out, schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_PAGE, version="2.6"
+        ) as writer,
+    ):
+        for begin in range(0, len(table), ROW_GROUP):
+            rows = slice(begin, min(begin + ROW_GROUP, len(table)))
+            arrays = [_array(pa, table.columns[c.key], texts.get(c.key), rows) for c in KERNELS]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def read_parquet(path: Path) -> Table:
+    """The table in a Parquet file of ours, or of another hand with our columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            _check(file.schema_arrow, path)
+            found = file.read([name for name in file.schema_arrow.names if name in COLUMN])
+    except (pa.ArrowException, OSError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(path, f"expected a Parquet file, found a broken one ({why}); {ADVICE}") from None
+    columns = {name: _column(pa, path, COLUMN[name], found.column(name)) for name in found.column_names}
+    return Table(found.num_rows, columns)
+
+
+def _column(pa: Any, path: Path, column: Column, found: Any) -> Data:
+    try:
+        return _data(pa, column, found)
+    except (pa.ArrowException, ValueError) as error:
+        wanted, why = _arrow_type(pa, column.kind), str(error).splitlines()[0]
+        message = f"column {column.key}: expected {wanted}, found {why}; {ADVICE}"
+        raise SchemaError(path, message) from None
+
+
+def is_parquet(name: Name) -> bool:
+    """Whether a file of that name begins as Parquet does."""
+    if is_standard(name) or not Path(str(name)).is_file():
+        return False
+    with Path(str(name)).open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _is_text(column: Column) -> bool:
+    return column.kind in ("text", "json", "triple")
+
+
+def _arrow_type(pa: Any, kind: str) -> Any:
+    if kind == "ints":
+        return pa.list_(pa.int64())
+    return {"int": pa.int64(), "float": pa.float64()}.get(kind, pa.dictionary(pa.int32(), pa.string()))
+
+
+def _schema(pa: Any) -> Any:
+    fields = [
+        pa.field(c.key, _arrow_type(pa, c.kind), metadata={"unit": c.unit, "meaning": c.meaning, "kind": c.kind})
+        for c in KERNELS
+    ]
+    return pa.schema(fields, {VERSION_KEY: str(SCHEMA_VERSION), b"pyprof.version": __version__})
+
+
+def _array(pa: Any, data: Data, texts: Any, rows: slice) -> Any:
+    """One column of one row group."""
+    if isinstance(data, Coded):
+        return arrow.dictionary(data.take(rows), texts)
+    if isinstance(data, Ragged):
+        offsets = data.offsets[rows.start : rows.stop + 1]
+        values = data.values[offsets[0] : offsets[-1]]
+        return pa.ListArray.from_arrays(arrow.numbers((offsets - offsets[0]).astype(np.int32)), arrow.numbers(values))
+    part = data[rows]
+    return arrow.numbers(part, ~np.isnan(part) if part.dtype.kind == "f" else part != NULL)
+
+
+def _check(schema: Any, path: Path) -> None:
+    names = schema.names
+    for key in NEEDED:
+        if key not in names:
+            shown = ", ".join(names[:5]) or "none"
+            message = f"expected the kernel table, found no column {key!r} (columns: {shown}, ...); {ADVICE}"
+            raise SchemaError(path, message)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SchemaError(path, f"expected each column once, found {twice!r} twice; {ADVICE}")
+    version = (schema.metadata or {}).get(VERSION_KEY, b"1").decode("ascii", "replace")
+    if version != str(SCHEMA_VERSION):
+        message = f"expected schema version {SCHEMA_VERSION}, found {version!r}; read it with the pyprof that wrote it"
+        raise SchemaError(path, message)
+
+
+def _data(pa: Any, column: Column, found: Any) -> Data:
+    """An Arrow column as one of ours."""
+    if _is_text(column):
+        return _coded(pa, column, found)
+    array = _whole(pa, found.cast(_arrow_type(pa, column.kind)))
+    if column.kind == "int":
+        return arrow.array_of(array, np.int64, NULL)
+    if column.kind == "float":
+        return arrow.array_of(array, np.float64, np.nan)
+    counts = arrow.array_of(array.value_lengths(), np.int32, 0)
+    values = array.flatten()  # leaves out what lies under null lists
+    if values.null_count:
+        raise ValueError("a null within a list")
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Ragged(offsets, arrow.array_of(values, np.int64, NULL))
+
+
+def _whole(pa: Any, chunked: Any) -> Any:
+    array = chunked.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # of no rows
+        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], chunked.type)
+    return array
+
+
+def _coded(pa: Any, column: Column, found: Any) -> Coded:
+    """A text column; each distinct text is checked to be what the column holds."""
+    if not pa.types.is_dictionary(found.type):
+        found = found.cast(pa.string()).dictionary_encode()
+    array = _whole(pa, found.unify_dictionaries())
+    texts = array.dictionary.cast(pa.string()).to_pylist()
+    gathered = gatherer(column)
+    filled = [i for i, text in enumerate(texts) if text]  # an empty text is no value: code -1
+    values = [texts[i] if column.kind == "text" else literal(texts[i].encode()) for i in filled]
+    number = np.full(len(texts) + 1, -1, np.int32)  # code -1 finds the last
+    number[filled] = gathered.check(values)
+    codes = arrow.array_of(array.indices.cast(pa.int32()), np.int32, -1)
+    gathered.parts.append(number[codes])
+    data = gathered.data()
+    assert isinstance(data, Coded)
+    return data

@@ -1,0 +1,29 @@
+"""The kernel table from a file, whichever of its formats that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyprof.errors import InputError
+from pyprof.files import Name, is_standard, open_input
+
+if TYPE_CHECKING:
+    from pyprof.table.columns import Table
+
+
+def read_table(name: Name) -> Table:
+    """Read net.dict (also .gz, also from standard input: None or ``-``) or net.parquet (from a file only)."""
+    from pyprof.table.netdict import read_netdict
+    from pyprof.table.parquet import MAGIC, is_parquet, read_parquet
+
+    shown = "standard input" if is_standard(name) else str(name)
+    with open_input(name) as source:
+        if source.peek(len(MAGIC))[: len(MAGIC)] != MAGIC:
+            return read_netdict(source, shown)
+        if not is_parquet(name):
+            where = "on standard input" if is_standard(name) else "in gzip"
+            raise InputError(
+                shown, f"expected a net.dict, found Parquet {where}; give the name of a plain Parquet file"
+            )
+    return read_parquet(Path(str(name)))

@@ -1,0 +1,66 @@
+"""Nesting and innermost ranges equal their quadratic definition."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyprof.parse.attribute.nest import innermost, nest
+
+spans = st.tuples(st.integers(0, 2), st.integers(-5, 30), st.integers(0, 12)).map(lambda t: (t[0], t[1], t[1] + t[2]))
+points = st.tuples(st.integers(-1, 3), st.integers(-7, 45))
+
+
+def chains(ranges: list[tuple[int, int, int]], at: list[tuple[int, int]]) -> list[list[int]]:
+    """What ``nest`` and ``innermost`` say is open at each point, outermost first."""
+    columns = np.array(ranges, np.int64).reshape(-1, 3).T
+    nesting = nest(columns[0], columns[1], columns[2])
+    where = np.array(at, np.int64).reshape(-1, 2).T
+    found = []
+    for piece in innermost(nesting, where[0], where[1]).tolist():
+        chain = []
+        while piece >= 0:
+            chain.append(int(nesting.source[piece]))
+            piece = int(nesting.parent[piece])
+        found.append(chain[::-1])
+    return found
+
+
+def defined(ranges: list[tuple[int, int, int]], at: list[tuple[int, int]]) -> list[list[int]]:
+    """The definition: every range of the thread with start <= time < end, by start, longest first, as given."""
+    return [
+        [
+            i
+            for i, (thread, start, end) in sorted(
+                enumerate(ranges), key=lambda item: (item[1][1], -max(item[1][2], item[1][1] + 1), item[0])
+            )
+            if thread == where and start <= time < max(end, start + 1)
+        ]
+        for where, time in at
+    ]
+
+
+@given(st.lists(spans, max_size=14), st.lists(points, min_size=1, max_size=12))
+def test_open_ranges_equal_the_quadratic_definition(ranges, at):
+    assert chains(ranges, at) == defined(ranges, at)
+
+
+@given(st.lists(spans, max_size=10), st.randoms())
+def test_order_of_rows_does_not_matter(ranges, random):
+    ranges = list(dict.fromkeys(ranges))  # equal ranges are told apart by their order alone
+    at = [(thread, time) for thread in range(3) for time in range(-6, 44, 3)]
+    shuffled = list(range(len(ranges)))
+    random.shuffle(shuffled)
+    mixed = chains([ranges[i] for i in shuffled], at)
+    assert [[shuffled[i] for i in chain] for chain in mixed] == chains(ranges, at)
+
+
+def test_ranges_of_two_domains_that_overlap():
+    # push A at 0, push B at 5, pop A at 10, pop B at 15, with C in B alone
+    ranges = [(0, 0, 10), (0, 5, 15), (0, 11, 13)]
+    assert chains(ranges, [(0, 4), (0, 7), (0, 10), (0, 12), (0, 15)]) == [[0], [0, 1], [1], [1, 2], []]
+
+
+def test_no_ranges():
+    assert chains([], [(0, 1)]) == [[]]

@@ -1,0 +1,102 @@
+"""Columns of a database as arrays, whatever the table is and whatever it holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pyprof.errors import SchemaError
+from pyprof.parse.formats import database as module
+from pyprof.parse.formats.database import database
+from pyprof.table.columns import NULL
+
+BIG, SMALL = (1 << 63) - 1, -(1 << 63) + 1
+
+
+def made(path: Path, *queries: str) -> Path:
+    with closing(sqlite3.connect(path)) as db:
+        for query in queries:
+            db.execute(query)
+        db.commit()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(module, "CHUNK", 3)
+    return
+
+
+def ints(path: Path, *columns: str, where: str = "") -> list[list[int]]:
+    with database(path) as db:
+        return [column.tolist() for column in db.ints("t", *columns, where=where)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 6, 7])
+def test_all_rows_come_in_order_whatever_their_number(count: int, tmp_path: Path) -> None:
+    rows = [f"INSERT INTO t VALUES ({i * i}, {-i})" for i in range(count)]
+    path = made(tmp_path / "a", "CREATE TABLE t (a INTEGER, b INTEGER)", *rows)
+    assert ints(path, "a", "b") == [[i * i for i in range(count)], [-i for i in range(count)]]
+
+
+def test_row_numbers_may_have_gaps_and_be_negative(tmp_path: Path) -> None:
+    path = made(
+        tmp_path / "a",
+        "CREATE TABLE t (a INTEGER)",
+        "INSERT INTO t (rowid, a) VALUES (-9, 1), (-1, 2), (0, 3), (7, 4), (1000000000000, 5)",
+    )
+    assert ints(path, "a") == [[1, 2, 3, 4, 5]]
+    assert ints(path, "a", where="a % 2 = 1 OR a = 2") == [[1, 2, 3, 5]]
+
+
+def test_what_is_missing_is_null_and_extremes_are_exact(tmp_path: Path) -> None:
+    path = made(tmp_path / "a", "CREATE TABLE t (a, b)", f"INSERT INTO t VALUES (NULL, 1), ({BIG}, 2), ({SMALL}, NULL)")
+    assert ints(path, "a", "c", "b") == [[NULL, BIG, SMALL], [NULL, NULL, NULL], [1, 2, NULL]]
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        ("CREATE TABLE u (a)", "INSERT INTO u VALUES (5), (3), (3), (4)", "CREATE VIEW t AS SELECT a FROM u"),
+        ("CREATE TABLE t (k PRIMARY KEY, a) WITHOUT ROWID", "INSERT INTO t VALUES (1, 5), (2, 3), (3, 3), (4, 4)"),
+        ("CREATE TABLE t (rowid, a)", "INSERT INTO t VALUES (1, 5), (1, 3), (1, 3), (0, 4)"),
+        ("CREATE TABLE t (ROWID, _RowId_, a)", "INSERT INTO t VALUES (1, 1, 5), (1, 1, 3), (1, 1, 3), (0, 1, 4)"),
+        ("CREATE TABLE t (rowid, _rowid_, oid, a)", *(f"INSERT INTO t VALUES (1, 1, 1, {i})" for i in (5, 3, 3, 4))),
+        ("CREATE TABLE t (a)", "INSERT INTO t VALUES (5), (3), (3), (4)", "CREATE INDEX i ON t (a)"),
+    ],
+)  # fmt: skip
+def test_any_kind_of_table(queries: tuple[str, ...], tmp_path: Path) -> None:
+    """Four rows, more than one chunk."""
+    assert ints(made(tmp_path / "a", *queries), "a", where="a >= 3") == [[5, 3, 3, 4]]
+
+
+@pytest.mark.parametrize("value", ["'abc'", "x'00ff'", "'1,2'", "''", "1e300", "9e999", "'1 2'"])
+def test_another_value_is_one_line(value: str, tmp_path: Path) -> None:
+    path = made(tmp_path / "a", "CREATE TABLE t (a)", f"INSERT INTO t VALUES (1), (2), ({value})")
+    with pytest.raises(SchemaError, match=f"^{path}: expected whole numbers, found another value"):
+        ints(path, "a")
+
+
+def test_numbers_with_a_point_are_cut_as_ever(tmp_path: Path) -> None:
+    """pandas writes a column with missing values so."""
+    path = made(tmp_path / "a", "CREATE TABLE t (a)", "INSERT INTO t VALUES (1), (2.0), (3.5)")
+    assert ints(path, "a") == [[1, 2, 3]]
+
+
+def test_texts_are_joined_byte_by_byte(tmp_path: Path) -> None:
+    texts = ["a", "", "é\0b", "x" * 70_000, "\ud800"]
+    path = tmp_path / "a"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (a)")
+        for text in texts:
+            db.execute("INSERT INTO t VALUES (CAST(? AS TEXT))", (text.encode("utf-8", "surrogatepass"),))
+        db.commit()
+    with database(path) as db:
+        db.connection.text_factory = bytes
+        found = list(db.chunks(["length(CAST(a AS BLOB))"], "t", text="a"))
+    assert [part.tolist() for (part,), _ in found] == [[1, 0, 4], [70_000, 3]]
+    assert [text for _, text in found] == ["aé\0b".encode(), b"x" * 70_000 + b"\xed\xa0\x80"]

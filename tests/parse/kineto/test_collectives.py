@@ -1,0 +1,86 @@
+"""What a trace says that its collectives were told to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.kineto.reader import read
+from pyprof.table.columns import Table
+from tests.parse.kineto.kineto_file import Event, begin, call, kernel, op, write, x
+
+META = {"Group_size": 4, "dtype": "BFloat16", "Process_Group_Name": "1"}
+
+
+def record(ts: float, dur: float, name: str, inward: Any = 8, outward: Any = 8, **args: Any) -> Event:
+    meta = {**META, "Collective_name": name, "In_msg_nelems": inward, "Out_msg_nelems": outward, **args}
+    return op("record_param_comms", ts, dur, **meta)
+
+
+def captured(path: Path, *events: Event) -> Table:
+    return correlate(read(write(path / "net.json", begin(0), *events)))
+
+
+def told(table: Table) -> list[Any]:
+    return [json.loads(text) if text else None for text in table.coded("comm").texts()]
+
+
+def test_the_record_around_a_launch_tells(tmp_path: Path) -> None:
+    table = captured(tmp_path, record(10, 20, "_allgather_base", 8, 32), call(15, 1), kernel(50, 5, 1))
+    assert told(table) == [[{"op": "all_gather", "ranks": 4, "in": 16, "out": 64, "group": "1"}]]
+
+
+def test_a_kernels_own_record_tells_without_any_op(tmp_path: Path) -> None:
+    meta = {key.replace("_", " "): value for key, value in META.items()}
+    own = kernel(50, 5, 1, "ncclDevKernel_Broadcast", **meta)
+    own["args"].update({"Collective name": "broadcast", "In msg nelems": 3, "Out msg nelems": 3})
+    assert told(captured(tmp_path, own)) == [[{"op": "broadcast", "ranks": 4, "in": 6, "out": 6, "group": "1"}]]
+
+
+def test_an_op_inside_a_record_is_its_own(tmp_path: Path) -> None:
+    events = [record(10, 20, "allreduce"), op("aten::copy_", 14, 5), call(15, 1), kernel(50, 5, 1)]
+    assert told(captured(tmp_path, *events)) == [None]
+
+
+def test_sends_and_receives_name_their_peers(tmp_path: Path) -> None:
+    events = [record(10, 20, "send", Dst_Rank=3), record(40, 20, "recv", Src_Rank=2), call(15, 1), call(45, 2)]
+    table = captured(tmp_path, *events, kernel(50, 5, 1), kernel(60, 5, 2))
+    assert told(table) == [
+        [{"op": "send", "ranks": 4, "in": 16, "out": 0, "peer": 3, "group": "1"}],
+        [{"op": "recv", "ranks": 4, "in": 0, "out": 16, "peer": 2, "group": "1"}],
+    ]
+
+
+def test_coalesced_collectives_are_launched_where_they_end(tmp_path: Path) -> None:
+    events = [
+        *(record(1, 4, "allreduce", 100, 100), call(2, 1), kernel(200, 5, 1)),  # launches: no part of what comes later
+        *(record(10, 4, "allreduce"), record(20, 4, "allreduce", 5, 5)),
+        *(x("user_annotation", "nccl:coalesced", 30, 10), call(35, 2), kernel(210, 5, 2)),
+        *(x("user_annotation", "nccl:coalesced", 50, 10), call(55, 3), kernel(220, 5, 3)),  # nothing was recorded
+    ]
+    first, second, third = told(captured(tmp_path, *events))
+    assert [m["in"] for m in first] == [200]
+    assert [m["in"] for m in second] == [16, 10]
+    assert third is None
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"inward": "x", "outward": -1}, {"op": "all_reduce", "ranks": 4, "group": "1"}),
+        ({"inward": True, "outward": 1 << 70}, {"op": "all_reduce", "ranks": 4, "group": "1"}),
+        ({"dtype": ["Float"], "Group_size": 2.5}, {"op": "all_reduce", "group": "1"}),
+        ({"Process_Group_Name": {"a": 1}}, {"op": "all_reduce", "ranks": 4, "in": 16, "out": 16}),
+    ],
+)
+def test_what_is_no_number_is_left_out(tmp_path: Path, args: dict[str, Any], expected: dict[str, Any]) -> None:
+    table = captured(tmp_path, record(10, 20, "allreduce", **args), call(15, 1), kernel(50, 5, 1))
+    assert told(table) == [[expected]]
+
+
+def test_waits_are_no_collectives(tmp_path: Path) -> None:
+    assert told(captured(tmp_path, record(10, 20, "wait"), call(15, 1), kernel(50, 5, 1))) == [None]

@@ -1,0 +1,145 @@
+"""Traces without a GPU: which CPU ops are rows, and how long each took."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.kineto.cpu_ops import NO_WORK, WORK
+from pyprof.parse.kineto.reader import read
+from pyprof.table.columns import Table
+from tests.parse.kineto.kineto_file import AUTOGRAD, MAIN, PID, Event, begin, op, write, x
+
+
+def table(tmp_path: Path, *events: Event) -> Table:
+    return correlate(read(write(tmp_path / "net.json", begin(1000), *events)))
+
+
+def rows(found: Table) -> list[tuple[str, int]]:
+    return list(zip(found.coded("aten").texts(), found.ints("kDuration").tolist(), strict=True))
+
+
+def test_the_ops_that_work_are_the_rows(tmp_path):
+    found = table(
+        tmp_path,
+        op("aten::linear", 1010, 100, Input_Dims=[[2, 4], [3, 4], [3]]),
+        op("aten::t", 1011, 5),
+        op("aten::transpose", 1012, 3),
+        op("aten::addmm", 1020, 80, Input_Dims=[[3], [2, 4], [4, 3], [], []]),
+        op("aten::expand", 1021, 5),
+        op("aten::copy_", 1030, 10),
+        op("aten::resolve_conj", 1042, 1),
+    )
+    assert rows(found) == [("aten::addmm", 70_000), ("aten::copy_", 10_000)]  # 80 - 10 us: views count for addmm
+    assert [json.loads(op)[-1] for op in found.coded("op").texts()] == ["linear", "linear"]
+    assert found.coded("kind").texts() == ["cpu", "cpu"]
+    assert found.coded("kShortName").texts() == ["addmm", "copy_"]
+    assert found.ints("start").tolist() == [20_000, 30_000]
+    assert found.ints("pid").tolist() == [PID, PID] and found.ints("tid").tolist() == [MAIN, MAIN]
+    assert found.ints("device").tolist() == [-1, -1]
+    assert found.coded("sizes").texts()[0] == "[[3],[2,4],[4,3],[],[]]"
+
+
+def test_rows_inside_a_row_take_their_time_at_any_depth(tmp_path):
+    found = table(
+        tmp_path,
+        op("aten::addmm", 1010, 100),
+        op("aten::contiguous", 1020, 50),  # no row: hands on what is inside
+        op("aten::clone", 1021, 48),
+        op("aten::copy_", 1022, 40),
+    )
+    assert rows(found) == [("aten::addmm", 60_000), ("aten::copy_", 40_000)]
+    assert found.ints("kDuration").sum() == 100_000  # no nanosecond twice
+
+
+def test_a_kernel_that_calls_another_is_no_row_beside_it(tmp_path):
+    found = table(
+        tmp_path,
+        op("aten::relu", 1010, 20),
+        op("aten::clamp_min", 1012, 15),
+        op("aten::relu", 1040, 9),  # this one works itself
+    )
+    assert rows(found) == [("aten::clamp_min", 15_000), ("aten::relu", 9000)]
+
+
+def test_an_overload_that_calls_another_is_no_row(tmp_path):
+    found = table(tmp_path, op("aten::mul", 1010, 20), op("aten::mul", 1012, 15))  # by a number, by a tensor
+    assert rows(found) == [("aten::mul", 15_000)]
+
+
+@pytest.mark.parametrize("inner", ["aten::_slow_conv2d_backward", "aten::slow_conv_transpose2d"])
+def test_a_convolutions_backward_works_itself_or_calls_who_does(tmp_path, inner):
+    direct = [op("aten::convolution_backward", 1010, 50), op("aten::copy_", 1012, 10)]
+    called = [op("aten::convolution_backward", 1110, 50), op(inner, 1112, 40)]
+    assert rows(table(tmp_path, *direct, *called)) == [
+        ("aten::convolution_backward", 40_000), ("aten::copy_", 10_000), (inner, 40_000)
+    ]  # fmt: skip
+
+
+def test_unknown_ops_are_rows_where_none_is_inside(tmp_path):
+    found = table(
+        tmp_path,
+        op("mylib::fused", 1010, 20),
+        op("mylib::outer", 1040, 30),
+        op("aten::mm", 1045, 20),
+        op("detach", 1080, 5),  # no op's name
+        op("TorchDynamo Cache Lookup", 1090, 5),
+    )
+    assert rows(found) == [("mylib::fused", 20_000), ("aten::mm", 20_000)]
+
+
+def test_backward_nodes_and_annotations_are_no_rows(tmp_path):
+    found = table(
+        tmp_path,
+        x("user_annotation", "layer:net", 1005, 60),
+        op("aten::mm", 1010, 20, Sequence_number=4, Fwd_thread_id=0),
+        op("autograd::engine::evaluate_function: MmBackward0", 1110, 60, AUTOGRAD, Sequence_number=4, Fwd_thread_id=1),
+        op("MmBackward0", 1112, 50, AUTOGRAD, Sequence_number=4, Fwd_thread_id=1),
+        op("aten::mm", 1120, 30, AUTOGRAD),
+    )
+    assert rows(found) == [("aten::mm", 20_000), ("aten::mm", 30_000)]
+    assert found.coded("dir").texts() == ["fprop", "bprop"]
+    assert [json.loads(text) for text in found.coded("layer").texts()] == [["net"], ["net"]]
+
+
+def test_a_trace_with_calls_but_no_kernels_has_no_rows(tmp_path):
+    path = write(tmp_path / "net.json", begin(1000), op("aten::mm", 1010, 20), x("cuda_runtime", "cudaMalloc", 1040, 2))
+    got = read(path)
+    assert got.rows == 0
+    assert got.warnings[0].startswith("no GPU activity")
+
+
+def test_the_tables_do_not_overlap_and_know_what_views():
+    assert not WORK & NO_WORK
+    assert {"addmm", "mm", "bmm", "copy_", "mkldnn_convolution", "convolution_backward", "_softmax", "sum"} <= WORK
+    assert {"linear", "conv2d", "view", "expand", "t", "empty", "reshape", "matmul", "item", "clone"} <= NO_WORK
+
+
+@pytest.mark.torch
+def test_what_torch_writes_here(tmp_path):
+    torch = pytest.importorskip("torch")
+    from torch.profiler import ProfilerActivity, profile
+
+    layer = torch.nn.Linear(64, 32)
+    given = torch.randn(16, 64)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True, with_modules=True) as run:
+        torch.relu(layer(given)).sum().backward()
+    run.export_chrome_trace(str(tmp_path / "net.json"))
+    found = correlate(read(tmp_path / "net.json"))
+    done = found.coded("aten").texts()
+    assert done.count("aten::addmm") == 1  # forward
+    assert done.count("aten::mm") == 1  # the weight's gradient; the input needs none
+    assert "aten::linear" not in done and "aten::t" not in done
+    sizes = dict(zip(done, found.coded("sizes").texts(), strict=True))
+    assert json.loads(sizes["aten::addmm"]) == [[32], [16, 64], [64, 32], [], []]
+    directions = dict(zip(done, found.coded("dir").texts(), strict=True))
+    assert (directions["aten::addmm"], directions["aten::mm"]) == ("fprop", "bprop")
+    # No nanosecond twice: the rows' times are less than the thread's time between first and last.
+    events = json.loads((tmp_path / "net.json").read_text())["traceEvents"]
+    ops = [event for event in events if event.get("cat") == "cpu_op"]
+    span = max(event["ts"] + event["dur"] for event in ops) - min(event["ts"] for event in ops)
+    assert 0 < int(np.sum(found.ints("kDuration"))) <= span * 1000

@@ -1,0 +1,269 @@
+"""Files that are no valid JSON, cut, empty or of another kind: what can be read is read, and said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import string
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyprof.errors import InputError
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.detect import reader
+from pyprof.parse.kineto.reader import read
+from tests.parse.kineto.kineto_file import begin, call, kernel, op
+from tests.paths import GOLDEN
+
+EVENTS = [begin(1000), call(1020, 5), op("aten::mm", 1010, 50), kernel(1100, 1, 5), kernel(1200, 2, 6)]
+HEADER = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
+CAPTURE = GOLDEN / "h200_lenet_fp32.json.gz"
+
+
+def whole(indent: int | None = None) -> str:
+    return json.dumps({**HEADER, "traceEvents": EVENTS, "distributedInfo": {"rank": 3}}, indent=indent)
+
+
+def read_text(tmp_path: Path, text: str | bytes) -> Capture:
+    path = tmp_path / "net.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read(path)
+
+
+@pytest.mark.parametrize("word", ["NaN", "-NaN", "nan", "-nan", "nan(ind)", "Infinity", "-Infinity", "inf", "-inf"])
+def test_words_for_what_is_no_number_are_unknown(tmp_path, word):
+    text = whole().replace('"stream": 7', f'"stream": {word}', 1)
+    got = read_text(tmp_path, text)
+    assert correlate(got).ints("stream").tolist()[1] == 7
+    assert got.rows == 2
+    assert got.warnings[0] == "1 of 5 events were no valid JSON (nan, unescaped text) and were mended"
+    assert correlate(got).coded("gpu").texts() == ["NVIDIA H200"] * 2  # the header is read all the same
+    assert got.columns["rank"].tolist() == [3, 3]  # and what follows the events
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        (r"C:\Users\me", r"C:\Users\me"),  # \U is no escape
+        (r"a\qb", r"a\qb"),
+        (r"tab\tstays", "tab\tstays"),
+        ('say "hi" twice', 'say "hi" twice'),  # as torch 2.13 writes a name with quotes
+        ("a\nb", "a b"),  # a bare line break
+        (r"half \ud800 pair", "half \ufffd pair"),
+    ],
+)
+def test_names_that_are_not_escaped_are_mended(tmp_path, written, name):
+    got = read_text(tmp_path, whole().replace("void gemm<float>(int)", written, 1))
+    assert got.rows == 2
+    assert correlate(got).coded("kLongName").texts()[0] == name
+
+
+def test_bytes_that_are_no_utf8(tmp_path):
+    got = read_text(tmp_path, whole().encode().replace(b"gemm", b"g\xffmm", 1))
+    assert correlate(got).coded("kLongName").texts()[0] == "void g\ufffdmm<float>(int)"
+
+
+def test_nan_stays_where_it_is_text(tmp_path):
+    text = whole().replace("void gemm<float>(int)", "nan, inf", 1).replace('"stream": 7', '"stream": NaN', 1)
+    assert correlate(read_text(tmp_path, text)).coded("kLongName").texts()[0] == "nan, inf"
+
+
+def test_an_event_of_the_wrong_form_is_left_out_and_counted(tmp_path):
+    got = read_text(tmp_path, whole().replace('"ts": 1100', '"ts": "soon"'))
+    assert got.rows == 1
+    assert "1 events could not be read and are left out" in got.warnings
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_every_cut_file_gives_its_whole_events(tmp_path, indent):
+    text = whole(indent)
+    first = text.index("traceEvents")
+    for end in range(len(text) - 1, first, -7):
+        events = sum(_end_of_event(text, number) <= end for number in range(len(EVENTS)))
+        if not events:
+            with pytest.raises(InputError):
+                read_text(tmp_path, text[:end])
+            continue
+        if events == 1:  # the profiler's own span alone is no trace
+            continue
+        got = read_text(tmp_path, text[:end])
+        assert (len(got.ranges), got.rows) == (min(1, events - 2), max(0, events - 3))
+        in_list = end > text.rindex("]", 0, text.index("distributedInfo")) + 1
+        assert any(w.startswith("the file is cut") for w in got.warnings) != in_list
+
+
+def _end_of_event(text: str, number: int) -> int:
+    """Where an event of the text ends: by a decoder of its own."""
+    decoder, at = json.JSONDecoder(), text.index("[", text.index("traceEvents")) + 1
+    for _ in range(number + 1):
+        at += len(text[at:]) - len(text[at:].lstrip(" ,\n"))
+        _, at = decoder.raw_decode(text, at)
+    return at
+
+
+def test_a_cut_file_says_how_much_was_read(tmp_path):
+    text = whole()
+    got = read_text(tmp_path, text[: text.rindex('"correlation": 6')])
+    size = text.rindex('"correlation": 6')
+    assert got.warnings[0] == f"the file is cut: its {size:,} bytes hold 4 whole events, which were read"
+
+
+def test_a_cut_gzip_gives_its_beginning(tmp_path):
+    packed = CAPTURE.read_bytes()
+    path = tmp_path / "net.json.gz"
+    path.write_bytes(packed[: len(packed) // 6])
+    got = read(path)
+    assert got.warnings[0] == "the gzip file is cut: what could be unpacked was read"
+    assert got.warnings[1].startswith("the file is cut: its ")
+    assert 0 < len(got.ranges) < len(read(CAPTURE).ranges)
+
+
+def test_gzip_in_several_members(tmp_path):
+    text = whole().encode()
+    path = tmp_path / "net.json"
+    path.write_bytes(gzip.compress(text[:200]) + gzip.compress(text[200:]))
+    assert read(path).rows == 2
+
+
+def test_a_byte_order_mark_and_blanks_are_allowed(tmp_path):
+    assert read_text(tmp_path, b"\xef\xbb\xbf\n  " + whole().encode()).rows == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "found an empty file"),
+        (b" \n", "found an empty file"),
+        (b"\x00\x05\x16\x07Mac OS X", "found a binary file"),
+        (b"Kernel,Time\n", "found text that starts 'Kernel,Time"),
+        (b"{}", "found JSON with nothing but no list of traceEvents"),
+        (b'{"nodes": [], "edges": []}', "found JSON with 'nodes', 'edges' but no list of traceEvents"),
+        (b'{"traceEvents": []}', "found one without events"),
+        (b"[]", "found one without events"),
+        (b"[1, 2]", "found one without events"),
+        (b'{"traceEvents": 5}', "but no list of traceEvents"),
+        (b'{"schemaVersion": 1, "deviceProp', "cut before its first event"),
+        (b"\x1f\x8b\x08\x00garbage", "found a gzip file that is cut at its start"),
+        (b"\x1f\x8b\x08\x00\0\0\0\0\0\0" + b"garbage" * 9, "found a broken gzip file"),
+        (
+            b'{"traceEvents": [{"ph": "X", "name": "fusion", "ts": 1, "dur": 2}]}',
+            "of another tool: no event has a category",
+        ),
+        (
+            b'{"traceEvents": [{"ph": "X", "ts": "soon"}, {"ph": "X", "ts": []}]}',
+            "2 events of which none has a trace's",
+        ),
+        (json.dumps({"traceEvents": [begin(0)]}).encode(), "found one in which nothing ran: put the model's steps"),
+        (b"[" * 100_000, "expected a torch.profiler"),
+        (b'{"traceEvents": [' + b'{"a":' * 50_000, "expected a torch.profiler"),
+    ],
+)
+def test_what_is_no_trace_is_named_in_one_line(tmp_path, content, found):
+    with pytest.raises(InputError) as error:
+        read_text(tmp_path, content)
+    message = str(error.value)
+    assert message.startswith(str(tmp_path / "net.json"))
+    assert found in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_file_that_an_editor_or_powershell_wrote(tmp_path, encoding):
+    path = tmp_path / "net.json"
+    path.write_bytes(whole().encode(encoding))
+    assert reader(path)(path).rows == 2
+
+
+def test_a_comma_behind_the_last_event_is_no_cut(tmp_path):
+    got = read_text(tmp_path, whole().replace('], "distributedInfo"', ', ], "distributedInfo"'))
+    assert (got.rows, got.columns["rank"].tolist(), got.warnings[:-1]) == (2, [3, 3], [])
+
+
+@pytest.mark.parametrize("between", ["", "\n", ",\n"])
+def test_traces_one_behind_the_other_are_read_as_one(tmp_path, between):
+    got = read_text(tmp_path, whole() + between + whole())
+    assert got.rows == 4
+    assert got.warnings[0] == "2 traces stand in the file, one behind the other: they are read as one"
+
+
+def test_times_as_texts_are_numbers(tmp_path):
+    text = re.sub(r'"(ts|dur)": ([\d.]+)', r'"\1": "\2"', whole())
+    assert text.count('"ts": "1100"') == 1
+    got = correlate(read_text(tmp_path, text))
+    assert (got.ints("start").tolist(), got.ints("kDuration").tolist()) == ([100_000, 200_000], [1_000, 2_000])
+
+
+def test_a_kernel_that_ends_before_it_starts_counts_nothing_and_is_said(tmp_path):
+    got = read_text(tmp_path, whole().replace('"ts": 1100, "dur": 1', '"ts": 1100, "dur": -1'))
+    assert correlate(got).ints("kDuration").tolist() == [0, 2_000]
+    assert got.warnings[0].startswith("1 GPU operations have times that cannot be")
+
+
+@pytest.mark.parametrize("dims", ["[1]", "[[-1]]", "[[[[2]]]]", '[["s0"]]', '"[[2]]"'])
+def test_shapes_that_are_none_are_unknown_and_said(tmp_path, dims):
+    text = json.dumps(
+        {"traceEvents": [*EVENTS[:2], op("aten::mm", 1010, 50, Input_Dims=json.loads(dims)), *EVENTS[3:]]}
+    )
+    got = read_text(tmp_path, text)
+    assert correlate(got).coded("sizes").texts()[0] == ""
+    assert any("have shapes of another form" in text for text in got.warnings) == dims.startswith("[")
+
+
+def test_other_accelerators_of_libkineto(tmp_path):
+    text = whole().replace('"cat": "cuda_runtime"', '"cat": "privateuse1_runtime"')
+    assert correlate(read_text(tmp_path, text)).coded("reason").texts() == ["", "no API row"]
+
+
+def test_device_events_of_an_unknown_category_are_counted_out_loud(tmp_path):
+    got = read_text(tmp_path, whole().replace('"cat": "kernel"', '"cat": "warp_job"', 1))
+    assert got.rows == 1
+    words = "events on a device's stream of categories that are not known are left out: 1 warp_job"
+    assert words in got.warnings
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.json: cannot be read: No such file"):
+        read(tmp_path / "none.json")
+
+
+@given(st.text(alphabet=string.printable + "\u00e9\u2028\U0001f600", max_size=40))
+def test_any_name_survives(tmp_path_factory, name):
+    path = tmp_path_factory.mktemp("names") / "net.json"
+    path.write_text(json.dumps({"traceEvents": [begin(1000), kernel(1100, 1, 5, name)]}))
+    assert correlate(read(path)).coded("kLongName").texts() == [name]
+
+
+@given(st.binary(max_size=60), st.integers(0, 2000))
+def test_no_damage_is_worse_than_one_line(tmp_path_factory, damage, at):
+    text = whole().encode()
+    path = tmp_path_factory.mktemp("damage") / "net.json"
+    path.write_bytes(text[:at] + damage + text[at + len(damage) :])
+    with suppress(InputError):
+        correlate(read(path))
+
+
+FIELDS = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args"]
+KEYS = ["correlation", "External id", "Sequence number", "Fwd thread id", "Input Dims", "Input type", "device", "grid"]
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3),
+    st.lists(st.integers(), max_size=3), st.dictionaries(st.sampled_from(["a", "rank"]), st.integers(), max_size=1),
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, len(EVENTS) - 1), st.sampled_from(FIELDS + KEYS), ODD), max_size=6), ODD)
+def test_no_odd_value_is_worse_than_one_line(tmp_path_factory, changes, odd):
+    events = json.loads(json.dumps(EVENTS))
+    for number, key, value in changes:
+        place = events[number] if key in FIELDS else events[number]["args"]
+        if isinstance(place, dict):
+            place[key] = value
+    path = tmp_path_factory.mktemp("odd") / "net.json"
+    path.write_text(json.dumps({"traceEvents": events, "deviceProperties": odd, "distributedInfo": odd}))
+    with suppress(InputError):
+        correlate(read(path))

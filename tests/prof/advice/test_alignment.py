@@ -1,0 +1,171 @@
+"""Padding to 16 bytes: products measured on an H200, which dimensions a layout concerns, where to say nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyprof.prof.advice import advise
+from pyprof.prof.advice.alignment import gemm, padded_to
+from tests.prof.advice.advice_rows import cards, mm, run
+
+# Measured on an H200, PyTorch 2.11, bf16: M, K, N, ns before padding, after
+MEASURED = [
+    (4096, 4096, 50257, 12_827_000, 2_118_000),
+    (4097, 4097, 4097, 1_040_000, 191_000),
+    (2048, 1001, 1001, 54_700, 11_500),
+]
+
+
+@pytest.mark.parametrize(("m", "k", "n", "before", "after"), MEASURED)
+def test_what_padding_was_measured_to_bring(m, k, n, before, after):
+    (card,) = cards(mm(m, k, n, before))
+    assert card.rule == "alignment"
+    assert card.saved_ms == pytest.approx((before - after) / 1e6, rel=0.25)
+    assert card.time_ms - card.saved_ms == pytest.approx(after / 1e6, rel=0.25)
+    assert (card.kernels, card.confidence) == (1, "high")
+
+
+def test_the_expected_time_by_hand():
+    # 2·4096·4096·50264 = 1.686602e12 FLOP at 0.82 × 989.4e12 = 811.3e12/s: 2078.9 µs, and 5 to start
+    (card,) = cards(mm(4096, 4096, 50257, 12_827_000))
+    assert card.saved_ms == pytest.approx(12.827 - 2.0839, abs=0.0002)
+    assert "from 50257 to 50264" in card.change and "vocabulary" in card.change
+
+
+LAYOUTS = [  # sizes and strides of A and B -> what lies contiguous, and its leading stride
+    ([[8, 6], [6, 4]], [[6, 1], [4, 1]], (("k", 6), ("n", 4), ("n", 4))),
+    ([[8, 6], [6, 4]], [[6, 1], [1, 6]], (("k", 6), ("k", 6), ("n", 4))),  # weight.t()
+    ([[8, 6], [6, 4]], [[1, 8], [4, 1]], (("m", 8), ("n", 4), ("n", 4))),  # gradient.t() @ input
+    ([[8, 6], [6, 4]], [[16, 1], [4, 1]], (("k", 16), ("n", 4), ("n", 4))),  # columns of a wider matrix
+    ([[8, 6], [6, 4]], [[12, 2], [4, 1]], (("k", 6), ("n", 4), ("n", 4))),  # neither: it is copied
+    ([[8, 6], [6, 4]], None, ()),
+]
+
+
+@pytest.mark.parametrize(("sizes", "strides", "leads"), LAYOUTS)
+def test_which_dimension_must_be_aligned(sizes, strides, leads):
+    found = gemm("mm", sizes, strides)
+    assert found is not None and found.leads == leads
+
+
+def test_a_batch_and_an_addend():
+    assert gemm("baddbmm", [[2, 8, 4], [2, 8, 6], [2, 6, 4]], None) == gemm("bmm", [[2, 8, 6], [2, 6, 4]], None)
+    assert gemm("mm", [[8, 6], [5, 4]], None) is None
+    assert gemm("mv", [[8, 6], [6]], None) is None
+
+
+def test_padding_by_itemsize():
+    assert [padded_to(10, size) for size in (1, 2, 4)] == [16, 16, 12]
+
+
+def test_forward_and_backward_of_one_size_are_one_card():
+    linear = mm(4096, 768, 50257, 3_000_000, strides=[[768, 1], [1, 768]])
+    dgrad = mm(4096, 50257, 768, 3_000_000, strides=[[50257, 1], [768, 1]])
+    wgrad = mm(50257, 4096, 768, 3_000_000, strides=[[1, 50257], [768, 1]])
+    (card,) = cards(linear, dgrad, wgrad)
+    assert card.kernels == 3
+
+
+NVJET = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN"
+ABSTAINS = {
+    "aligned": mm(4096, 4096, 50264, 12_827_000),
+    "rows may be odd": mm(4097, 4096, 4096, 1_040_000),
+    "padded storage": mm(4096, 4096, 4097, 1_040_000, name=NVJET),
+    "no shapes": mm(4096, 4096, 50257, 12_827_000, sizes=None, dtypes=None, strides=None),
+    "no strides, and the kernel does not say that it suffers": mm(4096, 4096, 50257, 12_827_000, strides=None,
+                                                                  name="sm80_xmma_gemm_bf16bf16_bf16f32_f32_nn_n"),
+    "already as fast as padded": mm(4096, 4096, 50257, 2_200_000),
+    "fp32 on the vector unit has no lines": mm(4097, 4097, 4097, 3_000_000, dtype="float32",
+                                               name="sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8"),
+    "a vector": mm(1, 4097, 4097, 900_000, name="gemv2T_kernel_val"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", ABSTAINS)
+def test_says_nothing(why):
+    assert cards(ABSTAINS[why], rule="alignment") == []
+
+
+def test_says_nothing_of_a_device_it_does_not_know():
+    assert cards(mm(4096, 4096, 50257, 12_827_000), gpu="a GPU nobody knows") == []
+
+
+def test_without_strides_the_kernels_name_tells():
+    (card,) = cards(mm(4096, 4096, 50257, 12_827_000, strides=None))
+    assert card.confidence == "medium"
+
+
+def test_below_the_threshold_nothing_is_said():
+    small = mm(2048, 1001, 1001, 54_700)
+    assert advise(run(small, {"ns": 9_000_000, "kShortName": "other"})) == []  # 44 µs are 0.49% of 9.05 ms
+    assert len(advise(run(small, {"ns": 8_000_000, "kShortName": "other"}))) == 1
+
+
+def test_a_saving_ends_where_the_host_is_the_limit():
+    # 41 launches of 6 µs: 246 µs of the host, 168 in the best tenth; the GPU's work takes 94.7 + 41 × 1.1 = 139.8 µs
+    tiny = [{"ns": 1000, "kShortName": "tiny", "start": 60_000 + 8_000 * i} for i in range(40)]
+    found = advise(run(mm(2048, 1001, 1001, 54_700), *tiny))
+    assert [card.rule for card in found] == ["launch_bound"]
+
+
+def test_a_saving_is_a_mean_over_what_the_host_may_need():
+    # 21 launches: 126 µs of the host, in the tenths of its error 85.8, 107.8, 126.0, 147.3, 185.0; the GPU 74.7 + 23.1
+    # = 97.8 µs. Only the fastest host leaves a saving: 97.8 - 85.8 = 12.0 µs, a fifth of it on the mean
+    tiny = [{"ns": 1000, "kShortName": "tiny", "start": 60_000 + 8_000 * i} for i in range(20)]
+    assert run(mm(2048, 1001, 1001, 54_700), *tiny).shorter_ns(44_000, 0, 0) == pytest.approx(2400, abs=20)
+
+
+def conv(name, channels, ns, number, **more):
+    shape = [32, channels, 56, 56]
+    return {"aten": "aten::cudnn_convolution", "sizes": [shape, [channels, channels, 3, 3], [], []], "ns": ns,
+            "dtypes": ["bfloat16"] * 2 + ["", ""], "kShortName": name, "phase": "forward", "opId": number,
+            **more}  # fmt: skip
+
+
+def fill(channels, ns, number):
+    return conv("Memset (Device)", channels, ns, number, kind="memset", bytes=1 << 20)
+
+
+PRODUCT = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"
+
+
+def padded(channels):
+    return [fill(channels, 2_000, 1), conv("nhwcAddPaddingKernel", channels, 20_000, 1),
+            conv(PRODUCT, channels, 60_000, 1), fill(104, 1_000, 2), conv(PRODUCT, 104, 60_000, 2)]  # fmt: skip
+
+
+def test_channels_that_cudnn_pads():
+    # the padding kernel, its fill, and 2 kernels' 1.1 µs; the second convolution's fill is its own
+    (card,) = cards(*padded(100), rule="alignment")
+    assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.022 + 0.0022))
+    assert "100 to 104" in card.change
+
+
+@pytest.mark.parametrize("channels", [3, 64])
+def test_images_and_aligned_channels_are_left_alone(channels):
+    assert cards(*padded(channels), rule="alignment") == []
+
+
+NVJET_TILE = "nvjet_sm90_tst_256x128_64x4_4x2_h_bz_coopA_NNT"
+
+
+def test_a_tail_by_hand():
+    # 1664 × 4096 by tiles of 256 × 128: 7 × 32 = 224 on 132 SMs, 2 waves; so do 2048 rows (8 × 32 = 256). Measured on
+    # an H200: 84.6 and 84.9 µs. A row costs 1 - 1664 / 2048 = 18.75% less
+    (card,) = cards(mm(1664, 4096, 4096, 84_600, name=NVJET_TILE))
+    assert (card.rule, card.saved_ms) == ("tail_wave", pytest.approx(0.0846 * 0.1875, abs=1e-6))
+    assert "2048 rows" in card.change
+
+
+TAILS = {
+    "the wave is full": mm(2048, 4096, 4096, 84_900, name=NVJET_TILE),
+    "one wave": mm(1024, 4096, 4096, 43_800, name=NVJET_TILE),
+    "many waves": mm(8320, 8192, 4096, 700_000, name=NVJET_TILE),
+    "split": mm(1664, 4096, 4096, 84_600, name="nvjet_sm90_tst_256x128_64x4_4x2_h_bz_splitK_NNT"),
+    "no tile in the name": mm(1664, 4096, 4096, 84_600, name="ampere_bf16_s16816gemm"),
+}
+
+
+@pytest.mark.parametrize("why", TAILS)
+def test_no_tail(why):
+    assert cards(TAILS[why], rule="tail_wave") == []

@@ -1,0 +1,152 @@
+"""Attention by products and a softmax, and by a slower backend than fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.prof.advice.advice_rows import cards
+
+B, T, D = 96, 1024, 64  # heads of the batch, tokens, head dimension: 100663296 scores
+
+
+def bmm(m, k, n, ns, **more):
+    return {"aten": "aten::bmm", "sizes": [[B, m, k], [B, k, n]], "dtypes": ["bfloat16"] * 2, "phase": "forward",
+            "kShortName": "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_TNN", "ns": ns, **more}  # fmt: skip
+
+
+def over_scores(op, ns, **more):
+    return {"aten": f"aten::{op}", "sizes": [[B // 12, 12, T, T], []], "dtypes": ["bfloat16", ""], "phase": "forward",
+            "kShortName": "vectorized_elementwise_kernel", "ns": ns, **more}  # fmt: skip
+
+
+def attention():
+    return [bmm(T, D, T, 100_000), over_scores("div", 110_000), over_scores("_softmax", 130_000), bmm(T, T, D, 90_000)]
+
+
+def test_unfused_by_hand():
+    # 4·100663296·64 = 25.77e9 FLOP at 0.48 × 989.4e12 = 474.9e12/s: 54.3 µs, and 5; now 430, with 3 kernels' 1.1 µs
+    (card,) = cards(*attention())
+    assert (card.rule, card.kernels) == ("unfused_attention", 4)
+    assert card.saved_ms == pytest.approx(0.430 + 0.0033 - 0.0593, abs=0.0002)
+    assert "scaled_dot_product_attention" in card.change
+
+
+def test_backward_has_four_products():
+    back = {"phase": "backward", "dir": "bprop"}
+    rows = [bmm(T, T, D, 90_000, **back), bmm(T, D, T, 90_000, **back),
+            over_scores("_softmax_backward_data", 200_000, **back), over_scores("div", 110_000, **back),
+            bmm(D, T, T, 90_000, **back), bmm(T, T, D, 90_000, **back)]  # fmt: skip
+    (card,) = cards(*rows)
+    assert card.kernels == 6
+
+
+def test_the_math_backend_is_named():
+    rows = [{**row, "nodes": ["aten::_scaled_dot_product_attention_math", row["aten"]]} for row in attention()]
+    (card,) = cards(*rows)
+    assert card.rule == "attention_backend"
+
+
+def test_without_shapes_the_names_tell_by_half():
+    def kernel(name, ns):
+        return {"kShortName": name, "kLongName": name, "ns": ns}
+
+    rows = [kernel("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_tn", 100_000), kernel("elementwise_kernel", 110_000),
+            kernel("void (anonymous namespace)::softmax_warp_forward<float, float, float, 10>", 130_000),
+            kernel("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn", 90_000)]  # fmt: skip
+    (card,) = cards(*rows)
+    assert (card.rule, card.kernels, card.confidence) == ("unfused_attention", 2, "low")
+    # half of 240 µs, with 2 kernels' 1.1 µs where these go too
+    assert 0.120 <= card.saved_ms <= 0.123
+    assert not cards(*rows[:1], *rows[2:3])  # no second product
+
+
+def efficient(dtype="bfloat16", head=D, bias=(), ns=500_000, **more):
+    qkv = [8, T, 12, head]
+    return {"aten": "aten::_efficient_attention_forward", "sizes": [qkv, qkv, qkv, list(bias), []],
+            "dtypes": [dtype] * 3 + ["", ""], "kShortName": "fmha_cutlassF_bf16_aligned_64x64_rf_sm80", "ns": ns,
+            "phase": "forward", **more}  # fmt: skip
+
+
+def test_efficient_where_flash_fits():
+    (card,) = cards(efficient())
+    assert card.rule == "attention_backend"
+    assert card.saved_ms == pytest.approx(0.5 - 0.0593, abs=0.0002)
+
+
+def test_flash_2_on_hopper():
+    # measured on an H200: 12 more heads of 1024 × 64 by flash 125 µs, by cuDNN 82
+    empty = [[]] * 7  # no packed sequences, 1024 and 1024, no dropout, not causal, no mask for debugging
+    flash = {
+        "aten": "aten::_flash_attention_forward",
+        "sizes": [*efficient()["sizes"][:3], *empty],
+        "dtypes": ["bfloat16"] * 3 + [""] * 7,
+        "args": ["", "", "", "", "", "1024", "1024", "0.", "False", "False"],
+    }
+    (card,) = cards({**efficient(ns=94_000), **flash})
+    assert card.rule == "attention_backend" and "CUDNN" in card.change
+    ampere = cards({**efficient(ns=300_000), **flash}, gpu="NVIDIA A100-SXM4-80GB")
+    assert ampere == []
+
+
+def test_the_math_backend_computes_in_fp32_what_is_given_in_half():
+    # measured on an H200 (math_attention): 17.8 ms a step, 1.35 by cuDNN
+    inside = ["aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math"]
+    cast = {**over_scores("copy_", 50_000), "sizes": [[8, 12, T, D]] * 2 + [[]], "dtypes": ["float32", "bfloat16", ""]}
+    wide = [{**row, "dtypes": ["float32"] * len(row["dtypes"])} for row in attention()]
+    rows = [{**row, "nodes": [*inside, row["aten"]]} for row in (cast, cast, cast, *wide)]
+    found = cards(*rows)
+    assert [card.rule for card in found if card.rule in ("attention_backend", "amp")] == ["attention_backend"]
+    assert found[0].kernels == 7
+
+
+def masked(strides, ns=1_000_000):
+    """By the math backend, with a bias a head for all samples: 4 kernels."""
+    add = over_scores("add_", ns)
+    add.update(sizes=[[8, 12, T, T], [1, 12, T, T], []], dtypes=["bfloat16"] * 2 + [""],
+               strides=[[12 * T * T, T * T, T, 1], strides, []])  # fmt: skip
+    rows = [bmm(T, D, T, ns), add, over_scores("_softmax", ns), bmm(T, T, D, ns)]
+    return [{**row, "nodes": ["aten::_scaled_dot_product_attention_math", row["aten"]]} for row in rows]
+
+
+def test_a_mask_whose_last_stride_is_not_one():
+    # relative positions: an embedding [T, T, 12], permuted. 25.77e9 FLOP at 0.48 × 0.57 × 989.4e12/s: 95.2 µs, and 5
+    (card,) = cards(*masked([12, 1, 12 * T, 12]))
+    assert card.saved_ms == pytest.approx(4.0 + 0.0033 - 0.1002, abs=0.0002)
+    assert "run it: attn_mask.contiguous(), for the last stride of the mask is not 1; no attn_mask where" in card.change
+    (card,) = cards(*masked([12 * T * T, T * T, T, 1]))
+    assert "contiguous" not in card.change and "flash or cuDNN" in card.change
+
+
+def test_a_mask_with_a_gradient_leaves_the_memory_efficient_kernel():
+    # 0.28 of that rate: 340.0 µs; backward 2.5 times 25.77e9 FLOP at 0.28 × 0.48 × 989.4e12/s: 484.5; and 5 each
+    back = {"phase": "backward", "dir": "bprop", "nodes": ["SafeSoftmaxBackward0"]}
+    rows = [bmm(T, T, D, 500_000, **back), bmm(T, D, T, 500_000, **back),
+            over_scores("_softmax_backward_data", 500_000, **back), over_scores("sum", 500_000, **back),
+            bmm(D, T, T, 500_000, **back), bmm(T, T, D, 500_000, **back)]  # fmt: skip
+    (card,) = cards(*masked([12, 1, 12 * T, 12]), *rows, rule="attention_backend")
+    assert card.kernels == 10
+    assert card.saved_ms == pytest.approx(7.0 + 8 * 0.0011 - 0.3450 - 0.4895, abs=0.001)
+    assert "which alone gives a mask its gradient" in card.change and "EFFICIENT_ATTENTION" in card.change
+
+
+UNRELATED = bmm(512, D, 512, 100_000)
+SAYS_NOTHING = {
+    "no shapes": [{**row, "sizes": None, "dtypes": None} for row in attention()],
+    "one product only": attention()[:3],
+    "a classifier's softmax": [UNRELATED, over_scores("_softmax", 130_000), UNRELATED],
+    "heads too wide for flash": [bmm(T, 512, T, 100_000), over_scores("_softmax", 130_000), bmm(T, T, 512, 90_000)],
+    "as fast as fused": [{**row, "ns": 14_000} for row in attention()],
+    "fp32 on the efficient backend": [efficient("float32")],
+    "an attention bias": [efficient(bias=(8, 12, T, T))],
+    "flash, as fast as cuDNN's": [{**efficient(ns=65_000), "aten": "aten::_flash_attention_forward"}],
+}
+
+
+@pytest.mark.parametrize("why", SAYS_NOTHING)
+def test_says_nothing(why):
+    names = {card.rule for card in cards(*SAYS_NOTHING[why])}
+    assert not names & {"unfused_attention", "attention_backend"}
+
+
+def test_says_nothing_before_ampere():
+    assert cards(efficient(), gpu="Tesla T4") == []

@@ -1,0 +1,122 @@
+"""Element-wise chains, the loss over a vocabulary, small products in a row."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.prof.advice.advice_rows import cards, mm
+
+N = 12_582_912  # elements, fp32: 50.33 MB
+
+
+def ew(op, ns=25_000, full=1, **more):
+    return {"aten": f"aten::{op}", "sizes": [[4, 1024, 3072]] * full + [[]], "dtypes": ["float32"] * full + [""],
+            "kShortName": "vectorized_elementwise_kernel", "phase": "forward", "dir": "fprop", "ns": ns,
+            **more}  # fmt: skip
+
+
+def test_a_chain_by_hand():
+    # read, write, half of a second operand: 2.5 × 50.33e6 bytes at 4.08e12/s: 30.8 µs, and 3; now 135, and 4 × 1.1 µs
+    (card,) = cards(ew("pow"), ew("mul"), ew("add", 35_000, full=2), ew("tanh"), ew("mul"))
+    assert (card.rule, card.kernels) == ("fusion", 5)
+    assert card.saved_ms == pytest.approx(0.135 + 0.0044 - 0.0338, abs=0.0001)
+    assert card.change.endswith('or call F.gelu(x, approximate="tanh"), which this is.')
+    (card,) = cards(ew("pow"), ew("mul"), ew("add", 35_000, full=2), ew("sin"), ew("mul"))
+    assert card.change == "torch.compile the module that holds them."
+
+
+def test_a_norm_by_hand_is_one_chain():
+    """RMSNorm in fp32: the mean and what is done with it stand between; 6 kernels over the whole, 3 over the rows."""
+    mean = {**ew("mean", 15_000), "args": ["", "[-1]", "True", ""], "sizes": [[4, 1024, 3072], [], [], []],
+            "dtypes": ["float32", "", "", ""], "kShortName": "reduce_kernel"}  # fmt: skip
+    small = [ew(op, 1_000, sizes=[[4, 1024, 1], []]) for op in ("add", "rsqrt")]
+    (card,) = cards(ew("pow"), mean, *small, ew("mul"), ew("mul"), ew("add", 35_000, full=2))
+    assert card.kernels == 7 and "or call F.rms_norm, which" in card.change
+    # 2.5 tensors as above; 127 µs now, and 6 kernels' 1.1 µs
+    assert card.saved_ms == pytest.approx(0.127 + 0.0066 - 0.0338, abs=0.0001)
+
+
+def test_a_sum_over_columns_ends_a_chain():
+    bias = {**ew("sum", 15_000), "args": ["", "[0, 1]", "True", ""], "kShortName": "reduce_kernel"}
+    assert cards(ew("pow"), ew("mul"), bias, ew("tanh"), ew("mul"), rule="fusion") == []
+
+
+OTHER = {"aten": "aten::native_layer_norm", "sizes": [[4, 1024, 3072]], "kShortName": "norm", "ns": 10_000}
+STRIDED = ew("copy_", full=2, kShortName="elementwise_kernel")
+SAYS_NOTHING = {
+    "a pair": [ew("pow"), ew("mul")],
+    "another op between": [ew("pow"), ew("mul"), OTHER, ew("tanh"), ew("mul")],
+    "a change of layout between": [ew("pow"), ew("mul"), STRIDED, ew("tanh"), ew("mul")],
+    "other sizes": [ew("pow"), ew("mul", sizes=[[4, 1024, 768], []]), ew("tanh")],
+    "streams": [ew("pow", stream=7), ew("mul", stream=8), ew("tanh", stream=7)],
+    "the optimizer": [ew(op, phase="optimizer") for op in ("mul", "add", "sqrt", "div")],
+    "gradients that add up": [ew("add_", full=2, nodes=["torch::autograd::AccumulateGrad"])] * 4,
+    "small": [ew(op, 2000, sizes=[[64, 64], []]) for op in ("pow", "mul", "tanh", "mul")],
+    "no shapes": [ew(op, sizes=None, dtypes=None) for op in ("pow", "mul", "tanh", "mul")],
+    "as fast as one": [ew(op, 8_000) for op in ("pow", "mul", "tanh")],
+}
+
+
+@pytest.mark.parametrize("why", SAYS_NOTHING)
+def test_no_chain(why):
+    assert cards(*SAYS_NOTHING[why], rule="fusion") == []
+
+
+def logits(op, ns, dtypes=("float32",), **more):
+    return {"aten": f"aten::{op}", "sizes": [[4096, 50304]] * len(dtypes) + [[]], "dtypes": [*dtypes, ""], "ns": ns,
+            "kShortName": "kernel", **more}  # fmt: skip
+
+
+def loss():
+    """As an H200 ran GPT-2's (h200_gpt2_bf16)."""
+    return [
+        logits("copy_", 598_600, ("float32", "bfloat16")), logits("_log_softmax", 796_900),
+        logits("fill_", 176_400), logits("_log_softmax_backward_data", 874_000, ("float32", "float32")),
+        logits("copy_", 279_800, ("bfloat16", "float32")),
+    ]  # fmt: skip
+
+
+def test_the_loss_against_what_compile_was_measured_to_take():
+    # compiled on the same GPU (h200_gpt2_compiled): 286.2 + 6.8 + 282.0 µs
+    (card,) = cards(*loss(), rule="cross_entropy")
+    assert card.saved_ms == pytest.approx(2.7257 - 0.575, rel=0.01)
+    assert card.kernels == 5
+
+
+LOSS_SAYS_NOTHING = {
+    "few classes": [{**row, "sizes": [[4096, 1000], []]} for row in loss()],
+    "forward only": loss()[:2],
+    "no shapes": [{**row, "sizes": None, "dtypes": None} for row in loss()],
+    "compiled": [{**row, "aten": "triton_red_fused__log_softmax", "ns": 280_000} for row in loss()[:2]],
+}
+
+
+@pytest.mark.parametrize("why", LOSS_SAYS_NOTHING)
+def test_no_word_on_the_loss(why):
+    assert cards(*LOSS_SAYS_NOTHING[why], rule="cross_entropy") == []
+
+
+def small(m=256, k=1024, n=512, **more):
+    return mm(m, k, n, 9_000, name="nvjet_sm90_tst_128x128", grid=[8, 1, 1], **more)
+
+
+def test_small_products_in_a_row():
+    # 54 µs; batched 2 × 6 × 256 × 1024 × 512 FLOP at 0.82 × 989.4e12/s: 2 µs, and 5. 5 launches fewer, 1.1 µs each:
+    # from 60.6 to 8.1 µs. The host: 36 µs, 50 less: it is no limit but in the last tenth of its error, 52.9 to 0
+    (card,) = cards(*[small()] * 6, rule="small_grid")
+    assert card.kernels == 6
+    assert card.saved_ms == pytest.approx(0.054 - 0.007 + 0.0055, abs=0.001)
+
+
+GRID_SAYS_NOTHING = {
+    "each may need the one before": [small(256, 512, 512)] * 6,
+    "three": [small()] * 3,
+    "another between": [small(), small(), small(), OTHER, small(), small()],
+    "they fill the GPU": [mm(4096, 1024, 8192, 95_000, name="nvjet_sm90_tst_128x128")] * 6,
+    "no strides": [small(strides=None)] * 6,
+}
+
+
+@pytest.mark.parametrize("why", GRID_SAYS_NOTHING)
+def test_no_word_on_small_grids(why):
+    assert cards(*GRID_SAYS_NOTHING[why], rule="small_grid") == []

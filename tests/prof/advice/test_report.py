@@ -1,0 +1,223 @@
+"""The cards on a terminal and as JSON; the registry; ranking."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyprof.errors import ModelError
+from pyprof.prof import cli
+from pyprof.prof.advice import RULES, Run, advise, together_ms
+from pyprof.prof.advice.card import rule
+from pyprof.prof.advice.report import brief, document, write_advice
+from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.work.annotate import Annotation, annotate
+from pyprof.table.columns import NULL, Coded
+from pyprof.table.netdict import write_netdict
+from tests.prof.advice.advice_rows import mm, run, table
+from tests.tables import tables
+
+FIELDS = {"rule", "saved_ms", "step_ms", "kernels", "op", "layer", "trace", "why", "change", "confidence"}
+
+
+def rows():
+    more = {"op": ["linear"], "layer": ["net", "head\x1b[31m"], "trace": ["train.py:3", "net.py:7"]}
+    simt = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n"
+    return table(mm(4096, 4096, 50257, 12_827_000, **more), mm(4096, 4096, 4096, 2_678_000, simt, "float32"))
+
+
+def written(as_json, made=None, width=0):
+    made = made if made is not None else rows()
+    out = io.BytesIO()
+    run_ = Run(made, annotate(made))
+    if as_json:
+        return json.dumps(document(run_, advise(run_)), allow_nan=False)
+    write_advice(run_, advise(run_), out, width)
+    return out.getvalue().decode()
+
+
+def test_json_has_the_fields():
+    found = json.loads(written(True))
+    assert found["steps"] == 0
+    assert found["step_ms"] == pytest.approx(15.505)
+    assert [card["rule"] for card in found["advice"]] == ["alignment", "tf32"]
+    assert all(card.keys() >= FIELDS for card in found["advice"])
+    first = found["advice"][0]
+    assert (first["op"], first["layer"], first["trace"]) == ("linear", "net:head\x1b[31m", "net.py:7")
+
+
+def test_the_summary_names_the_first_five():
+    made = rows()
+    found = Run(made, annotate(made))
+    pieces = advise(found)
+    title, first, second = brief(found, pieces)
+    assert title.startswith("What to change: 2 pieces of advice, together worth at most ")
+    assert title.endswith(" of 15.51 ms a capture")  # 12.827 + 2.678
+    assert first.startswith("alignment: ") and first.endswith("[linear · net:head\x1b[31m · net.py:7]")
+    assert second.startswith("tf32: ")
+    title, *five = brief(found, pieces * 3)
+    assert "6 pieces" in title and title.endswith(", the first 5") and len(five) == 5
+    inside = replace(pieces[0], change="Pad it (rows; no target names them) to 64: done. More.")
+    assert "Pad it (rows; no target names them) to 64 [" in brief(found, [inside])[1]
+    assert brief(found, []) == ["What to change: nothing found that is worth more than 0.5% of a capture"]
+
+
+@pytest.mark.parametrize("width", [0, 60])
+def test_the_cards_fit_the_terminal_and_cannot_drive_it(width):
+    lines = written(False, width=width).splitlines()
+    assert max(map(len, lines)) <= (width or 80)
+    assert "\x1b" not in "".join(lines)
+    assert any(line.startswith("1. alignment: saves 10.7 ms a capture") for line in lines)
+
+
+def test_a_capture_of_cpu_ops_is_not_judged_as_a_gpus():
+    row = mm(4096, 4096, 4096, 180_000, "addmm") | {"kind": "cpu"}
+    assert written(False, table(row)).strip() == "Nothing ran on a GPU in this capture, and advice is for what GPUs do."
+
+
+def test_a_run_without_advice_says_so():
+    words = written(False, table(mm(4096, 4096, 4096, 180_000, "nvjet_sm90_tst_128x256"))).split()
+    assert " ".join(words).endswith("Nothing to advise.")
+
+
+def steady(ns, more=None):
+    """100 kernels of so many ns, one each 30 µs; launches are not timed: 6 µs each of the host, 0.6 ms."""
+    return [{"kShortName": "kernel", "start": i * 30_000, "ns": ns, "phase": "forward", **(more or {})}
+            for i in range(100)]  # fmt: skip
+
+
+LIMITS = {  # what the kernels take -> the verdict; the GPU takes 1.1 µs more for each, 0.30, 0.48 and 1.10 ms
+    1_900: "the host is the limit",
+    3_700: "neither is clearly the limit",
+    9_900: "the GPU is the limit",
+}
+
+
+@pytest.mark.parametrize("ns", LIMITS)
+def test_the_summary_says_what_is_the_limit_without_a_profiler(ns):
+    made = run(*steady(ns))
+    title, *_ = brief(made, advise(made))
+    told = {1_900: "0.19", 3_700: "0.37", 9_900: "0.99"}[ns]
+    assert title.endswith(
+        f". Without a profiler the host needs about 0.6 ms a capture, the GPU {told} ms: {LIMITS[ns]}"
+    )
+
+
+def test_nothing_to_advise_says_why():
+    """From a graph no launches are to be saved; near each other neither's time is."""
+
+    def told(*rows):
+        made = table(*rows)
+        return " ".join(written(False, made).split())
+
+    assert told(*steady(3_700)).endswith(
+        "Nothing to advise: host and GPU are near each other, and a change to one of them alone saves little."
+    )
+    assert told(*steady(9_900)).endswith("without a profiler. Nothing to advise.")
+    # 20 launches: too few for launch_bound; the host's 0.12 ms are over the GPU's 20 × 3.1 µs
+    assert "Nothing to advise: the host is the limit" in told(*steady(2_000)[:20])
+
+
+def test_the_cards_say_that_the_host_is_the_limit():
+    assert "The host is the limit: faster kernels alone do not shorten the step." in " ".join(
+        written(False, table(*steady(1_900))).split()
+    )
+
+
+def test_an_empty_run():
+    made = rows().take([])
+    assert advise(Run(made, annotate(made))) == []
+    assert json.loads(written(True, made))["advice"] == []
+
+
+def test_savings_are_a_step():
+    one = mm(4096, 4096, 50257, 12_827_000)
+    (card,) = advise(run(*({**one, "step": step} for step in (5, 6)), {**one, "step": None}))
+    assert card.kernels == 1  # of two steps; what no step holds is left out
+    assert card.saved_ms == pytest.approx(10.743, abs=0.001)
+
+
+def test_a_table_without_times_runs_one_after_the_other():
+    made = table(*({**mm(4096, 4096, 50257, 12_827_000), "start": None} for _ in range(2)))
+    found = json.loads(written(True, made))
+    assert (found["step_ms"], found["advice"][0]["kernels"]) == (25.654, 2)
+
+
+def test_two_gpus_run_side_by_side():
+    one = mm(4096, 4096, 50257, 12_827_000, start=0)
+    (card,) = advise(run(one, {**one, "device": 1}))
+    assert (card.kernels, card.step_ms) == (1, 12.827)
+    assert card.saved_ms == pytest.approx(10.743, abs=0.001)
+
+
+def test_together_counts_a_kernel_once():
+    both = run(mm(4096, 4096, 4096, 2_678_000, "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n", "float32"))
+    assert together_ms(both) == pytest.approx(max(card.saved_ms for card in advise(both)))
+
+
+def test_a_rule_is_registered_once():
+    with pytest.raises(ModelError, match="alignment has two rules"):
+        rule("alignment")(lambda run: [])
+    assert "tf32" in RULES
+
+
+@given(tables())
+def test_no_table_stops_it(made):
+    """Rows of a stranger's making: what cannot be understood is not advised on."""
+    nothing = Coded.empty(len(made))
+    unknown = np.full(len(made), NULL, np.int64)
+    families = Coded.of(["gemm", "conv", "pointwise", "attention"][: len(made)])
+    document(Run(made, Annotation(unknown, unknown, nothing, nothing, nothing, families, {})), [])
+
+
+SHAPES = st.sampled_from(["[]", "[3, 4]", "[[3, 4], [4]]", "[[-1, 4], [4, 4]]", '["a"]', "{}", "null",
+                          "[[[2, 2]], [1]]", "[[1000000000000, 1000000000000], [1000000000000, 5]]", "[[0, 4], [4, 4]]",
+                          "7"])  # fmt: skip
+OPS = st.sampled_from(["mm", "bmm", "addmm", "_softmax", "_softmax_backward_data", "_log_softmax", "add_", "copy_",
+                       "sum", "_efficient_attention_forward", "_flash_attention_backward", "cudnn_convolution",
+                       "native_batch_norm", "mul", "fill_", "embedding_dense_backward", "native_dropout", "mean",
+                       "convolution_backward", "record_param_comms", "_foreach_addcdiv_"])  # fmt: skip
+NAMES = st.sampled_from(["vectorized_elementwise_kernel", "batch_norm_backward_kernel", "nhwcAddPaddingKernel",
+                         "conv_depthwise2d_backward_kernel", "ncclDevKernel_AllReduce_RING_LL", "nchwToNhwcKernel",
+                         "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_NNT"])  # fmt: skip
+FAMILY = {"mm": "gemm", "bmm": "gemm", "copy_": "copy", "cudnn_convolution": "conv", "convolution_backward": "conv",
+          "native_batch_norm": "norm", "mean": "reduction", "sum": "reduction"}  # fmt: skip
+
+
+@given(st.lists(st.tuples(OPS, SHAPES, SHAPES, NAMES), min_size=1, max_size=6))
+def test_no_shapes_stop_it(found):
+    told = [{"aten": f"aten::{op}", "sizes": sizes, "strides": strides, "dtypes": '["bfloat16", "float32"]',
+             "ns": 900_000, "kShortName": name, "phase": "backward", "args": strides,
+             "nodes": '["aten::_to_copy", "aten::embedding_dense_backward", "AccumulateGrad"]',
+             "op": sizes, "layer": strides, "trace": sizes, "grid": "[1, 1, 1]"}
+            for op, sizes, strides, name in found]  # fmt: skip
+    made = table(*told)
+    roles = Coded.of(["main"] * len(made))
+    families = Coded.of([FAMILY.get(op, "pointwise") for op, *_ in found])
+    amounts = np.full(len(made), 1000, np.int64)
+    ones = Coded.of(["1"] * len(made))
+    run_ = Run(made, Annotation(amounts, amounts, ones, Coded.of(["bf16"] * len(made)), roles, families, {}))
+    json.dumps(document(run_, advise(run_)), allow_nan=False)
+
+
+def test_the_column_names_the_rules_of_each_row():
+    made = rows()
+    assert COLUMN["advice"].get(made, annotate(made)).texts() == ["alignment", "tf32"]
+    last_first = made.take([1, 0])
+    assert COLUMN["advice"].get(last_first, annotate(last_first)).texts() == ["tf32", "alignment"]
+
+
+def test_the_command(tmp_path, capsysbinary):
+    with (tmp_path / "net.dict").open("wb") as out:
+        write_netdict(rows(), out)
+    assert cli.main(["--advise", "--json", str(tmp_path / "net.dict")]) == 0
+    found = json.loads(capsysbinary.readouterr().out)
+    assert [card["rule"] for card in found["advice"]] == ["alignment", "tf32"]
+    assert cli.main(["--advise", str(tmp_path / "net.dict")]) == 0
+    assert b"1. alignment: saves 10.7 ms" in capsysbinary.readouterr().out

@@ -1,0 +1,141 @@
+"""What the models say of results, against torch: every result's type and size, from the arguments alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+import pyprof.prof.ops.families  # noqa: E402, F401  (fills the registry)
+from pyprof.prof.ops.model import Tensor, evaluate, find, total  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+TYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+COMPLEX = [torch.complex64, torch.complex128]
+SHAPES = [((3, 4), (4,)), ((3, 4), ()), ((), (3, 4)), ((3, 1), (1, 4)), ((), ())]
+# written besides: running statistics; saved on the CPU in the data's type; auxiliary results that are left out
+APART = {"native_batch_norm", "native_layer_norm", "log_sigmoid_forward", "_embedding_bag"}
+
+
+def described(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return Tensor(tuple(value.shape), str(value.dtype).removeprefix("torch."), tuple(value.stride()))
+    if isinstance(value, (list, tuple)):
+        return tuple(described(item) for item in value)
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
+
+
+class Compared(TorchDispatchMode):
+    """Compares the bytes that each op's model writes with the results' own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.differences: list[str] = []
+        self.compared = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        schema, named = func._schema, kwargs or {}
+        pairs = [(i, a) for i, a in enumerate(schema.arguments) if not a.is_out]
+        values = [args[i] if i < len(args) else named.get(a.name, a.default_value) for i, a in pairs]
+        arguments = tuple(described(value) for value in values)
+        result = func(*args, **named)
+        found = [t for t in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(t, torch.Tensor)]
+        model = find(schema.name)
+        if model and model not in APART and not schema.name.endswith(("view", "expand", "detach")):
+            work = total(evaluate(model, arguments))
+            wanted = sum(t.numel() * t.element_size() for t in found)
+            self.compared += 1
+            if work.write not in (wanted, 0):  # 0: views and allocations
+                self.differences.append(f"{func}{arguments}: {work.write}, torch {wanted}")
+        return result
+
+
+def make(dtype: Any, *shape: int) -> Any:
+    real = dtype.is_floating_point or dtype.is_complex
+    return (torch.randn(shape) if real else torch.randint(0, 2, shape)).to(dtype)
+
+
+def binary() -> Iterator[Callable[[], Any]]:
+    ops = (torch.add, torch.mul, torch.div, torch.eq, torch.maximum, torch.pow, torch.atan2, torch.logical_or)
+    for op, a, b, (left, right) in itertools.product(ops, TYPES, TYPES, SHAPES):
+        yield lambda op=op, a=a, b=b, left=left, right=right: op(make(a, *left), make(b, *right))
+    for op, a, number in itertools.product(ops, TYPES, (True, 2, 2.5)):
+        yield lambda op=op, a=a, number=number: op(make(a, 3, 4), number)
+    for op, a, b in itertools.product((torch.add, torch.mul, torch.div), TYPES, COMPLEX):
+        yield lambda op=op, a=a, b=b: op(make(a, 3, 4), make(b, 4))
+
+
+def unary() -> Iterator[Callable[[], Any]]:
+    names = "abs neg sign ceil exp log rsqrt sigmoid erf square isnan logical_not angle signbit round log1p frac"
+    for name, a in itertools.product(names.split(), TYPES):
+        yield lambda name=name, a=a: getattr(torch, name)(make(a, 3, 4))
+
+
+def reductions() -> Iterator[Callable[[], Any]]:
+    names = "sum mean prod any all amax argmax max var std cumsum cumprod sort aminmax var_mean logsumexp cummax"
+    for name, a in itertools.product(names.split(), TYPES):
+        op = getattr(torch, name)
+        yield lambda op=op, a=a: op(make(a, 3, 4))
+        yield lambda op=op, a=a: op(make(a, 3, 4), dim=1)
+        yield lambda op=op, a=a: op(make(a, 3, 4), dim=(0, 1), keepdim=True)
+        yield lambda op=op, a=a: op(make(a, 3, 4), 1, dtype=torch.float64)
+
+
+def layers() -> Iterator[Callable[[], Any]]:
+    def wants(*shape: int) -> Any:
+        return torch.randn(shape, requires_grad=True)
+
+    for n, kind in itertools.product((1, 2, 3), ("max_pool", "avg_pool")):
+        for options in ((3, 2, 1), (2,)):
+            yield (
+                lambda n=n, kind=kind, options=options: (
+                    getattr(F, f"{kind}{n}d")(wants(2, 3, *[9] * n), *options).sum().backward()
+                )
+            )
+    for mode in ("nearest", "bilinear", "bicubic"):
+        yield lambda mode=mode: F.interpolate(wants(2, 3, 8, 8), scale_factor=1.7, mode=mode).sum().backward()
+    for mode in ("reflect", "replicate", "constant"):
+        yield lambda mode=mode: F.pad(wants(2, 3, 8, 8), (1, 2, 0, 3), mode=mode).sum().backward()
+    for act in (F.relu, F.gelu, F.silu, F.elu, F.mish, F.hardswish, F.glu, F.softplus, F.leaky_relu, F.hardtanh):
+        yield lambda act=act: act(wants(4, 6)).sum().backward()
+    for loss, reduction in itertools.product(
+        (F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.soft_margin_loss), ("none", "mean", "sum")
+    ):
+        yield lambda loss=loss, r=reduction: loss(wants(4, 6), torch.rand(4, 6), reduction=r).sum().backward()
+    for r in ("none", "mean", "sum"):
+        yield lambda r=r: F.cross_entropy(wants(4, 6), torch.randint(6, (4,)), reduction=r).sum().backward()
+    yield lambda: F.embedding(torch.randint(9, (3, 4)), wants(10, 6)).sum().backward()
+    yield lambda: F.softmax(wants(4, 6), 0).sum().backward()
+    yield lambda: F.group_norm(wants(4, 6, 5), 3, wants(6), wants(6)).sum().backward()
+    yield lambda: wants(4, 6)[torch.tensor([0, 2])].sum().backward()
+    yield lambda: wants(4, 6).gather(1, torch.zeros(4, 2, dtype=torch.long)).sum().backward()
+    yield lambda: wants(4, 6).repeat(2, 3).sum().backward()
+    yield lambda: (torch.rand(3), torch.randint(5, (3,)), torch.randperm(7), torch.arange(1, 7, 2), torch.eye(4))
+    yield lambda: (torch.full((3,), 2), torch.full((3,), 2.0), torch.linspace(0, 1, 5), torch.tril_indices(3, 4))
+
+
+def refuses(call: Callable[[], Any]) -> bool:
+    """Does torch not do this for this type?"""
+    try:
+        call()
+    except (RuntimeError, TypeError, IndexError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("calls", [binary, unary, reductions, layers])
+@pytest.mark.filterwarnings("ignore")
+def test_results_have_the_types_and_sizes_that_torch_gives_them(calls: Any) -> None:
+    with Compared() as mode:
+        refused = sum(refuses(call) for call in calls())
+    assert mode.differences == []
+    assert mode.compared > 50
+    assert calls is not layers or refused == 0

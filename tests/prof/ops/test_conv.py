@@ -1,0 +1,202 @@
+"""Convolutions: values worked by hand, and the products without padding against counting them one by one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pyprof.prof.ops.families  # noqa: F401
+from pyprof.prof.ops.conv import Window, output_shape, valid
+from pyprof.prof.ops.model import (
+    FAMILY,
+    MODELS,
+    ORDER,
+    UNKNOWN,
+    ShapeError,
+    Tensor,
+    UnknownArgument,
+    Work,
+    evaluate,
+    total,
+)
+
+
+def t(*shape: int, dtype: str = "float32") -> Tensor:
+    return Tensor(shape, dtype)
+
+
+X, W, B = t(2, 4, 8, 8), t(6, 4, 3, 3), t(6)  # 512, 216, 6 elements
+# padding 1: y [2,6,8,8] = 768 elements, 2*768*36 = 55296 flop; (512+216+6)*4 = 2936, 768*4 = 3072
+SAME = Work(55296, 2936, 3072)
+NO_BIAS = Work(55296, 2912, 3072)
+# transposed, weight [4,3,2,2], stride 2: each of 512 inputs scatters 3*4: 2*512*12 = 12288; (512+48)*4; y [2,3,16,16]
+WT = t(4, 3, 2, 2)
+UP = Work(12288, 2240, 6144)
+ONE = ((1, 1), (1, 1), (1, 1))  # a list for stride, padding, dilation
+
+TRUTH: list[tuple[str, tuple[Any, ...], Work]] = [
+    ("conv2d", (X, W, B, 1, 1, 1, 1), SAME),
+    ("conv2d", (X, W, B, (1,), "same", (1,), 1), SAME),
+    ("conv2d", (X, W, B, 1, "valid"), Work(31104, 2936, 1728)),  # y 6x6: 432 elements, 2*432*36
+    ("conv2d", (X, t(6, 2, 3, 3), None, 2, 1, 1, 2), Work(6912, 2480, 768)),  # y 4x4: 192*2*18; (512+108)*4
+    ("conv2d", (t(4, 8, 8), W, B, 1, 1), Work(27648, 1912, 1536)),  # without a batch: half; (256+216+6)*4
+    ("conv2d", (X, W, None, 1, 2, 2), NO_BIAS),  # dilation 2 spans 5, padding 2 keeps 8
+    ("conv1d", (t(2, 3, 10), t(5, 3, 4), None, 3), Work(720, 480, 120)),  # y 3: 30*2*12; (60+60)*4
+    ("conv3d", (t(1, 1, 3, 3, 3), t(2, 1, 3, 3, 3), None), Work(108, 324, 8)),  # 2 elements * 2*27
+    ("conv2d", (t(1, 1, 2, 2, dtype="complex64"), t(1, 1, 2, 2, dtype="complex64")), Work(32, 64, 8)),  # 4 * 8
+    ("convolution", (X, W, B, *ONE, False, (0, 0), 1), SAME),
+    ("_convolution", (X, W, B, *ONE, False, (0, 0), 1, False, False, True, True), SAME),
+    ("convolution", (X, WT, None, (2, 2), (0, 0), (1, 1), True, (0, 0), 1), UP),
+    ("_convolution_mode", (X, W, B, (1, 1), "same", (1, 1), 1), SAME),
+    ("conv_transpose2d", (X, WT, None, 2), UP),
+    ("conv_transpose2d", (X, t(4, 3, 3, 3), None, 2, 1, 1, 2), Work(27648, 2480, 12288)),
+    # groups 2: 3*2 = 6 channels, (8-1)*2 - 2 + 2 + 1 + 1 = 16: 2*512*27; (512+108)*4; 2*6*256*4
+    ("cudnn_convolution", (X, W, (1, 1), (1, 1), (1, 1), 1, False, False, True), NO_BIAS),
+    ("cudnn_convolution", (X, W, B, (1, 1), (1, 1), (1, 1), 1), SAME),  # torch 1.x
+    ("cudnn_convolution_transpose", (X, WT, (0, 0), (0, 0), (2, 2), (1, 1), 1, False, False, True), UP),
+    ("cudnn_convolution_relu", (X, W, B, *ONE, 1), SAME),
+    ("cudnn_convolution_add_relu", (X, W, t(2, 6, 8, 8), 1.0, B, *ONE, 1), Work(55296, 6008, 3072)),  # z: + 3072
+    ("miopen_convolution", (X, W, B, *ONE, 1, False, False), SAME),
+    ("mkldnn_convolution", (X, W, B, *ONE, 1), SAME),
+    ("miopen_convolution_transpose", (X, WT, None, (0, 0), (0, 0), (2, 2), (1, 1), 1, False, False), UP),
+    ("thnn_conv2d", (X, W, (3, 3), B, (1, 1), (1, 1)), SAME),
+    ("_slow_conv2d_forward", (X, W, (3, 3), B, (1, 1), (1, 1), t(0)), SAME),  # ends in an out tensor
+    ("slow_conv_dilated2d", (X, W, (3, 3), None, (1, 1), (2, 2), (2, 2)), NO_BIAS),
+    ("_conv_depthwise2d", (X, t(4, 1, 3, 3), (3, 3), None, *ONE), Work(9216, 2192, 2048)),  # 512*2*9; (512+36)*4
+    ("slow_conv_transpose2d", (X, WT, (2, 2), None, (2, 2), (0, 0), (0, 0), (1, 1)), UP),
+    # PyTorch 1.x: the gradients as ops of their own. dy 768 elements, weight 216, x 512: 2 * 768 * 36
+    ("cudnn_convolution_backward_input", ([2, 4, 8, 8], t(2, 6, 8, 8), W), Work(55296, 3936, 2048)),
+    ("cudnn_convolution_backward_weight", ([6, 4, 3, 3], t(2, 6, 8, 8), X), Work(55296, 5120, 864)),
+    ("conv_tbc", (t(7, 2, 3), t(3, 3, 5), t(5), 1), Work(1260, 368, 280)),  # T 7: 70*2*9; (42+45+5)*4
+]  # fmt: skip
+
+DY = t(2, 6, 8, 8)
+DGRAD = Work(55296, 3936, 2048)  # (768+216)*4; 512*4
+WGRAD = Work(55296, 5120, 864)  # (768+512)*4; 216*4
+BIAS = Work(762, 3072, 24)  # 768 - 6
+TAIL = ((1, 1), (1, 1), (1, 1), False, (0, 0), 1)
+BACKWARD: list[tuple[str, tuple[Any, ...], dict[str, Work]]] = [
+    ("convolution_backward", (DY, X, W, (6,), *TAIL, (True, True, True)),
+     {"dgrad": DGRAD, "wgrad": WGRAD, "bias": BIAS}),
+    ("convolution_backward", (DY, X, W, (0,), *TAIL, (False, True, False)), {"wgrad": WGRAD}),
+    ("convolution_backward", (DY, X, W, *(UNKNOWN,) * 8), {"dgrad": DGRAD, "wgrad": WGRAD}),
+    ("convolution_backward_overrideable", (DY, X, W, *TAIL, (True, False, False)), {"dgrad": DGRAD}),
+    ("conv2d.backward", (X, W, t(6), 1, "same"), {"dgrad": DGRAD, "wgrad": WGRAD, "bias": BIAS}),
+    ("conv2d.backward", (replace(X, needs_grad=False), W, None, 1, 1), {"wgrad": WGRAD}),
+    ("convolution_backward", (t(2, 3, 16, 16), X, WT, None, (2, 2), (0, 0), (1, 1), True, (0, 0), 1,
+                              (True, False, False)), {"dgrad": Work(12288, 6336, 2048)}),  # (1536+48)*4
+    ("cudnn_convolution_backward", (X, DY, W, *ONE, 1, False, False, True, (True, True)),
+     {"dgrad": DGRAD, "wgrad": WGRAD}),
+    ("_slow_conv2d_backward", (DY, X, W, (3, 3), (1, 1), (1, 1), (False, True, True)), {"wgrad": WGRAD, "bias": BIAS}),
+    ("cudnn_convolution_transpose_backward", (X, t(2, 3, 16, 16), WT, (0, 0), (0, 0), (2, 2), (1, 1), 1, False, False,
+                                              (True, False)), {"dgrad": Work(12288, 6336, 2048)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "args", "work"), TRUTH)
+def test_forward(op: str, args: tuple[Any, ...], work: Work) -> None:
+    assert evaluate(op, args) == work
+
+
+@pytest.mark.parametrize(("op", "args", "parts"), BACKWARD)
+def test_backward(op: str, args: tuple[Any, ...], parts: dict[str, Work]) -> None:
+    assert evaluate(op, args) == parts
+
+
+def test_a_size_that_is_not_told_leaves_the_flop_of_dx_alone() -> None:
+    work = total(evaluate("cudnn_convolution_backward_input", (UNKNOWN, DY, W)))
+    assert work.flop == 55296 and math.isnan(work.nbytes)
+    with pytest.raises(UnknownArgument):
+        evaluate("cudnn_convolution_backward_weight", (UNKNOWN, DY, X))
+
+
+def test_every_order_of_arguments_has_a_row() -> None:
+    rows = {(MODELS[op], ORDER.get(op)) for op, *_ in (*TRUTH, *BACKWARD)}
+    assert {name for name, family in FAMILY.items() if family == "conv" and (MODELS[name], ORDER.get(name)) not in rows
+            and not name.startswith("triton_")} == set()  # fmt: skip
+
+
+def test_an_nvtx_range_needs_the_output_and_nothing_else() -> None:
+    shapes = (Tensor(X.shape), Tensor(W.shape), UNKNOWN, *(UNKNOWN,) * 6)
+    work = total(evaluate("convolution", shapes, (Tensor(DY.shape),)))
+    assert work.flop == 55296 and math.isnan(work.nbytes)
+    with pytest.raises(UnknownArgument):
+        evaluate("convolution", shapes)
+
+
+def test_a_transposed_convolution_needs_the_input_alone() -> None:
+    work = total(evaluate("conv_transpose2d", (Tensor(X.shape), Tensor(WT.shape), *(UNKNOWN,) * 6)))
+    assert work.flop == 12288 and math.isnan(work.nbytes)
+
+
+def test_shapes_tell_a_transposed_convolution_where_channels_differ() -> None:
+    unknown = (UNKNOWN,) * 7
+    assert total(evaluate("convolution", (X, WT, *unknown), (t(2, 3, 16, 16),))).flop == 12288
+    with pytest.raises(UnknownArgument):  # 4 channels to 4 and larger: both fit
+        evaluate("convolution", (X, t(4, 4, 2, 2), *unknown), (t(2, 4, 16, 16),))
+
+
+def test_an_unknown_output_mask_follows_the_outputs() -> None:
+    args = (DY, X, W, *(UNKNOWN,) * 8)
+    assert set(evaluate("convolution_backward", args, (None, W, B))) == {"wgrad", "bias"}  # type: ignore[arg-type]
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ShapeError):
+        evaluate("conv2d", (t(2, 4), W))
+
+
+sizes = st.integers(1, 6)
+
+
+def one_by_one(x: Tensor, weight: Tensor, window: Window) -> int:
+    """The products of a one-dimensional convolution that do not touch the padding, each looked at."""
+    out = output_shape(x, weight, window)[-1]
+    length, kernel = x.shape[-1], weight.shape[-1]
+    small, large = (length, out) if window.transposed else (out, length)
+    hits = sum(
+        0 <= i * window.stride + k * window.dilation - window.padding < large
+        for i, k in product(range(small), range(kernel))
+    )
+    return 2 * x.shape[0] * weight.shape[0] * weight.shape[1] * hits
+
+
+@given(n=sizes, k=st.integers(1, 4), s=st.integers(1, 3), p=st.integers(0, 3), d=st.integers(1, 3), flip=st.booleans())
+def test_valid_products_are_those_that_one_sees(n: int, k: int, s: int, p: int, d: int, flip: bool) -> None:
+    x, weight, window = t(2, 3, n + 8), t(3, 2, k), Window(s, p, d, 1, flip)
+    assert valid(x, weight, window) == one_by_one(x, weight, window)
+
+
+@pytest.mark.parametrize(("x", "weight", "window", "flop"), [
+    (t(4, 16, 100), t(32, 16, 5), Window(1, 2), 2023424),  # 500 - 2*(1+2) taps: 2*4*32*16*494
+    (t(2, 32, 64), t(32, 1, 4), Window(1, 3, 1, 32), 32768),  # 64 inputs, 4 taps each: 2*2*32*256
+    (t(4, 16, 50), t(16, 8, 4), Window(2, 1, 1, 1, True), 202752),  # 200 - 2 taps: 2*4*16*8*198
+])  # fmt: skip
+def test_valid(x: Tensor, weight: Tensor, window: Window, flop: int) -> None:
+    assert valid(x, weight, window) == flop
+
+
+@given(b=sizes, c=sizes, o=sizes, h=sizes, w=sizes)
+def test_a_1x1_convolution_is_a_product(b: int, c: int, o: int, h: int, w: int) -> None:
+    mm = total(evaluate("mm", (t(b * h * w, c), t(c, o))))
+    assert evaluate("conv2d", (t(b, c, h, w), t(o, c, 1, 1))) == mm
+
+
+@given(b=sizes, more=sizes, c=sizes)
+def test_flop_adds_over_a_split_of_the_batch(b: int, more: int, c: int) -> None:
+    flop = [total(evaluate("conv1d", (t(n, c, 9), t(4, c, 3)))).flop for n in (b, more, b + more)]
+    assert flop[0] + flop[1] == flop[2]
+
+
+@given(n=sizes, c=sizes, o=sizes)
+def test_a_transposed_convolution_is_the_data_gradient(n: int, c: int, o: int) -> None:
+    up = total(evaluate("conv_transpose1d", (t(n, c, 5), t(c, o, 3), None, 2)))
+    mask = (True, False, False)
+    parts = evaluate("convolution_backward", (t(n, c, 5), t(n, o, 11), t(c, o, 3), None, 2, 0, 1, False, 0, 1, mask))
+    assert parts == {"dgrad": up}

@@ -1,0 +1,277 @@
+"""FBGEMM's embedding tables, worked by hand, with arguments as several versions record them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import pyprof.prof.ops.families  # noqa: F401
+from pyprof.errors import ModelError
+from pyprof.parse.kineto.ranges import op_scope
+from pyprof.prof.ops.embedding_tables import UPDATES, place_of_indices, understand
+from pyprof.prof.ops.model import MODELS, UNKNOWN, Tensor, UnknownArgument, Work, assumption, evaluate, find, total
+from pyprof.prof.work.count import count_op
+
+LOOKUP, ROWS = "fbgemm::split_embedding_codegen_lookup", "fbgemm::split_embedding_nobag_codegen_forward"
+QUANTIZED = "fbgemm::int_nbit_split_embedding_codegen_lookup"
+FACTORS = "fbgemm::split_embedding_codegen_grad_indice_weights"
+BACKWARD, NODE = "fbgemm::split_embedding_backward_codegen_", "SplitLookupFunction_"
+
+
+def t(*shape: int, dtype: str = "float32") -> Tensor:
+    return Tensor(shape, dtype)
+
+
+def i(n: int) -> Tensor:
+    return Tensor((n,), "int32")
+
+
+def j(n: int) -> Tensor:
+    return Tensor((n,), "int64")
+
+
+# Two tables: 10 rows of 4 elements and 5 rows of 8; 80 elements, 15 rows, total_D 12. Batches of 3: 6 bags. 9 indices:
+# 72 bytes. A lookup's mean width is 12 / 2 = 6, so 54 elements are gathered: 216 bytes.
+U = UNKNOWN
+
+
+A_ROW, TABLES = t(15), t(80)
+
+
+def of_2022(count: int = 9, weighted: Any = None, state: Any = A_ROW, weights: Any = TABLES) -> tuple[Any, ...]:
+    """The arguments of rowwise_adagrad's function as a trace of 2022 has them: no values of numbers."""
+    return (t(0), weights, t(0), t(0, 0), i(2), j(2), i(3), U, U, j(3), U, j(count), j(7), U, weighted, None, i(0),
+            U, U, U, state, t(0), i(2), j(2), U, U, U, U, U)  # fmt: skip
+
+
+def pt2(count: int = 9, pooling: int = 0, weighted: Any = None, widest: int = 8) -> tuple[Any, ...]:
+    """The arguments since 2024: weights and state are lists of buffers, numbers are told."""
+    return (t(0), (t(80, dtype=""), t(0, dtype=""), i(2), j(2), t(0, 8, dtype="")), i(3), 12, widest, j(3), 4, j(count),
+            j(7), pooling, weighted, None, 0, (), [0, 30], [0.0, 1.0], [False], (t(15, dtype=""), t(0, dtype="")),
+            t(), [0], [1e-8], -1, -1, -1, None)  # fmt: skip
+
+
+def exact(grad: Tensor, count: int = 9, pooling: int = 0, weighted: Any = None, state: Any = A_ROW) -> tuple[Any, ...]:
+    """The arguments of the op that the backward of 2023 calls."""
+    return (grad, t(80), t(0), t(0, 8), i(2), j(2), i(3), 8, True, j(3), 4, j(count), j(7), pooling, weighted, i(0), 32,
+            32, True, 26, 67108863, False, False, state, t(0), i(2), j(2), 1e-8, 0.1)  # fmt: skip
+
+
+SUMS, ROWS_OUT = (t(3, 12),), (t(9, 8),)
+FORWARD = [
+    # (9 - 6) bags' additions of 6 elements; 216 + 72 read, 3 * 12 sums written
+    (LOOKUP, of_2022(), SUMS, Work(18, 288, 144)),
+    (LOOKUP, of_2022(weighted=t(9)), SUMS, Work(18 + 54, 288 + 36, 144)),
+    (LOOKUP, of_2022(weights=t(80, dtype="float16")), SUMS, Work(18, 108 + 72, 144)),  # sums in float32
+    (LOOKUP, of_2022(), (t(3, 12, dtype="float16"),), Work(18, 288, 72)),
+    (LOOKUP, of_2022(count=4), SUMS, Work(0, 96 + 32, 144)),  # some bags are empty
+    # no bags: 9 rows of 8 elements; the result says so
+    (LOOKUP, of_2022(), ROWS_OUT, Work(0, 9 * 8 * 4 + 72, 288)),
+    # 3 sequences of batches of different sizes in one row: 36 sums for 6 bags
+    (LOOKUP, of_2022(), (t(36),), Work(18, 288, 144)),
+    # numbers are told: total_D / T = 12 / 2; mean: 36 divisions
+    (LOOKUP, (*of_2022()[:7], 12, 8, *of_2022()[9:13], 0, *of_2022()[14:]), None, Work(18, 288, 144)),
+    (LOOKUP, (*of_2022()[:7], 12, 8, *of_2022()[9:13], 1, *of_2022()[14:]), None, Work(18 + 36, 288, 144)),
+    # nothing tells the width but 90 elements in 15 rows: 6
+    (LOOKUP, (t(0), t(90), t(0), t(0, 0), i(1), j(1), i(2), U, U, j(2), U, j(9), j(4), 0, None, None, i(0), U, U, U,
+              t(15)), None, Work((9 - 3) * 6, 288, 72)),
+    # hash_size_cumsum right before the indices; the type of the output among the numbers: float16
+    (LOOKUP, (t(80), t(0), t(0), t(0, 8), i(2), j(2), i(3), 12, 8, j(3), j(9), j(7), 0, None, i(0), i(0), False, 1),
+     None, Work(18, 288, 72)),
+    # NVTX has no types: sizes and their order tell
+    (LOOKUP, tuple(Tensor(a.shape) if isinstance(a, Tensor) else U for a in of_2022()), (Tensor((3, 12)),), None),
+    # 9 rows of D = 8
+    (ROWS, (t(80), t(0), t(0, 8), i(2), j(2), 8, j(9), j(7), i(0), 0, False), None, Work(0, 288 + 72, 288)),
+    # rows of 6 4-bit elements, 3 bytes and 4 more: 63 bytes; 54 products, 54 sums beside the 18; float16 is the default
+    (QUANTIZED, (t(105, dtype="uint8"), t(0, dtype="uint8"), i(2), j(2), t(2, dtype="uint8"), i(3), 12, 0, 8, 0, 0, 0,
+                 i(9), i(7), 0, None, 1), None, Work(18 + 108, 63 + 36, 72)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "args", "out", "work"), FORWARD)
+def test_forward(op: str, args: tuple[Any, ...], out: Any, work: Work | None) -> None:
+    found = total(evaluate(op, args, out))
+    if work is None:
+        assert (found.flop, found.read != found.read) == (18, True)  # bytes of no type: unknown, NaN
+    else:
+        assert found == work
+
+
+GRAD = t(3, 12)  # 144 bytes
+# 54 elements of 9 rows are updated, 216 bytes: read are gradient, indices, rows and state; rows and state are written.
+# Additions: 54. Then FLOPs an element, 54 of them, and a row, 9; state of 4 bytes an element and a row.
+OPTIMIZERS = {
+    "sgd": (54 + 2 * 54, 0),
+    "approx_sgd": (162, 0),
+    "adagrad": (54 + 7 * 54, 216),
+    "rowwise_adagrad": (54 + 4 * 54 + 5 * 9, 36),
+    "approx_rowwise_adagrad": (315, 36),
+    "rowwise_adagrad_with_weight_decay": (315, 36),
+    "approx_rowwise_adagrad_with_weight_decay": (315, 36),
+    "rowwise_adagrad_with_counter": (54 + 4 * 54 + 7 * 9, 3 * 36),
+    "approx_rowwise_adagrad_with_counter": (333, 108),
+    "rowwise_weighted_adagrad": (54 + 4 * 54 + 7 * 9, 36),
+    "rowwise_rmsprop_ar": (54 + 5 * 54 + 11 * 9, 2 * 36),
+    "adam": (54 + 13 * 54, 432),
+    "partial_rowwise_adam": (54 + 7 * 54 + 8 * 9, 216 + 36),
+    "lamb": (54 + 18 * 54 + 4 * 9, 432),
+    "partial_rowwise_lamb": (54 + 12 * 54 + 12 * 9, 216 + 36),
+    "lars_sgd": (54 + 8 * 54 + 5 * 9, 216),
+}
+
+
+@pytest.mark.parametrize(("optimizer", "flop", "state"), [(name, *told) for name, told in OPTIMIZERS.items()])
+@pytest.mark.parametrize("kind", [BACKWARD, NODE])
+def test_backward(kind: str, optimizer: str, flop: int, state: int) -> None:
+    by_row = state <= 108
+    work = total(evaluate(kind + optimizer, exact(GRAD, state=t(15) if by_row else t(80))))
+    assert work == Work(flop, 144 + 72 + 216 + state, 216 + state)
+
+
+@pytest.mark.parametrize("optimizer", ["none", "dense"])
+@pytest.mark.parametrize("kind", [BACKWARD, NODE])
+def test_a_backward_without_an_optimizer_writes_the_rows_gradients(kind: str, optimizer: str) -> None:
+    assert total(evaluate(kind + optimizer, exact(GRAD, state=None))) == Work(54, 216, 216)
+
+
+def test_no_more_rows_are_updated_than_there_are() -> None:
+    """40 indices, 240 elements to add; 80 elements and 15 rows there are: 240 + 4 * 80 + 5 * 15."""
+    work = total(evaluate(NODE + "rowwise_adagrad", (GRAD, *of_2022(count=40))))
+    assert work == Work(635, 144 + 320 + 320 + 60, 320 + 60)
+
+
+def test_of_a_mean_the_gradient_is_divided_first() -> None:
+    assert total(evaluate(BACKWARD + "sgd", exact(GRAD, pooling=1))).flop == 162 + 36
+
+
+def test_weights_have_a_gradient_of_their_own() -> None:
+    """9 dot products of 6 elements, 11 each; the weighted sum has 54 products more."""
+    dots = Work(99, 144 + 216 + 72, 36)
+    update = Work(315 + 54, 468 + 36, 252)
+    arguments = (GRAD, *of_2022(weighted=t(9)))
+    assert evaluate(NODE + "rowwise_adagrad", arguments) == {"indice_weights": dots, "update": update}
+    assert evaluate(BACKWARD + "rowwise_adagrad", exact(GRAD, weighted=t(9))) == update  # which has an op for the dots
+    inside = (GRAD, t(80), t(0), t(0, 8), i(2), j(2), i(3), 8, j(9), j(7), i(0), None)
+    assert evaluate(FACTORS, inside) == dots
+
+
+def test_what_is_not_told_is_not_guessed() -> None:
+    with pytest.raises(UnknownArgument, match="summed"):  # no output, no pooling mode
+        evaluate(LOOKUP, of_2022())
+    with pytest.raises(UnknownArgument, match="widths"):  # adagrad's state has a number an element: no rows
+        evaluate(LOOKUP, (*of_2022(state=t(80))[:13], 0, *of_2022(state=t(80))[14:]))
+    with pytest.raises(UnknownArgument, match="forward call"):  # its forward op is not in the capture
+        evaluate(NODE + "rowwise_adagrad", (GRAD,))
+    with pytest.raises(UnknownArgument, match="precision"):  # tables of 4 and of 8 bits
+        evaluate(QUANTIZED, (*FORWARD[-1][1][:8], 8, 8, *FORWARD[-1][1][10:]))
+    with pytest.raises(ModelError):
+        evaluate(LOOKUP, (t(3), t(4)))
+
+
+def test_what_is_inferred_is_said() -> None:
+    assert assumption(LOOKUP, of_2022()) == (
+        "each lookup has the mean width of its 2 tables: which one it is in, is not recorded"
+    )
+    assert assumption(LOOKUP, pt2(widest=6)) == ""  # 2 tables of at most 6 elements, 12 in all: both have 6
+    assert assumption(NODE + "sgd", (GRAD, *pt2(widest=6))) == (
+        "rows updated: one an index, at most the 80 elements there are"
+    )
+
+
+def test_every_model_has_a_row() -> None:
+    assert set(UPDATES) == {*OPTIMIZERS, "none", "dense"}
+    ours = {name for name, function in MODELS.items() if function.__module__.endswith("embedding_tables")}
+    tested = {LOOKUP, ROWS, QUANTIZED, FACTORS, *(kind + name for kind in (BACKWARD, NODE) for name in UPDATES)}
+    assert ours == tested
+
+
+NAMES = [
+    ("fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function", LOOKUP),
+    ("fb::split_embedding_codegen_lookup_adam_function_cpu", LOOKUP),
+    ("fbgemm::split_embedding_codegen_lookup_sgd_function_pt2", LOOKUP),
+    ("fbgemm::dense_embedding_codegen_lookup_function", LOOKUP),
+    ("fbgemm::ssd_embedding_codegen_lookup_rowwise_adagrad_function", LOOKUP),
+    ("fbgemm::split_embedding_codegen_forward_weighted_vbe_cuda", LOOKUP),
+    ("fbgemm::split_embedding_nobag_codegen_forward_unweighted_cuda", ROWS),
+    ("fbgemm::int_nbit_split_embedding_codegen_lookup_function", QUANTIZED),
+    ("fbgemm::int_nbit_split_embedding_uvm_caching_codegen_lookup_function", QUANTIZED),
+    ("fbgemm::split_embedding_codegen_grad_indice_weights_vbe_cuda", FACTORS),
+    ("fbgemm::split_embedding_backward_codegen_rowwise_adagrad_unweighted_exact_cuda", BACKWARD + "rowwise_adagrad"),
+    ("fbgemm::split_embedding_backward_codegen_rowwise_adagrad_with_counter_weighted_vbe_pt2_wrapper",
+     BACKWARD + "rowwise_adagrad_with_counter"),
+    ("fbgemm::split_embedding_nobag_backward_codegen_adam_unweighted_exact_cuda", BACKWARD + "adam"),
+    ("fbgemm::split_embedding_backward_codegen_dense_cpu", BACKWARD + "dense"),
+    ("torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>", NODE + "rowwise_adagrad"),
+    ("torch::autograd::CppNode<(anonymous namespace)::SplitNoBagLookupFunction_adam_Op>", NODE + "adam"),
+    ("torch::autograd::CppNode<SplitVBELookupFunction_partial_rowwise_adam_Op_pt2>", NODE + "partial_rowwise_adam"),
+    ("torch::autograd::CppNode<SplitLookupFunction_Dense_Op>", NODE + "dense"),
+    ("torch::autograd::CppNode<SplitLookupFunction_of_my_own_Op>", None),
+    ("torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbsFunction<&fbgemm_gpu::permute_pooled_embs_gpu> >",
+     "fbgemm::permute_pooled_embs"),
+    ("fb::asynchronous_complete_cumsum", "fbgemm::asynchronous_complete_cumsum"),
+    ("fb::unheard_of", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "model"), NAMES)
+def test_names_of_all_versions(name: str, model: str | None) -> None:
+    assert find(name) == model
+
+
+# --- FBGEMM 1.8 on PyTorch 2.13, as its profiler recorded it ---------------------------------------------------------
+
+# op: tables, total_D, indices, bags, elements of all tables, weighted
+RECORDED = {
+    "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function_pt2": (3, 28, 689, 192, 5200, False),
+    "fbgemm::split_embedding_codegen_forward_unweighted_pt2_wrapper": (3, 28, 689, 192, 5200, False),
+    "fbgemm::split_embedding_codegen_forward_cpu": (3, 28, 689, 192, 5200, False),
+    "fbgemm::split_embedding_codegen_lookup_adagrad_function_pt2": (1, 12, 240, 64, 1200, True),
+    "fbgemm::split_embedding_codegen_forward_weighted_pt2_wrapper": (1, 12, 240, 64, 1200, True),
+    "fbgemm::split_embedding_codegen_lookup_sgd_function_pt2": (2, 16, 439, 128, 2400, False),
+    "fbgemm::split_embedding_backward_codegen_rowwise_adagrad_unweighted_pt2_wrapper": (2, None, 449, 128, 2400, False),
+    "fbgemm::split_embedding_backward_codegen_rowwise_adagrad_cpu": (2, None, 449, 128, 2400, False),
+    "fbgemm::split_embedding_backward_codegen_sgd_unweighted_pt2_wrapper": (2, None, 439, 128, 2400, False),
+    "fbgemm::split_embedding_backward_codegen_sgd_cpu": (2, None, 439, 128, 2400, False),
+    "fbgemm::split_embedding_codegen_grad_indice_weights_pt2_wrapper": (1, None, 240, 64, 1200, False),
+    "fbgemm::split_embedding_codegen_grad_indice_weights_cpu": (None, None, 240, 64, 1200, False),
+    "fbgemm::split_embedding_backward_codegen_adagrad_weighted_pt2_wrapper": (1, None, 240, 64, 1200, True),
+    "fbgemm::split_embedding_backward_codegen_adagrad_cpu": (1, None, 240, 64, 1200, True),
+}
+
+
+def recorded(root: Any) -> dict[str, dict[str, str]]:
+    calls = {}
+    for call in json.loads((root / "tests" / "golden" / "fbgemm_calls.json").read_text()):
+        texts = (json.dumps(call[key]).encode() for key in ("Input Dims", "Input type"))
+        scope = op_scope(call["name"], *texts, b"", json.dumps(call["Concrete Inputs"]).encode())
+        calls[call["name"]] = {key: getattr(scope, key) for key in ("sizes", "dtypes", "strides", "args")}
+    return calls
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_arguments_are_understood(name: str, root: Any) -> None:
+    tables, wide, count, bags, elements, weighted = RECORDED[name]
+    arguments = count_op(aten=name, **recorded(root)[name], outs="", marker="", dir="").arguments
+    backward = "backward" in name or "grad_indice" in name
+    call = understand(arguments[1:] if backward else arguments, updates=backward)
+    assert (call.tables, call.count, call.bags, call.weights.numel) == (tables, count, bags, elements)
+    assert (call.total, call.weighted is not None) == (wide, weighted)
+    assert arguments[place_of_indices(arguments)].shape == (count,)
+
+
+def test_recorded_calls_are_counted(root: Any) -> None:
+    """Three tables of 8, 16 and 4: (689 - 192) * 28 / 3; one of 12, 240 weighted indices: (240 - 64 + 240) * 12."""
+    assert set(RECORDED) == set(recorded(root))
+    flops = {
+        name: count_op(aten=name, **call, outs="", marker="", dir="").flop for name, call in recorded(root).items()
+    }
+    assert flops["fbgemm::split_embedding_codegen_forward_unweighted_pt2_wrapper"] == 4639  # 4638.67
+    assert flops["fbgemm::split_embedding_codegen_forward_weighted_pt2_wrapper"] == 4992
+    assert flops["fbgemm::split_embedding_codegen_grad_indice_weights_pt2_wrapper"] == 240 * 23
+    # 439 * 8 added, then 2 for each of min(439 * 8, 2400) elements
+    assert flops["fbgemm::split_embedding_backward_codegen_sgd_unweighted_pt2_wrapper"] == 3512 + 2 * 2400
+    # 449 * 8 added, 64 * 16 divided (mean), 4 * 2400, 5 for each of min(449, 300) rows
+    rowwise = "fbgemm::split_embedding_backward_codegen_rowwise_adagrad_unweighted_pt2_wrapper"
+    assert flops[rowwise] == 3592 + 1024 + 9600 + 1500

@@ -1,0 +1,116 @@
+"""Other libraries' ops: as PyTorch's own of the same work, and values worked by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pyprof.prof.ops.families  # noqa: F401
+from pyprof.prof.ops.model import MODELS, ORDER, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+
+H = "bfloat16"
+
+
+def t(*shape: int, dtype: str = "float32", **more: Any) -> Tensor:
+    return Tensor(shape, dtype, **more)
+
+
+Q = t(2, 4, 3, 8, dtype=H)  # 2 sequences of 4, 3 heads of 8: 6 * 16 pairs, causal 6 * 10; 192 elements; 24 rows
+LSE = t(2, 3, 4)
+PACKED, STARTS = t(8, 3, 8, dtype=H), t(3, dtype="int32")  # the same, one after the other; 3 starts, 12 bytes
+
+CASES: list[tuple[str, tuple[Any, ...], Work]] = [
+    # 2 * 60 pairs * (8 + 8); 3 * 384 bytes read, 384 and 24 * 4 written
+    ("flash_attn::_flash_attn_forward", (Q, Q, Q, 0.0, 0.35, True, -1, -1, 0.0, None, False), Work(1920, 1152, 480)),
+    ("flash_attn::_flash_attn_forward", (Q, Q, Q, 0.0, 0.35, False, -1, -1), Work(3072, 1152, 480)),
+    # one key to the left: 1 + 2 + 2 + 2 pairs a head and sequence: 2 * 42 * 16
+    ("flash_attn::_flash_attn_forward", (Q, Q, Q, 0.0, 0.35, True, 1, 0), Work(1344, 1152, 480)),
+    # five products: 2 * 60 * (3*8 + 2*8); dout, q, k, v, out 5 * 384 and 96; three gradients
+    (
+        "flash_attn::_flash_attn_backward",
+        (Q, Q, Q, Q, Q, LSE, Q, Q, Q, 0.0, 0.35, True, -1, -1, 0.0, None, False),
+        Work(4800, 2016, 1152),
+    ),
+    (
+        "flash_attn::_flash_attn_varlen_forward",
+        (PACKED, PACKED, PACKED, STARTS, STARTS, 4, 4, 0.0, 0.35, True),
+        Work(1920, 1152 + 24, 480),
+    ),
+    (
+        "flash_attn::_flash_attn_varlen_backward",
+        (
+            PACKED,
+            PACKED,
+            PACKED,
+            PACKED,
+            PACKED,
+            t(3, 8),
+            PACKED,
+            PACKED,
+            PACKED,
+            STARTS,
+            STARTS,
+            4,
+            4,
+            0.0,
+            0.35,
+            True,
+        ),
+        Work(4800, 2016 + 24, 1152),
+    ),
+    (
+        "xformers_flash::flash_fwd",
+        (Q, Q, Q, None, None, None, 4, 4, 0.0, 0.35, True, -1, -1, False, None),
+        Work(1920, 1152, 480),
+    ),
+    # 7 an element and 2 a row; mean and deviation of each of 4 rows
+    ("FusedLayerNormAffineFunction", (t(4, 8), t(8), t(8), (8,), 1e-5), Work(232, 192, 160)),
+    ("LigerLayerNormFunction", (t(4, 8), t(8), t(8), 1e-5), Work(232, 192, 160)),
+    ("FusedRMSNormAffineFunction", (t(4, 8), t(8), (8,), 1e-5), Work(136, 160, 144)),  # 4 * 32 + 2 * 4
+    ("LigerRMSNormFunction", (t(4, 8), t(8), 1e-5, 0.0, "llama", True), Work(136, 160, 144)),
+    ("LigerSiLUMulFunction", (t(4, 8), t(4, 8)), Work(128, 256, 128)),
+    ("LigerGELUMulFunction", (t(4, 8), t(4, 8)), Work(320, 256, 128)),
+    ("LigerRopeFunction", (t(1, 2, 4, 8), t(1, 1, 4, 8), t(1, 4, 8), t(1, 4, 8)), Work(288, 640, 384)),
+    # 64 numbers in 32 bytes, one scale of 4 bytes; written in 2 bytes each
+    ("bitsandbytes::dequantize_4bit", (t(32, 1, dtype="uint8"), t(1), 64, "nf4", [8, 8], H), Work(64, 36, 128)),
+    (
+        "bitsandbytes::gemv_4bit",
+        (t(1, 8, dtype=H), t(32, 1, dtype="uint8"), [8, 8], t(1), t(16), 64),
+        Work(128, 52, 16),
+    ),
+    ("bitsandbytes::int8_linear_matmul", (t(4, 5, dtype="int8"), t(6, 5, dtype="int8")), Work(240, 50, 96)),
+    ("bitsandbytes::int8_vectorwise_quant", (t(4, 5, dtype=H),), Work(20, 40, 36)),
+    # 4 tokens, each through 2 of 3 experts: 8 picks * 2 * (6*10 + 5*6); all 3 experts' weights, (180 + 90) * 2
+    (
+        "vllm::inplace_fused_experts",
+        (t(4, 6, dtype=H), t(3, 10, 6, dtype=H), t(3, 6, 5, dtype=H), t(4, 2), t(4, 2, dtype="int32")),
+        Work(1440, 48 + 64 + 540, 48),
+    ),
+    ("_moe_C::topk_softmax", (t(4, 2), t(4, 2, dtype="int32"), t(4, 2, dtype="int32"), t(4, 3)), Work(44, 48, 64)),
+    ("_moe_C::moe_sum", (t(4, 2, 6), t(4, 6)), Work(24, 192, 96)),
+    ("_moe_C::moe_align_block_size", (t(4, 2, dtype="int32"), 3, 16), Work(0, 32, 0)),
+]
+
+
+@pytest.mark.parametrize(("op", "arguments", "work"), CASES)
+def test_worked_cases(op: str, arguments: tuple[Any, ...], work: Work) -> None:
+    assert total(evaluate(op, arguments)) == work
+
+
+def test_lengths_that_are_not_known_are_not_guessed() -> None:
+    uneven = t(7, 3, 8, dtype=H)
+    with pytest.raises(UnknownArgument, match="lengths"):
+        evaluate("flash_attn::_flash_attn_varlen_forward", (uneven, uneven, uneven, STARTS, STARTS, 4, 4, 0.0, 1, True))
+
+
+def test_a_mask_that_is_not_told_is_not_guessed() -> None:
+    with pytest.raises(UnknownArgument):
+        evaluate("flash_attn::_flash_attn_forward", (Q, Q, Q, UNKNOWN, UNKNOWN, UNKNOWN))
+
+
+def test_every_order_of_arguments_has_a_row() -> None:
+    tested = {(MODELS[op], ORDER.get(op)) for op, _, _ in CASES}
+    attention = {op for op in MODELS if op.startswith(("flash_attn::", "xformers_flash::"))}
+    ours = attention | {op for op, function in MODELS.items() if function.__module__.endswith("extensions")}
+    assert {op for op in ours if (MODELS[op], ORDER.get(op)) not in tested} == set()

@@ -1,0 +1,118 @@
+"""Random numbers, dropout and collectives, counted by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
+from pyprof.prof.ops.collective import wire_factor
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, evaluate, total
+from tests.prof.ops.op_cases import cases, ops_of, t
+
+FAMILIES = {"rng", "collective"}
+X = t(2, 3)  # 6 elements, 24 bytes
+M = t(2, 3, dtype="bool")
+ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
+    ("uniform_ normal_ exponential_ cauchy_ log_normal_ geometric_ random_ bernoulli_ uniform exponential cauchy "
+     "log_normal geometric random normal_functional", (X,), Work(0, 0, 24)),  # written, not read
+    ("bernoulli_", (X, X), Work(0, 24, 24)),  # a tensor of probabilities
+    ("bernoulli poisson _standard_gamma binomial _sample_dirichlet", (X,), Work(0, 24, 24)),
+    ("bernoulli", (X, 0.5), Work(0, 0, 24)),  # self gives its shape
+    ("rand randn", ([2, 3],), Work(0, 0, 24)),
+    ("rand", ([2, 3], "float64"), Work(0, 0, 48)),
+    ("normal", (0.0, 1.0, [2, 3]), Work(0, 0, 24)),
+    ("normal", (X, 1.0), Work(12, 24, 24)),
+    ("randint", (10, [2, 3]), Work(0, 0, 48)),
+    ("randint", (1, 10, [2, 3]), Work(0, 0, 48)),
+    ("randperm", (7,), Work(0, 0, 56)),
+    ("rand_like randn_like", (X,), Work(0, 0, 24)),
+    ("randint_like", (X, 10), Work(0, 0, 24)),
+    ("multinomial", (X, 5, True), Work(0, 24, 80)),
+    ("dropout", (X, 0.5, False), Work()),
+    ("dropout", (X, 0.0, True), Work()),
+    ("dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout", (X, 0.5, True),
+     Work(6, 24, 24 + 6)),  # the result and a byte of mask each
+    ("native_dropout", (X, UNKNOWN, UNKNOWN), Work(6, 24, 30)),
+    ("native_dropout", (X, 0.5, False), Work()),
+    ("_fused_dropout", (X, 0.5, None), Work(6, 24, 30)),
+    ("native_dropout_backward _masked_scale", (X, M, 2.0), Work(6, 30, 24)),
+    ("native_dropout_backward", (Tensor((2, 3), "float32"), Tensor((2, 3)), 2.0), Work(6, 30, 24)),
+    ("dropout.backward", (X, 0.5, True), Work(6, 30, 24)),
+    ("dropout.backward", (X, 0.5, False), Work()),
+    ("c10d::allreduce_ c10d::broadcast_ c10d::reduce_ c10d::allreduce_coalesced_", ((X, X), None), Work(0, 48, 48)),
+    ("nccl:all_reduce nccl:broadcast nccl:reduce symm_mem::multimem_all_reduce_", (X,), Work(0, 24, 24)),
+    ("c10d::send nccl:send", (X,), Work(0, 24, 0)),
+    ("nccl:all_to_all nccl:all_to_allv", (X,), Work(0, 24, 24)),
+    ("c10d::recv_ nccl:recv", (X,), Work(0, 0, 24)),
+    ("c10d::allgather_ c10d::gather_", (((X, X),), (X,), None), Work(0, 24, 48)),
+    ("c10d::_allgather_base_ c10d::allgather_into_tensor_coalesced_", (t(4, 3), X, None), Work(0, 24, 48)),
+    ("c10d::reduce_scatter_ c10d::scatter_", ((X,), ((X, X),), None), Work(0, 48, 24)),
+    ("c10d::_reduce_scatter_base_ c10d::reduce_scatter_tensor_coalesced_", (X, t(4, 3), None), Work(0, 48, 24)),
+    ("c10d::alltoall_ c10d::alltoall_base_", (X, X, None), Work(0, 24, 24)),
+    ("_c10d_functional::all_reduce _c10d_functional::all_reduce_ _c10d_functional::broadcast "
+     "_c10d_functional::broadcast_", (X, "sum", "0"), Work(0, 24, 24)),
+    ("_c10d_functional::all_gather_into_tensor", (X, 4, "0"), Work(0, 24, 96)),
+    ("_c10d_functional::reduce_scatter_tensor", (X, "sum", 2, "0"), Work(0, 24, 12)),
+]  # fmt: skip
+CASES = cases(ROWS)
+
+
+@pytest.mark.parametrize(("op", "args", "work"), CASES)
+def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
+    assert total(evaluate(op, args)) == work
+
+
+# annotations that name what goes in, of collectives whose results have another size
+INPUTS_ONLY = {"nccl:all_gather", "nccl:_all_gather_base", "nccl:reduce_scatter", "nccl:_reduce_scatter_base",
+               "nccl:gather", "nccl:scatter"}  # fmt: skip
+BY_RECORD = {"ncclAllReduce", "ncclBroadcast", "ncclReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll",
+             "ncclGather", "ncclScatter", "ncclSend", "ncclRecv", "ncclGroupEnd", "nccl:coalesced"}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", sorted(INPUTS_ONLY | BY_RECORD))
+def test_what_a_range_does_not_tell_is_unknown(op: str) -> None:
+    work = total(evaluate(op, (X,)))
+    assert work.flop == 0
+    assert math.isnan(work.nbytes)
+
+
+def test_every_model_has_a_row() -> None:
+    assert ops_of(FAMILIES) == {op for op, _, _ in CASES} | {
+        "record_param_comms",
+        *INPUTS_ONLY,
+        *BY_RECORD,
+    }
+
+
+def test_a_record_of_some_collective_computes_nothing_and_moves_an_unknown_amount() -> None:
+    work = total(evaluate("record_param_comms", ((X,), 0, UNKNOWN, 1, UNKNOWN)))
+    assert work.flop == 0
+    assert math.isnan(work.nbytes)
+
+
+def test_a_record_that_names_an_all_reduce_has_its_bytes() -> None:
+    assert evaluate("record_param_comms", ((X,), 0, UNKNOWN, 1, "allreduce")) == Work(0, 24, 24)
+
+
+def test_sizes_that_are_not_told_are_not_zero() -> None:
+    assert math.isnan(total(evaluate("rand", (UNKNOWN,))).write)
+    assert evaluate("rand", (UNKNOWN,), (X,)) == Work(0, 0, 24)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "factor"),
+    [
+        ("all_reduce", 2, 1.0),  # 2 * 1 / 2
+        ("all_reduce", 8, 1.75),  # 2 * 7 / 8
+        ("all_gather", 8, 0.875),
+        ("reduce_scatter", 4, 0.75),
+        ("all_to_all", 4, 0.75),
+        ("broadcast", 8, 1.0),
+        ("all_reduce", 1, 0.0),
+    ],
+)
+def test_bytes_on_the_wire(kind: str, ranks: int, factor: float) -> None:
+    assert wire_factor(kind, ranks) == factor

@@ -1,0 +1,216 @@
+"""The web page: its numbers by hand, hostile names, and the command."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+
+from pyprof.prof.limits.roofline import roofline
+from pyprof.prof.page import ROOM
+from pyprof.prof.report import cli
+from pyprof.prof.report.collect import collect
+from pyprof.prof.report.headline import sentences
+from pyprof.prof.report.render import island, render
+from pyprof.prof.timing.steps import steps, typical
+from pyprof.prof.work.annotate import Annotation, annotate
+from pyprof.prof.work.kinds import CLASSES, classes
+from pyprof.table.columns import NULL, Coded
+from tests.prof.report.report_rows import HOSTILE, model_of, page_of, small, uncounted, write_small
+from tests.tables import tables
+
+# Numbers by hand
+
+
+def test_every_instant_of_a_step_counts_once():
+    first, second = steps(small(), np.zeros(5, np.int64))
+    # forward 100-110, backward 110-130, optimizer 140-150; the copy 105-115 lies beneath; until step 1 starts at 160
+    assert first.span_ns == 60
+    assert first.phase_ns == {"forward": 10, "backward": 20, "optimizer": 10}
+    assert first.idle_ns == 60 - 40
+    assert (second.span_ns, second.phase_ns, second.idle_ns) == (14, {"forward": 14}, 0)
+
+
+def test_the_typical_step_is_the_median_part_by_part():
+    step = typical(steps(small(), np.zeros(5, np.int64)))
+    assert step is not None
+    assert (step.span_ns, step.phase_ns) == (37, {"forward": 12, "backward": 10, "optimizer": 5})  # (60+14)/2, ...
+
+
+def test_without_steps_the_capture_is_one():
+    (whole,) = steps(small(step=np.full(5, NULL, np.int64)), np.zeros(5, np.int64))
+    assert (whole.number, whole.span_ns, whole.idle_ns) == (None, 74, 74 - 54)  # 100 to 174; 10+20+10+14 busy
+
+
+def test_sentences_name_the_share_attributed_and_the_phases():
+    table = small()
+    annotation = annotate(table)
+    said = sentences(table, annotation, steps(table, np.zeros(5, np.int64))[:1], [])
+    assert said[0] == "84.4% of 64 ns of GPU time is attributed to an op (4 of 5 operations)."  # 54 of 64
+    assert said[1] == (
+        "A step takes 60 ns: forward 10 ns (16.7%), backward 20 ns (33.3%), optimizer 10 ns (16.7%), "
+        "idle 20 ns (33.3%); backward takes 2.00 times as long as forward."
+    )
+
+
+def test_equal_rows_are_one_call():
+    model = model_of(small())
+    assert len(model["calls"]["numbers"]["flops"]) == 4  # k_fwd twice
+    call = model["rows"]["call"]
+    assert call[0] == call[4] and len(set(call)) == 4
+    assert model["rows"]["start"] == [100, 5, 5, 30, 20]  # each from the one before
+    assert model["rows"]["dur"] == [10, 10, 20, 10, 14]
+    assert model["rows"]["wait"] == {"all": None, "count": 5}  # no launches
+    assert [lane["name"] for lane in model["lanes"]] == ["stream 7", "stream 8"]
+
+
+def test_rows_come_by_start_and_those_without_one_last():
+    model = model_of(small(start=np.array([50, NULL, 20, 30, 40])))
+    assert model["rows"]["start"] == [20, 10, 10, 10, None]
+    assert model["rows"]["dur"] == [20, 10, 14, 10, 10]
+
+
+def test_calls_of_ops_are_numbered_in_order_of_time():
+    # rows by start: a (op 9), b (no op), a's second kernel, c (op 4); a launch of a graph repeats op 4 as another call
+    found = model_of(
+        small(
+            opId=np.array([9, NULL, 9, 4, 4]),
+            graphNode=np.array([NULL, NULL, NULL, 1, 1]),
+            corr=np.array([1, 2, 3, 4, 5]),
+        )
+    )["rows"]["instance"]
+    assert np.cumsum(found).tolist() == [0, 1, 0, 2, 3]
+
+
+def test_gaps_have_a_cause_by_row():
+    # 130 to 140 and 150 to 160 are idle; the first row after was called for at 135, the other at 120, before the gap
+    api = np.array([90, 95, 100, 135, 120])
+    found = model_of(small(apiStart=api, apiDuration=np.full(5, 2)))
+    names = [cause["name"] for cause in found["why"]]
+    assert [None if code is None else names[code] for code in found["rows"]["why"]] == [
+        None, None, None, "launch", "queued",
+    ]  # fmt: skip
+
+
+def test_kernels_of_torch_compile_have_the_class_of_their_name():
+    made = small((("triton_red_fused_sum_0", '["f"]', "forward", "fprop", 0, 1, 0, 7),
+                  ("triton_poi_fused_add_1", '["f"]', "forward", "fprop", 2, 1, 0, 7)))  # fmt: skip
+    family = Coded(np.zeros(2, np.int32), ["compiled"])
+    found = classes(made, Annotation(*[uncounted(2).flops] * 2, *[Coded.empty(2)] * 3, family, {}))
+    assert found.texts() == ["softmax, loss, reduction", "element-wise"]
+
+
+def test_unattributed_rows_are_summed_by_reason_and_name():
+    names = ("a", "b", "a", "c", "k")
+    rows = tuple((name, '["op"]' if name == "k" else "", "other", "", 0, 10, 0, 7) for name in names)
+    # texts may have several codes, as readers make them
+    reason = Coded(np.array([0, 0, 1, 2, -1], np.int32), ["no API row", "no API row", "only user ranges around: x"])
+    api, user = model_of(small(rows, reason=reason))["unattributed"]
+    assert (api["reason"], api["rows"], api["ns"]) == ("no API row", 3, 30)
+    assert api["names"] == [{"name": "a", "rows": 2, "ns": 20}, {"name": "b", "rows": 1, "ns": 10}]
+    assert api["remedy"].startswith("the file is cut")
+    assert (user["rows"], [each["name"] for each in user["names"]]) == (1, ["c"])
+
+
+def test_classes_go_by_family_then_kind_then_name():
+    names = ["ncclDevKernel_AllReduce", "ampere_sgemm_128x64_tn", "elementwise_kernel", "copy", "what"]
+    rows = tuple((name, "", "", "", i, 1, 0, 7) for i, name in enumerate(names))
+    table = small(rows)
+    found = classes(table, annotate(table)).texts()
+    assert found == ["communication", "matrix product", "element-wise", "copy, index, random", "other"]
+    assert set(found) < set(CLASSES)
+
+
+def test_ranks_and_devices_are_told_apart():
+    model = model_of(small(rank=np.array([0, 0, 0, 0, 1])))
+    assert model["owners"] == ["device, rank 0", "device, rank 1"]
+    assert [step["owner"] for step in model["steps"]] == [0, 1]
+
+
+# What is hostile
+
+
+def test_the_island_cannot_end_and_gives_back_what_it_was_given():
+    text = island({"name": HOSTILE})
+    assert not set(text) & set("<>&\u2028")
+    assert json.loads(text) == {"name": HOSTILE}
+
+
+def test_hostile_names_stay_text_in_the_page():
+    hostile = ((HOSTILE, json.dumps([HOSTILE]), HOSTILE, HOSTILE, 100, 10, 0, 7),)
+    page = page_of(small(hostile), title=HOSTILE, advice=[{"rule": HOSTILE}])
+    outside = re.sub(r"(<script[^>]*>).*?</script>", "", page, flags=re.DOTALL)
+    assert "<img" not in outside and "&lt;img" in outside
+    assert page.count("<script") == page.count("</script") == 3  # the island, the library, ours
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert json.loads(data)["calls"]["texts"]["name"]["values"] == [HOSTILE]
+    assert "{{7*7}}" in page
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(tables())
+def test_any_table_makes_a_page(table):
+    for key in ("kDuration", "start", "apiStart"):  # sums of times stay within 64 bits
+        table = table.with_column(key, table.ints(key) % 1000)
+    annotation = uncounted(len(table))
+    model = collect(table, annotation, roofline(table, annotation))
+    assert json.loads(island(model)) == json.loads(json.dumps(model))
+    out = io.BytesIO()
+    render(model, out)
+    assert out.getvalue().count(b"</script>") == 3
+
+
+def test_half_a_surrogate_pair_has_a_page():
+    assert "<h1>?</h1>" in page_of(small(), title="\ud83d")
+
+
+def test_the_policy_allows_our_scripts_and_no_connection():
+    page = page_of(small())
+    (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', page)
+    assert policy.startswith("default-src &#39;none&#39;; script-src &#39;sha256-")
+    assert "connect-src" not in policy and "http" not in policy  # default-src is none
+
+
+def test_the_library_is_the_one_that_its_page_names():
+    library = (ROOM / "report" / "templates" / "vendor" / "echarts.min.js").read_bytes()
+    assert hashlib.sha256(library).hexdigest() in (ROOM / "report" / "templates" / "vendor" / "README.md").read_text(
+        encoding="utf-8"
+    )
+
+
+# The command
+
+
+def test_the_command_writes_a_page_of_a_table_and_of_a_profilers_file(tmp_path, root, capsys):
+    write_small(tmp_path / "net.dict")
+    assert cli.main([str(tmp_path / "net.dict"), "-o", str(tmp_path / "a.html")]) == 0
+    assert "84.4% of 64 ns of GPU time" in capsys.readouterr().err
+    golden = root / "tests" / "golden" / "h200_lenet_init.sqlite.gz"
+    assert cli.main([str(golden), "-q", "-o", str(tmp_path / "b.html"), "--title", "LeNet"]) == 0
+    page = (tmp_path / "b.html").read_text(encoding="utf-8")
+    assert "<title>LeNet</title>" in page and len(page) < 2_000_000
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_overwritten_unasked_and_bad_input_is_one_line(tmp_path, capsys):
+    write_small(tmp_path / "net.dict")
+    taken = tmp_path / "report.html"
+    taken.write_text("mine")
+    assert cli.main([str(tmp_path / "net.dict"), "-o", str(taken)]) == 1
+    assert taken.read_text() == "mine"
+    assert cli.main([str(tmp_path / "net.dict"), "-o", str(taken), "--force"]) == 0
+    (tmp_path / "bad.dict").write_text("nothing of the kind")
+    assert cli.main([str(tmp_path / "bad.dict"), "-o", str(tmp_path / "no.html")]) == 1
+    assert not (tmp_path / "no.html").exists()
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_the_options_are_these():
+    options = {name for action in cli.build_parser()._actions for name in action.option_strings}
+    assert options == {
+        "-h", "--help", "-o", "--output", "--force", "--title", "--peaks", "--json", "-q", "--quiet", "--version",
+    }  # fmt: skip

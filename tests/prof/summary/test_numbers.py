@@ -1,0 +1,425 @@
+"""The summary: numbers worked out by hand on a small table, counted independently on captures, and its sentences."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from pyprof.command.envelope import envelope, plain, write_envelope
+from pyprof.parse import cli as parse_cli
+from pyprof.prof import cli
+from pyprof.prof.json_document import summary_of
+from pyprof.prof.summary.capture_numbers import Summary, summarise
+from pyprof.prof.summary.components import series
+from pyprof.prof.summary.sentences import amount, headline, ms, sentences, share
+from pyprof.prof.summary.terminal import write_summary
+from pyprof.prof.table.write_plain import CONTROL
+from pyprof.prof.work.annotate import Annotation, annotate
+from pyprof.prof.work.kinds import kinds
+from pyprof.table.columns import NULL, Coded, Table
+from pyprof.table.read_table import read_table
+from tests.tables import tables
+
+US = 1000
+HTOD = "[CUDA memcpy Host-to-Device]"
+GEMM = "nvjet_sm90_tst_192x128_64x5_bias_NNT"
+SGEMM = "ampere_sgemm_128x64_tn"
+SOFTMAX = "void softmax_warp_forward<float, float, float, 8, false, false>(float*)"
+LOSS = "cunn_SoftMaxForward<LogSoftMaxForwardEpilogue>"
+H200, A100 = "NVIDIA H200", "NVIDIA A100-SXM4-80GB"
+
+
+def run_of(*rows: dict[str, object], gpu: str = H200) -> Table:
+    """A table of rows: start and ns in microseconds; launched (the call's start) as well."""
+
+    def text(key: str, empty: str = "") -> Coded:
+        return Coded.of(str(row.get(key, empty)) for row in rows)
+
+    def number(key: str, scale: int = 1) -> np.ndarray:
+        return np.array([int(row[key] * scale) if key in row else NULL for row in rows], np.int64)
+
+    names = text("name")
+    columns = {
+        "kShortName": names, "kLongName": names, "start": number("start", US), "kDuration": number("ns", US),
+        "apiStart": number("launched", US), "kind": text("kind", "kernel"), "phase": text("phase"), "op": text("op"),
+        "mod": text("op"), "aten": text("aten"), "sizes": text("sizes"), "dtypes": text("dtypes"),
+        "layer": text("layer"), "reason": text("reason"), "bytes": number("bytes"), "step": number("step"),
+        "gpu": Coded.of([gpu] * len(rows)), "device": np.zeros(len(rows), np.int64),
+        "pid": np.ones(len(rows), np.int64), "stream": number("stream"),
+        "opId": np.array([i if row.get("op") else NULL for i, row in enumerate(rows)], np.int64),
+    }  # fmt: skip
+    return Table(len(rows), columns)
+
+
+def mm(start: int, ns: int, **more: object) -> dict[str, object]:
+    """1024³: 2.147 GFLOP, 6 MiB in bf16; on an H200's 989.4 TFLOP/s 2.17 us, at 4.8 TB/s 1.31 us."""
+    return {"name": GEMM, "start": start, "ns": ns, "op": '["linear"]', "aten": "aten::mm",
+            "sizes": "[[1024, 1024], [1024, 1024]]", "dtypes": '["bfloat16", "bfloat16"]', **more}  # fmt: skip
+
+
+def summary(table: Table) -> Summary:
+    return summarise(table, annotate(table))
+
+
+def said(table: Table) -> str:
+    found = summary(table)
+    return "\n".join([headline(found), *sentences(found)])
+
+
+def step() -> Table:
+    """100 us: works 0-10, 10-30 (a second kernel within it), 50-90, 95-100; idle 30-50 and 90-95."""
+    return run_of(
+        mm(0, 10, phase="forward", step=0),
+        mm(10, 20, phase="forward", step=0),
+        mm(12, 8, phase="forward", step=0),  # beside the one before
+        mm(50, 40, phase="backward", launched=42, step=0),  # 12 of the 20 us idle had passed when it was called for
+        {"name": "multi_tensor_apply_kernel", "start": 95, "ns": 5, "phase": "optimizer", "op": '["step"]',
+         "launched": 60, "step": 1, "aten": "my::adam"},
+    )  # fmt: skip
+
+
+def test_time_by_phase_counts_overlaps_once_and_gaps_before_the_phase():
+    found = summary(step())
+    assert (found.span_ns, found.busy_ns, found.idle_ns) == (100 * US, 75 * US, 25 * US)
+    assert found.late_ns == 12 * US
+    assert [(p.name, p.rows, p.ns, p.idle_ns) for p in found.phases] == [
+        ("forward", 3, 30 * US, 0), ("backward", 1, 40 * US, 20 * US), ("optimizer", 1, 5 * US, 5 * US)]  # fmt: skip
+    assert found.total_ns == 83 * US
+    assert [(p.name, p.ns) for p in found.steps] == [("0", 90 * US), ("1", 5 * US)]
+
+
+def test_sentences_of_the_step():
+    words = said(step())
+    assert "5 kernels on one NVIDIA H200. 100% of 0.0830 ms of GPU time is attributed to an op." in words
+    assert "The GPU works 75.0% of 0.1000 ms and idle 0.0250 ms; in 0.0120 ms of that (48.0%) the CPU" in words
+    assert "The backward pass takes 1.33 times the forward's GPU time (0.0400 ms against 0.0300 ms)." in words
+    assert "Most of GPU time is GEMM: 94.0% (0.0780 ms); then optimizer 6.0%." in words
+    assert "runs 0.0780 ms, 100% of it on tensor cores: bf16 tensor cores 100%." in words
+    # 4 × 2 × 1024³ in 100 us: 85.9 TFLOP/s, of 989.4 8.7%; 4 × 6 MiB in 100 us: 251.7 GB/s
+    assert "Models count 8.59 GFLOP and 25.17 MB in 94.0% of GPU time: at least 85.9 TFLOP/s and 251.7 GB/s" in words
+    assert "MFU is at least 8.7% of 989.4 TFLOP/s (bf16 tensor cores, dense)." in words
+    # 4 × 2.1705 us of 78
+    assert "Kernels reach 11.1% of their limits" in words
+    assert "By time: compute-bound" in words or "By time: latency-bound" in words
+    assert "No model counts 6.0% of GPU time: my::adam 6.0%." in words
+
+
+def test_loading_is_told_and_left_out():
+    table = run_of(
+        {"name": HTOD, "kind": "memcpy", "start": 0, "ns": 500, "bytes": 5_000_000},
+        {"name": HTOD, "kind": "memcpy", "start": 600, "ns": 300, "bytes": 3_000_000},
+        {"name": SGEMM, "start": 1000, "ns": 90, "reason": "no range"},
+        {"name": "elementwise_kernel", "start": 1090, "ns": 10, "reason": "no range"},
+        gpu=A100,
+    )
+    found = summary(table)
+    assert (found.total_ns, found.span_ns, found.busy_ns) == (100 * US, 100 * US, 100 * US)
+    words = said(table)
+    assert words.startswith("2 copies and 2 kernels on one NVIDIA A100-SXM4-80GB. 0% of 0.1000 ms")
+    assert ("2 host-to-device copies (8 MB, 0.8000 ms, 10 GB/s): all stand before the first kernel, none among the "
+            "kernels: loading, which all figures below leave out.") in words  # fmt: skip
+    assert "Most of GPU time is GEMM: 90.0% (0.0900 ms); then element-wise 10.0%." in words
+    assert (
+        "all of it in fp32, without tensor cores; against the fp32 peak this GPU's tensor cores reach 8 times in tf32"
+        in words
+    )
+    assert "Without an op: 100% of GPU time: no range (100%, 2 rows)." in words
+    assert "So FLOPs, their rates and MFU are unknown, too: capture with pyprof.init()" in words
+
+
+def test_copies_among_the_kernels_stay():
+    copy = {"name": HTOD, "kind": "memcpy", "start": 20, "ns": 30, "bytes": 300}
+    found = summary(run_of(mm(0, 10), copy, mm(60, 10)))
+    assert found.total_ns == 50 * US
+    assert "1 host-to-device copy (300 B, 0.0300 ms, 10 MB/s) takes 60.0% of GPU time." in "\n".join(sentences(found))
+
+
+def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_it():
+    parts = (SGEMM, "MulFunctor", SOFTMAX, SGEMM, "MulFunctor", SGEMM, SOFTMAX, SGEMM, "softmax_after_the_last")
+    table = run_of(*({"name": name, "start": 10 * i, "ns": 10, "stream": 7} for i, name in enumerate(parts)))
+    attention = summary(table).attention
+    assert (attention.fused_rows, attention.apart_rows, attention.apart_ns) == (0, 2, 30 * US)
+    assert "No fused attention kernel runs: 2 times a softmax stands between two matrix products" in said(table)
+    by_hand = ("MaxOps", "exp_kernel_cuda", "sum_functor", "DivFunctor")  # a softmax of one's own
+    table = run_of(*({"name": name, "start": 10 * i, "ns": 10, "stream": 7}
+                     for i, name in enumerate((SGEMM, *by_hand, SGEMM, *by_hand, SGEMM, "MaxOps", SGEMM))))  # fmt: skip
+    assert (summary(table).attention.apart_rows, summary(table).attention.apart_ns) == (2, 80 * US)
+    loss = run_of(*({"name": name, "start": 10 * i, "ns": 10, "stream": 7}
+                    for i, name in enumerate((SGEMM, LOSS, SGEMM))))  # fmt: skip
+    assert summary(loss).attention.apart_rows == 0
+    warp = "softmax_warp_forward<float, float, float, 10, {}, false>"
+    for name, times in ((warp.format("true"), 0), (warp.format("false"), 1), ("void " + warp.format("(bool)1"), 0)):
+        rows = [{"name": kernel, "start": 10 * i, "ns": 10} for i, kernel in enumerate((SGEMM, name, SGEMM))]
+        assert summary(run_of(*rows)).attention.apart_rows == times
+        rows[1] |= {"op": '["cross_entropy"]', "aten": "aten::_log_softmax"}
+        assert summary(run_of(*rows)).attention.apart_rows == 0
+    # a router's: 8192 tokens to 8 experts, then products of 1024 features; attention's: 128 heads of 64 by 64 scores
+    scores = [128, 64, 64]
+    for result, operands, times in (([8192, 8], "[[8192, 1024]]", 0), (scores, f"[{scores}]", 1), (scores, "", 1)):
+        sizes = ("", f"[{result}, []]", operands)
+        rows = [{"name": name, "start": 10 * i, "ns": 10, "sizes": sizes[i]}
+                for i, name in enumerate((SGEMM, SOFTMAX, SGEMM))]  # fmt: skip
+        assert summary(run_of(*rows)).attention.apart_rows == times
+    flash = run_of({"name": "flash_fwd_kernel<bfloat16>", "start": 0, "ns": 10})
+    assert "Attention is fused: 1 kernel (flash_fwd_kernel<bfloat16>), 0.0100 ms." in said(flash)
+
+
+def test_communication_that_nothing_hides():
+    nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    table = run_of(mm(0, 30, stream=7), {"name": nccl, "start": 20, "ns": 40, "stream": 9})
+    found = summary(table)
+    assert (found.communication_ns, found.exposed_ns, found.busy_ns) == (40 * US, 30 * US, 60 * US)
+    assert "Communication takes 0.0400 ms, 0.0300 ms of it (75.0%) while nothing else runs on the GPU." in said(table)
+
+
+def test_several_gpus_stand_beside_each_other():
+    table = run_of(mm(0, 50, stream=7), mm(0, 10, stream=7), mm(90, 10, stream=7))
+    table = table.with_column("device", np.array([0, 1, 1]))
+    found = summary(table)
+    assert (found.span_ns, found.busy_ns) == (150 * US, 70 * US)  # 50 and 100; 50 and 20
+    assert "The 2 GPUs work 46.7% of 0.1500 ms and idle 0.0800 ms" in said(table)
+    assert headline(found).startswith("3 kernels on 2 × NVIDIA H200.")
+    # 2 × 2.147 GFLOP in 100 us
+    lines = [" ".join(line.split()) for line in shown(table).splitlines()]
+    assert "process 1, device 0 1 0.0500 ms 100% 100% 42.95" in lines
+    assert "process 1, device 1 2 0.1000 ms 20.0% 20.0% 42.95" in lines
+
+
+def test_graph_launches_say_how_to_see_inside():
+    words = said(run_of({"name": "graph", "kind": "graph", "start": 0, "ns": 500}))
+    assert words.startswith("1 graph launch on one NVIDIA H200.")
+    assert "1 graph launch (0.5000 ms) without the kernels within: nsys profile --cuda-graph-trace=node" in words
+
+
+def test_a_layer_that_is_no_equal_of_the_others():
+    layers = [f'["GPT", "h.{i}", "h.{i}.attn"]' for i in range(5)]
+    times = [200, 100, 100, 101, 99]
+    table = run_of(*(mm(1000 * i, ns, layer=layer) for i, (layer, ns) in enumerate(zip(layers, times, strict=True))))
+    assert "5 layers GPT:h.* take 0.1000 ms each (median); layer 0 takes 2.00 times that." in said(table)
+    assert [(p.name, p.ns) for p in summary(table).components] == [("attention", 600 * US)]
+
+
+@pytest.mark.parametrize(
+    ("names", "name"),
+    [
+        (["DecoderLayer_0", "DecoderLayer_1", "DecoderLayer_2"], "DecoderLayer_*"),
+        (["h.0", "h.1"], None),  # too few
+        (["fc1", "fc2", "fc3"], None),  # a name, not a count
+        (["a", "b", "c"], None),
+    ],
+)
+def test_what_makes_a_series(names, name):
+    found = series(Coded.of(json.dumps([n]) for n in names), np.full(len(names), 10))
+    assert (found and found.name) == name
+
+
+def test_layers_of_unequal_work_are_no_series():
+    assert series(Coded.of(f'["features.{i}"]' for i in range(6)), np.array([1, 100, 5, 900, 30, 4000])) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (SGEMM, "GEMM"),
+        (GEMM, "GEMM"),
+        ("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64", "convolution"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x128x64_4x1x1", "attention"),
+        ("at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<MulFunctor>>", "element-wise"),
+        ("void at::native::elementwise_kernel<128, 2, at::native::direct_copy_kernel_cuda>", "copies and casts"),
+        ("at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>", "reductions"),
+        ("void (anonymous)::elementwise_kernel_with_index<int, arange_cuda_out>", "element-wise"),
+        ("void at::native::index_elementwise_kernel<128, 4>", "indexing and sorting"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float", "communication"),
+        ("triton_poi_fused_add_mul_0", "element-wise"),
+        ("triton_red_fused_native_layer_norm_1", "normalisation"),
+        (SOFTMAX, "softmax"),
+        ("who_knows", "other"),
+    ],
+)  # fmt: skip
+def test_kinds_by_kernel_name(name, kind):
+    table = run_of({"name": name, "start": 0, "ns": 1})
+    assert kinds(table, annotate(table)).texts() == [kind]
+
+
+def test_a_capture_of_a_cpu_speaks_of_cpu_time():
+    table = run_of(mm(0, 10, kind="cpu", phase="forward"), mm(20, 30, kind="cpu", phase="backward"), gpu="")
+    words = said(table)
+    assert words.startswith("2 CPU ops on the CPU. 100% of 0.0400 ms of CPU time is attributed to an op.")
+    assert "Most of CPU time is GEMM: 100% (0.0400 ms)." in words
+    assert "GPU" not in words
+    assert "MFU" not in words
+
+
+def test_an_empty_table_and_one_without_times():
+    assert "0 rows" not in said(run_of())
+    assert said(Table(1, {"kShortName": Coded.of(["k"]), "kDuration": np.array([0])}))
+
+
+@settings(max_examples=100, deadline=None)
+@given(tables())
+def test_any_table_has_a_summary(table):
+    """Whatever the texts and numbers; what the models say of them is not the matter here."""
+    nothing, none = np.full(len(table), NULL, np.int64), Coded.empty(len(table))
+    found = summarise(table, Annotation(nothing, nothing, none, none, none, none, {}))
+    json.dumps(plain(summary_of(found)), allow_nan=False)
+    out = io.BytesIO()
+    write_summary(found, out, 80, False)
+    assert not CONTROL.search(out.getvalue().decode().replace("\n", ""))
+
+
+def shown(table: Table, width: int = 80, terminal: bool = False) -> str:
+    out = io.BytesIO()
+    write_summary(summary(table), out, width, terminal)
+    return out.getvalue().decode()
+
+
+def test_the_first_five_pieces_of_advice_stand_below_the_sentences():
+    pieces = ["What to change: 7 pieces", *(f"{rule}: 1.00 ms a step: turn it \x1b[1m" for rule in "abcde")]
+    out = io.BytesIO()
+    write_summary(summary(step()), out, 60, False, pieces)
+    lines = out.getvalue().decode().splitlines()
+    at = lines.index("What to change: 7 pieces")
+    assert [line[:2] for line in lines[at + 1 : at + 6]] == ["1.", "2.", "3.", "4.", "5."]
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_lines_fit_the_width_and_a_pipe_has_no_colour(width):
+    text = shown(step(), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "\x1b" not in text
+    assert "forward" in text
+    assert "\x1b[1m" in shown(step(), width, terminal=True)
+
+
+def test_hostile_names_neither_drive_the_terminal_nor_are_read_as_markup():
+    name = "[red]x\x1b[31m\u202e\n[/red][link=file:///etc]"
+    table = run_of({"name": name, "start": 0, "ns": 10, "reason": name, "layer": json.dumps([name])})
+    text = shown(table)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "[red]x?[31m??[/red]" in text
+
+
+def test_json_is_one_object_without_nan(tmp_path):
+    out = io.BytesIO()
+    write_envelope(envelope("summary", summary_of(summary(step()))), out)
+    found = json.loads(out.getvalue(), parse_constant=pytest.fail)
+    assert found["schema"] == "pyprof/summary/1"
+    assert found["numbers"]["span_ns"] == 100 * US
+    assert found["numbers"]["phases"][1] == {"name": "backward", "rows": 1, "ns": 40 * US, "idle_ns": 20 * US}
+    assert found["sentences"]
+
+
+@pytest.mark.parametrize(("ns", "text"), [(0, "0.0000 ms"), (123_456, "0.1235 ms"), (1_234_567, "1.235 ms"),
+                                          (123_456_789, "123.5 ms"), (12_345_678_901, "12,346 ms")])  # fmt: skip
+def test_times_have_four_digits(ns, text):
+    assert ms(ns) == text
+
+
+def test_shares_that_are_neither_none_nor_all_do_not_look_so():
+    assert [share(part, 100_000) for part in (0, 1, 50_000, 99_999, 100_000)] == [
+        "0%",
+        "<0.1%",
+        "50.0%",
+        ">99.9%",
+        "100%",
+    ]
+    assert share(1, 0) == "0%"
+    assert amount(1234, "B") == "1.234 kB"
+
+
+@pytest.fixture(scope="module")
+def captures(root, tmp_path_factory):
+    """Golden captures, parsed once each."""
+    folder = tmp_path_factory.mktemp("summary")
+
+    def get(name: str, form: str = ".sqlite") -> str:
+        path = folder / f"{name}.dict"
+        if not path.exists():
+            source = root / "tests" / "golden" / f"{name}{form}.gz"
+            assert parse_cli.main(["-q", "-o", str(path), str(source)]) == 0
+        return str(path)
+
+    return get
+
+
+@pytest.mark.parametrize("name", ["h200_gpt2_step", "h200_lenet", "h200_resnet50_step_pytorch_flag"])
+def test_times_of_a_capture_are_those_of_its_database(root, tmp_path, captures, name):
+    """Span, busy time and kernels, by plain Python from the profiler's own tables."""
+    (tmp_path / "net.sqlite").write_bytes(
+        gzip.decompress((root / "tests" / "golden" / f"{name}.sqlite.gz").read_bytes())
+    )
+    base = sqlite3.connect(tmp_path / "net.sqlite")
+    tables = {row[0] for row in base.execute("SELECT name FROM sqlite_master")}
+    kinds_of = [t for t in ("KERNEL", "MEMCPY", "MEMSET") if f"CUPTI_ACTIVITY_KIND_{t}" in tables]
+    spans = sorted(row for t in kinds_of for row in base.execute(f'SELECT start, "end" FROM CUPTI_ACTIVITY_KIND_{t}'))
+    base.close()
+    busy, until = 0, spans[0][0]
+    for begin, end in spans:
+        busy += max(0, end - max(begin, until))
+        until = max(until, end)
+    table = read_table(captures(name))
+    found = summarise(table, annotate(table))
+    assert found.span_ns == until - spans[0][0]
+    assert found.busy_ns == busy
+    assert found.idle_ns == found.span_ns - busy
+    assert sum(part.rows for part in found.kinds_of_rows) == len(spans)
+    for parts in (found.kinds, found.components, found.kinds_of_rows):
+        assert sum(part.ns for part in parts) == found.total_ns == sum(end - begin for begin, end in spans)
+    assert sum(part.ns + part.idle_ns for part in found.phases) == found.span_ns
+
+
+def test_the_2_7b_run_says_by_itself_what_is_wrong_with_it(data, tmp_path, capfdbinary):
+    source = data / "nsys" / "zx3xyy+assignment2-systems__result_2_7B.sqlite.gz"
+    assert parse_cli.main(["-q", "-o", str(tmp_path / "net.dict"), str(source)]) == 0
+    assert cli.main(["--summary", "-w", "200", str(tmp_path / "net.dict")]) == 0
+    words = " ".join(capfdbinary.readouterr().out.decode().split())
+    assert "294 host-to-device copies (13.63 GB, 4,460 ms, 3.055 GB/s): all stand before the first kernel" in words
+    assert "Most of GPU time is GEMM: 91.3% (3,096 ms)" in words
+    assert "all of it in fp32, without tensor cores" in words
+    assert "No fused attention kernel runs: 128 times a softmax stands between two matrix products" in words
+    assert "What to change: " in words
+    assert 'torch.set_float32_matmul_precision("high")' in words
+    assert "Call torch.nn.functional.scaled_dot_product_attention" in words
+    assert "of 3,929 ms a capture" in words  # without the loading
+
+
+def test_the_command_prints_it_plain_in_a_pipe_and_nothing_else(captures):
+    done = subprocess.run([sys.executable, "-m", "pyprof.prof", "--summary", captures("h200_lenet")],
+                          capture_output=True, check=True)  # fmt: skip
+    assert done.stderr == b""
+    assert b"\x1b" not in done.stdout
+    assert done.stdout.startswith(b"52 kernels and 5 memsets on one NVIDIA H200.")
+
+
+def test_on_a_terminal_the_summary_is_what_comes_without_options(captures, monkeypatch):
+    asked = []
+    monkeypatch.setattr(cli, "_summary", lambda args: asked.append("summary") or [])
+    monkeypatch.setattr(cli, "_rows", lambda args: asked.append("rows") or [])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for argv in ([], ["-w", "0"], ["--csv"], ["-c", "op"], ["--top", "3"], ["-o", "x"], ["--json"], ["--summary"]):
+        assert cli.main([*argv, "net.dict"]) == 0
+    assert asked == ["summary", *["rows"] * 6, "summary"]
+
+
+def test_the_readmes_summary_is_what_is_printed(root, captures, capfdbinary, update_golden):
+    """Where a model or a reader changes the figures: pytest --update-golden, and read the diff."""
+    page = root / "README.md"
+    begin = "<!-- summary: tests/golden/h200_gpt2_bf16.json.gz -->\n```text\n"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    shown, after = rest.split("```", 1)
+    assert cli.main(["--summary", "-w", "100", captures("h200_gpt2_bf16", ".json")]) == 0
+    printed = capfdbinary.readouterr().out.decode().split("\nBy kind of work")[0]
+    if update_golden:
+        page.write_text(f"{before}{begin}{printed}```{after}", encoding="utf-8")
+        shown = printed
+    assert shown == printed

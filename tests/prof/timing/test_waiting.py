@@ -1,0 +1,100 @@
+"""Why a GPU waits: gaps and their causes, the launches' queue, places where the CPU waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.timing.waiting import SyncPoint, sync_points, waiting, waits
+from pyprof.prof.work.annotate import annotate
+from pyprof.table.columns import NULL
+from tests.prof.advice.advice_rows import table
+
+US = 1000
+
+
+def kernel(start, ns, api, call=5 * US, **more):
+    return {"kShortName": "k", "start": start * US, "ns": ns * US, "apiStart": api * US, "apiDuration": call, **more}
+
+
+def copy(start, ns, api, name, call=5 * US, **more):
+    return kernel(start, ns, api, call, **{"kShortName": name, "kind": "memcpy", "bytes": 4, **more})
+
+
+ITEM = "Memcpy DtoH (Device -> Pageable)"
+PINNED = "Memcpy HtoD (Pinned -> Device)"
+PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
+
+GAPS = {  # what comes before and what ends the gap -> its length in µs and its cause
+    "no gap": ([kernel(10, 40, 0), kernel(50, 10, 1)], 0, ""),
+    "queued": ([kernel(10, 40, 0), kernel(52, 10, 1)], 2, "queued"),
+    "a launch that was late": ([kernel(10, 40, 0), kernel(90, 10, 80)], 40, "launch"),
+    "nothing was launched for long": ([kernel(10, 40, 0), kernel(300, 10, 290)], 250, "host"),
+    "item() and what the CPU does then": ([copy(10, 40, 0, ITEM), kernel(90, 10, 80)], 40, "sync"),
+    "a copy to the host that nobody waits for": ([copy(10, 40, 0, ITEM), kernel(90, 10, 1)], 40, "queued"),
+    "a batch": ([kernel(10, 40, 0), copy(900, 10, 890, PINNED, phase="data")], 850, "data"),
+    "a batch in time": ([kernel(10, 40, 0), copy(52, 10, 1, PINNED, phase="data")], 2, "queued"),
+    "a pageable copy": ([kernel(10, 40, 0), copy(90, 10, 1, PAGEABLE, 95 * US)], 40, "copy"),
+    "launches unknown": ([kernel(10, 40, 0), {**kernel(90, 10, 80), "apiStart": None}], 40, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", GAPS)
+def test_the_cause_of_a_gap(why):
+    rows, length, cause = GAPS[why]
+    found = waiting(table(*rows))
+    assert found.idle_ns.tolist() == [0, length * US]
+    code = int(found.cause.codes[1])
+    assert (found.cause.values[code] if code >= 0 else "") == cause
+
+
+def test_a_kernel_behind_a_pageable_copys_call():
+    # the copy's call lasts until 95; the kernel is launched at 96, and its GPU idle from 30 on
+    rows = [copy(20, 10, 0, PAGEABLE, 95 * US), kernel(100, 10, 96)]
+    found = waiting(table(*rows))
+    assert (found.idle_ns[1], found.cause.values[found.cause.codes[1]]) == (70 * US, "copy")
+
+
+def test_gaps_are_of_each_gpu():
+    found = waiting(
+        table(kernel(0, 10, 0), kernel(100, 10, 0, device=1), kernel(10, 10, 0), kernel(111, 5, 0, device=1))
+    )
+    assert found.idle_ns.tolist() == [0, 0, 0, 1 * US]
+
+
+def test_the_queue_is_from_the_calls_end_to_the_start():
+    rows = [kernel(100, 10, 20), kernel(200, 10, 198), {**kernel(300, 1, 0), "apiStart": None}]
+    assert waiting(table(*rows)).queue_ns.tolist() == [75 * US, 0, NULL]
+
+
+def test_cpu_ops_wait_for_nothing():
+    found = waiting(table(kernel(0, 10, 0, kind="cpu"), kernel(50, 10, 0, kind="cpu")))
+    assert found.idle_ns.tolist() == [NULL, NULL] and found.cause.codes.tolist() == [-1, -1]
+
+
+def test_places_where_the_cpu_waits():
+    told = {"op": ["Tensor.item"], "trace": ["train.py:9", "loop.py:41"]}
+    rows = [
+        kernel(10, 90, 0), copy(100, 1, 20, ITEM, **told), kernel(131, 9, 121),  # from 20 to 101, then idle for 30
+        copy(140, 1, 130, ITEM, **told), kernel(151, 9, 145),  # 11, and 10
+        copy(160, 2, 155, "Memcpy DtoH (Device -> Pinned)"), kernel(170, 9, 156),  # launched before the copy's end
+    ]  # fmt: skip
+    made = table(*rows)
+    found = waits(made)
+    assert found.syncs == (SyncPoint("Tensor.item", "loop.py:41", 2, 92 * US, 40 * US),)
+    assert sync_points(made, waiting(made)) == list(found.syncs)
+    assert found.causes == (("sync", 2, 40 * US), ("queued", 1, 8 * US))
+
+
+def test_pageable_copies_are_summed():
+    made = table(copy(0, 10, 0, PAGEABLE, bytes=1000), copy(20, 30, 1, PAGEABLE, bytes=None), copy(60, 5, 2, PINNED))
+    found = waits(made)
+    assert (found.pageable_rows, found.pageable_ns, found.pageable_bytes) == (2, 40 * US, 1000)
+
+
+def test_exposed_communication_a_row():
+    rows = [kernel(0, 100, 0, aten="aten::mm"), kernel(50, 100, 0, kShortName="ncclDevKernel_AllReduce_RING_LL"),
+            kernel(120, 10, 0, aten="aten::mm")]  # fmt: skip
+    made = table(*rows)
+    # from 100 to 120 and from 130 to 150
+    assert COLUMN["exposed"].get(made, annotate(made)).tolist() == [NULL, 40 * US, NULL]

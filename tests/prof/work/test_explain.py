@@ -1,0 +1,37 @@
+"""Where a row's numbers come from, on a real capture whose figures test_captures.py works out."""
+
+from __future__ import annotations
+
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.detect import reader
+from pyprof.prof.work.annotate import annotate
+from pyprof.prof.work.explain import explain
+from tests.paths import GOLDEN
+
+CAPTURE = GOLDEN / "h200_lenet_init.sqlite.gz"
+
+
+def lines(kernel: str) -> dict[str, str]:
+    """What is said of the first row of a kernel."""
+    table = correlate(reader(CAPTURE)(CAPTURE))
+    row = table.coded("kShortName").texts().index(kernel)
+    return dict(explain(table, annotate(table), row))
+
+
+def test_a_product_says_op_layer_line_formula_and_share():
+    told = lines("sgemm_largek_lds64")  # fc1: 32 x 400 times 400 x 120
+    assert told["op"] == "torch.nn.functional.linear: the marker around the call"
+    assert told["layer"] == "LeNet.fc1"
+    assert told["trace"].endswith("examples/lenet.py:37")
+    assert "prof/ops/gemm.py: addmm" in told["formula"]
+    assert told["this row"].startswith("3,072,000 FLOP")  # 2 * 32 * 400 * 120
+    assert told["role"].startswith("main")
+    assert told["tensor cores"].startswith("0")
+
+
+def test_a_chore_says_that_it_is_one():
+    told = lines("splitKreduce_kernel")
+    assert told["role"].startswith("aux: a reduce by its name")
+    assert told["its own"].startswith("cuBLAS(Lt): at least two slices of partial sums read, the result written")
+    assert told["this row"].startswith("0 FLOP")
+    assert told["direction"].startswith("bprop: inside AddmmBackward0")

@@ -1,0 +1,131 @@
+"""What an op's surroundings tell of it: the user's call, the op around it, the collective's name."""
+
+from __future__ import annotations
+
+import json
+
+from pyprof.prof.work.count import count_op
+
+SIZES = json.dumps([[2, 4, 128, 64]] * 3 + [[]] * 7)
+CALL = {
+    "v": 1,
+    "mod": "torch.nn.functional",
+    "op": "scaled_dot_product_attention",
+    "args": [
+        *(
+            {"name": n, "type": "tensor", "shape": [2, 4, 128, 64], "dtype": "bfloat16"}
+            for n in ("query", "key", "value")
+        ),
+        {"name": "is_causal", "type": "bool", "value": True},
+    ],
+}
+
+
+def counted(**told):
+    columns = dict.fromkeys(("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir"), "")
+    return count_op(**{**columns, **told})
+
+
+def test_the_users_call_tells_whether_attention_is_causal():
+    # NVTX: shapes alone. 2 * 4 heads, 128 * 129 / 2 = 8,256 pairs, 2 products of 2 * 64 FLOP a pair
+    marker = json.dumps([json.dumps(CALL, separators=(",", ":"))])
+    aten = "aten::_scaled_dot_product_flash_attention"
+    assert counted(aten=aten, sizes=SIZES, marker=marker, dir="fprop").flop == 8 * 8256 * 2 * 128
+    assert counted(aten=aten, sizes=SIZES, dir="fprop").flop is None
+    whole = json.dumps(
+        [json.dumps({**CALL, "args": CALL["args"][:3]}, separators=(",", ":"))]
+    )  # the default: not causal
+    assert counted(aten=aten, sizes=SIZES, marker=whole, dir="fprop").flop == 8 * 128 * 128 * 2 * 128
+
+
+def test_a_convolutions_bias_gradient_is_a_sum_over_all_but_channels():
+    # 32 * 16 * 10 * 10 elements to 16: E - O additions
+    nodes = json.dumps(["ConvolutionBackward0", "aten::convolution_backward", "aten::sum"])
+    sum_ = counted(aten="aten::sum", sizes="[[32, 16, 10, 10], [], [], []]", nodes=nodes)
+    assert sum_.flop == 32 * 16 * 100 - 16
+    assert counted(aten="aten::sum", sizes="[[32, 16, 10, 10], [], [], []]").flop is None
+
+
+def test_the_op_around_a_collectives_record_names_it():
+    # an all-reduce of 1,000 float32 reads and writes them; kernel names tell the type, here Kineto does
+    sizes, dtypes = "[[[1000]],[],[],[],[]]", '[["float32"],"","","",""]'
+    nodes = json.dumps(["c10d::allreduce_", "record_param_comms"])
+    record = counted(aten="record_param_comms", sizes=sizes, dtypes=dtypes, args='["","","","0",""]', nodes=nodes)
+    assert (record.flop, record.nbytes) == (0, 8000)
+    assert counted(aten="record_param_comms", sizes=sizes, dtypes=dtypes, args='["","","","0",""]').nbytes is None
+
+
+def test_a_loss_gradients_zeros_are_another_kernels():
+    # 4 targets of 10 classes, float32: reads grad_output 4, target 4 * 8, total_weight 4; writes 4 of the 40 elements
+    told = {"sizes": "[[],[4,10],[4],[],[],[],[]]", "dtypes": '["float32","float32","int64","","","","float32"]'}
+    loss = counted(aten="aten::nll_loss_backward", args='["","","","","1","-100",""]', dir="bprop", **told)
+    assert loss.nbytes == 4 + 4 * 8 + 4 + 4 * 4
+
+
+def test_a_table_gradients_zeros_are_another_kernels():
+    # 6 indices into 100 rows of 8 float32: reads 6 rows and 6 indices of 8 bytes, writes 6 rows
+    told = {
+        "sizes": "[[6,8],[6],[],[],[]]",
+        "dtypes": '["float32","int64","","",""]',
+        "args": '["","","100","-1","False"]',
+    }
+    table = counted(aten="aten::embedding_dense_backward", dir="bprop", **told)
+    assert table.nbytes == 6 * 8 * 4 + 6 * 8 + 6 * 8 * 4
+
+
+def test_a_pooling_gradients_zeros_are_another_kernels():
+    # 2 x 2 pooling of 1 x 1 x 4 x 4 float32: reads 4 gradients and 4 positions of 8 bytes, writes 4 elements of 16
+    told = {"sizes": "[[1,1,1,2,2],[1,1,1,4,4],[],[],[],[],[],[1,1,1,2,2]]"}
+    types = '["float32","float32","","","","","","int64"]'
+    pool = counted(aten="aten::max_pool3d_with_indices_backward", dtypes=types, dir="bprop", **told)
+    assert pool.nbytes == 4 * 4 + 4 * 8 + 4 * 4
+
+
+def test_max_pool2d_writes_its_whole_gradient() -> None:
+    # the same pooling in 2 dimensions: its kernel writes all 16 elements, whatever filled them before
+    told = {"sizes": "[[1,1,2,2],[1,1,4,4],[],[],[],[],[],[1,1,2,2]]"}
+    types = '["float32","float32","","","","","","int64"]'
+    pool = counted(aten="aten::max_pool2d_with_indices_backward", dtypes=types, dir="bprop", **told)
+    assert pool.nbytes == 4 * 4 + 4 * 8 + 16 * 4
+
+
+def call(op, *tensors, **values):
+    """A marker of a call on float32 tensors."""
+    args = [{"name": "", "type": "tensor", "shape": shape, "dtype": "float32"} for shape in tensors]
+    args += [{"name": name, "type": "int", "value": value} for name, value in values.items()]
+    return json.dumps([json.dumps({"v": 1, "mod": "torch", "op": op, "args": args}, separators=(",", ":"))])
+
+
+def test_a_products_gradients_without_shapes_of_their_own():
+    # linear [8,4] x [2,4] + [2]: each gradient multiplies 8, 4 and 2 once and touches 8*4, 2*4 and 8*2 elements once
+    marker = call("linear", [8, 4], [2, 4], [2])
+    for aten in ("mm", "aten::mm"):  # PyTorch 1.x wrote no aten::
+        gradient = counted(aten=aten, marker=marker, dir="bprop")
+        assert (gradient.flop, gradient.nbytes) == (2 * 8 * 4 * 2, (32 + 8 + 16) * 4)
+    assert counted(aten="aten::mm", marker=call("relu", [8, 4]), dir="bprop").flop is None
+    batched = counted(aten="bmm", marker=call("baddbmm", [3, 8, 2], [3, 8, 4], [3, 4, 2]), dir="bprop")
+    assert batched.flop == 3 * 2 * 8 * 4 * 2
+
+
+def test_an_activations_gradient_without_shapes_of_its_own():
+    # log_softmax of 64 x 1000: exp, mul, sub and a sum to 64 rows (ops.csv); reads two tensors, writes one
+    soft = counted(aten="_log_softmax_backward_data", marker=call("log_softmax", [64, 1000], dim=1), dir="bprop")
+    assert (soft.flop, soft.nbytes) == (4 * 64_000 - 64, 3 * 256_000)
+    relu = counted(aten="threshold_backward", marker=call("relu", [64, 1000]), dir="bprop")
+    assert (relu.flop, relu.nbytes) == (0, 3 * 256_000)
+
+
+def test_a_norms_gradient_without_shapes_of_its_own():
+    # E = 8 * 16, R = 8, D = 16: dx 10E with a weight, parameters 3E - 2D; reads dy, x, weight and 2R, writes dx and 2D
+    args = [{"name": name, "type": "tensor", "shape": shape, "dtype": "float32"} for name, shape in
+            (("input", [8, 16]), ("weight", [16]), ("bias", [16]))]  # fmt: skip
+    args.insert(1, {"name": "normalized_shape", "type": "tuple", "items": [{"type": "int", "value": 16}]})
+    text = json.dumps({"v": 1, "mod": "torch.nn.functional", "op": "layer_norm", "args": args}, separators=(",", ":"))
+    norm = counted(aten="native_layer_norm_backward", marker=json.dumps([text]), dir="bprop")
+    assert (norm.flop, norm.nbytes) == (13 * 128 - 32, (128 + 128 + 16 + 16 + 128 + 32) * 4)
+
+
+def test_an_operators_method_is_its_function():
+    # x += y of 8 x 4: an addition each; both read, one written
+    added = counted(aten="add_", marker=call("__iadd__", [8, 4], [8, 4]), dir="fprop")
+    assert (added.flop, added.nbytes) == (32, 3 * 128)

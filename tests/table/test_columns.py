@@ -1,0 +1,33 @@
+"""Columns in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyprof.table.columns import NULL, distinct
+
+NUMBERS = st.sampled_from([NULL, -1, 0, 1, 2, 3, 1 << 40, (1 << 62) - 1])
+
+
+def test_distinct_rows_ascend() -> None:
+    found, number = distinct(np.array([2, NULL, 2, 2]), np.array([5, 7, 4, 5]))
+    assert found == [(NULL, 7), (2, 4), (2, 5)]
+    assert number.tolist() == [2, 0, 1, 2]
+    assert distinct(np.zeros(0, np.int64), np.zeros(0, np.int64)) == ([], pytest.approx([]))
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(0, 3000)), min_size=1, max_size=20))
+def test_distinct_is_what_a_set_gives(rows: list[tuple[int, int, int]]) -> None:
+    found, number = distinct(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
+    assert found == sorted(set(rows))
+    assert [found[i] for i in number.tolist()] == rows
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 9)), min_size=1, max_size=20))
+def test_few_keys_are_counted_the_same(rows: list[tuple[int, int]]) -> None:
+    found, number = distinct(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
+    assert found == sorted(set(rows))
+    assert [found[i] for i in number.tolist()] == rows
