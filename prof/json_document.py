@@ -167,7 +167,7 @@ def _piece() -> Schema:
     from pyprof.prof.advice import Advice
 
     meanings = {
-        "rule": "its name (docs/advice.md)",
+        "rule": "its name (docs/explanation/advice.md)",
         "saved_ms": "what the change saves a step, by itself, ms",
         "step_ms": "what a step takes now, ms",
         "kernels": "how many a step it concerns",

@@ -1,4 +1,4 @@
-"""An op call as text, and back: docs/design.md, Capture. Imports nothing heavy, for both ends use it.
+"""An op call as text, and back: docs/explanation/design.md, Capture. Imports nothing heavy, for both ends use it.
 
 Forms of one argument (a dict in `Marker.args`):
 

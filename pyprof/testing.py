@@ -7,7 +7,8 @@
             train()  # calls pyprof.step() after each iteration
         assert_no_regression("baseline.json.gz", tmp_path / "net.json.gz", "step > 3%", "tc_lost > 0")
 
-The baseline has to be captured on the same kind of machine; docs/diff.md has how to keep one, and a workflow for CI.
+The baseline has to be captured on the same kind of machine; docs/how-to/diff.md has how to keep one, and a
+workflow for CI.
 """
 
 from __future__ import annotations

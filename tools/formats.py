@@ -1,4 +1,4 @@
-"""Parse every capture of a folder, and keep the table of docs/formats.md.
+"""Parse every capture of a folder, and keep the table of docs/reference/formats.md.
 
     PYPROF_DATA=FOLDER python tools/formats.py [--write]
 
@@ -25,7 +25,7 @@ HEAD = ("file", "rows", "time, ms", "attributed", "reason for the rest")
 
 
 def main(argv: list[str] | None = None) -> int:
-    return keep("docs/formats.md", "formats", HEAD, row, argv)
+    return keep("docs/reference/formats.md", "formats", HEAD, row, argv)
 
 
 def row(file: Path) -> Cells:

@@ -1,4 +1,4 @@
-"""docs/ops.md: every op that has a model, its formula and its test, out of the registry.
+"""docs/reference/ops.md: every op that has a model, its formula and its test, out of the registry.
 
     python tools/ops_page.py [--write]
 
@@ -24,7 +24,7 @@ import pyprof.prof.work.helpers.rows  # noqa: E402, F401 (fills the rules)
 from pyprof.prof.ops.model import FAMILY, MODELS  # noqa: E402
 from pyprof.prof.work.helpers import rules as own  # noqa: E402
 
-PAGE = ROOT / "docs" / "ops.md"
+PAGE = ROOT / "docs" / "reference" / "ops.md"
 TESTS = sorted((ROOT / "tests" / "prof" / "ops").glob("test_*.py"))
 HEAD = """# Ops: what is counted, and how
 
@@ -33,7 +33,7 @@ HEAD = """# Ops: what is counted, and how
 {models} models count {ops} names of aten ops (and of some other libraries'). A formula gives the FLOPs and what is read
 and written; E is the number of elements of the input, O of the result. Names that end in `.backward` are an op's whole
 backward, for `pyprof.count`; in a capture, the aten ops that the backward runs are counted one by one. An in-place op
-(`add_`) counts as its out-of-place form. The rules are in [design.md](design.md).
+(`add_`) counts as its out-of-place form. The rules are in [design.md](../explanation/design.md).
 
 An op of your own: a function of its arguments, tensors as `pyprof.prof.ops.model.Tensor` (shape, dtype), that returns
 `Work`, the FLOPs and the bytes read and written. Registered by the op's name, as the profiler records it, it counts in
@@ -57,14 +57,14 @@ mylib = "mylib.flops"
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Make docs/ops.md out of the registry of op models.")
+    parser = argparse.ArgumentParser(description="Make docs/reference/ops.md out of the registry of op models.")
     parser.add_argument("--write", action="store_true", help="write the page")
     args = parser.parse_args(argv)
     text = page()
     if args.write:
         PAGE.write_text(text, encoding="utf-8")
     elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        print("docs/ops.md is not what the models say: run tools/ops_page.py --write")
+        print("docs/reference/ops.md is not what the models say: run tools/ops_page.py --write")
         return 1
     return 0
 
@@ -122,7 +122,7 @@ def _cell(formula: str) -> str:
 def _tests(names: list[str], tested: dict[str, str]) -> list[str]:
     """The test files that name one of the ops."""
     quoted = [f'"{name}"' for name in names]
-    return [f"[{file}](../tests/prof/ops/{file})" for file, text in tested.items() if any(q in text for q in quoted)]
+    return [f"[{file}](../../tests/prof/ops/{file})" for file, text in tested.items() if any(q in text for q in quoted)]
 
 
 if __name__ == "__main__":

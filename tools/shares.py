@@ -1,9 +1,10 @@
-"""Annotate every capture of a folder, and keep the table of docs/accuracy.md: how much of GPU time is counted.
+"""Annotate every capture of a folder, and keep the table of docs/explanation/accuracy.md.
 
     PYPROF_DATA=FOLDER python tools/shares.py [--write]
 
-One row a file: the share of GPU time whose FLOPs are known (or known to be none), whose bytes are, and the ops that
-most of the rest belongs to. Without --write it fails where the page says something else.
+How much of GPU time is counted. One row per file: the share of GPU time whose FLOPs are known (or known to be none),
+whose bytes are, and the ops that most of the rest belongs to. Without --write it fails where the page says something
+else.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SMALL = 0.005  # of GPU time: an op below it is not named
 
 
 def main(argv: list[str] | None = None) -> int:
-    return keep("docs/accuracy.md", "shares", HEAD, row, argv)
+    return keep("docs/explanation/accuracy.md", "shares", HEAD, row, argv)
 
 
 def row(file: Path) -> Cells:

@@ -41,7 +41,7 @@ def _unit(column: str) -> str | None:
 def _stats() -> Schema:
     tables = {
         "type": "object",
-        "description": "by the report's name, as -r takes it; the columns are those of nsys stats (docs/stats.md)",
+        "description": "by the report's name, as -r takes it; columns as in nsys stats (docs/reference/stats.md)",
         "patternProperties": {f"^{report.name}{_variants(report)}$": _schema(report) for report in REPORTS},
         "additionalProperties": False,
     }

@@ -3,7 +3,7 @@
 Tensor-core kernels load 16 bytes a thread (TMA: strides must be multiples of 16 bytes). Where a leading dimension is
 none, cuBLAS falls back to kernels that load an element at a time (``align1``, ``align2``), several times slower; before
 compute capability 8.0 to kernels without tensor cores. Source: NVIDIA, "Matrix Multiplication Background", Tensor Core
-requirements; measured on an H200 (docs/advice.md).
+requirements; measured on an H200 (docs/explanation/advice.md).
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ WIDTHS, SHARES = (64, 128), (0.48, 0.65)
 CAUSAL, FP32 = 1.1, 0.05
 # Of that, with an added mask, and with dropout, forward and backward (cuDNN on the same GPU)
 MASKED, DROPPED = 0.57, (0.5, 0.7)
-# A mask with a gradient leaves the memory-efficient kernel, which cuDNN's is 3.5 times as fast as (docs/advice.md:
-# 9.93 and 2.82 ms, 7.41 and 2.13).
+# A mask with a gradient leaves the memory-efficient kernel, which cuDNN's is 3.5 times as fast as
+# (docs/explanation/advice.md: 9.93 and 2.82 ms, 7.41 and 2.13).
 TRAINED = 0.28
 WORTH = 1.15
 BATCHED = ("bmm", "baddbmm")

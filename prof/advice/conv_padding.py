@@ -21,7 +21,7 @@ def conv_padding(run: Run) -> Iterator[Finding]:
     """cuDNN's padding kernels and the fills of their buffers, a card a set of channels.
 
     What the convolution's own kernel gains is not counted: with 65 channels it was as much again, with 100 it was less
-    than nothing (docs/advice.md). Abstains without shapes, and for images of four channels or fewer.
+    than nothing (docs/explanation/advice.md). Abstains without shapes, and for images of four channels or fewer.
     """
     pads = run.mentions("kShortName", *PADS) & (run.family == "conv")
     calls = set(run.table.ints("opId")[pads].tolist())

@@ -25,7 +25,7 @@ __all__ = ["CALL_NS", "HOST_SURE", "SMALL_MESSAGE", "START_NS", "STREAMED", "Run
 # PyTorch 2.11: bf16 products of 4.2 to 1687 GFLOP take 11.5 to 2118 µs, the formula gives 10.1 to 2084; those of
 # GPT-2's layers (14 to 19 GFLOP, 21 to 30 µs) 23 to 29.
 START_NS = 5000.0
-REACHED = 0.82  # bf16 811 of 989, fp16 780 of 989, tf32 403 of 495 TFLOP/s (docs/peaks.md)
+REACHED = 0.82  # bf16 811 of 989, fp16 780 of 989, tf32 403 of 495 TFLOP/s (docs/reference/peaks.md)
 STREAMED = 0.85  # copies reach 4.25 of 4.8 TB/s, element-wise kernels 0.78 to 0.92 of it
 BELIEVED = (0.5, 0.95)  # efficiencies of products seen in the run that may replace REACHED
 LAST_NS = 1 << 50  # 13 days; a time beyond is none

@@ -159,7 +159,7 @@ AMOUNT: dict[str, Schema] = {
     "change": maybe(number("after - before")),
     "ratio": RATIO,
 }
-WAYS = "same, args (shapes changed), op, moved, layer, kind, graph, appeared, vanished: docs/diff.md"
+WAYS = "same, args (shapes changed), op, moved, layer, kind, graph, appeared, vanished: docs/how-to/diff.md"
 
 
 def _diff() -> Schema:

@@ -1,7 +1,8 @@
 """What a kernel is to its op: ``main``, the arithmetic that the op's model counts, or ``aux``, a chore around it.
 
-FLOPs and the op's bytes go to its main kernels (docs/design.md). Chores are told by name (``kernels.HELPERS``); a copy,
-a fill or a sort is a chore inside a product and the work itself inside ``copy_``, ``fill_`` or ``sort``.
+FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Chores are told by name
+(``kernels.HELPERS``); a copy, a fill or a sort is a chore inside a product and the work itself inside ``copy_``,
+``fill_`` or ``sort``.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def kept(self: Tensor, below: int) -> int:
 def tril(self: Tensor, diagonal: Any = 0, *_: Any) -> Work:
     """Read the triangle that is kept, write all: the other triangle as zeros. NVTX does not tell the diagonal: 0.
 
-    The kernel reads no more: 0.54 of 1.07 GB on an H200 (docs/accuracy.md).
+    The kernel reads no more: 0.54 of 1.07 GB on an H200 (docs/explanation/accuracy.md).
     """
     return Work(0, moved(kept(self, number(diagonal, 0)), self), moved(self.numel, self))
 

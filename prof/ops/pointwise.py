@@ -5,7 +5,8 @@ flop    price per element of the result: add, mul, div, sqrt, exp, log, tanh, er
 read    each distinct operand once at its stored size (a broadcast operand is small, a stride of 0 counts once)
 write   the result, of the broadcast shape and the promoted type
 
-Convention: docs/design.md, how work is counted. In-place forms write into ``self``, whatever the promoted type is.
+Convention: docs/explanation/design.md, how work is counted. In-place forms write into ``self``,
+whatever the promoted type is.
 """
 
 from __future__ import annotations

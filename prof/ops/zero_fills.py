@@ -5,7 +5,7 @@ of them (``aten::zero_``), with a kernel of its own: there the rest of the op wr
 the fill twice would put the kernel at many times the memory's limit (nll_loss_backward of a 50,304-word vocabulary: 17
 times). ATen/native/cuda/{NLLLoss2d,Loss,DilatedMaxPool3d,EmbeddingBackwardKernel}.cu of torch 2.4 to 2.13.
 ``max_pool2d_with_indices_backward`` fills first too and then writes every element again, in both layouts: on an H200
-its kernel wrote 521 MB of a gradient of 537 MB (docs/accuracy.md).
+its kernel wrote 521 MB of a gradient of 537 MB (docs/explanation/accuracy.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_REMEDIES = (  # how a reason begins, and what to do about it (the reasons: docs/formats.md)
+_REMEDIES = (  # how a reason begins, and what to do about it (the reasons: docs/reference/formats.md)
     ("launched before the capture", "these were in the queue when the capture began: let the GPU finish first "
      "(torch.cuda.synchronize() before the start), or let the capture begin with a step"),
     ("no API row", "the file is cut, or was recorded without the CUDA API: capture again, nsys with -t cuda,nvtx"),

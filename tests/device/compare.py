@@ -1,4 +1,4 @@
-"""Compares our numbers with the hardware's counters and prints the tables of docs/accuracy.md.
+"""Compares our numbers with the hardware's counters and prints the tables of docs/explanation/accuracy.md.
 
     python tests/device/compare.py FOLDER [--golden FILE] [--cases FILE]
 

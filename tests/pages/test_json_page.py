@@ -1,4 +1,4 @@
-"""docs/json.md: each object shown is what the command prints, but for what "..." leaves out."""
+"""docs/reference/json.md: each object shown is what the command prints, but for what "..." leaves out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.answered import strict, valid
 from tests.paths import ROOT
 
 EXAMPLE = re.compile(r"<!-- json: (\w+) -->\n```console\n\$ (.*?)\n(\{.*?\n\})\n```", re.DOTALL)
-EXAMPLES = [match.groups() for match in EXAMPLE.finditer((ROOT / "docs" / "json.md").read_text(encoding="utf-8"))]
+PAGE = (ROOT / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
+EXAMPLES = [match.groups() for match in EXAMPLE.finditer(PAGE)]
 COMMANDS = {"prof.py": ["prof"], "parse.py": ["parse"], "pyprof": []}
 LEFT_OUT = "..."
 

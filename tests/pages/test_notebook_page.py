@@ -1,4 +1,4 @@
-"""docs/notebook.md: its code runs, in its order, on a real capture."""
+"""docs/how-to/notebook.md: its code runs, in its order, on a real capture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_pages_code_runs(tmp_path, monkeypatch, capsys):
     (tmp_path / "peaks.json").write_text('{"format": "pyprof peaks", "byte_per_s": 4.25e12}')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")  # of pandas' own plot
-    blocks = CODE.findall((ROOT / "docs" / "notebook.md").read_text())
+    blocks = CODE.findall((ROOT / "docs" / "how-to" / "notebook.md").read_text())
     assert len(blocks) == 5
     names = {}
     for block in blocks:

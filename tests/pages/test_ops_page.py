@@ -1,4 +1,4 @@
-"""docs/ops.md is what the registry says, and every model says what it counts."""
+"""docs/reference/ops.md is what the registry says, and every model says what it counts."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_sequence_numbers_are_pyprofs(golden):
 
 
 def test_forward_ops_are_pyprofs_without_markers_too(golden):
-    # but for AccumulateGrad's kernels, which PyProf calls add_ and fprop: see docs/formats.md
+    # but for AccumulateGrad's kernels, which PyProf calls add_ and fprop: see docs/reference/formats.md
     table, rows = golden
     ours = [json.loads(text) for text in table.coded("op").texts()]
     forward = [i for i, row in enumerate(rows) if row["dir"] == "fprop"]

@@ -1,4 +1,4 @@
-"""What is advised on the real captures: each card was read and judged (docs/advice.md), and some deserve none."""
+"""What is advised on real captures: each card was read and judged (docs/explanation/advice.md); some deserve none."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ CLEAN = [
 
 @pytest.mark.parametrize("case", CLEAN)
 def test_programs_that_follow_it_all_get_no_advice(case):
-    """All that were changed and have nothing else to advise: of the others the cards are judged in docs/advice.md."""
+    """All that were changed and have nothing else to advise (the cards of the others: docs/explanation/advice.md)."""
     assert found(case, "after") == []
 
 

@@ -1,4 +1,4 @@
-"""docs/diff.md and the README show what is printed; the workflow and the test of examples/ci run."""
+"""docs/how-to/diff.md and the README show what is printed; the workflow and the test of examples/ci run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = re.compile(r"<!-- diff: (\w+) (\w+) -->\n```text\n(.*?)```", re.DOTALL)
 WIDTH = "96"
 
 
-@pytest.mark.parametrize("page", ["docs/diff.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/how-to/diff.md", "README.md"])
 def test_what_is_shown_is_printed(page, root, tmp_path, monkeypatch, capfdbinary, update_golden):
     """Where figures change: pytest --update-golden, and read the diff."""
     file = root / page
@@ -32,7 +32,7 @@ def test_what_is_shown_is_printed(page, root, tmp_path, monkeypatch, capfdbinary
             shutil.copy(root / "tests" / "golden" / f"h200_diff_{name}", name)
         assert cli.main([*names, "-w", WIDTH]) == 0
         said = capfdbinary.readouterr().out.decode()
-        said = said.split("\nBy kind of work")[0] if page == "docs/diff.md" else said.split("\nKernels that")[0]
+        said = said.split("\nBy kind of work")[0] if page == "docs/how-to/diff.md" else said.split("\nKernels that")[0]
         return f"<!-- diff: {match[1]} {match[2]} -->\n```text\n{said}```"
 
     expected = SHOWN.sub(printed, text)
@@ -43,7 +43,7 @@ def test_what_is_shown_is_printed(page, root, tmp_path, monkeypatch, capfdbinary
 
 
 def test_the_conditions_of_the_page_can_be_read(root):
-    page = (root / "docs" / "diff.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "how-to" / "diff.md").read_text(encoding="utf-8")
     table = page.partition("| condition |")[2].partition("\n\n")[0]
     found = [word for word in re.findall(r"`([^`]+)`", table) if re.search(r"[<>=]", word)]
     assert len(found) >= 12

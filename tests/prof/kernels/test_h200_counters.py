@@ -1,4 +1,4 @@
-"""Kernel names against the H200's counters of what its tensor cores did (tests/device, docs/accuracy.md)."""
+"""Kernel names against the H200's tensor core counters (tests/device, docs/explanation/accuracy.md)."""
 
 from __future__ import annotations
 
