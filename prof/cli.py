@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
 from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, warned
-from pyprof.prof.table.annotated import add_peaks, judged
+from pyprof.prof.load import add_peaks, judged
 from pyprof.prof.table.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow
 from pyprof.prof.table.group import AGGREGATES
 from pyprof.prof.table.query import QueryError, Sort
@@ -168,8 +168,8 @@ def _advise(args: argparse.Namespace) -> list[str]:
 def _explain(args: argparse.Namespace) -> list[str]:
     """Write where a row's numbers come from; rows count from 1, as idx does."""
     from pyprof.files import open_output
+    from pyprof.prof.explain import explain
     from pyprof.prof.json_document import explained
-    from pyprof.prof.work.explain import explain
     from pyprof.text import printable
 
     loaded, annotation, _ = judged(args)
@@ -280,7 +280,7 @@ def summary(table: Table, annotation: Annotation) -> str:
 
 def _name(name: str) -> str:
     """An op's name on a terminal."""
-    from pyprof.prof.table.write_plain import cut_to, safe
+    from pyprof.command.terminal_text import cut_to, safe
 
     return cut_to(safe(name), 40, "middle") or "(no name)"
 

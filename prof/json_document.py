@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyprof.command.json_schema import Schema, integer, listing, maybe, number, of_type, record, text
-from pyprof.prof.table.columns import COLUMNS, Column, first_text
+from pyprof.prof.table.columns import COLUMNS, Column
 from pyprof.prof.table.group import AGGREGATES
+from pyprof.table.json_lists import first_text
 
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice
+    from pyprof.prof.explain import Line
     from pyprof.prof.summary.capture_numbers import Summary
     from pyprof.prof.table.query import Query
     from pyprof.prof.work.annotate import Annotation
-    from pyprof.prof.work.explain import Line
     from pyprof.table.columns import Ints, Table
 
 __all__ = ["SCHEMAS", "Totals", "explained", "rows_of", "summary_of", "totals"]

@@ -8,6 +8,7 @@ What every command that judges begins with (prof.py, pyprof report, ...)::
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,9 +21,11 @@ from pyprof.table.read_table import read_table
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
     from pyprof.parse.attribute.capture import Capture
+    from pyprof.prof.limits.devices import Peaks
+    from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Table
 
-__all__ = ["Loaded", "load_table"]
+__all__ = ["Judged", "Loaded", "add_peaks", "judged", "load_table"]
 
 
 class Loaded(NamedTuple):
@@ -57,3 +60,28 @@ def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
         raise InputError(file, told.nothing)
     check_forms(table, str(name))
     return Loaded(str(name), linked(table), told.profiler, tuple(told.warnings), capture)
+
+
+class Judged(NamedTuple):
+    loaded: Loaded
+    annotation: Annotation
+    peaks: Peaks | None  # None: not measured; the data sheet's hold
+
+
+def add_peaks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them; without it, its "
+                        "data sheet's")  # fmt: skip
+
+
+def judged(args: argparse.Namespace) -> Judged:
+    """By the options ``file``, ``peaks`` and ``quiet``; ``output`` with ``force`` is checked before minutes of work."""
+    from pyprof.command.progress import progress
+    from pyprof.files import check_output
+    from pyprof.prof.limits.devices import load_peaks
+    from pyprof.prof.work.annotate import annotate
+
+    check_output(args.output, args.force)
+    peaks = load_peaks(args.peaks) if args.peaks else None
+    with progress(2, not args.quiet) as say:
+        loaded = load_table(args.file, say)
+        return Judged(loaded, annotate(loaded.table), peaks)

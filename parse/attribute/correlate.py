@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute import nest as ranges
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.context import NOWHERE, Facts, Hops, Path, facts, hops, inside_of
@@ -23,7 +24,6 @@ from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.sequence import sequence
 from pyprof.parse.attribute.steps import steps
-from pyprof.parse.gc_pause import uncollected
 from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct, numbered
 
 

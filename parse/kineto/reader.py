@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from pyprof.errors import InputError
+from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.possible_times import told
-from pyprof.parse.gc_pause import uncollected
 from pyprof.parse.kineto import gpu as kineto_gpu
 from pyprof.parse.kineto import ranges as kineto_ranges
 from pyprof.parse.kineto.collectives import with_coalesced

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.correlate import Nest, attribute
 from pyprof.parse.attribute.scope import NAMING, Kind
 from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
 from pyprof.parse.contents import Attribution, Estimate, Held, devices, gpus, kinds, known_numbers
 from pyprof.parse.formats.database import Database, database
-from pyprof.parse.gc_pause import uncollected
 from pyprof.parse.nsys import reader as nsys
 from pyprof.parse.nsys.nccl_payloads import payloads
 from pyprof.parse.nsys.nvtx_ranges import count_ranges, distinct_scopes, last_nodes, read_ranges

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.errors import InputError
+from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING
 from pyprof.parse.formats.cupti import name_operations, triples
@@ -22,7 +23,6 @@ from pyprof.parse.formats.gpu_info import nsys_infos
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.formats.possible_times import lasted, settle
-from pyprof.parse.gc_pause import uncollected
 from pyprof.parse.nsys.nccl_payloads import Payload, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import read_ranges
 from pyprof.parse.nsys.ranks import ranks

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO
 
+from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.advice.run import HOST_SURE
 from pyprof.prof.summary.sentences import HOST_BOUND, ms
-from pyprof.prof.table.write_plain import cut_to, safe
 
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run

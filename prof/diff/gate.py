@@ -30,10 +30,10 @@ from pyprof.prof.diff.compare import Comparison
 from pyprof.prof.diff.lines import Side
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.limits.occupancy import Floats
-from pyprof.prof.table.columns import first_text
-from pyprof.prof.table.layer_path import layer_parts
 from pyprof.prof.timing.steps import PHASES
+from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded
+from pyprof.table.json_lists import first_text
 
 __all__ = ["QUANTITIES", "Check", "Gate", "GateError", "Verdict", "check", "parse_gate"]
 

@@ -18,11 +18,11 @@ from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.limits.roofline import dtype_of_rows
 from pyprof.prof.load import Loaded
 from pyprof.prof.summary.capture_numbers import Leading, without_loading
-from pyprof.prof.table.columns import first_text
-from pyprof.prof.table.layer_path import layer_parts
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
+from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.json_lists import first_text
 
 __all__ = ["Kernel", "Line", "Place", "Side", "make_side"]
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from pyprof.prof.console import prose
+from pyprof.command.terminal_text import cut_to, prose, safe, shown_width
 from pyprof.prof.diff.compare import IDLE, OVERLAP, Comparison
 from pyprof.prof.diff.gate import Verdict
 from pyprof.prof.diff.rows import Row, contributions, table_rows
@@ -23,7 +23,6 @@ from pyprof.prof.diff.sentences import (
     verdict_words,
     warnings,
 )
-from pyprof.prof.table.write_plain import cut_to, safe, shown_width
 
 if TYPE_CHECKING:
     from rich.console import Console

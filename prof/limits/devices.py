@@ -340,3 +340,25 @@ def with_peaks(device: Device | None, peaks: Peaks, name: str = "") -> Device:
         byte_per_s=peaks.byte_per_s or base.byte_per_s,
         source=said + (f"; the rest: {base.source}" if base.source else ""),
     )
+
+
+DOUBLE_TENSOR = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")  # fp64 products run on tensor (matrix) cores
+
+
+def unit_of(dtype: str, arch: str) -> str:
+    """The unit (a key of ``UNITS``) that a product in a dtype runs on; empty where it has none or is unknown.
+
+    >>> unit_of("bf16", "sm_90"), unit_of("fp32", "sm_90"), unit_of("fp64", "sm_86"), unit_of("tf32", "sm_75")
+    ('tc_bf16', 'fp32', 'fp64', '')
+    """
+    if arch == "cpu":
+        return dtype
+    if dtype == "fp64":
+        return "tc_fp64" if arch in DOUBLE_TENSOR else "fp64"
+    if dtype == "fp32":
+        return "tc_fp32" if arch.startswith("gfx9") else "fp32"
+    if not arch.startswith("sm_"):
+        return "" if dtype == "tf32" else f"tc_{dtype}"  # torch's tf32 setting does nothing there
+    since = {"fp16": 70, "int8": 72, "bf16": 80, "tf32": 80, "fp8": 89}.get(dtype)
+    generation = int(arch[3:]) if arch[3:].isdecimal() else 0
+    return f"tc_{dtype}" if since is not None and generation >= since else ""

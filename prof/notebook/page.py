@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.summary.sentences import amount, ms, share, worker
-from pyprof.prof.table.write_plain import cut_to, safe
 
 if TYPE_CHECKING:
     from pyprof.prof.notebook.profiled import Profile

@@ -31,10 +31,10 @@ from pyprof.prof.notebook.tables import (
 )
 from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.table.layer_path import layer_texts
 from pyprof.prof.table.where import parse_where, rows_where
 from pyprof.prof.timing.steps import owners, steps
 from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
+from pyprof.prof.work.layer_path import layer_texts
 from pyprof.table.columns import NULL, Coded, Ints, Table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
 from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, check_standard_output, warned
 from pyprof.command.json_schema import Schema, integer, listing, record, text
-from pyprof.prof.table.annotated import add_peaks, judged
+from pyprof.prof.load import add_peaks, judged
 from pyprof.prof.table.columns import COLUMN
 
 if TYPE_CHECKING:

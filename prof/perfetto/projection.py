@@ -16,10 +16,10 @@ import numpy as np
 
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.perfetto.tracks import Arg
-from pyprof.prof.table.columns import first_text
-from pyprof.prof.table.layer_path import layer_parts
 from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.json_lists import first_text
 
 __all__ = ["Projection", "project", "sums"]
 

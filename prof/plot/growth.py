@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import InputError
-from pyprof.prof.limits.devices import find_device, load_peaks
+from pyprof.prof.limits.devices import find_device, load_peaks, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +76,6 @@ def _is_curve(points: Any) -> bool:
 
 def numbers(found: Mapping[str, Any]) -> Growth:
     """The curves of a peaks file's content, beside the data sheet's rates."""
-    from pyprof.benchmark.peaks import unit_of
-
     arch, name = str(found.get("arch", "")), str(found.get("device", ""))
     device = find_device(name) if arch != "cpu" else None
     curves, lasting = found["curves"], found.get("lasting_flop_per_s", {})
@@ -88,7 +86,7 @@ def numbers(found: Mapping[str, Any]) -> Growth:
             Curve(dtype, _points(points), device.flop_per_s.get(unit) if device else None, lasting.get(unit))
             for dtype, points in list(curves.get("products_flop_per_s", {}).items())[:MOST]
             if points
-            for unit in (_unit(unit_of, dtype, arch),)
+            for unit in (unit_of(dtype, arch),)
         ),
         memory=tuple(
             Curve(op, _points(points), device.byte_per_s if device else None)
@@ -97,13 +95,6 @@ def numbers(found: Mapping[str, Any]) -> Growth:
         ),
         cache_bytes=float(cache) if isinstance(cache, (int, float)) and 0 < cache < 1e30 else None,
     )
-
-
-def _unit(unit_of: Any, dtype: str, arch: str) -> str:
-    try:
-        return str(unit_of(dtype, arch))
-    except KeyError:  # a dtype that we do not measure, in a file of another hand
-        return ""
 
 
 def _points(points: Sequence[Sequence[float]]) -> Points:

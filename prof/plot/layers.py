@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyprof.errors import PyprofError
-from pyprof.prof.table.layer_path import layer_parts
 from pyprof.prof.timing.steps import PHASES, owners
+from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 if TYPE_CHECKING:

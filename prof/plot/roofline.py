@@ -16,11 +16,11 @@ import numpy as np
 from pyprof.errors import PyprofError
 from pyprof.prof.limits.devices import Device, Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
-from pyprof.prof.table.columns import first_text
-from pyprof.prof.table.layer_path import layer_parts
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
+from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Ints, Table, distinct
+from pyprof.table.json_lists import first_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

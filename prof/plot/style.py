@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.colours import DARK, LIGHT, Theme
-from pyprof.prof.table.write_plain import cut_to, safe
 
 __all__ = [
     "FONT",

@@ -10,12 +10,12 @@ import numpy as np
 
 from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
-from pyprof.prof.table.columns import first_text
 from pyprof.prof.timing.steps import PHASES, Step, owners, short_owners, steps
 from pyprof.prof.timing.usage import covered
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.table.columns import NULL, Coded, Ints, Table
+from pyprof.table.json_lists import first_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

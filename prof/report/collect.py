@@ -19,7 +19,6 @@ from pyprof.prof.limits.devices import Device, Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.report.headline import figures, sentences
 from pyprof.prof.summary.reasons import remedy
-from pyprof.prof.table.columns import first_text
 from pyprof.prof.table.params import params
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps
 from pyprof.prof.timing.usage import usage
@@ -27,6 +26,7 @@ from pyprof.prof.timing.waiting import CAUSES, WORDS, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.json_lists import first_text
 
 __all__ = ["collect", "page_model"]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.prof.ops.model import MATRIX
-from pyprof.prof.table.columns import first_text
 from pyprof.prof.timing.steps import Step, typical
 from pyprof.prof.timing.usage import Usage
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Ints, Table
+from pyprof.table.json_lists import first_text
 
 __all__ = ["Figure", "figures", "sentences", "shown_ns"]
 

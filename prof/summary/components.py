@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.table.layer_path import layer_parts
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, NCCL
+from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Ints, Table, distinct
 
 __all__ = ["Series", "components", "series"]

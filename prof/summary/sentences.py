@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.reasons import remedy
-from pyprof.prof.table.columns import first_text
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.stragglers import Waiting
 from pyprof.prof.timing.usage import Usage
+from pyprof.table.json_lists import first_text
 
 __all__ = ["amount", "assumptions", "headline", "ms", "sentences", "share", "unit_name", "worker"]
 

@@ -11,10 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pyprof.prof.console import prose
+from pyprof.command.terminal_text import cut_to, prose, safe
 from pyprof.prof.summary.capture_numbers import Part, Summary
 from pyprof.prof.summary.sentences import OUTLIER, assumptions, headline, ms, sentences, share, worker
-from pyprof.prof.table.write_plain import cut_to, safe
 from pyprof.prof.timing.usage import Usage
 
 if TYPE_CHECKING:

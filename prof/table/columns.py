@@ -10,18 +10,17 @@ Imports nothing heavy: ``prof.py --help`` lists these.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from pyprof.command.terminal_text import Cut
 from pyprof.errors import PyprofError
+from pyprof.table.json_lists import first_text, list_texts
 
 if TYPE_CHECKING:
     from pyprof.prof.limits.occupancy import Floats
     from pyprof.table.columns import Coded, Ints, Table
-
-Cut = Literal["right", "middle", "left"]  # where a text that is too long for a terminal loses its characters
 
 
 class TooNarrow(PyprofError):
@@ -132,7 +131,7 @@ def _first(key: str) -> Get:
 
 
 def _joined(key: str, by: str) -> Get:
-    return lambda table, _: _mapped(table.coded(key), lambda text: by.join(_strings(text)))
+    return lambda table, _: _mapped(table.coded(key), lambda text: by.join(list_texts(text)))
 
 
 def _triple(key: str) -> Get:
@@ -184,19 +183,6 @@ def _mapped(data: Coded, change: Callable[[str], str]) -> Coded:
     from pyprof.table.columns import Coded
 
     return Coded(data.codes, [change(text) if text else "" for text in data.values])
-
-
-def first_text(text: str) -> str:
-    """The first item of a JSON list."""
-    return _strings(text)[0]
-
-
-def _strings(text: str) -> list[str]:
-    """The items of a JSON list as texts; of an empty one or of what is no list, one empty text."""
-    items = json.loads(text)
-    if not isinstance(items, list) or not items:
-        return [""]
-    return [item if isinstance(item, str) else json.dumps(item) for item in items]
 
 
 COLUMNS: tuple[Column, ...] = (

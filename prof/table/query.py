@@ -107,7 +107,7 @@ def answer(
     reads, notes = bound(query.reads(), table, annotation, peaks)
     data: dict[str, Data] = {column.name: column.get(table, annotation) for column in reads}
     if query.layer_depth is not None and "layer" in data:
-        from pyprof.prof.table.layer_path import layer_texts
+        from pyprof.prof.work.layer_path import layer_texts
 
         data["layer"] = layer_texts(table.coded("layer"), query.layer_depth)
     rows = np.arange(len(table))

@@ -6,19 +6,16 @@ Names in a trace are anybody's: control characters, which could drive the termin
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import partial
 from typing import BinaryIO
 
+from pyprof.command.terminal_text import Cut, cut_to, safe, shown_width
 from pyprof.prof.table.cells import Cells, Data, widths
-from pyprof.prof.table.columns import Column, Cut, TooNarrow
+from pyprof.prof.table.columns import Column, TooNarrow
 from pyprof.table.columns import Coded
-from pyprof.text import clean
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # and what turns text round
 BLANK = re.compile(r"\s+")
 NARROWEST = 8  # characters to which a column of texts may shrink
-DOTS = ".."
 
 
 def write_plain(cells: Cells, out: BinaryIO) -> None:
@@ -84,45 +81,6 @@ def _cell(text: str, size: int, cut: Cut, right: bool) -> str:
     text = cut_to(safe(text), size, cut)
     pad = " " * (size - shown_width(text))
     return pad + text if right else text + pad
-
-
-def cut_to(text: str, size: int, cut: Cut = "right") -> str:
-    """The text in at most ``size`` characters, with dots where some are left out.
-
-    A kernel's name tells most at both ends (library and type, tile and layout), a module or path at its end.
-
-    >>> cut_to("nvjet_sm90_tst_192x128_64x5_bias_NNT", 20, "middle")
-    'nvjet_sm9.._bias_NNT'
-    """
-    if shown_width(text) <= size:
-        return text
-    if not text.isascii():
-        text = _narrow(text)
-    if len(text) <= size:
-        return text
-    keep = size - len(DOTS)
-    if keep < 1:
-        return text[:size]
-    head = {"right": keep, "middle": (keep + 1) // 2, "left": 0}[cut]
-    return text[:head] + DOTS + text[len(text) - (keep - head) :]
-
-
-def shown_width(text: str) -> int:
-    """Characters that a terminal takes: two for East Asian wide ones, none for combining ones."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) != 0 for c in text)
-
-
-def _narrow(text: str) -> str:
-    """A text that must be cut, its wide and combining characters replaced so that each takes one."""
-    return "".join("?" if unicodedata.east_asian_width(c) in "WF" or unicodedata.combining(c) else c for c in text)
-
-
-def safe(text: str) -> str:
-    """The text without what could drive the terminal."""
-    return text if text.isascii() and text.isprintable() else CONTROL.sub("?", clean(text))
 
 
 def _word(text: str) -> str:

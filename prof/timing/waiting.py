@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.prof.table.columns import first_text
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.json_lists import first_text
 
 __all__ = ["CAUSES", "WORDS", "SyncPoint", "Waiting", "Waits", "sync_points", "waiting", "waits"]
 

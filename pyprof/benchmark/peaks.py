@@ -18,12 +18,12 @@ from pyprof.command.frame import add_force, check_standard_output
 from pyprof.command.json_schema import Schema, integer, listing, mapping, number, record, text
 from pyprof.errors import PyprofError, require
 from pyprof.files import check_output, open_output
+from pyprof.prof.limits.devices import unit_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 FORMAT, VERSION = "pyprof peaks", 1
-DOUBLE_TENSOR = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")  # fp64 products run on tensor (matrix) cores
 
 
 def build_parser() -> Parser:
@@ -205,25 +205,6 @@ def _rounded(rate: float) -> float:
 
 def _curve(curve: Curve) -> list[list[float]]:
     return [[size, _rounded(rate)] for size, rate in curve]
-
-
-def unit_of(dtype: str, arch: str) -> str:
-    """The unit (a key of ``devices.UNITS``) that a product in a dtype runs on; empty where it has no unit of its own.
-
-    >>> unit_of("bf16", "sm_90"), unit_of("fp32", "sm_90"), unit_of("fp64", "sm_86"), unit_of("tf32", "sm_75")
-    ('tc_bf16', 'fp32', 'fp64', '')
-    """
-    if arch == "cpu":
-        return dtype
-    if dtype == "fp64":
-        return "tc_fp64" if arch in DOUBLE_TENSOR else "fp64"
-    if dtype == "fp32":
-        return "tc_fp32" if arch.startswith("gfx9") else "fp32"
-    if not arch.startswith("sm_"):
-        return "" if dtype == "tf32" else f"tc_{dtype}"  # torch's tf32 setting does nothing there
-    since = {"fp16": 70, "int8": 72, "bf16": 80, "tf32": 80, "fp8": 89}[dtype]
-    number = int(arch[3:]) if arch[3:].isdecimal() else 0
-    return f"tc_{dtype}" if number >= since else ""
 
 
 # Printing

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pyprof.prof.work.helpers.recurrent
 import pyprof.prof.work.helpers.sorting  # noqa: F401 (both fill the rules)
-from pyprof.prof.work.count import Counted
 from pyprof.prof.work.helpers.rules import NO_GRID, Call, Grid, Launch, own_work
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+
+if TYPE_CHECKING:
+    from pyprof.prof.work.count import Counted
 
 
 def fill_own(

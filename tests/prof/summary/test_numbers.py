@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from pyprof.command.envelope import envelope, plain, write_envelope
+from pyprof.command.terminal_text import CONTROL
 from pyprof.parse import cli as parse_cli
 from pyprof.prof import cli
 from pyprof.prof.json_document import summary_of
@@ -21,7 +22,6 @@ from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.components import series
 from pyprof.prof.summary.sentences import amount, headline, ms, sentences, share
 from pyprof.prof.summary.terminal import write_summary
-from pyprof.prof.table.write_plain import CONTROL
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
 from pyprof.table.columns import NULL, Coded, Table

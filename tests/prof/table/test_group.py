@@ -13,8 +13,8 @@ import pytest
 
 from pyprof.parse import cli as parse_cli
 from pyprof.prof import cli
-from pyprof.prof.table.layer_path import layer_parts
 from pyprof.prof.table.query import _ranks
+from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.netdict import write_netdict
 

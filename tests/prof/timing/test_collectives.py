@@ -11,12 +11,12 @@ import pytest
 
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.prof.explain import explain
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.summary.sentences import sentences
 from pyprof.prof.timing.collectives import collectives, traffic
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.collective_records import Message, messages, size_of, wire_of
-from pyprof.prof.work.explain import explain
 from pyprof.table.columns import NULL, Coded, Table
 from tests.paths import GOLDEN
 

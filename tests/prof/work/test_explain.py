@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
-from pyprof.prof.work.explain import explain
 from tests.paths import GOLDEN
 
 CAPTURE = GOLDEN / "h200_lenet_init.sqlite.gz"

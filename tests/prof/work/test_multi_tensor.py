@@ -10,8 +10,8 @@ import pytest
 
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
-from pyprof.prof.work.explain import explain
 from pyprof.prof.work.multi_tensor import FUNCTORS, Told, element_bytes, elements, functor_of
 from pyprof.table.columns import NULL
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x

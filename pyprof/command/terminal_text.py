@@ -1,0 +1,71 @@
+"""Text on a terminal: without control sequences, cut to a width, and prose in lines of a readable length."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import unicodedata
+from typing import TYPE_CHECKING, Literal
+
+from pyprof.text import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Cut", "cut_to", "prose", "safe", "shown_width"]
+
+Cut = Literal["right", "middle", "left"]  # where a text that is too long loses its characters
+
+DOTS = ".."
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # also changes of direction
+
+WIDEST = 110  # characters of a line of prose: longer ones are hard to read
+UNIT = re.compile(r"(\d) (?=(?:ms|[kMGTP]?(?:B|FLOP)(?:/s)?)\b)")
+
+
+def cut_to(text: str, size: int, cut: Cut = "right") -> str:
+    """The text in at most ``size`` characters, with dots where some are left out.
+
+    A kernel's name tells most at both ends (library and type, tile and layout), a module or path at its end.
+
+    >>> cut_to("nvjet_sm90_tst_192x128_64x5_bias_NNT", 20, "middle")
+    'nvjet_sm9.._bias_NNT'
+    """
+    if shown_width(text) <= size:
+        return text
+    if not text.isascii():
+        text = _narrow(text)
+    if len(text) <= size:
+        return text
+    keep = size - len(DOTS)
+    if keep < 1:
+        return text[:size]
+    head = {"right": keep, "middle": (keep + 1) // 2, "left": 0}[cut]
+    return text[:head] + DOTS + text[len(text) - (keep - head) :]
+
+
+def shown_width(text: str) -> int:
+    """Characters that a terminal takes: two for East Asian wide ones, none for combining ones."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) != 0 for c in text)
+
+
+def _narrow(text: str) -> str:
+    """A text that must be cut, its wide and combining characters replaced so that each takes one."""
+    return "".join("?" if unicodedata.east_asian_width(c) in "WF" or unicodedata.combining(c) else c for c in text)
+
+
+def safe(text: str) -> str:
+    """The text with terminal control sequences replaced by "?"."""
+    return text if text.isascii() and text.isprintable() else CONTROL.sub("?", clean(text))
+
+
+def prose(console: Console, words: str, style: str, hang: int = 0) -> None:
+    """Print a text, with terminal control sequences removed, in lines of at most ``WIDEST`` characters."""
+    from rich.text import Text
+
+    whole = UNIT.sub("\\1\xa0", safe(words))  # a number stays with its unit
+    for line in textwrap.wrap(whole, min(console.width, WIDEST), subsequent_indent=" " * hang, break_on_hyphens=False):
+        console.print(Text(line.replace("\xa0", " "), style), no_wrap=True, overflow="ignore", crop=False)
