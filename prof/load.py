@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.errors import InputError
 from pyprof.files import Name, is_standard
-from pyprof.prof.table.check_cells import check_forms
-from pyprof.prof.table.pyprof_links import linked
-from pyprof.table.read_table import read_table
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
@@ -45,7 +42,10 @@ def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
     twice.
     Raises InputError for a file that is neither, is damaged, or is a profiler's without a GPU operation or CPU op.
     """
-    from pyprof.parse.detect import is_table  # these two need all readers, standard input none
+    from pyprof.parse.detect import is_table  # imported here: commands build their --help from this module
+    from pyprof.prof.table.check_cells import check_forms
+    from pyprof.prof.table.pyprof_links import linked
+    from pyprof.table.read_table import read_table
 
     file = Path(str(name))
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
