@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
 from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, warned
-from pyprof.prof.load import add_peaks, judged
+from pyprof.prof.load import add_models, add_peaks, judged
 from pyprof.prof.table.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow
 from pyprof.prof.table.group import AGGREGATES
 from pyprof.prof.table.query import QueryError, Sort
@@ -44,6 +44,7 @@ def build_parser() -> Parser:
     parser.add_argument("--explain", metavar="ROW", type=_positive, help="in place of the table: where each number of "
                         "row ROW (its idx) comes from")  # fmt: skip
     add_peaks(parser)
+    add_models(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output; "
                         "net.csv, net.json, net.jsonl and net.parquet choose the form")  # fmt: skip
     add_force(parser)

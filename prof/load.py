@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Table
 
-__all__ = ["Judged", "Loaded", "add_peaks", "judged", "load_table"]
+__all__ = ["Judged", "Loaded", "add_models", "add_peaks", "judged", "load_model_files", "load_table"]
 
 
 class Loaded(NamedTuple):
@@ -73,14 +73,34 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
                         "data sheet's")  # fmt: skip
 
 
+def add_models(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--models",
+        metavar="FILE.py",
+        action="append",
+        default=[],
+        help="run this Python file, whose functions with @pyprof.model count ops of your own; may be given several times",
+    )
+
+
+def load_model_files(args: argparse.Namespace) -> None:
+    """Register the op models of the option ``models``, before anything is counted."""
+    if args.models:
+        from pyprof.prof.ops.plugins import load_model_file
+
+        for file in args.models:
+            load_model_file(file)
+
+
 def judged(args: argparse.Namespace) -> Judged:
-    """By the options ``file``, ``peaks`` and ``quiet``; ``output`` with ``force`` is checked before minutes of work."""
+    """By the options ``file``, ``peaks``, ``models``, ``quiet``; ``output`` with ``force`` is checked before minutes of work."""
     from pyprof.command.progress import progress
     from pyprof.files import check_output
     from pyprof.prof.limits.devices import load_peaks
     from pyprof.prof.work.annotate import annotate
 
     check_output(args.output, args.force)
+    load_model_files(args)
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(2, not args.quiet) as say:
         loaded = load_table(args.file, say)

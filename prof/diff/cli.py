@@ -11,6 +11,7 @@ from pyprof.command.envelope import Input, Parser, add_json, envelope, fail, wri
 from pyprof.command.frame import add_force, add_quiet, add_version
 from pyprof.errors import PyprofError, packages
 from pyprof.files import tell
+from pyprof.prof.load import add_models, load_model_files
 
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Comparison
@@ -59,6 +60,7 @@ def build_parser() -> Parser:
                         "outliers, such as a first step that warms up)")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output; a name that ends "
                         "in .html is --html")  # fmt: skip
+    add_models(parser)
     add_force(parser, "files")
     add_quiet(parser)
     add_version(parser)
@@ -125,6 +127,7 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, list[str]]:
     from pyprof.prof.diff.lines import make_side
     from pyprof.prof.load import load_table
 
+    load_model_files(args)
     loaded = [load_table(name) for name in (args.before, args.after)]
     steps = args.step
     wanted = None if steps is None else lambda number: steps[0] <= number <= steps[1]

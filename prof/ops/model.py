@@ -186,7 +186,7 @@ def model(*names: str, family: str = "custom", takes: type | None = None) -> Cal
         for text in names:
             ops, ordered, listed = text.partition("(")
             order = Order(tuple(listed.rstrip(")").replace(",", " ").split()), takes)
-            for name in ops.split():
+            for name in ops.replace("aten::", "").split():
                 if name in MODELS:
                     raise ModelError(f"{name} has two models: {MODELS[name].__qualname__} and {function.__qualname__}")
                 if ordered:
@@ -331,14 +331,11 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
     count, wants_out = _signature(function)
     try:
         positional, named = ORDER[name].bind(args) if name in ORDER else (args if count is None else args[:count], {})
-        return function(*positional, **named, **({"out": out} if wants_out else {}))
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-        KeyError,
-        ZeroDivisionError,
-        OverflowError,
-    ) as error:
+        work = function(*positional, **named, **({"out": out} if wants_out else {}))
+    except ModelError:
+        raise
+    except Exception as error:
         raise ModelError(f"{name}: arguments {args!r:.200} do not fit its model: {error}") from error
+    if not isinstance(work, (Work, dict)):
+        raise ModelError(f"{name}: its model returned {work!r:.200}, expected Work")
+    return work

@@ -1,6 +1,7 @@
-"""Op models that installed packages bring: the entry points of the group ``pyprof.models``.
+"""Op models from outside: of installed packages, and of a Python file that the user names.
 
-A package names a module in its own ``pyproject.toml``, and that module registers its models when it is imported:
+A package names a module in its own ``pyproject.toml`` (entry points of the group ``pyprof.models``), and that module
+registers its models when it is imported:
 
     [project.entry-points."pyprof.models"]
     mylib = "mylib.flops"
@@ -9,15 +10,20 @@ A package names a module in its own ``pyproject.toml``, and that module register
     @pyprof.model("mylib::op", family="gemm")
     def op(a, b): ...
 
-They are loaded once, before anything is counted, by ``prof.py`` and ``pyprof.count`` alike.
+They are loaded once, before anything is counted, by ``prof.py`` and ``pyprof.count`` alike. A file with the same
+content is run by ``--models FILE.py`` of the commands that count.
 """
 
 from __future__ import annotations
 
+import runpy
+import traceback
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
-from pyprof.errors import ModelError
+from pyprof.errors import InputError, ModelError, PyprofError
+from pyprof.prof.ops.model import MODELS
 
 GROUP = "pyprof.models"
 
@@ -38,3 +44,42 @@ def _load(point: EntryPoint) -> str:
         package = point.dist.name if point.dist else "an unknown package"
         raise ModelError(f"the op models {point.value} of {package} cannot be loaded: {error!r}") from error
     return point.name
+
+
+@cache
+def load_model_file(file: str) -> tuple[str, ...]:
+    """Run a Python file once, after our own models and those of packages; the ops that it registered.
+
+    Raises InputError, with the file's line where there is one, if the file cannot be read, is not Python, raises,
+    registers an op that already has a model, or registers none.
+    """
+    import pyprof.prof.ops.families  # noqa: F401  (fills the registry, so that a clash is found here)
+
+    load_models()
+    before = set(MODELS)
+    try:
+        Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(file, f"cannot be read: {error.strerror or error}") from error
+    try:
+        runpy.run_path(file, run_name="pyprof_models")
+    except (Exception, SystemExit) as error:
+        raise InputError(file, _failure(error), _line(file, error)) from error
+    registered = tuple(name for name in MODELS if name not in before)
+    if not registered:
+        raise InputError(file, 'expected functions decorated with @pyprof.model("library::op"), found none')
+    return registered
+
+
+def _failure(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"is not Python: {error.msg}"
+    return str(error) if isinstance(error, PyprofError) else f"raised {error!r}"
+
+
+def _line(file: str, error: BaseException) -> int | None:
+    """The last line of the file that the error passed through."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return error.lineno
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return lines[-1] if lines else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
 from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, check_standard_output, warned
 from pyprof.command.json_schema import Schema, integer, listing, record, text
-from pyprof.prof.load import add_peaks, judged
+from pyprof.prof.load import add_models, add_peaks, judged
 from pyprof.prof.table.columns import COLUMN
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def build_parser() -> Parser:
     parser.add_argument("--no-ranges", action="store_true", help="leave out the CPU's ranges: a smaller file")
     add_force(parser)
     add_peaks(parser)
+    add_models(parser)
     add_json(parser)
     add_quiet(parser)
     add_version(parser)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyprof.command.envelope import Parser, add_json, envelope, write_envelope
 from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, warned
 from pyprof.errors import MissingPackage, PyprofError
+from pyprof.prof.load import add_models, load_model_files
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.where import WhereError, parse_where
 
@@ -48,6 +49,7 @@ def build_parser() -> Parser:
     add("--where", metavar="COND", type=_condition, help="only these rows, as prof.py --where takes it")
     add("--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them: roofs as measured, beside the "
         "data sheet's")  # fmt: skip
+    add_models(parser)
     add("--title", metavar="TEXT", default="", help="in place of the figure's own title")
     add("--width", metavar="INCHES", type=_inches, default=9.0, help="(without: 9)")
     add("--height", metavar="INCHES", type=_inches, help="(without: what the figure needs)")
@@ -88,8 +90,9 @@ def _misplaced(args: argparse.Namespace) -> str | None:
         if getattr(args, option) is not None and args.figure != figure:
             return f"argument --{option}: it is {figure}'s, not {args.figure}'s"
     if args.figure == "growth":
-        if args.where or args.peaks:
-            return f"argument --{'where' if args.where else 'peaks'}: growth takes a peaks.json, not a capture"
+        for option in ("where", "peaks", "models"):
+            if getattr(args, option):
+                return f"argument --{option}: growth takes a peaks.json, not a capture"
         if len(args.files) > 1:
             return "growth: expected one peaks.json, found several files"
     return None
@@ -134,6 +137,7 @@ def _of_capture(args: argparse.Namespace) -> _Made:
     from pyprof.command.envelope import Input
     from pyprof.prof.notebook import load
 
+    load_model_files(args)
     profile = load(*args.files, peaks=args.peaks)
     if args.where:
         profile = profile.where(args.where)

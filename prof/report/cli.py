@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
 from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, check_standard_output, warned
 from pyprof.errors import InputError
-from pyprof.prof.load import add_peaks, judged
+from pyprof.prof.load import add_models, add_peaks, judged
 
 if TYPE_CHECKING:
     from pyprof.prof.load import Loaded
@@ -29,6 +29,7 @@ def build_parser() -> Parser:
     add_force(parser)
     parser.add_argument("--title", metavar="TEXT", help="the page's title (default: the file's name)")
     add_peaks(parser)
+    add_models(parser)
     add_json(parser)
     add_quiet(parser)
     add_version(parser)
