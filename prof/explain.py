@@ -9,6 +9,9 @@ from __future__ import annotations
 import inspect
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -105,16 +108,22 @@ def _arguments(table: Table, row: int) -> list[Line]:
 def _count(op: Counted) -> list[Line]:
     if not op.name:
         return [("formula", f"none: {op.why}")]
-    formula = inspect.cleandoc(MODELS[op.name].__doc__ or "").splitlines()[0]
-    where = inspect.getsourcefile(MODELS[op.name]) or ""
-    file = "prof/ops/" + where.rsplit("/", 1)[-1]
-    lines = [("formula", f"{formula} ({file}: {MODELS[op.name].__name__})")]
+    function = MODELS[op.name]
+    formula = (inspect.getdoc(function) or "the model has no docstring").splitlines()[0]
+    lines = [("formula", f"{formula} ({_source(function)}: {function.__name__})")]
     for part, (flop, nbytes) in op.parts.items():
         what = f"the op's {part}" if part else "the op"
         lines.append((what, f"{_amount(flop, 'FLOP')}, {_amount(nbytes, 'bytes')}"))
     inferred = assumption(op.name, op.arguments) if op.parts else ""
     lines += [("inferred", inferred)] if inferred else []
     return [*lines, *([("not counted", op.why)] if op.why else [])]
+
+
+def _source(function: Callable[..., Any]) -> str:
+    """The file of a model: ours from the checkout's root, a user's as it is."""
+    file = Path(inspect.getsourcefile(function) or "")
+    ours = Path(inspect.getsourcefile(find) or "").parent
+    return f"prof/ops/{file.name}" if file.parent == ours else str(file)
 
 
 def _amount(value: int | None, unit: str) -> str:

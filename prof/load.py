@@ -79,7 +79,7 @@ def add_models(parser: argparse._ActionsContainer) -> None:
         metavar="FILE.py",
         action="append",
         default=[],
-        help="run this Python file, whose functions with @pyprof.model count ops of your own; may be given several times",
+        help="a Python file to run first, whose @pyprof.model functions count ops of your own; may be repeated",
     )
 
 
@@ -93,7 +93,7 @@ def load_model_files(args: argparse.Namespace) -> None:
 
 
 def judged(args: argparse.Namespace) -> Judged:
-    """By the options ``file``, ``peaks``, ``models``, ``quiet``; ``output`` with ``force`` is checked before minutes of work."""
+    """By the options ``file``, ``peaks``, ``models`` and ``quiet``; ``output`` and ``force`` are checked first."""
     from pyprof.command.progress import progress
     from pyprof.files import check_output
     from pyprof.prof.limits.devices import load_peaks

@@ -78,6 +78,7 @@ def test_the_options_are_frozen():
     options = {option for action in cli.build_parser()._actions for option in action.option_strings}
     assert options == {
         *("-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version", "--peaks"),
+        "--models",
         *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--jsonl", "--summary"),
         *("--advise", "--explain"),
     }

@@ -64,6 +64,10 @@ def test_width_height_and_dpi_are_the_pictures(golden, tmp_path):
         (["layers", "f", "-o", "x.png", "--by", "op"], "argument --by: it is roofline's, not layers's"),
         (["growth", "f", "-o", "x.png", "--step", "1"], "argument --step: it is timeline's, not growth's"),
         (["growth", "f", "-o", "x.png", "--peaks", "p"], "argument --peaks: growth takes a peaks.json, not a capture"),
+        (
+            ["growth", "f", "-o", "x.png", "--models", "m"],
+            "argument --models: growth takes a peaks.json, not a capture",
+        ),
         (["growth", "f", "g", "-o", "x.png"], "growth: expected one peaks.json, found several files"),
         (["phases", "f", "-o", "x.gif"], "expected a name that ends in .png, .svg, .pdf, found 'x.gif'"),
         (["phases", "f", "-o", "x.png", "--width", "900"], "expected inches, 2.5 to 60, found '900'"),

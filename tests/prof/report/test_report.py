@@ -212,5 +212,6 @@ def test_nothing_is_overwritten_unasked_and_bad_input_is_one_line(tmp_path, caps
 def test_the_options_are_these():
     options = {name for action in cli.build_parser()._actions for name in action.option_strings}
     assert options == {
-        "-h", "--help", "-o", "--output", "--force", "--title", "--peaks", "--json", "-q", "--quiet", "--version",
+        "-h", "--help", "-o", "--output", "--force", "--title", "--peaks", "--models", "--json",
+        "-q", "--quiet", "--version",
     }  # fmt: skip
