@@ -25,9 +25,9 @@ BASE = [
     "nvtx>=0.2.10",
     "rich>=13",
     "jinja2>=3.1.4",
+    "pandas>=2.2",  # the DataFrames of `pyprof.load` and `pyprof.count`; imported where one is asked for
 ]
-PLOT = ["matplotlib>=3.8"]  # `pyprof plot`, `pyprof peaks --plot`
-NOTEBOOK = ["pandas>=2.2", "matplotlib>=3.8"]  # the DataFrames and figures of `pyprof.load`
+PLOT = ["matplotlib>=3.8"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
 CLUSTER = ["dask[distributed]>=2024.5"]
 DEV = [
     "coverage[toml]>=7.5",
@@ -75,10 +75,10 @@ setup(
     install_requires=BASE,
     extras_require={
         "plot": PLOT,
-        "notebook": NOTEBOOK,
+        "notebook": PLOT,
         "cluster": CLUSTER,
-        "dev": [*NOTEBOOK, *DEV],
-        "all": [*NOTEBOOK, *CLUSTER, *DEV],
+        "dev": [*PLOT, *DEV],
+        "all": [*PLOT, *CLUSTER, *DEV],
     },
     entry_points={
         "console_scripts": [

@@ -72,7 +72,6 @@ def require(module: str, why: str) -> None:
 
 EXTRA = {
     "matplotlib": "plot",
-    "pandas": "notebook",
     "dask": "cluster",
     "distributed": "cluster",
 }  # as setup.py has them

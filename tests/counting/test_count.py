@@ -230,7 +230,6 @@ def test_an_error_leaves_nothing_behind() -> None:
 
 
 def test_the_table_is_a_data_frame() -> None:
-    pytest.importorskip("pandas")
     table = pyprof.count(F.linear, R(4, 5), R(6, 5)).table()
     assert list(table.columns) == ["op", "model", "direction", "calls", "flops", "bytes"]
     assert table.flops.sum() == 240

@@ -6,11 +6,8 @@ import gzip
 import re
 import shutil
 
-import pytest
-
 from tests.paths import ROOT
 
-pd = pytest.importorskip("pandas")
 CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

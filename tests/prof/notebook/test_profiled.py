@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 
@@ -25,8 +26,6 @@ from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.netdict import write_netdict
 from pyprof.table.parquet import write_parquet
 from tests.tables import readable_tables
-
-pd = pytest.importorskip("pandas")
 
 HOSTILE = "<script>alert(1)</script> $x$ \\(y\\) \x1b[31m & \"'"
 
@@ -255,16 +254,16 @@ def test_importing_pyprof_stays_cheap_and_load_needs_no_torch(root):
     assert (done.returncode, done.stdout, done.stderr) == (0, "|\n|\npandas\n", "")
 
 
-@pytest.mark.parametrize(("package", "use", "extra"), [("pandas", "p.kernels", "notebook"),
-                                                       ("matplotlib", "p.roofline()", "plot")])  # fmt: skip
-def test_a_package_that_is_missing_is_one_line(package, use, extra, root):
+@pytest.mark.parametrize(("package", "use", "what"), [("pandas", "p.kernels", "."),
+                                                      ("matplotlib", "p.roofline()", "'.[plot]'")])  # fmt: skip
+def test_a_package_that_is_missing_is_one_line(package, use, what, root):
     code = (
         f"import sys; sys.modules[{package!r}] = None; import pyprof\n"
         f"p = pyprof.load('tests/golden/h200_lenet_init.sqlite.gz')\n"
         f"try: {use}\nexcept pyprof.PyprofError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
-    told = f"the package {package} is not installed for this Python (install pyprof: pip install '.[{extra}]')\n"
+    told = f"the package {package} is not installed for this Python (install pyprof: pip install {what})\n"
     assert (done.stdout, done.stderr) == (told, "")
 
 
