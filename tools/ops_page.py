@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def page() -> str:
     """The page's text."""
-    tested = {path.name: path.read_text(encoding="utf-8") for path in TESTS}
+    tested = {path.name: _words(path) for path in TESTS}
     rows: dict[tuple[str, str], list[str]] = {}
     for name, function in MODELS.items():
         rows.setdefault((FAMILY[name], _formula(function)), []).append(name)
@@ -81,9 +81,7 @@ def page() -> str:
         for key in group:
             names = sorted(rows[key])
             shown = ", ".join(f"`{name}`" for name in names)
-            parts.append(
-                f"| {shown} | {_cell(key[1])} | {', '.join(_tests(names, tested)) or 'through `pyprof.count`'} |\n"
-            )
+            parts.append(f"| {shown} | {_cell(key[1])} | {_tests(names, tested)} |\n")
     return "".join([*parts, _own()])
 
 
@@ -119,10 +117,17 @@ def _cell(formula: str) -> str:
     )
 
 
-def _tests(names: list[str], tested: dict[str, str]) -> list[str]:
+def _words(path: Path) -> set[str]:
+    """The words of a test's string literals, in which a table's row names its ops."""
+    literals = re.findall(r'"([\w:. ]+)"', path.read_text(encoding="utf-8"))
+    return {word for literal in literals for word in literal.split()}
+
+
+def _tests(names: list[str], tested: dict[str, set[str]]) -> str:
     """The test files that name one of the ops."""
-    quoted = [f'"{name}"' for name in names]
-    return [f"[{file}](../../tests/prof/ops/{file})" for file, text in tested.items() if any(q in text for q in quoted)]
+    wanted = {*names, *(name.removeprefix("fbgemm::") for name in names)}
+    files = [file for file, words in tested.items() if wanted & words] or ["test_every_op.py"]
+    return ", ".join(f"[{file}](../../tests/prof/ops/{file})" for file in files)
 
 
 if __name__ == "__main__":

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import pyprof.prof.ops.families  # noqa: F401
 from pyprof.errors import ModelError
 from pyprof.parse.kineto.ranges import op_scope
-from pyprof.prof.ops.embedding_tables import UPDATES, place_of_indices, understand
-from pyprof.prof.ops.model import MODELS, UNKNOWN, Tensor, UnknownArgument, Work, assumption, evaluate, find, total
+from pyprof.prof.ops.embedding_tables import place_of_indices, understand
+from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, assumption, evaluate, find, total
 from pyprof.prof.work.count import count_op
+from tests.prof.ops.op_cases import NAN, Row, declare_tested, i, i32, t, worked
 
 LOOKUP, ROWS = "fbgemm::split_embedding_codegen_lookup", "fbgemm::split_embedding_nobag_codegen_forward"
 QUANTIZED = "fbgemm::int_nbit_split_embedding_codegen_lookup"
 FACTORS = "fbgemm::split_embedding_codegen_grad_indice_weights"
 BACKWARD, NODE = "fbgemm::split_embedding_backward_codegen_", "SplitLookupFunction_"
-
-
-def t(*shape: int, dtype: str = "float32") -> Tensor:
-    return Tensor(shape, dtype)
-
-
-def i(n: int) -> Tensor:
-    return Tensor((n,), "int32")
-
-
-def j(n: int) -> Tensor:
-    return Tensor((n,), "int64")
 
 
 # Two tables: 10 rows of 4 elements and 5 rows of 8; 80 elements, 15 rows, total_D 12. Batches of 3: 6 bags. 9 indices:
@@ -40,27 +29,98 @@ U = UNKNOWN
 A_ROW, TABLES = t(15), t(80)
 
 
-def of_2022(count: int = 9, weighted: Any = None, state: Any = A_ROW, weights: Any = TABLES) -> tuple[Any, ...]:
+def of_2022(count: int = 9, weighted: Any = None, state: Any = A_ROW, weights: Any = TABLES) -> Row:
     """The arguments of rowwise_adagrad's function as a trace of 2022 has them: no values of numbers."""
-    return (t(0), weights, t(0), t(0, 0), i(2), j(2), i(3), U, U, j(3), U, j(count), j(7), U, weighted, None, i(0),
-            U, U, U, state, t(0), i(2), j(2), U, U, U, U, U)  # fmt: skip
+    tables = (t(0), weights, t(0), t(0, 0), i32(2), i(2), i32(3), U, U, i(3), U)
+    return (*tables, i(count), i(7), U, weighted, None, i32(0), U, U, U, state, t(0), i32(2), i(2), U, U, U, U, U)
 
 
-def pt2(count: int = 9, pooling: int = 0, weighted: Any = None, widest: int = 8) -> tuple[Any, ...]:
-    """The arguments since 2024: weights and state are lists of buffers, numbers are told."""
-    return (t(0), (t(80, dtype=""), t(0, dtype=""), i(2), j(2), t(0, 8, dtype="")), i(3), 12, widest, j(3), 4, j(count),
-            j(7), pooling, weighted, None, 0, (), [0, 30], [0.0, 1.0], [False], (t(15, dtype=""), t(0, dtype="")),
-            t(), [0], [1e-8], -1, -1, -1, None)  # fmt: skip
+def pt2(count: int = 9, pooling: int = 0, weighted: Any = None, widest: int = 8) -> Row:
+    """The arguments since 2024: weights and state are lists of buffers, numbers have their values."""
+    buffers = (t(80, dtype=""), t(0, dtype=""), i32(2), i(2), t(0, 8, dtype=""))
+    tables = (t(0), buffers, i32(3), 12, widest, i(3), 4)
+    options = (
+        0,
+        (),
+        [0, 30],
+        [0.0, 1.0],
+        [False],
+        (t(15, dtype=""), t(0, dtype="")),
+        t(),
+        [0],
+        [1e-8],
+        -1,
+        -1,
+        -1,
+        None,
+    )
+    return (*tables, i(count), i(7), pooling, weighted, None, *options)
 
 
-def exact(grad: Tensor, count: int = 9, pooling: int = 0, weighted: Any = None, state: Any = A_ROW) -> tuple[Any, ...]:
+def exact(grad: Tensor, count: int = 9, pooling: int = 0, weighted: Any = None, state: Any = A_ROW) -> Row:
     """The arguments of the op that the backward of 2023 calls."""
-    return (grad, t(80), t(0), t(0, 8), i(2), j(2), i(3), 8, True, j(3), 4, j(count), j(7), pooling, weighted, i(0), 32,
-            32, True, 26, 67108863, False, False, state, t(0), i(2), j(2), 1e-8, 0.1)  # fmt: skip
+    tables = (grad, t(80), t(0), t(0, 8), i32(2), i(2), i32(3), 8, True, i(3), 4)
+    options = (i32(0), 32, 32, True, 26, 67108863, False, False, state, t(0), i32(2), i(2), 1e-8, 0.1)
+    return (*tables, i(count), i(7), pooling, weighted, *options)
 
+
+def with_numbers(pooling: int) -> Row:
+    """As ``of_2022``, with total_D 12, max_D 8 and the pooling mode."""
+    arguments = of_2022()
+    return (*arguments[:7], 12, 8, *arguments[9:13], pooling, *arguments[14:])
+
+
+WITHOUT_TYPES = tuple(Tensor(a.shape) if isinstance(a, Tensor) else U for a in of_2022())
+# 15 rows of 90 elements, a batch of 3
+ONE_TABLE = (
+    t(0),
+    t(90),
+    t(0),
+    t(0, 0),
+    i32(1),
+    i(1),
+    i32(2),
+    U,
+    U,
+    i(2),
+    U,
+    i(9),
+    i(4),
+    0,
+    None,
+    None,
+    i32(0),
+    U,
+    U,
+    U,
+)
+# hash_size_cumsum right before the indices; the type of the output among the numbers: float16
+FORWARD_OP = (
+    t(80),
+    t(0),
+    t(0),
+    t(0, 8),
+    i32(2),
+    i(2),
+    i32(3),
+    12,
+    8,
+    i(3),
+    i(9),
+    i(7),
+    0,
+    None,
+    i32(0),
+    i32(0),
+    False,
+    1,
+)
+# rows of 6 4-bit elements, 3 bytes and 4 more: 63 bytes
+BYTES = (t(105, dtype="uint8"), t(0, dtype="uint8"), i32(2), i(2), t(2, dtype="uint8"), i32(3))
+FOUR_BITS = (*BYTES, 12, 0, 8, 0, 0, 0, i32(9), i32(7), 0, None, 1)
 
 SUMS, ROWS_OUT = (t(3, 12),), (t(9, 8),)
-FORWARD = [
+FORWARD: list[Row] = [
     # (9 - 6) bags' additions of 6 elements; 216 + 72 read, 3 * 12 sums written
     (LOOKUP, of_2022(), SUMS, Work(18, 288, 144)),
     (LOOKUP, of_2022(weighted=t(9)), SUMS, Work(18 + 54, 288 + 36, 144)),
@@ -71,32 +131,19 @@ FORWARD = [
     (LOOKUP, of_2022(), ROWS_OUT, Work(0, 9 * 8 * 4 + 72, 288)),
     # 3 sequences of batches of different sizes in one row: 36 sums for 6 bags
     (LOOKUP, of_2022(), (t(36),), Work(18, 288, 144)),
-    # numbers are told: total_D / T = 12 / 2; mean: 36 divisions
-    (LOOKUP, (*of_2022()[:7], 12, 8, *of_2022()[9:13], 0, *of_2022()[14:]), None, Work(18, 288, 144)),
-    (LOOKUP, (*of_2022()[:7], 12, 8, *of_2022()[9:13], 1, *of_2022()[14:]), None, Work(18 + 36, 288, 144)),
-    # nothing tells the width but 90 elements in 15 rows: 6
-    (LOOKUP, (t(0), t(90), t(0), t(0, 0), i(1), j(1), i(2), U, U, j(2), U, j(9), j(4), 0, None, None, i(0), U, U, U,
-              t(15)), None, Work((9 - 3) * 6, 288, 72)),
-    # hash_size_cumsum right before the indices; the type of the output among the numbers: float16
-    (LOOKUP, (t(80), t(0), t(0), t(0, 8), i(2), j(2), i(3), 12, 8, j(3), j(9), j(7), 0, None, i(0), i(0), False, 1),
-     None, Work(18, 288, 72)),
-    # NVTX has no types: sizes and their order tell
-    (LOOKUP, tuple(Tensor(a.shape) if isinstance(a, Tensor) else U for a in of_2022()), (Tensor((3, 12)),), None),
+    # total_D / T = 12 / 2; mean: 36 divisions
+    (LOOKUP, with_numbers(pooling=0), Work(18, 288, 144)),
+    (LOOKUP, with_numbers(pooling=1), Work(18 + 36, 288, 144)),
+    # only the sizes give the width, 90 elements in 15 rows: 6
+    (LOOKUP, (*ONE_TABLE, t(15)), Work((9 - 3) * 6, 288, 72)),
+    (LOOKUP, FORWARD_OP, Work(18, 288, 72)),
+    # NVTX has no types: the sizes and their order are enough for the FLOPs; the sums are taken for float32
+    (LOOKUP, WITHOUT_TYPES, (Tensor((3, 12)),), Work(18, NAN, 144)),
     # 9 rows of D = 8
-    (ROWS, (t(80), t(0), t(0, 8), i(2), j(2), 8, j(9), j(7), i(0), 0, False), None, Work(0, 288 + 72, 288)),
-    # rows of 6 4-bit elements, 3 bytes and 4 more: 63 bytes; 54 products, 54 sums beside the 18; float16 is the default
-    (QUANTIZED, (t(105, dtype="uint8"), t(0, dtype="uint8"), i(2), j(2), t(2, dtype="uint8"), i(3), 12, 0, 8, 0, 0, 0,
-                 i(9), i(7), 0, None, 1), None, Work(18 + 108, 63 + 36, 72)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("op", "args", "out", "work"), FORWARD)
-def test_forward(op: str, args: tuple[Any, ...], out: Any, work: Work | None) -> None:
-    found = total(evaluate(op, args, out))
-    if work is None:
-        assert (found.flop, found.read != found.read) == (18, True)  # bytes of no type: unknown, NaN
-    else:
-        assert found == work
+    (ROWS, (t(80), t(0), t(0, 8), i32(2), i(2), 8, i(9), i(7), i32(0), 0, False), Work(0, 288 + 72, 288)),
+    # 54 products, 54 sums beside the 18; float16 is the default
+    (QUANTIZED, FOUR_BITS, Work(18 + 108, 63 + 36, 72)),
+]
 
 
 GRAD = t(3, 12)  # 144 bytes
@@ -122,18 +169,16 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize(("optimizer", "flop", "state"), [(name, *told) for name, told in OPTIMIZERS.items()])
-@pytest.mark.parametrize("kind", [BACKWARD, NODE])
-def test_backward(kind: str, optimizer: str, flop: int, state: int) -> None:
-    by_row = state <= 108
-    work = total(evaluate(kind + optimizer, exact(GRAD, state=t(15) if by_row else t(80))))
-    assert work == Work(flop, 144 + 72 + 216 + state, 216 + state)
+def backward_rows() -> Iterator[Row]:
+    for optimizer, (flop, state) in OPTIMIZERS.items():
+        arguments = exact(GRAD, state=t(15) if state <= 108 else t(80))  # a number a row, or an element
+        yield f"{BACKWARD}{optimizer} {NODE}{optimizer}", arguments, Work(flop, 144 + 72 + 216 + state, 216 + state)
+    for optimizer in ("none", "dense"):  # the rows' gradients are written, not the tables
+        yield f"{BACKWARD}{optimizer} {NODE}{optimizer}", exact(GRAD, state=None), Work(54, 216, 216)
 
 
-@pytest.mark.parametrize("optimizer", ["none", "dense"])
-@pytest.mark.parametrize("kind", [BACKWARD, NODE])
-def test_a_backward_without_an_optimizer_writes_the_rows_gradients(kind: str, optimizer: str) -> None:
-    assert total(evaluate(kind + optimizer, exact(GRAD, state=None))) == Work(54, 216, 216)
+test_worked_by_hand = worked(FORWARD, backward_rows())
+declare_tested(FACTORS)
 
 
 def test_no_more_rows_are_updated_than_there_are() -> None:
@@ -153,7 +198,7 @@ def test_weights_have_a_gradient_of_their_own() -> None:
     arguments = (GRAD, *of_2022(weighted=t(9)))
     assert evaluate(NODE + "rowwise_adagrad", arguments) == {"indice_weights": dots, "update": update}
     assert evaluate(BACKWARD + "rowwise_adagrad", exact(GRAD, weighted=t(9))) == update  # which has an op for the dots
-    inside = (GRAD, t(80), t(0), t(0, 8), i(2), j(2), i(3), 8, j(9), j(7), i(0), None)
+    inside = (GRAD, t(80), t(0), t(0, 8), i32(2), i(2), i32(3), 8, i(9), i(7), i32(0), None)
     assert evaluate(FACTORS, inside) == dots
 
 
@@ -165,7 +210,7 @@ def test_what_is_not_told_is_not_guessed() -> None:
     with pytest.raises(UnknownArgument, match="forward call"):  # its forward op is not in the capture
         evaluate(NODE + "rowwise_adagrad", (GRAD,))
     with pytest.raises(UnknownArgument, match="precision"):  # tables of 4 and of 8 bits
-        evaluate(QUANTIZED, (*FORWARD[-1][1][:8], 8, 8, *FORWARD[-1][1][10:]))
+        evaluate(QUANTIZED, (*FOUR_BITS[:8], 8, 8, *FOUR_BITS[10:]))
     with pytest.raises(ModelError):
         evaluate(LOOKUP, (t(3), t(4)))
 
@@ -180,13 +225,6 @@ def test_what_is_inferred_is_said() -> None:
     )
 
 
-def test_every_model_has_a_row() -> None:
-    assert set(UPDATES) == {*OPTIMIZERS, "none", "dense"}
-    ours = {name for name, function in MODELS.items() if function.__module__.endswith("embedding_tables")}
-    tested = {LOOKUP, ROWS, QUANTIZED, FACTORS, *(kind + name for kind in (BACKWARD, NODE) for name in UPDATES)}
-    assert ours == tested
-
-
 NAMES = [
     ("fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function", LOOKUP),
     ("fb::split_embedding_codegen_lookup_adam_function_cpu", LOOKUP),
@@ -199,8 +237,10 @@ NAMES = [
     ("fbgemm::int_nbit_split_embedding_uvm_caching_codegen_lookup_function", QUANTIZED),
     ("fbgemm::split_embedding_codegen_grad_indice_weights_vbe_cuda", FACTORS),
     ("fbgemm::split_embedding_backward_codegen_rowwise_adagrad_unweighted_exact_cuda", BACKWARD + "rowwise_adagrad"),
-    ("fbgemm::split_embedding_backward_codegen_rowwise_adagrad_with_counter_weighted_vbe_pt2_wrapper",
-     BACKWARD + "rowwise_adagrad_with_counter"),
+    (
+        "fbgemm::split_embedding_backward_codegen_rowwise_adagrad_with_counter_weighted_vbe_pt2_wrapper",
+        BACKWARD + "rowwise_adagrad_with_counter",
+    ),
     ("fbgemm::split_embedding_nobag_backward_codegen_adam_unweighted_exact_cuda", BACKWARD + "adam"),
     ("fbgemm::split_embedding_backward_codegen_dense_cpu", BACKWARD + "dense"),
     ("torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>", NODE + "rowwise_adagrad"),
@@ -208,11 +248,13 @@ NAMES = [
     ("torch::autograd::CppNode<SplitVBELookupFunction_partial_rowwise_adam_Op_pt2>", NODE + "partial_rowwise_adam"),
     ("torch::autograd::CppNode<SplitLookupFunction_Dense_Op>", NODE + "dense"),
     ("torch::autograd::CppNode<SplitLookupFunction_of_my_own_Op>", None),
-    ("torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbsFunction<&fbgemm_gpu::permute_pooled_embs_gpu> >",
-     "fbgemm::permute_pooled_embs"),
+    (
+        "torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbsFunction<&fbgemm_gpu::permute_pooled_embs_gpu> >",
+        "fbgemm::permute_pooled_embs",
+    ),
     ("fb::asynchronous_complete_cumsum", "fbgemm::asynchronous_complete_cumsum"),
     ("fb::unheard_of", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "model"), NAMES)

@@ -51,20 +51,26 @@ def trace(tmp_path: Path, told: bool) -> Any:
     inside = {"tid": AUTOGRAD}
     name = f"fbgemm::split_embedding_backward_codegen_{OPTIMIZER}_unweighted"
     path = write(
-        tmp_path / "t.json", begin(0),
+        tmp_path / "t.json",
+        begin(0),
         op(f"fbgemm::split_embedding_codegen_lookup_{OPTIMIZER}_function_pt2", 10, 80, **number, **pt2),
         op("fbgemm::split_embedding_codegen_forward_unweighted_pt2_wrapper", 30, 50, **forward),
         op("fbgemm::split_embedding_codegen_forward_unweighted_cuda", 40, 30, **forward),
-        call(50, 1), kernel(500, 9, 1, LOOK),
+        call(50, 1),
+        kernel(500, 9, 1, LOOK),
         op(ENGINE + NODE, 200, 90, Sequence_number=4, Fwd_thread_id=1, **inside),
         op(NODE, 201, 88, Sequence_number=4, Fwd_thread_id=1, Input_Dims=[[3, 12]], Input_type=["float"], **inside),
-        call(205, 2, **inside), kernel(510, 5, 2, "void fbgemm_gpu::some_chore<float>(int)"),
+        call(205, 2, **inside),
+        kernel(510, 5, 2, "void fbgemm_gpu::some_chore<float>(int)"),
         op(f"{name}_pt2_wrapper", 210, 70, **inside, **backward),
         op(f"{name}_exact_cuda", 220, 50, **inside, **backward),
-        call(225, 3, **inside), kernel(520, 10, 3, SORT),
-        call(230, 4, **inside), kernel(540, 20, 4, UPDATE.format("cta")),
-        call(240, 5, **inside), kernel(560, 40, 5, UPDATE.format("warp")),
-    )  # fmt: skip
+        call(225, 3, **inside),
+        kernel(520, 10, 3, SORT),
+        call(230, 4, **inside),
+        kernel(540, 20, 4, UPDATE.format("cta")),
+        call(240, 5, **inside),
+        kernel(560, 40, 5, UPDATE.format("warp")),
+    )
     return correlate(read(path))
 
 
@@ -88,5 +94,7 @@ def test_explain_says_what_was_inferred(tmp_path: Path) -> None:
     table = trace(tmp_path, True)
     row = table.ints("corr").tolist().index(4)
     (said,) = (text for what, text in explain(table, annotate(table), row) if what == "inferred")
-    assert said == ("each lookup has the mean width of its 2 tables: which one it is in, is not recorded; "
-                    "rows updated: one an index, at most the 80 elements there are")  # fmt: skip
+    assert said == (
+        "each lookup has the mean width of its 2 tables: which one it is in, is not recorded; "
+        "rows updated: one an index, at most the 80 elements there are"
+    )

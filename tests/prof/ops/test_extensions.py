@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-import pyprof.prof.ops.families  # noqa: F401
-from pyprof.prof.ops.model import MODELS, ORDER, UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.prof.ops.model import UNKNOWN, UnknownArgument, Work, evaluate
+from tests.prof.ops.op_cases import Row, t, worked
 
 H = "bfloat16"
-
-
-def t(*shape: int, dtype: str = "float32", **more: Any) -> Tensor:
-    return Tensor(shape, dtype, **more)
 
 
 Q = t(2, 4, 3, 8, dtype=H)  # 2 sequences of 4, 3 heads of 8: 6 * 16 pairs, causal 6 * 10; 192 elements; 24 rows
 LSE = t(2, 3, 4)
 PACKED, STARTS = t(8, 3, 8, dtype=H), t(3, dtype="int32")  # the same, one after the other; 3 starts, 12 bytes
 
-CASES: list[tuple[str, tuple[Any, ...], Work]] = [
+ROWS: list[Row] = [
     # 2 * 60 pairs * (8 + 8); 3 * 384 bytes read, 384 and 24 * 4 written
     ("flash_attn::_flash_attn_forward", (Q, Q, Q, 0.0, 0.35, True, -1, -1, 0.0, None, False), Work(1920, 1152, 480)),
     ("flash_attn::_flash_attn_forward", (Q, Q, Q, 0.0, 0.35, False, -1, -1), Work(3072, 1152, 480)),
@@ -83,19 +77,22 @@ CASES: list[tuple[str, tuple[Any, ...], Work]] = [
     ("bitsandbytes::int8_vectorwise_quant", (t(4, 5, dtype=H),), Work(20, 40, 36)),
     # 4 tokens, each through 2 of 3 experts: 8 picks * 2 * (6*10 + 5*6); all 3 experts' weights, (180 + 90) * 2
     (
-        "vllm::inplace_fused_experts",
+        "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
+        "sglang::outplace_fused_experts",
         (t(4, 6, dtype=H), t(3, 10, 6, dtype=H), t(3, 6, 5, dtype=H), t(4, 2), t(4, 2, dtype="int32")),
         Work(1440, 48 + 64 + 540, 48),
     ),
     ("_moe_C::topk_softmax", (t(4, 2), t(4, 2, dtype="int32"), t(4, 2, dtype="int32"), t(4, 3)), Work(44, 48, 64)),
     ("_moe_C::moe_sum", (t(4, 2, 6), t(4, 6)), Work(24, 192, 96)),
-    ("_moe_C::moe_align_block_size", (t(4, 2, dtype="int32"), 3, 16), Work(0, 32, 0)),
+    (
+        "_moe_C::moe_align_block_size _moe_C::moe_permute _moe_C::moe_unpermute",
+        (t(4, 2, dtype="int32"), 3, 16),
+        Work(0, 32, 0),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("op", "arguments", "work"), CASES)
-def test_worked_cases(op: str, arguments: tuple[Any, ...], work: Work) -> None:
-    assert total(evaluate(op, arguments)) == work
+test_worked_by_hand = worked(ROWS)
 
 
 def test_lengths_that_are_not_known_are_not_guessed() -> None:
@@ -107,10 +104,3 @@ def test_lengths_that_are_not_known_are_not_guessed() -> None:
 def test_a_mask_that_is_not_told_is_not_guessed() -> None:
     with pytest.raises(UnknownArgument):
         evaluate("flash_attn::_flash_attn_forward", (Q, Q, Q, UNKNOWN, UNKNOWN, UNKNOWN))
-
-
-def test_every_order_of_arguments_has_a_row() -> None:
-    tested = {(MODELS[op], ORDER.get(op)) for op, _, _ in CASES}
-    attention = {op for op in MODELS if op.startswith(("flash_attn::", "xformers_flash::"))}
-    ours = attention | {op for op, function in MODELS.items() if function.__module__.endswith("extensions")}
-    assert {op for op in ours if (MODELS[op], ORDER.get(op)) not in tested} == set()

@@ -9,36 +9,49 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, evaluate, total
-from tests.prof.ops.op_cases import cases, i, ops_of, t
+from tests.prof.ops.op_cases import Row, i, t, worked
 
-FAMILIES = {"embedding", "indexing"}
 W = t(10, 6)  # a table of 60 elements, 240 bytes
 X = t(4, 6)  # 24 elements, 96 bytes
 M = t(4, 6, dtype="bool")  # 24 bytes
-ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
+ROWS: list[Row] = [
     ("embedding", (W, i(2, 3), -1, False, False), Work(0, 6 * 24 + 48, 144)),
     ("embedding", (W, Tensor((2, 3))), Work(0, 192, 144)),  # NVTX: indices are taken for int64
     ("embedding", (W, t(2, 3, dtype="int32")), Work(0, 168, 144)),
-    ("embedding_dense_backward embedding_backward embedding_sparse_backward", (t(2, 3, 6), i(2, 3), 10, -1, False),
-     Work(36, 144 + 48, 240)),
+    (
+        "embedding_dense_backward embedding_backward embedding_sparse_backward",
+        (t(2, 3, 6), i(2, 3), 10, -1, False),
+        Work(36, 144 + 48, 240),
+    ),
     ("embedding_dense_backward", (t(2, 3, 6), i(2, 3), 10, -1, True), Work(72, 192, 240)),
     ("embedding_renorm", (W, i(3), 1.0, 2.0), Work(54, 72 + 24, 72)),
     ("renorm", (X, 2, 0, 1.0), Work(72, 96, 96)),
-    ("embedding_bag _embedding_bag _embedding_bag_forward_only", (W, i(5), i(2), False, 0, False, None, False),
-     Work(18, 120 + 40, 48)),  # 5 rows in 2 bags: 3 * 6 additions
+    (
+        "embedding_bag _embedding_bag _embedding_bag_forward_only",
+        (W, i(5), i(2), False, 0, False, None, False),
+        Work(18, 120 + 40, 48),
+    ),  # 5 rows in 2 bags: 3 * 6 additions
     ("_embedding_bag", (W, i(5), i(2), False, 1, False, None, False), Work(18 + 12, 160, 48)),  # mean
     ("_embedding_bag", (W, i(5), i(2), False, 2, False, None, False), Work(0, 160, 48)),  # max
     ("_embedding_bag", (W, i(5), i(2), False, 0, False, t(5), False), Work(18 + 30, 180, 48)),
     ("_embedding_bag", (W, i(5), i(3), False, 0, False, None, True), Work(18, 160, 48)),  # the last offset is the end
     ("embedding_bag", (W, i(2, 3), None, False, "sum"), Work(24, 144 + 48, 48)),
-    ("embedding_bag.backward _embedding_bag.backward", (W, i(5), i(2), False, 0, False, None, False),
-     Work(30, 48 + 40, 240)),
-    ("_embedding_bag_dense_backward", (t(2, 6), i(5), i(5), i(2), i(2), 10, False, 1, None, -1),
-     Work(30 + 12, 88, 240)),
-    ("_embedding_bag_backward", (t(2, 6), i(5), i(2), i(5), i(2), i(2), 10, False, 0, False, None, -1),
-     Work(30, 88, 240)),
+    (
+        "embedding_bag.backward _embedding_bag.backward",
+        (W, i(5), i(2), False, 0, False, None, False),
+        Work(30, 48 + 40, 240),
+    ),
+    (
+        "_embedding_bag_dense_backward",
+        (t(2, 6), i(5), i(5), i(2), i(2), 10, False, 1, None, -1),
+        Work(30 + 12, 88, 240),
+    ),
+    (
+        "_embedding_bag_backward",
+        (t(2, 6), i(5), i(2), i(5), i(2), i(2), 10, False, 0, False, None, -1),
+        Work(30, 88, 240),
+    ),
     ("index_select", (X, 1, i(2)), Work(0, 32 + 16, 32)),
     ("index_select", (t(9), UNKNOWN, i(2)), Work(0, 8 + 16, 8)),  # there is one dimension only
     ("index_select.backward", (X, 1, i(2)), Work(8, 32 + 16, 96)),
@@ -89,31 +102,15 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("slice_backward", (t(2, 6), [4, 6], 0, 1, 3, 1), Work(0, 48, 96)),
     ("diagonal_backward unfold_backward _narrow_backward", (t(4), [4, 6]), Work(0, 16, 96)),
     ("select_scatter slice_scatter diagonal_scatter as_strided_scatter", (X, t(2, 6)), Work(0, 48 + 48, 96)),
-]  # fmt: skip
-TOLD = [  # what only the outputs tell
+]
+WITH_OUTPUTS: list[Row] = [  # what only the outputs tell
     ("masked_select", (X, M), (t(5),), Work(0, 120, 20)),
     ("masked_select.backward masked_scatter.backward", (X, M), (t(5),), Work(0, 20 + 24, 96)),
     ("nonzero argwhere", (X,), (i(5, 2),), Work(0, 96, 80)),
     ("index", (X, (M,)), (t(5),), Work(0, 20 + 24, 20)),  # a mask as an index
     ("index_select", (X, UNKNOWN, i(2)), (t(2, 6),), Work(0, 48 + 16, 48)),
-]  # fmt: skip
-CASES = cases(ROWS)
-WITH_OUT = cases(TOLD)
-
-
-@pytest.mark.parametrize(("op", "args", "work"), CASES)
-def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
-    assert total(evaluate(op, args)) == work
-
-
-@pytest.mark.parametrize(("op", "args", "out", "work"), WITH_OUT)
-def test_with_outputs_told(op: str, args: tuple[Any, ...], out: tuple[Tensor, ...], work: Work) -> None:
-    assert total(evaluate(op, args, out)) == work
-
-
-def test_every_model_has_a_row() -> None:
-    tested = {op for op, _, _ in CASES} | {op for op, _, _, _ in WITH_OUT}
-    assert ops_of(FAMILIES) == tested
+]
+test_worked_by_hand = worked(ROWS, WITH_OUTPUTS)
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
 from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
 from pyprof.prof.ops.pooling import overlap
-from tests.prof.ops.op_cases import cases, i, ops_of, t
+from tests.prof.ops.op_cases import Row, i, t, worked
 
-FAMILIES = {"pooling", "resize"}
 X = t(1, 2, 4, 4)  # 32 elements, 128 bytes
 X1, X3 = t(1, 2, 4), t(1, 2, 4, 4, 4)  # 8 and 128 elements
-ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
+ROWS: list[Row] = [
     ("max_pool1d_with_indices max_pool1d", (X1, [2], [2], [0], [1], False), Work(0, 32, 16 + 32)),
     ("max_pool1d", (Tensor((1, 2, 4), "float32", needs_grad=False), [2]), Work(0, 32, 16)),  # no positions
     ("max_pool2d_with_indices max_pool2d", (X, [2, 2], [], [0, 0], [1, 1], False), Work(0, 128, 32 + 64)),
@@ -26,14 +23,26 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("max_pool2d_with_indices", (X, 3, 2, 1, 1, False), Work(0, 128, 32 + 64)),  # (4 + 2 - 3) // 2 + 1 = 2
     ("max_pool2d_with_indices", (X, [3], [2], [0], [1], True), Work(0, 128, 32 + 64)),  # ceil(1 / 2) + 1 = 2
     ("max_pool3d_with_indices max_pool3d", (X3, [2], [2], [0], [1], False), Work(0, 512, 64 + 128)),
-    ("max_pool2d_with_indices_backward", (t(1, 2, 2, 2), X, [2, 2], [], [0, 0], [1, 1], False, i(1, 2, 2, 2)),
-     Work(8, 32 + 64, 128)),
-    ("max_pool3d_with_indices_backward", (t(1, 2, 2, 2, 2), X3, [2], [2], [0], [1], False, i(1, 2, 2, 2, 2)),
-     Work(16, 64 + 128, 512)),
-    ("adaptive_max_pool2d_backward fractional_max_pool2d_backward", (t(1, 2, 2, 2), X, i(1, 2, 2, 2)),
-     Work(8, 96, 128)),
-    ("adaptive_max_pool3d_backward fractional_max_pool3d_backward", (t(1, 2, 2, 2, 2), X3, i(1, 2, 2, 2, 2)),
-     Work(16, 192, 512)),
+    (
+        "max_pool2d_with_indices_backward",
+        (t(1, 2, 2, 2), X, [2, 2], [], [0, 0], [1, 1], False, i(1, 2, 2, 2)),
+        Work(8, 32 + 64, 128),
+    ),
+    (
+        "max_pool3d_with_indices_backward",
+        (t(1, 2, 2, 2, 2), X3, [2], [2], [0], [1], False, i(1, 2, 2, 2, 2)),
+        Work(16, 64 + 128, 512),
+    ),
+    (
+        "adaptive_max_pool2d_backward fractional_max_pool2d_backward",
+        (t(1, 2, 2, 2), X, i(1, 2, 2, 2)),
+        Work(8, 96, 128),
+    ),
+    (
+        "adaptive_max_pool3d_backward fractional_max_pool3d_backward",
+        (t(1, 2, 2, 2, 2), X3, i(1, 2, 2, 2, 2)),
+        Work(16, 192, 512),
+    ),
     ("adaptive_max_pool1d", (X1, [2]), Work(0, 32, 16 + 32)),
     ("adaptive_max_pool2d", (X, [2, 2]), Work(0, 128, 32 + 64)),
     ("adaptive_max_pool3d", (X3, [2, 2, 2]), Work(0, 512, 64 + 128)),
@@ -54,8 +63,11 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("avg_pool1d.backward", (X1, [2], [2], [0]), Work(4, 16, 32)),
     ("avg_pool2d_backward", (t(1, 2, 2, 2), X, [2, 2], [], [0, 0], False, True, None), Work(8, 32, 128)),
     # windows 0-2 and 1-4 of each dimension: 5 elements, 4 of them different
-    ("avg_pool2d_backward", (t(1, 2, 2, 2), X, [3, 3], [2, 2], [1, 1], False, True, None),
-     Work(8 + 2 * (25 - 16), 32, 128)),
+    (
+        "avg_pool2d_backward",
+        (t(1, 2, 2, 2), X, [3, 3], [2, 2], [1, 1], False, True, None),
+        Work(8 + 2 * (25 - 16), 32, 128),
+    ),
     ("avg_pool3d_backward", (t(1, 2, 2, 2, 2), X3, [2], [2], [0]), Work(16, 64, 512)),
     ("max_unpool2d", (t(1, 2, 2, 2), i(1, 2, 2, 2), [4, 4]), Work(0, 32 + 64, 128)),
     ("max_unpool3d", (t(1, 2, 2, 2, 2), i(1, 2, 2, 2, 2), [4, 4, 4]), Work(0, 64 + 128, 512)),
@@ -71,43 +83,58 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("upsample_bicubic2d _upsample_bicubic2d_aa", (X, [8, 8], False, None, None), Work(3968, 128, 512)),  # 31
     ("_upsample_lanczos2d_aa", (X, [8, 8], False, None, None), Work(71 * 128, 128, 512)),
     ("upsample_nearest1d_backward _upsample_nearest_exact1d_backward", (t(1, 2, 8), [8], [1, 2, 4]), Work(8, 64, 32)),
-    ("upsample_nearest2d_backward _upsample_nearest_exact2d_backward", (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4]),
-     Work(96, 512, 128)),  # 3 sums an element
-    ("upsample_nearest3d_backward _upsample_nearest_exact3d_backward", (t(1, 2, 8, 8, 8), [8] * 3, [1, 2, 4, 4, 4]),
-     Work(896, 4096, 512)),
+    (
+        "upsample_nearest2d_backward _upsample_nearest_exact2d_backward",
+        (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4]),
+        Work(96, 512, 128),
+    ),  # 3 sums an element
+    (
+        "upsample_nearest3d_backward _upsample_nearest_exact3d_backward",
+        (t(1, 2, 8, 8, 8), [8] * 3, [1, 2, 4, 4, 4]),
+        Work(896, 4096, 512),
+    ),
     ("upsample_linear1d_backward", (t(1, 2, 8), [8], [1, 2, 4]), Work(64 - 8, 64, 32)),
-    ("upsample_bilinear2d_backward _upsample_bilinear2d_aa_backward", (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4], False),
-     Work(1024 - 32, 512, 128)),  # 4 products and 4 sums an element of g
-    ("upsample_trilinear3d_backward", (t(1, 2, 8, 8, 8), [8] * 3, [1, 2, 4, 4, 4], False),
-     Work(16384 - 128, 4096, 512)),
-    ("upsample_bicubic2d_backward _upsample_bicubic2d_aa_backward", (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4], False),
-     Work(4096 - 32, 512, 128)),
+    (
+        "upsample_bilinear2d_backward _upsample_bilinear2d_aa_backward",
+        (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4], False),
+        Work(1024 - 32, 512, 128),
+    ),  # 4 products and 4 sums an element of g
+    (
+        "upsample_trilinear3d_backward",
+        (t(1, 2, 8, 8, 8), [8] * 3, [1, 2, 4, 4, 4], False),
+        Work(16384 - 128, 4096, 512),
+    ),
+    (
+        "upsample_bicubic2d_backward _upsample_bicubic2d_aa_backward",
+        (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4], False),
+        Work(4096 - 32, 512, 128),
+    ),
     ("_upsample_lanczos2d_aa_backward", (t(1, 2, 8, 8), [8, 8], [1, 2, 4, 4], False), Work(72 * 128 - 32, 512, 128)),
     # 9 points, 2 channels
-    ("grid_sampler grid_sampler_2d cudnn_grid_sampler grid_sample _grid_sampler_2d_cpu_fallback",
-     (X, t(1, 3, 3, 2), 0, 0, False), Work(126, 128 + 72, 72)),
+    (
+        "grid_sampler grid_sampler_2d cudnn_grid_sampler grid_sample _grid_sampler_2d_cpu_fallback",
+        (X, t(1, 3, 3, 2), 0, 0, False),
+        Work(126, 128 + 72, 72),
+    ),
     ("grid_sampler", (X, t(1, 3, 3, 2), 1, 0, False), Work(0, 200, 72)),  # nearest
     ("grid_sampler", (X, t(1, 3, 3, 2), "bicubic"), Work(31 * 18, 200, 72)),
     ("grid_sampler_3d", (X3, t(1, 3, 3, 3, 3), 0, 0, False), Work(15 * 54, 512 + 324, 216)),
-    ("grid_sampler_2d_backward _grid_sampler_2d_cpu_fallback_backward",
-     (t(1, 2, 3, 3), X, t(1, 3, 3, 2), 0, 0, False, [True, True]), Work(8 * 18 * 3, 72 + 200, 128 + 72)),
+    (
+        "grid_sampler_2d_backward _grid_sampler_2d_cpu_fallback_backward",
+        (t(1, 2, 3, 3), X, t(1, 3, 3, 2), 0, 0, False, [True, True]),
+        Work(8 * 18 * 3, 72 + 200, 128 + 72),
+    ),
     ("grid_sampler_2d_backward", (t(1, 2, 3, 3), X, t(1, 3, 3, 2), 0, 0, False, [True, False]), Work(144, 272, 128)),
-    ("grid_sampler_3d_backward", (t(1, 2, 3, 3, 3), X3, t(1, 3, 3, 3, 3), 0, 0, False, [True, True]),
-     Work(16 * 54 * 4, 216 + 512 + 324, 512 + 324)),
+    (
+        "grid_sampler_3d_backward",
+        (t(1, 2, 3, 3, 3), X3, t(1, 3, 3, 3, 3), 0, 0, False, [True, True]),
+        Work(16 * 54 * 4, 216 + 512 + 324, 512 + 324),
+    ),
     ("grid_sampler.backward", (X, Tensor((1, 3, 3, 2), "float32", needs_grad=False), 0, 0, False), Work(144, 272, 128)),
     ("affine_grid_generator", (t(1, 2, 3), [1, 2, 4, 4], False), Work(16 * 2 * 5, 24, 128)),  # 3 products, 2 sums
     ("affine_grid_generator_backward", (t(1, 4, 4, 2), [1, 2, 4, 4], False), Work(192, 128, 24)),
-]  # fmt: skip
-CASES = cases(ROWS)
-
-
-@pytest.mark.parametrize(("op", "args", "work"), CASES)
-def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
-    assert total(evaluate(op, args)) == work
-
-
-def test_every_model_has_a_row() -> None:
-    assert ops_of(FAMILIES) == {op for op, _, _ in CASES}
+]
+test_worked_by_hand = worked(ROWS)
 
 
 def test_a_window_that_is_not_told() -> None:

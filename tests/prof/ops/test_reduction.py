@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
 from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
-from tests.prof.ops.op_cases import cases, i, ops_of, t
+from tests.prof.ops.op_cases import Row, i, t, worked
 
-FAMILIES = {"reduction", "scan", "sort"}
 X = t(4, 6)  # 24 elements, 96 bytes
-ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
+ROWS: list[Row] = [
     ("sum nansum prod", (X,), Work(23, 96, 4)),
     ("sum nansum", (X, [1], False, None), Work(20, 96, 16)),  # 24 - 4
     ("sum", (X, [1]), Work(20, 96, 16)),
@@ -81,31 +78,19 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("searchsorted", (t(9), X), Work(0, 132, 192)),
     ("bucketize", (X, t(9)), Work(0, 132, 192)),
     ("histc", (X, 10), Work(0, 96, 40)),
-]  # fmt: skip
-TOLD = [  # what only the outputs tell
-    ("unique _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive", (X,), (t(5), i(24)),
-     Work(0, 96, 20 + 192)),
+]
+WITH_OUTPUTS: list[Row] = [  # what only the outputs tell
+    (
+        "unique _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive",
+        (X,),
+        (t(5), i(24)),
+        Work(0, 96, 20 + 192),
+    ),
     ("bincount", (i(24), X, 0), (t(7),), Work(24, 192 + 96, 28)),
     ("sum", (X, UNKNOWN, UNKNOWN, UNKNOWN), (t(6),), Work(18, 96, 24)),
     ("argmax", (X, UNKNOWN, UNKNOWN), (i(4),), Work(0, 96, 32)),
-]  # fmt: skip
-CASES = cases(ROWS)
-WITH_OUT = cases(TOLD)
-
-
-@pytest.mark.parametrize(("op", "args", "work"), CASES)
-def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
-    assert total(evaluate(op, args)) == work
-
-
-@pytest.mark.parametrize(("op", "args", "out", "work"), WITH_OUT)
-def test_with_outputs_told(op: str, args: tuple[Any, ...], out: tuple[Tensor, ...], work: Work) -> None:
-    assert evaluate(op, args, out) == work
-
-
-def test_every_model_has_a_row() -> None:
-    tested = {op for op, _, _ in CASES} | {op for op, _, _, _ in WITH_OUT}
-    assert ops_of(FAMILIES) == tested
+]
+test_worked_by_hand = worked(ROWS, WITH_OUTPUTS)
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "amax", "linalg_vector_norm"])

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
-import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
 from pyprof.prof.ops.collective import wire_factor
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, evaluate, total
-from tests.prof.ops.op_cases import cases, ops_of, t
+from tests.prof.ops.op_cases import NAN, Row, t, worked
 
-FAMILIES = {"rng", "collective"}
 X = t(2, 3)  # 6 elements, 24 bytes
 M = t(2, 3, dtype="bool")
-ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
-    ("uniform_ normal_ exponential_ cauchy_ log_normal_ geometric_ random_ bernoulli_ uniform exponential cauchy "
-     "log_normal geometric random normal_functional", (X,), Work(0, 0, 24)),  # written, not read
+ROWS: list[Row] = [
+    (
+        "uniform_ normal_ exponential_ cauchy_ log_normal_ geometric_ random_ bernoulli_ uniform exponential cauchy "
+        "log_normal geometric random normal_functional",
+        (X,),
+        Work(0, 0, 24),
+    ),  # written, not read
     ("bernoulli_", (X, X), Work(0, 24, 24)),  # a tensor of probabilities
     ("bernoulli poisson _standard_gamma binomial _sample_dirichlet", (X,), Work(0, 24, 24)),
     ("bernoulli", (X, 0.5), Work(0, 0, 24)),  # self gives its shape
@@ -33,8 +34,11 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("multinomial", (X, 5, True), Work(0, 24, 80)),
     ("dropout", (X, 0.5, False), Work()),
     ("dropout", (X, 0.0, True), Work()),
-    ("dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout", (X, 0.5, True),
-     Work(6, 24, 24 + 6)),  # the result and a byte of mask each
+    (
+        "dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout",
+        (X, 0.5, True),
+        Work(6, 24, 24 + 6),
+    ),  # the result and a byte of mask each
     ("native_dropout", (X, UNKNOWN, UNKNOWN), Work(6, 24, 30)),
     ("native_dropout", (X, 0.5, False), Work()),
     ("_fused_dropout", (X, 0.5, None), Work(6, 24, 30)),
@@ -52,49 +56,30 @@ ROWS: list[tuple[str, tuple[Any, ...], Work]] = [
     ("c10d::reduce_scatter_ c10d::scatter_", ((X,), ((X, X),), None), Work(0, 48, 24)),
     ("c10d::_reduce_scatter_base_ c10d::reduce_scatter_tensor_coalesced_", (X, t(4, 3), None), Work(0, 48, 24)),
     ("c10d::alltoall_ c10d::alltoall_base_", (X, X, None), Work(0, 24, 24)),
-    ("_c10d_functional::all_reduce _c10d_functional::all_reduce_ _c10d_functional::broadcast "
-     "_c10d_functional::broadcast_", (X, "sum", "0"), Work(0, 24, 24)),
+    (
+        "_c10d_functional::all_reduce _c10d_functional::all_reduce_ _c10d_functional::broadcast "
+        "_c10d_functional::broadcast_",
+        (X, "sum", "0"),
+        Work(0, 24, 24),
+    ),
     ("_c10d_functional::all_gather_into_tensor", (X, 4, "0"), Work(0, 24, 96)),
+    # annotations that name what goes in, of collectives whose results have another size
+    (
+        "nccl:all_gather nccl:_all_gather_base nccl:reduce_scatter nccl:_reduce_scatter_base nccl:gather nccl:scatter",
+        (X,),
+        Work(0, NAN, NAN),
+    ),
+    (
+        "ncclAllReduce ncclBroadcast ncclReduce ncclAllGather ncclReduceScatter ncclAlltoAll ncclGather ncclScatter "
+        "ncclSend ncclRecv ncclGroupEnd nccl:coalesced",
+        (X,),
+        Work(0, NAN, NAN),
+    ),  # only the record beside them has the sizes
+    ("record_param_comms", ((X,), 0, UNKNOWN, 1, UNKNOWN), Work(0, NAN, NAN)),  # a record of some collective
+    ("record_param_comms", ((X,), 0, UNKNOWN, 1, "allreduce"), Work(0, 24, 24)),
     ("_c10d_functional::reduce_scatter_tensor", (X, "sum", 2, "0"), Work(0, 24, 12)),
-]  # fmt: skip
-CASES = cases(ROWS)
-
-
-@pytest.mark.parametrize(("op", "args", "work"), CASES)
-def test_worked_by_hand(op: str, args: tuple[Any, ...], work: Work) -> None:
-    assert total(evaluate(op, args)) == work
-
-
-# annotations that name what goes in, of collectives whose results have another size
-INPUTS_ONLY = {"nccl:all_gather", "nccl:_all_gather_base", "nccl:reduce_scatter", "nccl:_reduce_scatter_base",
-               "nccl:gather", "nccl:scatter"}  # fmt: skip
-BY_RECORD = {"ncclAllReduce", "ncclBroadcast", "ncclReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll",
-             "ncclGather", "ncclScatter", "ncclSend", "ncclRecv", "ncclGroupEnd", "nccl:coalesced"}  # fmt: skip
-
-
-@pytest.mark.parametrize("op", sorted(INPUTS_ONLY | BY_RECORD))
-def test_what_a_range_does_not_tell_is_unknown(op: str) -> None:
-    work = total(evaluate(op, (X,)))
-    assert work.flop == 0
-    assert math.isnan(work.nbytes)
-
-
-def test_every_model_has_a_row() -> None:
-    assert ops_of(FAMILIES) == {op for op, _, _ in CASES} | {
-        "record_param_comms",
-        *INPUTS_ONLY,
-        *BY_RECORD,
-    }
-
-
-def test_a_record_of_some_collective_computes_nothing_and_moves_an_unknown_amount() -> None:
-    work = total(evaluate("record_param_comms", ((X,), 0, UNKNOWN, 1, UNKNOWN)))
-    assert work.flop == 0
-    assert math.isnan(work.nbytes)
-
-
-def test_a_record_that_names_an_all_reduce_has_its_bytes() -> None:
-    assert evaluate("record_param_comms", ((X,), 0, UNKNOWN, 1, "allreduce")) == Work(0, 24, 24)
+]
+test_worked_by_hand = worked(ROWS)
 
 
 def test_sizes_that_are_not_told_are_not_zero() -> None:

@@ -1,0 +1,27 @@
+"""Every op with a model has a value that was worked out by hand."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
+from pyprof.prof.ops.model import FAMILY, MODELS, Work, evaluate
+from tests.prof.ops import op_cases
+
+NO_ROWS = {"test_every_op", "test_against_torch"}  # the latter needs torch
+
+
+def test_every_op_has_a_row() -> None:
+    for path in Path(__file__).parent.glob("test_*.py"):
+        if path.stem not in NO_ROWS:
+            import_module(f"tests.prof.ops.{path.stem}")
+    views = {op for op, family in FAMILY.items() if family == "view"}  # the test below
+    assert set(MODELS) - views - op_cases.OPS_WITH_ROWS == set()
+
+
+def test_a_view_needs_nothing() -> None:
+    x = op_cases.t(2, 3)
+    assert {op: evaluate(op, (x, 1)) for op, family in FAMILY.items() if family == "view"} == {
+        op: Work() for op, family in FAMILY.items() if family == "view"
+    }
