@@ -27,7 +27,7 @@ BASE = [
     "jinja2>=3.1.4",
     "pandas>=2.2",  # the DataFrames of `pyprof.load` and `pyprof.count`; imported where one is asked for
 ]
-PLOT = ["matplotlib>=3.8"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
+PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
 CLUSTER = ["dask[distributed]>=2024.5"]
 DEV = [
     "coverage[toml]>=7.5",

@@ -72,6 +72,7 @@ def require(module: str, why: str) -> None:
 
 EXTRA = {
     "matplotlib": "plot",
+    "adjustText": "plot",
     "dask": "cluster",
     "distributed": "cluster",
 }  # as setup.py has them

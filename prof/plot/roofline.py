@@ -243,9 +243,8 @@ def draw(shown: Rooflines, look: Look) -> Picture:
                          color=theme.of_class(name), edgecolors=theme.card, linewidths=0.7, alpha=0.9, zorder=3,
                          label=name)  # fmt: skip
         legend(axes, look)
-        place(figure, axes, [
-            Label(dot.name, dot.ai, dot.flop_per_s, math.sqrt(_area(dot, longest)) / 2) for dot in shown.dots
-        ], slope, sides, LABELLED, theme)  # fmt: skip
+        names = [Label(dot.name, dot.ai, dot.flop_per_s) for dot in shown.dots[:LABELLED]]
+        place(figure, axes, names, slope, sides, theme)
     return figure
 
 
