@@ -112,19 +112,26 @@ def _beside_dots(axes: Axes, labels: Sequence[Label], taken: Sequence[Text], the
 
 
 def _without_overlaps(axes: Axes, names: Sequence[Text], taken: Sequence[Text]) -> list[Text]:
-    """Remove each name for which there is no room within the axes; returns the others."""
-    inside = axes.get_window_extent()
+    """Move names that stick out into the axes, and remove each for which there is no room; returns the others."""
     boxes = [text.get_window_extent() for text in taken]
     kept = []
     for name in names:
+        _move_inside(axes, name)
         box = name.get_window_extent()
-        within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
-        if within and not any(box.overlaps(other) for other in boxes):
+        if any(box.overlaps(other) for other in boxes):
+            name.remove()
+        else:
             boxes.append(box)
             kept.append(name)
-        else:
-            name.remove()
     return kept
+
+
+def _move_inside(axes: Axes, name: Text) -> None:
+    inside, box = axes.get_window_extent(), name.get_window_extent()
+    right = max(inside.x0 - box.x0, 0) + min(inside.x1 - box.x1, 0)
+    up = max(inside.y0 - box.y0, 0) + min(inside.y1 - box.y1, 0)
+    x, y = axes.transData.transform(name.get_position())
+    name.set_position(axes.transData.inverted().transform((x + right, y + up)))
 
 
 def _lead(axes: Axes, name: Text, label: Label, theme: Theme) -> None:
