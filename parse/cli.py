@@ -11,13 +11,13 @@ from pyprof.command.frame import add_force, add_quiet, carry_out, check_standard
 from pyprof.errors import InputError, PyprofError
 
 if TYPE_CHECKING:
-    from pyprof.parse.contents import Held
+    from pyprof.parse.attribute.contents import Contents
+    from pyprof.parse.attribute.notes import CaptureNotes
     from pyprof.parse.read import Parsed
     from pyprof.parse.selection import Selection
-    from pyprof.parse.summary import Told
     from pyprof.table.columns import Table
 
-FORMS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz")
+ENDINGS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz")
 
 
 def build_parser() -> Parser:
@@ -62,12 +62,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> list[str]:
-    """Do the work; what comes back is for standard error."""
+    """Do the work; the result is printed on standard error."""
     from pathlib import Path
 
     from pyprof.command.progress import progress
     from pyprof.files import check_output
-    from pyprof.parse.contents import Held
+    from pyprof.parse.attribute.contents import Contents
     from pyprof.parse.merge import apart
     from pyprof.parse.read import read_profile
     from pyprof.parse.selection import Selection
@@ -77,76 +77,79 @@ def _run(args: argparse.Namespace) -> list[str]:
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
     if args.summary and not args.exact and wanted == Selection():
         return _brief(args)
-    lean = args.range is None and not args.json and not args.summary  # these need names of ranges
+    lean = args.range is None and not args.json and not args.summary  # these need the names of ranges
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
         parsed = [read_profile(Path(file), say, brief=args.summary, lean=lean) for file in args.files]
-        tables = apart([each.table for each in parsed])
+        notes = [profile.notes for profile in parsed]
+        tables = apart([profile.table for profile in parsed])
         if wanted != Selection():
             tables = _selected(args.files, parsed, tables, wanted)
         if not args.summary:
             if not any(map(len, tables)):
-                raise _nothing([each.told for each in parsed])
+                raise _no_rows(notes)
             whole = Table.concat(tables)
             if args.output or not args.json:
                 say("writing")
                 _write(whole, args.output, args.force)
-    told = [each.told for each in parsed]
     if args.json or args.summary:
-        _answer(args, told, [Held.of(table) for table in tables])
+        _print_summary(args, notes, [Contents.of(table) for table in tables])
         return []
-    return _words(told, whole)
+    return _closing_lines(notes, whole)
 
 
 def _brief(args: argparse.Namespace) -> list[str]:
-    """The summary of whole files."""
+    """Print the summary of whole files."""
     from pathlib import Path
 
     from pyprof.command.progress import progress
-    from pyprof.parse.merge import apart_held
+    from pyprof.parse.merge import contents_apart
     from pyprof.parse.read import read_brief
 
     with progress(2 * len(args.files), not args.quiet) as say:
-        found = [read_brief(Path(file), say) for file in args.files]
-    _answer(args, [told for told, _ in found], apart_held([held for _, held in found]))
+        files = [read_brief(Path(file), say) for file in args.files]
+    _print_summary(args, [notes for notes, _ in files], contents_apart([contents for _, contents in files]))
     return []
 
 
-def _nothing(told: list[Told]) -> PyprofError:
-    if len(told) == 1:
-        return InputError(told[0].file, told[0].nothing)
-    return PyprofError("; ".join(f"{each.file}: {each.nothing}" for each in told))
+def _no_rows(notes: list[CaptureNotes]) -> PyprofError:
+    if len(notes) == 1:
+        return InputError(notes[0].file, notes[0].why_empty)
+    return PyprofError("; ".join(f"{file.file}: {file.why_empty}" for file in notes))
 
 
 def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wanted: Selection) -> list[Table]:
-    """The rows asked for. Raises PyprofError where there are none, saying what there is."""
+    """The rows asked for. Raises PyprofError where there are none, with what the files have."""
     from pyprof.parse.selection import named_spans, select
 
     kept = []
-    for (capture, _, own), table in zip(parsed, tables, strict=True):
-        spans = None if wanted.range_name is None else named_spans(capture, wanted.range_name)
-        kept.append(table.take(select(own.with_column("rank", table.ints("rank")), wanted, spans)))
+    for profile, table in zip(parsed, tables, strict=True):
+        spans = None if wanted.range_name is None else named_spans(profile.capture, wanted.range_name)
+        own_pids = profile.table.with_column("rank", table.ints("rank"))
+        kept.append(table.take(select(own_pids, wanted, spans)))
     if not any(map(len, kept)):
-        raise PyprofError(f"{', '.join(files)}: no row is left by {wanted.words()}; {_there(parsed, tables, wanted)}")
+        available = _available(parsed, tables, wanted)
+        raise PyprofError(f"{', '.join(files)}: no row is left by {wanted.options()}; {available}")
     return kept
 
 
-def _there(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> str:
+def _available(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> str:
     """What could have been asked for."""
-    from pyprof.parse.contents import known_numbers
+    from pyprof.parse.attribute.contents import known_numbers
     from pyprof.parse.summary import spread
 
     if wanted.range_name is not None:
-        names = list(dict.fromkeys(name for each in parsed for name in each.told.ranges))
+        names = list(dict.fromkeys(name for profile in parsed for name in profile.notes.ranges))
         return f"its ranges are, for example, {', '.join(names)}" if names else "it has no ranges of the user's"
     steps = sorted({step for table in tables for step in known_numbers(table.ints("step"))})
     ranks = sorted({rank for table in tables for rank in known_numbers(table.ints("rank"))})
-    start = [time for table in tables if len(table) for time in table.ints("start")[[0, -1]].tolist()]
-    told = {
-        "steps": spread(steps) if steps else "not marked",
-        "ranks": spread(ranks) if ranks else "not told",
-        "rows start at": f"{min(start):,} to {max(start):,} ns" if start else "no time: there are none",
-    }
-    return ", ".join(f"{word} {text}" for word, text in told.items())
+    starts = [time for table in tables if len(table) for time in table.ints("start")[[0, -1]].tolist()]
+    return ", ".join(
+        (
+            f"steps {spread(steps) if steps else 'not marked'}",
+            f"ranks {spread(ranks) if ranks else 'unknown'}",
+            f"rows start at {min(starts):,} to {max(starts):,} ns" if starts else "there are no rows",
+        )
+    )
 
 
 def _write(table: Table, output: str | None, force: bool) -> None:
@@ -167,36 +170,36 @@ def _write(table: Table, output: str | None, force: bool) -> None:
         (write_csv if is_csv else write_netdict)(table, out)
 
 
-def _answer(args: argparse.Namespace, told: list[Told], held: list[Held]) -> None:
+def _print_summary(args: argparse.Namespace, notes: list[CaptureNotes], contents: list[Contents]) -> None:
     """Print the summary, or the object of --json."""
     from pyprof.files import open_output
     from pyprof.parse.json_document import parsed
     from pyprof.parse.summary import page
 
     if args.json:
-        files = [Input(each.file, each.profiler) for each in told]
-        document = envelope("parse", parsed(told, held, args.output), input=files, warnings=_warnings(told))
+        files = [Input(file.file, file.profiler) for file in notes]
+        document = envelope("parse", parsed(notes, contents, args.output), input=files, warnings=_warnings(notes))
         with open_output(None) as out:
             write_envelope(document, out)
         return
-    pages = ["".join(f"{line}\n" for line in page(each, rows)) for each, rows in zip(told, held, strict=True)]
+    pages = ["".join(f"{line}\n" for line in page(*file)) for file in zip(notes, contents, strict=True)]
     with open_output(None) as out:
         out.write("\n".join(pages).encode())
 
 
-def _words(told: list[Told], table: Table) -> list[str]:
-    """The warnings, and a line of what was written."""
-    from pyprof.parse.contents import Held
+def _closing_lines(notes: list[CaptureNotes], table: Table) -> list[str]:
+    """The warnings, and a line that sums up the table."""
+    from pyprof.parse.attribute.contents import Contents
     from pyprof.parse.summary import one_line
 
-    several = len(told) > 1
-    profilers = ", ".join(dict.fromkeys(each.profiler for each in told))
-    line = one_line(f"{len(told)} files, {profilers}" if several else profilers, Held.of(table))
-    return [*warned(_warnings(told)), line]
+    source = ", ".join(dict.fromkeys(file.profiler for file in notes))
+    if len(notes) > 1:
+        source = f"{len(notes)} files, {source}"
+    return [*warned(_warnings(notes)), one_line(source, Contents.of(table))]
 
 
-def _warnings(told: list[Told]) -> list[str]:
-    return [f"{each.file}: {text}" if len(told) > 1 else text for each in told for text in each.warnings]
+def _warnings(notes: list[CaptureNotes]) -> list[str]:
+    return [f"{file.file}: {text}" if len(notes) > 1 else text for file in notes for text in file.warnings]
 
 
 def _typed(name: str) -> Callable[[str], object]:
@@ -224,6 +227,6 @@ def _output(text: str) -> str:
     from pathlib import Path
 
     path = Path(text)
-    if text == "-" or text.endswith(FORMS) or (path.exists() and not path.is_file()):
+    if text == "-" or text.endswith(ENDINGS) or (path.exists() and not path.is_file()):
         return text
-    raise argparse.ArgumentTypeError(f"expected a name that ends in {', '.join(FORMS)}, found {text!r}")
+    raise argparse.ArgumentTypeError(f"expected a name that ends in {', '.join(ENDINGS)}, found {text!r}")

@@ -15,8 +15,8 @@ from pyprof.parse.formats.database import HEADER
 from pyprof.text import as_utf8
 
 if TYPE_CHECKING:
-    from pyprof.parse.contents import Held
-    from pyprof.parse.summary import Told
+    from pyprof.parse.attribute.contents import Contents
+    from pyprof.parse.attribute.notes import CaptureNotes
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 # What ncu prints before and at the head of its CSV.
@@ -35,7 +35,7 @@ WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON tr
 
 
 Reader = Callable[[Path], Capture]
-BriefReader = Callable[[Path], "tuple[Told, Held]"]
+BriefReader = Callable[[Path], "tuple[CaptureNotes, Contents]"]
 
 
 def reader(file: Path) -> Reader:

@@ -8,63 +8,64 @@ from typing import TYPE_CHECKING, Any
 from pyprof.command.json_schema import Schema, integer, listing, mapping, maybe, number, record, text
 
 if TYPE_CHECKING:
-    from pyprof.parse.contents import Attribution, Held
-    from pyprof.parse.summary import Told
+    from pyprof.parse.attribute.contents import Attribution, Contents
+    from pyprof.parse.attribute.notes import CaptureNotes
 
 __all__ = ["SCHEMAS", "parsed"]
 
 
-def parsed(told: Sequence[Told], held: Sequence[Held], output: str | None) -> dict[str, Any]:
-    """``held``: of each file's rows, as they were written; ``output``: where to, None: nowhere."""
-    from pyprof.parse.contents import together
+def parsed(notes: Sequence[CaptureNotes], contents: Sequence[Contents], output: str | None) -> dict[str, Any]:
+    """``contents``: the figures of each file's rows, as they were written; ``output``: the file written, None: none."""
+    from pyprof.parse.attribute.contents import together
 
-    whole = together(held)
+    whole = together(contents)
     return {
-        "files": [{"name": each.file, **_file(each, rows)} for each, rows in zip(told, held, strict=True)],
-        "totals": _held(whole),
+        "files": [{"name": file.file, **_file(file, rows)} for file, rows in zip(notes, contents, strict=True)],
+        "totals": _figures(whole),
         "output": None if output is None else {"name": output, "form": _form(output), "rows": whole.rows},
     }
 
 
-def _file(told: Told, held: Held) -> dict[str, Any]:
+def _file(notes: CaptureNotes, contents: Contents) -> dict[str, Any]:
     return {
-        "profiler": told.profiler,
-        **_held(held),
-        "gpus": [{"name": name or None, "count": count} for name, count in held.gpus.items()],
-        "pids": held.pids,
-        "devices": [span._asdict() for span in held.devices],
-        "ranges": told.ranges,
-        "warnings": told.warnings,
+        "profiler": notes.profiler,
+        **_figures(contents),
+        "gpus": [{"name": name or None, "count": count} for name, count in contents.gpus.items()],
+        "pids": contents.pids,
+        "devices": [span._asdict() for span in contents.devices],
+        "ranges": notes.ranges,
+        "warnings": notes.warnings,
     }
 
 
-def _held(held: Held) -> dict[str, Any]:
-    found = held.attribution
+def _figures(contents: Contents) -> dict[str, Any]:
+    attribution = contents.attribution
     return {
-        "rows": held.rows,
-        "rows_by_kind": held.kinds,
-        "time_ns": found.total_ns,
-        "attributed_ns": found.attributed_ns,
-        "attributed_percent": found.share,
-        "estimate": _estimate(found),
+        "rows": contents.rows,
+        "rows_by_kind": contents.kinds,
+        "time_ns": attribution.total_ns,
+        "attributed_ns": attribution.attributed_ns,
+        "attributed_percent": attribution.share,
+        "estimate": _estimate(attribution),
         "unattributed": [
-            {"reason": reason, "time_ns": ns, "percent": found.percent(ns)} for reason, ns in found.reasons.items()
+            {"reason": reason, "time_ns": ns, "percent": attribution.percent(ns)}
+            for reason, ns in attribution.reasons.items()
         ],
-        "steps": held.steps,
-        "ranks": held.ranks,
+        "steps": contents.steps,
+        "ranks": contents.ranks,
     }
 
 
-def _estimate(found: Attribution) -> dict[str, Any] | None:
-    if found.estimate is None:
+def _estimate(attribution: Attribution) -> dict[str, Any] | None:
+    if attribution.estimate is None:
         return None
-    rows, looked_at, low, high = found.estimate
+    rows, sampled, low, high = attribution.estimate
     return {
         "rows": rows,
-        "time_ns": looked_at,
-        "percent": found.percent(looked_at),
-        "low_percent": found.percent(low),
-        "high_percent": found.percent(high),
+        "time_ns": sampled,
+        "percent": attribution.percent(sampled),
+        "low_percent": attribution.percent(low),
+        "high_percent": attribution.percent(high),
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pyprof.parse.contents import Held, known_numbers
+from pyprof.parse.attribute.contents import Contents, known_numbers
 from pyprof.table.columns import NULL, Table
 
 APART = 1_000_000_000  # added to a process number that a file before has too; Linux has fewer than 2**22
@@ -17,51 +17,51 @@ def apart(tables: Sequence[Table]) -> list[Table]:
     """The tables with the numbers of calls, processes and ranks kept apart, ready for ``Table.concat``.
 
     A correlation id or op number means something within its process and file only, and two machines may number their
-    processes alike: a process number that an earlier file has becomes itself plus a billion (two billion in the third).
+    processes alike: a process number that an earlier file has is raised by a billion (in the third by two).
     A rank is the file's own, else the file's place, from 0; a file of several processes that names no rank keeps none.
     """
     if len(tables) == 1:
         return list(tables)
     numbers = _numbers([(known_numbers(table.ints("pid")), known_numbers(table.ints("rank"))) for table in tables])
     room = 0
-    found: list[Table] = []
+    moved_apart: list[Table] = []
     for table, (pids, rank) in zip(tables, numbers, strict=True):
         op_id, pid = table.ints("opId"), table.ints("pid")
         columns = dict(table.columns)
         columns["opId"] = np.where(op_id != NULL, op_id + room, NULL)
-        moved = np.array([old for old, new in pids.items() if old != new], np.int64)
-        columns["pid"] = np.where(np.isin(pid, moved), pid + len(found) * APART, pid)
+        repeated = np.array([old for old, new in pids.items() if old != new], np.int64)
+        columns["pid"] = np.where(np.isin(pid, repeated), pid + len(moved_apart) * APART, pid)
         if rank is not None:
             columns["rank"] = np.full(len(table), rank, np.int64)
         room += int(op_id.max(initial=-1)) + 1
-        found.append(Table(len(table), columns))
-    return found
+        moved_apart.append(Table(len(table), columns))
+    return moved_apart
 
 
-def apart_held(held: Sequence[Held]) -> list[Held]:
-    """The same of figures."""
-    numbers = _numbers([(each.pids, each.ranks) for each in held])
+def contents_apart(files: Sequence[Contents]) -> list[Contents]:
+    """The files' figures with the numbers of processes and ranks kept apart, as ``apart`` does in tables."""
+    numbers = _numbers([(file.pids, file.ranks) for file in files])
     return [
         replace(
-            each,
+            file,
             pids=sorted(pids.values()),
-            ranks=each.ranks if rank is None else [rank],
+            ranks=file.ranks if rank is None else [rank],
             devices=[
-                span if span.pid is None else span._replace(pid=pids.get(span.pid, span.pid)) for span in each.devices
+                span if span.pid is None else span._replace(pid=pids.get(span.pid, span.pid)) for span in file.devices
             ],
         )
-        for each, (pids, rank) in zip(held, numbers, strict=True)
+        for file, (pids, rank) in zip(files, numbers, strict=True)
     ]
 
 
 def _numbers(files: Sequence[tuple[list[int], list[int]]]) -> list[tuple[dict[int, int], int | None]]:
-    """Of each file, given its processes and ranks: what each process number becomes, and the rank that it is given."""
-    told = {rank for _, ranks in files for rank in ranks}
+    """For each file's processes and ranks: the new number of each process, and the rank to give to the file, if any."""
+    recorded_ranks = {rank for _, ranks in files for rank in ranks}
     seen: set[int] = set()
-    found: list[tuple[dict[int, int], int | None]] = []
-    for number, (pids, ranks) in enumerate(files):
-        become = {pid: pid + number * APART if pid in seen else pid for pid in pids}
-        given = number if len(files) > 1 and not ranks and len(pids) == 1 and number not in told else None
-        seen.update(become.values())
-        found.append((become, given))
-    return found
+    numbers: list[tuple[dict[int, int], int | None]] = []
+    for place, (pids, ranks) in enumerate(files):
+        new_pids = {pid: pid + place * APART if pid in seen else pid for pid in pids}
+        one_rank = len(files) > 1 and not ranks and len(pids) == 1 and place not in recorded_ranks
+        seen.update(new_pids.values())
+        numbers.append((new_pids, place if one_rank else None))
+    return numbers

@@ -7,33 +7,33 @@ from typing import NamedTuple
 
 from pyprof.command.progress import Say
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
-from pyprof.parse.contents import Held
+from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.parse.detect import brief_reader, lean_reader, reader
-from pyprof.parse.summary import Told
 from pyprof.table.columns import Table
 
 
 class Parsed(NamedTuple):
     capture: Capture
-    told: Told
+    notes: CaptureNotes
     table: Table
 
 
 def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lean: bool = False) -> Parsed:
     """Read one file; ``say`` hears what is done. ``brief``: for a summary, without the columns that it does not tell.
 
-    ``lean``: for the table alone; the capture, and so the names in ``told``, may lack ranges that no row depends on.
+    ``lean``: for the table alone; the capture, and so the names in ``notes``, may lack ranges that no row depends on.
 
     Raises InputError where it is no profiler's, or damaged.
     """
     say(f"reading {file.name}")
     capture = (lean_reader if lean else reader)(file)(file)
     say(f"attributing {capture.rows:,} rows")
-    return Parsed(capture, Told.of(capture), correlate(capture, brief))
+    return Parsed(capture, CaptureNotes.of(capture), correlate(capture, brief))
 
 
-def read_brief(file: Path, say: Say = lambda _: None) -> tuple[Told, Held]:
+def read_brief(file: Path, say: Say = lambda _: None) -> tuple[CaptureNotes, Contents]:
     """What a summary tells of a file, without reading more of a long one than that takes; the share is then estimated.
 
     Raises InputError as ``read_profile`` does.
@@ -42,5 +42,5 @@ def read_brief(file: Path, say: Say = lambda _: None) -> tuple[Told, Held]:
     if brief is not None:
         say(f"looking at {file.name}")
         return brief(file)
-    _, told, table = read_profile(file, say, brief=True)
-    return told, Held.of(table)
+    _, notes, table = read_profile(file, say, brief=True)
+    return notes, Contents.of(table)

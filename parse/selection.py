@@ -8,7 +8,6 @@ they belong to stands on the user's.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -17,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.scope import Kind
 from pyprof.table.columns import NULL, Ints, Table
 
 UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -35,10 +33,10 @@ class Selection:
     rank: int | None = None
     range_name: str | None = None  # may hold * and ?
 
-    def words(self) -> str:
+    def options(self) -> str:
         """As on the command line, for messages.
 
-        >>> Selection(begin_ns=5, steps=(2, 3)).words()
+        >>> Selection(begin_ns=5, steps=(2, 3)).options()
         '--from 5ns --step 2-3'
         """
         steps = "" if self.steps is None else "-".join(map(str, dict.fromkeys(self.steps)))
@@ -140,15 +138,3 @@ def named_spans(capture: Capture, name: str) -> Spans:
 def _plain(name: str) -> str:
     """Our own and the user's annotations are ``layer:NAME`` in the file; square brackets are no wildcards."""
     return name.removeprefix("layer:").replace("[", "[[]")
-
-
-def range_names(capture: Capture, most: int = 6) -> list[str]:
-    """The commonest names of ranges of the user's, to help where one was not found."""
-    users = {Kind.USER, Kind.LAYER, Kind.STEP, Kind.OPTIMIZER, Kind.DATA, Kind.COMM}
-    codes = np.concatenate([capture.ranges.scope, capture.spans.scope])
-    counts = np.bincount(codes, minlength=len(capture.scopes)).tolist()
-    names = Counter[str]()
-    for scope, count in zip(capture.scopes, counts, strict=False):
-        if count and scope.kind in users:
-            names[scope.name] += count
-    return [name for name, _ in names.most_common(most)]

@@ -1,92 +1,50 @@
-"""What a file holds, in words: one line after parsing, or a page with --summary."""
+"""The text of a summary: one line after parsing, or a page with --summary."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-import numpy as np
-
-from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.scope import NAMING, Kind
-from pyprof.parse.contents import Held
-from pyprof.parse.selection import range_names
+from pyprof.parse.attribute.contents import Attribution, Contents
+from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.text import printable
 
-MOST = 8  # reasons, GPUs: what a page shows of a list
-NO_OPS = "no PyTorch ranges in the capture: profile with pyprof.init(), or nsys --pytorch=autograd-shapes-nvtx, for ops"
-NO_AUTOGRAD = (
-    "markers without PyTorch's own ranges: kernels of backward passes have no op; pyprof.init() pushes both"
-    " (unless autograd=False), so do emit_nvtx and nsys --pytorch=autograd-shapes-nvtx"
-)
-_NAMES = {"cpu": "CPU op", "memcpy": "copy", "graph": "opaque graph"}
+MOST = 8  # entries of a list that a page shows: reasons, processes, devices
+# kind of row -> singular, plural
+_NAMES = {"cpu": ("CPU op", "CPU ops"), "memcpy": ("copy", "copies"), "graph": ("opaque graph", "opaque graphs")}
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a capture says besides its table."""
-
-    file: str
-    profiler: str
-    warnings: list[str] = field(default_factory=list)
-    ranges: list[str] = field(default_factory=list)  # names of the user's ranges, the commonest
-
-    @classmethod
-    def of(cls, capture: Capture) -> Told:
-        warnings = list(capture.warnings)
-        if capture.rows and not any(scope.kind in NAMING for scope in capture.scopes):
-            warnings.append(NO_OPS)
-        elif _lacks_autograd(capture):
-            warnings.append(NO_AUTOGRAD)
-        return cls(capture.file, capture.profiler, warnings, range_names(capture))
-
-    @property
-    def nothing(self) -> str:
-        """Why there is no row: the reader's first warning."""
-        return f"expected GPU operations or CPU ops, found none; {next(iter(self.warnings), 'profile again')}"
-
-
-def _lacks_autograd(capture: Capture) -> bool:
-    """There are markers, none of PyTorch's ranges, and launches on threads without a marker, as autograd's are."""
-    kinds = np.array([scope.kind for scope in capture.scopes], np.int64)
-    if Kind.MARKER not in kinds or np.isin(kinds, (Kind.OP, Kind.NODE, Kind.ENGINE)).any():
-        return False
-    marked = capture.ranges.thread[~np.isin(kinds[capture.ranges.scope], (Kind.USER, Kind.COMM))]
-    return not bool(np.isin(capture.launch_thread[capture.launch_thread >= 0], marked).all())
-
-
-def one_line(profiler: str, held: Held) -> str:
-    """What a table holds and how much of its GPU time has an op."""
-    found = held.attribution
-    share = "0.0%" if found.share is None else f"{found.share:.1f}%"
-    return f"{profiler}: {counts(held.kinds)}, {_ms(found.total_ns)}, {share} of it attributed to an op"
+def one_line(profiler: str, contents: Contents) -> str:
+    """The rows of a table and how much of their time is attributed to an op."""
+    attribution = contents.attribution
+    share = attribution.share or 0.0
+    return f"{profiler}: {counts(contents.kinds)}, {_ms(attribution.total_ns)}, {share:.1f}% of it attributed to an op"
 
 
 def counts(kinds: Mapping[str, int]) -> str:
     """`52 kernels, 5 memsets`."""
-    return ", ".join(f"{n:,} {_plural(name, n)}" for name, n in kinds.items()) or "no rows"
+    return ", ".join(f"{count:,} {_named(kind, count)}" for kind, count in kinds.items()) or "no rows"
 
 
-def page(told: Told, held: Held) -> list[str]:
-    """Aligned lines: a word, then what the file says."""
+def _named(kind: str, count: int) -> str:
+    singular, plural = _NAMES.get(kind, (kind, f"{kind}s"))
+    return singular if count == 1 else plural
+
+
+def page(notes: CaptureNotes, contents: Contents) -> list[str]:
+    """Aligned lines: a word, then a fact of the file."""
     lines = [
-        ("file", told.file),
-        ("profiler", told.profiler),
-        ("GPU", _gpus(held.gpus)),
-        ("processes", _processes(held)),
-        ("rows", counts(held.kinds)),
-        *_times(held),
-        ("steps", spread(held.steps) if held.steps else ""),
-        ("ranges", ", ".join(told.ranges)),
-        *(("warning", text) for text in told.warnings),
+        ("file", notes.file),
+        ("profiler", notes.profiler),
+        ("GPU", _gpus(contents.gpus)),
+        ("processes", _processes(contents)),
+        ("rows", counts(contents.kinds)),
+        *_times(contents),
+        ("steps", spread(contents.steps) if contents.steps else ""),
+        ("ranges", ", ".join(notes.ranges)),
+        *(("warning", text) for text in notes.warnings),
     ]
     width = max(len(word) for word, _ in lines)
     return [f"{word:{width}}  {printable(text)}" for word, text in lines if text]
-
-
-def _plural(kind: str, count: int) -> str:
-    name = _NAMES.get(kind, kind)
-    return name if count == 1 else "copies" if name == "copy" else f"{name}s"
 
 
 def _ms(ns: int) -> str:
@@ -94,60 +52,57 @@ def _ms(ns: int) -> str:
 
 
 def _gpus(gpus: Mapping[str, int]) -> str:
-    named = {text or "unknown": number for text, number in gpus.items()}
-    return ", ".join(f"{number} x {text}" if number > 1 else text for text, number in named.items())
+    named = {name or "unknown": count for name, count in gpus.items()}
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in named.items())
 
 
-def _processes(held: Held) -> str:
-    pids, ranks = held.pids, held.ranks
+def _processes(contents: Contents) -> str:
+    pids, ranks = contents.pids, contents.ranks
     if not pids:
         return ""
     shown = ", ".join(map(str, pids[:MOST])) + (f" and {len(pids) - MOST} more" if len(pids) > MOST else "")
-    told = f"; {'rank' if len(ranks) == 1 else 'ranks'} {spread(ranks)}" if ranks else ""
-    return f"{len(pids)} ({shown}){told}"
+    of_ranks = f"; {'rank' if len(ranks) == 1 else 'ranks'} {spread(ranks)}" if ranks else ""
+    return f"{len(pids)} ({shown}){of_ranks}"
 
 
 def spread(numbers: Sequence[int]) -> str:
-    """`0-3` where none is missing, else a list."""
+    """`0-3` where no number is missing, else a list."""
     whole = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
     return f"{numbers[0]}-{numbers[-1]}" if whole else ", ".join(map(str, numbers[: 2 * MOST]))
 
 
-def _times(held: Held) -> Iterable[tuple[str, str]]:
-    found = held.attribution
-    if not found.total_ns:
+def _times(contents: Contents) -> Iterable[tuple[str, str]]:
+    attribution = contents.attribution
+    if not attribution.total_ns:
         return
-    what = "CPU time" if held.is_cpu else "GPU time"
-    about = "about " if found.estimate else ""
-    yield what, _ms(found.total_ns)
-    yield from _spans(held)
-    yield "attributed", f"{about}{found.share:.1f}% of {what} has an op"
-    if found.estimate:
-        yield "  estimated", _looked_at(held, what)
-    reasons = list(found.reasons.items())
+    time = "CPU time" if contents.is_cpu else "GPU time"
+    about = "about " if attribution.estimate else ""
+    yield time, _ms(attribution.total_ns)
+    yield from _spans(contents)
+    yield "attributed", f"{about}{attribution.share:.1f}% of {time} has an op"
+    if attribution.estimate:
+        yield "  estimated", _sampled(attribution, contents.rows, time)
+    reasons = list(attribution.reasons.items())
     for reason, ns in reasons[:MOST]:
-        yield "  without", f"{about}{found.percent(ns):.1f}%: {reason}"
+        yield "  without", f"{about}{attribution.percent(ns):.1f}%: {reason}"
     if len(reasons) > MOST:
-        yield "  without", f"{len(reasons) - MOST} reasons more"
+        yield "  without", f"{len(reasons) - MOST} more reasons"
 
 
-def _looked_at(held: Held, what: str) -> str:
-    """How far the share is known, and how to know it."""
-    found = held.attribution
-    assert found.estimate is not None
-    operations, looked_at, low, high = found.estimate
-    return (
-        f"{found.percent(low):.1f}% to {found.percent(high):.1f}%, from {operations:,} of {held.rows:,} rows with "
-        f"{found.percent(looked_at):.1f}% of {what}; --exact looks at all"
-    )
+def _sampled(attribution: Attribution, rows: int, time: str) -> str:
+    """The bounds of an estimated share, and how to get the exact one."""
+    assert attribution.estimate is not None
+    sample_rows, *times = attribution.estimate
+    sampled, low, high = (f"{attribution.percent(ns):.1f}%" for ns in times)
+    return f"{low} to {high}, from {sample_rows:,} of {rows:,} rows with {sampled} of {time}; --exact looks at all"
 
 
-def _spans(held: Held) -> Iterable[tuple[str, str]]:
-    for owner, number, span, busy in held.devices[:MOST]:
-        which = "" if len(held.devices) == 1 else f"process {_told(owner)}, device {_told(number)}: "
+def _spans(contents: Contents) -> Iterable[tuple[str, str]]:
+    for pid, device, span, busy in contents.devices[:MOST]:
+        which = "" if len(contents.devices) == 1 else f"process {_number(pid)}, device {_number(device)}: "
         share = f" ({100 * busy / span:.1f}%)" if span else ""
         yield "span", f"{which}{_ms(span)}, busy {_ms(busy)}{share}"
 
 
-def _told(number: int | None) -> str:
+def _number(number: int | None) -> str:
     return "unknown" if number is None else str(number)

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from capture_tables import Cells, keep, shown
 
 from pyprof.errors import PyprofError
+from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
-from pyprof.parse.contents import Held
 from pyprof.parse.detect import reader
 from pyprof.parse.summary import counts
 
@@ -35,7 +35,7 @@ def row(file: Path) -> Cells:
         found = correlate(reader(file)(file))
     except PyprofError as error:
         return name, "none", "", "", f"refused: {str(error).removeprefix(f'{file}: ')}"
-    held = Held.of(found)
+    held = Contents.of(found)
     told = held.attribution
     if told.share is None:
         return name, "none", "", "", "refused: no GPU activity"

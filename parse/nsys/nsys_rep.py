@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.contents import Held
+from pyprof.parse.attribute.contents import Contents
+from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.parse.nsys import overview as nsys_brief
 from pyprof.parse.nsys import reader as nsys
-from pyprof.parse.summary import Told
 
 
 def read(file: Path, lean: bool = False) -> Capture:
@@ -32,11 +32,11 @@ def read(file: Path, lean: bool = False) -> Capture:
     return capture
 
 
-def brief(file: Path) -> tuple[Told, Held]:
+def brief(file: Path) -> tuple[CaptureNotes, Contents]:
     """What ``nsys_brief`` tells of an nsys report. Raises as ``read`` does."""
     with _exported(file) as database:
-        told, held = nsys_brief.brief(database)
-    return replace(told, file=str(file)), held
+        notes, contents = nsys_brief.brief(database)
+    return replace(notes, file=str(file)), contents
 
 
 @contextmanager

@@ -15,16 +15,16 @@ import numpy as np
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.contents import Attribution, Contents, Estimate
 from pyprof.parse.attribute.correlate import Nest, attribute
+from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
 from pyprof.parse.attribute.scope import NAMING, Kind
 from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
-from pyprof.parse.contents import Attribution, Estimate, Held, devices, gpus, kinds, known_numbers
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.nsys import reader as nsys
 from pyprof.parse.nsys.nccl_payloads import payloads
 from pyprof.parse.nsys.nvtx_ranges import count_ranges, distinct_scopes, last_nodes, read_ranges
 from pyprof.parse.nsys.sample import Sample, bounds, draw
-from pyprof.parse.summary import NO_OPS, Told
 from pyprof.table.columns import NULL, Coded, Data, Ints
 
 FEW = 100_000  # ranges: as many are all read, in a fifth of a second
@@ -32,7 +32,7 @@ MOMENTS = 4_096  # of GPU time that are looked at: a share of 50% is then known 
 
 
 @uncollected()
-def brief(file: Path) -> tuple[Told, Held]:
+def brief(file: Path) -> tuple[CaptureNotes, Contents]:
     """What parse.py's summary tells of an nsys export. The share of one with more than ``FEW`` ranges is estimated.
 
     Raises InputError and SchemaError as ``nsys.read`` does.
@@ -41,26 +41,14 @@ def brief(file: Path) -> tuple[Told, Held]:
         nsys.check(file, db)
         capture, sample = _capture(file, db)
         nest = Nest(capture)
-        told = Told.of(capture)
+        notes = CaptureNotes.of(capture)
         if sample is None:
             step, found = steps(capture, nest), _attribution(capture, nest)
         else:
             step, found = steps(capture, nest, _nodes(db, capture, nest)), _estimated(capture, nest, sample)
-            if NO_OPS in told.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
-                told.warnings.remove(NO_OPS)
-    columns = capture.columns
-    pid, device, gpu, kind = (columns[key] for key in ("pid", "device", "gpu", "kind"))
-    assert isinstance(gpu, Coded) and isinstance(kind, Coded)
-    pid, device = _ints(pid), _ints(device)
-    return told, Held(
-        kinds(kind),
-        found,
-        gpus(gpu, pid, device),
-        known_numbers(pid),
-        known_numbers(_ints(columns["rank"])),
-        known_numbers(step),
-        devices(pid, device, _ints(columns["start"]), _ints(columns["kDuration"])),
-    )
+            if NO_OPS in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
+                notes.warnings.remove(NO_OPS)
+    return notes, Contents.of_columns({**capture.columns, "step": step}, found)
 
 
 def _capture(file: Path, db: Database) -> tuple[Capture, Sample | None]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.parse.attribute.contents import busy_ns
 from pyprof.parse.cli import build_parser, main
-from pyprof.parse.contents import busy_ns
 from pyprof.parse.summary import printable
 from pyprof.table.read_table import read_table
 from tests.parse.kineto.kineto_file import begin, call, kernel, op

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.correlate import Nest, correlate
+from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
 from pyprof.parse.nsys.reader import read
-from pyprof.parse.summary import NO_OPS, Told
 from tests import tables
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, startend, write
 
@@ -100,8 +100,8 @@ def test_what_rows_depend_on_is_read(what: str, tmp_path: Path) -> None:
 
 def test_whether_the_capture_has_ops_is_told_of_all_threads(tmp_path: Path) -> None:
     mine = [push(10, 40, "mine")]
-    assert Told.of(capture(tmp_path / "a", mine + IDLE, lean=True)).warnings == []  # aten::empty
-    assert Told.of(capture(tmp_path / "b", mine + IDLE[::2], lean=True)).warnings == [NO_OPS]
+    assert CaptureNotes.of(capture(tmp_path / "a", mine + IDLE, lean=True)).warnings == []  # aten::empty
+    assert CaptureNotes.of(capture(tmp_path / "b", mine + IDLE[::2], lean=True)).warnings == [NO_OPS]
 
 
 NAMES = (
@@ -135,4 +135,4 @@ def ranges(draw: st.DrawFn) -> tuple[Any, ...]:
 def test_the_table_is_as_if_all_were_read(found: list[tuple[Any, ...]], tmp_path: Path) -> None:
     whole, lean = (capture(tmp_path / "net", found, way) for way in (False, True))
     assert tables.rows(correlate(lean)) == tables.rows(correlate(whole))
-    assert (NO_OPS in Told.of(lean).warnings) == (NO_OPS in Told.of(whole).warnings)
+    assert (NO_OPS in CaptureNotes.of(lean).warnings) == (NO_OPS in CaptureNotes.of(whole).warnings)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.parse.attribute.contents import Contents, together
+from pyprof.parse.attribute.notes import NO_OPS
 from pyprof.parse.cli import main
-from pyprof.parse.contents import Held, together
 from pyprof.parse.nsys import overview as nsys_brief
 from pyprof.parse.nsys.overview import brief
 from pyprof.parse.read import read_profile
-from pyprof.parse.summary import NO_OPS
 from tests.answered import strict, valid
 from tests.bench.bench_nsys import GOLDEN, repeat
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, startend, write
@@ -139,7 +139,7 @@ def test_what_is_read_of_a_real_capture_is_as_if_all_were(
         if file.name.startswith(("IhorAtlanov", "amir-ghz")):  # no events
             continue
         _, told, table = read_profile(file)
-        whole = Held.of(table)
+        whole = Contents.of(table)
         mine, held = brief(file)
         assert replace(held, attribution=whole.attribution) == whole, file.name
         assert replace(mine, ranges=told.ranges) == told, file.name
@@ -147,7 +147,7 @@ def test_what_is_read_of_a_real_capture_is_as_if_all_were(
         if estimate is not None:
             seen += 1
             assert estimate.low_ns <= whole.attribution.attributed_ns <= estimate.high_ns, file.name
-            assert estimate.operations <= moments
+            assert estimate.rows <= moments
     assert seen > 8
 
 
@@ -208,10 +208,10 @@ def test_ops_that_no_sample_meets_are_ops_in_the_capture(tmp_path: Path, monkeyp
 
 
 def test_exact_and_estimated_figures_add_up() -> None:
-    from pyprof.parse.contents import Attribution, Estimate
+    from pyprof.parse.attribute.contents import Attribution, Estimate
 
-    def part(pid: int, attribution: Attribution) -> Held:
-        return Held({"kernel": 4}, attribution, {"H200": 1}, [pid], [], [0, pid], [])
+    def part(pid: int, attribution: Attribution) -> Contents:
+        return Contents({"kernel": 4}, attribution, {"H200": 1}, [pid], [], [0, pid], [])
 
     exact = part(1, Attribution(100, 90, {"a": 10}))
     guess = part(2, Attribution(200, 100, {"b": 70, "a": 30}, Estimate(3, 20, 80, 120)))

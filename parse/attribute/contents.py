@@ -1,0 +1,200 @@
+"""The figures of a file: rows by kind, GPUs, processes, steps, and how much of the time is attributed to an op.
+
+They come from the kernel table, or from fewer columns where only a summary is wanted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct
+
+
+class Estimate(NamedTuple):
+    """How far an attributed time is known that comes from a sample of the operations."""
+
+    rows: int  # in the sample
+    sampled_ns: int  # their time
+    low_ns: int  # the attributed time lies between these
+    high_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """How much of the time is attributed to an op, and why the rest is not."""
+
+    total_ns: int
+    attributed_ns: int
+    reasons: dict[str, int]  # reason -> ns, the largest first
+    estimate: Estimate | None = None  # None: the attributed time is exact; the total always is
+
+    @property
+    def share(self) -> float | None:
+        """Percent of the time; None where there is no time."""
+        return self.percent(self.attributed_ns)
+
+    def percent(self, ns: int) -> float | None:
+        """A part of the time in percent; None where there is no time."""
+        return 100 * ns / self.total_ns if self.total_ns else None
+
+    @classmethod
+    def of(cls, duration: Ints, op: Coded, reason: Coded) -> Attribution:
+        """Sum up which rows have an op. Reasons that differ only in the range that they name count as one."""
+        has_op = np.append(np.array([bool(text) for text in op.values], bool), False)[op.codes]
+        reasons: Counter[str] = Counter()
+        for code in np.unique(reason.codes[~has_op]).tolist():
+            text = reason.values[code].partition(": ")[0] if code >= 0 else "unknown"
+            reasons[text] += int(duration[~has_op & (reason.codes == code)].sum())
+        return cls(int(duration.sum()), int(duration[has_op].sum()), _largest_first(reasons))
+
+
+class DeviceSpan(NamedTuple):
+    """The working time of one process's device."""
+
+    pid: int | None
+    device: int | None
+    span_ns: int  # from its first start to its last end
+    busy_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The figures of a file's rows."""
+
+    kinds: dict[str, int]  # kind -> number of rows
+    attribution: Attribution
+    gpus: dict[str, int]  # name -> number of GPUs, each process's device being one; an unknown name is empty
+    pids: list[int]
+    ranks: list[int]
+    steps: list[int]
+    devices: list[DeviceSpan]
+
+    @property
+    def rows(self) -> int:
+        return sum(self.kinds.values())
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the rows are CPU ops, and not GPU operations."""
+        return set(self.kinds) == {"cpu"}
+
+    @classmethod
+    def of(cls, table: Table) -> Contents:
+        attribution = Attribution.of(table.ints("kDuration"), table.coded("op"), table.coded("reason"))
+        return cls.of_columns(table.columns, attribution)
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, Data], attribution: Attribution) -> Contents:
+        """The figures by the columns kind, gpu, pid, rank, step, device, start and kDuration."""
+        kind, gpu = columns["kind"], columns["gpu"]
+        assert isinstance(kind, Coded) and isinstance(gpu, Coded)
+        keys = ("pid", "rank", "step", "device", "start", "kDuration")
+        pid, rank, step, device, start, duration = (_ints(columns[key]) for key in keys)
+        kinds = _rows_by_kind(kind)
+        return cls(
+            kinds,
+            attribution,
+            {} if set(kinds) == {"cpu"} else _gpus(gpu, pid, device),
+            known_numbers(pid),
+            known_numbers(rank),
+            known_numbers(step),
+            _device_spans(pid, device, start, duration),
+        )
+
+
+def _ints(column: Data) -> Ints:
+    assert isinstance(column, np.ndarray)
+    return column.astype(np.int64, copy=False)
+
+
+def _rows_by_kind(kind: Coded) -> dict[str, int]:
+    counts = np.bincount(kind.codes[kind.codes >= 0], minlength=len(kind.values)).tolist()
+    return {name: count for name, count in zip(kind.values, counts, strict=True) if count}
+
+
+def _gpus(name: Coded, pid: Ints, device: Ints) -> dict[str, int]:
+    names = [*name.values, ""]  # code -1 selects the last
+    return Counter(names[code] for code, _, _ in distinct(name.codes, pid, device)[0])
+
+
+def _device_spans(pid: Ints, device: Ints, start: Ints, duration: Ints) -> list[DeviceSpan]:
+    pairs, pair_number = distinct(pid, device)
+    spans = []
+    for number, pair in enumerate(pairs):
+        rows = pair_number == number
+        begin, end = start[rows], start[rows] + duration[rows]
+        process, ordinal = (None if value == NULL else value for value in pair)
+        spans.append(DeviceSpan(process, ordinal, int(end.max() - begin.min()), busy_ns(begin, end)))
+    return spans
+
+
+def busy_ns(start: Ints, end: Ints) -> int:
+    """The length of the union of intervals: overlapping kernels count once."""
+    if not len(start):
+        return 0
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    gaps = np.maximum(start[1:] - reach[:-1], 0)
+    return int(reach[-1] - start[0] - gaps.sum())
+
+
+def known_numbers(values: Ints) -> list[int]:
+    """The distinct numbers, ascending, without NULL."""
+    return sorted(number for (number,) in distinct(values)[0] if number != NULL)
+
+
+def together(files: Sequence[Contents]) -> Contents:
+    """The figures of several files as one."""
+    return Contents(
+        _added(file.kinds for file in files),
+        _all_attributions(files),
+        _added(file.gpus for file in files),
+        _united(file.pids for file in files),
+        _united(file.ranks for file in files),
+        _united(file.steps for file in files),
+        [span for file in files for span in file.devices],
+    )
+
+
+def _all_attributions(files: Sequence[Contents]) -> Attribution:
+    """An exact attributed time enters the bounds of an estimate as it is."""
+    attributions = [file.attribution for file in files]
+    estimate = None
+    if any(attribution.estimate for attribution in attributions):
+        bounds = (
+            file.attribution.estimate
+            or Estimate(
+                file.rows,
+                file.attribution.total_ns,
+                file.attribution.attributed_ns,
+                file.attribution.attributed_ns,
+            )
+            for file in files
+        )
+        estimate = Estimate(*map(sum, zip(*bounds, strict=True)))
+    return Attribution(
+        sum(attribution.total_ns for attribution in attributions),
+        sum(attribution.attributed_ns for attribution in attributions),
+        _largest_first(_added(attribution.reasons for attribution in attributions)),
+        estimate,
+    )
+
+
+def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)
+
+
+def _united(lists: Iterable[list[int]]) -> list[int]:
+    return sorted({number for numbers in lists for number in numbers})
+
+
+def _largest_first(times: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(times.items(), key=lambda item: (-item[1], item[0])))

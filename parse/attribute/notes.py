@@ -1,0 +1,62 @@
+"""What a capture reports besides its table: the profiler, the names of the user's ranges, and warnings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.scope import NAMING, Kind
+
+NO_OPS = "no PyTorch ranges in the capture: profile with pyprof.init(), or nsys --pytorch=autograd-shapes-nvtx, for ops"
+NO_AUTOGRAD = (
+    "markers without PyTorch's own ranges: kernels of backward passes have no op; pyprof.init() pushes both"
+    " (unless autograd=False), so do emit_nvtx and nsys --pytorch=autograd-shapes-nvtx"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureNotes:
+    """What a capture reports besides its table."""
+
+    file: str
+    profiler: str
+    warnings: list[str] = field(default_factory=list)
+    ranges: list[str] = field(default_factory=list)  # the most frequent names of the user's ranges
+
+    @classmethod
+    def of(cls, capture: Capture) -> CaptureNotes:
+        warnings = list(capture.warnings)
+        if capture.rows and not any(scope.kind in NAMING for scope in capture.scopes):
+            warnings.append(NO_OPS)
+        elif _lacks_autograd(capture):
+            warnings.append(NO_AUTOGRAD)
+        return cls(capture.file, capture.profiler, warnings, range_names(capture))
+
+    @property
+    def why_empty(self) -> str:
+        """Why the capture has no row: the reader's first warning."""
+        return f"expected GPU operations or CPU ops, found none; {next(iter(self.warnings), 'profile again')}"
+
+
+def _lacks_autograd(capture: Capture) -> bool:
+    """Whether there are markers, no ranges of PyTorch's, and launches on threads without one, as autograd's are."""
+    kinds = np.array([scope.kind for scope in capture.scopes], np.int64)
+    if Kind.MARKER not in kinds or np.isin(kinds, (Kind.OP, Kind.NODE, Kind.ENGINE)).any():
+        return False
+    marked_threads = capture.ranges.thread[~np.isin(kinds[capture.ranges.scope], (Kind.USER, Kind.COMM))]
+    return not bool(np.isin(capture.launch_thread[capture.launch_thread >= 0], marked_threads).all())
+
+
+def range_names(capture: Capture, most: int = 6) -> list[str]:
+    """The most frequent names of the user's ranges: suggestions where ``--range`` matched none."""
+    users = {Kind.USER, Kind.LAYER, Kind.STEP, Kind.OPTIMIZER, Kind.DATA, Kind.COMM}
+    codes = np.concatenate([capture.ranges.scope, capture.spans.scope])
+    counts = np.bincount(codes, minlength=len(capture.scopes)).tolist()
+    names = Counter[str]()
+    for scope, count in zip(capture.scopes, counts, strict=False):
+        if count and scope.kind in users:
+            names[scope.name] += count
+    return [name for name, _ in names.most_common(most)]
