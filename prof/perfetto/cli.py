@@ -26,13 +26,27 @@ def build_parser() -> Parser:
         "and limits as arguments, the layers over them, counters of TFLOP/s and GB/s, arrows from launch to kernel "
         "and from forward to backward. A profiler's file gives the CPU's ranges, too.",
     )
-    parser.add_argument("file", help="a profiler's file that pyprof parse reads (net.sqlite, net.json, ...), or "
-                        "net.dict (or .gz) or net.parquet from it; - is a net.dict on standard input")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="FILE", type=_output, default="net.perfetto-trace",
-                        help="net.perfetto-trace (or .pftrace), or Chrome's trace events as net.json or net.json.gz "
-                        "(default: net.perfetto-trace)")  # fmt: skip
-    parser.add_argument("-c", metavar="COLUMNS", dest="columns", type=_columns,
-                        help="the columns of prof.py that are arguments of GPU operations, or all")  # fmt: skip
+    parser.add_argument(
+        "file",
+        help="a profiler's file that pyprof parse reads (net.sqlite, net.json, ...), or "
+        "net.dict (or .gz) or net.parquet from it; - is a net.dict on standard input",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=_output,
+        default="net.perfetto-trace",
+        help="net.perfetto-trace (or .pftrace), or Chrome's trace events as net.json or net.json.gz "
+        "(default: net.perfetto-trace)",
+    )
+    parser.add_argument(
+        "-c",
+        metavar="COLUMNS",
+        dest="columns",
+        type=_columns,
+        help="the columns of prof.py that are arguments of GPU operations, or all",
+    )
     parser.add_argument("--no-ranges", action="store_true", help="leave out the CPU's ranges: a smaller file")
     add_force(parser)
     add_peaks(parser)
@@ -58,8 +72,15 @@ def _run(args: argparse.Namespace) -> list[str]:
     from pyprof.prof.perfetto.write_proto import write_proto
 
     loaded, annotation, peaks = judged(args)
-    trace = collect(loaded.name, loaded.table, annotation, peaks, loaded.capture,
-                    columns=args.columns or ARGUMENTS, ranges=not args.no_ranges)  # fmt: skip
+    trace = collect(
+        loaded.name,
+        loaded.table,
+        annotation,
+        peaks,
+        loaded.capture,
+        columns=args.columns or ARGUMENTS,
+        ranges=not args.no_ranges,
+    )
     as_json = args.output.removesuffix(".gz").endswith(".json")
     with open_output(args.output, args.force) as out:
         (write_json if as_json else write_proto)(trace, out)

@@ -20,11 +20,47 @@ __all__ = ["ARGUMENTS", "arguments", "forward_of", "load"]
 
 # What the slice itself tells (its name, start and duration) is left out.
 ARGUMENTS = (
-    "idx", "op", "mod", "layer", "trace", "dir", "phase", "step", "params", "args", "flops", "bytes", "ai", "tflops",
-    "gbps", "sol", "sol_ns", "bound", "unit", "tc", "tcprec", "dtype", "advice", "role", "family", "aten", "seq",
-    "occ", "occ_limit", "waves", "tail", "grid", "block", "longname", "reason", "device", "stream", "tid", "pid",
+    "idx",
+    "op",
+    "mod",
+    "layer",
+    "trace",
+    "dir",
+    "phase",
+    "step",
+    "params",
+    "args",
+    "flops",
+    "bytes",
+    "ai",
+    "tflops",
+    "gbps",
+    "sol",
+    "sol_ns",
+    "bound",
+    "unit",
+    "tc",
+    "tcprec",
+    "dtype",
+    "advice",
+    "role",
+    "family",
+    "aten",
+    "seq",
+    "occ",
+    "occ_limit",
+    "waves",
+    "tail",
+    "grid",
+    "block",
+    "longname",
+    "reason",
+    "device",
+    "stream",
+    "tid",
+    "pid",
     "rank",
-)  # fmt: skip
+)
 
 
 def arguments(
@@ -45,8 +81,10 @@ def forward_of(table: Table, annotation: Annotation) -> Ints:
     found = np.full(len(table), -1, np.int64)
     start = table.ints("start")
     order = np.argsort(np.where(start == NULL, np.iinfo(np.int64).max, start), kind="stable")
-    numbers = [(*own, *others) for own, others in zip(table.ragged("seqId").lists(), table.ragged("altSeqId").lists(),
-                                                      strict=True)]  # fmt: skip
+    numbers = [
+        (*own, *others)
+        for own, others in zip(table.ragged("seqId").lists(), table.ragged("altSeqId").lists(), strict=True)
+    ]
     keys: list[NDArray[Any]] = [table.ints("rank"), table.ints("pid"), table.coded("op").codes]
     owner: list[tuple[int, ...]] = list(zip(*(column.tolist() for column in keys), strict=True))
     replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))

@@ -77,9 +77,12 @@ def _with_others(own: Host, capture: Capture) -> Host:
         np.concatenate([own.end, others.end]),
         Coded.concat([own.name, others.name]),
         _same("api", len(own) + len(rest)),
-        [Arg(arg.name, np.concatenate([arg.data, np.full(len(rest), NULL, np.int64)])) for arg in own.args
-         if isinstance(arg.data, np.ndarray)],
-    )  # fmt: skip
+        [
+            Arg(arg.name, np.concatenate([arg.data, np.full(len(rest), NULL, np.int64)]))
+            for arg in own.args
+            if isinstance(arg.data, np.ndarray)
+        ],
+    )
 
 
 def ranges_of(capture: Capture, rank: int) -> Host:

@@ -54,10 +54,17 @@ def project(table: Table, rows: Ints) -> Projection:
     order = np.lexsort((np.repeat(np.arange(len(found)), [len(part[0]) for part in found]), begin))
     labels = np.array([*call.label], np.int64)[node[order]].astype(np.int32)
     return Projection(
-        begin[order], finish[order], Coded(labels, [name for _, name in names]),
-        Coded(np.array([LEVELS.index(level) for level, _ in names], np.int32)[labels] if len(labels) else labels,
-              list(LEVELS)), first[order], last[order], rows,
-    )  # fmt: skip
+        begin[order],
+        finish[order],
+        Coded(labels, [name for _, name in names]),
+        Coded(
+            np.array([LEVELS.index(level) for level, _ in names], np.int32)[labels] if len(labels) else labels,
+            list(LEVELS),
+        ),
+        first[order],
+        last[order],
+        rows,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,8 +183,11 @@ def _argument(arg: Arg, interned: _Interned) -> Sequence[bytes]:
 
 
 def _coded(data: Coded, make: Callable[[str], bytes], empty: str = "") -> Sequence[bytes]:
-    made = {code: make(data.values[code] or empty) if data.values[code] or empty else b""
-            for code in np.unique(data.codes).tolist() if code >= 0}  # fmt: skip
+    made = {
+        code: make(data.values[code] or empty) if data.values[code] or empty else b""
+        for code in np.unique(data.codes).tolist()
+        if code >= 0
+    }
     made[-1] = make(empty) if empty else b""
     return [made[code] for code in data.codes.tolist()]
 

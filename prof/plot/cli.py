@@ -38,17 +38,31 @@ def build_parser() -> Parser:
     )
     add = parser.add_argument
     add("figure", choices=list(FIGURES), metavar="FIGURE", help=f"{', '.join(FIGURES)}; see below")
-    add("files", nargs="+", metavar="FILE", help="net.dict (or .gz), net.parquet, or a profiler's file: net.sqlite, "
-        "net.json, ...; several are the ranks of a job; for growth a peaks.json")  # fmt: skip
-    add("-o", "--output", metavar="FILE", required=True, type=_output,
-        help="x.png, x.svg or x.pdf; text stays text in the last two")  # fmt: skip
+    add(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="net.dict (or .gz), net.parquet, or a profiler's file: net.sqlite, "
+        "net.json, ...; several are the ranks of a job; for growth a peaks.json",
+    )
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        required=True,
+        type=_output,
+        help="x.png, x.svg or x.pdf; text stays text in the last two",
+    )
     add_force(parser)
     add("--by", choices=("op", "kernel", "layer"), help="roofline: what a dot is (without: op)")
     add("--depth", metavar="N", type=_count, help="layers: the outermost N parts of layers (without: as many as fit)")
     add("--step", metavar="N", type=_step, help="timeline: that step (without: the one of median length)")
     add("--where", metavar="COND", type=_condition, help="only these rows, as prof.py --where takes it")
-    add("--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them: roofs as measured, beside the "
-        "data sheet's")  # fmt: skip
+    add(
+        "--peaks",
+        metavar="FILE",
+        help="peaks of the GPU as pyprof peaks writes them: roofs as measured, beside the data sheet's",
+    )
     add_models(parser)
     add("--title", metavar="TEXT", default="", help="in place of the figure's own title")
     add("--width", metavar="INCHES", type=_inches, default=9.0, help="(without: 9)")

@@ -1,4 +1,4 @@
-"""The figures by name: what each takes, its numbers, its drawing."""
+"""The figures of a capture by name: their options, and the functions that make their numbers and draw them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["FIGURES", "Figure", "drawn"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a capture: its module (which has ``draw``), its own options and how its numbers are made."""
+    """A figure: its module (which has ``draw``), its own options and the function that makes its numbers."""
 
     module: str
     options: tuple[str, ...]
@@ -39,9 +39,9 @@ FIGURES: Mapping[str, Figure] = {
 def drawn(
     name: str, table: Table, annotation: Annotation, peaks: Peaks | None, options: Mapping[str, Any]
 ) -> tuple[Any, Picture]:
-    """A figure's numbers and the figure. ``options``: of the figure, and of ``look.Look``.
+    """The numbers of a figure, and the figure. ``options`` are the figure's own and the fields of ``style.Look``.
 
-    Raises PyprofError for what is no figure or none of its options, and where the capture has nothing to show.
+    Raises PyprofError for an unknown figure or option, and where the capture has nothing to show.
     """
     if name not in FIGURES:
         raise PyprofError(f"expected one of {', '.join(FIGURES)}, found {name!r}")

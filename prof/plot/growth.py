@@ -1,4 +1,4 @@
-"""Growth: what products and memory reach as they get larger, as ``pyprof peaks`` measured it."""
+"""The figure `growth`: the rates of matrix products and of memory by size, as ``pyprof peaks`` measured them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Curve", "Growth", "draw", "numbers", "read"]
 
 MARKERS = "osDv^Pp*Xh"
-MOST = 10  # curves of a panel
+MOST = 10  # curves per panel
 
 Points = tuple[tuple[float, float], ...]
 
@@ -30,31 +30,34 @@ class Curve:
 
     name: str
     points: Points
-    sheet: float | None  # the rate by the data sheet, where it is known
-    lasting: float | None = None  # FLOP/s of the best size under a lasting load, where it was measured
+    sheet: float | None  # the data sheet's rate; None if unknown
+    lasting: float | None = None  # FLOP/s of the best size under a lasting load; None if not measured
 
     @property
     def best(self) -> tuple[float, float]:
-        """The size of the highest rate, and that."""
+        """The size at which the rate is highest, and that rate."""
         return max(self.points, key=lambda point: point[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
+    """The curves of the figure."""
+
     device: str
     products: tuple[Curve, ...]
     memory: tuple[Curve, ...]
-    cache_bytes: float | None  # the last cache
+    cache_bytes: float | None  # the size of the last-level cache
 
 
 def read(file: str | Path) -> dict[str, Any]:
-    """A peaks file with its curves. Raises InputError that names what is wrong."""
-    load_peaks(file)  # is it one?
+    """Read a peaks file with its curves. Raises InputError, which says what is wrong."""
+    load_peaks(file)  # checks that it is a peaks file
     found: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
     curves = found.get("curves")
     if not isinstance(curves, dict):
-        raise InputError(file, "expected curves, found none: the file was written by hand (pyprof peaks -o peaks.json "
-                               "measures them)")  # fmt: skip
+        raise InputError(
+            file, "expected curves, found none: the file was written by hand (pyprof peaks -o peaks.json measures them)"
+        )
     for key in ("products_flop_per_s", "memory_byte_per_s"):
         named = curves.get(key, {})
         if not isinstance(named, dict) or not all(_is_curve(points) for points in named.values()):
@@ -75,7 +78,7 @@ def _is_curve(points: Any) -> bool:
 
 
 def numbers(found: Mapping[str, Any]) -> Growth:
-    """The curves of a peaks file's content, beside the data sheet's rates."""
+    """The curves in the content of a peaks file, with the data sheet's rates."""
     arch, name = str(found.get("arch", "")), str(found.get("device", ""))
     device = find_device(name) if arch != "cpu" else None
     curves, lasting = found["curves"], found.get("lasting_flop_per_s", {})
@@ -102,7 +105,7 @@ def _points(points: Sequence[Sequence[float]]) -> Points:
 
 
 def draw(shown: Growth, look: Look) -> Picture:
-    """The figure: products left, memory right."""
+    """The figure: products on the left, memory on the right."""
     from pyprof.prof.plot.style import amount, legend, picture, titled
 
     panels = [(curves, what) for curves, what in ((shown.products, "products"), (shown.memory, "memory")) if curves]
@@ -121,16 +124,21 @@ def draw(shown: Growth, look: Look) -> Picture:
                 _ticks(axes.xaxis, size_text, base=2)
                 if shown.cache_bytes:
                     axes.axvline(shown.cache_bytes, color=look.theme.dim, linewidth=0.8, linestyle=":", zorder=1)
-                    axes.annotate(f" last cache\n {size_text(shown.cache_bytes)}", (shown.cache_bytes, 0.02),
-                                  xycoords=axes.get_xaxis_transform(), fontsize=7.4, color=look.theme.dim)  # fmt: skip
+                    axes.annotate(
+                        f" last cache\n {size_text(shown.cache_bytes)}",
+                        (shown.cache_bytes, 0.02),
+                        xycoords=axes.get_xaxis_transform(),
+                        fontsize=7.4,
+                        color=look.theme.dim,
+                    )
             legend(axes, look, width=look.width / len(panels))
     return figure
 
 
 def caption(shown: Growth) -> str:
     known = any(curve.sheet for curve in (*shown.products, *shown.memory))
-    words = "As pyprof peaks measured them, on random data."
-    words += " Hollow: under a lasting load." if any(curve.lasting for curve in shown.products) else ""
+    words = "Measured by pyprof peaks on random data."
+    words += " Hollow marks: under a lasting load." if any(curve.lasting for curve in shown.products) else ""
     return f"{words} Dashed: the data sheet's rate." if known else words
 
 
@@ -142,11 +150,26 @@ def _panel(axes: Axes, curves: Sequence[Curve], look: Look) -> None:
     for i, curve in enumerate(curves):
         colour = look.theme.classes[i % len(look.theme.classes)]
         sizes, rates = zip(*curve.points, strict=True)
-        axes.plot(sizes, rates, marker=MARKERS[i % len(MARKERS)], markersize=4, linewidth=1.5, color=colour,
-                  label=plain(curve.name, 20), zorder=3)  # fmt: skip
+        axes.plot(
+            sizes,
+            rates,
+            marker=MARKERS[i % len(MARKERS)],
+            markersize=4,
+            linewidth=1.5,
+            color=colour,
+            label=plain(curve.name, 20),
+            zorder=3,
+        )
         if curve.lasting:
-            axes.plot([curve.best[0]], [curve.lasting], marker=MARKERS[i % len(MARKERS)], markersize=5.5, color=colour,
-                      markerfacecolor=look.theme.card, zorder=4)  # fmt: skip
+            axes.plot(
+                [curve.best[0]],
+                [curve.lasting],
+                marker=MARKERS[i % len(MARKERS)],
+                markersize=5.5,
+                color=colour,
+                markerfacecolor=look.theme.card,
+                zorder=4,
+            )
     sheets = {curve.sheet: i for i, curve in enumerate(curves) if curve.sheet}
     for rate, i in sheets.items():
         colour = look.theme.classes[i % len(look.theme.classes)] if len(sheets) > 1 else look.theme.dim

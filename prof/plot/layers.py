@@ -1,4 +1,4 @@
-"""Layers as horizontal bars in the order in which they run: forward and backward time a step, stacked."""
+"""The figure `layers`: one bar per layer in the order in which they run, time per step stacked by phase."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Bar", "Layers", "draw", "numbers"]
 
-MOST = 32  # bars; of more layers the longest
+MOST = 32  # bars: of more layers, the longest have one each and the others share one
 NONE = "(no layer)"
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A layer with all that is in it, or what several of them take together."""
+    """The time of a layer with everything inside it, or of several layers together."""
 
-    layer: tuple[str, ...]  # the path's parts; empty: no layer
+    layer: tuple[str, ...]  # the parts of its path; empty for rows without a layer
     name: str
     rows: int
-    phase_ns: dict[str, int]  # of all steps and devices
+    phase_ns: dict[str, int]  # summed over all steps and devices
 
     @property
     def time_ns(self) -> int:
@@ -38,10 +38,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    depth: int  # parts of a path
-    bars: tuple[Bar, ...]  # in the order in which they first ran, without a layer last
-    steps: int  # times devices, which the times are a sum over; 0: the capture marks none
-    outer: tuple[str, ...]  # what all paths begin with
+    """The bars of the figure. Times are ns, summed over ``steps``."""
+
+    depth: int  # the number of parts to which paths are cut
+    bars: tuple[Bar, ...]  # in the order in which they first ran; rows without a layer last
+    steps: int  # pairs of a step and a device; 0 if the capture marks no steps
+    outer: tuple[str, ...]  # the parts with which all paths begin
 
     @property
     def whole_ns(self) -> int:
@@ -49,7 +51,7 @@ class Layers:
 
 
 def numbers(table: Table, depth: int | None = None) -> Layers:
-    """The layers, cut to ``depth`` parts: without one, as deep as at most MOST bars allow.
+    """The layers, with paths cut to ``depth`` parts; by default as deep as ``MOST`` bars allow.
 
     Raises PyprofError where the capture names no layers.
     """
@@ -58,8 +60,10 @@ def numbers(table: Table, depth: int | None = None) -> Layers:
     paths = [layer_parts(text) for text in column.values]
     there = {paths[code] for code in np.unique(column.codes).tolist() if code >= 0} - {()}
     if not there:
-        raise PyprofError("there are no layers: the capture names none (capture with pyprof.init() or pyprof run, or "
-                          "torch.profiler's with_modules=True)")  # fmt: skip
+        raise PyprofError(
+            "there are no layers: the capture names none (capture with pyprof.init() or pyprof run, or "
+            "torch.profiler's with_modules=True)"
+        )
     depth = depth or _deepest(there)
     bars = _bars(table, rows, Coded(column.codes, ["\x1f".join(path[:depth]) for path in paths]))
     outer = _common([bar.layer for bar in bars if bar.layer])
@@ -68,14 +72,14 @@ def numbers(table: Table, depth: int | None = None) -> Layers:
 
 
 def _name(bar: Bar, bars: Sequence[Bar], outer: int) -> str:
-    """Without what all paths begin with; where parts of a layer have bars, its own says that it is the rest."""
+    """The path without the parts that all share, marked "(own ops)" where parts of the layer have their own bars."""
     name = ":".join(bar.layer[outer:]) or ":".join(bar.layer[-1:]) or bar.name
     parts = any(len(other.layer) > len(bar.layer) and other.layer[: len(bar.layer)] == bar.layer for other in bars)
     return f"{name} (own ops)" if bar.layer and parts else name
 
 
 def _of_steps(table: Table) -> tuple[Ints, int]:
-    """The rows within steps and the number of (device, step) pairs; all and 0 where no step is marked."""
+    """The rows within steps, and the number of (device, step) pairs; all rows and 0 where no step is marked."""
     step = table.ints("step")
     rows = np.flatnonzero(step != NULL)
     if not len(rows):
@@ -111,7 +115,7 @@ def _bars(table: Table, rows: Ints, layers: Coded) -> list[Bar]:
 
 
 def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """What all paths begin with, or are: of ("net", "a"), ("net", "b") and ("net",) it is ("net",)."""
+    """The parts with which all paths begin: ("net",) for ("net", "a"), ("net", "b") and ("net",)."""
     outer: tuple[str, ...] = ()
     while True:
         heads = {path[: len(outer) + 1] for path in paths if len(path) > len(outer) + 1}
@@ -123,7 +127,7 @@ def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _fewer(bars: list[Bar]) -> list[Bar]:
-    """At most MOST: the longest, and the others as one."""
+    """At most ``MOST`` bars: the longest, and one for all others."""
     if len(bars) <= MOST:
         return bars
     kept = set(sorted(range(len(bars)), key=lambda i: -bars[i].time_ns)[: MOST - 1])
@@ -156,8 +160,14 @@ def draw(shown: Layers, look: Look) -> Picture:
             before = [left + more for left, more in zip(before, wide, strict=True)]
         for place, (bar, end) in enumerate(zip(shown.bars, before, strict=True)):
             share = 100 * bar.time_ns / shown.whole_ns if shown.whole_ns else 0.0
-            axes.text(end + 0.008 * longest / scale, place, f"{end:.3g} {unit}, {share:.1f}%", va="center",
-                      fontsize=FONT - 1.2, color=look.theme.dim)  # fmt: skip
+            axes.text(
+                end + 0.008 * longest / scale,
+                place,
+                f"{end:.3g} {unit}, {share:.1f}%",
+                va="center",
+                fontsize=FONT - 1.2,
+                color=look.theme.dim,
+            )
         axes.set_yticks(places, [plain(bar.name, 38, "left") for bar in shown.bars])
         axes.tick_params(axis="y", labelcolor=look.theme.ink)
         axes.set(ylim=(len(shown.bars) - 0.4, -0.6), xlim=(0, 1.16 * longest / scale or 1), xlabel=_per(shown, unit))
@@ -167,10 +177,10 @@ def draw(shown: Layers, look: Look) -> Picture:
 
 def caption(shown: Layers) -> str:
     within = f"Within {':'.join(shown.outer)}. " if shown.outer else ""
-    return f"{within}A bar is a layer with all in it that has no bar of its own, in the order in which they run."
+    return f"{within}Each bar is a layer with everything in it that has no bar of its own, in the order of execution."
 
 
 def _per(shown: Layers, unit: str) -> str:
     if not shown.steps:
         return f"{unit}, whole capture"
-    return f"{unit} a step" + (f", mean of {shown.steps}" if shown.steps > 1 else "")
+    return f"{unit} per step" + (f", mean of {shown.steps}" if shown.steps > 1 else "")

@@ -1,4 +1,4 @@
-"""Where each step's time went: a bar a step, stacked by phase, idle time in the colour of nothing."""
+"""The figure `phases`: one bar per step, its time stacked by phase; idle time has the background's colour."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Phases", "draw", "numbers"]
 
-FEW = 14  # steps of a device that have a bar each to be read; more become columns
+FEW = 14  # steps per device up to which each has a horizontal bar; more become narrow columns
 DEVICES = 8
 PARTS = (*PHASES, "idle")
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Each device's steps in their order; ``left_out`` devices are not drawn."""
+    """The steps of each device in their order. ``left_out`` is the number of devices that are not drawn."""
 
     devices: tuple[str, ...]
-    steps: tuple[tuple[Step, ...], ...]  # a device's
+    steps: tuple[tuple[Step, ...], ...]  # one tuple per device
     left_out: int
 
     @property
     def marked(self) -> bool:
-        """Whether the capture marks steps; else each device has one: all of its time."""
+        """Whether the capture marks steps. Otherwise each device has one step, which is all of its time."""
         return any(step.number is not None for mine in self.steps for step in mine)
 
 
@@ -53,12 +53,12 @@ def numbers(table: Table) -> Phases:
 
 
 def part(step: Step, name: str) -> int:
-    """ns of a phase, or idle."""
+    """The ns of a step that a phase, or idle time, takes."""
     return step.idle_ns if name == "idle" else step.phase_ns.get(name, 0)
 
 
 def draw(shown: Phases, look: Look) -> Picture:
-    """The figure: an axes a device."""
+    """The figure, with one set of axes per device."""
     from matplotlib.patches import Patch
 
     from pyprof.prof.plot.style import legend, picture, titled
@@ -88,8 +88,11 @@ def draw(shown: Phases, look: Look) -> Picture:
 
 def caption(shown: Phases) -> str:
     more = f" {shown.left_out} more devices are not shown." if shown.left_out else ""
-    span = "A step lasts until the next one's first operation." if shown.marked else "The capture marks no steps."
-    return f"Every instant counts once, for the first phase of the list; idle: no operation ran. {span}{more}"
+    span = (
+        "A step ends where the first operation of the next begins." if shown.marked else "The capture marks no steps."
+    )
+    overlap = "Time in which several phases ran counts for the first of the list."
+    return f"{overlap} Idle: no operation ran. {span}{more}"
 
 
 def _colour(name: str, look: Look) -> str:
@@ -103,7 +106,7 @@ def _device(axes: Axes, name: str, look: Look) -> None:
 
 
 def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, longest: int) -> None:
-    """A bar a step, the first on top, shares written where there is room."""
+    """One bar per step, the first on top. Shares are written where there is room."""
     from pyprof.prof.plot.style import FONT, bare, time_unit
 
     scale, unit = time_unit(longest)
@@ -113,8 +116,16 @@ def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, lo
     before = [0.0] * len(mine)
     for name in names:
         wide = [part(step, name) / scale for step in mine]
-        axes.barh(places, wide, left=before, height=0.72, color=_colour(name, look), edgecolor=look.theme.card,
-                  linewidth=0.6, zorder=2)  # fmt: skip
+        axes.barh(
+            places,
+            wide,
+            left=before,
+            height=0.72,
+            color=_colour(name, look),
+            edgecolor=look.theme.card,
+            linewidth=0.6,
+            zorder=2,
+        )
         for place, (step, left, width) in enumerate(zip(mine, before, wide, strict=True)):
             if width * scale > 0.055 * longest * 9 / look.width:
                 ink = look.theme.dim if name == "idle" else ink_on(_colour(name, look))
@@ -126,7 +137,7 @@ def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, lo
 
 
 def _columns(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look) -> None:
-    """A column a step, side by side."""
+    """One column per step, side by side."""
     from matplotlib.ticker import MaxNLocator
 
     from pyprof.prof.plot.style import bare, time_unit

@@ -1,7 +1,7 @@
-"""Roofline, log-log: a dot an op, kernel or layer; its area is its time, its colour and shape its class.
+"""The figure `roofline`, log-log: one dot per op, kernel or layer. A dot's area is its time, its colour its class.
 
-Roofs are those of the units that did the arithmetic and of the GPU's other tensor cores: solid as ``pyprof peaks``
-measured them, where its file is given, dashed by the data sheet.
+The roofs are those of the units that did the arithmetic and of the GPU's other tensor cores. Solid roofs were measured
+by ``pyprof peaks`` (if its file is given), dashed ones are the data sheet's.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["GROUPS", "Dot", "Roof", "Rooflines", "draw", "numbers"]
 
 GROUPS = ("op", "kernel", "layer")
-DOTS = 400  # the longest
-LEAST = 0.0005  # of the time that could be shown; less would be a speck
-LABELLED = 14
+DOTS = 400  # of more groups, those that take longest
+LEAST = 0.0005  # share of the time of all groups: a dot of less would be a speck
+LABELLED = 14  # dots with a name
 SOLID, DASHED = "-", (0, (5, 3))
-ALIKE = 0.01  # peaks closer than that are one line
-DRAWN = ("fp32", "tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")  # besides the units in use
-# One a class, with what makes its area that of a circle.
+ALIKE = 0.01  # peaks that differ by less share one line
+DRAWN = ("fp32", "tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")  # roofs that are drawn also where nothing used the unit
+# One marker per class, with the factor that makes its area that of a circle.
 MARKERS = {"o": 1.0, "s": 0.8, "^": 1.2, "D": 0.7, "v": 1.2, "P": 1.0, "X": 1.0, "p": 1.05, "h": 1.0, "*": 1.6}
 
 
@@ -47,8 +47,8 @@ class Dot:
     """A group of rows whose FLOPs and bytes are known and not zero."""
 
     name: str
-    kind: str  # of CLASSES: what took most of its time
-    unit: str  # of devices.UNITS: what did most of its arithmetic, by time
+    kind: str  # one of CLASSES: that of most of its time
+    unit: str  # one of devices.UNITS: the one that most of its time used
     rows: int
     time_ns: int
     flop: int
@@ -59,43 +59,47 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """A limit: of units whose peaks are alike in FLOP/s, or (no units) of the memory in bytes/s."""
+    """A limit: FLOP/s of units whose peaks are alike, or bytes/s of the memory (then ``units`` is empty)."""
 
     units: tuple[str, ...]
-    used: bool  # some dot's arithmetic was done there
-    measured: tuple[tuple[str, float], ...]  # of those units (of "" for the memory) that were measured
-    sheet: float | None  # None: the data sheet does not tell
+    used: bool  # whether the arithmetic of some dot ran there
+    measured: tuple[tuple[str, float], ...]  # (unit, rate) of those that were measured; the memory's unit is ""
+    sheet: float | None  # the data sheet's rate; None if it has none
 
     @property
     def best(self) -> float:
-        """Where a dot is held against: as measured, else by the data sheet."""
+        """The limit of a dot: the measured rate, otherwise the data sheet's."""
         return max((rate for _, rate in self.measured), default=self.sheet or math.nan)
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """All of its lines."""
+        """The rates of all its lines."""
         return (*(rate for _, rate in self.measured), *(() if self.sheet is None else (self.sheet,)))
 
 
 @dataclass(frozen=True, slots=True)
 class Rooflines:
+    """The dots and roofs of the figure."""
+
     device: str
-    by: str  # of GROUPS
-    dots: tuple[Dot, ...]  # the longest first
-    roofs: tuple[Roof, ...]  # the memory's first, then by peak
-    rows_ns: int  # time of all rows
-    shown_ns: int  # of those behind dots
-    left_out: int  # groups beyond DOTS, or below LEAST
+    by: str  # one of GROUPS
+    dots: tuple[Dot, ...]  # those that take longest first
+    roofs: tuple[Roof, ...]  # the memory's first, then in order of their peaks
+    rows_ns: int  # the time of all rows
+    shown_ns: int  # the time of the rows that dots show
+    left_out: int  # the number of groups beyond DOTS or below LEAST
 
 
 def numbers(table: Table, annotation: Annotation, peaks: Peaks | None = None, by: str = "op") -> Rooflines:
-    """The dots and the roofs of the first GPU (or CPU) that is known. Raises PyprofError where there is no dot."""
+    """The dots, and the roofs of the first device whose limits are known. Raises PyprofError where there is no dot."""
     found = roofline(table, annotation, peaks)
     duration, flop, nbytes = table.ints("kDuration"), annotation.flops, annotation.bytes
     rows = np.flatnonzero((flop > 0) & (nbytes > 0) & (duration > 0))
     if not len(rows):
-        raise PyprofError("there is no roofline: no operation has a count of FLOPs and bytes (capture with "
-                          "pyprof.init(), or with shapes: record_shapes=True)")  # fmt: skip
+        raise PyprofError(
+            "there is no roofline: no operation has a count of FLOPs and bytes (capture with "
+            "pyprof.init(), or with shapes: record_shapes=True)"
+        )
     dots = _dots(table, annotation, found, rows, by)
     least = LEAST * sum(dot.time_ns for dot in dots)
     shown = tuple(dot for dot in dots[:DOTS] if dot.time_ns >= least)
@@ -114,7 +118,7 @@ def numbers(table: Table, annotation: Annotation, peaks: Peaks | None = None, by
 
 
 def _dots(table: Table, annotation: Annotation, found: Roofline, rows: Ints, by: str) -> list[Dot]:
-    """The groups of these rows, the longest first."""
+    """One dot per group of these rows, those that take longest first."""
     names = _names(table, by)
     back = np.array([*(value == "bprop" for value in table.coded("dir").values), False])[table.coded("dir").codes]
     back &= by != "kernel"
@@ -144,12 +148,12 @@ def _dots(table: Table, annotation: Annotation, found: Roofline, rows: Ints, by:
 
 
 def _names(table: Table, by: str) -> Coded:
-    """What a dot stands for."""
+    """The name of the group that each row belongs to."""
     if by == "kernel":
         return Coded.concat([table.coded("kShortName")])
     column = table.coded(by)
     texts = [_text(text, by) for text in column.values]
-    if by == "op":  # what the user called; of rows without that the aten op
+    if by == "op":  # the op that the user called; for rows without one, the aten op
         aten = table.coded("aten")
         picked = np.where(column.codes >= 0, np.arange(len(table)), len(table) + np.arange(len(table)))
         short = [text.removeprefix("aten::") for text in aten.values]
@@ -174,7 +178,7 @@ def _sums(values: Ints, group: Ints, size: int) -> Ints:
 
 
 def _most(column: Coded, weight: Ints, rows: Ints, group: Ints, size: int) -> list[str]:
-    """For each group, the text with most weight."""
+    """For each group, the text that has the largest sum of weights."""
     wide = len(column.values) + 1
     sums = np.zeros((size, wide))
     np.add.at(sums, (group, column.codes[rows] + 1), weight[rows])
@@ -182,7 +186,7 @@ def _most(column: Coded, weight: Ints, rows: Ints, group: Ints, size: int) -> li
 
 
 def _roofs(device: Device, sheets: Sequence[Device], peaks: Peaks | None, used: set[str]) -> tuple[Roof, ...]:
-    """The memory's roof and those of units, units of one peak together."""
+    """The roof of the memory and those of the units; units with the same peak share a roof."""
     sheet = next((d for d in sheets if d.name == device.name), None)
     of_sheet: Mapping[str, float] = sheet.flop_per_s if sheet else {}
     measured: Mapping[str, float] = peaks.flop_per_s if peaks else {}
@@ -206,7 +210,7 @@ def _measured(unit: str, rate: float | None) -> tuple[tuple[str, float], ...]:
 
 
 def _alike(a: Roof, b: Roof) -> bool:
-    """Whether two roofs are one line but for what was measured; without a data sheet by that."""
+    """Whether two roofs share a line: by the data sheet's rates, or by the measured ones where it has neither."""
     if a.sheet is None or b.sheet is None:
         return a.sheet is b.sheet and abs(a.best - b.best) <= ALIKE * max(a.best, b.best)
     return abs(a.sheet - b.sheet) <= ALIKE * max(a.sheet, b.sheet)
@@ -227,8 +231,9 @@ def draw(shown: Rooflines, look: Look) -> Picture:
         bare(axes, theme)
         titled(figure, look, f"Roofline{f': {shown.device}' if shown.device else ''}", caption(shown))
         (low, high), (bottom, top) = _edges(shown)
-        axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top), xlabel="FLOP / byte",
-                 ylabel="FLOP/s")  # fmt: skip
+        axes.set(
+            xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top), xlabel="FLOP / byte", ylabel="FLOP/s"
+        )
         _ticks(axes)
         slope = _draw_memory(axes, shown.roofs, theme) if shown.roofs else []
         flat = [roof for roof in shown.roofs[1:] if roof.best <= top]
@@ -238,10 +243,18 @@ def draw(shown: Rooflines, look: Look) -> Picture:
         longest = max(dot.time_ns for dot in shown.dots)
         for name in kinds:
             mine = [dot for dot in shown.dots if dot.kind == name]
-            axes.scatter([dot.ai for dot in mine], [dot.flop_per_s for dot in mine],
-                         s=[_area(dot, longest) * MARKERS[_marker(dot)] for dot in mine], marker=_marker(mine[0]),
-                         color=theme.of_class(name), edgecolors=theme.card, linewidths=0.7, alpha=0.9, zorder=3,
-                         label=name)  # fmt: skip
+            axes.scatter(
+                [dot.ai for dot in mine],
+                [dot.flop_per_s for dot in mine],
+                s=[_area(dot, longest) * MARKERS[_marker(dot)] for dot in mine],
+                marker=_marker(mine[0]),
+                color=theme.of_class(name),
+                edgecolors=theme.card,
+                linewidths=0.7,
+                alpha=0.9,
+                zorder=3,
+                label=name,
+            )
         legend(axes, look)
         names = [Label(dot.name, dot.ai, dot.flop_per_s) for dot in shown.dots[:LABELLED]]
         place(figure, axes, names, slope, sides, theme)
@@ -249,22 +262,22 @@ def draw(shown: Rooflines, look: Look) -> Picture:
 
 
 def caption(shown: Rooflines) -> str:
-    """What is seen and what is not, in words."""
+    """What the figure shows, and how much of the time that is."""
     share = 100 * shown.shown_ns / shown.rows_ns if shown.rows_ns else 0.0
     what = {"op": "an op and direction", "kernel": "a kernel", "layer": "a layer and direction"}[shown.by]
-    words = f"A dot is {what}, its area the time it takes; {share:.1f}% of {shown.rows_ns / 1e6:.4g} ms is shown"
-    words += ", the rest has no FLOPs or no count" if share < 100 else ""
-    words += f" (or is one of {shown.left_out} specks)." if shown.left_out else "."
+    words = f"Each dot is {what}; its area is its time. {share:.1f}% of {shown.rows_ns / 1e6:.4g} ms is shown"
+    words += "; the rest does no FLOPs or is not counted" if share < 100 else ""
+    words += f", or is too short to be seen ({shown.left_out:,})." if shown.left_out else "."
     if not shown.roofs:
-        return f"{words} No roofs: the device's limits are not known."
+        return f"{words} There are no roofs because the limits of the device are unknown."
     measured = any(roof.measured for roof in shown.roofs)
     return (
-        f"{words} Roofs: measured (solid) of data sheet (dashed)." if measured else f"{words} Roofs: data sheet, dense."
+        f"{words} Roofs: measured (solid), data sheet (dashed)." if measured else f"{words} Roofs: data sheet, dense."
     )
 
 
 def _area(dot: Dot, longest: int) -> float:
-    """Points²: a dot of no time is still seen."""
+    """The area in points²; a dot of no time can still be seen."""
     return 18.0 + 550.0 * dot.time_ns / longest
 
 
@@ -273,7 +286,7 @@ def _marker(dot: Dot) -> str:
 
 
 def _edges(shown: Rooflines) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Some room around the dots, and around the ridges and the roofs in use."""
+    """The limits of the axes, with some room around the dots, the ridges and the roofs in use."""
     ai, rate = [dot.ai for dot in shown.dots], [dot.flop_per_s for dot in shown.dots]
     memory = shown.roofs[0].best if shown.roofs else math.nan
     peaks = [peak for roof in shown.roofs if roof.units and roof.used for peak in roof.rates]
@@ -294,7 +307,7 @@ def _ticks(axes: Axes) -> None:
 
 
 def _draw_memory(axes: Axes, roofs: Sequence[Roof], theme: Theme) -> list[Along]:
-    """The memory's slope up to the highest roof; and its words with the line along which they may stand."""
+    """Draw the memory's slope up to the highest roof; returns its words and the line along which they stand."""
     from pyprof.prof.plot.labels import Along
 
     (low, high), (bottom, top), memory = axes.get_xlim(), axes.get_ylim(), roofs[0]
@@ -308,7 +321,7 @@ def _draw_memory(axes: Axes, roofs: Sequence[Roof], theme: Theme) -> list[Along]
 
 
 def _draw_roof(axes: Axes, roof: Roof, memory: Roof, theme: Theme) -> None:
-    """A roof's lines, each from its own ridge: measured peaks at the measured bandwidth."""
+    """Draw the lines of a roof, each from its ridge: a measured peak starts at the measured bandwidth."""
     low, high = axes.get_xlim()
     for rate, how in _lines(roof):
         bandwidth = memory.best if how == SOLID else memory.sheet or memory.best
@@ -325,7 +338,7 @@ def _style(roof: Roof, theme: Theme) -> dict[str, Any]:
 
 
 def roof_words(roof: Roof) -> tuple[str, str]:
-    """What it is of, and its rates.
+    """The units of a roof (or "memory"), and its rates.
 
     >>> roof_words(Roof(("tc_bf16",), True, (), 989e12)), roof_words(Roof((), True, (("", 4.25e12),), 4.8e12))
     (('bf16 tensor cores', '989 TFLOP/s'), ('memory', '4.25 of 4.8 TB/s'))

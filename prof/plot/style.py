@@ -1,4 +1,4 @@
-"""How pictures look: size, theme, fonts; and the figure that they are drawn on."""
+"""The style of all figures: size, theme, fonts and number formats, and the canvas that they are drawn on."""
 
 from __future__ import annotations
 
@@ -34,20 +34,29 @@ __all__ = [
 ]
 
 FORMATS = ("png", "svg", "pdf")
-FONT = 8.5  # points; 9 inches wide in a column of text it is still read
+FONT = 8.5  # points: readable when a figure of 9 inches is shrunk to a column of text
 
-# Whatever the reader's own style says: names of kernels are no formulas, and text stays text in SVG and PDF.
+# These override the user's matplotlib settings: kernel names must not become formulas, and text must stay text.
 SETTINGS: Mapping[str, Any] = {
-    "font.family": "sans-serif", "font.size": FONT, "text.usetex": False, "axes.unicode_minus": True,
-    "axes.formatter.use_mathtext": False, "svg.fonttype": "none", "svg.hashsalt": "pyprof", "pdf.fonttype": 42,
-    "path.simplify": True, "savefig.bbox": None, "savefig.transparent": False, "savefig.facecolor": "auto",
+    "font.family": "sans-serif",
+    "font.size": FONT,
+    "text.usetex": False,
+    "axes.unicode_minus": True,
+    "axes.formatter.use_mathtext": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "pyprof",
+    "pdf.fonttype": 42,
+    "path.simplify": True,
+    "savefig.bbox": None,
+    "savefig.transparent": False,
+    "savefig.facecolor": "auto",
     "savefig.edgecolor": "auto",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Inches, dots an inch, theme and title; without a height a figure takes what it needs."""
+    """Width and height in inches, dots per inch, theme and title. Without a height a figure takes what it needs."""
 
     width: float = 9.0
     height: float | None = None
@@ -61,7 +70,7 @@ class Look:
 
 
 class Picture(Figure):
-    """A figure that keeps our settings wherever it is drawn, and shows itself in a notebook without pyplot."""
+    """A figure that keeps these settings wherever it is drawn, and that a notebook shows without pyplot."""
 
     def draw(self, renderer: Any) -> None:
         with _settings():
@@ -76,7 +85,7 @@ class Picture(Figure):
 @contextmanager
 def _settings() -> Iterator[None]:
     with matplotlib.rc_context(dict(SETTINGS)), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name in a script that the font lacks: boxes
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # such characters are drawn as boxes
         yield
 
 
@@ -93,7 +102,7 @@ def picture(look: Look, height: float) -> Iterator[Picture]:
 
 
 def save(figure: Figure, out: BinaryIO, form: str) -> None:
-    """Write the figure; equal figures give equal bytes."""
+    """Write the figure. Equal figures give equal bytes."""
     dated: Mapping[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
     with _settings():
         figure.savefig(out, format=form, dpi=figure.dpi, metadata=dict(dated))
@@ -103,7 +112,7 @@ def save(figure: Figure, out: BinaryIO, form: str) -> None:
 
 
 def titled(figure: Figure, look: Look, title: str, under: str) -> None:
-    """The title (the look's, if it has one) and below it, smaller, what is shown."""
+    """Add the title (the look's, if it has one) and, small, the caption at the bottom."""
     theme = look.theme
     head = plain(look.title or title, int(look.width * 11))
     figure.suptitle(head, x=0.008, ha="left", fontsize=FONT + 3.5, fontweight="bold", color=theme.ink)
@@ -113,7 +122,7 @@ def titled(figure: Figure, look: Look, title: str, under: str) -> None:
 
 
 def bare(axes: Axes, theme: Theme) -> None:
-    """Axes in the theme: no box, dim ticks, a faint grid behind all."""
+    """Style axes by the theme: no box, dim ticks, a faint grid behind everything."""
     axes.set_facecolor(theme.card)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
@@ -126,15 +135,24 @@ def bare(axes: Axes, theme: Theme) -> None:
 
 
 def legend(axes: Axes, look: Look, handles: list[Any] | None = None, width: float | None = None) -> None:
-    """What colours and shapes stand for, in a line or two above the axes."""
+    """Add the legend in a line or two above the axes."""
     found = axes.get_legend_handles_labels()[0] if handles is None else handles
     if not found:
         return
     inches = sum(0.36 + 0.067 * len(handle.get_label()) for handle in found)
     columns = math.ceil(len(found) / math.ceil(inches / ((width or look.width) - 0.8)))
-    made = axes.legend(handles=found, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, frameon=False,
-                       fontsize=FONT - 0.3, handlelength=1.1, handletextpad=0.5, columnspacing=1.3,
-                       borderpad=0.2)  # fmt: skip
+    made = axes.legend(
+        handles=found,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=columns,
+        frameon=False,
+        fontsize=FONT - 0.3,
+        handlelength=1.1,
+        handletextpad=0.5,
+        columnspacing=1.3,
+        borderpad=0.2,
+    )
     for text, handle in zip(made.get_texts(), made.legend_handles, strict=True):
         text.set_color(look.theme.ink)
         if hasattr(handle, "set_sizes"):
@@ -142,12 +160,13 @@ def legend(axes: Axes, look: Look, handles: list[Any] | None = None, width: floa
 
 
 def plain(text: str, size: int = 60, cut: Any = "right") -> str:
-    """A name as matplotlib shows it as it is: no control characters, no formula, at most ``size`` characters."""
+    """A name that matplotlib shows literally: no control characters, no formulas, at most ``size`` characters."""
     return cut_to(safe(text), size, cut).replace("$", r"\$")
 
 
 def amount(value: float, unit: str = "") -> str:
-    """
+    """A number of three digits with an SI prefix and its unit.
+
     >>> amount(3.0455e12, "FLOP/s"), amount(66.9e12), amount(512, "B"), amount(0.02)
     ('3.05 TFLOP/s', '66.9 T', '512 B', '0.02')
     """
@@ -158,10 +177,11 @@ def amount(value: float, unit: str = "") -> str:
 
 
 def time_unit(longest_ns: float) -> tuple[float, str]:
-    """ns of a unit in which the longest time is a number of a few digits, and its name.
+    """The unit in which the longest time has few digits: its size in ns, and its name.
 
     >>> time_unit(47e6), time_unit(3e3), time_unit(9e9), time_unit(12)
     ((1000000.0, 'ms'), (1000.0, 'µs'), (1000000000.0, 's'), (1.0, 'ns'))
     """
-    return next(((size, unit) for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if longest_ns >= size),
-                (1.0, "ns"))  # fmt: skip
+    return next(
+        ((size, unit) for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if longest_ns >= size), (1.0, "ns")
+    )

@@ -1,4 +1,4 @@
-"""A step as it passed: phases, streams and launches of each device, one above the other."""
+"""The figure `timeline`: the phases, streams and launches of one step, one lane above the other."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Lane", "Timeline", "draw", "numbers"]
 
 DEVICES = 8
-LANES = 8  # streams (or threads) of a device; of more the busiest
-MANY = 3000  # boxes of a lane, from which on SVG and PDF hold them as an image
-NARROW = 0.3  # inches: what is wider may have its name in it
-TELLING = 10  # characters of a name that is cut
+LANES = 8  # streams (or threads) per device; of more, the busiest are shown
+MANY = 3000  # boxes per lane above which SVG and PDF hold them as an image
+NARROW = 0.3  # inches: wider boxes may hold their name
+SHORTEST = 10  # characters to which a name may be cut
 
 
 LaneKind = Literal["phase", "stream", "launches"]
@@ -36,14 +36,14 @@ LaneKind = Literal["phase", "stream", "launches"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
-    """Boxes side by side; times in ns from the left edge."""
+    """Boxes side by side. Times are ns from the figure's left edge."""
 
     name: str
     kind: LaneKind
     start_ns: Ints
     dur_ns: Ints
-    of_class: Ints  # index into CLASSES
-    text: Coded  # of each box
+    of_class: Ints  # one index into CLASSES per box
+    text: Coded  # one name per box
 
     @property
     def busy_ns(self) -> int:
@@ -52,15 +52,15 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    step: int | None  # None: the capture marks none, and all of it is shown
+    step: int | None  # None if the capture marks no steps: then all of it is shown
     span_ns: int
-    lanes: tuple[Lane, ...]  # a device after the other: phases, streams, launches
-    aligned: bool  # each device begins at the left edge: their clocks, or steps, have nothing in common
-    left_out: int  # lanes and devices
+    lanes: tuple[Lane, ...]  # device by device: phases, streams, launches
+    aligned: bool  # whether each device begins at the left edge, because their steps do not overlap in time
+    left_out: int  # the number of lanes and devices that are not shown
 
 
 def numbers(table: Table, annotation: Annotation, step: int | None = None) -> Timeline:
-    """A step's operations: of the step asked for, else of that whose length is the median.
+    """The operations of the step asked for, by default of the step of median length.
 
     Raises PyprofError where the table has no times, or no such step.
     """
@@ -92,8 +92,8 @@ def _chosen(found: Sequence[Step], wanted: int | None) -> int | None:
     """The number of the step to show."""
     there = sorted({each.number for each in found if each.number is not None})
     if wanted is not None and wanted not in there:
-        told = f"{there[0]} to {there[-1]}" if there else "none: the capture marks no steps"
-        raise PyprofError(f"there is no step {wanted}; the steps are {told}")
+        known = f"the steps are {there[0]} to {there[-1]}" if there else "the capture marks no steps"
+        raise PyprofError(f"there is no step {wanted}; {known}")
     if wanted is not None or not there:
         return wanted
     spans = {number: max(each.span_ns for each in found if each.number == number) for number in there}
@@ -136,7 +136,7 @@ def _device_lanes(table: Table, kinds: Coded, owner: Ints, window: Step, zero: i
 
 
 def _names_of(table: Table) -> Coded:
-    """What the user called; of rows without that the kernel."""
+    """The op that the user called; for rows without an op, the kernel."""
     op, kernel = table.coded("op"), table.coded("kShortName")
     rows = np.arange(len(table))
     both = Coded.concat([Coded(op.codes, [first_text(text) if text else "" for text in op.values]), kernel])
@@ -175,7 +175,7 @@ def draw(shown: Timeline, look: Look) -> Picture:
 
 
 def _boxes(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look: Look) -> None:
-    """The lane's boxes: by class, and of a phase, which its name tells, in one colour."""
+    """Draw the boxes of a lane, coloured by class; those of a phase have one colour."""
     from matplotlib.collections import PolyCollection
 
     left, right = lane.start_ns / scale, (lane.start_ns + lane.dur_ns) / scale
@@ -190,7 +190,7 @@ def _boxes(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
             facecolors=colours,
             linewidths=0,
             zorder=2,
-            snap=False,  # else a box of less than a pixel is rounded to none or one, not as strong as it is wide
+            snap=False,  # snapping would make a box that is narrower than a pixel vanish or fill it
             rasterized=len(left) > MANY,
         ),
         autolim=False,
@@ -200,7 +200,7 @@ def _boxes(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
 
 
 def _names(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look: Look) -> None:
-    """Names in the boxes that are wide enough."""
+    """Write names in the boxes that are wide enough."""
     from pyprof.prof.plot.style import FONT, plain
 
     inches = lane.dur_ns * ((look.width - 1.4) / span_ns)
@@ -208,12 +208,19 @@ def _names(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
         room = int((inches[i] - 0.1) / 0.062)
         code = int(lane.text.codes[i])
         name = lane.text.values[code] if code >= 0 else ""
-        if len(name) > room < TELLING:
+        if len(name) > room < SHORTEST:
             continue
         text = plain(name, room, "middle")
-        axes.text((lane.start_ns[i] + lane.dur_ns[i] / 2) / scale, top + HIGH[lane.kind] / 2, text, ha="center",
-                  va="center", fontsize=FONT - 1.7, color=ink_on(look.theme.classes[int(lane.of_class[i])]),
-                  clip_on=True)  # fmt: skip
+        axes.text(
+            (lane.start_ns[i] + lane.dur_ns[i] / 2) / scale,
+            top + HIGH[lane.kind] / 2,
+            text,
+            ha="center",
+            va="center",
+            fontsize=FONT - 1.7,
+            color=ink_on(look.theme.classes[int(lane.of_class[i])]),
+            clip_on=True,
+        )
 
 
 def _legend(axes: Axes, shown: Timeline, look: Look) -> None:
@@ -226,7 +233,7 @@ def _legend(axes: Axes, shown: Timeline, look: Look) -> None:
 
 
 def caption(shown: Timeline) -> str:
-    words = "Above, when operations of each phase ran; streams: the operations by class"
-    words += "; launches: the CPU's calls for them." if any(lane.kind == "launches" for lane in shown.lanes) else "."
-    words += " Devices each from their own start." if shown.aligned else ""
+    words = "Phases show when their operations ran, streams show the operations by class"
+    words += ", launches show the calls on the CPU." if any(lane.kind == "launches" for lane in shown.lanes) else "."
+    words += " Each device begins at its own start." if shown.aligned else ""
     return words + (f" {shown.left_out} more lanes are not shown." if shown.left_out else "")

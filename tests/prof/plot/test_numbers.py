@@ -91,7 +91,7 @@ def test_a_speck_is_left_out_and_counted():
     took = np.array([100_000, 200_000, 60, 200_000, 200_000, 60])  # 120 of 700,120 is less than 0.05%
     found = rooflines(kDuration=took)
     assert ([dot.name for dot in found.dots], found.left_out) == (["linear, backward", "linear"], 1)
-    assert "one of 1 specks" in roofline.caption(found)
+    assert "too short to be seen (1)" in roofline.caption(found)
 
 
 def test_roofs_are_the_data_sheets_units_of_one_peak_together():
@@ -202,7 +202,7 @@ def test_no_layers_are_told():
 def test_bars_are_as_long_as_the_mean_of_the_steps():
     (axes,) = layers.draw(layers.numbers(table()), Look()).axes
     widths = [patch.get_width() for patch in axes.patches]
-    assert axes.get_xlabel() == "ns a step, mean of 2"
+    assert axes.get_xlabel() == "ns per step, mean of 2"
     assert widths == pytest.approx([150, 0, 200, 0, 0, 60])  # forward of both bars, backward, optimizer
     assert [label.get_text() for label in axes.get_yticklabels()] == ["fc", "(no layer)"]
 
