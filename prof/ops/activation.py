@@ -56,7 +56,7 @@ TABLE = (
     Activation("hardswish_backward", 2, 3, "g * (x / 3 + 0.5): div, add, mul"),
     Activation("hardsigmoid_backward", 2, 1, "g / 6"),
     Activation("logit_backward", 2, 3, "g / (x * (1 - x)): sub, mul, div"),
-)  # fmt: skip
+)
 
 
 def _register(row: Activation, name: str) -> None:
@@ -74,7 +74,7 @@ for _row in TABLE:
 
 
 @model("gelu", family=FAMILY_NAME)
-def gelu(self: Tensor, approximate: Any = "none", *_: Any, out: Out = None) -> Work:
+def gelu(self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
     """0.5 x (1 + erf(x / sqrt 2)): 3 mul, add, erf = 5;  0.5 x (1 + tanh(b (x + k x^3))): 6 mul, 2 add, tanh = 9
 
     An NVTX range does not tell the form: the exact one, PyTorch's default, is assumed.
@@ -83,7 +83,7 @@ def gelu(self: Tensor, approximate: Any = "none", *_: Any, out: Out = None) -> W
 
 
 @model("gelu_backward", family=FAMILY_NAME)
-def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *_: Any, out: Out = None) -> Work:
+def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
     """exact: cdf = 0.5 (1 + erf(c x)) 4, pdf = k exp(-0.5 x x) 4, g (cdf + x pdf) 3: 11;  tanh form: 18
 
     The tanh form is 6 mul, 2 add and tanh again less the last product (8), 1 - t t (2), b (1 + 3 k x x) (3), and
@@ -100,19 +100,19 @@ def elu_backward(grad: Tensor, *rest: Any, out: Out = None) -> Work:
 
 
 @model("softplus", family=FAMILY_NAME)
-def softplus(self: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+def softplus(self: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """log1p(exp(x)): 2;  log1p(exp(x * beta)) / beta: 4 where beta is not 1"""
     return apply("softplus", (self,), 2 + 2 * scaled(beta), out=out)
 
 
 @model("softplus_backward", family=FAMILY_NAME)
-def softplus_backward(grad: Tensor, self: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+def softplus_backward(grad: Tensor, self: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """z = exp(x * beta); g * z / (z + 1): exp, mul, add, div = 4, and the product with beta where it is not 1"""
     return apply("softplus_backward", (grad, self), 4 + scaled(beta), out=out)
 
 
 @model("glu", family=FAMILY_NAME)
-def glu(self: Tensor, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+def glu(self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
     """a * sigmoid(b), a and b the halves of x: 4 flop an element of the result"""
     half = required(self).numel // 2
     written = output(out, Tensor((half,), self.dtype))
@@ -120,19 +120,19 @@ def glu(self: Tensor, dim: Any = -1, *_: Any, out: Out = None) -> Work:
 
 
 @model("glu_backward", family=FAMILY_NAME)
-def glu_backward(grad: Tensor, self: Tensor, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+def glu_backward(grad: Tensor, self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
     """s = sigmoid(b): 3; da = g s: 1; db = g a s (1 - s): 4; so 8 an element of g. Reads g and x, writes dx."""
     return elementwise(8 * grad.numel, distinct(grad, self), output(out, self.like(self.shape)))
 
 
 @model("_prelu_kernel_backward", family=FAMILY_NAME)
-def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor, *_: Any) -> Work:
+def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor) -> Work:
     """dx = g * w below 0 and dw = g * x below 0, each of x's shape; the sum of dw is an op of its own"""
     return Work(2 * self.numel, distinct(grad, self, weight), 2 * self.numel * self.itemsize)
 
 
 @model("rrelu_with_noise", "rrelu_with_noise_functional", family=FAMILY_NAME)
-def rrelu_with_noise(self: Tensor, noise: Any = None, *_: Any) -> Work:
+def rrelu_with_noise(self: Tensor, noise: Any = None) -> Work:
     """x * slope below 0, the slope drawn at random and saved as noise"""
     return Work(self.numel, self.nbytes, 2 * self.numel * self.itemsize)
 

@@ -107,9 +107,14 @@ OF_ALL_BUT_THE_MASK: Wanted = (True, True, True, False)
 
 
 def backward(
-    q: Tensor, k: Tensor, v: Tensor, heads: Heads, mask: Any = None, dropout: Any = 0.0,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    heads: Heads,
+    mask: Any = None,
+    dropout: Any = 0.0,
     wanted: Wanted = OF_ALL_BUT_THE_MASK,
-) -> Work:  # fmt: skip
+) -> Work:
     """All five products, less those for gradients that nobody wants."""
     if not any(wanted[:3]):
         return Work()

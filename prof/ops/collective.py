@@ -43,23 +43,17 @@ def size(argument: Any) -> float:
 
 
 @model(
-    "c10d::allreduce_",
-    "c10d::broadcast_",
-    "c10d::reduce_",
-    "c10d::allreduce_coalesced_",
-    "nccl:all_reduce",
-    "nccl:broadcast",
-    "symm_mem::multimem_all_reduce_",
-    "nccl:reduce",
+    "c10d::allreduce_ c10d::broadcast_ c10d::reduce_ c10d::allreduce_coalesced_ nccl:all_reduce nccl:broadcast "
+    "symm_mem::multimem_all_reduce_ nccl:reduce",
     family=FAMILY_NAME,
 )
-def in_place(buffer: Any, *_: Any) -> Work:
+def in_place(buffer: Any) -> Work:
     """The buffer is read and written"""
     return Work(0, distinct(flat(buffer)), size(buffer))
 
 
 @model("record_param_comms", family=FAMILY_NAME)
-def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None, name: Any = None, *_: Any) -> Work:
+def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None, name: Any = None) -> Work:
     """The profiler's record of any collective: 0 flop. Its bytes are known where its name is, and works in place.
 
     Arguments as ParamCommsUtils.hpp records them (torch 2.13); a Kineto trace leaves strings out of them, and has the
@@ -71,75 +65,70 @@ def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None,
 
 
 @model("nccl:all_to_all", "nccl:all_to_allv", family=FAMILY_NAME)
-def annotated_all_to_all(self: Any, *_: Any) -> Work:
+def annotated_all_to_all(self: Any) -> Work:
     """The annotation names what goes in; as much comes out where all parts are of one size"""
     return Work(0, distinct(flat(self)), size(self))
 
 
-@model("nccl:all_gather", "nccl:_all_gather_base", "nccl:reduce_scatter", "nccl:_reduce_scatter_base", "nccl:gather",
-       "nccl:scatter", family=FAMILY_NAME)  # fmt: skip
-def annotated_input(self: Any, *_: Any) -> Work:
+@model(
+    "nccl:all_gather nccl:_all_gather_base nccl:reduce_scatter nccl:_reduce_scatter_base nccl:gather nccl:scatter",
+    family=FAMILY_NAME,
+)
+def annotated_input(self: Any) -> Work:
     """The annotation names what goes in: what comes out has another size, which it does not tell"""
     return Work(0, math.nan, math.nan)
 
 
-@model("ncclAllReduce", "ncclBroadcast", "ncclReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll",
-       "ncclGather", "ncclScatter", "ncclSend", "ncclRecv", "ncclGroupEnd", "nccl:coalesced",
-       family=FAMILY_NAME)  # fmt: skip
+@model(
+    "ncclAllReduce ncclBroadcast ncclReduce ncclAllGather ncclReduceScatter ncclAlltoAll ncclGather ncclScatter "
+    "ncclSend ncclRecv ncclGroupEnd nccl:coalesced",
+    family=FAMILY_NAME,
+)
 def by_record(*_: Any) -> Work:
     """Only by its record (`comm`): what goes in and comes out"""
     return Work(0, math.nan, math.nan)
 
 
 @model("c10d::send", "nccl:send", family=FAMILY_NAME)
-def send(buffer: Any, *_: Any) -> Work:
+def send(buffer: Any) -> Work:
     """The buffer is read"""
     return Work(0, distinct(flat(buffer)), 0)
 
 
 @model("c10d::recv_", "nccl:recv", family=FAMILY_NAME)
-def recv(buffer: Any, *_: Any) -> Work:
+def recv(buffer: Any) -> Work:
     """The buffer is written"""
     return Work(0, 0, size(buffer))
 
 
 @model(
-    "c10d::allgather_",
-    "c10d::_allgather_base_",
-    "c10d::reduce_scatter_",
-    "c10d::_reduce_scatter_base_",
-    "c10d::alltoall_",
-    "c10d::alltoall_base_",
-    "c10d::gather_",
-    "c10d::scatter_",
-    "c10d::allgather_into_tensor_coalesced_",
+    "c10d::allgather_ c10d::_allgather_base_ c10d::reduce_scatter_ c10d::_reduce_scatter_base_ c10d::alltoall_ "
+    "c10d::alltoall_base_ c10d::gather_ c10d::scatter_ c10d::allgather_into_tensor_coalesced_ "
     "c10d::reduce_scatter_tensor_coalesced_",
     family=FAMILY_NAME,
 )
-def into(outputs: Any, inputs: Any, *_: Any) -> Work:
+def into(outputs: Any, inputs: Any) -> Work:
     """The inputs are read, the outputs written"""
     return Work(0, distinct(flat(inputs)), size(outputs))
 
 
 @model(
-    "_c10d_functional::all_reduce",
-    "_c10d_functional::all_reduce_",
-    "_c10d_functional::broadcast",
+    "_c10d_functional::all_reduce _c10d_functional::all_reduce_ _c10d_functional::broadcast "
     "_c10d_functional::broadcast_",
     family=FAMILY_NAME,
 )
-def functional_all_reduce(self: Tensor, *_: Any) -> Work:
+def functional_all_reduce(self: Tensor) -> Work:
     """As much is written as is read"""
     return Work(0, self.nbytes, moved(self.numel, self))
 
 
 @model("_c10d_functional::all_gather_into_tensor", family=FAMILY_NAME)
-def functional_all_gather(self: Tensor, ranks: int, *_: Any) -> Work:
+def functional_all_gather(self: Tensor, ranks: int) -> Work:
     """Every rank's part is written"""
     return Work(0, self.nbytes, moved(self.numel * ranks, self))
 
 
 @model("_c10d_functional::reduce_scatter_tensor", family=FAMILY_NAME)
-def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int, *_: Any) -> Work:
+def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int) -> Work:
     """A part is written"""
     return Work(0, self.nbytes, moved(self.numel // ranks, self))

@@ -22,7 +22,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, ModelError, Tensor, Work, find, model
+from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, ModelError, Tensor, Work, find, model, names
 from pyprof.prof.ops.no_arithmetic import trial
 
 FAMILY_NAME = "compiled"
@@ -32,43 +32,56 @@ NO_WORK = frozenset({"view", "copy", "indexing", "embedding", "sort"})  # famili
 # Names of inductor's and prims' own that are no aten ops: FLOPs an element.
 OWN = {
     "prepare_softmax_online": 3,  # running maximum, exp of the difference, sum
-    "convert_element_type": 0, "iota": 0, "device_put": 0, "inductor_lookup_seed": 0, "inductor_seeds": 0,
-    "inductor_random": 0, "inductor_randint": 0, "lift_fresh_copy": 0, "copy_": 0, "as_strided_scatter": 0,
-    "slice_scatter": 0, "select_scatter": 0, "slice_backward": 0, "select_backward": 0, "_unsafe_index": 0,
-    "_low_memory_max_pool2d_with_offsets": 0, "_low_memory_max_pool_with_offsets": 0,
-    "_low_memory_max_pool2d_offsets_to_indices": 0, "_low_memory_max_pool_offsets_to_indices": 0,
-    "max_pool2d_with_indices_backward": 1, "embedding_dense_backward": 1, "index_put": 1, "_unsafe_index_put": 1,
-    "nll_loss_forward": 0, "nll_loss_backward": 0, "sym_size": 0, "empty": 0, "randperm": 0, "eq": 0,
-}  # fmt: skip
+    **dict.fromkeys(names("max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put"), 1),
+    **dict.fromkeys(
+        names(
+            "convert_element_type iota device_put inductor_lookup_seed inductor_seeds inductor_random inductor_randint "
+            "lift_fresh_copy copy_ as_strided_scatter slice_scatter select_scatter slice_backward select_backward "
+            "_unsafe_index _low_memory_max_pool2d_with_offsets _low_memory_max_pool_with_offsets "
+            "_low_memory_max_pool2d_offsets_to_indices _low_memory_max_pool_offsets_to_indices nll_loss_forward "
+            "nll_loss_backward sym_size empty randperm eq"
+        ),
+        0,
+    ),
+}
 # On what a reduction leaves, not on what it reads: the root in a norm.
 AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
 # Norms: FLOPs an element of their statistics and of their result, which may be kernels of their own. A layer norm's
 # statistics subtract, square and add, its result subtracts, scales by the deviation and the weight, adds the bias.
 NORMS = {
-    **dict.fromkeys(("native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit",
-                     "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
-                     "_batch_norm_with_update", "_batch_norm_with_update_functional"), (3, 4)),
+    **dict.fromkeys(
+        names(
+            "native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit "
+            "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update "
+            "_batch_norm_with_update_functional"
+        ),
+        (3, 4),
+    ),
     "_fused_rms_norm": (2, 2),
-}  # fmt: skip
+}
 # Their backwards: an element of the input's gradient, and of the sums for the weights' gradients.
 NORM_BACKWARDS = {
-    **dict.fromkeys(("native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",
-                     "batch_norm_backward"), (10, 3)),
+    **dict.fromkeys(
+        names("native_layer_norm_backward native_group_norm_backward native_batch_norm_backward batch_norm_backward"),
+        (10, 3),
+    ),
     "_fused_rms_norm_backward": (7, 2),
-}  # fmt: skip
+}
 # Each element of the output reads a window of the input: a tensor larger than the loops is read whole.
 SUMS = re.compile(r"_(?:sum|mean|amax|amin|prod|any|var|var_mean)(?=_)")  # short ones, written out element by element
 # Element-wise backwards that read a gradient and a tensor of its size.
-TWO_OPERANDS = frozenset({"gelu_backward", "silu_backward", "tanh_backward", "sigmoid_backward", "threshold_backward",
-                          "elu_backward", "hardswish_backward", "hardtanh_backward", "leaky_relu_backward",
-                          "mish_backward", "softplus_backward"})  # fmt: skip
-MAKERS = frozenset({"arange", "iota", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "new_zeros",
-                    "new_ones", "new_full", "scalar_tensor", "rand", "randn", "randint", "inductor_random",
-                    "embedding_dense_backward"})  # fmt: skip
+TWO_OPERANDS = names(
+    "gelu_backward silu_backward tanh_backward sigmoid_backward threshold_backward elu_backward hardswish_backward "
+    "hardtanh_backward leaky_relu_backward mish_backward softplus_backward"
+)
+MAKERS = names(
+    "arange iota full full_like zeros zeros_like ones ones_like new_zeros new_ones new_full scalar_tensor rand randn "
+    "randint inductor_random embedding_dense_backward"
+)
 WINDOWS = re.compile(r"_pool|upsample|unfold|im2col|col2im|grid_sampler|convolution")
 
 
-@model("triton_poi_fused", "triton_red_fused", "triton_per_fused", "triton_spl_fused", family=FAMILY_NAME)
+@model("triton_poi_fused triton_red_fused triton_per_fused triton_spl_fused", family=FAMILY_NAME)
 def fused(op: str, *arguments: Any) -> Work:
     """Each op of the kernel's name once an element (inferred); each tensor once, at most as large as the loops"""
     flop = fused_flop(op, arguments)

@@ -119,7 +119,7 @@ def lists(equation: Any, tensors: Any) -> tuple[Tensor, ...]:
 
 
 @model("einsum", family=FAMILY_NAME)
-def einsum(equation: Any, tensors: Any, path: Any = None, *_: Any) -> Work:
+def einsum(equation: Any, tensors: Any, path: Any = None) -> Work:
     """Pairs of operands contracted one after the other, by the path or from left to right
 
     flop    2 * (product of all sizes of a pair's labels); 1 * that where a pair has nothing to sum over.
@@ -150,7 +150,7 @@ def step_work(step: Step) -> Work:
 
 
 @model("einsum.backward", family=FAMILY_NAME)
-def einsum_backward(equation: Any, tensors: Any, path: Any = None, *_: Any) -> Work:
+def einsum_backward(equation: Any, tensors: Any, path: Any = None) -> Work:
     """For each pair, a product of its size for each operand that wants a gradient; a sum's gradient is a view"""
     operands, result = parse(equation, lists(equation, tensors))
     work = Work()
@@ -179,7 +179,7 @@ def tensordot(a: Tensor, b: Tensor, dims_a: Any = UNKNOWN, dims_b: Any = UNKNOWN
 
 
 @model("tensordot.backward", family=FAMILY_NAME)
-def tensordot_backward(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any, *_: Any) -> Parts:
+def tensordot_backward(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any) -> Parts:
     """Two products of the forward's size"""
     free_a, k = split_dims(a, dims_a)
     free_b = split_dims(b, dims_b)[0]
@@ -207,7 +207,7 @@ def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *, out: O
 
 
 @model("bilinear.backward", family=FAMILY_NAME)
-def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *_: Any) -> Parts:
+def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None) -> Parts:
     """Each gradient is the product of the other two, summed: first over one size, then over the other
 
     dx1 = (weight x2) dy: 2*rows*O*I*(J + 1); dx2 the same with I and J changed; dweight = (dy x1)' x2:
@@ -230,7 +230,7 @@ def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, 
 
 
 @model("cdist", "_cdist_forward", family="distance")
-def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *_: Any, out: Out = None) -> Work:
+def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *, out: Out = None) -> Work:
     """y[..,P,R]: the p-norm of the difference of each row of x1[..,P,M] to each of x2[..,R,M]
 
     flop    a pair and element: a difference, its power (p = 2: a product; p = 1, 0, inf: none; else 1), a
@@ -247,7 +247,7 @@ def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *_: Any, out: Out = None) -> Wor
 
 
 @model("_cdist_backward", family="distance")
-def cdist_backward(dy: Tensor, x1: Tensor, x2: Tensor, p: Any = 2.0, y: Any = None, *_: Any) -> Work:
+def cdist_backward(dy: Tensor, x1: Tensor, x2: Tensor, p: Any = 2.0, y: Any = None) -> Work:
     """dx1: a pair and element: the difference times dy (p = 2: over y, a division a pair), summed over x2"""
     pairs, m = dy.numel, x1.shape[-1]
     divided = p is not UNKNOWN and p in (0, 1, math.inf)
@@ -256,7 +256,7 @@ def cdist_backward(dy: Tensor, x1: Tensor, x2: Tensor, p: Any = 2.0, y: Any = No
 
 
 @model("pdist", "_pdist_forward", family="distance")
-def pdist(x: Tensor, p: Any = 2.0, *_: Any) -> Work:
+def pdist(x: Tensor, p: Any = 2.0) -> Work:
     """The distances of each two of N rows: N (N - 1) / 2 pairs, priced as cdist's"""
     n, m = x.shape
     whole = cdist(x, x, p).flop
@@ -265,7 +265,7 @@ def pdist(x: Tensor, p: Any = 2.0, *_: Any) -> Work:
 
 
 @model("_pdist_backward", family="distance")
-def pdist_backward(dy: Tensor, x: Tensor, p: Any = 2.0, y: Any = None, *_: Any) -> Work:
+def pdist_backward(dy: Tensor, x: Tensor, p: Any = 2.0, y: Any = None) -> Work:
     """A pair's gradient goes to both of its rows: priced as cdist's, over N (N - 1) ordered pairs"""
     m, pairs = x.shape[-1], 2 * dy.numel
     divided = p is not UNKNOWN and p in (0, 1, math.inf)
@@ -274,7 +274,7 @@ def pdist_backward(dy: Tensor, x: Tensor, p: Any = 2.0, y: Any = None, *_: Any) 
 
 
 @model("chain_matmul", "linalg_multi_dot", family=FAMILY_NAME)
-def chain_matmul(matrices: tuple[Tensor, ...], *_: Any) -> Work:
+def chain_matmul(matrices: tuple[Tensor, ...]) -> Work:
     """A1 @ A2 @ ... in the cheapest order; each intermediate is written and read
 
     The order minimises multiply-adds by dynamic programming (Cormen et al., section 15.2), as

@@ -288,7 +288,7 @@ def conv_transpose(call: Call, out: Out = None) -> Work:
 
 
 @model("conv_tbc", family=FAMILY_NAME)
-def conv_tbc(x: Tensor, weight: Tensor, bias: Any = None, pad: Any = 0, *_: Any) -> Work:
+def conv_tbc(x: Tensor, weight: Tensor, bias: Any = None, pad: Any = 0) -> Work:
     """x[T,B,Cin], weight[k,Cin,Cout] -> y[T + 2*pad - k + 1, B, Cout]"""
     kernel, cin, cout = weight.shape
     y = x.like((x.shape[0] + 2 * pad - kernel + 1, x.shape[1], cout))

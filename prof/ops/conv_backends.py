@@ -77,17 +77,9 @@ def pair_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any, trans
 
 
 @model(
-    "cudnn_convolution_backward",
-    "miopen_convolution_backward",
-    "mkldnn_convolution_backward",
-    "miopen_depthwise_convolution_backward",
-    "thnn_conv2d_backward",
-    "_slow_conv2d_backward",
-    "slow_conv3d_backward",
-    "_conv_depthwise2d_backward",
-    "conv_depthwise3d_backward",
-    "thnn_conv_depthwise2d_backward",
-    "slow_conv_dilated2d_backward",
+    "cudnn_convolution_backward miopen_convolution_backward mkldnn_convolution_backward "
+    "miopen_depthwise_convolution_backward thnn_conv2d_backward _slow_conv2d_backward slow_conv3d_backward "
+    "_conv_depthwise2d_backward conv_depthwise3d_backward thnn_conv_depthwise2d_backward slow_conv_dilated2d_backward "
     "slow_conv_dilated3d_backward",
     family=FAMILY_NAME,
 )
@@ -124,14 +116,14 @@ def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, ou
 
 
 @model("cudnn_convolution_backward_input", "miopen_convolution_backward_input", family=FAMILY_NAME)
-def backward_input(size: Any, dy: Tensor, weight: Tensor, *_: Any) -> Work:
+def backward_input(size: Any, dy: Tensor, weight: Tensor) -> Work:
     """PyTorch 1.x, dx from dy and weight: the forward's flop, whatever the stride; bytes where dx's size is told"""
     flop = multiply_adds(multiplications(dy, weight, dy, False), dy, weight)
     return Work(flop, distinct(dy, weight), written(size, dy))
 
 
 @model("cudnn_convolution_backward_weight", "miopen_convolution_backward_weight", family=FAMILY_NAME)
-def backward_weight(size: Any, dy: Tensor, x: Tensor, *_: Any) -> Work:
+def backward_weight(size: Any, dy: Tensor, x: Tensor) -> Work:
     """PyTorch 1.x, dweight from dy and x: the forward's flop, where dweight's size is told"""
     if not isinstance(size, (list, tuple)):
         raise UnknownArgument("the weight's size decides its gradient's work")

@@ -12,47 +12,47 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
-from pyprof.prof.ops.operands import Out, given, indices, moved, number, required
+from pyprof.prof.ops.operands import Out, first_output, given, indices, moved, number, required
 
 FAMILY_NAME = "embedding"
 SUM, MEAN, MAX = 0, 1, 2
 
 
 @model("embedding", family=FAMILY_NAME)
-def embedding(weight: Tensor, positions: Tensor, *_: Any) -> Work:
+def embedding(weight: Tensor, positions: Tensor) -> Work:
     """A copy of n rows"""
     index = indices(required(positions))
     gathered = moved(index.numel * weight.shape[-1], weight)
     return Work(0, gathered + index.nbytes, gathered)
 
 
-@model("embedding_dense_backward", "embedding_backward", "embedding_sparse_backward", family=FAMILY_NAME)
+@model("embedding_dense_backward embedding_backward embedding_sparse_backward", family=FAMILY_NAME)
 def embedding_backward(
     grad: Tensor,
     positions: Tensor,
     num_weights: Any = UNKNOWN,
     padding_idx: Any = None,
     scale: Any = False,
-    *_: Any,
+    *,
     out: Out = None,
 ) -> Work:
     """dtable[index] += g: n D additions (and divisions where scaled by frequency). Writes the whole table."""
     index = indices(required(positions))
-    told = out[0] if out else None
-    rows = told.shape[0] if told is not None else None if num_weights is UNKNOWN else int(num_weights)
+    described = first_output(out)
+    rows = described.shape[0] if described is not None else None if num_weights is UNKNOWN else int(num_weights)
     written = math.nan if rows is None else moved(rows * grad.shape[-1], grad)
     flop = grad.numel * (2 if number(scale, False) is True else 1)
     return Work(flop, grad.nbytes + index.nbytes, written)
 
 
 @model("renorm", family=FAMILY_NAME)
-def renorm(self: Tensor, *_: Any) -> Work:
+def renorm(self: Tensor) -> Work:
     """The norm of each slice (2 an element), and its scaling (1, counted for all)"""
     return Work(3 * self.numel, self.nbytes, moved(self.numel, self))
 
 
 @model("embedding_renorm", family=FAMILY_NAME)
-def embedding_renorm(self: Tensor, positions: Tensor, *_: Any) -> Work:
+def embedding_renorm(self: Tensor, positions: Tensor) -> Work:
     """The norm of each gathered row (2 an element), and its scaling (1, counted for all)"""
     index = indices(required(positions))
     count = index.numel * self.shape[-1]
@@ -78,9 +78,9 @@ class Bags:
     def count(self, out: Out) -> int:
         """B, as captured: or a bag a row of two-dimensional indices, else a bag an offset, less the end where it is
         given."""
-        told = out[0] if out else None
-        if told is not None:
-            return told.shape[0]
+        described = first_output(out)
+        if described is not None:
+            return described.shape[0]
         if len(self.positions.shape) == 2:
             return self.positions.shape[0]
         return required(self.offsets).numel - (1 if self.last is True else 0)

@@ -27,7 +27,7 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.prof.ops.model import Parts, Tensor, UnknownArgument, Work, alias, assumes, model
-from pyprof.prof.ops.operands import Out, indices, nan_unless
+from pyprof.prof.ops.operands import Out, bytes_of, first_output, indices
 
 FAMILY_NAME = "embedding"
 SUM, MEAN, NONE = 0, 1, 2  # pooling modes
@@ -166,7 +166,7 @@ def _whole(amount: Fraction | int) -> int:
 
 
 def _moved(amount: Fraction | int, itemsize: float) -> float:
-    return nan_unless(round(amount), itemsize)
+    return bytes_of(round(amount), itemsize)
 
 
 # --- forward -----------------------------------------------------------------------------------------------------
@@ -191,22 +191,22 @@ def lookup_work(call: Lookup, out: Tensor | None) -> Work:
 def lookup(*arguments: Any, out: Out = None) -> Work:
     """The sum of each bag's rows: (N - bags) D additions; mean: bags D divisions more; weights: N D products"""
     call = understand(arguments)
-    told = out[0] if out else None
-    if call.pooling is None and told is None and call.count != call.bags:
+    described = first_output(out)
+    if call.pooling is None and described is None and call.count != call.bags:
         raise UnknownArgument("the capture does not tell whether the rows are summed: no output, no pooling mode")
-    return lookup_work(call, told)
+    return lookup_work(call, described)
 
 
 @model("fbgemm::split_embedding_nobag_codegen_forward", family=FAMILY_NAME)
 def lookup_rows(*arguments: Any, out: Out = None) -> Work:
     """A copy of N rows of D elements; D is one number"""
     call = understand(arguments)
-    told = out[0] if out else None
+    described = first_output(out)
     numbers = [a for a in arguments[: place_of_indices(arguments)] if type(a) is int]
-    if told is None and numbers:
-        told = call.weights.like((call.count, numbers[0]), call.out or "float32")
+    if described is None and numbers:
+        described = call.weights.like((call.count, numbers[0]), call.out or "float32")
     return lookup_work(
-        Lookup(call.weights, None, None, None, call.indices, call.bags, NONE, None, call.rows, call.out), told
+        Lookup(call.weights, None, None, None, call.indices, call.bags, NONE, None, call.rows, call.out), described
     )
 
 
@@ -273,7 +273,7 @@ UPDATES = {
     "lars_sgd": Update(8, 5, 1, 0, "two norms 4, m 3, update 1; a row: sqrt 2, rate 3"),
     "none": Update(0, 0, 0, 0, "gradients of the touched rows", stores=False),
     "dense": Update(0, 0, 0, 0, "gradients of the touched rows", stores=False),
-}  # fmt: skip
+}
 
 
 def touched(call: Lookup, wide: Fraction) -> tuple[Fraction, Fraction]:
@@ -349,8 +349,10 @@ alias(rf"{_KIND}_codegen_(?:lookup|forward)_\w+", "fbgemm::split_embedding_codeg
 alias(rf"{_KIND}_nobag_codegen_forward_\w+", "fbgemm::split_embedding_nobag_codegen_forward")
 alias(rf"{_KIND}_codegen_grad_indice_weights\w*", "fbgemm::split_embedding_codegen_grad_indice_weights")
 alias(r"fbgemm::int_nbit_split_embedding\w*_codegen_\w+", "fbgemm::int_nbit_split_embedding_codegen_lookup")
-alias(rf"{_KIND}(?:_nobag)?_backward_codegen_(\w+?)_(?:(?:un)?weighted|cpu)\w*",
-      r"fbgemm::split_embedding_backward_codegen_\1")  # fmt: skip
+alias(
+    rf"{_KIND}(?:_nobag)?_backward_codegen_(\w+?)_(?:(?:un)?weighted|cpu)\w*",
+    r"fbgemm::split_embedding_backward_codegen_\1",
+)
 alias(r"torch::autograd::CppNode<.*?LookupFunction_Dense_Op\w*>", "SplitLookupFunction_dense")
 alias(r"torch::autograd::CppNode<.*?LookupFunction_(\w+?)_Op\w*>", r"SplitLookupFunction_\1")
 
@@ -378,10 +380,14 @@ def _register_assumptions(names: tuple[str, ...], says: Callable[[tuple[Any, ...
         assumes(name)(says)
 
 
-_register_assumptions(("fbgemm::split_embedding_codegen_lookup", "fbgemm::int_nbit_split_embedding_codegen_lookup"),
-                      _of_lookup)  # fmt: skip
 _register_assumptions(
-    tuple(f"{kind}_{name}" for name in UPDATES
-          for kind in ("fbgemm::split_embedding_backward_codegen", "SplitLookupFunction")),
+    ("fbgemm::split_embedding_codegen_lookup", "fbgemm::int_nbit_split_embedding_codegen_lookup"), _of_lookup
+)
+_register_assumptions(
+    tuple(
+        f"{kind}_{name}"
+        for name in UPDATES
+        for kind in ("fbgemm::split_embedding_backward_codegen", "SplitLookupFunction")
+    ),
     _of_backward,
-)  # fmt: skip
+)

@@ -46,37 +46,37 @@ model(
 
 
 @model("FusedLayerNormAffineFunction", family=NORM)
-def apex_layer_norm(self: Tensor, weight: Tensor, bias: Any = None, *_: Any) -> Work:
+def apex_layer_norm(self: Tensor, weight: Tensor, bias: Any = None) -> Work:
     """apex: as native_layer_norm, over the weight's shape"""
     return layer_norm(self, list(weight.shape), weight, given(bias))
 
 
 @model("FusedRMSNormAffineFunction", "LigerRMSNormFunction", family=NORM)
-def fused_rms_norm(self: Tensor, weight: Tensor, *_: Any) -> Work:
+def fused_rms_norm(self: Tensor, weight: Tensor) -> Work:
     """apex, Liger: as _fused_rms_norm, over the weight's shape"""
     return rms_norm(self, list(weight.shape), weight)
 
 
 @model("LigerLayerNormFunction", family=NORM)
-def liger_layer_norm(self: Tensor, weight: Tensor, bias: Any = None, *_: Any) -> Work:
+def liger_layer_norm(self: Tensor, weight: Tensor, bias: Any = None) -> Work:
     """Liger: as native_layer_norm"""
     return layer_norm(self, list(weight.shape), weight, given(bias))
 
 
 @model("LigerSiLUMulFunction", family=POINTWISE)
-def liger_silu_mul(a: Tensor, b: Tensor, *_: Any) -> Work:
+def liger_silu_mul(a: Tensor, b: Tensor) -> Work:
     """silu(a) * b: 4 an element"""
     return Work(4 * a.numel, distinct(a, b), moved(a.numel, a))
 
 
 @model("LigerGELUMulFunction", family=POINTWISE)
-def liger_gelu_mul(a: Tensor, b: Tensor, *_: Any) -> Work:
+def liger_gelu_mul(a: Tensor, b: Tensor) -> Work:
     """gelu(a) * b, by tanh: 10 an element"""
     return Work(10 * a.numel, distinct(a, b), moved(a.numel, a))
 
 
 @model("LigerRopeFunction", family=POINTWISE)
-def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> Work:
+def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Work:
     """Each pair turned by its place's angle, in place: 3 an element"""
     return Work(3 * (q.numel + k.numel), distinct(q, k, cos, sin), moved(q.numel, q) + moved(k.numel, k))
 
@@ -94,7 +94,7 @@ def dequantize_4bit(
 
 
 @model("bitsandbytes::gemv_4bit", family=GEMM)
-def gemv_4bit(x: Tensor, packed: Tensor, shape: Any, scales: Tensor, *_: Any) -> Work:
+def gemv_4bit(x: Tensor, packed: Tensor, shape: Any, scales: Tensor) -> Work:
     """y[..,N] = x[..,K] @ W', W of 4 bits: 2 an element and row; the weights' own scaling is left out"""
     n, k = shape
     rows = x.numel // k if k else 0
@@ -102,14 +102,14 @@ def gemv_4bit(x: Tensor, packed: Tensor, shape: Any, scales: Tensor, *_: Any) ->
 
 
 @model("bitsandbytes::int8_linear_matmul", family=GEMM)
-def int8_linear(a: Tensor, b: Tensor, *_: Any) -> Work:
+def int8_linear(a: Tensor, b: Tensor) -> Work:
     """int32 C[..,N] = int8 A[..,K] @ int8 B[N,K]'"""
     rows = math.prod(a.shape[:-1])
     return Work(2 * rows * b.numel, distinct(a, b), 4 * rows * b.shape[0])
 
 
 @model("bitsandbytes::int8_vectorwise_quant", family=POINTWISE)
-def int8_rows(a: Tensor, *_: Any) -> Work:
+def int8_rows(a: Tensor) -> Work:
     """Each row scaled by its largest: 1 an element; int8 and a scale a row written"""
     rows = a.numel // a.shape[-1] if a.shape and a.shape[-1] else 0
     return Work(a.numel, a.nbytes, a.numel + BLOCKS * rows)

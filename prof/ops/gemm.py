@@ -72,8 +72,8 @@ def int_mm(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     return product(m * n * k, (a, b), output(out, Tensor((m, n), "int32" if a.dtype else "")))
 
 
-@model("addmm", "_addmm_activation", "_sparse_addmm", family=FAMILY_NAME)
-def addmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+@model("addmm _addmm_activation _sparse_addmm", family=FAMILY_NAME)
+def addmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """C = beta * self + A[M,K] @ B[K,N]; self (a bias, or a matrix) is read, unless beta is 0"""
     m, n, k = dimensions("addmm", a, b)
     result = typed(a.like((m, n)), beta if isinstance(beta, str) else None)
@@ -87,7 +87,7 @@ def added(self: Any, beta: Any) -> Tensor | None:
 
 
 @model("addmm.backward", family=FAMILY_NAME)
-def addmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any) -> Parts:
+def addmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
     """DA = dC @ B', dB = A' @ dC, and the sum of dC over the rows that self was broadcast along"""
     m, n, _k = dimensions("addmm", a, b)
     return gradients(a, b, a.like((m, n)), math.prod(dimensions("addmm", a, b)), given(self), beta)
@@ -142,7 +142,7 @@ def batched(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int, int]:
 
 
 @model("baddbmm", family=FAMILY_NAME)
-def baddbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+def baddbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """Beta * self + A @ B, a batch of them"""
     batch, m, n, k = batched("baddbmm", a, b)
     result = typed(a.like((batch, m, n)), beta if isinstance(beta, str) else None)
@@ -150,21 +150,21 @@ def baddbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any, out: Out = 
 
 
 @model("baddbmm.backward", family=FAMILY_NAME)
-def baddbmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any) -> Parts:
+def baddbmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
     """Two batched products, and self's sum over what it was broadcast along"""
     batch, m, n, k = batched("baddbmm", a, b)
     return gradients(a, b, a.like((batch, m, n)), batch * m * n * k, given(self), beta)
 
 
 @model("addbmm", family=FAMILY_NAME)
-def addbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+def addbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """Beta * self + sum of A[i] @ B[i]: one product with K = batch * k"""
     batch, m, n, k = batched("addbmm", a, b)
     return product(batch * m * n * k, (added(self, beta), a, b), output(out, a.like((m, n))))
 
 
 @model("addbmm.backward", family=FAMILY_NAME)
-def addbmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any) -> Parts:
+def addbmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
     """dA[i] = dC @ B[i]', dB[i] = A[i]' @ dC; dC is one matrix and read once"""
     batch, m, n, k = batched("addbmm", a, b)
     return gradients(a, b, a.like((m, n)), batch * m * n * k, given(self), beta)
@@ -189,7 +189,7 @@ def matmul(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 
 
 @model("matmul.backward", "linalg_matmul.backward", family=FAMILY_NAME)
-def matmul_backward(a: Tensor, b: Tensor, *_: Any) -> Parts:
+def matmul_backward(a: Tensor, b: Tensor) -> Parts:
     """Two products of the forward's size.
 
     A dot product's gradients are a vector times a number: 1 product an element, no sum.
@@ -200,8 +200,8 @@ def matmul_backward(a: Tensor, b: Tensor, *_: Any) -> Parts:
     return dot_backward(a, b)
 
 
-@model("linear", "mkldnn_linear", "_mkl_linear", "mkl::_mkl_linear", "mkldnn::_linear_pointwise", family=FAMILY_NAME)
-def linear(x: Tensor, weight: Tensor, bias: Any = None, *_: Any, out: Out = None) -> Work:
+@model("linear mkldnn_linear _mkl_linear mkl::_mkl_linear mkldnn::_linear_pointwise", family=FAMILY_NAME)
+def linear(x: Tensor, weight: Tensor, bias: Any = None, *, out: Out = None) -> Work:
     """y[..,N] = x[..,K] @ weight[N,K]' + bias[N]; a 1-D weight is one row without N"""
     shape, k = linear_shape(x, weight)
     result = output(out, x.like(shape))
@@ -215,14 +215,14 @@ def linear_shape(x: Tensor, weight: Tensor) -> tuple[tuple[int, ...], int]:
 
 
 @model("linear.backward", "mkldnn_linear.backward", family=FAMILY_NAME)
-def linear_gradients(x: Tensor, weight: Tensor, bias: Any = None, *_: Any) -> Parts:
+def linear_gradients(x: Tensor, weight: Tensor, bias: Any = None) -> Parts:
     """Dx = dy @ weight, dweight = dy' @ x, dbias = sum of dy over its rows"""
     shape, k = linear_shape(x, weight)
     return gradients(x, weight, x.like(shape), math.prod(shape) * k, given(bias))
 
 
 @model("linear_backward", "mkldnn_linear_backward", family=FAMILY_NAME)
-def linear_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any = UNKNOWN, *_: Any) -> Parts:
+def linear_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any = UNKNOWN) -> Parts:
     """The op of MPS, nested tensors and mkldnn: what output_mask = (dx, dweight, dbias) asks for"""
     dx, dw, db = output_mask
     shape, k = linear_shape(x, weight)
@@ -243,34 +243,34 @@ def mv(a: Tensor, x: Tensor, *, out: Out = None) -> Work:
 
 
 @model("mv.backward", family=FAMILY_NAME)
-def mv_backward(a: Tensor, x: Tensor, *_: Any) -> Parts:
+def mv_backward(a: Tensor, x: Tensor) -> Parts:
     """DA = dy x' (M*K products, counted as the multiply-adds of a K = 1 product), dx = A' @ dy"""
     return matmul_backward(a, x)
 
 
 @model("addmv", family=FAMILY_NAME)
-def addmv(self: Any, a: Tensor, x: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+def addmv(self: Any, a: Tensor, x: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """Beta * self + A[M,K] @ x[K]"""
     shape, k = general("addmv", a, x)
     return product(math.prod(shape) * k, (added(self, beta), a, x), output(out, a.like(shape)))
 
 
 @model("addmv.backward", family=FAMILY_NAME)
-def addmv_backward(self: Any, a: Tensor, x: Tensor, beta: Any = 1, *_: Any) -> Parts:
+def addmv_backward(self: Any, a: Tensor, x: Tensor, beta: Any = 1) -> Parts:
     """As mv; self's gradient is dy itself, or its sum where self is one number"""
     shape, k = general("addmv", a, x)
     return gradients(a, x, a.like(shape), math.prod(shape) * k, given(self), beta)
 
 
-@model("dot", "vdot", "linalg_vecdot", family=FAMILY_NAME)
-def dot(a: Tensor, b: Tensor, *_: Any, out: Out = None) -> Work:
+@model("dot vdot linalg_vecdot", family=FAMILY_NAME)
+def dot(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """Sum of a[i] * b[i]; vecdot along the last dimension of a batch"""
     shape = broadcast("dot", a.shape, b.shape)
     return product(math.prod(shape), (a, b), output(out, a.like(shape[:-1])))
 
 
-@model("dot.backward", "vdot.backward", "linalg_vecdot.backward", family=FAMILY_NAME)
-def dot_backward(a: Tensor, b: Tensor, *_: Any) -> Parts:
+@model("dot.backward vdot.backward linalg_vecdot.backward", family=FAMILY_NAME)
+def dot_backward(a: Tensor, b: Tensor) -> Parts:
     """Da = dy * b, db = dy * a: one product an element each, no sums"""
     shape = broadcast("dot", a.shape, b.shape)
     return scaled_vectors(a, b, a.like(shape[:-1]), math.prod(shape))
@@ -299,7 +299,7 @@ def inner(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 
 
 @model("inner.backward", family=FAMILY_NAME)
-def inner_backward(a: Tensor, b: Tensor, *_: Any) -> Parts:
+def inner_backward(a: Tensor, b: Tensor) -> Parts:
     """Two products of the forward's size; for two vectors, a product an element"""
     if len(a.shape) < 2 and len(b.shape) < 2:
         return dot_backward(a, b)
@@ -315,20 +315,20 @@ def outer(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 
 
 @model("outer.backward", "ger.backward", family=FAMILY_NAME)
-def outer_backward(a: Tensor, b: Tensor, *_: Any) -> Parts:
+def outer_backward(a: Tensor, b: Tensor) -> Parts:
     """Da = dC @ b, db = dC' @ a: two matrix-vector products"""
     return gradients(a, b, a.like((a.numel, b.numel)), a.numel * b.numel, None)
 
 
 @model("addr", family=FAMILY_NAME)
-def addr(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any, out: Out = None) -> Work:
+def addr(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """Self + a b': the product and the sum of a K = 1 product are one multiply-add"""
     shape = (a.numel, b.numel)
     return product(math.prod(shape), (added(self, beta), a, b), output(out, a.like(shape)))
 
 
 @model("addr.backward", family=FAMILY_NAME)
-def addr_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *_: Any) -> Parts:
+def addr_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
     """As outer, and self's share"""
     shape = (a.numel, b.numel)
     return gradients(a, b, a.like(shape), math.prod(shape), given(self), beta)

@@ -29,7 +29,7 @@ def scaled_mm(
     bias: Any = None,
     scale_result: Any = None,
     out_dtype: Any = None,
-    *_: Any,
+    *,
     out: Out = None,
 ) -> Work:
     """(A * scale_a) @ (B * scale_b) + bias in ``out_dtype``; scales (one, a row's, or a block's each) are
@@ -57,7 +57,7 @@ def scaled_mm_v2(
     _swizzle_b: Any = (),
     bias: Any = None,
     out_dtype: Any = None,
-    *_: Any,
+    *,
     out: Out = None,
 ) -> Work:
     """_scaled_mm with lists of scales (torch 2.10 and later)"""
@@ -88,7 +88,7 @@ def grouped(a: Tensor, b: Tensor, offs: Any) -> tuple[tuple[int, ...], int]:
 
 @model("_grouped_mm", family=FAMILY_NAME)
 def grouped_mm(
-    a: Tensor, b: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None, *_: Any, out: Out = None
+    a: Tensor, b: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None, *, out: Out = None
 ) -> Work:
     """A product for each group of rows, columns or slices of K (mixtures of experts)"""
     shape, count = grouped(a, b, offs)
@@ -105,7 +105,7 @@ def scaled_grouped_mm(
     bias: Any = None,
     scale_result: Any = None,
     out_dtype: Any = None,
-    *_: Any,
+    *,
     out: Out = None,
 ) -> Work:
     """_grouped_mm of fp8 with scales; bfloat16 where no ``out_dtype`` is given"""
@@ -133,12 +133,7 @@ def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: An
     return product(x.numel * n, (x, weight, given(scales)), result)
 
 
-@model(
-    "_weight_int4pack_mm_for_cpu",
-    "_weight_int4pack_mm_with_scales_and_zeros",
-    "_mixed_dtypes_linear",
-    family=FAMILY_NAME,
-)
+@model("_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros _mixed_dtypes_linear", family=FAMILY_NAME)
 def weight_packed_mm(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
     """y[M,N] = x[M,K] @ weight', weight quantised and packed along K: N rows, scales and bias read once"""
     result = output(out, x.like((*x.shape[:-1], weight.shape[0])))

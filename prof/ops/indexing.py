@@ -15,12 +15,14 @@ from pyprof.prof.ops.operands import (
     Out,
     bool_mask,
     broadcast,
+    first_output,
     floating,
     indices,
     moved,
     number,
     numel,
     required,
+    result_numel,
     tensors,
 )
 
@@ -33,11 +35,11 @@ def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
 
 
 @model("index_select", family=FAMILY_NAME)
-def index_select(self: Tensor, dim: Any, positions: Tensor, *_: Any, out: Out = None) -> Work:
+def index_select(self: Tensor, dim: Any, positions: Tensor, *, out: Out = None) -> Work:
     """A copy of n slices; where the capture does not tell the dimension (NVTX), bytes are not known either"""
-    told, index = out[0] if out else None, required(positions)
-    if told is not None:
-        return gathered(self, told.numel, index)
+    described, index = first_output(out), required(positions)
+    if described is not None:
+        return gathered(self, described.numel, index)
     if len(self.shape) < 2:
         return gathered(self, index.numel, index)
     if not isinstance(dim, int):
@@ -65,20 +67,20 @@ def unit(tensor: Tensor) -> int:
 
 
 @model("gather", "take_along_dim", family=FAMILY_NAME)
-def gather(self: Tensor, dim: Any, positions: Any = None, *_: Any) -> Work:
+def gather(self: Tensor, dim: Any, positions: Any = None) -> Work:
     """An element of self an index. ``take_along_dim`` has the indices before the dimension."""
     index = dim if isinstance(dim, Tensor) else required(positions)
     return gathered(self, index.numel, index)
 
 
 @model("gather_backward", family=FAMILY_NAME)
-def gather_backward(grad: Tensor, self: Tensor, dim: Any, positions: Tensor, *_: Any) -> Work:
+def gather_backward(grad: Tensor, self: Tensor, dim: Any, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
     return _into_zeros(grad, self, positions)
 
 
 @model("gather.backward", family=FAMILY_NAME)
-def gather_whole_backward(self: Tensor, dim: Any, positions: Tensor, *_: Any) -> Work:
+def gather_whole_backward(self: Tensor, dim: Any, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
     return _into_zeros(self.like(positions.shape), self, positions)
 
@@ -88,13 +90,13 @@ def _into_zeros(grad: Tensor, self: Tensor, positions: Tensor) -> Work:
 
 
 @model("take", family=FAMILY_NAME)
-def take(self: Tensor, positions: Tensor, *_: Any) -> Work:
+def take(self: Tensor, positions: Tensor) -> Work:
     """An element of self an index"""
     return gathered(self, positions.numel, positions)
 
 
 @model("take.backward", family=FAMILY_NAME)
-def take_backward(self: Tensor, positions: Tensor, *_: Any) -> Work:
+def take_backward(self: Tensor, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
     return _into_zeros(self.like(positions.shape), self, positions)
 
@@ -150,13 +152,13 @@ def _part(source: Any, positions: Tensor) -> Any:
 
 
 @model("index_add", "index_reduce", family=FAMILY_NAME)
-def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1, *_: Any) -> Work:
+def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Work:
     """self[index] += alpha * source: an addition an element of the source, a product where alpha is not 1"""
     return scattered(self, positions, source, _times(alpha), required(source).numel, False)
 
 
 @model("index_add_", "index_reduce_", family=FAMILY_NAME)
-def index_add_(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1, *_: Any) -> Work:
+def index_add_(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Work:
     """As ``index_add``, in place"""
     return scattered(self, positions, source, _times(alpha), required(source).numel, True)
 
@@ -166,13 +168,13 @@ def _times(alpha: Any) -> int:
 
 
 @model("index_copy", family=FAMILY_NAME)
-def index_copy(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *_: Any) -> Work:
+def index_copy(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Work:
     """self[index] = source"""
     return scattered(self, positions, source, 0, required(source).numel, False)
 
 
 @model("index_copy_", family=FAMILY_NAME)
-def index_copy_(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *_: Any) -> Work:
+def index_copy_(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Work:
     """As ``index_copy``, in place"""
     return scattered(self, positions, source, 0, required(source).numel, True)
 
@@ -182,16 +184,16 @@ def _slice(self: Tensor, dim: Any, index: Tensor) -> int | None:
 
 
 @model("index_fill", family=FAMILY_NAME)
-def index_fill(self: Tensor, dim: Any, positions: Tensor, value: Any = 0, *_: Any) -> Work:
+def index_fill(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
     """self[index] = value, out of place: all of self is copied"""
     return Work(0, self.nbytes + indices(positions).nbytes + distinct(value), moved(self.numel, self))
 
 
 @model("index_fill_", family=FAMILY_NAME)
-def index_fill_(self: Tensor, dim: Any, positions: Tensor, value: Any = 0, *_: Any) -> Work:
+def index_fill_(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
     """self[index] = value: the indexed slices are written"""
     count = _slice(self, dim, positions) if self.shape else 1
-    return Work(0, indices(positions).nbytes + distinct(value), math.nan if count is None else moved(count, self))
+    return Work(0, indices(positions).nbytes + distinct(value), moved(count, self))
 
 
 def index_count(self: Tensor, positions: Any) -> int:
@@ -209,14 +211,14 @@ def _is_mask(positions: Any) -> bool:
     return any(p.dtype in ("bool", "uint8") for p in tensors(positions))
 
 
-@model("index", "_unsafe_index", "_index", family=FAMILY_NAME)
-def index(self: Tensor, positions: Any, *_: Any, out: Out = None) -> Work:
+@model("index _unsafe_index _index", family=FAMILY_NAME)
+def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     """self[i, j, ...]: a copy of the indexed elements; indices that the capture does not tell are left out"""
-    told = out[0] if out else None
+    described = first_output(out)
     listed = tensors(positions)
-    if told is None and (positions is UNKNOWN or not listed or _is_mask(positions)):
+    if described is None and (positions is UNKNOWN or not listed or _is_mask(positions)):
         return Work(0, math.nan, math.nan)
-    count = told.numel if told is not None else index_count(self, positions)
+    count = described.numel if described is not None else index_count(self, positions)
     return gathered(self, count, *listed)
 
 
@@ -237,107 +239,101 @@ def _put(self: Tensor, positions: Any, values: Any, accumulate: Any, inplace: bo
 
 
 @model("index_put", "_unsafe_index_put", family=FAMILY_NAME)
-def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False, *_: Any) -> Work:
+def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Work:
     """self[i, j, ...] = values, or += with an addition an element; all of self is copied"""
     return _put(self, positions, values, accumulate, False)
 
 
 @model("index_put_", "_index_put_impl_", family=FAMILY_NAME)
-def index_put_(self: Tensor, positions: Any, values: Any, accumulate: Any = False, *_: Any) -> Work:
+def index_put_(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Work:
     """As ``index_put``, in place: only the indexed elements are touched"""
     return _put(self, positions, values, accumulate, True)
 
 
 @model("index.backward", family=FAMILY_NAME)
-def index_backward(self: Tensor, positions: Any, *_: Any, out: Out = None) -> Work:
+def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     """dx[i, j, ...] += g, into zeros: an addition an element of g. Reads g and the indices, writes all of dx."""
-    told = out[0] if out else None
-    count = told.numel if told is not None else index_count(self, positions)
+    described = first_output(out)
+    count = described.numel if described is not None else index_count(self, positions)
     inputs = moved(count, self) + distinct(*map(indices, tensors(positions)))
     return Work(count * unit(self), inputs, moved(self.numel, self))
 
 
 @model("masked_fill", "masked_fill_", family=FAMILY_NAME)
-def masked_fill(self: Tensor, mask: Tensor, value: Any = None, *_: Any) -> Work:
+def masked_fill(self: Tensor, mask: Tensor, value: Any = None) -> Work:
     """A selection between self and the value; self is read and written whole, in place too"""
     shape = broadcast("masked_fill", self.shape, required(mask).shape)
     return Work(0, distinct(self, bool_mask(required(mask)), value), moved(numel(shape), self))
 
 
 @model("masked_select", family=FAMILY_NAME)
-def masked_select(self: Tensor, mask: Tensor, *_: Any, out: Out = None) -> Work:
+def masked_select(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
     """What the mask selects; how much only the outputs tell. Self and the mask are read whole."""
-    told = out[0] if out else None
-    return Work(0, distinct(self, bool_mask(mask)), math.nan if told is None else moved(told.numel, self))
+    return Work(0, distinct(self, bool_mask(mask)), moved(result_numel(out), self))
 
 
 @model("masked_select.backward", "masked_scatter.backward", family=FAMILY_NAME)
-def masked_select_backward(self: Tensor, mask: Tensor, *_: Any, out: Out = None) -> Work:
+def masked_select_backward(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
     """dx is 0 but for g where the mask says so: read g and the mask, write dx"""
-    told = out[0] if out else None
-    taken = math.nan if told is None else moved(told.numel, self)
+    taken = moved(result_numel(out), self)
     return Work(0, taken + bool_mask(mask).nbytes, moved(self.numel, self))
 
 
 @model("masked_scatter_backward", family=FAMILY_NAME)
-def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """g where the mask says so, packed: read g and the mask, write the source's gradient"""
-    told = out[0] if out else None
-    count = told.numel if told is not None else None if sizes is UNKNOWN else numel(sizes)
-    return Work(0, distinct(grad, bool_mask(mask)), math.nan if count is None else moved(count, grad))
+    count = result_numel(out, sizes)
+    return Work(0, distinct(grad, bool_mask(mask)), moved(count, grad))
 
 
 @model("put", family=FAMILY_NAME)
-def put(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False, *_: Any) -> Work:
+def put(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False) -> Work:
     """self.flat[index] = source, or +=; all of self is copied"""
     return scattered(self, positions, source, int(number(accumulate, False)), positions.numel, False)
 
 
 @model("put_", family=FAMILY_NAME)
-def put_(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False, *_: Any) -> Work:
+def put_(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False) -> Work:
     """As ``put``, in place"""
     return scattered(self, positions, source, int(number(accumulate, False)), positions.numel, True)
 
 
 @model("isin", family=FAMILY_NAME)
-def isin(elements: Any, tests: Any, *_: Any) -> Work:
+def isin(elements: Any, tests: Any) -> Work:
     """Comparisons; a byte an element"""
     return Work(0, distinct(elements, tests), required(elements).numel if isinstance(elements, Tensor) else 1)
 
 
 @model("masked_scatter", family=FAMILY_NAME)
-def masked_scatter(self: Tensor, mask: Tensor, source: Tensor, *_: Any) -> Work:
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Work:
     """A selection between self and the source's next element; all three read whole"""
     return Work(0, distinct(self, bool_mask(mask), source), moved(self.numel, self))
 
 
 @model("nonzero", "argwhere", family=FAMILY_NAME)
-def nonzero(self: Tensor, *_: Any, out: Out = None) -> Work:
+def nonzero(self: Tensor, *, out: Out = None) -> Work:
     """int64 coordinates of what is not zero; how many only the outputs tell"""
-    told = out[0] if out else None
-    return Work(0, self.nbytes, math.nan if told is None else 8 * told.numel)
+    described = first_output(out)
+    return Work(0, self.nbytes, math.nan if described is None else 8 * described.numel)
 
 
 @model("one_hot", family=FAMILY_NAME)
-def one_hot(self: Tensor, classes: Any = -1, *_: Any, out: Out = None) -> Work:
+def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
     """int64 zeros and ones"""
-    told = out[0] if out else None
-    count = told.numel if told is not None else self.numel * classes if number(classes, -1) > 0 else None
+    described = first_output(out)
+    count = described.numel if described is not None else self.numel * classes if number(classes, -1) > 0 else None
     return Work(0, indices(self).nbytes, math.nan if count is None else 8 * count)
 
 
-@model(
-    "select_backward", "slice_backward", "diagonal_backward", "unfold_backward", "_narrow_backward", family=FAMILY_NAME
-)
-def view_backward(grad: Tensor, sizes: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+@model("select_backward slice_backward diagonal_backward unfold_backward _narrow_backward", family=FAMILY_NAME)
+def view_backward(grad: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """dx is 0 but for g in the part that the view showed: read g, write all of dx"""
-    told = out[0] if out else None
-    count = told.numel if told is not None else None if sizes is UNKNOWN else numel(sizes)
-    return Work(0, required(grad).nbytes, math.nan if count is None else moved(count, grad))
+    count = result_numel(out, sizes)
+    return Work(0, required(grad).nbytes, moved(count, grad))
 
 
-@model("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter", family=FAMILY_NAME)
-def view_scatter(self: Tensor, source: Tensor, *_: Any) -> Work:
+@model("select_scatter slice_scatter diagonal_scatter as_strided_scatter", family=FAMILY_NAME)
+def view_scatter(self: Tensor, source: Tensor) -> Work:
     """A copy of self with a part replaced: read the rest of self and the source, write all"""
     rest = max(self.numel - source.numel, 0)
     return Work(0, moved(rest, self) + source.nbytes, moved(self.numel, self))

@@ -58,7 +58,7 @@ def columns(a: Tensor, b: Tensor) -> int:
 def factorisation(*names: str, flop: Callable[[int], float], doc: str) -> None:
     """Register ops that factor square matrices in place of themselves."""
 
-    def count(a: Tensor, *_: Any, out: Out = None) -> Work:
+    def count(a: Tensor, *, out: Out = None) -> Work:
         batch, n = square(names[0], a)
         return Work(scaled(batch * flop(n), a), a.nbytes, written(out, moved(a.numel, a)))
 
@@ -85,24 +85,24 @@ factorisation(
 )
 
 
-@model("linalg_eig", "_linalg_eigvals", "linalg_eigvals", family=FAMILY_NAME)
-def eig(a: Tensor, *_: Any, out: Out = None) -> Work:
+@model("linalg_eig _linalg_eigvals linalg_eigvals", family=FAMILY_NAME)
+def eig(a: Tensor, *, out: Out = None) -> Work:
     """Hessenberg and QR iteration with vectors: 25n^3; the results are complex, twice a real number's size"""
     batch, n = square("eig", a)
     numbers = batch * (n + n * n) * (1 if a.is_complex else 2)
     return Work(scaled(batch * 25 * n**3, a), a.nbytes, written(out, moved(numbers, a)))
 
 
-@model("linalg_lu_factor_ex", "linalg_lu_factor", "linalg_lu", "_lu_with_info", family=FAMILY_NAME)
-def lu(a: Tensor, *_: Any, out: Out = None) -> Work:
+@model("linalg_lu_factor_ex linalg_lu_factor linalg_lu _lu_with_info", family=FAMILY_NAME)
+def lu(a: Tensor, *, out: Out = None) -> Work:
     """P A = L U of [m,n]: n^2 (m - n/3) for m >= n"""
     batch, m, n = tall("lu", a)
     pivots = batch * n * INFO_BYTES if a.dtype else math.nan
     return Work(scaled(batch * n * n * (m - n / 3), a), a.nbytes, written(out, moved(a.numel, a) + pivots))
 
 
-@model("_linalg_solve_ex", "linalg_solve_ex", "linalg_solve", family=FAMILY_NAME)
-def solve(a: Tensor, b: Tensor, *_: Any) -> Work:
+@model("_linalg_solve_ex linalg_solve_ex linalg_solve", family=FAMILY_NAME)
+def solve(a: Tensor, b: Tensor) -> Work:
     """A x = b by LU: 2n^3/3, and 2n^2 a right hand side; the factors are not counted as results"""
     batch, n = square("solve", a)
     flop = batch * (2 * n**3 / 3 + 2 * n * n * columns(a, b))
@@ -110,7 +110,7 @@ def solve(a: Tensor, b: Tensor, *_: Any) -> Work:
 
 
 @model("linalg_lu_solve", "lu_solve", family=FAMILY_NAME)
-def lu_solve(first: Tensor, second: Tensor, third: Tensor, *_: Any) -> Work:
+def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
     """From the factors: 2n^2 a right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
     factors, b = (
         (second, first)
@@ -125,13 +125,13 @@ def lu_solve(first: Tensor, second: Tensor, third: Tensor, *_: Any) -> Work:
 
 
 @model("triangular_solve", family=FAMILY_NAME)
-def triangular_solve(b: Tensor, a: Tensor, *_: Any) -> Work:
+def triangular_solve(b: Tensor, a: Tensor) -> Work:
     """T x = b: n^2 a right hand side; reads the triangle"""
     return linalg_solve_triangular(a, b)
 
 
 @model("linalg_solve_triangular", family=FAMILY_NAME)
-def linalg_solve_triangular(a: Tensor, b: Tensor, *_: Any) -> Work:
+def linalg_solve_triangular(a: Tensor, b: Tensor) -> Work:
     """T x = b: n^2 a right hand side; reads the triangle, n (n + 1) / 2 numbers"""
     batch, n = square("solve_triangular", a)
     triangle = moved(batch * n * (n + 1) // 2, a)
@@ -139,7 +139,7 @@ def linalg_solve_triangular(a: Tensor, b: Tensor, *_: Any) -> Work:
 
 
 @model("cholesky_solve", family=FAMILY_NAME)
-def cholesky_solve(b: Tensor, a: Tensor, *_: Any) -> Work:
+def cholesky_solve(b: Tensor, a: Tensor) -> Work:
     """L L' x = b: two triangular solves"""
     batch, n = square("cholesky_solve", a)
     triangle = moved(batch * n * (n + 1) // 2, a)
@@ -147,7 +147,7 @@ def cholesky_solve(b: Tensor, a: Tensor, *_: Any) -> Work:
 
 
 @model("linalg_ldl_solve", family=FAMILY_NAME)
-def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor, *_: Any) -> Work:
+def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor) -> Work:
     """L D L' x = b: two triangular solves, 2n^2 a right hand side; reads the triangle"""
     batch, n = square("ldl_solve", factors)
     triangle = moved(batch * n * (n + 1) // 2, factors)
@@ -156,7 +156,7 @@ def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor, *_: Any) -> Work:
 
 
 @model("lu_unpack", family=FAMILY_NAME)
-def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = True, *_: Any) -> Work:
+def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = True) -> Work:
     """P[m,m], L[m,k] and U[k,n] out of one matrix: copies and fills"""
     batch, (m, n) = math.prod(factors.shape[:-2]), factors.shape[-2:]
     size = (min(m, n) * (m + n) if data is not False else 0) + (m * m if swaps is not False else 0)
@@ -164,7 +164,7 @@ def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = Tr
 
 
 @model("linalg_cross", family=FAMILY_NAME)
-def cross(a: Tensor, b: Tensor, *_: Any) -> Work:
+def cross(a: Tensor, b: Tensor) -> Work:
     """a x b: two products and a difference an element; complex 2 * 6 + 2"""
     result = a.like(broadcast("linalg_cross", a.shape, b.shape), result_dtype(a, b))
     price = 14 if result.is_complex else 3 if floating(result.dtype) else 0
@@ -172,20 +172,20 @@ def cross(a: Tensor, b: Tensor, *_: Any) -> Work:
 
 
 @model("_linalg_check_errors", family=FAMILY_NAME)
-def check_errors(info: Tensor, *_: Any) -> Work:
+def check_errors(info: Tensor) -> Work:
     """Reads the status of each matrix"""
     return Work(0, info.nbytes, 0)
 
 
 @model("geqrf", family=FAMILY_NAME)
-def geqrf(a: Tensor, *_: Any) -> Work:
+def geqrf(a: Tensor) -> Work:
     """A = Q R, Q as reflectors: 2n^2 (m - n/3) for m >= n"""
     batch, m, n = tall("geqrf", a)
     return Work(scaled(2 * batch * n * n * (m - n / 3), a), a.nbytes, moved(a.numel + batch * n, a))
 
 
 @model("linalg_qr", "qr", family=FAMILY_NAME)
-def qr(a: Tensor, mode: Any = "reduced", *_: Any, out: Out = None) -> Work:
+def qr(a: Tensor, mode: Any = "reduced", *, out: Out = None) -> Work:
     """The factorisation, and as much again to form Q: 2n^2 (m - n/3) each; mode "r" forms no Q
 
     The complete Q of a tall matrix costs 4 (m^2 n - m n^2 + n^3 / 3) instead (Golub and Van Loan 5.2.2 with
@@ -202,7 +202,7 @@ def qr(a: Tensor, mode: Any = "reduced", *_: Any, out: Out = None) -> Work:
 
 
 @model("linalg_householder_product", "orgqr", family=FAMILY_NAME)
-def householder_product(a: Tensor, tau: Tensor, *_: Any) -> Work:
+def householder_product(a: Tensor, tau: Tensor) -> Work:
     """Q from k reflectors, [m,n]: 4mnk - 2 (m + n) k^2 + 4k^3/3"""
     batch, m, n, k = math.prod(a.shape[:-2]), a.shape[-2], a.shape[-1], tau.shape[-1]
     flop = batch * (4 * m * n * k - 2 * (m + n) * k * k + 4 * k**3 / 3)
@@ -210,14 +210,14 @@ def householder_product(a: Tensor, tau: Tensor, *_: Any) -> Work:
 
 
 @model("ormqr", family=FAMILY_NAME)
-def ormqr(a: Tensor, tau: Tensor, c: Tensor, *_: Any) -> Work:
+def ormqr(a: Tensor, tau: Tensor, c: Tensor) -> Work:
     """Q C for C[m,p], k reflectors: 2 p k (2m - k)"""
     batch, m, p, k = math.prod(c.shape[:-2]), c.shape[-2], c.shape[-1], tau.shape[-1]
     return Work(scaled(2 * batch * p * k * (2 * m - k), a), distinct(a, tau, c), moved(c.numel, c))
 
 
-@model("_linalg_svd", "linalg_svd", "svd", "linalg_svdvals", family=FAMILY_NAME)
-def svd(a: Tensor, full: Any = False, vectors: Any = True, *_: Any, out: Out = None) -> Work:
+@model("_linalg_svd linalg_svd svd linalg_svdvals", family=FAMILY_NAME)
+def svd(a: Tensor, full: Any = False, vectors: Any = True, *, out: Out = None) -> Work:
     """Values: 4mn^2 - 4n^3/3; with thin vectors: 14mn^2 + 8n^3; with all of U: 4m^2 n + 22n^3"""
     batch, m, n = tall("svd", a)
     flop: float = 14 * m * n * n + 8 * n**3
@@ -228,8 +228,8 @@ def svd(a: Tensor, full: Any = False, vectors: Any = True, *_: Any, out: Out = N
     return Work(scaled(batch * flop, a), a.nbytes, written(out, moved(batch * n * (1 + m + n), a)))
 
 
-@model("_linalg_eigh", "linalg_eigh", "linalg_eigvalsh", "symeig", family=FAMILY_NAME)
-def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *_: Any, out: Out = None) -> Work:
+@model("_linalg_eigh linalg_eigh linalg_eigvalsh symeig", family=FAMILY_NAME)
+def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *, out: Out = None) -> Work:
     """Tridiagonal 4n^3/3 for values; 9n^3 with vectors"""
     batch, n = square("eigh", a)
     flop = 4 * n**3 / 3 if vectors is False else 9 * n**3
@@ -237,7 +237,7 @@ def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *_: Any, out: Out = N
 
 
 @model("linalg_lstsq", "lstsq", family=FAMILY_NAME)
-def lstsq(a: Tensor, b: Tensor, *_: Any, out: Out = None) -> Work:
+def lstsq(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """By QR: 2n^2 (m - n/3), then 4mn - n^2 a right hand side"""
     batch, m, n = tall("lstsq", a)
     k = b.numel // (batch * a.shape[-2]) if batch and a.shape[-2] else 0
@@ -246,7 +246,7 @@ def lstsq(a: Tensor, b: Tensor, *_: Any, out: Out = None) -> Work:
 
 
 @model("linalg_matrix_exp", "matrix_exp", family=FAMILY_NAME)
-def matrix_exp(a: Tensor, *_: Any) -> Work:
+def matrix_exp(a: Tensor) -> Work:
     """Taylor polynomial of degree 18 by Bader, Blanes and Casas (2019): 5 products, without the squarings
     that a large norm needs (they depend on the data)"""
     batch, n = square("matrix_exp", a)
@@ -254,7 +254,7 @@ def matrix_exp(a: Tensor, *_: Any) -> Work:
 
 
 @model("linalg_pinv", "pinverse", family=FAMILY_NAME)
-def pinv(a: Tensor, *_: Any) -> Work:
+def pinv(a: Tensor) -> Work:
     """V S^-1 U': the thin singular value decomposition, 14mn^2 + 8n^3, and a product, 2mn^2"""
     batch, m, n = tall("pinv", a)
     return Work(scaled(batch * (16 * m * n * n + 8 * n**3), a), a.nbytes, moved(a.numel, a))

@@ -20,7 +20,7 @@ from pyprof.prof.ops.operands import (
     output,
     required,
     result_dtype,
-)  # fmt: skip
+)
 from pyprof.prof.ops.softmax import log_softmax, softmax_backward
 
 FAMILY_NAME = "loss"
@@ -57,8 +57,8 @@ def incoming(self: Tensor, reduction: Any) -> Tensor:
     return self.like(self.shape if mode(reduction) == NONE else ())
 
 
-@model("nll_loss", "nll_loss_nd", "nll_loss_forward", "nll_loss2d", "nll_loss2d_forward", family=FAMILY_NAME)
-def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any) -> Work:
+@model("nll_loss nll_loss_nd nll_loss_forward nll_loss2d nll_loss2d_forward", family=FAMILY_NAME)
+def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
     """Gathers N elements and adds them; a mean divides by the total weight, which is a result too.
 
     Class weights are gathered, multiplied in, and (mean) added up: N + N - 1 more.
@@ -80,7 +80,6 @@ def nll_loss_backward(
     reduction: Any = MEAN,
     ignore_index: Any = None,
     total_weight: Any = None,
-    *_: Any,
 ) -> Work:
     """dx is 0 but for -w g / total_weight at the targets: N divisions (mean), N products with class weights.
 
@@ -131,25 +130,25 @@ def cross_entropy_backward(
 
 
 @model("mse_loss", family=FAMILY_NAME)
-def mse_loss(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+def mse_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """(x - t)^2: 2 an element"""
     return compared(self, target, 2, reduction)
 
 
 @model("mse_loss_backward", family=FAMILY_NAME)
-def mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+def mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """(x - t) * (2 g / n): 2 an element; unreduced 2 (x - t) g: 3"""
     return compared_backward(self, 3 if mode(reduction) == NONE else 2, required(grad), self, target)
 
 
 @model("l1_loss", family=FAMILY_NAME)
-def l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+def l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """|x - t|: 1 an element"""
     return compared(self, target, 1, reduction)
 
 
 @model("l1_loss.backward", family=FAMILY_NAME)
-def l1_loss_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Parts:
+def l1_loss_backward(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Parts:
     """sign(x - t) * g: 2 an element"""
     return _each(self, target, 2, reduction)
 
@@ -162,31 +161,31 @@ def _each(self: Tensor, target: Tensor, flop: int, reduction: Any) -> Parts:
 
 
 @model("smooth_l1_loss", "huber_loss", family=FAMILY_NAME)
-def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """z = |x - t|; 0.5 z z / beta: 4 an element, the quadratic branch counted for all (huber: delta (z - delta / 2))"""
     return compared(self, target, 4, reduction)
 
 
 @model("smooth_l1_loss_backward", "huber_loss_backward", family=FAMILY_NAME)
-def smooth_l1_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+def smooth_l1_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """(x - t) g / (n beta): sub, mul, div an element"""
     return compared_backward(self, 3, required(grad), self, target)
 
 
 @model("soft_margin_loss", family=FAMILY_NAME)
-def soft_margin_loss(self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+def soft_margin_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """log1p(exp(-t x)): 3 an element"""
     return compared(self, target, 3, reduction)
 
 
 @model("soft_margin_loss_backward", family=FAMILY_NAME)
-def soft_margin_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN, *_: Any) -> Work:
+def soft_margin_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """z = exp(-t x); -t g z / (1 + z): mul, exp, add, 2 mul, div"""
     return compared_backward(self, 6, required(grad), self, target)
 
 
 @model("binary_cross_entropy", family=FAMILY_NAME)
-def bce(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any) -> Work:
+def bce(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
     """(t - 1) log(1 - x) - t log(x): 2 log, 3 sub, 2 mul = 7 an element, and 1 with a weight"""
     return compared(self, target, 8 if given(weight) else 7, reduction, weight)
 
@@ -221,13 +220,13 @@ def bce_logits_backward(
 
 
 @model("kl_div", family=FAMILY_NAME)
-def kl_div(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False, *_: Any) -> Work:
+def kl_div(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False) -> Work:
     """t (log t - x), or exp(t) (t - x): 3 an element"""
     return compared(self, target, 3, reduction)
 
 
 @model("kl_div.backward", family=FAMILY_NAME)
-def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False, *_: Any) -> Parts:
+def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False) -> Parts:
     """dx = -t g reads t only: 1 an element, 2 where t is a logarithm. dt = g (log t - x + 1): 4 an element."""
     grad = incoming(self, reduction)
     flop = 2 if number(log_target, False) else 1
@@ -241,13 +240,13 @@ def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_tar
 
 
 @model("multi_margin_loss_backward", "multilabel_margin_loss_backward", family=FAMILY_NAME)
-def margin_backward(grad: Tensor, self: Tensor, target: Tensor, *_: Any) -> Work:
+def margin_backward(grad: Tensor, self: Tensor, target: Tensor) -> Work:
     """g / C where the margin is not kept: 1 an element; an estimate"""
     return Work(self.numel, distinct(required(grad), self, indices(target)), moved(self.numel, self))
 
 
-@model("_ctc_loss", "ctc_loss", "_cudnn_ctc_loss", family=FAMILY_NAME)
-def ctc_loss(log_probs: Tensor, targets: Tensor, *_: Any, out: Out = None) -> Work:
+@model("_ctc_loss ctc_loss _cudnn_ctc_loss", family=FAMILY_NAME)
+def ctc_loss(log_probs: Tensor, targets: Tensor, *, out: Out = None) -> Work:
     """alpha[t, s] over T steps, N sequences, 2 S + 1 states: three exponentials, two sums, a logarithm, a sum: 7 each
 
     An estimate: every sequence and target taken for full length.
@@ -259,7 +258,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, *_: Any, out: Out = None) -> Wo
 
 
 @model("_ctc_loss_backward", family=FAMILY_NAME)
-def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor, *_: Any) -> Work:
+def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
     """beta as alpha, 7 a state, and for each probability exp(x) - exp(ab + nll - x), times g: 5; an estimate"""
     forward = ctc_loss(log_probs, targets)
     read = distinct(grad, log_probs) + indices(targets).nbytes + forward.write
@@ -267,7 +266,7 @@ def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor, *_: Any)
 
 
 @model("multi_margin_loss", "multilabel_margin_loss_forward", family=FAMILY_NAME)
-def multi_margin_loss(self: Tensor, target: Tensor, *_: Any, out: Out = None) -> Work:
+def multi_margin_loss(self: Tensor, target: Tensor, *, out: Out = None) -> Work:
     """max(0, margin - x[y] + x[i]): 3 an element with the row's sum and mean; an estimate"""
     result = output(out, self.like(()))
     return Work(3 * self.numel, distinct(self, indices(target)), moved(result.numel, result))

@@ -199,7 +199,6 @@ def native_multi_head_attention(
     mask: Any = None,
     need_weights: Any = False,
     average: Any = True,
-    *_: Any,
 ) -> Parts:
     """The inference path of nn.MultiheadAttention: [batch, sequence, E]"""
     p = Projections(heads, (in_weight,), given(in_bias), out_weight, given(out_bias))
@@ -230,7 +229,6 @@ def transformer_encoder_layer(
     down: Tensor,
     down_bias: Any,
     mask: Any = None,
-    *_: Any,
 ) -> Parts:
     """The inference path of nn.TransformerEncoderLayer: attention, two products, two norms, two sums, an activation"""
     p = Projections(heads, (in_weight,), given(in_bias), out_weight, given(out_bias))

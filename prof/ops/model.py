@@ -41,19 +41,40 @@ from typing import Any, NoReturn, TypeVar
 from pyprof.errors import ModelError, ShapeError, UnknownArgument
 
 __all__ = [
-    "FAMILY", "MATRIX", "MODELS", "ORDER", "UNKNOWN", "ModelError", "Parts", "ShapeError", "Tensor", "Unknown",
-    "UnknownArgument", "Work", "distinct", "evaluate", "find", "model", "total",
-]  # fmt: skip
+    "FAMILY",
+    "MATRIX",
+    "MODELS",
+    "ORDER",
+    "UNKNOWN",
+    "ModelError",
+    "Parts",
+    "ShapeError",
+    "Tensor",
+    "Unknown",
+    "UnknownArgument",
+    "Work",
+    "distinct",
+    "evaluate",
+    "find",
+    "model",
+    "total",
+]
 
-ITEM_BYTES: Mapping[str, float] = {
-    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
-    "int64": 8, "uint64": 8,
-    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex32": 4, "complex64": 8, "complex128": 16,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
-    "float4_e2m1fn_x2": 1, "qint8": 1, "quint8": 1, "qint32": 4,
-    # an element's size is known and what it means is not: kernels that move bytes (prof/kernels/operand_dtypes.py)
-    "opaque1": 1, "opaque2": 2, "opaque4": 4, "opaque8": 8, "opaque16": 16,
-}  # fmt: skip
+_NAMES_OF_SIZE = {
+    1: "bool uint8 int8 qint8 quint8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu "
+    "float4_e2m1fn_x2 opaque1",
+    2: "int16 uint16 float16 bfloat16 opaque2",
+    4: "int32 uint32 qint32 float32 complex32 opaque4",
+    8: "int64 uint64 float64 complex64 opaque8",
+    16: "complex128 opaque16",
+}
+# Bytes of an element. Of an "opaque" type only the size is known: kernels that move bytes (kernels/operand_dtypes.py).
+ITEM_BYTES: Mapping[str, float] = {name: size for size, names in _NAMES_OF_SIZE.items() for name in names.split()}
+
+
+def names(text: str) -> frozenset[str]:
+    """The names in a text, with blanks between them: for long tables."""
+    return frozenset(text.split())
 
 
 class Unknown:
@@ -160,10 +181,10 @@ MODELS: dict[str, Callable[..., Work | Parts]] = {}  # aten name without "aten::
 FAMILY: dict[str, str] = {}  # the same names -> "gemm", "conv", "attention", "pointwise", ...
 ORDER: dict[str, Order] = {}  # names registered with an order of arguments
 # products, whose models take one sparse operand, and conversions
-SPARSE = frozenset({
-    "mm", "_sparse_mm", "addmm", "_sparse_addmm", "matmul", "matmul.backward", "addmm.backward", "mv", "addmv",
-    "linear", "_to_dense", "_to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc",
-})  # fmt: skip
+SPARSE = names(
+    "mm _sparse_mm addmm _sparse_addmm matmul matmul.backward addmm.backward mv addmv linear _to_dense _to_sparse "
+    "_to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc"
+)
 MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families whose ops hold a matrix product
 
 ALIASES: list[tuple[re.Pattern[str], str]] = []  # other names of ops that have a model, and the name it is under

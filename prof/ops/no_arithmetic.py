@@ -6,12 +6,14 @@ from functools import lru_cache
 from typing import Any
 
 from pyprof.errors import ModelError
-from pyprof.prof.ops.model import FAMILY, Tensor, evaluate, total
+from pyprof.prof.ops.model import FAMILY, Tensor, evaluate, names, total
 
 # Families that move, order or choose. Not all of "indexing" and "embedding": their backwards add.
 FAMILIES = frozenset({"copy", "view", "collective", "sort", "layout"})
-GATHERS = frozenset({"embedding", "index_select", "gather", "take", "index", "masked_select", "nonzero", "masked_fill",
-                     "max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d", "max_pool3d"})  # fmt: skip
+GATHERS = names(
+    "embedding index_select gather take index masked_select nonzero masked_fill max_pool2d max_pool3d "
+    "max_pool2d_with_indices max_pool3d_with_indices"
+)
 
 
 @lru_cache(maxsize=4096)

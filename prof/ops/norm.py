@@ -52,13 +52,8 @@ def batch_eval(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Wor
 
 
 @model(
-    "native_batch_norm",
-    "cudnn_batch_norm",
-    "miopen_batch_norm",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_functional",
-    "batch_norm",
-    "_batch_norm_impl_index",
+    "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit "
+    "_native_batch_norm_legit_functional batch_norm _batch_norm_impl_index",
     family=FAMILY_NAME,
 )
 def batch_norm(
@@ -70,7 +65,7 @@ def batch_norm(
     training: Any = UNKNOWN,
     momentum: Any = None,
     eps: Any = None,
-    *_: Any,
+    *,
     out: Out = None,
 ) -> Work:
     """In training by the batch's own statistics, else by the running ones; the two differ threefold.
@@ -92,13 +87,13 @@ def _saved(out: Out) -> bool:
 
 
 @model("_native_batch_norm_legit_no_training", "_batch_norm_no_update", family=FAMILY_NAME)
-def batch_norm_no_training(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any, *_: Any) -> Work:
+def batch_norm_no_training(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
     """By the running statistics"""
     return batch_eval(self, weight, bias, mean, var)
 
 
 @model("_batch_norm_with_update", "_batch_norm_with_update_functional", family=FAMILY_NAME)
-def batch_norm_with_update(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any, *_: Any) -> Work:
+def batch_norm_with_update(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
     """By the batch's statistics"""
     return batch_train(self, weight, bias, mean, var)
 
@@ -143,9 +138,16 @@ def gradients(self: Tensor, weight: Any, count: int, wants: tuple[bool, bool, bo
     family=FAMILY_NAME,
 )
 def native_batch_norm_backward(
-    grad: Tensor, self: Tensor, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any,
-    train: Any = True, mask: Any = None,
-) -> Work:  # fmt: skip
+    grad: Tensor,
+    self: Tensor,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    mean: Any,
+    rstd: Any,
+    train: Any = True,
+    mask: Any = None,
+) -> Work:
     """Training reads the saved statistics, evaluation the running ones"""
     if number(train, True):
         return batch_train_backward(grad, self, weight, mean, rstd, mask)
@@ -162,7 +164,7 @@ def cudnn_batch_norm_backward(self: Tensor, grad: Tensor, weight: Tensor, mean: 
 
 
 @model("batch_norm_stats", family=FAMILY_NAME)
-def batch_norm_stats(self: Tensor, *_: Any) -> Work:
+def batch_norm_stats(self: Tensor) -> Work:
     """SyncBatchNorm's first pass: mean and variance 4E, root 2C"""
     rows = channels(self)
     return Work(4 * self.numel + 2 * rows, self.nbytes, 2 * statistics(rows, self))
@@ -179,7 +181,7 @@ def batch_norm_gather_stats(
 
 
 @model("batch_norm_elemt", family=FAMILY_NAME)
-def batch_norm_elemt(self: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, *_: Any) -> Work:
+def batch_norm_elemt(self: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor) -> Work:
     """(x - mean) * rstd * weight + bias"""
     flop = (2 + present(weight, bias)) * self.numel
     return Work(flop, distinct(self, weight, bias, mean, rstd), moved(self.numel, self))

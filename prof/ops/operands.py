@@ -14,20 +14,16 @@ from typing import Any
 
 from pyprof.prof.ops.model import ITEM_BYTES, UNKNOWN, ModelError, ShapeError, Tensor, Work
 
-__all__ = [
-    "Out", "accumulator", "bool_mask", "broadcast", "dtype_name", "elementwise", "floating", "given", "indices",
-    "moved", "nan_unless", "number", "numel", "output", "promoted", "required", "result_dtype", "tensors",
-]  # fmt: skip
-
 Out = tuple[Tensor | None, ...] | None
 
 # c10/core/ScalarType.h, torch 2.13; a Kineto trace writes these numbers where an op takes a dtype
-SCALAR_TYPES = {
-    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64",
-    8: "complex32", 9: "complex64", 10: "complex128", 11: "bool", 12: "qint8", 13: "quint8", 14: "qint32",
-    15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn", 25: "float8_e5m2fnuz", 26: "float8_e4m3fnuz",
-    27: "uint16", 28: "uint32", 29: "uint64", 44: "float8_e8m0fnu", 45: "float4_e2m1fn_x2",
-}  # fmt: skip
+_BY_NUMBER = {
+    0: "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 "
+    "bfloat16",
+    23: "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz uint16 uint32 uint64",
+    44: "float8_e8m0fnu float4_e2m1fn_x2",
+}
+SCALAR_TYPES = {number: name for begin, names in _BY_NUMBER.items() for number, name in enumerate(names.split(), begin)}
 
 INTEGERS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
@@ -64,14 +60,27 @@ def numel(shape: Iterable[int]) -> int:
     return math.prod(shape)
 
 
-def nan_unless(count: int | None, itemsize: float) -> float:
-    """Bytes of ``count`` elements, NaN where the count or the type is not known."""
-    return math.nan if count is None else count * itemsize if count else 0
+def bytes_of(count: int, itemsize: float) -> float:
+    """Bytes of ``count`` elements: 0 where there are none, even of a type that is not known (NaN)."""
+    return count * itemsize if count else 0
 
 
-def moved(count: int, tensor: Tensor) -> float:
-    """Bytes of ``count`` elements of the tensor's type."""
-    return nan_unless(count, tensor.itemsize)
+def moved(count: int | None, tensor: Tensor) -> float:
+    """Bytes of ``count`` elements of the tensor's type; NaN where the count or the type is not known."""
+    return math.nan if count is None else bytes_of(count, tensor.itemsize)
+
+
+def first_output(out: Out) -> Tensor | None:
+    """The description of an op's first output; None where the capture has none."""
+    return out[0] if out else None
+
+
+def result_numel(out: Out, sizes: Any = UNKNOWN) -> int | None:
+    """Elements of the first output: as described, else by an argument that lists its sizes; None where neither is."""
+    described = first_output(out)
+    if described is not None:
+        return described.numel
+    return None if sizes is UNKNOWN else numel(sizes)
 
 
 def output(out: Out, otherwise: Tensor) -> Tensor:
@@ -79,10 +88,10 @@ def output(out: Out, otherwise: Tensor) -> Tensor:
 
     A description without a type (NVTX) takes the type that the arguments imply.
     """
-    told = out[0] if out else None
-    if told is None:
+    described = first_output(out)
+    if described is None:
         return otherwise
-    return told if told.dtype else Tensor(told.shape, otherwise.dtype, told.strides)
+    return described if described.dtype else Tensor(described.shape, otherwise.dtype, described.strides)
 
 
 def indices(tensor: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ for _name in (UNARY + " " + BINARY).split():
 
 
 @model("_foreach_addcmul", family=FAMILY_NAME)
-def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1, *_: Any) -> Work:
+def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Work:
     """self + value * tensor1 * tensor2
 
     Every optimizer of torch squares the gradient with it, so that equal descriptions are taken for the same tensor and
@@ -85,31 +85,31 @@ def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1, *_: A
 
 
 @model("_foreach_copy", family=FAMILY_NAME)
-def foreach_copy(self: Any, source: Any, *_: Any) -> Work:
+def foreach_copy(self: Any, source: Any) -> Work:
     """``copy_`` on each tensor: self is written, not read"""
     return Work(0, distinct(listed(source)), sum(moved(t.numel, t) for t in listed(self)))
 
 
 @model("_foreach_zero", family=FAMILY_NAME)
-def foreach_zero(self: Any, *_: Any) -> Work:
+def foreach_zero(self: Any) -> Work:
     """Write every element"""
     return Work(0, 0, sum(moved(t.numel, t) for t in listed(self)))
 
 
 @model("_foreach_norm", family=FAMILY_NAME)
-def foreach_norm(self: Any, order: Any = 2, *_: Any) -> Work:
+def foreach_norm(self: Any, order: Any = 2) -> Work:
     """The norm of each tensor: 2 an element for p = 2"""
     return sum((linalg_vector_norm(t, number(order, 2)) for t in listed(self)), Work())
 
 
 @model("_foreach_max", family=FAMILY_NAME)
-def foreach_max(self: Any, *_: Any) -> Work:
+def foreach_max(self: Any) -> Work:
     """Comparisons; a value each"""
     return Work(0, distinct(listed(self)), sum(moved(1, t) for t in listed(self)))
 
 
 @model("clip_grad_norm_", "clip_grad_norm", family=FAMILY_NAME)
-def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2, *_: Any) -> Work:
+def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2) -> Work:
     """The norm of all gradients, 2 an element (the largest: 0), and their scaling, 1 an element, which happens always
 
     The scalars in between (stack, norm, add, div, clamp) are left out.
@@ -122,7 +122,7 @@ def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2, *_: Any) 
 
 
 @model("_amp_foreach_non_finite_check_and_unscale_", family=FAMILY_NAME)
-def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None, *_: Any) -> Work:
+def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None) -> Work:
     """g * (1 / scale): 1 an element; the check is free"""
     found = listed(self)
     nbytes = sum(moved(t.numel, t) for t in found)
@@ -130,7 +130,7 @@ def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None, *_: Any) ->
 
 
 @model("_amp_update_scale_", family=FAMILY_NAME)
-def update_scale(self: Tensor, growth_tracker: Any, found_inf: Any, *_: Any) -> Work:
+def update_scale(self: Tensor, growth_tracker: Any, found_inf: Any) -> Work:
     """Three scalars: a product at most"""
     return Work(1, distinct(given(self), growth_tracker, found_inf), distinct(given(self), growth_tracker))
 
@@ -155,9 +155,14 @@ def fused(flop: int, read: tuple[Any, ...], written: tuple[Any, ...], grads: Any
     family=FAMILY_NAME,
 )
 def fused_adam(
-    self: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any = (), weight_decay: Any = 0,
+    self: Any,
+    grads: Any,
+    exp_avgs: Any,
+    exp_avg_sqs: Any,
+    max_exp_avg_sqs: Any = (),
+    weight_decay: Any = 0,
     grad_scale: Any = None,
-) -> Work:  # fmt: skip
+) -> Work:
     """m = m + (1 - b1) (g - m): 3;  v = b2 v + (1 - b2) g g: 4;  sqrt(v) / c2 + eps: 3;  p - s m / denom: 3
 
     13 a parameter. Weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad keeps a maximum: free.
@@ -174,9 +179,15 @@ def fused_adam(
     family=FAMILY_NAME,
 )
 def fused_sgd(
-    self: Any, grads: Any, momentum_buffers: Any = (), weight_decay: Any = 0, dampening: Any = 0,
-    nesterov: Any = False, is_first_step: Any = False, grad_scale: Any = None,
-) -> Work:  # fmt: skip
+    self: Any,
+    grads: Any,
+    momentum_buffers: Any = (),
+    weight_decay: Any = 0,
+    dampening: Any = 0,
+    nesterov: Any = False,
+    is_first_step: Any = False,
+    grad_scale: Any = None,
+) -> Work:
     """p - lr g: 2;  with momentum also m = mu m + g: 2 (dampening 1 more, Nesterov's g + mu m 2); weight decay 2
 
     The first step only writes the buffer. Source: aten/src/ATen/native/cuda/FusedSgdKernel.cu, torch 2.13.

@@ -48,18 +48,32 @@ class Price:
 
 TABLE = (
     Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
-    Price("neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical _conj_physical "
-          "resolve_conj resolve_neg positive", 1, 0, "same", 0, "signs and rounding"),
+    Price(
+        "neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical _conj_physical "
+        "resolve_conj resolve_neg positive",
+        1,
+        0,
+        "same",
+        0,
+        "signs and rounding",
+    ),
     Price("isnan isinf isfinite isposinf isneginf isreal logical_not signbit", 1, 0, "bool", 0, "tests"),
     Price("bitwise_not", 1, 0, "same", None, "bits"),
-    Price("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan arcsin arccos arctan sinh cosh "
-          "asinh acosh atanh arcsinh arccosh arctanh erf erfc erfinv digamma lgamma i0 "
-          "special_i0 special_i0e special_i1 special_i1e special_erf special_erfc special_erfcx special_erfinv "
-          "special_ndtr special_ndtri special_log_ndtr special_digamma special_psi special_gammaln special_expm1 "
-          "special_exp2 special_log1p special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 "
-          "special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 "
-          "special_entr mvlgamma special_airy_ai special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
-          "special_spherical_bessel_j0", 1, 1, "float", None, "one library function"),
+    Price(
+        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan arcsin arccos arctan sinh cosh "
+        "asinh acosh atanh arcsinh arccosh arctanh erf erfc erfinv digamma lgamma i0 "
+        "special_i0 special_i0e special_i1 special_i1e special_erf special_erfc special_erfcx special_erfinv "
+        "special_ndtr special_ndtri special_log_ndtr special_digamma special_psi special_gammaln special_expm1 "
+        "special_exp2 special_log1p special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 "
+        "special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 "
+        "special_entr mvlgamma special_airy_ai special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
+        "special_spherical_bessel_j0",
+        1,
+        1,
+        "float",
+        None,
+        "one library function",
+    ),
     Price("reciprocal", 1, 1, "float", 11, "one division"),
     Price("deg2rad rad2deg", 1, 1, "float", None, "one product"),
     Price("angle", 1, 0, "real float", 1, "zero or pi; complex: atan2"),
@@ -79,14 +93,26 @@ TABLE = (
     Price("ldexp", 2, 2, "float", None, "a * 2^b"),
     Price("maximum minimum fmax fmin", 2, 0, "same", None, "comparisons"),
     Price("copysign", 2, 0, "float", None, "a sign bit"),
-    Price("nextafter heaviside gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift "
-          "__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__",
-          2, 0, "same", None, "bits and integers"),
-    Price("eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or "
-          "logical_xor isclose", 2, 0, "bool", 0, "comparisons"),
+    Price(
+        "nextafter heaviside gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift "
+        "__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__",
+        2,
+        0,
+        "same",
+        None,
+        "bits and integers",
+    ),
+    Price(
+        "eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or logical_xor isclose",
+        2,
+        0,
+        "bool",
+        0,
+        "comparisons",
+    ),
     Price("clamp clip", 3, 0, "same", None, "comparisons"),
     Price("clamp_min clamp_max", 2, 0, "same", None, "comparisons"),
-)  # fmt: skip
+)
 
 REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 COMPLEX_ADD, COMPLEX_MUL, COMPLEX_DIV = 2, 6, 11  # div: 6 products, 3 sums, 2 divisions
@@ -155,35 +181,35 @@ def scaled(factor: Any) -> int:
     return 0 if number(factor, 1) == 1 else 1
 
 
-@model("add", "sub", "subtract", "rsub", family=FAMILY_NAME)
-def add(self: Tensor, other: Any, alpha: Any = 1, *_: Any, out: Out = None) -> Work:
+@model("add sub subtract rsub", family=FAMILY_NAME)
+def add(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
     """self + alpha * other: 1 flop an element, 2 where alpha is not 1"""
     times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
     return apply("add", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out)
 
 
-@model("add_", "sub_", "subtract_", family=FAMILY_NAME)
-def add_(self: Tensor, other: Any, alpha: Any = 1, *_: Any, out: Out = None) -> Work:
+@model("add_ sub_ subtract_", family=FAMILY_NAME)
+def add_(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
     """self += alpha * other, in self's type"""
     times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
     return apply("add_", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out, inplace=True)
 
 
-@model("div", "divide", "true_divide", family=FAMILY_NAME)
+@model("div divide true_divide", family=FAMILY_NAME)
 def div(self: Tensor, other: Any, *mode: Any, out: Out = None) -> Work:
     """self / other: 1 flop an element; rounding is free. Integers divide as float32 unless the result is rounded."""
     result = "same" if "floor" in mode or "trunc" in mode else "float"
     return apply("div", (self, other), 1, COMPLEX_DIV, result=result, out=out)
 
 
-@model("div_", "divide_", "true_divide_", family=FAMILY_NAME)
-def div_(self: Tensor, other: Any, *_: Any, out: Out = None) -> Work:
+@model("div_ divide_ true_divide_", family=FAMILY_NAME)
+def div_(self: Tensor, other: Any, *, out: Out = None) -> Work:
     """self /= other, in self's type"""
     return apply("div_", (self, other), 1, COMPLEX_DIV, out=out, inplace=True)
 
 
 @model("mul.backward", "multiply.backward", family=FAMILY_NAME)
-def mul_backward(self: Tensor, other: Any, *_: Any, out: Out = None) -> Parts:
+def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
     """da = g * b, db = g * a: 1 an element each
 
     An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
@@ -197,8 +223,8 @@ def mul_backward(self: Tensor, other: Any, *_: Any, out: Out = None) -> Parts:
     }
 
 
-@model("div.backward", "divide.backward", "true_divide.backward", family=FAMILY_NAME)
-def div_backward(self: Tensor, other: Any, *_: Any, out: Out = None) -> Parts:
+@model("div.backward divide.backward true_divide.backward", family=FAMILY_NAME)
+def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
     """da = g / b (1 an element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once
 
     An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
@@ -278,8 +304,8 @@ for _gradient in GRADIENTS:
         _register_gradient(_gradient, _name)
 
 
-@model("maximum.backward", "minimum.backward", "fmax.backward", "fmin.backward", family=FAMILY_NAME)
-def maximum_backward(self: Tensor, other: Tensor, *_: Any, out: Out = None) -> Parts:
+@model("maximum.backward minimum.backward fmax.backward fmin.backward", family=FAMILY_NAME)
+def maximum_backward(self: Tensor, other: Tensor, *, out: Out = None) -> Parts:
     """g where the operand was chosen: comparisons and selections. Each gradient reads g and both operands."""
     grad = _grad_of(out, self, other)
     inputs = grad.nbytes + distinct(self, other)
@@ -288,7 +314,7 @@ def maximum_backward(self: Tensor, other: Tensor, *_: Any, out: Out = None) -> P
 
 
 @model("where.backward", family=FAMILY_NAME)
-def where_backward(condition: Tensor, self: Any, other: Any, *_: Any, out: Out = None) -> Parts:
+def where_backward(condition: Tensor, self: Any, other: Any, *, out: Out = None) -> Parts:
     """g where the side was chosen. Each gradient reads g and the condition."""
     sides = {name: t for name, t in (("self", self), ("other", other)) if isinstance(t, Tensor)}
     shape = broadcast("where", condition.shape, *(t.shape for t in sides.values()))
@@ -298,20 +324,21 @@ def where_backward(condition: Tensor, self: Any, other: Any, *_: Any, out: Out =
 
 
 @model("pow", "float_power", family=FAMILY_NAME)
-def pow_(self: Any, exponent: Any, *_: Any, out: Out = None) -> Work:
+def pow_(self: Any, exponent: Any, *, out: Out = None) -> Work:
     """self ** exponent: x*x is 1 flop, x*x*x 2, a root 1, any other power 1"""
     return apply("pow", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None, out=out)
 
 
 @model("pow_", "float_power_", family=FAMILY_NAME)
-def pow_inplace(self: Any, exponent: Any, *_: Any, out: Out = None) -> Work:
+def pow_inplace(self: Any, exponent: Any, *, out: Out = None) -> Work:
     """self **= exponent, in self's type"""
-    return apply("pow_", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None,
-                 out=out, inplace=True)  # fmt: skip
+    return apply(
+        "pow_", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None, out=out, inplace=True
+    )
 
 
 @model("pow.backward", family=FAMILY_NAME)
-def pow_backward(self: Any, exponent: Any, *_: Any, out: Out = None) -> Parts:
+def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
     """dx = g * (n * x ** (n-1)): 2 products and the smaller power, fused: read g and x, write dx
 
     A tensor exponent takes dn = g * x**n * log(x): 3 an element, read g, the result and x.
@@ -329,21 +356,21 @@ def pow_backward(self: Any, exponent: Any, *_: Any, out: Out = None) -> Parts:
 
 
 @model("addcmul", family=FAMILY_NAME)
-def addcmul(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *_: Any, out: Out = None) -> Work:
+def addcmul(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Out = None) -> Work:
     """self + value * tensor1 * tensor2: 2 flop an element, 3 where value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcmul", (self, tensor1, tensor2), 2 + times, 8 + COMPLEX_MUL * times, out=out)
 
 
 @model("addcdiv", family=FAMILY_NAME)
-def addcdiv(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *_: Any, out: Out = None) -> Work:
+def addcdiv(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Out = None) -> Work:
     """self + value * tensor1 / tensor2: 2 flop an element, 3 where value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcdiv", (self, tensor1, tensor2), 2 + times, 13 + COMPLEX_MUL * times, out=out)
 
 
 @model("addcmul.backward", family=FAMILY_NAME)
-def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *_: Any, out: Out = None) -> Parts:
+def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
     """dt1 = value * g * t2, dt2 = value * g * t1: a product an element, two where value is not 1; self's is g itself"""
     grad, flop = _grad_of(out, self, tensor1, tensor2), 1 + scaled(value)
     parts = _summed(self, grad)
@@ -355,7 +382,7 @@ def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any 
 
 
 @model("addcdiv.backward", family=FAMILY_NAME)
-def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *_: Any, out: Out = None) -> Parts:
+def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
     """dt1 = value * g / t2 (1), dt2 = -value * g * ((t1 / t2) / t2) (3); each 1 more where value is not 1"""
     grad, times = _grad_of(out, self, tensor1, tensor2), scaled(value)
     parts = _summed(self, grad)
@@ -382,13 +409,13 @@ def _summed(operand: Tensor, grad: Tensor) -> Parts:
 
 
 @model("lerp", family=FAMILY_NAME)
-def lerp(self: Tensor, end: Any, weight: Any, *_: Any, out: Out = None) -> Work:
+def lerp(self: Tensor, end: Any, weight: Any, *, out: Out = None) -> Work:
     """self + weight * (end - self): 3 flop an element"""
     return apply("lerp", (self, end, weight if isinstance(weight, Tensor) else None), 3, 10, out=out)
 
 
 @model("where", "_s_where", family=FAMILY_NAME)
-def where(condition: Any, self: Any, other: Any, *_: Any, out: Out = None) -> Work:
+def where(condition: Any, self: Any, other: Any, *, out: Out = None) -> Work:
     """A selection, 0 flop: read the condition and both sides, write one"""
     mask = bool_mask(required(condition))
     sides = [side for side in (given(self), given(other)) if side is not None]
@@ -398,14 +425,14 @@ def where(condition: Any, self: Any, other: Any, *_: Any, out: Out = None) -> Wo
 
 
 @model("polar", family=FAMILY_NAME)
-def polar(self: Tensor, angle: Tensor, *_: Any, out: Out = None) -> Work:
+def polar(self: Tensor, angle: Tensor, *, out: Out = None) -> Work:
     """r * cos(angle), r * sin(angle): 4 an element"""
     copied = complex_(self, angle, out=out)
     return copied + Work(4 * numel(broadcast("polar", self.shape, angle.shape)))
 
 
 @model("complex", family=FAMILY_NAME)
-def complex_(self: Tensor, other: Tensor, *_: Any, out: Out = None) -> Work:
+def complex_(self: Tensor, other: Tensor, *, out: Out = None) -> Work:
     """Two real tensors become a complex one; 0 flop"""
     real = promoted(self.dtype, other.dtype)
     dtype = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}.get(real, "")

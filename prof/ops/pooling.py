@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, model
-from pyprof.prof.ops.operands import Out, moved, number, numel
+from pyprof.prof.ops.operands import Out, first_output, moved, number, numel
 
 FAMILY_NAME = "pooling"
 INDEX_BYTES = 8  # int64
@@ -55,9 +55,9 @@ class Pool:
 
     def result_shape(self, n: int, out: Out) -> tuple[int, ...]:
         """The result's shape, as captured or by the window."""
-        told = out[0] if out else None
-        if told is not None:
-            return told.shape
+        described = first_output(out)
+        if described is not None:
+            return described.shape
         moves = (self.kernel, steps(self.kernel, self.stride), self.padding, self.dilation)
         dimensions = zip(self.x.shape[-n:], *(each(move, n) for move in moves), strict=True)
         ceil = bool(number(self.ceil_mode, False))
@@ -90,28 +90,26 @@ for _n in (1, 2, 3):
 
 
 @model("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", family=FAMILY_NAME)
-def max_pool_backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
+def max_pool_backward(grad: Tensor, self: Tensor) -> Work:
     """dx[position] += g: an addition an element of g. Reads g and the positions, writes all of dx."""
     return Work(grad.numel, grad.nbytes + INDEX_BYTES * grad.numel, moved(self.numel, self))
 
 
 @model(
-    "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d_backward",
-    "fractional_max_pool2d_backward",
+    "adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward "
     "fractional_max_pool3d_backward",
     family=FAMILY_NAME,
 )
-def adaptive_max_pool_backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
+def adaptive_max_pool_backward(grad: Tensor, self: Tensor) -> Work:
     """As max pooling's"""
     return max_pool_backward(grad, self)
 
 
 def adaptive_shape(self: Tensor, n: int, size: Any, out: Out) -> tuple[int, ...]:
     """The wanted output size; None keeps a dimension."""
-    told = out[0] if out else None
-    if told is not None:
-        return told.shape
+    described = first_output(out)
+    if described is not None:
+        return described.shape
     wanted: tuple[int | None, ...] = each(size, n)
     return (*self.shape[:-n], *(w if w is not None else s for w, s in zip(wanted, self.shape[-n:], strict=True)))
 
@@ -125,22 +123,22 @@ def spans(inputs: Iterable[int], outputs: Iterable[int]) -> int:
 
 
 def _register_adaptive(n: int) -> None:
-    def adaptive_max(self: Tensor, size: Any, *_: Any, out: Out = None) -> Work:
+    def adaptive_max(self: Tensor, size: Any, *, out: Out = None) -> Work:
         """Comparisons; values and positions"""
         count = numel(adaptive_shape(self, n, size, out))
         return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)
 
-    def adaptive_avg(self: Tensor, size: Any, *_: Any, out: Out = None) -> Work:
+    def adaptive_avg(self: Tensor, size: Any, *, out: Out = None) -> Work:
         """Each window's additions and a division: as many as its elements"""
         shape = adaptive_shape(self, n, size, out)
         flop = numel(self.shape[:-n]) * spans(self.shape[-n:], shape[-n:])
         return Work(flop, self.nbytes, moved(numel(shape), self))
 
-    def whole_backward(self: Tensor, size: Any, *_: Any, out: Out = None) -> Work:
+    def whole_backward(self: Tensor, size: Any, *, out: Out = None) -> Work:
         """dx += g / k of each window that holds it"""
         return _adaptive_backward(self.like(adaptive_shape(self, n, size, out)), self, n)
 
-    def backward(grad: Tensor, self: Tensor, *_: Any) -> Work:
+    def backward(grad: Tensor, self: Tensor) -> Work:
         """dx += g / k of each window that holds it"""
         return _adaptive_backward(grad, self, n)
 
@@ -174,7 +172,7 @@ def _register_avg(n: int) -> None:
         count = numel(call.result_shape(n, out))
         return Work(count * numel(each(call.kernel, n)), call.x.nbytes, moved(count, call.x))
 
-    def backward(grad: Tensor, self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, *_: Any) -> Work:
+    def backward(grad: Tensor, self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0) -> Work:
         """A division an element of g, and an addition wherever a window falls on an element again"""
         moves = (each(kernel, n), each(steps(kernel, stride), n), each(padding, n))
         counts = [overlap(*dimension) for dimension in zip(self.shape[-n:], grad.shape[-n:], *moves, strict=True)]
@@ -199,17 +197,23 @@ for _n in (1, 2, 3):
 
 
 @model("max_unpool2d", "max_unpool3d", family=FAMILY_NAME)
-def max_unpool(self: Tensor, positions: Tensor, size: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+def max_unpool(self: Tensor, positions: Tensor, size: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Each value to its position, zeros elsewhere"""
-    told = out[0] if out else None
+    described = first_output(out)
     known = None if size is UNKNOWN else tuple(size)
-    count = told.numel if told is not None else None if known is None else numel((*self.shape[: -len(known)], *known))
-    return Work(0, self.nbytes + INDEX_BYTES * positions.numel, math.nan if count is None else moved(count, self))
+    count = (
+        described.numel
+        if described is not None
+        else None
+        if known is None
+        else numel((*self.shape[: -len(known)], *known))
+    )
+    return Work(0, self.nbytes + INDEX_BYTES * positions.numel, moved(count, self))
 
 
 @model("fractional_max_pool2d", "fractional_max_pool3d", family=FAMILY_NAME)
-def fractional_max_pool(self: Tensor, kernel: Any, size: Any, *_: Any, out: Out = None) -> Work:
+def fractional_max_pool(self: Tensor, kernel: Any, size: Any, *, out: Out = None) -> Work:
     """Comparisons; values and positions"""
-    told = out[0] if out else None
-    count = told.numel if told is not None else numel((*self.shape[: -len(size)], *size))
+    described = first_output(out)
+    count = described.numel if described is not None else numel((*self.shape[: -len(size)], *size))
     return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)

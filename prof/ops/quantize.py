@@ -13,7 +13,7 @@ from pyprof.prof.ops.operands import Out, dtype_name, moved, output
 FAMILY_NAME = "pointwise"
 
 
-@model("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic", family=FAMILY_NAME)
+@model("quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic", family=FAMILY_NAME)
 def quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *arguments: Any, out: Out = None) -> Work:
     """x * (1 / scale) + zero point: 2 an element"""
     asked = next((dtype_name(a) for a in reversed(arguments) if isinstance(a, str) and dtype_name(a)), None)
@@ -22,19 +22,18 @@ def quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *arguments
 
 
 @model("dequantize", family=FAMILY_NAME)
-def dequantize(self: Tensor, *_: Any, out: Out = None) -> Work:
+def dequantize(self: Tensor, *, out: Out = None) -> Work:
     """(q - zero point) * scale: an integer subtraction and a product"""
     result = output(out, Tensor(self.shape, "float32"))
     return Work(self.numel, self.nbytes, moved(result.numel, result))
 
 
 @model(
-    "fake_quantize_per_tensor_affine_cachemask",
-    "fake_quantize_per_channel_affine_cachemask",
+    "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
     family=FAMILY_NAME,
 )
-def fake_quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *_: Any) -> Work:
+def fake_quantize(self: Tensor, scale: Any = None, zero_point: Any = None) -> Work:
     """There and back: x * (1 / scale) + zero point, (q - zero point) * scale: 4 an element; a byte of mask each"""
     return Work(4 * self.numel, distinct(self, scale, zero_point), moved(self.numel, self) + self.numel)
 
@@ -44,12 +43,12 @@ def fake_quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *_: A
     "fake_quantize_per_channel_affine_cachemask_backward",
     family=FAMILY_NAME,
 )
-def fake_quantize_backward(grad: Tensor, mask: Tensor, *_: Any) -> Work:
+def fake_quantize_backward(grad: Tensor, mask: Tensor) -> Work:
     """g where the value was not clamped"""
     return Work(0, distinct(grad) + mask.numel, moved(grad.numel, grad))
 
 
 @model("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant", family=FAMILY_NAME)
-def scaled_fp8_quant(result: Tensor, self: Tensor, scale: Any = None, *_: Any) -> Work:
+def scaled_fp8_quant(result: Tensor, self: Tensor, scale: Any = None) -> Work:
     """vLLM: x * (1 / scale): 1 an element (dynamic: the maximum that gives the scale is free)"""
     return Work(self.numel, distinct(self, scale), moved(result.numel, result))

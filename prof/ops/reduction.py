@@ -13,7 +13,19 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
-from pyprof.prof.ops.operands import Out, broadcast, dtype_name, floating, moved, number, numel, required, result_dtype
+from pyprof.prof.ops.operands import (
+    Out,
+    broadcast,
+    dtype_name,
+    first_output,
+    floating,
+    moved,
+    number,
+    numel,
+    required,
+    result_dtype,
+    result_numel,
+)
 from pyprof.prof.ops.pointwise import REAL_OF
 
 FAMILY_NAME = "reduction"
@@ -31,11 +43,11 @@ def dims_of(tensor: Tensor, dim: Any) -> tuple[int, ...]:
 
 def kept(tensor: Tensor, dim: Any, out: Out = None) -> int:
     """O: how many elements the result has; its captured description decides where there is one."""
-    told = out[0] if out else None
-    if told is not None:
-        return told.numel
+    described = first_output(out)
+    if described is not None:
+        return described.numel
     if dim is UNKNOWN:
-        raise UnknownArgument("the reduced dimensions are not told")
+        raise UnknownArgument("the reduced dimensions are not described")
     reduced = set(dims_of(tensor, dim))
     return numel(n for i, n in enumerate(tensor.shape) if i not in reduced)
 
@@ -69,11 +81,11 @@ def typed(self: Tensor, arguments: tuple[Any, ...], integers: str) -> str:
 
 def result(count: int, dtype: str, out: Out) -> float:
     """Bytes of the result."""
-    told = out[0] if out else None
-    return moved(count, Tensor((), told.dtype if told is not None and told.dtype else dtype))
+    described = first_output(out)
+    return moved(count, Tensor((), described.dtype if described is not None and described.dtype else dtype))
 
 
-@model("sum", "nansum", "prod", family=FAMILY_NAME)
+@model("sum nansum prod", family=FAMILY_NAME)
 def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """E - O additions (prod: multiplications)"""
     tensor = required(self)
@@ -82,7 +94,7 @@ def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 
 
 @model("trace", family=FAMILY_NAME)
-def trace(self: Tensor, *_: Any) -> Work:
+def trace(self: Tensor) -> Work:
     """The sum of the diagonal, which alone is read"""
     return sum_(Tensor((min(self.shape),), self.dtype))
 
@@ -163,7 +175,7 @@ def std_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 
 
 @model("amax.backward", "amin.backward", family=FAMILY_NAME)
-def amax_backward(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def amax_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """g / (how many are equal) where x is the maximum: a division a row. Reads x, g and the result, writes dx."""
     kept_ = kept(self, dim, out)
     return Work(kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
@@ -176,9 +188,9 @@ def norm(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Ou
     return linalg_vector_norm(self, order, None if isinstance(place, str) else place, out=out)
 
 
-@model("linalg_vector_norm", "linalg_norm", "frobenius_norm", "linalg_matrix_norm", family=FAMILY_NAME)
+@model("linalg_vector_norm linalg_norm frobenius_norm linalg_matrix_norm", family=FAMILY_NAME)
 def linalg_vector_norm(
-    self: Tensor, order: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None, *_: Any, out: Out = None
+    self: Tensor, order: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None, *, out: Out = None
 ) -> Work:
     """p = 2: E squares, E - O additions, O roots. A matrix norm counts as the Frobenius norm."""
     kept_ = kept(self, dim, out)
@@ -187,13 +199,13 @@ def linalg_vector_norm(
 
 
 @model("linalg_vector_norm.backward", family=FAMILY_NAME)
-def norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *, out: Out = None) -> Work:
     """dx = x * (g / norm): O divisions, E products. Reads x, g and the norm, writes dx."""
     return _norm_backward(self, kept(self, dim, out))
 
 
 @model("linalg_norm.backward", family=FAMILY_NAME)
-def any_norm_backward(self: Tensor, order: Any = None, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def any_norm_backward(self: Tensor, order: Any = None, dim: Any = None, *, out: Out = None) -> Work:
     """As ``linalg_vector_norm``'s, where it is one: of all elements, or along one dimension"""
     along = self.shape if dim is None else (dim,) if isinstance(dim, int) else dim
     if order is not None and len(along) != 1:
@@ -212,7 +224,7 @@ def _norm_backward(self: Tensor, kept_: int) -> Work:
 
 
 @model("dist", family=FAMILY_NAME)
-def dist(self: Tensor, other: Tensor, p: Any = 2, *_: Any) -> Work:
+def dist(self: Tensor, other: Tensor, p: Any = 2) -> Work:
     """The norm of the difference: E more"""
     shape = broadcast("dist", self.shape, other.shape)
     count = numel(shape)
@@ -220,7 +232,7 @@ def dist(self: Tensor, other: Tensor, p: Any = 2, *_: Any) -> Work:
 
 
 @model("logsumexp", "special_logsumexp", family=FAMILY_NAME)
-def logsumexp(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def logsumexp(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """max + log(sum(exp(x - max))): sub E, exp E, sum E - O, log O, add O"""
     kept_ = kept(self, dim, out)
     return Work(
@@ -229,20 +241,20 @@ def logsumexp(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
 
 
 @model("logsumexp.backward", "special_logsumexp.backward", family=FAMILY_NAME)
-def logsumexp_backward(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def logsumexp_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """dx = g * exp(x - lse): sub, exp, mul. Reads x, g and lse, writes dx."""
     kept_ = kept(self, dim, out)
     return Work(3 * self.numel, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 
 
 @model("amax", "amin", family=FAMILY_NAME)
-def amax(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def amax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Comparisons"""
     return Work(0, self.nbytes, moved(kept(self, dim, out), self))
 
 
 @model("aminmax", "_aminmax", family=FAMILY_NAME)
-def aminmax(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def aminmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Comparisons; two results"""
     return Work(0, self.nbytes, 2 * moved(kept(self, dim, out), self))
 
@@ -265,25 +277,25 @@ def max_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     return _positions(self, other, out)
 
 
-@model("median", "nanmedian", "mode", family=FAMILY_NAME)
+@model("median nanmedian mode", family=FAMILY_NAME)
 def median(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """median(self): one value; median(self, dim): values and positions"""
     return _positions(self, arguments[0], out) if arguments else Work(0, self.nbytes, moved(1, self))
 
 
 @model("kthvalue", family=FAMILY_NAME)
-def kthvalue(self: Tensor, k: Any, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+def kthvalue(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
     """Comparisons; values and positions"""
     return _positions(self, dim, out)
 
 
 @model("argmax", "argmin", family=FAMILY_NAME)
-def argmax(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def argmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Comparisons; positions only"""
     return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
 
 
-@model("any", "all", "equal", "allclose", family=FAMILY_NAME)
+@model("any all equal allclose", family=FAMILY_NAME)
 def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """Comparisons; a byte each"""
     other = arguments[0] if arguments else None
@@ -293,19 +305,16 @@ def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 
 
 @model("count_nonzero", family=FAMILY_NAME)
-def count_nonzero(self: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def count_nonzero(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Integer sums"""
     return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
 
 
 @model("value_selecting_reduction_backward", family=FAMILY_NAME)
-def selecting_backward(
-    grad: Tensor, dim: Any, positions: Tensor, sizes: Any = UNKNOWN, *_: Any, out: Out = None
-) -> Work:
+def selecting_backward(grad: Tensor, dim: Any, positions: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """dx is 0 but for g at the positions: read g and the positions, write dx once"""
-    told = out[0] if out else None
-    count = told.numel if told is not None else None if sizes is UNKNOWN else numel(sizes)
-    written = math.nan if count is None else moved(count, grad)
+    count = result_numel(out, sizes)
+    written = moved(count, grad)
     return Work(0, grad.nbytes + INDEX_BYTES * positions.numel, written)
 
 
@@ -313,7 +322,7 @@ def selected(self: Tensor, count: int) -> Work:
     return Work(0, moved(count, self) + INDEX_BYTES * count, moved(self.numel, self))
 
 
-@model("max.backward", "min.backward", "median.backward", "nanmedian.backward", "mode.backward", family=FAMILY_NAME)
+@model("max.backward min.backward median.backward nanmedian.backward mode.backward", family=FAMILY_NAME)
 def max_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work | Parts:
     """max(self, dim): g goes to the saved positions. max(self): g to every equal maximum, found by comparison"""
     other = arguments[0] if arguments else None
@@ -328,7 +337,7 @@ def max_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work | Parts
 
 
 @model("kthvalue.backward", family=FAMILY_NAME)
-def kthvalue_backward(self: Tensor, k: Any, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+def kthvalue_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
     """g goes to the saved positions"""
     return selected(self, kept(self, dim, out))
 

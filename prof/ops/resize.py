@@ -13,14 +13,24 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, moved, number, numel
+from pyprof.prof.ops.operands import Out, first_output, moved, number, numel
 
 FAMILY_NAME = "resize"
 TAPS = {
-    "nearest1d": 1, "nearest2d": 1, "nearest3d": 1, "_nearest_exact1d": 1, "_nearest_exact2d": 1, "_nearest_exact3d": 1,
-    "linear1d": 2, "bilinear2d": 4, "trilinear3d": 8, "bicubic2d": 16,
-    "_bilinear2d_aa": 4, "_bicubic2d_aa": 16, "_lanczos2d_aa": 36,
-}  # fmt: skip
+    "nearest1d": 1,
+    "nearest2d": 1,
+    "nearest3d": 1,
+    "_nearest_exact1d": 1,
+    "_nearest_exact2d": 1,
+    "_nearest_exact3d": 1,
+    "linear1d": 2,
+    "bilinear2d": 4,
+    "trilinear3d": 8,
+    "bicubic2d": 16,
+    "_bilinear2d_aa": 4,
+    "_bicubic2d_aa": 16,
+    "_lanczos2d_aa": 36,
+}
 
 
 def weighted(taps: int) -> int:
@@ -30,9 +40,9 @@ def weighted(taps: int) -> int:
 
 def resized(self: Tensor, size: Any, arguments: tuple[Any, ...], out: Out) -> int | None:
     """Elements of the result: as captured, by the output size, or by the scale factors; None if nothing tells."""
-    told = out[0] if out else None
-    if told is not None:
-        return told.numel
+    described = first_output(out)
+    if described is not None:
+        return described.numel
     spatial = self.shape[2:]
     if isinstance(size, (list, tuple)) and size:
         return numel((*self.shape[:2], *size))
@@ -51,9 +61,9 @@ def _register(kind: str, taps: int) -> None:
             return Work(0, self.nbytes, math.nan)
         return Work(weighted(taps) * count, self.nbytes, moved(count, self))
 
-    def backward(grad: Tensor, size: Any = UNKNOWN, input_size: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
-        told = out[0] if out else None
-        count = told.numel if told is not None else numel(input_size)
+    def backward(grad: Tensor, size: Any = UNKNOWN, input_size: Any = UNKNOWN, *, out: Out = None) -> Work:
+        described = first_output(out)
+        count = described.numel if described is not None else numel(input_size)
         sums = max(taps * grad.numel - count, 0)
         return Work(sums + (taps * grad.numel if taps > 1 else 0), grad.nbytes, moved(count, grad))
 
@@ -77,32 +87,18 @@ def sampling_taps(grid: Tensor, mode: Any) -> int:
 
 
 @model(
-    "grid_sampler",
-    "grid_sampler_2d",
-    "grid_sampler_3d",
-    "cudnn_grid_sampler",
-    "grid_sample",
-    "_grid_sampler_2d_cpu_fallback",
+    "grid_sampler grid_sampler_2d grid_sampler_3d cudnn_grid_sampler grid_sample _grid_sampler_2d_cpu_fallback",
     family=FAMILY_NAME,
 )
-def grid_sampler(self: Tensor, grid: Tensor, mode: Any = 0, *_: Any) -> Work:
+def grid_sampler(self: Tensor, grid: Tensor, mode: Any = 0) -> Work:
     """A weighted sum for every point and channel: bilinear 4 mul, 3 add. The points' weights are not counted."""
     count = self.shape[0] * self.shape[1] * numel(grid.shape[1:-1])
     return Work(weighted(sampling_taps(grid, mode)) * count, distinct(self, grid), moved(count, self))
 
 
-@model(
-    "grid_sampler_2d_backward", "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback_backward", family=FAMILY_NAME
-)
+@model("grid_sampler_2d_backward grid_sampler_3d_backward _grid_sampler_2d_cpu_fallback_backward", family=FAMILY_NAME)
 def grid_sampler_backward(
-    grad: Tensor,
-    self: Tensor,
-    grid: Tensor,
-    mode: Any = 0,
-    padding: Any = 0,
-    align: Any = False,
-    mask: Any = None,
-    *_: Any,
+    grad: Tensor, self: Tensor, grid: Tensor, mode: Any = 0, padding: Any = 0, align: Any = False, mask: Any = None
 ) -> Work:
     """dx: t products and t sums a point and channel;  dgrid: for each coordinate t products and t sums more
 
@@ -116,23 +112,23 @@ def grid_sampler_backward(
 
 
 @model("grid_sampler.backward", family=FAMILY_NAME)
-def grid_sampler_whole_backward(self: Tensor, grid: Tensor, mode: Any = 0, *_: Any) -> Work:
+def grid_sampler_whole_backward(self: Tensor, grid: Tensor, mode: Any = 0) -> Work:
     """``grid_sampler_2d_backward``, whose mask says what needs a gradient"""
     grad = self.like((*self.shape[:2], *grid.shape[1:-1]))
     return grid_sampler_backward(grad, self, grid, mode, 0, False, (self.needs_grad, grid.needs_grad))
 
 
 @model("affine_grid_generator", family=FAMILY_NAME)
-def affine_grid(theta: Tensor, size: Any, *_: Any, out: Out = None) -> Work:
+def affine_grid(theta: Tensor, size: Any, *, out: Out = None) -> Work:
     """theta [N, d, d + 1] times each point: d (d + 1) products and sums of d each"""
-    told = out[0] if out else None
-    points = told.numel // told.shape[-1] if told is not None else numel((size[0], *size[2:]))
+    described = first_output(out)
+    points = described.numel // described.shape[-1] if described is not None else numel((size[0], *size[2:]))
     rows, columns = theta.shape[-2:]
     return Work(points * rows * (2 * columns - 1), theta.nbytes, moved(points * rows, theta))
 
 
 @model("affine_grid_generator_backward", family=FAMILY_NAME)
-def affine_grid_backward(grad: Tensor, size: Any = UNKNOWN, *_: Any) -> Work:
+def affine_grid_backward(grad: Tensor, size: Any = UNKNOWN) -> Work:
     """dtheta [N, d, d + 1] = g' times each point"""
     rows = grad.shape[-1]
     return Work(2 * grad.numel * (rows + 1), grad.nbytes, moved(grad.shape[0] * rows * (rows + 1), grad))

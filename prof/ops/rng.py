@@ -9,37 +9,24 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, given, moved, numel, required
+from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, first_output, given, moved, numel, required
 
 FAMILY_NAME = "rng"
 
 
 @model(
-    "uniform_",
-    "normal_",
-    "exponential_",
-    "cauchy_",
-    "log_normal_",
-    "geometric_",
-    "random_",
-    "bernoulli_",
-    "uniform",
-    "exponential",
-    "cauchy",
-    "log_normal",
-    "geometric",
-    "random",
-    "normal_functional",
+    "uniform_ normal_ exponential_ cauchy_ log_normal_ geometric_ random_ bernoulli_ uniform exponential cauchy "
+    "log_normal geometric random normal_functional",
     family=FAMILY_NAME,
 )
-def fill(self: Tensor, p: Any = None, *_: Any) -> Work:
+def fill(self: Tensor, p: Any = None) -> Work:
     """Write random numbers; a tensor of probabilities is read"""
     tensor = required(self)
     return Work(0, distinct(given(p)), moved(tensor.numel, tensor))
 
 
-@model("bernoulli", "poisson", "_standard_gamma", "binomial", "_sample_dirichlet", family=FAMILY_NAME)
-def sample(self: Tensor, p: Any = None, *_: Any) -> Work:
+@model("bernoulli poisson _standard_gamma binomial _sample_dirichlet", family=FAMILY_NAME)
+def sample(self: Tensor, p: Any = None) -> Work:
     """A number for each probability or rate of self; bernoulli(self, p) only copies self's shape"""
     source = 0 if isinstance(p, float) else distinct(self, p)
     return Work(0, source, moved(self.numel, self))
@@ -47,22 +34,22 @@ def sample(self: Tensor, p: Any = None, *_: Any) -> Work:
 
 def _made(out: Out, size: Any, dtype: Any, default: str) -> Work:
     """A new random tensor."""
-    told = out[0] if out else None
-    if told is None and size is UNKNOWN:
+    described = first_output(out)
+    if described is None and size is UNKNOWN:
         return Work(0, 0, math.nan)
     named = "" if dtype is UNKNOWN else dtype_name(dtype) or default
-    result = told if told is not None else Tensor((size,) if isinstance(size, int) else tuple(size), named)
+    result = described if described is not None else Tensor((size,) if isinstance(size, int) else tuple(size), named)
     return Work(0, 0, moved(result.numel, result))
 
 
 @model("rand", "randn", family=FAMILY_NAME)
-def rand(size: Any, dtype: Any = None, *_: Any, out: Out = None) -> Work:
+def rand(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """A new tensor, float32 unless told"""
     return _made(out, size, dtype, "float32")
 
 
 @model("normal", family=FAMILY_NAME)
-def normal(mean: Any, std: Any = 1, size: Any = None, *_: Any, out: Out = None) -> Work:
+def normal(mean: Any, std: Any = 1, size: Any = None, *, out: Out = None) -> Work:
     """Normal numbers around given means: a product and a sum an element where a mean or deviation is a tensor"""
     parameters = [t for t in (given(mean), given(std)) if t is not None]
     if not parameters:
@@ -79,28 +66,28 @@ def randint(*arguments: Any, out: Out = None) -> Work:
 
 
 @model("randperm", family=FAMILY_NAME)
-def randperm(n: Any, *_: Any, out: Out = None) -> Work:
+def randperm(n: Any, *, out: Out = None) -> Work:
     """A permutation of n int64"""
     return _made(out, n, None, "int64")
 
 
 @model("rand_like", "randn_like", family=FAMILY_NAME)
-def rand_like(self: Tensor, dtype: Any = None, *_: Any, out: Out = None) -> Work:
+def rand_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """As many random numbers as self has; self is not read"""
     return _made(out, self.shape, dtype, self.dtype)
 
 
 @model("randint_like", family=FAMILY_NAME)
-def randint_like(self: Tensor, *_: Any, out: Out = None) -> Work:
+def randint_like(self: Tensor, *, out: Out = None) -> Work:
     """As many random integers as self has; self is not read"""
     return _made(out, self.shape, None, self.dtype)
 
 
 @model("multinomial", family=FAMILY_NAME)
-def multinomial(self: Tensor, num_samples: Any = 1, *_: Any, out: Out = None) -> Work:
+def multinomial(self: Tensor, num_samples: Any = 1, *, out: Out = None) -> Work:
     """int64 samples from each row of probabilities"""
-    told = out[0] if out else None
-    count = told.numel if told is not None else numel(self.shape[:-1]) * int(num_samples)
+    described = first_output(out)
+    count = described.numel if described is not None else numel(self.shape[:-1]) * int(num_samples)
     return Work(0, self.nbytes, 8 * count)
 
 
@@ -108,14 +95,14 @@ def _is_off(train: Any) -> bool:
     return train is False or train == 0
 
 
-@model("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", family=FAMILY_NAME)
-def dropout(self: Tensor, p: Any = 0.5, train: Any = True, *_: Any) -> Work:
+@model("dropout feature_dropout alpha_dropout feature_alpha_dropout", family=FAMILY_NAME)
+def dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """In evaluation nothing runs; in training ``native_dropout``"""
     return Work() if _is_off(train) or (p is not UNKNOWN and p == 0) else native_dropout(self, p, train)
 
 
 @model("native_dropout", "_fused_dropout", family=FAMILY_NAME)
-def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True, *_: Any) -> Work:
+def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """x * mask / (1 - p): 1 an element. Writes the result and a byte of mask an element. In evaluation nothing runs."""
     if _is_off(train):
         return Work()
@@ -123,13 +110,13 @@ def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True, *_: Any) -> Wo
 
 
 @model("native_dropout_backward", "_masked_scale", family=FAMILY_NAME)
-def native_dropout_backward(grad: Tensor, mask: Tensor, *_: Any) -> Work:
+def native_dropout_backward(grad: Tensor, mask: Tensor) -> Work:
     """g * mask * scale: 1 an element"""
     return Work(grad.numel, distinct(grad, bool_mask(mask)), moved(grad.numel, grad))
 
 
 @model("dropout.backward", family=FAMILY_NAME)
-def dropout_backward(self: Tensor, p: Any = 0.5, train: Any = True, *_: Any) -> Work:
+def dropout_backward(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """``native_dropout_backward``; in evaluation nothing"""
     if _is_off(train) or (p is not UNKNOWN and p == 0):
         return Work()

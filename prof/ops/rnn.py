@@ -123,7 +123,7 @@ def lstm(*arguments: Any, out: Out = None) -> Work:
     return forward(network(arguments, 2), out)
 
 
-@model("gru", "rnn_tanh", "rnn_relu", family=FAMILY_NAME)
+@model("gru rnn_tanh rnn_relu", family=FAMILY_NAME)
 def gru(*arguments: Any, out: Out = None) -> Work:
     """Three gates (a plain RNN: one), one state"""
     return forward(network(arguments, 1), out)
@@ -135,7 +135,7 @@ def lstm_backward(*arguments: Any) -> Parts:
     return wanted(network(arguments, 2))
 
 
-@model("gru.backward", "rnn_tanh.backward", "rnn_relu.backward", family=FAMILY_NAME)
+@model("gru.backward rnn_tanh.backward rnn_relu.backward", family=FAMILY_NAME)
 def gru_backward(*arguments: Any) -> Parts:
     """Twice the forward's products"""
     return wanted(network(arguments, 1))
@@ -145,7 +145,7 @@ def wanted(net: Network) -> Parts:
     return backward(net, wgrad=any(w.needs_grad for w in net.weights))
 
 
-@model("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", family=FAMILY_NAME)
+@model("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell", family=FAMILY_NAME)
 def cell(x: Tensor, hx: Any, *parameters: Any, out: Out = None) -> Work:
     """(input, state or states, w_ih, w_hh, b_ih, b_hh): one step; writes as many states as it reads"""
     net = cell_network(x, hx, parameters)
@@ -160,9 +160,7 @@ def cell_network(x: Tensor, hx: Any, parameters: tuple[Any, ...]) -> Network:
     return Network(x, tuple(states), tuple(rest), False)
 
 
-@model(
-    "lstm_cell.backward", "gru_cell.backward", "rnn_tanh_cell.backward", "rnn_relu_cell.backward", family=FAMILY_NAME
-)
+@model("lstm_cell.backward gru_cell.backward rnn_tanh_cell.backward rnn_relu_cell.backward", family=FAMILY_NAME)
 def cell_backward(x: Tensor, hx: Any, *parameters: Any) -> Parts:
     """Twice the step's products"""
     return wanted(cell_network(x, hx, parameters))
@@ -256,7 +254,7 @@ def flatten_weight(weights: Any, *rest: Any) -> Work:
 
 
 @model("_thnn_fused_lstm_cell", family="pointwise")
-def fused_lstm_cell(gates_x: Tensor, gates_h: Tensor, cx: Tensor, b_x: Any = None, b_h: Any = None, *_: Any) -> Work:
+def fused_lstm_cell(gates_x: Tensor, gates_h: Tensor, cx: Tensor, b_x: Any = None, b_h: Any = None) -> Work:
     """A hidden number: 4 gate sums (12 with two biases), 3 sigmoids of 3, tanh, c = f c + i g (3), o tanh(c)
     (2)
 
@@ -267,13 +265,13 @@ def fused_lstm_cell(gates_x: Tensor, gates_h: Tensor, cx: Tensor, b_x: Any = Non
 
 
 @model("_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl", family="pointwise")
-def fused_lstm_cell_backward(dh: Any, dc: Any, cx: Tensor, cy: Tensor, gates: Tensor, *_: Any) -> Work:
+def fused_lstm_cell_backward(dh: Any, dc: Any, cx: Tensor, cy: Tensor, gates: Tensor) -> Work:
     """A hidden number: tanh(c), do, dc = dh o (1 - tanh^2) + dc (5), di, df, dg, dcx, sigmoids' 3 * 3, tanh's 3 = 23"""
     return Work(23 * cx.numel, distinct(dh, dc, cx, cy, gates), moved(5 * cx.numel, cx))
 
 
 @model("_thnn_fused_gru_cell", family="pointwise")
-def fused_gru_cell(gates_x: Tensor, gates_h: Tensor, hx: Tensor, b_x: Any = None, b_h: Any = None, *_: Any) -> Work:
+def fused_gru_cell(gates_x: Tensor, gates_h: Tensor, hx: Tensor, b_x: Any = None, b_h: Any = None) -> Work:
     """A hidden number: r and z (2 sums, 2 sigmoids of 3), n = tanh(x + r h) (3), h = (1 - z) n + z h (4), 6
     biases
 
@@ -284,6 +282,6 @@ def fused_gru_cell(gates_x: Tensor, gates_h: Tensor, hx: Tensor, b_x: Any = None
 
 
 @model("_thnn_fused_gru_cell_backward", family="pointwise")
-def fused_gru_cell_backward(dh: Tensor, saved: Tensor, *_: Any) -> Work:
+def fused_gru_cell_backward(dh: Tensor, saved: Tensor) -> Work:
     """A hidden number: dn = dh (1 - z)(1 - n^2) (5), dh_n = dn r, dr = dn h r (1 - r) (4), dz (4), dhx = dh z: 15"""
     return Work(15 * dh.numel, distinct(dh, saved), moved(7 * dh.numel, dh))

@@ -26,9 +26,7 @@ def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out:
 
 
 @model("native_layer_norm", "layer_norm", family=FAMILY_NAME)
-def layer_norm(
-    self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any, out: Out = None
-) -> Work:
+def layer_norm(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *, out: Out = None) -> Work:
     """5E + 2R, weight E, bias E; saves mean and rstd of each row"""
     rows = self.numel // (normalised(self, normalized_shape, weight, bias, out) or 1)
     flop = (5 + present(weight, bias)) * self.numel + 2 * rows
@@ -66,7 +64,7 @@ def layer_norm_backward(
     weight: Any = None,
     bias: Any = None,
     mask: Any = None,
-    *_: Any,
+    *,
     out: Out = None,
 ) -> Work:
     """dx 10E with a weight, 9E without; parameters' gradients 3E - 2D"""
@@ -110,7 +108,6 @@ def group_norm_backward(
     hw: Any = None,
     group: Any = None,
     mask: Any = None,
-    *_: Any,
 ) -> Work:
     """As layer norm's: dx 10E with a weight, parameters' gradients 3E - 2C"""
     wants = wanted(mask, weight)
@@ -118,7 +115,7 @@ def group_norm_backward(
 
 
 @model("rms_norm", "_fused_rms_norm", family=FAMILY_NAME)
-def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *_: Any, out: Out = None) -> Work:
+def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *, out: Out = None) -> Work:
     """x * rsqrt(mean(x x) + eps): square, sum, product 3E, eps and root 2R; weight E. Saves rstd."""
     rows = self.numel // (normalised(self, normalized_shape, weight, None, out) or 1)
     flop = (3 + present(weight)) * self.numel + 2 * rows
@@ -142,7 +139,7 @@ def rms_norm_backward(
 
 
 @model("rms_norm.backward", family=FAMILY_NAME)
-def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None, *_: Any) -> Work:
+def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None) -> Work:
     """``_fused_rms_norm_backward``, also where the forward ran as its parts"""
     return rms_norm_backward(self, self, normalized_shape, None, weight, needs(self, weight))
 
@@ -157,7 +154,7 @@ def layer_norm_whole_backward(
 
 
 @model("group_norm.backward", family=FAMILY_NAME)
-def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bias: Any = None, *_: Any) -> Work:
+def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bias: Any = None) -> Work:
     """``native_group_norm_backward``"""
     wants = needs(self, weight, bias)
     rows = self.shape[0] * int(groups)
@@ -166,19 +163,19 @@ def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bia
 
 
 @model("_weight_norm", "_weight_norm_interface", family=FAMILY_NAME)
-def weight_norm(v: Tensor, g: Tensor, *_: Any) -> Work:
+def weight_norm(v: Tensor, g: Tensor) -> Work:
     """w = v * (g / ||v||): squares E, their sum E - R, R roots, R divisions, E products. Saves the R norms."""
     return Work(3 * v.numel + g.numel, distinct(v, g), moved(v.numel, v) + statistics(g.numel, v))
 
 
 @model("_weight_norm_interface_backward", family=FAMILY_NAME)
-def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norms: Any = None, *_: Any) -> Work:
+def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norms: Any = None) -> Work:
     """dg = sum(dw v) / n: 2E - R + R;  dv = dw (g / n) - v (g dg / n^2): 3E, and 3R for the factors, sharing g / n"""
     saved = statistics(g.numel, v)
     return Work(5 * v.numel + 3 * g.numel, distinct(grad, v, g) + saved, moved(v.numel, v) + moved(g.numel, g))
 
 
 @model("_weight_norm.backward", family=FAMILY_NAME)
-def weight_norm_whole_backward(v: Tensor, g: Tensor, *_: Any) -> Work:
+def weight_norm_whole_backward(v: Tensor, g: Tensor) -> Work:
     """``_weight_norm_interface_backward``"""
     return weight_norm_backward(Tensor(v.shape, v.dtype), v, g)

@@ -14,28 +14,28 @@ NORM, POINTWISE, COPY = "norm", "pointwise", "copy"
 
 
 @model("_C::rms_norm", family=NORM)
-def rms_norm(result: Tensor, self: Tensor, weight: Tensor, *_: Any) -> Work:
+def rms_norm(result: Tensor, self: Tensor, weight: Tensor) -> Work:
     """x * rsqrt(mean(x x) + eps) * w: 4E + 2R; nothing is saved"""
     rows = self.numel // (weight.numel or 1)
     return Work(4 * self.numel + 2 * rows, distinct(self, weight), moved(result.numel, result))
 
 
 @model("_C::fused_add_rms_norm", family=NORM)
-def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor, *_: Any) -> Work:
+def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
     """residual += x; x = rms_norm(residual): 5E + 2R; both are read and written"""
     rows = self.numel // (weight.numel or 1)
     written = moved(self.numel, self) + moved(residual.numel, residual)
     return Work(5 * self.numel + 2 * rows, distinct(self, residual, weight), written)
 
 
-@model("_C::silu_and_mul", "_C::gelu_and_mul", "_C::gelu_tanh_and_mul", family=POINTWISE)
-def gated(result: Tensor, self: Tensor, *_: Any) -> Work:
+@model("_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul", family=POINTWISE)
+def gated(result: Tensor, self: Tensor) -> Work:
     """act(a) * b of x's halves, the activation counted as silu: 4 an element of the result; an estimate for gelu"""
     return Work(4 * result.numel, distinct(self), moved(result.numel, result))
 
 
 @model("_C::rotary_embedding", family=POINTWISE)
-def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int, cache: Tensor, *_: Any) -> Work:
+def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int, cache: Tensor) -> Work:
     """Each pair turned by its position's angle: 4 products, 2 sums, so 3 an element of the rotated part; in place"""
     part = cache.shape[-1] / head_size
     heads = [tensor for tensor in (query, key) if isinstance(tensor, Tensor)]
@@ -54,9 +54,12 @@ def reshape_and_cache(
     return Work(0, distinct(key, value, slots), written)
 
 
-@model("vllm::inplace_fused_experts", "vllm::outplace_fused_experts", "sglang::inplace_fused_experts",
-       "sglang::outplace_fused_experts", family="gemm")  # fmt: skip
-def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chosen: Tensor, *_: Any) -> Work:
+@model(
+    "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
+    "sglang::outplace_fused_experts",
+    family="gemm",
+)
+def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chosen: Tensor) -> Work:
     """Each token through k experts: up[E,2I,H], a gated activation (not counted), down[E,H,I]
 
     flop  2 * tokens * k * (H * 2I + I * H)
@@ -71,7 +74,7 @@ def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chos
 
 
 @model("_moe_C::topk_softmax", family=POINTWISE)
-def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor, *_: Any) -> Work:
+def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor) -> Work:
     """A softmax of each token's scores (4E - R), then the best k: comparisons"""
     rows = scores.numel // scores.shape[-1] if scores.shape and scores.shape[-1] else 0
     written = moved(weights.numel, weights) + moved(chosen.numel, chosen)
@@ -79,12 +82,12 @@ def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor, 
 
 
 @model("_moe_C::moe_sum", family=POINTWISE)
-def moe_sum(self: Tensor, result: Tensor, *_: Any) -> Work:
+def moe_sum(self: Tensor, result: Tensor) -> Work:
     """A token's k results added"""
     return Work(max(self.numel - result.numel, 0), distinct(self), moved(result.numel, result))
 
 
-@model("_moe_C::moe_align_block_size", "_moe_C::moe_permute", "_moe_C::moe_unpermute", family=COPY)
-def moe_places(chosen: Tensor, *_: Any) -> Work:
+@model("_moe_C::moe_align_block_size _moe_C::moe_permute _moe_C::moe_unpermute", family=COPY)
+def moe_places(chosen: Tensor) -> Work:
     """Where each token goes: integers; at least the choice is read"""
     return Work(0, distinct(chosen), 0)

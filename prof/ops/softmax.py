@@ -21,24 +21,22 @@ def _typed(self: Tensor, option: Any, out: Out) -> Tensor:
     return output(out, Tensor(self.shape, cast))
 
 
-@model("softmax", "_softmax", "_safe_softmax", "special_softmax", "softmin", family=FAMILY_NAME)
-def softmax(self: Tensor, dim: Any, half_to_float: Any = None, *_: Any, out: Out = None) -> Work:
+@model("softmax _softmax _safe_softmax special_softmax softmin", family=FAMILY_NAME)
+def softmax(self: Tensor, dim: Any, half_to_float: Any = None, *, out: Out = None) -> Work:
     """exp(x - max) / sum: sub, exp, div E each; sum E - R"""
     result = _typed(self, half_to_float, out)
     return Work(4 * self.numel - rows(self, dim), self.nbytes, moved(result.numel, result))
 
 
-@model("log_softmax", "_log_softmax", "special_log_softmax", family=FAMILY_NAME)
-def log_softmax(self: Tensor, dim: Any, half_to_float: Any = None, *_: Any, out: Out = None) -> Work:
+@model("log_softmax _log_softmax special_log_softmax", family=FAMILY_NAME)
+def log_softmax(self: Tensor, dim: Any, half_to_float: Any = None, *, out: Out = None) -> Work:
     """x - max - log(sum(exp(x - max))): sub, exp, sub E each; sum E - R; log R"""
     result = _typed(self, half_to_float, out)
     return Work(4 * self.numel, self.nbytes, moved(result.numel, result))
 
 
-@model("_softmax_backward_data", "_log_softmax_backward_data", "_softmax_backward", family=FAMILY_NAME)
-def softmax_backward(
-    grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any = None, *_: Any, out: Out = None
-) -> Work:
+@model("_softmax_backward_data _log_softmax_backward_data _softmax_backward", family=FAMILY_NAME)
+def softmax_backward(grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any = None, *, out: Out = None) -> Work:
     """y * (g - sum(g * y)): mul, sub, mul E each, sum E - R;  logarithm: g - exp(y) * sum(g): exp, mul, sub E each"""
     cast = "" if input_dtype is UNKNOWN else dtype_name(input_dtype) or grad.dtype
     result = output(out, Tensor(grad.shape, cast))
@@ -46,14 +44,14 @@ def softmax_backward(
 
 
 @model("_masked_softmax", family=FAMILY_NAME)
-def masked_softmax(self: Tensor, mask: Tensor, dim: Any = None, *_: Any, out: Out = None) -> Work:
+def masked_softmax(self: Tensor, mask: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """A softmax that also reads a mask; masked elements are counted"""
     along = -1 if dim is None or dim is UNKNOWN else dim
     return Work(4 * self.numel - rows(self, along), distinct(self, bool_mask(mask)), moved(self.numel, self))
 
 
 @model("_masked_softmax_backward", family=FAMILY_NAME)
-def masked_softmax_backward(grad: Tensor, output_: Tensor, mask: Any, dim: Any = None, *_: Any) -> Work:
+def masked_softmax_backward(grad: Tensor, output_: Tensor, mask: Any, dim: Any = None) -> Work:
     """A softmax's backward that also reads a mask"""
     along = -1 if dim is None or dim is UNKNOWN else dim
     masks = bool_mask(mask) if given(mask) else None

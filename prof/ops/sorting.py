@@ -9,103 +9,103 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, dtype_name, floating, moved, number
+from pyprof.prof.ops.operands import Out, dtype_name, first_output, floating, moved, number
 from pyprof.prof.ops.reduction import INDEX_BYTES, result, rows, selected, unit
 
 SCAN, SORT = "scan", "sort"
 
 
-@model("cumsum", "cumprod", "_cumsum", "_cumprod", family=SCAN)
-def cumsum(self: Tensor, dim: Any, dtype: Any = None, *_: Any, out: Out = None) -> Work:
+@model("cumsum cumprod _cumsum _cumprod", family=SCAN)
+def cumsum(self: Tensor, dim: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """An addition an element but the first of each row: E - R"""
     named = dtype_name(dtype) or (self.dtype if floating(self.dtype) else "int64")
     return Work((self.numel - rows(self, dim)) * unit(self), self.nbytes, result(self.numel, named, out))
 
 
 @model("cumsum.backward", family=SCAN)
-def cumsum_backward(self: Tensor, dim: Any, *_: Any) -> Work:
+def cumsum_backward(self: Tensor, dim: Any) -> Work:
     """The sum from behind: the same work; PyTorch flips, sums and flips"""
     return cumsum(self, dim)
 
 
 @model("logcumsumexp", "_logcumsumexp", family=SCAN)
-def logcumsumexp(self: Tensor, dim: Any, *_: Any) -> Work:
+def logcumsumexp(self: Tensor, dim: Any) -> Work:
     """logaddexp (sub, exp, log1p, add) an element but the first of each row"""
     return Work(4 * (self.numel - rows(self, dim)), self.nbytes, moved(self.numel, self))
 
 
 @model("cummax", "cummin", family=SCAN)
-def cummax(self: Tensor, *_: Any) -> Work:
+def cummax(self: Tensor) -> Work:
     """Comparisons; values and positions"""
     return Work(0, self.nbytes, moved(self.numel, self) + INDEX_BYTES * self.numel)
 
 
 @model("sort", "msort", family=SORT)
-def sort(self: Tensor, *_: Any) -> Work:
+def sort(self: Tensor) -> Work:
     """Comparisons. Read the values, write values and positions, each once; a radix sort's passes move more."""
     return Work(0, self.nbytes, moved(self.numel, self) + INDEX_BYTES * self.numel)
 
 
 @model("sort.backward", family=SORT)
-def sort_backward(self: Tensor, *_: Any) -> Work:
+def sort_backward(self: Tensor) -> Work:
     """g goes to the saved positions"""
     return selected(self, self.numel)
 
 
 @model("argsort", family=SORT)
-def argsort(self: Tensor, *_: Any) -> Work:
+def argsort(self: Tensor) -> Work:
     """Comparisons; positions only"""
     return Work(0, self.nbytes, INDEX_BYTES * self.numel)
 
 
 def _top(self: Tensor, k: Any, dim: Any, out: Out) -> int:
-    told = out[0] if out else None
-    return told.numel if told is not None else rows(self, number(dim, -1)) * int(k)
+    described = first_output(out)
+    return described.numel if described is not None else rows(self, number(dim, -1)) * int(k)
 
 
 @model("topk", family=SORT)
-def topk(self: Tensor, k: Any, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+def topk(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
     """Comparisons; k values and positions a row"""
     count = _top(self, k, dim, out)
     return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)
 
 
 @model("topk.backward", family=SORT)
-def topk_backward(self: Tensor, k: Any, dim: Any = -1, *_: Any, out: Out = None) -> Work:
+def topk_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
     """g goes to the saved positions"""
     return selected(self, _top(self, k, dim, out))
 
 
-@model("unique", "_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", family=SORT)
-def unique(self: Tensor, *_: Any, out: Out = None) -> Work:
+@model("unique _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive", family=SORT)
+def unique(self: Tensor, *, out: Out = None) -> Work:
     """Comparisons; how many values differ only the outputs tell"""
     return Work(0, self.nbytes, math.nan if not out else sum(t.nbytes for t in out if t is not None))
 
 
 @model("searchsorted", family=SORT)
-def searchsorted(sequence: Tensor, self: Any, *_: Any, out: Out = None) -> Work:
+def searchsorted(sequence: Tensor, self: Any, *, out: Out = None) -> Work:
     """Comparisons; the sequence counts whole though a search touches its logarithm; positions are int64"""
     count = self.numel if isinstance(self, Tensor) else 1
-    told = out[0] if out else None
-    return Work(0, distinct(sequence, self), told.nbytes if told is not None else INDEX_BYTES * count)
+    described = first_output(out)
+    return Work(0, distinct(sequence, self), described.nbytes if described is not None else INDEX_BYTES * count)
 
 
 @model("bucketize", family=SORT)
-def bucketize(self: Any, boundaries: Tensor, *_: Any, out: Out = None) -> Work:
+def bucketize(self: Any, boundaries: Tensor, *, out: Out = None) -> Work:
     """As ``searchsorted``"""
     return searchsorted(boundaries, self, out=out)
 
 
 @model("bincount", family=SORT)
-def bincount(self: Tensor, weights: Any = None, minlength: Any = 0, *_: Any, out: Out = None) -> Work:
+def bincount(self: Tensor, weights: Any = None, minlength: Any = 0, *, out: Out = None) -> Work:
     """An integer count an element, or an addition of its weight; how many bins only the outputs tell"""
-    told = out[0] if out else None
+    described = first_output(out)
     flop = self.numel if isinstance(weights, Tensor) else 0
-    return Work(flop, distinct(self, weights), math.nan if told is None else told.nbytes)
+    return Work(flop, distinct(self, weights), math.nan if described is None else described.nbytes)
 
 
 @model("histc", family=SORT)
-def histc(self: Tensor, bins: Any = 100, *_: Any, out: Out = None) -> Work:
+def histc(self: Tensor, bins: Any = 100, *, out: Out = None) -> Work:
     """Comparisons; a count a bin, in self's type"""
-    told = out[0] if out else None
-    return Work(0, self.nbytes, moved(told.numel if told is not None else int(bins), self))
+    described = first_output(out)
+    return Work(0, self.nbytes, moved(described.numel if described is not None else int(bins), self))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, model
 from pyprof.prof.ops.operands import Out
 
 FAMILY_NAME = "sparse"
 
 
-@model("_to_dense", "_to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc",
-       family=FAMILY_NAME)  # fmt: skip
-def converted(self: Tensor, *_: Any, out: Out = None) -> Work:
+@model("_to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc", family=FAMILY_NAME)
+def converted(self: Tensor, *, out: Out = None) -> Work:
     """All that is stored is read, all that is stored then is written"""
     result = out[0] if out else None
     if result is None:

@@ -29,8 +29,11 @@ def rows_of(tensor: Tensor) -> int:
 # --- orders ------------------------------------------------------------------------------------------------------
 
 
-@model("fbgemm::permute_sparse_features", "fbgemm::permute_2D_sparse_data", "fbgemm::permute_1D_sparse_data",
-       "fbgemm::permute_sparse_data", "fbgemm::permute_2D_sparse_preallocated_out", family=COPY)  # fmt: skip
+@model(
+    "fbgemm::permute_sparse_features fbgemm::permute_2D_sparse_data fbgemm::permute_1D_sparse_data "
+    "fbgemm::permute_sparse_data fbgemm::permute_2D_sparse_preallocated_out",
+    family=COPY,
+)
 def permuted_features(
     permute: Tensor, lengths: Tensor, values: Tensor, weights: Any = None, total: Any = None, *_: Any
 ) -> Work:
@@ -54,11 +57,13 @@ def permuted_flat(
     return permuted_features(permute, wide, values, weights, total)
 
 
-@model("fbgemm::permute_pooled_embs", "fbgemm::permute_pooled_embs_auto_grad", "fbgemm::permute_pooled_embs_split",
-       "fbgemm::permute_pooled_embs_auto_grad_split", "fbgemm::permute_duplicate_pooled_embs",
-       "fbgemm::permute_duplicate_pooled_embs_auto_grad", "fbgemm::recat_embedding_grad_output",
-       "fbgemm::recat_embedding_grad_output_mixed_D", "fbgemm::recat_embedding_grad_output_mixed_D_batch",
-       family=COPY)  # fmt: skip
+@model(
+    "fbgemm::permute_pooled_embs fbgemm::permute_pooled_embs_auto_grad fbgemm::permute_pooled_embs_split "
+    "fbgemm::permute_pooled_embs_auto_grad_split fbgemm::permute_duplicate_pooled_embs "
+    "fbgemm::permute_duplicate_pooled_embs_auto_grad fbgemm::recat_embedding_grad_output "
+    "fbgemm::recat_embedding_grad_output_mixed_D fbgemm::recat_embedding_grad_output_mixed_D_batch",
+    family=COPY,
+)
 def permuted_rows(rows: Tensor, *order: Any) -> Work:
     """Columns in another order"""
     vectors = [t for t in tensors(order) if len(t.shape) == 1]
@@ -66,25 +71,25 @@ def permuted_rows(rows: Tensor, *order: Any) -> Work:
 
 
 @model("fbgemm::permute_sequence_embeddings", family=COPY)
-def permuted_sequences(permute: Tensor, lengths: Tensor, rows: Tensor, *_: Any) -> Work:
+def permuted_sequences(permute: Tensor, lengths: Tensor, rows: Tensor) -> Work:
     """Lengths and sequences of rows in another order"""
     return Work(0, distinct(permute, lengths, rows), distinct(lengths, rows))
 
 
 @model("fbgemm::invert_permute", family=COPY)
-def inverted(permute: Tensor, *_: Any) -> Work:
+def inverted(permute: Tensor) -> Work:
     """The order that undoes another"""
     return Work(0, permute.nbytes, permute.nbytes)
 
 
 @model("fbgemm::expand_into_jagged_permute", family=COPY)
-def expanded(permute: Tensor, before: Tensor, after: Tensor, size: Any, *_: Any) -> Work:
+def expanded(permute: Tensor, before: Tensor, after: Tensor, size: Any) -> Work:
     """An order of features as the order of their values"""
     return Work(0, distinct(permute, before, after), moved(int(size), permute))
 
 
 @model("fbgemm::reorder_batched_ad_lengths", "fbgemm::reorder_batched_ad_indices", family=COPY)
-def reordered(first: Tensor, second: Tensor, *_: Any) -> Work:
+def reordered(first: Tensor, second: Tensor) -> Work:
     """Values by feature and ad instead of by request: the larger of the first two tensors, read and written"""
     values = max(first, second, key=lambda t: t.numel)
     return Work(0, distinct(first, second), values.nbytes)
@@ -94,26 +99,26 @@ def reordered(first: Tensor, second: Tensor, *_: Any) -> Work:
 
 
 @model("fbgemm::bounds_check_indices", family=COPY)
-def checked_indices(rows: Tensor, values: Tensor, starts: Tensor, *_: Any) -> Work:
+def checked_indices(rows: Tensor, values: Tensor, starts: Tensor) -> Work:
     """Compared with the tables' sizes; what is wrong is replaced"""
     return Work(0, distinct(rows, values, starts), 0)
 
 
 @model("fbgemm::asynchronous_inclusive_cumsum", "fbgemm::asynchronous_exclusive_cumsum", family=COPY)
-def summed_lengths(lengths: Tensor, *_: Any) -> Work:
+def summed_lengths(lengths: Tensor) -> Work:
     """Offsets from lengths: integers"""
     return Work(0, lengths.nbytes, moved(lengths.numel, lengths))
 
 
 @model("fbgemm::asynchronous_complete_cumsum", "fbgemm::asynchronous_batched_complete_cumsum", family=COPY)
-def completely_summed(lengths: Tensor, *_: Any) -> Work:
+def completely_summed(lengths: Tensor) -> Work:
     """Offsets from lengths, and the end: an integer more a row"""
     rows = rows_of(lengths) if len(lengths.shape) > 1 else 1
     return Work(0, lengths.nbytes, moved(lengths.numel + rows, lengths))
 
 
 @model("fbgemm::offsets_range", family=COPY)
-def counted_up(starts: Tensor, size: Any, *_: Any) -> Work:
+def counted_up(starts: Tensor, size: Any) -> Work:
     """0, 1, ... from each offset to the next; ``size`` numbers, or as many as a tensor has"""
     count = size.numel if isinstance(size, Tensor) else int(size)
     return Work(0, starts.nbytes, moved(count, starts))
@@ -121,14 +126,7 @@ def counted_up(starts: Tensor, size: Any, *_: Any) -> Work:
 
 @model("fbgemm::block_bucketize_sparse_features", "fbgemm::block_bucketize_sparse_features_inference", family=COPY)
 def block_bucketized(
-    lengths: Tensor,
-    values: Tensor,
-    position: Any,
-    sequence: Any,
-    blocks: Any,
-    buckets: Any,
-    weights: Any = None,
-    *_: Any,
+    lengths: Tensor, values: Tensor, position: Any, sequence: Any, blocks: Any, buckets: Any, weights: Any = None
 ) -> Work:
     """Values split over ``buckets`` ranks: lengths a rank, values, weights, where asked their places there and here"""
     factor = given(weights)
@@ -138,19 +136,19 @@ def block_bucketized(
 
 
 @model("fbgemm::bucketize_sparse_features", family=COPY)
-def bucketized(lengths: Tensor, values: Tensor, position: Any, buckets: Any, weights: Any = None, *_: Any) -> Work:
+def bucketized(lengths: Tensor, values: Tensor, position: Any, buckets: Any, weights: Any = None) -> Work:
     """The same by the remainder of each value"""
     return block_bucketized(lengths, values, position, False, None, buckets, weights)
 
 
 @model("fbgemm::linearize_cache_indices", family=COPY)
-def linear_indices(sizes: Tensor, values: Tensor, starts: Tensor, *_: Any) -> Work:
+def linear_indices(sizes: Tensor, values: Tensor, starts: Tensor) -> Work:
     """Each index numbered among all tables' rows: int64"""
     return Work(0, distinct(sizes, values, starts), 8 * values.numel)
 
 
 @model("fbgemm::get_unique_indices", "fbgemm::get_unique_indices_with_inverse", family=COPY)
-def unique_indices(values: Tensor, *_: Any) -> Work:
+def unique_indices(values: Tensor) -> Work:
     """Each index once, sorted: at least read; how many there are is in the data"""
     return Work(0, values.nbytes, 0)
 
@@ -159,20 +157,23 @@ WAYS = 32  # rows of a set of FBGEMM's cache, a warp's width; a tag of 8 bytes e
 
 
 @model("fbgemm::lxu_cache_lookup", family=COPY)
-def cache_places(values: Tensor, state: Any, *_: Any) -> Work:
+def cache_places(values: Tensor, state: Any) -> Work:
     """Each index sought among the tags of its set of 32 rows; its place (int32) written"""
     ways = state.shape[-1] if isinstance(state, Tensor) and state.shape else WAYS
     return Work(0, values.nbytes + values.numel * ways * 8, 4 * values.numel)
 
 
 @model("fbgemm::lxu_cache_locations_update", family=COPY)
-def cache_places_kept(places: Tensor, new: Tensor, *_: Any) -> Work:
+def cache_places_kept(places: Tensor, new: Tensor) -> Work:
     """Places of rows that have come into the cache since"""
     return Work(0, new.nbytes, moved(new.numel, places))
 
 
-@model("fbgemm::lru_cache_populate", "fbgemm::lru_cache_populate_byte", "fbgemm::lfu_cache_populate",
-       "fbgemm::lfu_cache_populate_byte", "fbgemm::lxu_cache_flush", family=COPY)  # fmt: skip
+@model(
+    "fbgemm::lru_cache_populate fbgemm::lru_cache_populate_byte fbgemm::lfu_cache_populate "
+    "fbgemm::lfu_cache_populate_byte fbgemm::lxu_cache_flush",
+    family=COPY,
+)
 def cache_filled(*_: Any) -> Work:
     """Rows that the cache lacks are fetched, others written back: how many, no capture tells"""
     raise UnknownArgument("how many rows the cache lacks is in the data")
@@ -194,16 +195,19 @@ def _bags(starts: Any) -> int:
     return found[0].numel - 1
 
 
-@model("fbgemm::jagged_to_padded_dense", "fbgemm::jagged_to_padded_dense_forward", "fbgemm::jagged_2d_to_dense",
-       "fbgemm::jagged_1d_to_dense", family=COPY)  # fmt: skip
-def padded(values: Tensor, starts: Any, longest: Any, *_: Any) -> Work:
+@model(
+    "fbgemm::jagged_to_padded_dense fbgemm::jagged_to_padded_dense_forward fbgemm::jagged_2d_to_dense "
+    "fbgemm::jagged_1d_to_dense",
+    family=COPY,
+)
+def padded(values: Tensor, starts: Any, longest: Any) -> Work:
     """Sequences of rows, padded to one length: [B, longest, D]"""
     wide = math.prod(values.shape[1:])
     return Work(0, values.nbytes + offsets(starts), moved(_bags(starts) * math.prod(_longest(longest)) * wide, values))
 
 
 @model("fbgemm::jagged_to_padded_dense_backward", family=COPY)
-def padded_backward(grad: Tensor, starts: Any, total: Any, *_: Any) -> Work:
+def padded_backward(grad: Tensor, starts: Any, total: Any) -> Work:
     """The rows of a padded gradient that are no padding"""
     wide = grad.shape[-1] if len(grad.shape) > 1 + len(tensors(starts)) else 1
     rows = moved(int(total) * wide, grad)
@@ -211,7 +215,7 @@ def padded_backward(grad: Tensor, starts: Any, total: Any, *_: Any) -> Work:
 
 
 @model("fbgemm::dense_to_jagged", "fbgemm::dense_to_jagged_forward", family=COPY)
-def unpadded(dense: Tensor, starts: Any, total: Any = None, *_: Any) -> Work:
+def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
     """The rows of a padded tensor that are no padding; how many there are, ``total``"""
     if type(total) is not int:
         raise UnknownArgument("the capture does not tell how many rows there are")
@@ -220,35 +224,41 @@ def unpadded(dense: Tensor, starts: Any, total: Any = None, *_: Any) -> Work:
 
 
 @model("fbgemm::jagged_dense_elementwise_add", family=POINTWISE)
-def jagged_add(values: Tensor, starts: Any, dense: Tensor, *_: Any) -> Work:
+def jagged_add(values: Tensor, starts: Any, dense: Tensor) -> Work:
     """Rows added to a padded tensor's: 1 an element that is no padding; the padded tensor is copied"""
     return Work(values.numel, distinct(values, dense) + offsets(starts), moved(dense.numel, values))
 
 
-@model("fbgemm::jagged_dense_elementwise_add_jagged_output", "fbgemm::jagged_dense_elementwise_mul",
-       "fbgemm::jagged_dense_elementwise_mul_forward", family=POINTWISE)  # fmt: skip
-def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor, *_: Any) -> Work:
+@model(
+    "fbgemm::jagged_dense_elementwise_add_jagged_output fbgemm::jagged_dense_elementwise_mul "
+    "fbgemm::jagged_dense_elementwise_mul_forward",
+    family=POINTWISE,
+)
+def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor) -> Work:
     """Rows with a padded tensor's, as many as there are rows: 1 an element"""
     return Work(values.numel, values.nbytes + moved(values.numel, dense) + offsets(starts), values.nbytes)
 
 
-@model("fbgemm::jagged_dense_dense_elementwise_add_jagged_output",
-       "fbgemm::jagged_dense_dense_elementwise_add_jagged_output_forward", family=POINTWISE)  # fmt: skip
-def jagged_elementwise_two(values: Tensor, starts: Any, dense: Tensor, other: Tensor, *_: Any) -> Work:
+@model(
+    "fbgemm::jagged_dense_dense_elementwise_add_jagged_output",
+    "fbgemm::jagged_dense_dense_elementwise_add_jagged_output_forward",
+    family=POINTWISE,
+)
+def jagged_elementwise_two(values: Tensor, starts: Any, dense: Tensor, other: Tensor) -> Work:
     """Rows and two padded tensors': 2 an element"""
     read = values.nbytes + moved(values.numel, dense) + moved(values.numel, other)
     return Work(2 * values.numel, read + offsets(starts), values.nbytes)
 
 
 @model("fbgemm::jagged_dense_bmm", "fbgemm::jagged_dense_bmm_forward", family=GEMM)
-def jagged_dense_product(values: Tensor, starts: Any, dense: Tensor, *_: Any) -> Work:
+def jagged_dense_product(values: Tensor, starts: Any, dense: Tensor) -> Work:
     """Each sequence's rows [L,D] @ [D,T]: 2 D T a row"""
     out = values.numel // dense.shape[1] * dense.shape[2] if dense.shape[1] else 0
     return Work(2 * values.numel * dense.shape[2], distinct(values, dense) + offsets(starts), moved(out, values))
 
 
 @model("fbgemm::jagged_jagged_bmm", "fbgemm::jagged_jagged_bmm_forward", family=GEMM)
-def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any, *_: Any) -> Work:
+def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any) -> Work:
     """Each sequence's [D,L] @ [L,T]: 2 D T a row; [B,D,T] written"""
     rows, wide, other = values.shape[0], values.shape[-1], others.shape[-1]
     out = moved(_bags(starts) * wide * other, values)
@@ -259,14 +269,14 @@ def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any, *_: Any) 
 
 
 @model("fbgemm::segment_sum_csr", family=REDUCTION)
-def segment_sum(batch: Any, starts: Tensor, values: Tensor, *_: Any) -> Work:
+def segment_sum(batch: Any, starts: Tensor, values: Tensor) -> Work:
     """The sum of each segment, whose offsets count in ``batch`` values: an addition a value but the first"""
     segments = max(starts.numel - 1, 0)
     return Work(max(values.numel - segments, 0), distinct(starts, values), moved(segments, values))
 
 
 @model("fbgemm::batched_unary_embeddings", family=EMBEDDING)
-def unary_embeddings(weight: Tensor, tables: Tensor, starts: Tensor, values: Tensor, *_: Any) -> Work:
+def unary_embeddings(weight: Tensor, tables: Tensor, starts: Tensor, values: Tensor) -> Work:
     """The sum of each bag's numbers, one a row, for each of several tasks: (N - bags) additions a task"""
     tasks, bags = rows_of(weight), max(starts.numel - 1, 0)
     read = moved(tasks * values.numel, weight) + distinct(tables, starts, values)
@@ -277,13 +287,13 @@ def unary_embeddings(weight: Tensor, tables: Tensor, starts: Tensor, values: Ten
 
 
 @model("fbgemm::FloatToBfloat16Quantized", family=COPY)
-def to_bfloat16(rows: Tensor, *_: Any) -> Work:
+def to_bfloat16(rows: Tensor) -> Work:
     """A cast"""
     return Work(0, rows.nbytes, 2 * rows.numel)
 
 
 @model("fbgemm::Bfloat16QuantizedToFloat", family=COPY)
-def from_bfloat16(rows: Tensor, *_: Any) -> Work:
+def from_bfloat16(rows: Tensor) -> Work:
     """A cast"""
     return Work(0, rows.nbytes, 4 * rows.numel)
 
@@ -291,9 +301,12 @@ def from_bfloat16(rows: Tensor, *_: Any) -> Work:
 SCALES = 8  # bytes of a row's scale and bias beside its 8-bit numbers
 
 
-@model("fbgemm::FloatToFused8BitRowwiseQuantized", "fbgemm::HalfToFused8BitRowwiseQuantized",
-       "fbgemm::FloatOrHalfToFused8BitRowwiseQuantized", family=POINTWISE)  # fmt: skip
-def to_rows_of_bytes(rows: Tensor, *_: Any) -> Work:
+@model(
+    "fbgemm::FloatToFused8BitRowwiseQuantized fbgemm::HalfToFused8BitRowwiseQuantized "
+    "fbgemm::FloatOrHalfToFused8BitRowwiseQuantized",
+    family=POINTWISE,
+)
+def to_rows_of_bytes(rows: Tensor) -> Work:
     """(x - min) / scale: 2 an element; a byte an element and 8 a row written"""
     count = rows.numel // rows.shape[-1] if rows.shape and rows.shape[-1] else 0
     return Work(2 * rows.numel, rows.nbytes, rows.numel + SCALES * count)
@@ -306,19 +319,19 @@ def _from_bytes(rows: Tensor, dtype: str) -> Work:
 
 
 @model("fbgemm::Fused8BitRowwiseQuantizedToFloat", family=POINTWISE)
-def from_rows_of_bytes(rows: Tensor, *_: Any) -> Work:
+def from_rows_of_bytes(rows: Tensor) -> Work:
     """x scale + bias: 2 an element"""
     return _from_bytes(rows, "float32")
 
 
 @model("fbgemm::Fused8BitRowwiseQuantizedToHalf", family=POINTWISE)
-def from_rows_of_bytes_to_half(rows: Tensor, *_: Any) -> Work:
+def from_rows_of_bytes_to_half(rows: Tensor) -> Work:
     """x scale + bias: 2 an element"""
     return _from_bytes(rows, "float16")
 
 
 @model("fbgemm::Fused8BitRowwiseQuantizedToFloatOrHalf", family=POINTWISE)
-def from_rows_of_bytes_to(rows: Tensor, dtype: Any = UNKNOWN, *_: Any) -> Work:
+def from_rows_of_bytes_to(rows: Tensor, dtype: Any = UNKNOWN) -> Work:
     """x scale + bias: 2 an element; SparseType 0 is float32, 1 float16"""
     return _from_bytes(rows, {0: "float32", 1: "float16", 5: "bfloat16"}.get(dtype, "") if type(dtype) is int else "")
 

@@ -30,13 +30,13 @@ def points_of(shape: tuple[int, ...], dims: Any) -> int:
 
 
 @model("_fft_c2c", family=FAMILY_NAME)
-def c2c(x: Tensor, dims: Any, *_: Any) -> Work:
+def c2c(x: Tensor, dims: Any) -> Work:
     """Complex to complex, forward or inverse"""
     return Work(transforms(x.numel, points_of(x.shape, dims), 5), x.nbytes, moved(x.numel, x))
 
 
 @model("_fft_r2c", family=FAMILY_NAME)
-def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *_: Any, out: Out = None) -> Work:
+def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *, out: Out = None) -> Work:
     """Real to complex; one-sided: n/2 + 1 numbers of the last dimension are written"""
     flop = transforms(x.numel, points_of(x.shape, dims), 2.5)
     shape, last = list(x.shape), dims[-1]
@@ -47,7 +47,7 @@ def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *_:
 
 
 @model("_fft_c2r", family=FAMILY_NAME)
-def c2r(x: Tensor, dims: Any, _normalization: Any = 0, last_size: Any = UNKNOWN, *_: Any, out: Out = None) -> Work:
+def c2r(x: Tensor, dims: Any, _normalization: Any = 0, last_size: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Complex to real: the last dimension has ``last_size`` numbers"""
     shape = list(x.shape)
     if last_size is not UNKNOWN:
