@@ -28,7 +28,7 @@ COMMANDS = (
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
     Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("schema", "pyprof.command.schemas", "the JSON Schemas of what --json prints"),
-    Command("demo", "pyprof.demo", "all three on one training step of LeNet"),
+    Command("demo", "pyprof.demo", "run, parse, prof and report on one training step of LeNet"),
 )
 USAGE = "usage: pyprof [-h] [--version] COMMAND ..."
 

@@ -1,14 +1,15 @@
-"""The command pyprof demo: capture, parse and annotate one training step of examples/lenet.py.
+"""The command pyprof demo: capture, parse, annotate and report one training step of examples/lenet.py.
 
-Each stage is its own process, started as a user would start it, and each result is a file that stays.
+Each stage is a process of its own, started as a user would start it, and each result is a file that stays. The last
+one prints the summary of the capture.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyprof.command.envelope import Parser, add_json, envelope, fail, write_envelope
@@ -16,18 +17,23 @@ from pyprof.command.json_schema import Schema, listing, record, text
 from pyprof.errors import PyprofError
 
 HERE = Path(__file__).resolve().parent
-SHOWN = "idx,dir,layer,op,kernel,params,sil,tc,flops,bytes"  # what fits a terminal; the CSV has every column
+FILES = {  # of --json and the folder: key, name
+    "capture": "net.json.gz",
+    "table": "net.dict",
+    "csv": "net.csv",
+    "report": "net.html",
+}
 
 
 def build_parser() -> Parser:
-    parser = Parser(prog="pyprof demo", description="Capture, parse and annotate one training step of LeNet.")
+    parser = Parser(prog="pyprof demo", description="Capture, parse, annotate and report one training step of LeNet.")
     parser.add_argument(
         "-o",
         "--output",
         metavar="FOLDER",
         type=Path,
         default=Path("build/demo"),
-        help="net.json.gz, net.dict and net.csv go here, over those of the last demo (default: build/demo)",
+        help="net.json.gz, net.dict, net.csv and net.html go here, over those of the last demo (default: build/demo)",
     )
     add_json(parser)
     return parser
@@ -36,30 +42,42 @@ def build_parser() -> Parser:
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
-        script = example("lenet.py")
         args.output.mkdir(parents=True, exist_ok=True)
-        capture, table, csv = (args.output / name for name in ("net.json.gz", "net.dict", "net.csv"))
-        for old in (capture, table, csv):
-            old.unlink(missing_ok=True)
-        run = ["run", "-o", str(capture), str(script)]
-        done = [step(*run, aside=args.json), step("parse", str(capture), into=table)]
-        done.append(step("prof", "--csv", "-c", "all", str(table), into=csv))
+        files = {key: args.output / name for key, name in FILES.items()}
+        commands = make(files, args.json)
         if args.json:
-            _answer(capture, table, csv, done)
+            _answer(files, commands)
             return 0
-        step("prof", "-w", str(terminal_width()), "-c", SHOWN, str(table))
+        run_step("prof", "--summary", str(files["capture"]))
     except (OSError, StepFailed, PyprofError) as error:
         return fail("pyprof demo", error if isinstance(error, PyprofError) else PyprofError(str(error)), args.json)
-    print(f"\nThe kernel table is {table}, the annotated one {csv}.", file=sys.stderr)
+    print(
+        f"\nThe kernel table is {files['table']}, the annotated one {files['csv']}.\n"
+        f"The page is {files['report']}: open it in a browser.",
+        file=sys.stderr,
+    )
     return 0
 
 
-def _answer(capture: Path, table: Path, csv: Path, commands: list[str]) -> None:
+def make(files: Mapping[str, Path], aside: bool) -> list[str]:
+    """Make the files anew. Return the commands, as shown. ``aside``: what they print goes to standard error."""
+    script = example("lenet.py")
+    for old in files.values():
+        old.unlink(missing_ok=True)
+    capture, table = str(files["capture"]), str(files["table"])
+    return [
+        run_step("run", "-o", capture, str(script), aside=aside),
+        run_step("parse", capture, into=files["table"]),
+        run_step("prof", "--csv", "-c", "all", table, into=files["csv"]),
+        run_step("report", "-o", str(files["report"]), capture, aside=aside),
+    ]
+
+
+def _answer(files: Mapping[str, Path], commands: list[str]) -> None:
     from pyprof.files import open_output
 
-    own = {"output": {"capture": capture, "table": table, "csv": csv}, "commands": commands}
     with open_output(None) as out:
-        write_envelope(envelope("demo", own), out)
+        write_envelope(envelope("demo", {"output": files, "commands": commands}), out)
 
 
 def _schema() -> Schema:
@@ -67,6 +85,7 @@ def _schema() -> Schema:
         "capture": text("torch.profiler's trace"),
         "table": text("the kernel table, net.dict"),
         "csv": text("the annotated table, every column"),
+        "report": text("the web page"),
     }
     commands = listing(text("as a shell takes it"), "what was run, one after the other")
     return record({"output": record(files, "the files made"), "commands": commands}, "demo")
@@ -76,11 +95,11 @@ SCHEMAS = {"demo": _schema}
 
 
 class StepFailed(Exception):
-    """A stage did not exit with 0; it has said why itself."""
+    """A stage did not exit with 0; it has printed why."""
 
 
 def example(name: str) -> Path:
-    """The script as installed, or the checkout's."""
+    """The example script: as installed, or the checkout's."""
     for folder in (HERE, HERE.parent):
         if (script := folder / "examples" / name).is_file():
             return short(script)
@@ -88,18 +107,14 @@ def example(name: str) -> Path:
 
 
 def short(path: Path) -> Path:
-    """Relative to the working directory where it lies below it, so that the commands shown can be copied."""
+    """The path relative to the working directory if it lies below, so that the commands shown can be copied."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def terminal_width() -> int:
-    """Wide enough for a table where the output is a file or a pipe."""
-    return os.get_terminal_size().columns if sys.stdout.isatty() else 150
+def run_step(*words: str, into: Path | None = None, aside: bool = False) -> str:
+    """Run `pyprof WORDS` and return the command as shown. Raise StepFailed if it does not exit with 0.
 
-
-def step(*words: str, into: Path | None = None, aside: bool = False) -> str:
-    """Run `pyprof WORDS`; what it prints goes to `into`, moved there only when it is whole. The command, as shown.
-
+    ``into``: the file for what it prints, which appears only when it is whole.
     ``aside``: what it prints goes to standard error.
     """
     shown = shlex.join(("pyprof", *words)) + (f" > {shlex.quote(str(into))}" if into else "")

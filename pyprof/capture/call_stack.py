@@ -25,7 +25,7 @@ _PACKAGES = tuple(
     os.path.join(path, "") for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")} if path
 )
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-_RUN = os.path.join(_OURS, "capture", "run.py")
+_RUN = os.path.join(_OURS, "capture", "run_script.py")
 
 
 class Tracer:

@@ -1,130 +1,25 @@
-"""`pyprof run script.py args...`: run a script, unchanged, under the embedded collector or an attached tool."""
+"""The command pyprof run: a script, unchanged, under the embedded collector or an attached tool."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import runpy
+import shlex
 import sys
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from pyprof.capture.run_report import PAGE_SUFFIXES, Report, default_page, make_report
+from pyprof.capture.run_script import DEFAULT_OUTPUT, Script, output_file, rank_file, run
 from pyprof.command.envelope import Parser, add_json, envelope, fail, write_envelope
+from pyprof.command.frame import add_quiet, warned
 from pyprof.command.json_schema import Schema, integer, maybe, record, text
-from pyprof.errors import PyprofError, require
-from pyprof.files import tell
+from pyprof.errors import PyprofError
+from pyprof.files import check_output, open_output, tell
 
-if TYPE_CHECKING:
-    from pyprof.capture.collector import Window
-
-DEFAULT_OUTPUT = "net.json.gz"
 TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # --trace -> init(trace=)
-
-
-def run(
-    script: str,
-    args: Sequence[str] = (),
-    out: str | Path | None = None,
-    *,
-    force: bool = False,
-    trace: bool | str = True,
-    dispatch: bool = False,
-    module: bool = False,
-    window: Window | None = None,
-) -> int:
-    """Run `script` as __main__ with `args`, collect it into `out`; returns the exit code that it would have had.
-
-    The file is written when the script fails, exits or is interrupted, too. Without `out`, a tool that is attached
-    (nsys, nvprof, ncu) collects, or else it is net.json.gz. With `module`, `script` is a module's name, as for
-    `python -m`. Raises PyprofError, before anything runs, where there is no such script or the file cannot be written.
-
-    Of several ranks (torchrun), each writes its own file, `net.rank0.json.gz` for `net.json.gz`.
-    """
-    if not module and not Path(script).is_file():
-        raise PyprofError(f"{script}: no such file (a script to run was expected)")
-    require("torch", "the collector is PyTorch's own: install it for this Python")
-    from pyprof.capture.collector import Window, attach, profile
-
-    before = sys.argv[:], sys.path[:]
-    part = window or Window()
-    file = output_file(out)
-    collecting: AbstractContextManager[None]
-    if file is None:
-        collecting = attach(part, trace=trace, dispatch=dispatch)
-    else:
-        collecting = profile(
-            file,
-            force=force,
-            trace=trace,
-            dispatch=dispatch,
-            warmup=part.warmup,
-            steps=part.steps,
-            wait=part.wait,
-        )
-    with collecting:
-        sys.argv[:] = [script, *args]
-        sys.path.insert(0, "" if module else str(Path(script).resolve().parent))
-        try:
-            return _exit_code(script, module)
-        finally:
-            sys.argv[:], sys.path[:] = before
-
-
-def output_file(out: str | Path | None) -> Path | None:
-    """The trace to write; None where none is asked for and a tool is attached: PyTorch's profiler would disturb it."""
-    from pyprof.capture.sinks import Nvtx
-
-    if out is None and Nvtx.listening():
-        return None
-    return rank_file(Path(DEFAULT_OUTPUT if out is None else out), os.environ)
-
-
-def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
-    """This rank's file, by the variables that torchrun sets; `file` itself for a program of one."""
-    rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
-    if not (rank.isdecimal() and world.isdecimal() and int(world) > 1):
-        return file
-    stem, dot, suffixes = file.name.partition(".")
-    return file.with_name(f"{stem}.rank{int(rank)}{dot}{suffixes}")
-
-
-def _exit_code(script: str, module: bool) -> int:
-    """Run it. As the interpreter would: 0, what SystemExit says, 1 after an exception's traceback, 130 after ^C."""
-    try:
-        if module:
-            runpy.run_module(script, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(script, run_name="__main__")
-    except SystemExit as stop:
-        return _code_of(stop)
-    except KeyboardInterrupt as error:
-        _print_script_error(error)
-        return 130
-    except Exception as error:  # noqa: BLE001  (the script's own failure, told as Python tells it)
-        _print_script_error(error)
-        return 1
-    return 0
-
-
-def _code_of(stop: SystemExit) -> int:
-    if stop.code is None:
-        return 0
-    if isinstance(stop.code, int):
-        return stop.code
-    print(stop.code, file=sys.stderr)
-    return 1
-
-
-def _print_script_error(error: BaseException) -> None:
-    """The traceback, from the script's own first frame on."""
-    ours = (__file__, runpy.__file__, "<frozen runpy>")
-    tb = error.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename in ours:
-        tb = tb.tb_next
-    traceback.print_exception(type(error), error, tb)
 
 
 def build_parser() -> Parser:
@@ -134,10 +29,36 @@ def build_parser() -> Parser:
         "Where the script calls pyprof.start() and pyprof.stop(), just that range is collected. "
         "Under nsys, nvprof or ncu, without -o, that tool collects.",
     )
+    _add_output(parser)
+    _add_collection(parser)
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    parser.add_argument("script", help="the script to run")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", help=f"the trace to write (default: {DEFAULT_OUTPUT}, or none where a tool is attached)"
     )
+    parser.add_argument(
+        "--report",
+        nargs="?",
+        const="",
+        metavar="FILE.html",
+        help="when the script has ended, write the trace as a web page, too (default: the trace's name with .html), "
+        "and print its summary on standard error",
+    )
     parser.add_argument("--force", action="store_true", help="write over an existing file")
+    add_json(
+        parser,
+        "one JSON object of what was collected, errors too (pyprof schema run); what the script prints "
+        "goes to standard error",
+    )
+    add_quiet(parser)
+
+
+def _add_collection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace",
         choices=tuple(TRACES),
@@ -163,12 +84,6 @@ def build_parser() -> Parser:
         action="store_true",
         help="mark each aten op too, with the types its kernels get (13 us an op)",
     )
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
-    add_json(parser, "one JSON object of what was collected, errors too (pyprof schema run); what the script prints "
-             "goes to standard error")  # fmt: skip
-    parser.add_argument("script", help="the script to run")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
-    return parser
 
 
 def _count(text: str) -> int:
@@ -178,64 +93,156 @@ def _count(text: str) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command. The script's exit code, or 1 where pyprof itself could not do its part."""
+    """Return the script's exit code, or 1 where pyprof itself could not do its part."""
     from pyprof.capture.collector import Window
 
-    options = build_parser().parse_args(argv)
+    parser = build_parser()
+    options = parser.parse_args(_with_report_joined(parser, sys.argv[1:] if argv is None else argv))
+    script = Script(options.script, tuple(options.args), options.module)
     window = Window(options.warmup, options.steps, options.capture_range == "cudaProfilerApi")
+    trace = output_file(options.output)
+    page = _page(parser, options, trace)
     try:
-        with _aside() if options.json else nullcontext():
+        if page is not None:
+            check_output(page, options.force)  # before the script runs
+        with _script_output_on_standard_error() if options.json else nullcontext():
             code = run(
-                options.script,
-                options.args,
-                options.output,
+                script,
+                trace,
+                window,
                 force=options.force,
                 trace=TRACES[options.trace],
                 dispatch=options.dispatch,
-                module=options.module,
-                window=window,
             )
-        file = output_file(options.output)
-        if options.json:
-            _answer(options.script, code, file)
+        return _finish(options, code, trace, page)
     except PyprofError as error:
         return fail("pyprof run", error, options.json)
-    if not options.json:
-        tell("pyprof run: the tool that is attached collected" if file is None else f"pyprof run: wrote {file}")
-    return code
+
+
+def _with_report_joined(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """`--report page.html` and `--report` as one word each, `--report=page.html` and `--report=`.
+
+    argparse would take the script for the page's name in `--report train.py`. A separate word is the name if it ends
+    in .html. What follows the script is the script's own.
+    """
+    joined: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        word = rest.pop(0)
+        options = {action.dest: action for name, action in parser._option_string_actions.items() if _names(word, name)}
+        option = next(iter(options.values())) if len(options) == 1 else None
+        if option is None or option.nargs == 0:
+            joined.append(word)
+        elif option.dest == "report":
+            joined.append(f"--report={rest.pop(0) if rest and rest[0].endswith(PAGE_SUFFIXES) else ''}")
+        else:
+            joined += [word, *rest[:1]]
+            del rest[:1]
+    return joined + rest
+
+
+def _names(word: str, option: str) -> bool:
+    """Whether a word of the command line is this option, which may be shortened if its name is long."""
+    return word == option or (word.startswith("--") and option.startswith(word))
+
+
+def _page(parser: Parser, options: argparse.Namespace, trace: Path | None) -> Path | None:
+    """The page to write; None without --report. Wrong usage ends the command with exit code 2."""
+    if options.report is None:
+        return None
+    if trace is None:
+        parser.error(
+            "argument --report: the tool that is attached (nsys, nvprof or ncu) collects this run; add -o net.json.gz "
+            "to collect it with PyTorch's profiler, or make the page of the tool's file: pyprof report net.sqlite"
+        )
+    if options.report == "-":
+        parser.error("argument --report: expected a file's name, found -: standard output is the script's")
+    page = rank_file(Path(options.report), os.environ) if options.report else default_page(trace)
+    if page == trace:
+        parser.error(f"argument --report: {page} is the trace's name; give the page another")
+    return page
 
 
 @contextmanager
-def _aside() -> Iterator[None]:
-    """What the script and its children print goes to standard error: standard output is for one JSON object."""
+def _script_output_on_standard_error() -> Iterator[None]:
+    """Send what the script and its children print to standard error: standard output is for one JSON object."""
     sys.stdout.flush()
-    ours = os.dup(1)
+    standard_output = os.dup(1)
     os.dup2(2, 1)
     try:
         with redirect_stdout(sys.stderr):  # whatever sys.stdout is: a buffer of it may outlive the change of files
             yield
     finally:
         sys.stdout.flush()
-        os.dup2(ours, 1)
-        os.close(ours)
+        os.dup2(standard_output, 1)
+        os.close(standard_output)
 
 
-def _answer(script: str, code: int, file: Path | None) -> None:
-    from pyprof.files import open_output
+# After the script
 
-    made = None if file is None else {"name": file, "bytes": file.stat().st_size}
-    own = {"script": script, "exit_code": code, "output": made}
+
+def _finish(options: argparse.Namespace, code: int, trace: Path | None, page: Path | None) -> int:
+    """Make the report if one is asked for, and say what was written. Return the command's exit code."""
+    report, failure = None, ""
+    if trace is not None and page is not None:
+        try:
+            report = make_report(trace, page, force=options.force, quiet=options.quiet or options.json)
+        except PyprofError as error:
+            failure, code = f"no report was made: {error}", code or 1
+        except KeyboardInterrupt:
+            failure, code = "interrupted: no report was made", 130
+    if options.json:
+        _answer(options.script, code, trace, report, failure)
+        return code
+    if report is not None and not options.quiet and _is_first_rank():
+        sys.stderr.write(f"\n{report.summary}\n")
+    for line in () if options.quiet else _lines(trace, report):
+        tell(f"pyprof run: {line}")
+    if failure:
+        tell(f"pyprof run: {failure}")
+    return code
+
+
+def _is_first_rank() -> bool:
+    """Whether this rank prints the summary: eight of them would hide each other."""
+    return os.environ.get("RANK", "0") in ("", "0")
+
+
+def _lines(trace: Path | None, report: Report | None) -> Iterator[str]:
+    if trace is None:
+        yield "the tool that is attached collected"
+    elif report is None:
+        yield f"wrote {trace}"
+    else:
+        yield from warned(report.warnings)
+        yield f"wrote {trace}, the trace"
+        yield f"wrote {report.page['output']['name']}, the report: open it in a browser"
+        yield f"next: {shlex.join(report.next_command)}"
+
+
+def _answer(script: str, code: int, trace: Path | None, report: Report | None, failure: str) -> None:
+    output = None if trace is None else {"name": trace, "bytes": trace.stat().st_size}
+    own: dict[str, Any] = {
+        "script": script,
+        "exit_code": code,
+        "output": output,
+        "report": None if report is None else report.page,
+    }
+    warnings = [failure] if failure else list(report.warnings if report else ())
     with open_output(None) as out:
-        write_envelope(envelope("run", own), out)
+        write_envelope(envelope("run", own, warnings=warnings), out)
 
 
 def _schema() -> Schema:
-    made = {"name": text("of the file; of several ranks, this one's"), "bytes": integer("its size")}
+    from pyprof.prof.report.json_document import SCHEMAS as REPORT
+
+    trace = {"name": text("of the file; of several ranks, this one's"), "bytes": integer("its size")}
     return record(
         {
             "script": text("as given"),
-            "exit_code": integer("the script's, and so the command's"),
-            "output": maybe(record(made, "the trace, for pyprof parse; null where a tool that is attached collected")),
+            "exit_code": integer("the command's: the script's, or 1 where only the report could not be made"),
+            "output": maybe(record(trace, "the trace, for pyprof parse; null where a tool that is attached collected")),
+            "report": maybe({**REPORT["report"](), "description": "with --report: the page, as of pyprof report"}),
         },
         "run",
     )

@@ -17,7 +17,8 @@ from tests.paths import ROOT
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
-from pyprof.capture.run import build_parser, main, rank_file  # noqa: E402
+from pyprof.capture.run import build_parser, main  # noqa: E402
+from pyprof.capture.run_script import rank_file  # noqa: E402
 from pyprof.marker import Marker, parse_marker  # noqa: E402
 
 from .test_special import Domain  # noqa: E402
@@ -95,7 +96,7 @@ def test_exit_code_is_passed_on_and_the_file_written(tmp_path: Path, text: str, 
     done = pyprof_run(tmp_path, "-o", "net.json.gz", script(tmp_path, text), "--flag", "x")
     assert done.returncode == code
     assert error in done.stderr
-    assert "pyprof/capture/run.py" not in done.stderr  # a traceback begins with the script's own frame
+    assert "pyprof/capture/run" not in done.stderr  # a traceback begins with the script's own frame
     events(tmp_path / "net.json.gz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.json.gz", "script.py"]
     if "argv" in text:
@@ -165,6 +166,15 @@ def test_capture_range_waits_for_start(tmp_path: Path) -> None:
     assert [marker.op for marker in markers(out)] == ["ones", "relu"]
 
 
+def test_a_script_that_changes_the_folder_leaves_its_trace_where_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    assert main(["-o", "net.json.gz", script(tmp_path, "import os\nos.chdir('elsewhere')\n")]) == 0
+    assert (tmp_path / "net.json.gz").is_file() and list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_a_second_range_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pyprof.profile(tmp_path / "net.json.gz"):
         for op in (torch.relu, torch.abs):
@@ -195,6 +205,9 @@ def test_options_are_these() -> None:
         "--dispatch",
         "--json",
         "-m",
+        "--report",
+        "-q",
+        "--quiet",
     }
 
 

@@ -96,12 +96,12 @@ def test_the_help_imports_no_subcommand():
 def test_a_failed_step_of_the_demo_leaves_no_file_and_is_named(tmp_path):
     target = tmp_path / "net.dict"
     with pytest.raises(demo.StepFailed, match=r"`pyprof parse .*missing.json > .*net.dict` exited with 1"):
-        demo.step("parse", str(tmp_path / "missing.json"), into=target)
+        demo.run_step("parse", str(tmp_path / "missing.json"), into=target)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_step_of_the_demo_leaves_what_it_printed(tmp_path):
-    demo.step("--version", into=tmp_path / "out")
+    demo.run_step("--version", into=tmp_path / "out")
     assert (tmp_path / "out").read_text() == f"pyprof {__version__}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

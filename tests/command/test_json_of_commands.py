@@ -283,7 +283,7 @@ def test_demo_tells_its_files(tmp_path, capfdbinary):
     found = answer(out, "demo", "demo")
     assert code == 0 and "$ pyprof run" in err
     assert {Path(file) for file in found["output"].values()} == set(tmp_path.iterdir())
-    assert [words.split()[1] for words in found["commands"]] == ["run", "parse", "prof"]
+    assert [words.split()[1] for words in found["commands"]] == ["run", "parse", "prof", "report"]
 
 
 @pytest.mark.torch

@@ -1,0 +1,79 @@
+"""`pyprof run --report`: the web page and the summary of the trace that has just been collected.
+
+This runs in the script's process after the script has ended and `pyprof.deinit()` has put everything back; it needs no
+torch. It does what `pyprof report TRACE` and `pyprof prof --summary TRACE` do. The script owns standard output, so the
+summary goes to standard error.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyprof.command.progress import progress
+from pyprof.errors import packages
+
+PAGE_SUFFIXES = (".html", ".htm")
+NARROW = 100  # characters per line of the summary where standard error is no terminal, as of `pyprof prof --summary`
+
+
+class Report(NamedTuple):
+    page: dict[str, Any]  # what `pyprof report --json` prints of it
+    summary: str
+    next_command: tuple[str, ...]
+    warnings: tuple[str, ...]  # of the trace's reader
+
+
+def default_page(trace: Path) -> Path:
+    """The page beside a trace.
+
+    >>> default_page(Path("out/net.json.gz")).as_posix(), default_page(Path("net.rank0.json.gz")).as_posix()
+    ('out/net.html', 'net.rank0.html')
+    """
+    return trace.with_name(trace.name.removesuffix(".gz").removesuffix(".json") + ".html")
+
+
+def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
+    """Parse and annotate `trace`, write `page`, and return the summary's text.
+
+    Raises InputError if the trace has no operation, and PyprofError if the page cannot be written.
+    """
+    with packages():
+        from pyprof.files import open_output
+        from pyprof.prof.advice import Run, advise
+        from pyprof.prof.advice.report import brief
+        from pyprof.prof.load import load_table
+        from pyprof.prof.report.collect import page_model
+        from pyprof.prof.report.json_document import page_of
+        from pyprof.prof.report.render import render
+        from pyprof.prof.summary.capture_numbers import summarise
+        from pyprof.prof.summary.terminal import write_summary
+        from pyprof.prof.work.annotate import annotate
+
+        with progress(2, not quiet) as say:
+            loaded = load_table(trace, say)
+            annotation = annotate(loaded.table)
+        run = Run(loaded.table, annotation, None)
+        cards = advise(run)
+        model = page_model(loaded.table, annotation, None, cards, trace.name)
+        with open_output(page, force) as out:
+            render(model, out)
+        numbers = summarise(loaded.table, annotation, None)
+        text = io.BytesIO()
+        width, terminal = _terminal()
+        write_summary(numbers, text, width, terminal, () if numbers.on_cpu else brief(run, cards))
+        about_page = page_of(str(page), page.stat().st_size, model)
+        options = ("--group", "op,dir", "-w", str(width)) if numbers.on_cpu else ("--advise",)  # advice is for GPUs
+        command = ("pyprof", "prof", *options, str(trace))
+        return Report(about_page, text.getvalue().decode(), command, loaded.warnings)
+
+
+def _terminal() -> tuple[int, bool]:
+    """The width of standard error, and whether it is a terminal."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns, True
+    except (OSError, ValueError, AttributeError):  # a file or a pipe; closed; or replaced by the script
+        return NARROW, False

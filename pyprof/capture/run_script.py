@@ -1,0 +1,134 @@
+"""Run a script as `python script.py` would, with its PyTorch calls marked and collected.
+
+The script is `__main__`, with its own `sys.argv` and `sys.path[0]`; its output, its exceptions and its exit code stay
+as they are. While it runs, `pyprof.init()` is on (see session.py for what that replaces).
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyprof.errors import PyprofError, require
+
+if TYPE_CHECKING:
+    from pyprof.capture.collector import Window
+
+DEFAULT_OUTPUT = "net.json.gz"
+
+
+class Script(NamedTuple):
+    name: str  # a path; with `module` a module's name, as for `python -m`
+    args: tuple[str, ...] = ()
+    module: bool = False
+
+
+def run(
+    script: Script,
+    file: Path | None,
+    window: Window,
+    *,
+    force: bool = False,
+    trace: bool | str = True,
+    dispatch: bool = False,
+) -> int:
+    """Run the script and collect it into `file`. Return the exit code that the script would have had.
+
+    The file is written when the script fails, exits or is interrupted, too. Without `file`, the attached tool
+    (nsys, nvprof, ncu) collects, and this only marks the calls.
+    Raises PyprofError before anything runs if there is no such script or the file cannot be written, and afterwards if
+    nothing was collected.
+    """
+    if not script.module and not Path(script.name).is_file():
+        raise PyprofError(f"{script.name}: no such file (a script to run was expected)")
+    require("torch", "the collector is PyTorch's own: install it for this Python")
+    from pyprof.capture.collector import attach, profile
+
+    collecting: AbstractContextManager[None]
+    if file is None:
+        collecting = attach(window, trace=trace, dispatch=dispatch)
+    else:
+        collecting = profile(
+            file,
+            force=force,
+            trace=trace,
+            dispatch=dispatch,
+            warmup=window.warmup,
+            steps=window.steps,
+            wait=window.wait,
+        )
+    argv, path, folder = sys.argv[:], sys.path[:], os.getcwd()
+    with collecting:
+        sys.argv[:] = [script.name, *script.args]
+        sys.path.insert(0, "" if script.module else str(Path(script.name).resolve().parent))
+        try:
+            return _exit_code(script)
+        finally:
+            sys.argv[:], sys.path[:] = argv, path
+            os.chdir(folder)  # `file` may be relative
+
+
+def output_file(out: str | None) -> Path | None:
+    """The trace to write: `out`, or net.json.gz.
+
+    None if a tool is attached and no trace is asked for, since PyTorch's profiler would take the GPU's records from it.
+    """
+    from pyprof.capture.sinks import Nvtx
+
+    if out is None and Nvtx.listening():
+        return None
+    return rank_file(Path(DEFAULT_OUTPUT if out is None else out), os.environ)
+
+
+def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
+    """This rank's file, `net.rank0.json.gz` for `net.json.gz`; `file` itself if the program has one rank.
+
+    torchrun sets RANK and WORLD_SIZE.
+    """
+    rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
+    if not (rank.isdecimal() and world.isdecimal() and int(world) > 1):
+        return file
+    stem, dot, suffixes = file.name.partition(".")
+    return file.with_name(f"{stem}.rank{int(rank)}{dot}{suffixes}")
+
+
+def _exit_code(script: Script) -> int:
+    """As of the interpreter: 0, what SystemExit says, 1 after an exception's traceback, 130 after ^C."""
+    try:
+        if script.module:
+            runpy.run_module(script.name, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script.name, run_name="__main__")
+    except SystemExit as stop:
+        return _code_of(stop)
+    except KeyboardInterrupt as error:
+        _print_script_error(error)
+        return 130
+    except Exception as error:  # noqa: BLE001  (the script's own failure, reported as Python reports it)
+        _print_script_error(error)
+        return 1
+    return 0
+
+
+def _code_of(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def _print_script_error(error: BaseException) -> None:
+    """Print the traceback from the script's own first frame on."""
+    not_the_script = (__file__, runpy.__file__, "<frozen runpy>")
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename in not_the_script:
+        tb = tb.tb_next
+    traceback.print_exception(type(error), error, tb)
