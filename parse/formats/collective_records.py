@@ -14,6 +14,8 @@ import json
 import re
 from typing import Any
 
+from pyprof.dtypes import BYTES_OF_SCALAR_TYPE
+
 # A collective's name by what every library and release calls it: allreduce, _allgather_base, ncclAllReduce,
 # reduce_scatter_tensor_coalesced, alltoallv, "send 0->1". Order matters: the longer names first.
 _OPS = (
@@ -25,12 +27,6 @@ _OPS = (
     ("recv", re.compile(r"^(?:nccl)?i?recv")),
 )  # fmt: skip
 
-# torch's ScalarType names (c10/core/ScalarType.h), as ParamCommsUtils writes them.
-_ITEM_BYTES = {
-    "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "UInt16": 2, "Int": 4, "Float": 4,
-    "UInt32": 4, "Long": 8, "Double": 8, "UInt64": 8, "ComplexHalf": 4, "ComplexFloat": 8, "ComplexDouble": 16,
-    "Float8_e4m3fn": 1, "Float8_e5m2": 1, "Float8_e4m3fnuz": 1, "Float8_e5m2fnuz": 1, "Float8_e8m0fnu": 1,
-}  # fmt: skip
 MOST = 1 << 50  # of bytes or elements: a PiB; more is damage
 
 
@@ -62,7 +58,7 @@ def of_elements(op: str, inward: int | None, outward: int | None, dtype: object)
 
     A send counts the tensor as both, and so does a receive: only one of them goes in.
     """
-    item = _ITEM_BYTES.get(dtype) if isinstance(dtype, str) else None
+    item = BYTES_OF_SCALAR_TYPE.get(dtype) if isinstance(dtype, str) else None
     if item is None:
         return None, None
     if op in ("send", "recv"):

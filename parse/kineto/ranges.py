@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from pyprof.dtypes import OF_CPP
 from pyprof.parse.attribute.capture import Ranges
 from pyprof.parse.attribute.scope import Kind, Scope, classify
 from pyprof.parse.formats.key_join import lookup
@@ -20,14 +21,6 @@ from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, 
 from pyprof.parse.kineto.python_frames import frame_scope
 from pyprof.table.columns import NULL, Ints
 
-# C++ type names, as the traces write them (torch/csrc/profiler/util.cpp of 1.8 to 2.13), that are not torch's.
-DTYPES = {
-    "float": "float32", "double": "float64", "long": "int64", "long int": "int64", "long long": "int64",
-    "__int64": "int64", "int": "int32", "short": "int16", "short int": "int16", "signed char": "int8",
-    "unsigned char": "uint8", "unsigned short": "uint16", "unsigned int": "uint32", "unsigned long": "uint64",
-    "short unsigned int": "uint16", "long unsigned int": "uint64", "c10::Half": "float16",
-    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
-}  # fmt: skip
 NO_TENSOR = frozenset(("", "Scalar", "ScalarList", "GenericList", "nullptr (uninitialized)"))
 COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:")  # torch.distributed's annotations: "nccl:all_reduce"
 
@@ -116,7 +109,7 @@ def dtype(kind: object, sizes: object) -> str | list[str]:
         return [""] * len(sizes) if isinstance(sizes, list) else []
     if not isinstance(kind, str) or kind in NO_TENSOR:
         return ""
-    return DTYPES.get(kind) or kind.removeprefix("c10::").lower()
+    return OF_CPP.get(kind) or kind.removeprefix("c10::").lower()
 
 
 def _list(raw: bytes) -> list[Any]:

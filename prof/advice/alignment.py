@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from pyprof.dtypes import HALF
 from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.conv_padding import conv_padding
 from pyprof.prof.advice.run import Run
+from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISIONS, tensor_unit
 
 __all__ = ["Gemm", "gemm", "padded_to"]
 
 LINE = 16  # bytes
-ITEM = {"bf16": 2, "fp16": 2, "tf32": 4, "fp8": 1, "int8": 1}  # what enters the tensor cores -> bytes stored
-HALF = {"float16": "fp16", "bfloat16": "bf16"}
+# What enters the tensor cores -> bytes stored.
+ITEM = {name: PRECISIONS[name].bits // 8 for name in ("bf16", "fp16", "tf32", "fp8", "int8")}
 SLOW = re.compile(r"align[124](?!\d)")
 VECTOR = re.compile(r"gemv|dot_kernel|gemmk1|splitKreduce")
 WORTH = 1.15  # a product that is this close to what it could take is left alone
@@ -115,7 +117,9 @@ def alignment(run: Run) -> Iterator[Finding]:
 
 def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | None:
     """((size, padded size), ...) and the expected time of a row, ns."""
-    precision = str(run.precision[row]) if run.tc[row] == "1" else HALF.get(str(run.dtype[row]), "")
+    dtype = str(run.dtype[row])
+    by_dtype = PRECISION_OF_DTYPE[dtype] if dtype in HALF else ""
+    precision = str(run.precision[row]) if run.tc[row] == "1" else by_dtype
     itemsize, name = ITEM.get(precision, 0), str(run.name[row])
     product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
     if product is None or not itemsize or VECTOR.search(name):
@@ -124,7 +128,7 @@ def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | 
     m, n, k = (padded_to(product.of(d), itemsize) if d in wrong else product.of(d) for d in "mnk")
     flop = 2.0 * product.batch * m * n * k
     nbytes = product.batch * itemsize * float(m * k + k * n + m * n)
-    expected = run.product_ns(flop, nbytes, f"tc_{precision}")
+    expected = run.product_ns(flop, nbytes, tensor_unit(precision))
     if not wrong or not run.dur[row] > WORTH * expected:  # NaN where the device is unknown
         return None
     return tuple(sorted({(size, padded_to(size, itemsize)) for size in wrong.values()})), expected

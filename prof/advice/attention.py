@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.dtypes import HALF
 from pyprof.prof.advice.alignment import Gemm, gemm
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import Bools, numel
 from pyprof.prof.advice.run import START_NS, Run
+from pyprof.prof.kernels.precision import ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.unfused_attention import softmaxes_apart
 
@@ -22,7 +24,6 @@ NEAR = 12  # rows on each side of a softmax that may belong to its attention (sc
 LEAST = 1 << 16  # scores; smaller ones are launches, not memory
 LEAST_NS = 30_000  # where their number is not known: what the kernels around a softmax take
 HEAD = 256  # the largest head dimension of FlashAttention 2
-HALF = {"float16": "tc_fp16", "bfloat16": "tc_bf16"}
 # Fused attention's rate at its best, of the dense peak, by the head's width: cuDNN's on an H200 in bf16 (8 × 16 heads,
 # 512 to 4096 tokens, forward and backward, the product that the backward does again counted) reaches 0.48 at 64, 0.62
 # to 0.70 at 128; FlashAttention 2 on an A100 about the same of its peak (Dao 2023, figures 4 to 6). A causal mask costs
@@ -262,7 +263,7 @@ def _drops(run: Run) -> bool:
 
 
 def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> float:
-    unit = HALF.get(dtype, "tc_tf32" if dtype == "float32" else "")
+    unit = tensor_unit(ROUNDED_PRECISION[dtype]) if dtype in (*HALF, "float32") else ""
     if not unit or not 0 < head <= HEAD or run.device is None:
         return math.nan
     share = FP32 if dtype == "float32" else float(np.interp(head, WIDTHS, SHARES))

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding
 from pyprof.prof.advice.run import Run
 
 __all__ = ["conv_padding"]
 
 LINE = 16  # bytes
-ITEM = {"bfloat16": 2, "float16": 2, "float32": 4}
+ITEM = {name: ITEM_BYTES[name] for name in ("bfloat16", "float16", "float32")}
 PADS = ("nhwcAddPadding", "nhwcRemovePadding")  # cuDNN's kernels; seen on H200
 FEW = 4  # channels of an image, whose convolution has kernels of its own: padded to 8 it gained 5% (measured)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import Bools, numel
 from pyprof.prof.advice.run import Run
-from pyprof.prof.ops.model import ITEM_BYTES
 from pyprof.table.columns import Ints
 
 __all__ = ["chains"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.alignment import gemm
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
@@ -14,7 +15,7 @@ __all__: list[str] = []
 
 IN_A_ROW = 4
 WORTH = 1.5  # of the batched product's expected time
-ITEM = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+ITEM = {name: ITEM_BYTES[name] for name in ("float32", "bfloat16", "float16", "float64")}
 
 
 @rule("small_grid")

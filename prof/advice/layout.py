@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.dtypes import HALF
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.limits.occupancy import Floats
@@ -42,7 +43,7 @@ def channels_last(run: Run) -> Iterator[Finding]:
     """
     layout = run.mentions("kLongName", *TRANSFORMS) | run.mentions("kShortName", *TRANSFORMS)
     changes = np.flatnonzero((run.family == "conv") & layout)
-    half = np.isin(run.dtype, ("bfloat16", "float16"))
+    half = np.isin(run.dtype, tuple(HALF))
     depthwise = np.flatnonzero((run.family == "conv") & run.mentions("kShortName", DEPTHWISE) & half)
     seen = {_rank(run, row) for row in np.flatnonzero(run.family == "conv").tolist()}
     for rank in FORMATS:

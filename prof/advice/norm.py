@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import numel
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
-from pyprof.prof.ops.model import ITEM_BYTES
 
 __all__: list[str] = []
 

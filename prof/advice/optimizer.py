@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyprof.dtypes import HALF
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host import LIST_NS
 from pyprof.prof.advice.run import CALL_NS, STREAMED, Run
@@ -40,7 +41,6 @@ class Kind:
 ADAM = Kind("Adam", ("_foreach_addcdiv_", "addcdiv_"), 4, 7, lists=True)
 MOMENTUM = Kind("SGD with momentum", ("mul_",), 2, 5, lists=False)
 PLAIN = Kind("SGD", ("add_",), 3, 3, lists=False)
-HALF = ("bfloat16", "float16")
 
 
 @rule("optimizer")

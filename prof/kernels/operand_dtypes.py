@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pyprof.dtypes import OF_CPP, OPAQUE
+from pyprof.prof.kernels.precision import DTYPE_OF_WORD
 from pyprof.prof.kernels.product_dtypes import product
 from pyprof.prof.kernels.type_names import (
     NOTHING,
-    TYPES,
     Dtypes,
     dtype_at,
     inside,
@@ -64,12 +65,12 @@ def _copy(text: str, op: str) -> Dtypes | None:
         return None
     half = _TO_HALF.search(text)
     if half:  # only where no cast is left to the load: src has the lambda's type
-        return Dtypes(at=((0, "bfloat16" if half[1] else "float16"), (1, TYPES.get(half[3], ""))))
+        return Dtypes(at=((0, "bfloat16" if half[1] else "float16"), (1, OF_CPP.get(half[3], ""))))
     direct = _DIRECT.search(text)
-    if direct is None or direct[1] not in TYPES:
+    if direct is None or direct[1] not in OF_CPP:
         return NOTHING
-    source = "" if _CASTING.search(text) else TYPES[direct[1]]
-    return Dtypes(at=((0, TYPES[direct[1]]), (1, source)), out=TYPES[direct[1]])
+    source = "" if _CASTING.search(text) else OF_CPP[direct[1]]
+    return Dtypes(at=((0, OF_CPP[direct[1]]), (1, source)), out=OF_CPP[direct[1]])
 
 
 # --- kernels whose template parameters are the operands' types ------------------------------------------------------
@@ -166,7 +167,7 @@ def _scattered(text: str, op: str) -> Dtypes | None:
     match = _SUMMED.search(text)
     if match is None or op not in ("index_put_", "_index_put_impl_", "index_put"):
         return None
-    dtype = TYPES.get(parameters(text, match)[0], "")
+    dtype = OF_CPP.get(parameters(text, match)[0], "")
     return Dtypes(at=((0, dtype), (2, dtype)), flags=((3, True),))
 
 
@@ -181,7 +182,7 @@ def _template(text: str, op: str) -> Dtypes | None:
 
 def _filled(row: Template, words: list[str]) -> Dtypes:
     rest, out = dtype_at(words, row.rest), dtype_at(words, row.out)
-    index = next((TYPES[word] for word in reversed(words) if word in ("long", "int", "unsigned char")), "")
+    index = next((OF_CPP[word] for word in reversed(words) if word in ("long", "int", "unsigned char")), "")
     at = {}
     for position, what in row.at.items():
         at[position] = dtype_at(words, what) if isinstance(what, int) else index if what == "index" else what
@@ -236,8 +237,7 @@ def _reduced(text: str, op: str) -> Dtypes | None:
     return Dtypes(source, (), out)
 
 
-_OPAQUE = re.compile(r"\bOpaqueType<(\d+)u?>")
-OPAQUE = {"1": "opaque1", "2": "opaque2", "4": "opaque4", "8": "opaque8", "16": "opaque16"}
+_OPAQUE = re.compile(r"\bOpaqueType<(\d{1,2})u?>")
 
 
 def _opaque(text: str, op: str) -> Dtypes | None:
@@ -245,7 +245,7 @@ def _opaque(text: str, op: str) -> Dtypes | None:
     match = _OPAQUE.search(text)
     if not match:
         return None
-    dtype = OPAQUE.get(match[1], "")
+    dtype = OPAQUE.get(int(match[1]), "")
     if "CatArrayBatchedCopy" in text and op in (
         "cat",
         "concat",
@@ -319,7 +319,7 @@ def signature(functor: str) -> tuple[list[str], str]:
         return {"AUnary": [second], "BUnary": [first]}.get(applied[1], [first, second]), out
     called = lambdas(functor)
     if called:
-        return [TYPES.get(word, "") for word in called[-1]], ""
+        return [OF_CPP.get(word, "") for word in called[-1]], ""
     return _first(functor)
 
 
@@ -345,11 +345,9 @@ def _random(text: str, op: str) -> Dtypes | None:
 _NCCL = re.compile(
     r"^nccl(?:Dev)?Kernel_\w*?_(?:Sum|Prod|Min|Max|MinMax|Avg|PreMulSum|SumPostDiv)_(f16|bf16|f32|f64|[iu]\d+)_"
 )
-_NCCL_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64",
-               "u8": "uint8", "i8": "int8"}  # fmt: skip
 
 
 def _collective(text: str, op: str) -> Dtypes | None:
     """Reductions name their type; copies (AllGather, SendRecv) run as int8 whatever they carry, and say nothing."""
     match = _NCCL.match(text)
-    return Dtypes(_NCCL_TYPES.get(match[1], "")) if match else None
+    return Dtypes(DTYPE_OF_WORD.get(match[1], "")) if match else None

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 
+from pyprof.dtypes import OF_CPP
+from pyprof.prof.kernels.precision import DTYPE_OF_WORD, PRECISIONS
 from pyprof.prof.kernels.tensor_cores import tensor_core
-from pyprof.prof.kernels.type_names import NOTHING, TYPES, Dtypes, parameters
+from pyprof.prof.kernels.type_names import NOTHING, Dtypes, parameters
 
 __all__ = ["product"]
 
-# nvjet's letters: A and B, accumulator, output; five where A, B and C are spelled apart.
-LETTERS = {"t": "bfloat16", "h": "float16", "s": "float32", "d": "float64", "q": "float8_e4m3fn", "r": "float8_e5m2"}
-WORDS = {
-    "bf16": "bfloat16", "f16": "float16", "fp16": "float16", "h": "float16", "f32": "float32", "tf32": "float32",
-    "s": "float32", "f64": "float64", "d": "float64", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "s8": "int8",
-    "i8": "int8", "u8": "uint8", "i32": "int32", "cf32": "complex64", "cf64": "complex128",
-    "c": "complex64", "z": "complex128",
-}  # fmt: skip
+# One letter a type: BLAS's, and nvjet's of A and B, accumulator and output (five where A, B and C are spelled apart).
+BLAS = {"h": "float16", "s": "float32", "d": "float64", "c": "complex64", "z": "complex128"}
+NVJET = {"t": "bfloat16", "h": "float16", "s": "float32", "d": "float64", "q": "float8_e4m3fn", "r": "float8_e5m2"}
 _NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z]{3}|[a-z]{5})_")
 _XWORD = r"(c?(?:bf16|f16|f32|f64|e4m3|e5m2|i8|u8|i32))"
 _XMMA = re.compile(rf"xmma_\w*?_{_XWORD}{_XWORD}_c?(?:bf16|tf32|f16|f32|f64|i8|u8|e4m3|e5m2){_XWORD}_")
@@ -32,9 +29,6 @@ _UNIFORM = re.compile(
     r"(?:\b|_)(?:implicit_convolve_sgemm|explicit_convolve_sgemm|dgrad2d_\w+|dgrad_\w*engine|wgrad\w*_engine\w*"
     r"|conv2d_\w+|conv_depthwise\w+|gemv\w*|gemvNSP_kernel|gemmk1_kernel|gemmSN_\w+|dot_kernel|winogradForwardOutput\w*)<"
 )
-OF_PRECISION = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp64": "float64", "fp32": "float32",
-                "int8": "int8", "fp8": "opaque1"}  # fmt: skip
-
 # Operands of fused attention that are not of the data's type: log-sum-exp, cumulative lengths.
 ATTENTION = {
     "_flash_attention_forward": {3: "int32", 4: "int32"},
@@ -68,9 +62,9 @@ def _attention(text: str, name: str, family: str) -> str:
         return "opaque2"  # cuDNN writes f16 for bfloat16 too (H200, cuDNN 9)
     found = re.search(r"fmha_cutlass[FB]_(f32|f16|bf16)_", text)
     if found:
-        return WORDS[found[1]]
+        return DTYPE_OF_WORD[found[1]]
     use = tensor_core(name, family)
-    return OF_PRECISION.get(use.precision, "") if use else ""
+    return _stored(use.precision) if use else ""
 
 
 _FLASH = re.compile(r"\bflash_(?:fwd|bwd)\w*kernel<")
@@ -95,13 +89,18 @@ def _operands(text: str, name: str, family: str) -> tuple[str, str]:
     plain = _PLAIN.search(text)
     if plain:
         letter = plain[1] or plain[2]
-        return ("", "") if family == "conv" and letter in "cz" else (WORDS[letter], "")  # complex inside: by FFT
+        return ("", "") if family == "conv" and letter in "cz" else (BLAS[letter], "")  # complex inside: by FFT
     uniform = _UNIFORM.search(text)
     if uniform:
-        kinds = {TYPES[word] for word in parameters(text, uniform) if word in TYPES and "float" in TYPES[word]}
+        kinds = {OF_CPP[word] for word in parameters(text, uniform) if "float" in OF_CPP.get(word, "")}
         return (kinds.pop() if len(kinds) == 1 else "", "")
     use = tensor_core(name, family)
-    return (OF_PRECISION.get(use.precision, "") if use and not use.guess else "", "")
+    return (_stored(use.precision) if use and not use.guess else "", "")
+
+
+def _stored(precision: str) -> str:
+    row = PRECISIONS.get(precision)
+    return row.stored if row else ""
 
 
 def _nvjet(text: str) -> tuple[str, str] | None:
@@ -110,13 +109,13 @@ def _nvjet(text: str) -> tuple[str, str] | None:
         return None
     letters = match[1]
     if len(letters) == 5 and letters[0] != letters[1]:
-        return "", LETTERS.get(letters[-1], "")  # column-major: which of both comes first is not told
-    return LETTERS.get(letters[0], ""), LETTERS.get(letters[-1], "")
+        return "", NVJET.get(letters[-1], "")  # column-major: which of both comes first is not told
+    return NVJET.get(letters[0], ""), NVJET.get(letters[-1], "")
 
 
 def _xmma(text: str) -> tuple[str, str] | None:
     match = _XMMA.search(text)
-    return (WORDS.get(match[1], ""), WORDS.get(match[2], "")) if match else None
+    return (DTYPE_OF_WORD.get(match[1], ""), DTYPE_OF_WORD.get(match[2], "")) if match else None
 
 
 def _procedural(text: str) -> tuple[str, str] | None:
@@ -127,6 +126,6 @@ def _procedural(text: str) -> tuple[str, str] | None:
     if rounded:  # s1688tf32gemm, s16816bf16gemm: float32, rounded on its way into the product
         return "float32", ""
     if accumulator == "i":
-        return ("uint8" if operand == "u8" else "int8"), "int32" if not result else WORDS[result]
-    kind = WORDS[accumulator]
-    return WORDS.get(operand or "", kind), WORDS.get(result or "", kind)
+        return ("uint8" if operand == "u8" else "int8"), "int32" if not result else DTYPE_OF_WORD[result]
+    kind = BLAS[accumulator]
+    return DTYPE_OF_WORD.get(operand or "", kind), DTYPE_OF_WORD.get(result or "", kind)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pyprof.prof.kernels.name_patterns import Product, find_helper, find_product
+from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISION_OF_WORD
 from pyprof.prof.ops.model import MATRIX
 
 __all__ = ["TensorCore", "tensor_core"]
@@ -30,22 +31,6 @@ class TensorCore:
 
 NONE = TensorCore(0)
 UNKNOWN = TensorCore(None)
-
-# A type as libraries spell it in kernel names -> our word for it.
-PRECISION = {
-    "bf16": "bf16", "bfloat16": "bf16", "bfloat16_t": "bf16", "f16": "fp16", "fp16": "fp16", "half_t": "fp16",
-    "tf32": "tf32", "f32": "fp32", "f64": "fp64",
-    "i8": "int8", "u8": "int8", "s8": "int8", "int8": "int8", "i4": "int4",
-    "e4m3": "fp8", "e5m2": "fp8", "f8": "fp8", "fp8": "fp8", "mxe4m3": "fp8", "mxe2m1mxe4m3": "fp8",
-    "e2m1": "fp4", "f4": "fp4", "mxe2m1": "fp4", "e3m2": "fp6", "e2m3": "fp6", "f6": "fp6",
-}  # fmt: skip
-
-# torch's dtypes -> what enters the tensor cores. float32 tells nothing: it may be rounded to tf32 or not.
-OF_DTYPE = {
-    "bfloat16": "bf16", "float16": "fp16", "float64": "fp64", "int8": "int8", "uint8": "int8",
-    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8",
-    "float4_e2m1fn_x2": "fp4",
-}  # fmt: skip
 
 # The types of a template, demangled or not. The narrower first: a product accumulates and writes wider types.
 SCAN = (
@@ -98,7 +83,7 @@ def _tensor_core(name: str, in_product: bool, dtype: str) -> TensorCore | None:
     precision = _precision(product, match, name)
     if precision == "fp32" and "p" in match.re.groupindex:  # an NVIDIA name that says f32: no tensor core has it
         return NONE
-    return TensorCore(1, precision or OF_DTYPE.get(dtype, ""))
+    return TensorCore(1, precision or PRECISION_OF_DTYPE.get(dtype, ""))
 
 
 def _other(name: str) -> TensorCore:
@@ -107,7 +92,7 @@ def _other(name: str) -> TensorCore:
 
 def _guess(dtype: str) -> TensorCore:
     """Triton's ``tl.dot`` runs narrow types on tensor cores; f32 depends on a flag that no name carries."""
-    precision = OF_DTYPE.get(dtype, "")
+    precision = PRECISION_OF_DTYPE.get(dtype, "")
     return TensorCore(1, precision, guess=True) if precision else TensorCore(None, guess=True)
 
 
@@ -118,4 +103,4 @@ def _precision(product: Product, match: re.Match[str], name: str) -> str:
     if product.scan:
         return next((word for regex, word in SCAN if regex.search(name)), "")
     text: str = match.groupdict().get("p") or ""
-    return product.precision or PRECISION.get(text.lower(), "")
+    return product.precision or PRECISION_OF_WORD.get(text.lower(), "")

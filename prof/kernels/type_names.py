@@ -8,11 +8,13 @@ Names come in two spellings: as CUPTI and cu++filt demangle (``float const*``, `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pyprof.dtypes import OF_CPP
+
 __all__ = [
-    "NOTHING", "TYPES", "Dtypes", "dtype_at", "inside", "lambdas", "merged", "normal", "parameters", "split",
+    "NOTHING", "Dtypes", "dtype_at", "inside", "lambdas", "merged", "normal", "parameters", "split",
 ]  # fmt: skip
 
 
@@ -78,16 +80,6 @@ def normal(name: str) -> str:
     return _DIGITS.sub(r"\1", text.replace("<unnamed>", "(anonymous namespace)").replace("operator ()", "operator()"))
 
 
-TYPES: Mapping[str, str] = {
-    "float": "float32", "double": "float64", "c10::Half": "float16", "__half": "float16", "half": "float16",
-    "cutlass::half_t": "float16", "c10::BFloat16": "bfloat16", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16",
-    "cutlass::bfloat16_t": "bfloat16", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2",
-    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
-    "bool": "bool", "unsigned char": "uint8", "signed char": "int8", "short": "int16", "unsigned short": "uint16",
-    "int": "int32", "unsigned int": "uint32", "long": "int64", "long long": "int64", "unsigned long": "uint64",
-}  # fmt: skip
-
-
 def split(text: str) -> list[str]:
     """The parts between the commas at the top level."""
     parts, depth, begin = [], 0, 0
@@ -129,4 +121,4 @@ def lambdas(text: str) -> list[list[str]]:
 
 
 def dtype_at(words: list[str], index: int | None) -> str:
-    return TYPES.get(words[index], "") if index is not None and index < len(words) else ""
+    return OF_CPP.get(words[index], "") if index is not None and index < len(words) else ""

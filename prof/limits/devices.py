@@ -18,16 +18,11 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from pyprof.errors import InputError
+from pyprof.prof.kernels.precision import PRECISIONS, UNITS, tensor_unit
 
 __all__ = [
-    "RATES", "SM_LIMITS", "UNITS", "Device", "Limits", "Peaks", "find_device", "load_peaks", "parts", "with_peaks",
+    "RATES", "SM_LIMITS", "Device", "Limits", "Peaks", "find_device", "load_peaks", "parts", "with_peaks",
 ]  # fmt: skip
-
-# Where arithmetic is done and in what precision: "fp32" is the vector unit, "tc_bf16" the tensor (AMD: matrix) cores.
-UNITS = (
-    "fp64", "fp32", "fp16", "bf16",
-    "tc_fp64", "tc_fp32", "tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8", "tc_fp6", "tc_fp4", "tc_int8",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,11 +349,11 @@ def unit_of(dtype: str, arch: str) -> str:
     if arch == "cpu":
         return dtype
     if dtype == "fp64":
-        return "tc_fp64" if arch in DOUBLE_TENSOR else "fp64"
+        return tensor_unit(dtype) if arch in DOUBLE_TENSOR else "fp64"
     if dtype == "fp32":
-        return "tc_fp32" if arch.startswith("gfx9") else "fp32"
+        return tensor_unit(dtype) if arch.startswith("gfx9") else "fp32"
     if not arch.startswith("sm_"):
-        return "" if dtype == "tf32" else f"tc_{dtype}"  # torch's tf32 setting does nothing there
-    since = {"fp16": 70, "int8": 72, "bf16": 80, "tf32": 80, "fp8": 89}.get(dtype)
+        return "" if dtype == "tf32" else tensor_unit(dtype)  # torch's tf32 setting does nothing there
+    row = PRECISIONS.get(dtype)
     generation = int(arch[3:]) if arch[3:].isdecimal() else 0
-    return f"tc_{dtype}" if since is not None and generation >= since else ""
+    return tensor_unit(dtype) if row and row.since and generation >= row.since else ""

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
+from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.limits.devices import Device, Peaks, find_device, with_peaks
 from pyprof.prof.limits.occupancy import Floats, Geometry, by_device, geometry
 from pyprof.prof.ops.model import MATRIX
@@ -48,7 +49,7 @@ class Roofline:
     sol_ns: Floats  # the greater of it and bytes / bandwidth
     sol: Floats  # %, of the duration
     bound: Coded  # of BOUNDS
-    unit: Coded  # of devices.UNITS: what did the arithmetic
+    unit: Coded  # of precision.UNITS: what did the arithmetic
     geometry: Geometry
     device: Ints  # index into devices, -1 where none is known
     devices: list[Device]  # the GPUs of the capture whose figures were used
@@ -170,15 +171,6 @@ def _bound(compute: Floats, memory: Floats, duration: Floats, launch: Geometry) 
 # The unit that does a row's arithmetic
 
 
-# torch's dtypes -> what enters the tensor cores where the kernel's name does not say; float32 can only be rounded.
-ENTERS = {
-    "float16": "fp16", "bfloat16": "bf16", "float32": "tf32", "float64": "fp64", "complex64": "tf32",
-    "complex128": "fp64", "int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8",
-    "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8", "float4_e2m1fn_x2": "fp4",
-}  # fmt: skip
-HOST = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "complex128": "fp64"}
-
-
 def _units(table: Table, annotation: Annotation) -> Coded:
     """The unit of each row, decided once a (tensor-core use, kind of op, dtype)."""
     dtype = dtype_of_rows(table, annotation.family)
@@ -209,17 +201,16 @@ def dtype_of_rows(table: Table, family: Coded) -> Coded:
 
 
 def _unit(told: Sequence[str], hgemm: bool) -> str:
-    """Which of ``devices.UNITS`` did the arithmetic, empty where that is unknown.
+    """Which of ``precision.UNITS`` did the arithmetic, empty where that is unknown.
 
     PyTorch computes half precision in float wherever no tensor core does it: element-wise kernels (ATen/OpMathType.h)
     and matrix products (cuBLAS's 32-bit compute type), but for the kernels that call themselves hgemm.
     """
     tc, precision, family, kind, dtype = told
     if kind == "cpu":  # measured by products in that dtype
-        return HOST.get(dtype, "fp32")
+        return HOST_PRECISION.get(dtype, "fp32")
     if tc == "1":
-        entered = precision or ENTERS.get(dtype, "")
-        return f"tc_{entered}" if entered else ""
+        return tensor_unit(precision or ROUNDED_PRECISION.get(dtype, ""))
     if tc == "?" or (tc == "-" and not family):  # an op that is not known may do anything
         return ""
     if family in MATRIX and hgemm:

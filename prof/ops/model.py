@@ -33,11 +33,12 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from typing import Any, NoReturn, TypeVar
 
+from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import ModelError, ShapeError, UnknownArgument
 
 __all__ = [
@@ -59,17 +60,6 @@ __all__ = [
     "model",
     "total",
 ]
-
-_NAMES_OF_SIZE = {
-    1: "bool uint8 int8 qint8 quint8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu "
-    "float4_e2m1fn_x2 opaque1",
-    2: "int16 uint16 float16 bfloat16 opaque2",
-    4: "int32 uint32 qint32 float32 complex32 opaque4",
-    8: "int64 uint64 float64 complex64 opaque8",
-    16: "complex128 opaque16",
-}
-# Bytes of an element. Of an "opaque" type only the size is known: kernels that move bytes (kernels/operand_dtypes.py).
-ITEM_BYTES: Mapping[str, float] = {name: size for size, names in _NAMES_OF_SIZE.items() for name in names.split()}
 
 
 def names(text: str) -> frozenset[str]:

@@ -12,20 +12,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from pyprof.prof.ops.model import ITEM_BYTES, UNKNOWN, ModelError, ShapeError, Tensor, Work
+from pyprof.dtypes import HALF, INTEGERS, ITEM_BYTES, OF_NUMBER
+from pyprof.prof.ops.model import UNKNOWN, ModelError, ShapeError, Tensor, Work
 
 Out = tuple[Tensor | None, ...] | None
-
-# c10/core/ScalarType.h, torch 2.13; a Kineto trace writes these numbers where an op takes a dtype
-_BY_NUMBER = {
-    0: "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 "
-    "bfloat16",
-    23: "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz uint16 uint32 uint64",
-    44: "float8_e8m0fnu float4_e2m1fn_x2",
-}
-SCALAR_TYPES = {number: name for begin, names in _BY_NUMBER.items() for number, name in enumerate(names.split(), begin)}
-
-INTEGERS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 
 def given(argument: Any) -> Tensor | None:
@@ -123,7 +113,7 @@ def dtype_name(argument: Any) -> str | None:
         name = argument.removeprefix("torch.")
         return name if name in ITEM_BYTES else None
     if isinstance(argument, int) and not isinstance(argument, bool):
-        return SCALAR_TYPES.get(argument)
+        return OF_NUMBER.get(argument)
     return None
 
 
@@ -134,7 +124,7 @@ def floating(dtype: str) -> bool:
 
 def accumulator(dtype: str) -> str:
     """The type of saved statistics on CUDA: float32 for half types (at::acc_type), else the type itself."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
+    return "float32" if dtype in HALF else dtype
 
 
 def _rank(dtype: str) -> int:
@@ -155,7 +145,7 @@ def promoted(a: str, b: str) -> str:
         return _complex_of(low, high) if _rank(high) == 3 and _rank(low) == 2 else high
     if _rank(a) == 1:
         return _integers(a, b)
-    if {a, b} == {"float16", "bfloat16"}:
+    if {a, b} == HALF:
         return "float32"
     return max(a, b, key=lambda name: ITEM_BYTES.get(name, 0))
 

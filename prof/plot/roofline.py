@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyprof.errors import PyprofError
+from pyprof.prof.kernels.precision import on_tensor_cores, precision_of
 from pyprof.prof.limits.devices import Device, Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.work.annotate import Annotation
@@ -48,7 +49,7 @@ class Dot:
 
     name: str
     kind: str  # one of CLASSES: that of most of its time
-    unit: str  # one of devices.UNITS: the one that most of its time used
+    unit: str  # one of precision.UNITS: the one that most of its time used
     rows: int
     time_ns: int
     flop: int
@@ -347,8 +348,8 @@ def roof_words(roof: Roof) -> tuple[str, str]:
     """
     from pyprof.prof.plot.style import amount
 
-    vector = [name for name in roof.units if not name.startswith("tc_")]
-    tensor = [name.removeprefix("tc_") for name in roof.units if name.startswith("tc_")]
+    vector = [name for name in roof.units if not on_tensor_cores(name)]
+    tensor = [precision_of(name) for name in roof.units if on_tensor_cores(name)]
     names = [", ".join(vector)] if vector else []
     names += [f"{', '.join(tensor)} tensor cores"] if tensor else []
     unit = "FLOP/s" if roof.units else "B/s"

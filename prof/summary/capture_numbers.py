@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.prof.kernels.precision import on_tensor_cores
 from pyprof.prof.limits.devices import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.ops.model import MATRIX
@@ -298,7 +299,7 @@ def _matrix(table: Table, annotation: Annotation, found: Roofline) -> Matrix:
 
 
 def _better(found: Roofline, units: tuple[Part, ...]) -> tuple[tuple[str, float], ...]:
-    if not units or not found.devices or units[0].name.startswith("tc_"):
+    if not units or not found.devices or on_tensor_cores(units[0].name):
         return ()
     device = found.devices[0]
     base = device.peak(units[0].name)

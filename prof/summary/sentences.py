@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.reasons import remedy
 from pyprof.prof.timing.collectives import Collective
@@ -12,7 +13,7 @@ from pyprof.prof.timing.stragglers import Waiting
 from pyprof.prof.timing.usage import Usage
 from pyprof.table.json_lists import first_text
 
-__all__ = ["amount", "assumptions", "headline", "ms", "sentences", "share", "unit_name", "worker"]
+__all__ = ["amount", "assumptions", "headline", "ms", "sentences", "share", "worker"]
 
 MOST = 3  # parts that a sentence names
 NAMED = 5  # ops without a model that it names
@@ -191,7 +192,7 @@ def _matrix(found: Summary) -> Iterator[str]:
 
 def _better(found: Summary) -> str:
     """What the tensor cores could do, where another unit does most."""
-    words = [f"{ratio:.3g} times in {unit.removeprefix('tc_')}" for unit, ratio in found.matrix.better]
+    words = [f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in found.matrix.better]
     base = unit_name(found.matrix.units[0].name)
     return f"; against the {base} peak this GPU's tensor cores reach {' and '.join(words[:2])}" if words else ""
 
@@ -392,13 +393,6 @@ def amount(value: float, unit: str) -> str:
         if abs(value) >= size:
             return f"{value / size:.4g} {prefix}{unit}"
     return f"{value:.4g} {unit}"
-
-
-def unit_name(unit: str) -> str:
-    """A unit of ``devices.UNITS`` in words."""
-    if unit == "unknown":
-        return "unknown precision"
-    return f"{unit.removeprefix('tc_')} tensor cores" if unit.startswith("tc_") else unit
 
 
 def _speed(nbytes: int, ns: int) -> str:

@@ -24,10 +24,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import ShapeError
 from pyprof.marker import Marker
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
-from pyprof.prof.ops.model import ITEM_BYTES, UNKNOWN, Tensor, find
+from pyprof.prof.ops.model import UNKNOWN, Tensor, find
 
 # ops whose arguments are lists of tensors, which NVTX ranges write one after the other: how many lists there are, where
 # the kernel's name does not tell

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyprof.prof.kernels.type_names import TYPES, parameters
-from pyprof.prof.ops.model import ITEM_BYTES
+from pyprof.dtypes import ITEM_BYTES, cpp_bytes
+from pyprof.prof.kernels.type_names import parameters
 from pyprof.prof.work.cut_lists import CHUNK, blocks_along_x, chunks, shapes_of
 from pyprof.prof.work.integer_shares import split
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
@@ -75,7 +75,7 @@ def functor_of(name: str) -> tuple[str, list[str]]:
 def element_bytes(functor: str, words: list[str]) -> float:
     """Bytes that an element of the lists costs; NaN where a type is not known."""
     rule = FUNCTORS[functor]
-    types = [ITEM_BYTES.get(TYPES.get(word, ""), None) for word in words]
+    types = [cpp_bytes(word) for word in words]
     floats = [size for size in types if size is not None]
 
     def size(place: int) -> float:

@@ -21,9 +21,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from pyprof.prof.kernels.precision import PRECISION_OF_WORD, PRECISIONS
 from pyprof.prof.ops.model import Tensor, Work
 
-BITS = {"E4m3": 8, "E2m1": 4, "Bfloat16": 16, "Fp16": 16}
 SCALED = 32  # elements that share one 8-bit scale in the Mx types
 TYPE = r"(?:Mx)?(?:E4m3|E2m1)|Bfloat16|Fp16"
 PRODUCT = re.compile(rf"^bmm_(?P<out>{TYPE})_(?P<a>{TYPE})(?P<b>{TYPE})?_Fp32_t(?P<m>\d+)x(?P<n>\d+)x\d+")
@@ -112,6 +112,6 @@ def _gathered(product: re.Match[str], grid: tuple[int, int, int], router: Router
 
 
 def _stored(dtype: str, count: int) -> float:
-    bits = BITS[dtype.removeprefix("Mx")]
+    bits = PRECISIONS[PRECISION_OF_WORD[dtype.removeprefix("Mx").lower()]].bits
     scales = math.ceil(count / SCALED) if dtype.startswith("Mx") else 0
     return math.ceil(count * bits / 8) + scales

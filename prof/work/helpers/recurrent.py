@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 
+from pyprof.dtypes import cpp_bytes
 from pyprof.prof.ops.model import Tensor, Work
-from pyprof.prof.work.helpers.rules import C_TYPES, Call, rule
+from pyprof.prof.work.helpers.rules import Call, rule
 
 INPUT, HIDDEN, TRAIN = 0, 4, 12  # positions in _cudnn_rnn and, but for the last, _cudnn_rnn_backward
 # cudnnRNNMode_t -> (numbers read, written in inference, written in training, where the backward needs them later). Both
@@ -30,7 +31,7 @@ def _units(call: Call) -> int | None:
 def _item(kernel: str) -> int:
     """Bytes of a number: the template's first type. 0 where it is none that is known."""
     found = re.search(r"<\s*(\w+)", kernel)
-    return C_TYPES.get(found[1], 0) if found else 0
+    return (found and cpp_bytes(found[1])) or 0
 
 
 @rule(r"elemWiseRNNcell<")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pyprof.dtypes import cpp_bytes
 from pyprof.errors import ModelError
 from pyprof.prof.ops.conv import Window, output_shape
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
@@ -95,7 +96,6 @@ def own_work(call: Call) -> Work | None:
 # Where an op's product lies among its arguments: (rows of A, columns of B).
 OPERANDS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2), "_addmm_activation": (1, 2),
             "linear": (0, 1), "_int_mm": (0, 1), "_scaled_mm": (0, 1)}  # fmt: skip
-C_TYPES = {"float": 4, "__half": 2, "__nv_bfloat16": 2, "double": 8, "int": 4, "cuComplex": 8, "cuDoubleComplex": 16}
 
 
 def _results(call: Call) -> list[Tensor]:
@@ -143,14 +143,15 @@ def _blocks(rows: int, columns: int, tile: tuple[int, int]) -> int:
 @rule(r"splitKreduce_kernel<")
 def split_k(call: Call) -> Work | None:
     """cuBLAS(Lt): at least two slices of partial sums read, the result written"""
-    types = [word for word in re.findall(r"\w+", call.kernel.name.split("splitKreduce_kernel<")[1]) if word in C_TYPES]
+    types = [word for word in re.findall(r"\w+", call.kernel.name.split("splitKreduce_kernel<")[1]) if cpp_bytes(word)]
     types = types[1:] if types[:1] == ["int"] and "<32" in call.kernel.name else types
     results, threads = _results(call), call.kernel.threads
     alone = len(results) == 1 and threads <= 2 * results[0].numel + 1024  # fewer threads loop
     result = results[0] if alone else _covered(results, threads, EACH)
     if result is None or not types:
         return None
-    return Work(0, _slices(call, result) * result.numel * C_TYPES[types[0]], result.numel * result.itemsize)
+    partial = _slices(call, result) * result.numel
+    return Work(0, partial * (cpp_bytes(types[0]) or math.nan), result.numel * result.itemsize)
 
 
 @rule(r"xmma_\w*execute_split_k_kernel|ReduceSplitK")

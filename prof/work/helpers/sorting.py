@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 
+from pyprof.dtypes import ITEM_BYTES, cpp_bytes
 from pyprof.prof.ops.embedding_tables import Lookup, gradient, touched
-from pyprof.prof.ops.model import ITEM_BYTES, UNKNOWN, Tensor, Work
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 from pyprof.prof.ops.operands import broadcast, tensors
-from pyprof.prof.work.helpers.rules import C_TYPES, Call, rule
+from pyprof.prof.work.helpers.rules import Call, rule
 
 INDEXED = ("embedding_dense_backward", "_embedding_bag_dense_backward", "_embedding_bag_backward")  # by their second
 PUTS = ("index_put", "index_put_", "_index_put_impl_")  # by a list of indices, the second argument
@@ -21,7 +22,6 @@ ROWS = {
     "_embedding_bag_dense_backward": 5,
 }  # where the number of the table's rows stands
 TABLES = ("SplitLookupFunction_", "fbgemm::split_embedding_backward_codegen_")
-TYPES = {**C_TYPES, "long": 8, "unsigned long": 8, "long long": 8, "unsigned int": 4, "cub::NullType": 0, "NullType": 0}
 BINS = 256  # of a pass of cub's radix sort: 8 bits
 
 
@@ -57,10 +57,16 @@ def radix_sort(call: Call) -> Work | None:
     named = re.search(r"DeviceRadixSortPolicy<([\w: ]+), ([\w: ]+),|policy_hub<([\w: ]+), ([\w: ]+),", call.kernel.name)
     words = [word for word in named.groups() if word] if named else []
     item = ITEM_BYTES.get(index.dtype, math.nan)
-    key, value = (TYPES.get(word.strip(), math.nan) for word in words) if len(words) == 2 else (item, item)
+    key, value = (_bytes(word.strip()) for word in words) if len(words) == 2 else (item, item)
     moves = not re.search(r"HistogramKernel|UpsweepKernel", call.kernel.name)
     both = index.numel * (key + value)
     return Work(0, both if moves else index.numel * key, both if moves else 0)
+
+
+def _bytes(word: str) -> float:
+    """Bytes of a C++ type, NaN for what is none; cub sorts keys alone with values of NullType."""
+    nbytes = 0 if word.endswith("NullType") else cpp_bytes(word)
+    return math.nan if nbytes is None else nbytes
 
 
 @rule(r"DeviceRadixSort(?:ExclusiveSum|ScanBins)Kernel")

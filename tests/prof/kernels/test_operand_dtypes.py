@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import InputError
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes, kernel_dtypes, merged
-from pyprof.prof.ops.model import ITEM_BYTES
 from pyprof.prof.work import annotate as annotation
 from pyprof.table.columns import Coded, Table
 

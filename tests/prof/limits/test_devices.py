@@ -8,7 +8,8 @@ import math
 import pytest
 
 from pyprof.errors import InputError
-from pyprof.prof.limits.devices import RATES, SM_LIMITS, UNITS, find_device, load_peaks, parts, plain_name, with_peaks
+from pyprof.prof.kernels.precision import UNITS
+from pyprof.prof.limits.devices import RATES, SM_LIMITS, find_device, load_peaks, parts, plain_name, with_peaks
 
 # Names as nsys, nvprof, torch and Kineto spell them in captures, or as drivers do: part, a unit's dense TFLOP/s, GB/s
 NAMES = [
