@@ -57,7 +57,7 @@ def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
 
     capture, told, table = read_profile(file, say)
     if not len(table):
-        raise InputError(file, told.nothing)
+        raise InputError(file, told.why_empty)
     check_forms(table, str(name))
     return Loaded(str(name), linked(table), told.profiler, tuple(told.warnings), capture)
 
