@@ -12,9 +12,10 @@ from pyprof.command.envelope import Input, Parser, add_json, envelope, write_env
 from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, warned
 from pyprof.prof.load import add_models, add_peaks, judged
 from pyprof.prof.table.columns import COLUMN, COLUMNS, DEFAULT, TooNarrow
+from pyprof.prof.table.condition import ConditionError
 from pyprof.prof.table.group import AGGREGATES
 from pyprof.prof.table.query import QueryError, Sort
-from pyprof.prof.table.where import Where, WhereError, parse_where
+from pyprof.prof.table.where import Where, parse_where
 
 if TYPE_CHECKING:
     from pyprof.prof.load import Loaded
@@ -306,7 +307,7 @@ def _sorts(text: str) -> list[Sort]:
 def _condition(text: str) -> Where:
     try:
         return parse_where(text, COLUMN)
-    except WhereError as error:
+    except ConditionError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

@@ -31,7 +31,7 @@ def assert_no_regression(
     """Raise AssertionError, with the report, where one of the conditions (as of ``pyprof diff --fail-if``) is true.
 
     ``before`` and ``after`` are captures: any file that pyprof reads. ``strict``: changes within noise count, too.
-    Returns the comparison. Raises ValueError without a condition, GateError for one that cannot be read, and
+    Returns the comparison. Raises ValueError without a condition, ConditionError for one that cannot be read, and
     InputError for a file that is not as it should be, or a condition on what neither capture has.
     """
     from pyprof.prof.diff.compare import compare

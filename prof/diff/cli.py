@@ -140,11 +140,12 @@ def _inputs(found: Comparison) -> list[Input]:
 
 
 def _condition(text: str) -> Gate:
-    from pyprof.prof.diff.gate import GateError, parse_gate
+    from pyprof.prof.diff.gate import parse_gate
+    from pyprof.prof.table.condition import ConditionError
 
     try:
         return parse_gate(text)
-    except GateError as error:
+    except ConditionError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

@@ -1,48 +1,48 @@
-"""``--fail-if``: a condition on the difference, for CI. Read by its own grammar; nothing of it is run as code.
+"""``--fail-if``: a condition on the difference of two captures, for CI.
 
     step > 3%           gpu > 0.5 ms        forward > 2% or backward > 2%       kernels > 10
     tc_lost > 0         flops > 1%          op:linear > 5% and step > 1%        layer:head > 1 ms
 
-    condition  = all { "or" all }
-    all        = test { "and" test }
-    test       = "(" condition ")" | quantity ( ">" | ">=" | "<" | "<=" | "==" | "!=" ) number [ unit ]
-    quantity   = a name of QUANTITIES | scope ":" pattern      (op, layer, kind, kernel; a glob, in quotes where it
-                                                                has blanks or one of <>=!() in it)
+The language is that of ``--where`` (``prof/table/condition.py``). Names are those of ``QUANTITIES``, or a scope with a
+pattern: ``op:``, ``layer:``, ``kind:`` or ``kernel:`` and a glob, in quotes where it has blanks or one of <>=!() in it.
 
-What is compared is the change, B less A, a step: in % of A's value, or in the quantity's unit. A change that noise
-explains counts as none, so that ``step > 3%`` fails only for a slowdown that is real, and ``step > -5%`` (B should be
-5% faster at least) fails unless the gain is; ``strict`` takes every change as it is.
+The change (B minus A, per step) is compared, in % of A's value or in the quantity's unit. A change within the noise
+counts as zero: ``step > 3%`` fails only for a real slowdown, and ``step > -5%`` (B should be at least 5% faster) fails
+unless that gain is real. With ``strict`` every change counts.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
 
-from pyprof.errors import InputError, PyprofError
+from pyprof.errors import InputError
 from pyprof.prof.diff.compare import Comparison
 from pyprof.prof.diff.lines import Side
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.table.condition import FLIPPED, Condition, Joined, Not, Relation, Tree, fold, parse
 from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded
 from pyprof.table.json_lists import first_text
 
-__all__ = ["QUANTITIES", "Check", "Gate", "GateError", "Verdict", "check", "parse_gate"]
+__all__ = ["QUANTITIES", "Check", "Gate", "Verdict", "check", "parse_gate"]
 
-LONGEST = 4000  # characters
-COVERAGE = 5  # % of the operations by which what is counted may differ
-DEEPEST = 40  # brackets
+COVERAGE = 5  # percentage points by which the counted shares of the operations may differ
 COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 SI = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time": {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9},
@@ -51,17 +51,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "byte": {"": 1.0, **{f"{p}B": factor for p, factor in {"": 1.0, **SI}.items()}},
 }
 EXAMPLE = {"time": "3% or 0.5 ms", "count": "10 or 3%", "flop": "1% or 2 GFLOP", "byte": "1% or 2 GB"}
-UNIT = "|".join(sorted({re.escape(unit) for units in UNITS.values() for unit in units if unit}, key=len, reverse=True))
-TOKEN = re.compile(
-    rf"""\s*(?:(?P<scope>op|layer|kind|kernel):\s*(?P<pattern>"[^"]*"|'[^']*'|[^\s<>=!()"']+)
-    |(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>%|(?:{UNIT})?\b|)
-    |(?P<name>[A-Za-z_]+)|(?P<sign>>=|<=|==|!=|>|<)|(?P<bracket>[()]))""",
-    re.VERBOSE,
-)
-
-
-class GateError(PyprofError):
-    """The condition is not one of ours; bad usage."""
+ALL_UNITS = frozenset({"%"}.union(*UNITS.values()) - {""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,125 +90,59 @@ SCOPES = {"op": "op or aten op", "layer": "layer", "kind": "kind of work", "kern
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    text: str
-    quantity: str  # of QUANTITIES, or of SCOPES with a pattern
+    """The change of a quantity against a number."""
+
+    text: str  # as it was written
+    quantity: str  # one of QUANTITIES, or of SCOPES with a pattern
     pattern: str | None
     sign: str
     value: float  # a share where relative, else in the unit of the quantity
     relative: bool
 
+    @property
+    def kind(self) -> str:
+        """Of UNITS: what is measured."""
+        return QUANTITIES[self.quantity].kind if self.pattern is None else "time"
+
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """All of the parts (and), or any (or)."""
+    """A condition whose names are quantities and whose numbers have their units."""
 
     text: str
-    every: bool
-    parts: tuple[Test | Gate, ...]
-
-    def tests(self) -> Iterator[Test]:
-        for part in self.parts:
-            if isinstance(part, Test):
-                yield part
-            else:
-                yield from part.tests()
-
-
-# Text -> condition
+    tree: Tree[Test]
 
 
 def parse_gate(text: str) -> Gate:
-    """The condition in a text. Raises GateError, with the place.
+    """The condition in a text. Raises ConditionError, with the place.
 
-    >>> [(test.quantity, test.sign, test.value) for test in parse_gate("step > 3% or idle > 2 ms").tests()]
-    [('step', '>', 0.03), ('idle', '>', 2000000.0)]
+    >>> parse_gate("step > 3%").tree.value, parse_gate("idle > 2 ms").tree.value
+    (0.03, 2000000.0)
     """
-    parser = _Parser(text)
-    found = parser.either(0)
-    parser.end()
-    return found if isinstance(found, Gate) else Gate(text.strip(), True, (found,))
+    condition = parse(text, SCOPES, ALL_UNITS)
+
+    def test(relation: Relation) -> Test:
+        return _test(condition, relation)
+
+    tree: Tree[Test] = fold(condition.tree, test, lambda every, parts: Joined(every, tuple(parts)), Not)
+    return Gate(text.strip(), tree)
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        if len(text) > LONGEST:
-            raise GateError(f"a condition of {len(text)} characters; at most {LONGEST} are read")
-        self.text = text
-        self.at = 0
-
-    def peek(self) -> re.Match[str] | None:
-        return TOKEN.match(self.text, self.at)
-
-    def word(self) -> str:
-        found = self.peek()
-        return (found["name"] or found["bracket"] or "") if found else ""
-
-    def either(self, depth: int) -> Test | Gate:
-        return self.joined("or", False, lambda: self.all(depth))
-
-    def all(self, depth: int) -> Test | Gate:
-        return self.joined("and", True, lambda: self.one(depth))
-
-    def joined(self, word: str, every: bool, part: Callable[[], Test | Gate]) -> Test | Gate:
-        start = self.at
-        parts = [part()]
-        while self.word() == word:
-            self.take()
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else Gate(self.text[start : self.at].strip(), every, tuple(parts))
-
-    def one(self, depth: int) -> Test | Gate:
-        if depth > DEEPEST:
-            raise self.refused(f"more than {DEEPEST} brackets")
-        if self.word() == "(":
-            self.take()
-            found = self.either(depth + 1)
-            if self.word() != ")":
-                raise self.refused("a bracket that is not closed")
-            self.take()
-            return found
-        return self.test()
-
-    def test(self) -> Test:
-        start = self.at
-        quantity, pattern = self.quantity()
-        sign = self.take("sign", "one of > >= < <= == !=")["sign"]
-        here = self.at
-        number = self.take("number", "a number")
-        kind = QUANTITIES[quantity].kind if pattern is None else "time"
-        unit, value = number["unit"], float(number["number"])
-        if unit != "%" and unit not in UNITS[kind]:
-            self.at = here
-            raise self.refused(f"expected a change such as {EXAMPLE[kind]}")
-        factor = 0.01 if unit == "%" else UNITS[kind][unit]
-        return Test(self.text[start : self.at].strip(), quantity, pattern, sign, value * factor, unit == "%")
-
-    def quantity(self) -> tuple[str, str | None]:
-        found = self.peek()
-        if found and found["scope"]:
-            self.take()
-            return found["scope"], found["pattern"].strip("\"'")
-        if not found or found["name"] not in QUANTITIES:
-            raise self.refused(f"expected one of {', '.join(QUANTITIES)}, or {', '.join(f'{s}:NAME' for s in SCOPES)}")
-        self.take()
-        return found["name"], None
-
-    def take(self, group: str = "", wanted: str = "") -> re.Match[str]:
-        found = self.peek()
-        if found is None or (group and found[group] is None):
-            raise self.refused(f"expected {wanted}")
-        self.at = found.end()
-        return found
-
-    def end(self) -> None:
-        if self.text[self.at :].strip():
-            raise self.refused("expected and, or, or the end")
-
-    def refused(self, why: str) -> GateError:
-        rest = self.text[self.at :].strip()
-        shown = "".join(c if c.isprintable() else "?" for c in rest)
-        shown = repr(shown if len(shown) <= 40 else f"{shown[:38]}..") if shown else "the end"
-        return GateError(f"character {len(self.text) - len(self.text[self.at :].lstrip()) + 1}: {shown}: {why}")
+def _test(condition: Condition, relation: Relation) -> Test:
+    left, sign, right = relation.left, relation.sign, relation.right
+    text = condition.text[left.start : right.end]
+    if left.kind == "number" and sign in FLIPPED:
+        left, sign, right = right, FLIPPED[sign], left
+    if left.kind != "scoped" and left.value not in QUANTITIES:
+        names = f"{', '.join(QUANTITIES)}, or {', '.join(f'{scope}:NAME' for scope in SCOPES)}"
+        raise condition.refused(left, f"expected one of {names}")
+    pattern = left.value if left.kind == "scoped" else None
+    kind = "time" if pattern is not None else QUANTITIES[left.value].kind
+    if sign not in COMPARE or right.kind != "number" or right.unit not in ("%", *UNITS[kind]):
+        raise condition.refused(right, f"expected a change such as {EXAMPLE[kind]} after {' '.join(COMPARE)}")
+    factor = 0.01 if right.unit == "%" else UNITS[kind][right.unit]
+    quantity = left.scope or left.value
+    return Test(text, quantity, pattern, sign, right.value * factor, right.unit == "%")
 
 
 # Condition -> verdict
@@ -243,8 +167,10 @@ class Verdict:
 
 
 def check(gate: Gate, found: Comparison, strict: bool = False) -> Verdict:
-    """Whether the condition is true of the difference, with every test's numbers. Raises InputError for a pattern that
-    names nothing in either capture: a gate that can never fail is a mistake."""
+    """Whether the condition is true of the difference, with the numbers of every test.
+
+    Raises InputError for a pattern that names nothing in either capture: a gate that can never fail is a mistake.
+    """
     checks: list[Check] = []
 
     def test(one: Test) -> bool:
@@ -252,17 +178,11 @@ def check(gate: Gate, found: Comparison, strict: bool = False) -> Verdict:
         counts = value.counts or (strict and value.change != 0)
         change = (value.ratio if one.relative else value.change) if counts else 0.0
         fails = COMPARE[one.sign](0.0 if math.isnan(change) else change, one.value)
-        kind = QUANTITIES[one.quantity].kind if one.pattern is None else "time"
-        checks.append(Check(one.text, kind, value, fails, counts))
+        checks.append(Check(one.text, one.kind, value, fails, counts))
         return fails
 
-    def both(part: Test | Gate) -> bool:
-        if isinstance(part, Test):
-            return test(part)
-        results = [both(inner) for inner in part.parts]  # all of them: each one's numbers are shown
-        return all(results) if part.every else any(results)
-
-    return Verdict(gate.text, both(gate), tuple(checks))
+    fails = fold(gate.tree, test, lambda every, parts: all(parts) if every else any(parts), operator.not_)
+    return Verdict(gate.text, fails, tuple(checks))
 
 
 def _value(one: Test, found: Comparison) -> Delta:

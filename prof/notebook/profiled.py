@@ -168,7 +168,7 @@ class Profile:
     def where(self, condition: str) -> Profile:
         """The rows of which a condition is true, written as for ``prof.py --where``: ``"bound == 'memory'"``.
 
-        FLOPs, limits and advice stay those of the whole run. Raises WhereError for what is no condition.
+        FLOPs, limits and advice stay those of the whole run. Raises ConditionError for what is no condition.
         """
         wanted = parse_where(condition, COLUMN)
         found = rows_where(wanted, {column.name: self._column(column.name) for column in wanted.columns})

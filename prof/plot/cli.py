@@ -12,7 +12,8 @@ from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, w
 from pyprof.errors import MissingPackage, PyprofError
 from pyprof.prof.load import add_models, load_model_files
 from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.table.where import WhereError, parse_where
+from pyprof.prof.table.condition import ConditionError
+from pyprof.prof.table.where import parse_where
 
 if TYPE_CHECKING:
     from pyprof.command.envelope import Input
@@ -176,7 +177,7 @@ def _output(text: str) -> str:
 def _condition(text: str) -> str:
     try:
         parse_where(text, COLUMN)
-    except WhereError as error:
+    except ConditionError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
 

@@ -14,7 +14,7 @@ from pyprof import testing
 from pyprof.command import schemas as answers
 from pyprof.errors import InputError
 from pyprof.prof.diff import cli
-from pyprof.prof.diff.gate import GateError
+from pyprof.prof.table.condition import ConditionError
 from pyprof.table.netdict import write_netdict
 from tests.prof.diff.diff_rows import NO_TC, mm, row, table_of
 from tests.prof.diff.test_gate import A, B
@@ -167,7 +167,7 @@ def test_lost_tensor_cores_are_a_regression(tmp_path):
 def test_what_cannot_be_tested_is_an_error(files, tmp_path):
     with pytest.raises(ValueError, match="give a condition"):
         testing.assert_no_regression(*files)
-    with pytest.raises(GateError, match="expected a change"):
+    with pytest.raises(ConditionError, match="expected a change"):
         testing.assert_no_regression(*files, "step > 3")
     with pytest.raises(InputError):
         testing.assert_no_regression(files[0], tmp_path / "none", "step > 3%")

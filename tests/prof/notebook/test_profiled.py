@@ -20,7 +20,7 @@ from pyprof.errors import InputError, PyprofError
 from pyprof.prof.notebook.captured import Captured
 from pyprof.prof.notebook.profiled import Profile
 from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.table.where import WhereError
+from pyprof.prof.table.condition import ConditionError
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.netdict import write_netdict
@@ -169,7 +169,7 @@ def test_where_narrows_and_keeps_the_numbers_of_the_run(profile):
     assert back.annotation.uncounted == {} and profile.annotation.uncounted == {"mine::op": 1000, "odd": 300}
     steps = back.steps
     assert steps[["step", "time", "idle", "count", "flops"]].values.tolist() == [[0, 2000, 800, 2, 96]]
-    with pytest.raises(WhereError, match="no column"):
+    with pytest.raises(ConditionError, match="no column"):
         profile.where("nothing == 1")
 
 

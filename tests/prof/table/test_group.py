@@ -194,7 +194,7 @@ def test_parquet_has_types_units_and_nulls(netdict, tmp_path):
         (["--sort", "-"], "argument --sort: '' is no column"),
         (["--top", "0"], "argument --top: expected a number from 1 on, found '0'"),
         (["--layer-depth", "x"], "argument --layer-depth: expected a number"),
-        (["--where", "sil.x > 1"], "argument --where: character 1: 'sil.x': an attribute"),
+        (["--where", "sil.x > 1"], "argument --where: character 4: '.x > 1': expected one of =="),
         (["--json", "--csv"], "not allowed with argument"),
         (["--json", "--jsonl"], "not allowed with argument"),
         (["--summary", "--jsonl"], "argument --summary: it takes the table's place, and does not go with --jsonl"),
