@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import pyprof.prof.ops.families  # noqa: E402 (fills the registry)
 import pyprof.prof.work.helpers.rows  # noqa: E402, F401 (fills the rules)
-from pyprof.prof.ops.model import FAMILY, MODELS  # noqa: E402
+from pyprof.prof.ops.model import FAMILY, MODELS, ORDER  # noqa: E402
 from pyprof.prof.work.helpers import rules as own  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "ops.md"
@@ -98,7 +98,9 @@ def _own() -> str:
 
 def _derivations(family: str) -> str:
     """What the family's modules say of all their ops."""
-    modules = {function.__module__ for name, function in MODELS.items() if FAMILY[name] == family}
+    names = [name for name in MODELS if FAMILY[name] == family]
+    records = [ORDER[name].record for name in names if name in ORDER]
+    modules = {MODELS[name].__module__ for name in names} | {record.__module__ for record in records if record}
     texts = [inspect.cleandoc(sys.modules[module].__doc__ or "") for module in sorted(modules)]
     return "".join(f"```text\n{text}\n```\n\n" for text in texts if text)
 

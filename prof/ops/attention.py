@@ -1,4 +1,6 @@
-"""Scaled dot product attention: softmax(Q K' * scale + mask) V, by every backend's name and argument order.
+"""Scaled dot product attention: softmax(Q K' * scale + mask) V, under every name that PyTorch has for it.
+
+The arguments of all of these ops are one record, ``Call``; each name lists its own order of them.
 
 flop    the two matrix products over the pairs (query, key) that are not masked out,
             2 * batch * query heads * pairs * (D + Dv)
@@ -19,7 +21,7 @@ query), that of the flash kernels called directly at the bottom right, like thei
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
@@ -85,46 +87,63 @@ def heads_first(q: Tensor, k: Tensor, v: Tensor, causal: Any) -> Heads:
 
 
 def logarithms(heads: Heads, q: Tensor) -> float:
-    """Bytes of the log-sum-exp: float32; not known where no type is."""
+    """Bytes of the log-sum-exp, float32; NaN where the capture has no types."""
     return heads.rows * 4 if q.dtype else math.nan
 
 
-def philox(dropout: Any) -> int:
-    return PHILOX_BYTES if dropout is not UNKNOWN and dropout else 0
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What an attention op is called with, each op with some of it: Q, K, V are [batch, heads, sequence, size]."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Any = None  # added to the scores: a mask, or a bias
+    dropout: Any = 0.0
+    causal: Any = False
+    keep: Any = True  # stores the logarithms for the backward, as is assumed where the capture does not say
+    wanted: Any = UNKNOWN  # output_mask of a backward: the gradients of Q, K, V and the mask
+
+    def heads(self) -> Heads:
+        return heads_first(self.q, self.k, self.v, self.causal)
+
+    @property
+    def lengths(self) -> tuple[Any, ...]:
+        """The tensors that say how long packed sequences are; they are read, too."""
+        return ()
+
+    def gradients(self) -> tuple[bool, bool, bool, bool]:
+        """Which gradients a backward computes: of Q, K, V and the mask. Without an output mask, all but the mask's."""
+        if self.wanted is UNKNOWN or self.wanted is None:
+            return True, True, True, False
+        dq, dk, dv, dmask = self.wanted
+        return bool(dq), bool(dk), bool(dv), bool(dmask)
+
+    @property
+    def philox_bytes(self) -> int:
+        return PHILOX_BYTES if self.dropout is not UNKNOWN and self.dropout else 0
 
 
-def forward(
-    q: Tensor, k: Tensor, v: Tensor, heads: Heads, mask: Any = None, dropout: Any = 0.0, keep: Any = True
-) -> Work:
-    """The forward pass; ``keep``: the logarithms are stored for the backward, as they are where nothing is told."""
-    stored = logarithms(heads, q) if keep is UNKNOWN or keep else 0
-    written = moved(heads.rows * heads.value_size, q) + stored + philox(dropout)
-    return Work(heads.forward_flop, distinct(q, k, v, given(mask)), written)
+def forward(call: Call, heads: Heads) -> Work:
+    """The forward pass over the pairs of ``heads``."""
+    stored = logarithms(heads, call.q) if call.keep is UNKNOWN or call.keep else 0
+    written = moved(heads.rows * heads.value_size, call.q) + stored + call.philox_bytes
+    read = distinct(call.q, call.k, call.v, given(call.mask)) + distinct(*map(given, call.lengths))
+    return Work(heads.forward_flop, read, written)
 
 
-Wanted = tuple[bool, bool, bool, bool]  # gradients: of Q, K, V and the mask
-OF_ALL_BUT_THE_MASK: Wanted = (True, True, True, False)
-
-
-def backward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    heads: Heads,
-    mask: Any = None,
-    dropout: Any = 0.0,
-    wanted: Wanted = OF_ALL_BUT_THE_MASK,
-) -> Work:
-    """All five products, less those for gradients that nobody wants."""
+def backward(call: Call, heads: Heads) -> Work:
+    """Five products over the pairs of ``heads``, less those for gradients that are not computed."""
+    wanted = call.gradients()
+    lengths = Work(0, distinct(*map(given, call.lengths)))
     if not any(wanted[:3]):
-        return Work()
+        return lengths
     size = heads.rows * heads.value_size  # of O and dO
-    read = distinct(q, k, v, given(mask)) + 2 * moved(size, q) + logarithms(heads, q) + philox(dropout)
-    gradients = [t for t, want in zip((q, k, v, given(mask)), wanted, strict=True) if want and t is not None]
-    return Work(heads.backward_flop(*wanted[:3]), read, sum(moved(t.numel, t) for t in gradients))
-
-
-# The API, and the ops whose arguments are [batch, heads, sequence, size]
+    read = distinct(call.q, call.k, call.v, given(call.mask)) + 2 * moved(size, call.q)
+    read += logarithms(heads, call.q) + call.philox_bytes
+    operands = zip((call.q, call.k, call.v, given(call.mask)), wanted, strict=True)
+    written = sum(moved(t.numel, t) for t, want in operands if want and t is not None)
+    return lengths + Work(heads.backward_flop(*wanted[:3]), read, written)
 
 
 @model(
@@ -135,22 +154,19 @@ def backward(
     "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"
     " (q, k, v, mask, keep, dropout, causal)",
     family=FAMILY_NAME,
+    takes=Call,
 )
-def attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, dropout: Any = 0.0, causal: Any = False, keep: Any = True
-) -> Work:
-    """The algorithm, whichever backend runs it"""
-    return forward(q, k, v, heads_first(q, k, v, causal), mask, dropout, keep)
+def attention(call: Call) -> Work:
+    """The two products over the unmasked pairs, whichever kernel runs it"""
+    return forward(call, call.heads())
 
 
-@model("scaled_dot_product_attention.backward", family=FAMILY_NAME)
-def attention_backward(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, dropout: Any = 0.0, causal: Any = False
-) -> Work:
+@model("scaled_dot_product_attention.backward (q, k, v, mask, dropout, causal)", family=FAMILY_NAME, takes=Call)
+def whole_backward(call: Call) -> Work:
     """Five products, as the fused kernels do, less those for tensors that need no gradient"""
-    bias = given(mask)
-    wanted = (q.needs_grad, k.needs_grad, v.needs_grad, bias is not None and bias.needs_grad)
-    return backward(q, k, v, heads_first(q, k, v, causal), mask, dropout, wanted)
+    mask = given(call.mask)
+    needed = (call.q.needs_grad, call.k.needs_grad, call.v.needs_grad, mask is not None and mask.needs_grad)
+    return backward(replace(call, wanted=needed), call.heads())
 
 
 @model(
@@ -162,10 +178,8 @@ def attention_backward(
     "_scaled_dot_product_fused_attention_overrideable_backward"
     " (_dout, q, k, v, mask, wanted, _o, _lse, _cum_q, _cum_k, _max_q, _max_k, dropout, causal)",
     family=FAMILY_NAME,
+    takes=Call,
 )
-def kernel_backward(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, dropout: Any = 0.0, causal: Any = False, wanted: Any = UNKNOWN
-) -> Work:
-    """dQ, dK and dV, and the mask's gradient where grad_input_mask asks for it"""
-    dq, dk, dv, db = OF_ALL_BUT_THE_MASK if wanted is UNKNOWN or wanted is None else wanted
-    return backward(q, k, v, heads_first(q, k, v, causal), mask, dropout, (bool(dq), bool(dk), bool(dv), bool(db)))
+def attention_backward(call: Call) -> Work:
+    """Five products over the unmasked pairs: dQ, dK and dV, and the mask's gradient where the call asks for it"""
+    return backward(call, call.heads())

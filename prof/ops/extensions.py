@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.ops.attention_kernels import Call, flash_kernel, flash_kernel_backward
+from pyprof.prof.ops.attention import attention, attention_backward
+from pyprof.prof.ops.attention_kernels import Flash
 from pyprof.prof.ops.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import dtype_name, given, moved
 from pyprof.prof.ops.row_norm import layer_norm, rms_norm
@@ -30,16 +31,16 @@ model(
     " (q, k, v, cum_q, cum_k, max_q, max_k, dropout, _scale, causal, left, right)",
     "xformers_flash::flash_fwd (q, k, v, cum_q, cum_k, used, max_q, max_k, dropout, _scale, causal, left, right)",
     family=ATTENTION,
-    takes=Call,
-)(flash_kernel)
+    takes=Flash,
+)(attention)
 
 model(
     "flash_attn::_flash_attn_backward (_dout, q, k, v, _o, _lse, _dq, _dk, _dv, dropout, _scale, causal, left, right)",
     "flash_attn::_flash_attn_varlen_backward (_dout, q, k, v, _o, _lse, _dq, _dk, _dv, cum_q, cum_k, max_q, max_k,"
     " dropout, _scale, causal, left, right)",
     family=ATTENTION,
-    takes=Call,
-)(flash_kernel_backward)
+    takes=Flash,
+)(attention_backward)
 
 
 # --- norms and activations ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyprof.prof.ops.attention import FAMILY_NAME, Heads, backward, forward, heads_first
+from pyprof.prof.ops.attention import FAMILY_NAME, Call, Heads, backward, forward, heads_first
 from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, distinct, model
 
 
@@ -34,10 +34,10 @@ def _heads(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: tuple[int, int]) 
 @model("flex_attention", family=FAMILY_NAME)
 def flex(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: Any = (1, 1), mask: Any = ()) -> Work:
     """2*(D + Dv) a pair of the computed blocks; Q, K, V and the mask's lists read; O and the logarithms written"""
-    return forward(q, k, v, _heads(q, k, v, blocks, size)) + Work(0, distinct(mask))
+    return forward(Call(q, k, v), _heads(q, k, v, blocks, size)) + Work(0, distinct(mask))
 
 
 @model("flex_attention_backward", family=FAMILY_NAME)
 def flex_backward(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: Any = (1, 1), mask: Any = ()) -> Work:
     """Five products over the same blocks"""
-    return backward(q, k, v, _heads(q, k, v, blocks, size)) + Work(0, distinct(mask))
+    return backward(Call(q, k, v), _heads(q, k, v, blocks, size)) + Work(0, distinct(mask))

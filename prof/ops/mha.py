@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyprof.prof.ops.attention import FAMILY_NAME, backward, forward, heads_first
+from pyprof.prof.ops.attention import FAMILY_NAME, attention, attention_backward
+from pyprof.prof.ops.attention import Call as AttentionCall
 from pyprof.prof.ops.gemm import gradients, linear
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, evaluate, model, total
 from pyprof.prof.ops.operands import given, moved
@@ -79,7 +80,7 @@ def mha(
     ins = inputs(q, k, v, p)
     core = split_heads(q, k, v, p, axes, more)
     joined = q.like((*q.shape[:-1], p.out_weight.shape[1]))
-    attended = forward(*core, heads_first(*core, causal), mask, dropout)
+    attended = attention(AttentionCall(*core, mask, dropout, causal))
     return {
         "in_proj": sum((linear(x, w, b) for x, w, b in ins), Work()),
         "attention": attended + Work(0, 0, moved(weights, q)),
@@ -174,7 +175,7 @@ def multi_head_attention_backward(call: Call) -> Parts:
     joined = call.q.like((*call.q.shape[:-1], p.out_weight.shape[1]))
     return {
         "out_proj": linear_gradients(joined, p.out_weight, p.out_bias),
-        "attention": backward(*core, heads_first(*core, causal), mask, call.dropout if call.training else 0.0),
+        "attention": attention_backward(AttentionCall(*core, mask, call.dropout if call.training else 0.0, causal)),
         "in_proj": sum((linear_gradients(*one) for one in inputs(call.q, call.k, call.v, p)), Work()),
     }
 
