@@ -45,7 +45,7 @@ def _figures(contents: Contents) -> dict[str, Any]:
         "rows_by_kind": contents.kinds,
         "time_ns": attribution.total_ns,
         "attributed_ns": attribution.attributed_ns,
-        "attributed_percent": attribution.share,
+        "attributed_percent": attribution.attributed_percent,
         "estimate": _estimate(attribution),
         "unattributed": [
             {"reason": reason, "time_ns": ns, "percent": attribution.percent(ns)}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pyprof.parse.attribute.contents import Attribution, Contents
 from pyprof.parse.attribute.notes import CaptureNotes
+from pyprof.quantities import share
 from pyprof.text import printable
 
 MOST = 8  # entries of a list that a page shows: reasons, processes, devices
@@ -15,9 +16,7 @@ _NAMES = {"cpu": ("CPU op", "CPU ops"), "memcpy": ("copy", "copies"), "graph": (
 
 def one_line(profiler: str, contents: Contents) -> str:
     """The rows of a table and how much of their time is attributed to an op."""
-    attribution = contents.attribution
-    share = attribution.share or 0.0
-    return f"{profiler}: {counts(contents.kinds)}, {_ms(attribution.total_ns)}, {share:.1f}% of it attributed to an op"
+    return f"{profiler}: {counts(contents.kinds)}; {contents.attribution.sentence()}"
 
 
 def counts(kinds: Mapping[str, int]) -> str:
@@ -75,16 +74,16 @@ def _times(contents: Contents) -> Iterable[tuple[str, str]]:
     attribution = contents.attribution
     if not attribution.total_ns:
         return
-    time = "CPU time" if contents.is_cpu else "GPU time"
+    time = f"{attribution.processor} time"
     about = "about " if attribution.estimate else ""
     yield time, _ms(attribution.total_ns)
     yield from _spans(contents)
-    yield "attributed", f"{about}{attribution.share:.1f}% of {time} has an op"
+    yield "attributed", f"{about}{share(attribution.attributed_ns, attribution.total_ns)} of {time} has an op"
     if attribution.estimate:
         yield "  estimated", _sampled(attribution, contents.rows, time)
     reasons = list(attribution.reasons.items())
     for reason, ns in reasons[:MOST]:
-        yield "  without", f"{about}{attribution.percent(ns):.1f}%: {reason}"
+        yield "  without", f"{about}{share(ns, attribution.total_ns)}: {reason}"
     if len(reasons) > MOST:
         yield "  without", f"{len(reasons) - MOST} more reasons"
 
@@ -93,15 +92,15 @@ def _sampled(attribution: Attribution, rows: int, time: str) -> str:
     """The bounds of an estimated share, and how to get the exact one."""
     assert attribution.estimate is not None
     sample_rows, *times = attribution.estimate
-    sampled, low, high = (f"{attribution.percent(ns):.1f}%" for ns in times)
+    sampled, low, high = (share(ns, attribution.total_ns) for ns in times)
     return f"{low} to {high}, from {sample_rows:,} of {rows:,} rows with {sampled} of {time}; --exact looks at all"
 
 
 def _spans(contents: Contents) -> Iterable[tuple[str, str]]:
     for pid, device, span, busy in contents.devices[:MOST]:
         which = "" if len(contents.devices) == 1 else f"process {_number(pid)}, device {_number(device)}: "
-        share = f" ({100 * busy / span:.1f}%)" if span else ""
-        yield "span", f"{which}{_ms(span)}, busy {_ms(busy)}{share}"
+        of_span = f" ({share(busy, span)})" if span else ""
+        yield "span", f"{which}{_ms(span)}, busy {_ms(busy)}{of_span}"
 
 
 def _number(number: int | None) -> str:

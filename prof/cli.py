@@ -267,11 +267,11 @@ def _picked(table: Table, rows: Ints) -> str:
 def summary(table: Table, annotation: Annotation) -> str:
     """One line: rows, time, the share of it that has an op, and the ops without a model by their share."""
     from pyprof.prof.json_document import totals
+    from pyprof.table.attribution import AttributedTime
 
     found = totals(table, annotation)
     whole = found.time_ns
-    done = f"{_percent(found.attributed_ns, whole)} of {found.on} time attributed to an op"
-    words = f"{found.rows} rows, {whole / 1e6:.3f} ms, {done}"
+    words = f"{found.rows} rows; {AttributedTime.of(table).sentence()}"
     missed = [f"{_name(name)} {_percent(ns, whole)}" for name, ns in found.uncounted.items()]
     if not missed:
         return f"{words}; all counted"

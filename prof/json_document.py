@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.command.json_schema import Schema, integer, listing, maybe, number, of_type, record, text
 from pyprof.prof.table.columns import COLUMNS, Column
 from pyprof.prof.table.group import AGGREGATES
+from pyprof.table.attribution import AttributedTime
 from pyprof.table.json_lists import first_text
 
 if TYPE_CHECKING:
@@ -40,13 +41,12 @@ class Totals:
 
 
 def totals(table: Table, annotation: Annotation) -> Totals:
-    duration = table.ints("kDuration")
     missed: dict[str, int] = {}
     for name, ns in annotation.uncounted.items():
         missed[name_of(name)] = missed.get(name_of(name), 0) + ns
     missed = dict(sorted(missed.items(), key=lambda item: -item[1]))
-    on = "CPU" if set(table.coded("kind").values) == {"cpu"} else "GPU"
-    return Totals(len(table), int(duration.sum()), int(duration[table.coded("op").codes >= 0].sum()), missed, on)
+    time = AttributedTime.of(table)
+    return Totals(len(table), time.total_ns, time.attributed_ns, missed, time.processor)
 
 
 def name_of(op: str) -> str:

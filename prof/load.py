@@ -55,11 +55,11 @@ def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
         return Loaded("-" if is_standard(name) else str(name), table)
     from pyprof.parse.read import read_profile
 
-    capture, told, table = read_profile(file, say)
+    capture, notes, table = read_profile(file, say)
     if not len(table):
-        raise InputError(file, told.why_empty)
+        raise InputError(file, notes.why_empty)
     check_forms(table, str(name))
-    return Loaded(str(name), linked(table), told.profiler, tuple(told.warnings), capture)
+    return Loaded(str(name), linked(table), notes.profiler, tuple(notes.warnings), capture)
 
 
 class Judged(NamedTuple):

@@ -32,15 +32,15 @@ def row(file: Path) -> Cells:
     """The cells of a file."""
     name = shown(file)
     try:
-        found = correlate(reader(file)(file))
+        table = correlate(reader(file)(file))
     except PyprofError as error:
         return name, "none", "", "", f"refused: {str(error).removeprefix(f'{file}: ')}"
-    held = Contents.of(found)
-    told = held.attribution
-    if told.share is None:
+    contents = Contents.of(table)
+    time = contents.attribution
+    if not time.total_ns:
         return name, "none", "", "", "refused: no GPU activity"
-    rest = "; ".join(f"{100 * ns / told.total_ns:.1f}% {reason}" for reason, ns in told.reasons.items())
-    return name, counts(held.kinds), f"{told.total_ns / 1e6:,.3f}", f"{told.share:.1f}%", rest
+    rest = "; ".join(f"{time.percent(ns):.1f}% {reason}" for reason, ns in time.reasons.items())
+    return name, counts(contents.kinds), f"{time.total_ns / 1e6:,.3f}", f"{time.attributed_percent:.1f}%", rest
 
 
 if __name__ == "__main__":

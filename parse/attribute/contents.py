@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.table.attribution import AttributedTime, attributed_rows, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct
 
 
@@ -25,32 +26,27 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Attribution:
+class Attribution(AttributedTime):
     """How much of the time is attributed to an op, and why the rest is not."""
 
-    total_ns: int
-    attributed_ns: int
     reasons: dict[str, int]  # reason -> ns, the largest first
     estimate: Estimate | None = None  # None: the attributed time is exact; the total always is
 
-    @property
-    def share(self) -> float | None:
-        """Percent of the time; None where there is no time."""
-        return self.percent(self.attributed_ns)
 
-    def percent(self, ns: int) -> float | None:
-        """A part of the time in percent; None where there is no time."""
-        return 100 * ns / self.total_ns if self.total_ns else None
+def attribution_of(columns: Mapping[str, Data], weight: Ints | None = None) -> Attribution:
+    """Which part of the rows' time has an op, by the columns kind, op, reason and kDuration.
 
-    @classmethod
-    def of(cls, duration: Ints, op: Coded, reason: Coded) -> Attribution:
-        """Sum up which rows have an op. Reasons that differ only in the range that they name count as one."""
-        has_op = np.append(np.array([bool(text) for text in op.values], bool), False)[op.codes]
-        reasons: Counter[str] = Counter()
-        for code in np.unique(reason.codes[~has_op]).tolist():
-            text = reason.values[code].partition(": ")[0] if code >= 0 else "unknown"
-            reasons[text] += int(duration[~has_op & (reason.codes == code)].sum())
-        return cls(int(duration.sum()), int(duration[has_op].sum()), _largest_first(reasons))
+    ``weight``: of each row, instead of its duration. Reasons that differ only in the range that they name count as one.
+    """
+    kind, op, reason = (_coded(columns[key]) for key in ("kind", "op", "reason"))
+    weight = _ints(columns["kDuration"]) if weight is None else weight
+    time = AttributedTime.of_columns(weight, op, runs_on_cpu(kind))
+    unattributed = ~attributed_rows(op)
+    reasons: Counter[str] = Counter()
+    for code in np.unique(reason.codes[unattributed]).tolist():
+        text = reason.values[code].partition(": ")[0] if code >= 0 else "unknown"
+        reasons[text] += int(weight[unattributed & (reason.codes == code)].sum())
+    return Attribution(time.total_ns, time.attributed_ns, time.on_cpu, _largest_first(reasons))
 
 
 class DeviceSpan(NamedTuple):
@@ -78,28 +74,19 @@ class Contents:
     def rows(self) -> int:
         return sum(self.kinds.values())
 
-    @property
-    def is_cpu(self) -> bool:
-        """Whether the rows are CPU ops, and not GPU operations."""
-        return set(self.kinds) == {"cpu"}
-
     @classmethod
     def of(cls, table: Table) -> Contents:
-        attribution = Attribution.of(table.ints("kDuration"), table.coded("op"), table.coded("reason"))
-        return cls.of_columns(table.columns, attribution)
+        return cls.of_columns(table.columns, attribution_of(table.columns))
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Data], attribution: Attribution) -> Contents:
         """The figures by the columns kind, gpu, pid, rank, step, device, start and kDuration."""
-        kind, gpu = columns["kind"], columns["gpu"]
-        assert isinstance(kind, Coded) and isinstance(gpu, Coded)
         keys = ("pid", "rank", "step", "device", "start", "kDuration")
         pid, rank, step, device, start, duration = (_ints(columns[key]) for key in keys)
-        kinds = _rows_by_kind(kind)
         return cls(
-            kinds,
+            _rows_by_kind(_coded(columns["kind"])),
             attribution,
-            {} if set(kinds) == {"cpu"} else _gpus(gpu, pid, device),
+            {} if attribution.on_cpu else _gpus(_coded(columns["gpu"]), pid, device),
             known_numbers(pid),
             known_numbers(rank),
             known_numbers(step),
@@ -110,6 +97,11 @@ class Contents:
 def _ints(column: Data) -> Ints:
     assert isinstance(column, np.ndarray)
     return column.astype(np.int64, copy=False)
+
+
+def _coded(column: Data) -> Coded:
+    assert isinstance(column, Coded)
+    return column
 
 
 def _rows_by_kind(kind: Coded) -> dict[str, int]:
@@ -180,6 +172,7 @@ def _all_attributions(files: Sequence[Contents]) -> Attribution:
     return Attribution(
         sum(attribution.total_ns for attribution in attributions),
         sum(attribution.attributed_ns for attribution in attributions),
+        all(attribution.on_cpu for attribution in attributions),
         _largest_first(_added(attribution.reasons for attribution in attributions)),
         estimate,
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.contents import Attribution, Contents, Estimate
+from pyprof.parse.attribute.contents import Attribution, Contents, Estimate, attribution_of
 from pyprof.parse.attribute.correlate import Nest, attribute
 from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
 from pyprof.parse.attribute.scope import NAMING, Kind
@@ -25,7 +25,7 @@ from pyprof.parse.nsys import reader as nsys
 from pyprof.parse.nsys.nccl_payloads import payloads
 from pyprof.parse.nsys.nvtx_ranges import count_ranges, distinct_scopes, last_nodes, read_ranges
 from pyprof.parse.nsys.sample import Sample, bounds, draw
-from pyprof.table.columns import NULL, Coded, Data, Ints
+from pyprof.table.columns import NULL, Data, Ints
 
 FEW = 100_000  # ranges: as many are all read, in a fifth of a second
 MOMENTS = 4_096  # of GPU time that are looked at: a share of 50% is then known to 2.4%, one of 100% to 0.16%
@@ -90,10 +90,8 @@ def _ints(column: Data) -> Ints:
 
 def _attribution(capture: Capture, nest: Nest, weight: Ints | None = None) -> Attribution:
     """How much of the rows' time, or of another weight of theirs, has an op."""
-    columns = attribute(capture, nest).columns
-    op, reason = columns["op"], columns["reason"]
-    assert isinstance(op, Coded) and isinstance(reason, Coded)
-    return Attribution.of(_ints(capture.columns["kDuration"]) if weight is None else weight, op, reason)
+    columns = {**capture.columns, **attribute(capture, nest).columns}
+    return attribution_of(columns, weight)
 
 
 def _estimated(capture: Capture, nest: Nest, sample: Sample) -> Attribution:
@@ -111,7 +109,7 @@ def _estimated(capture: Capture, nest: Nest, sample: Sample) -> Attribution:
         max(math.floor(low * total), seen.attributed_ns),
         min(math.ceil(high * total), total - (seen.total_ns - seen.attributed_ns)),
     )
-    return Attribution(total, total - sum(reasons.values()), reasons, estimate)
+    return Attribution(total, total - sum(reasons.values()), seen.on_cpu, reasons, estimate)
 
 
 def _rows(capture: Capture, rows: Ints) -> Capture:

@@ -21,6 +21,7 @@ from pyprof.prof.summary.capture_numbers import Leading, without_loading
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.layer_path import layer_parts
+from pyprof.table.attribution import AttributedTime, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
@@ -122,12 +123,13 @@ def make_side(loaded: Loaded, wanted: Wanted | None = None) -> Side:
     alone = np.zeros(len(table), np.int64)
     layers, layer = _layers(table)
     inside = steps.step >= 0
-    taken = max(float(duration[inside].sum()), 1.0)
+    time = AttributedTime.of_columns(duration[inside], table.coded("op").take(inside), runs_on_cpu(table.coded("kind")))
+    taken = max(float(time.total_ns), 1.0)
     return Side(
         name=loaded.name,
         profiler=loaded.profiler,
         gpus=tuple(sorted(set(table.coded("gpu").take(inside).texts()) - {""})),
-        on_cpu=set(table.coded("kind").texts("kernel")) == {"cpu"},
+        on_cpu=time.on_cpu,
         steps=steps,
         lines=_lines(table, annotation, what, steps),
         loading=copies if copies is not None and copies.apart else None,
@@ -138,7 +140,7 @@ def make_side(loaded: Loaded, wanted: Wanted | None = None) -> Side:
         nbytes=steps.sums(alone, 1, nbytes)[0],
         counted=float(duration[inside & (annotation.flops != NULL)].sum()) / taken,
         counted_rows=float((annotation.flops[inside] != NULL).mean()) if inside.any() else 0.0,
-        attributed=float(duration[inside & (table.coded("op").codes >= 0)].sum()) / taken,
+        attributed=time.attributed_ns / taken,
         table=table,
         kind=what,
     )

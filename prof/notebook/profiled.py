@@ -35,6 +35,7 @@ from pyprof.prof.table.where import parse_where, rows_where
 from pyprof.prof.timing.steps import owners, steps
 from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
 from pyprof.prof.work.layer_path import layer_texts
+from pyprof.table.attribution import AttributedTime
 from pyprof.table.columns import NULL, Coded, Ints, Table
 
 if TYPE_CHECKING:
@@ -197,14 +198,14 @@ class Profile:
     @cached_property
     def totals(self) -> Totals:
         """Rows, time, FLOPs and bytes."""
-        time, flops, nbytes = self._ints("sil"), self._ints("flops"), self._ints("bytes")
-        has_op = self.table.coded("op").codes >= 0
+        flops, nbytes, duration = self._ints("flops"), self._ints("bytes"), self._ints("sil")
+        time = AttributedTime.of(self.table)
         known = flops != NULL
         return Totals(
             rows=len(self),
-            time_ns=int(time.sum()),
-            attributed_ns=int(time[has_op].sum()),
-            counted_ns=int(time[known].sum()),
+            time_ns=time.total_ns,
+            attributed_ns=time.attributed_ns,
+            counted_ns=int(duration[known].sum()),
             flop=int(flops[known].sum()) if known.any() else None,
             nbytes=int(nbytes[nbytes != NULL].sum()) if (nbytes != NULL).any() else None,
         )

@@ -12,6 +12,8 @@ from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.timing.steps import Step, typical
 from pyprof.prof.timing.usage import Usage
 from pyprof.prof.work.annotate import Annotation
+from pyprof.quantities import share
+from pyprof.table.attribution import AttributedTime, attributed_rows, runs_on_cpu
 from pyprof.table.columns import Ints, Table
 from pyprof.table.json_lists import first_text
 
@@ -32,7 +34,8 @@ class Figure:
 
 def figures(table: Table, annotation: Annotation, found: Sequence[Step], used: Sequence[Usage]) -> list[Figure]:
     """Attributed share, step time, busy share, rate and MFU, each where it is known."""
-    shown = [Figure("attributed", _percent(*_attributed(table)), f"of {_time_kind(table)}")]
+    time = AttributedTime.of(table)
+    shown = [Figure("attributed", share(time.attributed_ns, time.total_ns), f"of {time.processor} time")]
     step = typical(found)
     if step is not None:
         several = f"median of {len(found)}" if len(found) > 1 else ""
@@ -63,23 +66,8 @@ def sentences(table: Table, annotation: Annotation, found: Sequence[Step], used:
 
 
 def _attribution(table: Table) -> str:
-    done, total = _attributed(table)
-    rows = int((table.coded("op").codes >= 0).sum())
-    return (
-        f"{_percent(done, total)} of {shown_ns(total)} of {_time_kind(table)} is attributed to an op "
-        f"({rows:,} of {len(table):,} operations)."
-    )
-
-
-def _attributed(table: Table) -> tuple[int, int]:
-    duration = table.ints("kDuration")
-    return int(duration[table.coded("op").codes >= 0].sum()), int(duration.sum())
-
-
-def _time_kind(table: Table) -> str:
-    kinds = table.coded("kind")
-    only_cpu = bool(len(kinds)) and set(kinds.texts("kernel")) == {"cpu"}
-    return "CPU time" if only_cpu else "GPU time"
+    rows = int(attributed_rows(table.coded("op")).sum())
+    return f"{AttributedTime.of(table).sentence()} ({rows:,} of {len(table):,} operations)."
 
 
 def _has_steps(found: Sequence[Step]) -> bool:
@@ -109,7 +97,7 @@ def _classes(table: Table, annotation: Annotation) -> list[str]:
 
 def _tensor_cores(table: Table, annotation: Annotation) -> list[str]:
     """Of matrix products (and of kernels whose names say that they are one), the share on tensor cores."""
-    if _time_kind(table) == "CPU time":
+    if runs_on_cpu(table.coded("kind")):
         return []
     family = np.array([*(value in MATRIX for value in annotation.family.values), True])[annotation.family.codes]
     tc = np.array(annotation.tc.texts(), object)

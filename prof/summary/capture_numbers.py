@@ -24,6 +24,7 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, NCCL, is_fused_attention, kinds
 from pyprof.prof.work.unfused_attention import softmaxes_apart
+from pyprof.table.attribution import AttributedTime, attributed_rows
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "loading", "summarise", "without_loading"]
@@ -165,15 +166,15 @@ def _summary(
     on_cpu = [part.name for part in of_rows] == ["cpu"]
     what = kinds(table, annotation)
     time = timeline(table)
-    has_op = table.coded("op").codes >= 0
+    has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
     counted = annotation.flops != NULL
     communication, late = what.among(NCCL), stragglers(table, annotation)
     return Summary(
         on_cpu=on_cpu,
         warm_up=warm,
         kinds_of_rows=of_rows,
-        total_ns=int(duration.sum()),
-        attributed_ns=int(duration[has_op].sum()),
+        total_ns=attributed.total_ns,
+        attributed_ns=attributed.attributed_ns,
         reasons=_parts(table.coded("reason"), duration, rows[~has_op], empty="the capture does not tell why"),
         devices=tuple(usage(table, annotation, found)),
         span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),

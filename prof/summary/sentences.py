@@ -11,6 +11,8 @@ from pyprof.prof.summary.reasons import remedy
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.stragglers import Waiting
 from pyprof.prof.timing.usage import Usage
+from pyprof.quantities import ms, percent, share
+from pyprof.table.attribution import AttributedTime
 from pyprof.table.json_lists import first_text
 
 __all__ = ["amount", "assumptions", "headline", "ms", "sentences", "share", "worker"]
@@ -34,8 +36,8 @@ def headline(found: Summary) -> str:
     """What ran, where, for how long, and how much of it is attributed."""
     parts = [_counted(part.rows, WORDS.get(part.name, part.name)) for part in found.kinds_of_rows]
     where = "the CPU" if found.on_cpu else _where(found.devices)
-    kept = share(found.attributed_ns, found.total_ns)
-    return f"{_list(parts)} on {where}. {kept} of {ms(found.total_ns)} of {worker(found)} time is attributed to an op."
+    time = AttributedTime(found.total_ns, found.attributed_ns, found.on_cpu)
+    return f"{_list(parts)} on {where}. {time.sentence()}."
 
 
 def sentences(found: Summary) -> list[str]:
@@ -230,12 +232,12 @@ def _mfu(devices: Sequence[Usage], whole: bool) -> str:
         return ""
     mean = sum(device.mfu for device in known) / len(known)
     peak = f"{amount(known[0].peak_flop_per_s, 'FLOP/s')} ({unit_name(known[0].unit)}, dense)"
-    return f" MFU is {'' if whole else 'at least '}{f'{mean:.2g}%' if mean < 0.05 else _percent(mean)} of {peak}."
+    return f" MFU is {'' if whole else 'at least '}{f'{mean:.2g}%' if mean < 0.05 else percent(mean)} of {peak}."
 
 
 def _usage(found: Summary) -> Iterator[str]:
     shares = [
-        (f"{name} {_percent(mean)}")
+        (f"{name} {percent(mean)}")
         for name, mean in (
             ("GPU utilisation (a kernel runs)", _mean([device.utilisation for device in found.devices])),
             ("estimated SM efficiency", _mean([device.sm_efficiency for device in found.devices])),
@@ -359,29 +361,6 @@ def _op(name: str) -> str:
 
 
 # Numbers in words
-
-
-def ms(ns: float) -> str:
-    """
-    >>> ms(23783537), ms(4460346194), ms(190123), ms(2000000)
-    ('23.78 ms', '4,460 ms', '0.1901 ms', '2.000 ms')
-    """
-    value = ns / 1e6
-    digits = 0 if value >= 1000 else 1 if value >= 100 else 2 if value >= 10 else 3 if value >= 1 else 4
-    return f"{value:,.{digits}f} ms"
-
-
-def share(part: float, whole: float) -> str:
-    return _percent(100 * part / whole) if whole else "0%"
-
-
-def _percent(value: float) -> str:
-    """One digit behind the point; what is neither none nor all never looks so."""
-    if 0 < value < 0.05:
-        return "<0.1%"
-    if 99.95 <= value < 100:
-        return ">99.9%"
-    return f"{value:.1f}%" if value not in (0, 100) else f"{value:.0f}%"
 
 
 def amount(value: float, unit: str) -> str:

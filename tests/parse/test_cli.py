@@ -164,7 +164,7 @@ def test_a_summary_is_aligned_words_on_standard_output(trace, capsys):
         "rows        2 kernels",
         "GPU time    0.010 ms",
         "span        0.025 ms, busy 0.010 ms (40.0%)",
-        "attributed  100.0% of GPU time has an op",
+        "attributed  100% of GPU time has an op",
         "steps       4, 5",
         "ranges      ProfilerStep#4, ProfilerStep#5",
         "warning     the trace has no shapes: profile with record_shapes=True to have FLOPs and bytes",

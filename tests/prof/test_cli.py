@@ -200,7 +200,8 @@ def test_parquet_gives_the_same(netdict, tmp_path, capfdbinary):
 
 def test_the_summary_tells_what_is_attributed_and_what_is_not_counted(netdict, capfdbinary):
     err = run(capfdbinary, netdict)[2]
-    assert err.startswith("prof.py: 2 rows, 0.004 ms, 75.0% of GPU time attributed to an op; not counted: 25.0%: ")
+    attributed = "2 rows; 75.0% of 0.0040 ms of GPU time is attributed to an op"
+    assert err.startswith(f"prof.py: {attributed}; not counted: 25.0%: ")
     assert err.count("\n") == 1
     assert "\x1b" not in err
     assert run(capfdbinary, "-q", netdict)[2] == ""
@@ -299,4 +300,4 @@ def test_explain_names_the_rows_that_there_are(netdict, capsys):
 
 def test_a_cpu_captures_time_is_not_called_the_gpus():
     table = Table(1, {"kDuration": np.array([1000]), "kind": Coded.of(["cpu"]), "op": Coded.of(['["relu"]'])})
-    assert "100.0% of CPU time attributed" in cli.summary(table, annotate(table))
+    assert "100% of 0.0010 ms of CPU time is attributed" in cli.summary(table, annotate(table))

@@ -50,7 +50,7 @@ def test_sentences_name_the_share_attributed_and_the_phases():
     table = small()
     annotation = annotate(table)
     said = sentences(table, annotation, steps(table, np.zeros(5, np.int64))[:1], [])
-    assert said[0] == "84.4% of 64 ns of GPU time is attributed to an op (4 of 5 operations)."  # 54 of 64
+    assert said[0] == "84.4% of 0.0001 ms of GPU time is attributed to an op (4 of 5 operations)."  # 54 of 64
     assert said[1] == (
         "A step takes 60 ns: forward 10 ns (16.7%), backward 20 ns (33.3%), optimizer 10 ns (16.7%), "
         "idle 20 ns (33.3%); backward takes 2.00 times as long as forward."
@@ -188,7 +188,7 @@ def test_the_library_is_the_one_that_its_page_names():
 def test_the_command_writes_a_page_of_a_table_and_of_a_profilers_file(tmp_path, root, capsys):
     write_small(tmp_path / "net.dict")
     assert cli.main([str(tmp_path / "net.dict"), "-o", str(tmp_path / "a.html")]) == 0
-    assert "84.4% of 64 ns of GPU time" in capsys.readouterr().err
+    assert "84.4% of 0.0001 ms of GPU time" in capsys.readouterr().err
     golden = root / "tests" / "golden" / "h200_lenet_init.sqlite.gz"
     assert cli.main([str(golden), "-q", "-o", str(tmp_path / "b.html"), "--title", "LeNet"]) == 0
     page = (tmp_path / "b.html").read_text(encoding="utf-8")

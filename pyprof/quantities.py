@@ -1,0 +1,34 @@
+"""Times and shares as text."""
+
+from __future__ import annotations
+
+__all__ = ["ms", "percent", "share"]
+
+
+def ms(ns: float) -> str:
+    """A time in ms with four digits.
+
+    >>> ms(23783537), ms(4460346194), ms(190123), ms(2000000)
+    ('23.78 ms', '4,460 ms', '0.1901 ms', '2.000 ms')
+    """
+    value = ns / 1e6
+    digits = next((digits for least, digits in ((1000, 0), (100, 1), (10, 2), (1, 3)) if value >= least), 4)
+    return f"{value:,.{digits}f} ms"
+
+
+def share(part: float, whole: float) -> str:
+    """A part of a whole in percent; of nothing 0%."""
+    return percent(100 * part / whole) if whole else "0%"
+
+
+def percent(value: float) -> str:
+    """One decimal; what is neither nothing nor all never looks like it.
+
+    >>> percent(0), percent(0.01), percent(12.34), percent(99.99), percent(100)
+    ('0%', '<0.1%', '12.3%', '>99.9%', '100%')
+    """
+    if value in (0, 100):
+        return f"{value:.0f}%"
+    if 0 < value < 0.05:
+        return "<0.1%"
+    return ">99.9%" if 99.95 <= value < 100 else f"{value:.1f}%"
