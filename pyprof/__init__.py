@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyprof.capture.collector import stop as stop
     from pyprof.capture.session import deinit as deinit
     from pyprof.capture.session import init as init
-    from pyprof.counting.counter import count as count
+    from pyprof.counting.count import count as count
     from pyprof.errors import PyprofError as PyprofError
     from pyprof.marker import Marker as Marker
     from pyprof.marker import parse_marker as parse_marker
@@ -44,7 +44,7 @@ _HOME = {  # public name -> the module that has it
     "start": "capture.collector",
     "stop": "capture.collector",
     "step": "capture.collector",
-    "count": "counting.counter",
+    "count": "counting.count",
     "load": "prof.notebook",
     "Profile": "prof.notebook",
     "model": "prof.ops.model",

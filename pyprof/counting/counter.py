@@ -1,240 +1,272 @@
-"""FLOPs and bytes of a piece of PyTorch code, without a profiler: ``pyprof.count``.
+"""The engine of ``pyprof.count``: runs the calls that torch's modes see, and decides what counts for each.
 
-    work = pyprof.count(net, x, backward=True)    # a call, and the gradients of everything that it used
-    work.forward.flop, work.backward.flop, work.bytes, work.ops["linear"]
-
-    with pyprof.count() as work:                  # or any code: a training step with its optimizer
-        loss = net(x).sum()
-        loss.backward()
-        optimizer.step()
-    print(work)                                   # a table by op; ops that nobody has modelled are named
-
-Works on CPU, CUDA, meta and fake tensors; the numbers are those of the algorithm, and do not depend on the
-device.
-
-How it counts. Forward, the outermost call with a model counts, and what it calls inside does not: ``matmul``
-counts as matmul, without the copies that one backend makes to broadcast, and attention is the same on a CPU
-(which runs other ops) as on a GPU. Two modes of torch see the calls:
-
-* a ``TorchFunctionMode`` sees the API: functions written in C under the name of their aten op, and those
-  written in Python that are listed in ``PYTHON_API``. Where one has a model, and the model can count the
-  call, that is the count;
-* a ``TorchDispatchMode`` sees everything that is dispatched below: what counts in all other cases, in
-  particular the views, copies and casts that ``reshape``, ``contiguous`` or ``to`` may or may not make, and
-  autocast's casts.
-
-Backward, each autograd node belongs to the call that created it (by sequence number). If the call's op has a
-model of its whole backward (``"matmul.backward"``), that counts, once; otherwise what the node dispatches.
-What ``AccumulateGrad`` does (adding to gradients that exist, copying those that cannot be taken over) is in
-direction "accumulate": in the total, in neither ``forward`` nor ``backward``. Forward calls repeated inside a
-backward (checkpoints) are backward work.
+Forward, the outermost API call with a model counts, and otherwise the ops that it dispatches. Backward, the autograd
+nodes of such a call count as the model of its whole backward, if there is one. ``count.py`` has the rules as a user
+sees them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
-from pyprof.counting.arguments import tensors
-from pyprof.counting.modes import ACCUMULATE, BACKWARD, FORWARD, Counter
-from pyprof.errors import packages
-from pyprof.prof.ops.model import FAMILY, MATRIX, Work
-from pyprof.prof.ops.plugins import load_models
+from pyprof.capture.patch import Patches
+from pyprof.counting.arguments import in_order, outputs_of, tensors, wants_gradient
+from pyprof.counting.attention_arguments import flex_attention_arguments, jagged_attention_arguments
+from pyprof.counting.call_work import ApiCall, OpCount, api_name, api_work, count_op, model_of, op_name
+from pyprof.counting.counts import ACCUMULATE, BACKWARD, FORWARD, Counts
+from pyprof.counting.forced_eager import ForcedEager
+from pyprof.counting.gradient_sums import GradientSums
+from pyprof.counting.modes import DispatchedOps, FunctionCalls, has_wrapper, in_vmap, is_batched, next_sequence
+from pyprof.counting.python_functions import UNSEEN, calls_can_be_seen, without_override_check
+from pyprof.errors import ModelError
+from pyprof.prof.ops.model import MODELS, evaluate, total
 
-__all__ = ["Counts", "OpWork", "Row", "count"]
+__all__ = ["Counter"]
 
-
-class OpWork(NamedTuple):
-    """One op's share: the number of calls forward, and the work of each direction."""
-
-    calls: int
-    forward: Work
-    backward: Work
-
-
-class Row(NamedTuple):
-    """What one op did in one direction. ``op``: what was called; ``model``: what it was counted as."""
-
-    op: str
-    model: str
-    direction: str
-    calls: int
-    flops: int
-    bytes: float
+_autocast_is_on: Callable[[], bool] = torch._C._is_any_autocast_enabled
+_current_node: Callable[[], Any] = torch._C._current_autograd_node  # the node whose backward runs, None outside of one
 
 
-@dataclass
-class Counts:
-    """The counts of a block or call. Sums hold what could be counted; ``uncounted`` names what could not."""
+class Counter:
+    """A context manager that counts. It may be entered again to add more to the same sums."""
 
-    result: Any = None  # what the counted function returned
-    uncounted: dict[str, int] = field(default_factory=dict)  # aten op -> calls: no model, or not enough known
-    reasons: dict[str, str] = field(default_factory=dict)  # aten op -> why
-    _rows: dict[tuple[str, str, str], list[Any]] = field(default_factory=dict)  # -> [calls, work]
+    def __init__(self, sums: Counts) -> None:
+        self.sums = sums
+        self.root = ""  # name of the outermost API call in progress
+        self.running: list[Any] = []  # functions written in Python in progress, whose calls the mode sees
+        self.call: ApiCall | None = None  # the call in progress whose dispatched ops are collected
+        self.wrapped = -1  # the last node of an op on tensors that wrap others, and no node of the ops on those
+        self._owners: dict[int, ApiCall] = {}  # sequence number of an autograd node -> the call that created it
+        self._nodes: dict[int, ApiCall] = {}  # the same -> the dispatched op, if its whole backward has a model
+        self._gradient_sums = GradientSums()
+        self._modes: list[tuple[FunctionCalls, DispatchedOps]] = []
+        self._patches = Patches()
+        self._eager = ForcedEager()
+        self._profiler_ranges: list[str] = []  # torch's own record_function ranges in progress
 
-    def add(self, op: str, model: str, direction: str, work: Work) -> None:
-        """Book a call."""
-        row = self._rows.setdefault((op, model, direction), [0, Work()])
-        row[0] += 1
-        row[1] += work
-
-    def miss(self, op: str, reason: str) -> None:
-        """Book a call that could not be counted."""
-        self.uncounted[op] = self.uncounted.get(op, 0) + 1
-        self.reasons[op] = reason
-
-    def _sum(self, *directions: str) -> Work:
-        rows = (work for (_, _, direction), (_, work) in self._rows.items() if direction in directions)
-        return sum(rows, Work())
-
-    @property
-    def forward(self) -> Work:
-        """The forward pass, and everything outside of a backward pass (optimizers)."""
-        return self._sum(FORWARD)
-
-    @property
-    def backward(self) -> Work:
-        """The backward pass, without the accumulation into ``.grad``."""
-        return self._sum(BACKWARD)
-
-    @property
-    def accumulate(self) -> Work:
-        """What adds or copies gradients into ``.grad``."""
-        return self._sum(ACCUMULATE)
-
-    @property
-    def counted(self) -> Work:
-        """All that could be counted."""
-        return self._sum(FORWARD, BACKWARD, ACCUMULATE)
-
-    @property
-    def products(self) -> Work:
-        """The forward's matrix products alone: what published counts of models hold (twice their multiply-adds)."""
-        return sum(
-            (
-                work
-                for (_, model, direction), (_, work) in self._rows.items()
-                if direction == FORWARD and FAMILY.get(model) in MATRIX
-            ),
-            Work(),
-        )
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations, one multiply-add = 2; a lower bound while ``uncounted`` is not empty."""
-        return self.counted.flop
-
-    @property
-    def bytes(self) -> float:
-        """Bytes read and written; NaN while ``uncounted`` is not empty (``counted.nbytes`` has the others' sum)."""
-        return math.nan if self.uncounted else self.counted.nbytes
-
-    @property
-    def unknown(self) -> dict[str, int]:
-        """The same as ``uncounted``."""
-        return self.uncounted
-
-    @property
-    def ops(self) -> dict[str, OpWork]:
-        """By what was called (``linear``, ``softmax``, ``add``), in the order of first calls."""
-        ops: dict[str, OpWork] = {}
-        for (op, _, direction), (calls, work) in self._rows.items():
-            was = ops.get(op, OpWork(0, Work(), Work()))
-            if direction == FORWARD:
-                ops[op] = OpWork(was.calls + calls, was.forward + work, was.backward)
-            elif direction == BACKWARD:
-                ops[op] = OpWork(was.calls, was.forward, was.backward + work)
-        return ops
-
-    @property
-    def rows(self) -> list[Row]:
-        """One row an op, model and direction, most FLOPs first."""
-        rows = [Row(*key, calls, work.flop, work.nbytes) for key, (calls, work) in self._rows.items()]
-        return sorted(rows, key=lambda row: (-row.flops, -row.bytes, row))
-
-    def table(self) -> Any:
-        """``rows`` as a pandas DataFrame."""
-        with packages():
-            import pandas as pd
-
-        return pd.DataFrame(self.rows, columns=Row._fields)
-
-    def __str__(self) -> str:
-        lines = [f"{'op':<32} {'direction':<10} {'calls':>7} {'FLOPs':>20} {'bytes':>18}"]
-        lines += [
-            f"{r.op:<32} {r.direction:<10} {r.calls:>7,} {r.flops:>20,} {r.bytes:>18,.0f}"
-            for r in self.rows
-            if r.flops or r.bytes
-        ]
-        whole = self.counted
-        lines.append(f"{'total':<32} {'':<10} {'':>7} {whole.flop:>20,} {whole.nbytes:>18,.0f}")
-        lines += [
-            f"not counted: {op}, {calls} calls: {self.reasons.get(op, '')}" for op, calls in self.uncounted.items()
-        ]
-        return "\n".join(lines)
-
-
-class _Block:
-    """``with pyprof.count() as work``"""
-
-    def __init__(self) -> None:
-        self.counts = Counts()
-        load_models()
-        self.counter = Counter(self.counts)
-
-    def __enter__(self) -> Counts:
-        self.counter.__enter__()
-        return self.counts
+    def __enter__(self) -> Counter:
+        self._modes.append((FunctionCalls(self), DispatchedOps(self)))
+        for owner, name in UNSEEN:
+            self._patches.set(owner, name, self._reporting(getattr(owner, name)))
+        self._eager.install(self._patches)
+        calls, ops = self._modes[-1]
+        calls.__enter__()
+        ops.__enter__()
+        return self
 
     def __exit__(self, *error: Any) -> None:
-        self.counter.__exit__(*error)
-        self.counter.close()
+        calls, ops = self._modes.pop()
+        ops.__exit__(*error)
+        calls.__exit__(*error)
+        self._patches.undo()
+        self._eager.end()
+
+    def close(self) -> None:
+        """Take our hooks off the program's autograd nodes. Nothing more is counted afterwards."""
+        self._gradient_sums.close()
+
+    def _reporting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that no mode sees, made to report its calls as the function mode does."""
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.call is not None or not torch._C._len_torch_function_stack():
+                return function(*args, **kwargs)
+            kept = tuple(list(a) if isinstance(a, Iterator) else a for a in args)  # describing would exhaust them
+            kept_kwargs = {k: list(a) if isinstance(a, Iterator) else a for k, a in kwargs.items()}
+            return self.run_api(function, kept, kept_kwargs)
+
+        return call
+
+    # API calls
+
+    def run_api(self, func: Any, args: Any, kwargs: Any, overridden: bool = False) -> Any:
+        """Run an API call and count it: as a whole if it has a model, else the calls inside it.
+
+        ``overridden``: a subclass of Tensor runs it in its own way; the ops that this dispatches are counted.
+        """
+        outermost = not self.root
+        if outermost:
+            self.root = api_name(func)
+        first = next_sequence()
+        model, arguments = _model_of(func, args, kwargs, overridden)
+        call = ApiCall(self.root, model, arguments, None, _autocast_is_on())
+        try:
+            if not model and not overridden and calls_can_be_seen(func, self.running):
+                result = self.run_python(func, args, kwargs)
+            else:
+                result = self._run_whole(call, func, args, kwargs)
+        finally:
+            if outermost:
+                self.root = ""
+        if _current_node() is None:
+            for number in range(first, next_sequence()):
+                self._owners.setdefault(number, call)
+            self._watch(call, result)
+        return result
+
+    def run_python(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a function written in Python so that the modes see what it calls, but not the function again."""
+        self.running.append(func)
+        try:
+            with self._modes[-1][0]:
+                return without_override_check(func)(*args, **kwargs)
+        finally:
+            self.running.pop()
+
+    def _watch(self, call: ApiCall, result: Any) -> None:
+        """Learn when the call's own backward is done, even if it dispatches nothing."""
+        if f"{call.model}.backward" in MODELS:
+            nodes = [tensor.grad_fn for tensor in tensors(result) if tensor.grad_fn is not None]
+            for node in nodes:
+                if self._owners.get(node._sequence_nr()) is call:
+                    self._gradient_sums.watch(node, id(call), lambda other: self._owners.get(other) is call)
+
+    def _run_whole(self, call: ApiCall, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a call with the function mode off, and count it."""
+        direction = FORWARD if _current_node() is None else BACKWARD
+        self.call = call
+        result, complete = None, False
+        try:
+            result = func(*args, **kwargs)
+            complete = True
+        finally:
+            self.call = None
+            if not complete:
+                call.model = ""  # count what ran before the error: a checkpoint ends its recomputation by raising
+            self._add_whole(call, result, direction)
+        return result
+
+    def _add_whole(self, call: ApiCall, result: Any, direction: str) -> None:
+        """Add the call's own work, or else that of the ops it dispatched. Autocast's casts count in both cases."""
+        call.out = outputs_of(result) if call.model else None
+        work = api_work(call, self.in_optimizer) if call.model else None
+        if work is None:
+            call.model = ""
+        else:
+            self.sums.add(call.op, call.model, direction, work)
+        for part in call.inner:
+            if work is None:
+                self._add_op(call.op, direction, part)
+            elif call.autocast and part.model == "_to_copy":
+                self._add_op(part.op, direction, part)
+        call.inner.clear()  # the call is kept for its backward
+
+    def _add_op(self, owner: str, direction: str, count: OpCount) -> None:
+        """Add a dispatched op to its owner's work."""
+        if count.work is None:
+            self.sums.miss(count.op, count.reason)
+        else:
+            self.sums.add(owner, count.model, direction, count.work)
+
+    # Dispatched ops
+
+    def run_dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an op and count it, unless it is part of a call or backward that counts as a whole."""
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._run_higher_order(func, args, kwargs)
+        if func.namespace == "profiler":  # torch's own ranges, as optimizers open and close them
+            self._follow_range(func, args)
+            return func(*args, **kwargs)
+        node = _current_node()
+        if self.call is None and node is not None and self._counts_as_whole_backward(node, func, args):
+            return func(*args, **kwargs)
+        arguments = in_order(func._schema, args, kwargs)
+        number = next_sequence() - 1
+        result = func(*args, **kwargs)
+        name = op_name(func._schema.name)
+        out = outputs_of(result)
+        count = count_op(name, arguments, out, self.in_optimizer)
+        self._collect_or_add(count, node)
+        if (
+            node is None
+            and number != self.wrapped
+            and f"{count.model}.backward" in MODELS
+            and wants_gradient(arguments)
+        ):
+            # The node was made above this mode, just before the op was dispatched: it has the last number given out.
+            self._nodes[number] = ApiCall(name, count.model, arguments, out)
+        return result
+
+    def _run_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """An operator that takes functions: nothing is known of what runs inside, but it may have a model."""
+        node, name = _current_node(), str(func)
+        arguments = flex_attention_arguments(name, args)
+        if arguments is None:
+            count = OpCount(name, "", None, "a higher-order operator")
+        else:
+            count = count_op(name, arguments, None, self.in_optimizer)
+        if self.call is not None or node is None or not self._counts_as_whole_backward(node, func, args):
+            self._collect_or_add(count, node)
+        return func(*args, **kwargs)
+
+    def _collect_or_add(self, count: OpCount, node: Any) -> None:
+        """Within an API call collect the op, for the call to decide what counts; otherwise add it."""
+        if self.call is not None:
+            self.call.inner.append(count)
+        else:
+            owner, direction = self._owner(count.op, node)
+            self._add_op(owner, direction, count)
+
+    def _follow_range(self, func: Any, args: Any) -> None:
+        if "enter" in func._schema.name:
+            self._profiler_ranges.append(str(args[0]))
+        elif self._profiler_ranges:
+            self._profiler_ranges.pop()
+
+    @property
+    def in_optimizer(self) -> bool:
+        """Whether an optimizer's step is running, in a range that torch opened."""
+        return any(name.startswith("Optimizer.step") for name in self._profiler_ranges)
+
+    def _owner(self, name: str, node: Any) -> tuple[str, str]:
+        """(the API call that an op belongs to, its direction)"""
+        if node is None:
+            return self.root or name, FORWARD
+        if node.name() == "torch::autograd::AccumulateGrad":
+            return "AccumulateGrad", ACCUMULATE
+        call = self._owners.get(node._sequence_nr())
+        return (call.op if call else node.name()), BACKWARD
+
+    def _counts_as_whole_backward(self, node: Any, func: Any, args: Any) -> bool:
+        """Whether a model of the op's whole backward counts what this node dispatches. Adds its work, once per pass."""
+        if is_batched():
+            return False
+        number = node._sequence_nr()
+        owner = self._owners.get(number)
+        call = owner if owner is not None and owner.model else self._nodes.get(number)
+        if call is None or f"{call.model}.backward" not in MODELS:
+            return False
+        if call.autocast and str(func) == "aten._to_copy.default":
+            return False
+        is_sum = self._gradient_sums.after(node, args)
+        if is_sum is not None:
+            return not is_sum
+        self._gradient_sums.watch(node, id(call), lambda other: owner is not None and self._owners.get(other) is owner)
+        return self._add_whole_backward(call, owner or call)
+
+    def _add_whole_backward(self, call: ApiCall, owner: ApiCall) -> bool:
+        """Add the call's backward if this pass has not done so. False if the model cannot count it."""
+        task = torch._C._current_graph_task_id()
+        if task not in call.passes:
+            try:
+                work = total(evaluate(f"{call.model}.backward", call.args, call.out))
+            except ModelError:
+                call.model = ""
+                return False
+            call.passes.add(task)
+            self.sums.add(owner.op, f"{call.model}.backward", BACKWARD, work)
+        return True
 
 
-def count(function: Callable[..., Any] | None = None, /, *args: Any, backward: bool = False, **kwargs: Any) -> Any:
-    """Count a call, or, without a function, the block of a ``with`` statement.
-
-    ``backward=True`` also counts the gradients of the call's results (for a gradient of ones in each, whose
-    making is not counted) with respect to all leaves that they depend on. Their ``.grad`` is left alone, so
-    the work of accumulating into it is not counted here. ``Counts.result`` has what the function returned.
-    """
-    block = _Block()
-    if function is None:
-        return block
-    try:
-        with block.counter:
-            block.counts.result = function(*args, **kwargs)
-        if backward:
-            _differentiate(block)
-    finally:
-        block.counter.close()
-    return block.counts
-
-
-def _differentiate(block: _Block) -> None:
-    outputs = [t for t in tensors(block.counts.result) if t.requires_grad]
-    leaves = _leaves(outputs)
-    if not outputs or not leaves:
-        return
-    seeds = [torch.ones_like(t, memory_format=torch.contiguous_format) for t in outputs]
-    with block.counter:
-        torch.autograd.grad(outputs, leaves, seeds, allow_unused=True, retain_graph=True)
-
-
-def _leaves(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The leaves of the outputs' graph."""
-    leaves: dict[int, torch.Tensor] = {id(t): t for t in outputs if t.is_leaf}
-    todo = [t.grad_fn for t in outputs if t.grad_fn is not None]
-    seen = set(todo)
-    while todo:
-        node = todo.pop()
-        if (variable := getattr(node, "variable", None)) is not None:
-            leaves[id(variable)] = variable
-        following = {after for after, _ in node.next_functions if after is not None} - seen
-        seen |= following
-        todo += following
-    return list(leaves.values())
+def _model_of(func: Any, args: Any, kwargs: Any, overridden: bool) -> tuple[str, tuple[Any, ...]]:
+    """The model that counts an API call as a whole, and its arguments; ("", ()) if what it calls is counted."""
+    if overridden:
+        return jagged_attention_arguments(func, args, kwargs)
+    if in_vmap() or has_wrapper((args, kwargs)):
+        return "", ()
+    return model_of(func, args, kwargs)

@@ -24,7 +24,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import pyprof  # noqa: E402
-from pyprof.counting.counter import Counts  # noqa: E402
+from pyprof.counting.counts import Counts  # noqa: E402
 from pyprof.prof.ops.model import Work  # noqa: E402
 
 ELEMENTS = 1_000_000  # of the optimizers' parameter

@@ -1,0 +1,111 @@
+"""The work of one call: which op model counts it, with which arguments, and why some calls cannot be counted."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyprof.prof.ops.families  # noqa: F401  (fills the registry of models)
+from pyprof.counting.arguments import as_autocast, resolved
+from pyprof.counting.python_functions import python_arguments
+from pyprof.errors import ModelError
+from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, Work, evaluate, find, total
+
+__all__ = ["ApiCall", "OpCount", "api_name", "api_work", "count_op", "model_of", "op_name"]
+
+# Whether these copy depends on their arguments, and only the dispatcher knows: no model of the call does.
+CASTS = frozenset({"to", "type_as", "type", "float", "half", "double", "bfloat16", "long", "int", "bool", "_to_copy"})
+MOVES = frozenset({"cpu", "cuda", "contiguous", "reshape", "flatten", "ravel", "detach", "requires_grad_"})
+# These give a number to the program's own Python: no part of the algorithm.
+HOST = frozenset({"item", "_local_scalar_dense", "tolist"})
+LOW = frozenset({"float16", "bfloat16"})  # the dtypes that autocast casts to and back from
+
+
+class OpCount(NamedTuple):
+    """An op that was dispatched, and its work; None with the reason where it could not be counted."""
+
+    op: str
+    model: str  # empty: the op has no model
+    work: Work | None
+    reason: str
+
+
+@dataclass
+class ApiCall:
+    """A call of torch's API while it runs, and afterwards the owner of the autograd nodes that it created."""
+
+    op: str  # the outermost API call's name
+    model: str = ""  # the model that counts the call; empty: the ops that it dispatches are counted
+    args: tuple[Any, ...] = ()
+    out: tuple[Tensor | None, ...] | None = None
+    autocast: bool = False
+    inner: list[OpCount] = field(default_factory=list)  # the ops that it dispatched
+    passes: set[int] = field(default_factory=set)  # the backward passes in which its backward was counted
+
+
+def api_name(func: Any) -> str:
+    """The name of what was called: ``add`` for ``+`` (``__add__``), ``rsub`` for ``__rsub__``."""
+    name = getattr(func, "__name__", str(func))
+    return name.strip("_") if name.startswith("__") and name.endswith("__") else name
+
+
+def op_name(schema_name: str) -> str:
+    """``mm`` of ``aten::mm``; of an op below aten, the aten op that means the same, if there is one.
+
+    >>> op_name("aten::mm"), op_name("prims::mul"), op_name("prim::device"), op_name("mylib::mm")
+    ('mm', 'mul', 'device', 'mylib::mm')
+    """
+    library, _, name = schema_name.rpartition("::")
+    return name if library == "aten" or (library in ("prim", "prims") and find(name)) else schema_name
+
+
+def model_of(func: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
+    """The model that counts an API call, and its arguments; ("", ()) if the calls inside are to be counted."""
+    if isinstance(func, types.FunctionType):
+        model, arguments = python_arguments(func, args, kwargs)
+        return (model, arguments) if model in MODELS else ("", ())
+    name = api_name(func)
+    found = find(name)
+    if found is None or name in CASTS or name in MOVES or FAMILY[found] == "view":
+        return "", ()
+    fitting = resolved(name, args, kwargs)
+    return (found, fitting) if fitting is not None else ("", ())
+
+
+def api_work(call: ApiCall, in_optimizer: bool) -> Work | None:
+    """The work of a call that its model counts, None where the model cannot.
+
+    Under autocast the arguments first get the dtype that the op ran in.
+    """
+    if call.autocast and call.out and call.out[0] is not None:
+        dtype = call.out[0].dtype
+        if dtype in LOW and FAMILY[call.model] in MATRIX:
+            call.args = as_autocast(call.args, frozenset({"float32"}), dtype)
+        elif dtype == "float32" and any(part.model == "_to_copy" for part in call.inner):
+            call.args = as_autocast(call.args, LOW, dtype)  # a loss, a norm
+    return count_op(call.model, call.args, call.out, in_optimizer).work
+
+
+def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool) -> OpCount:
+    """Count one op.
+
+    An optimizer's arithmetic on single numbers (step counters, bias corrections) counts as nothing: it is bookkeeping,
+    on the host by default.
+    """
+    model = find(name)
+    if model is None:
+        return OpCount(name, "", None, "no model")
+    if name in HOST or ((in_optimizer or name.startswith("_foreach_")) and _only_scalars(arguments)):
+        return OpCount(name, model, Work(), "")
+    try:
+        return OpCount(name, model, total(evaluate(model, arguments, out)), "")
+    except ModelError as error:
+        return OpCount(name, model, None, str(error))
+
+
+def _only_scalars(arguments: Any) -> bool:
+    """Whether all tensors are 0-dimensional."""
+    return all(
+        not a.shape if isinstance(a, Tensor) else _only_scalars(a) for a in arguments if isinstance(a, (Tensor, tuple))
+    )

@@ -1,0 +1,108 @@
+"""FLOPs and bytes of a piece of PyTorch code, without a profiler: ``pyprof.count``.
+
+    work = pyprof.count(net, x, backward=True)    # a call, and the gradients of everything that it used
+    work.forward.flop, work.backward.flop, work.bytes, work.ops["linear"]
+
+    with pyprof.count() as work:                  # or any code: a training step with its optimizer
+        loss = net(x).sum()
+        loss.backward()
+        optimizer.step()
+    print(work)                                   # a table by op; ops without a model are named
+
+Works on CPU, CUDA, meta and fake tensors. The numbers are those of the algorithm and do not depend on the device.
+
+Forward, the outermost call with a model is counted, and what it calls inside is not: ``matmul`` counts as matmul,
+without the copies that one backend makes to broadcast, and attention is the same on a CPU (which runs other ops) as
+on a GPU. Two modes of torch see the calls:
+
+* a ``TorchFunctionMode`` sees the API: functions written in C under the name of their aten op, and the functions
+  written in Python that ``PYTHON_API`` lists. If such a function has a model that can count the call, the model's
+  work is the count;
+* a ``TorchDispatchMode`` sees every op that is dispatched below. These are counted in all other cases, in particular
+  the views, copies and casts that ``reshape``, ``contiguous`` or ``to`` may or may not make, and autocast's casts.
+
+Backward, each autograd node belongs to the call that created it (by sequence number). If the call's op has a model of
+its whole backward (``"matmul.backward"``), that is counted, once per backward pass; otherwise the ops that the node
+dispatches. The work of ``AccumulateGrad`` (adding to gradients that exist, copying those that cannot be taken over) has
+the direction "accumulate": it is in the total, and neither in ``forward`` nor in ``backward``. Forward calls that a
+backward repeats (checkpoints) are backward work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pyprof.counting.arguments import tensors
+from pyprof.counting.counter import Counter
+from pyprof.counting.counts import Counts
+from pyprof.prof.ops.plugins import load_models
+
+__all__ = ["count"]
+
+
+class _Block:
+    """``with pyprof.count() as work``"""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        load_models()
+        self.counter = Counter(self.counts)
+
+    def __enter__(self) -> Counts:
+        self.counter.__enter__()
+        return self.counts
+
+    def __exit__(self, *error: Any) -> None:
+        self.counter.__exit__(*error)
+        self.counter.close()
+
+
+def count(function: Callable[..., Any] | None = None, /, *args: Any, backward: bool = False, **kwargs: Any) -> Any:
+    """Count the FLOPs and bytes of a call, or, without a function, of the block of a ``with`` statement.
+
+    Returns ``Counts``, with the function's result in ``Counts.result``; without a function, a context manager that
+    gives ``Counts``. What the code raises passes through.
+
+    ``backward=True`` also counts the gradients of the call's results with respect to all leaves that they depend on,
+    for a gradient of ones in each result (making the ones is not counted). The leaves' ``.grad`` is left alone, so the
+    work of accumulating into it is not counted.
+    """
+    block = _Block()
+    if function is None:
+        return block
+    try:
+        with block.counter:
+            block.counts.result = function(*args, **kwargs)
+        if backward:
+            _differentiate(block)
+    finally:
+        block.counter.close()
+    return block.counts
+
+
+def _differentiate(block: _Block) -> None:
+    outputs = [t for t in tensors(block.counts.result) if t.requires_grad]
+    leaves = _leaves(outputs)
+    if not outputs or not leaves:
+        return
+    seeds = [torch.ones_like(t, memory_format=torch.contiguous_format) for t in outputs]
+    with block.counter:
+        torch.autograd.grad(outputs, leaves, seeds, allow_unused=True, retain_graph=True)
+
+
+def _leaves(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The leaves of the outputs' graph."""
+    leaves: dict[int, torch.Tensor] = {id(t): t for t in outputs if t.is_leaf}
+    todo = [t.grad_fn for t in outputs if t.grad_fn is not None]
+    seen = set(todo)
+    while todo:
+        node = todo.pop()
+        if (variable := getattr(node, "variable", None)) is not None:
+            leaves[id(variable)] = variable
+        following = {after for after, _ in node.next_functions if after is not None} - seen
+        seen |= following
+        todo += following
+    return list(leaves.values())

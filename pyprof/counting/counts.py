@@ -1,0 +1,142 @@
+"""What ``pyprof.count`` returns: work by op, model and direction, and which ops could not be counted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pyprof.errors import packages
+from pyprof.prof.ops.model import FAMILY, MATRIX, Work
+
+__all__ = ["ACCUMULATE", "BACKWARD", "FORWARD", "Counts", "OpWork", "Row"]
+
+FORWARD, BACKWARD, ACCUMULATE = "forward", "backward", "accumulate"
+
+
+class OpWork(NamedTuple):
+    """One op's number of forward calls, and its work in each direction."""
+
+    calls: int
+    forward: Work
+    backward: Work
+
+
+class Row(NamedTuple):
+    """The work of one op in one direction. ``op``: what was called; ``model``: the op model that counted it."""
+
+    op: str
+    model: str
+    direction: str
+    calls: int
+    flops: int
+    bytes: float
+
+
+@dataclass
+class Counts:
+    """The counts of a block or call. Sums hold what could be counted; ``uncounted`` names what could not."""
+
+    result: Any = None  # what the counted function returned
+    uncounted: dict[str, int] = field(default_factory=dict)  # aten op -> calls: no model, or not enough known
+    reasons: dict[str, str] = field(default_factory=dict)  # aten op -> why
+    _rows: dict[tuple[str, str, str], list[Any]] = field(default_factory=dict)  # -> [calls, work]
+
+    def add(self, op: str, model: str, direction: str, work: Work) -> None:
+        """Add the work of one call."""
+        row = self._rows.setdefault((op, model, direction), [0, Work()])
+        row[0] += 1
+        row[1] += work
+
+    def miss(self, op: str, reason: str) -> None:
+        """Add a call that could not be counted."""
+        self.uncounted[op] = self.uncounted.get(op, 0) + 1
+        self.reasons[op] = reason
+
+    def _sum(self, *directions: str) -> Work:
+        rows = (work for (_, _, direction), (_, work) in self._rows.items() if direction in directions)
+        return sum(rows, Work())
+
+    @property
+    def forward(self) -> Work:
+        """The forward pass, and everything outside of a backward pass (optimizers)."""
+        return self._sum(FORWARD)
+
+    @property
+    def backward(self) -> Work:
+        """The backward pass, without the accumulation into ``.grad``."""
+        return self._sum(BACKWARD)
+
+    @property
+    def accumulate(self) -> Work:
+        """The work of adding or copying gradients into ``.grad``."""
+        return self._sum(ACCUMULATE)
+
+    @property
+    def counted(self) -> Work:
+        """Everything that could be counted."""
+        return self._sum(FORWARD, BACKWARD, ACCUMULATE)
+
+    @property
+    def products(self) -> Work:
+        """The forward's matrix products alone: twice the multiply-adds that publications give for a model."""
+        rows = (
+            work
+            for (_, model, direction), (_, work) in self._rows.items()
+            if direction == FORWARD and FAMILY.get(model) in MATRIX
+        )
+        return sum(rows, Work())
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations, one multiply-add = 2; a lower bound while ``uncounted`` is not empty."""
+        return self.counted.flop
+
+    @property
+    def bytes(self) -> float:
+        """Bytes read and written; NaN while ``uncounted`` is not empty (``counted.nbytes`` has the others' sum)."""
+        return math.nan if self.uncounted else self.counted.nbytes
+
+    @property
+    def unknown(self) -> dict[str, int]:
+        """The same as ``uncounted``."""
+        return self.uncounted
+
+    @property
+    def ops(self) -> dict[str, OpWork]:
+        """By what was called (``linear``, ``softmax``, ``add``), in the order of first calls."""
+        ops: dict[str, OpWork] = {}
+        for (op, _, direction), (calls, work) in self._rows.items():
+            was = ops.get(op, OpWork(0, Work(), Work()))
+            if direction == FORWARD:
+                ops[op] = OpWork(was.calls + calls, was.forward + work, was.backward)
+            elif direction == BACKWARD:
+                ops[op] = OpWork(was.calls, was.forward, was.backward + work)
+        return ops
+
+    @property
+    def rows(self) -> list[Row]:
+        """One row per op, model and direction, most FLOPs first."""
+        rows = [Row(*key, calls, work.flop, work.nbytes) for key, (calls, work) in self._rows.items()]
+        return sorted(rows, key=lambda row: (-row.flops, -row.bytes, row))
+
+    def table(self) -> Any:
+        """``rows`` as a pandas DataFrame."""
+        with packages():
+            import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=Row._fields)
+
+    def __str__(self) -> str:
+        lines = [f"{'op':<32} {'direction':<10} {'calls':>7} {'FLOPs':>20} {'bytes':>18}"]
+        lines += [
+            f"{r.op:<32} {r.direction:<10} {r.calls:>7,} {r.flops:>20,} {r.bytes:>18,.0f}"
+            for r in self.rows
+            if r.flops or r.bytes
+        ]
+        whole = self.counted
+        lines.append(f"{'total':<32} {'':<10} {'':>7} {whole.flop:>20,} {whole.nbytes:>18,.0f}")
+        lines += [
+            f"not counted: {op}, {calls} calls: {self.reasons.get(op, '')}" for op, calls in self.uncounted.items()
+        ]
+        return "\n".join(lines)
