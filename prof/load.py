@@ -18,7 +18,7 @@ from pyprof.files import Name, is_standard
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
     from pyprof.parse.attribute.capture import Capture
-    from pyprof.prof.limits.devices import Peaks
+    from pyprof.prof.limits.peaks_file import Peaks
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Table
 
@@ -96,7 +96,7 @@ def judged(args: argparse.Namespace) -> Judged:
     """By the options ``file``, ``peaks``, ``models`` and ``quiet``; ``output`` and ``force`` are checked first."""
     from pyprof.command.progress import progress
     from pyprof.files import check_output
-    from pyprof.prof.limits.devices import load_peaks
+    from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.work.annotate import annotate
 
     check_output(args.output, args.force)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pyprof.errors import ModelError
-from pyprof.prof.limits.occupancy import Floats
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Floats, Ints
 
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run

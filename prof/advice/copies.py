@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.rows import Bools
 from pyprof.prof.advice.run import Run
-from pyprof.table.columns import NULL
+from pyprof.table.columns import NULL, Bools
 
 __all__ = ["PINNED"]
 

@@ -12,8 +12,7 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.rows import numel
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
-from pyprof.prof.limits.occupancy import Floats
-from pyprof.table.columns import NULL
+from pyprof.table.columns import NULL, Floats
 
 __all__: list[str] = []
 

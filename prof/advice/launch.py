@@ -9,8 +9,7 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
-from pyprof.prof.limits.occupancy import Floats
-from pyprof.table.columns import NULL
+from pyprof.table.columns import NULL, Floats
 
 __all__ = ["gaps"]
 

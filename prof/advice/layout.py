@@ -10,8 +10,7 @@ import numpy as np
 from pyprof.dtypes import HALF
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
-from pyprof.prof.limits.occupancy import Floats
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Floats, Ints
 
 __all__ = ["TRANSFORMS"]
 

@@ -11,8 +11,7 @@ from pyprof.dtypes import HALF
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host import LIST_NS
 from pyprof.prof.advice.run import CALL_NS, STREAMED, Run
-from pyprof.prof.limits.occupancy import Floats
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Floats, Ints
 
 __all__ = ["optimizer"]
 

@@ -11,10 +11,8 @@ import numpy as np
 from pyprof.prof.advice.alignment import LINE, gemm
 from pyprof.prof.advice.attention import in_math
 from pyprof.prof.advice.card import Confidence, Finding, rule
-from pyprof.prof.advice.rows import Bools
 from pyprof.prof.advice.run import START_NS, Run
-from pyprof.prof.limits.occupancy import Floats
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Bools, Floats, Ints
 
 __all__ = ["EFFICIENCY", "full_precision"]
 

@@ -11,13 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Coded, Ints, Table
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table
 
-__all__ = ["Bools", "Rows", "numel", "texts_of"]
-
-Bools = NDArray[np.bool_]
+__all__ = ["Rows", "numel", "texts_of"]
 
 
 class Rows:

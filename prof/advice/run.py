@@ -9,15 +9,15 @@ import numpy as np
 
 from pyprof.prof.advice.host import host_ns
 from pyprof.prof.advice.rows import Rows, numel, texts_of
-from pyprof.prof.limits.devices import Device, Peaks
-from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.limits.devices import Device
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.summary.capture_numbers import loading
 from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.usage import covered
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Ints, Table, distinct
+from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
 
 __all__ = ["CALL_NS", "HOST_SURE", "SMALL_MESSAGE", "START_NS", "STREAMED", "Run"]
 

@@ -20,9 +20,9 @@ from pyprof.prof.diff.lines import Line, Side
 from pyprof.prof.diff.match import Match, match, small
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.diff.steps import Steps
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.summary.components import COUNTED
 from pyprof.prof.timing.steps import PHASES
+from pyprof.table.columns import Floats
 
 __all__ = ["IDLE", "OVERLAP", "Change", "Comparison", "Entry", "compare"]
 

@@ -25,11 +25,10 @@ from pyprof.errors import InputError
 from pyprof.prof.diff.compare import Comparison
 from pyprof.prof.diff.lines import Side
 from pyprof.prof.diff.noise import Delta
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.table.condition import FLIPPED, Condition, Joined, Not, Relation, Tree, fold, parse
 from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.layer_path import layer_parts
-from pyprof.table.columns import Coded
+from pyprof.table.columns import Coded, Floats
 from pyprof.table.json_lists import first_text
 
 __all__ = ["QUANTITIES", "Check", "Gate", "Verdict", "check", "parse_gate"]

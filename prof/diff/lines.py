@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.prof.diff.steps import Steps, Wanted, find_steps
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.limits.roofline import dtype_of_rows
 from pyprof.prof.load import Loaded
 from pyprof.prof.summary.capture_numbers import Leading, without_loading
@@ -22,7 +21,7 @@ from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.attribution import AttributedTime, runs_on_cpu
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
 __all__ = ["Kernel", "Line", "Place", "Side", "make_side"]

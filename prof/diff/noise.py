@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pyprof.prof.limits.occupancy import Floats
+from pyprof.table.columns import Floats
 
 __all__ = ["Delta", "band_ns"]
 

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.timing.steps import PHASES, Step, steps
 from pyprof.prof.timing.timeline import timeline
-from pyprof.table.columns import NULL, Ints, Table, distinct
+from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
 
 __all__ = ["Steps", "Wanted", "find_steps"]
 

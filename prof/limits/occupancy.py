@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pyprof.prof.limits.devices import Device, Limits
-from pyprof.table.columns import NULL, Coded, Ints, Table
-
-Floats = NDArray[np.float64]
+from pyprof.prof.limits.architectures import Limits
+from pyprof.prof.limits.devices import Device
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table
 
 LIMITERS = ("threads", "registers", "shared memory", "blocks")
 
@@ -73,7 +71,7 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
     )
 
 
-def _is_kernel(table: Table) -> NDArray[np.bool_]:
+def _is_kernel(table: Table) -> Bools:
     kinds = table.coded("kind")
     if not kinds.values:  # PyProf's own files: kernels, and copies without a grid
         return np.ones(len(table), bool)

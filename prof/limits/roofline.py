@@ -19,15 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
-from pyprof.prof.limits.devices import Device, Peaks, find_device, with_peaks
-from pyprof.prof.limits.occupancy import Floats, Geometry, by_device, geometry
+from pyprof.prof.limits.devices import Device, find_device
+from pyprof.prof.limits.occupancy import Geometry, by_device, geometry
+from pyprof.prof.limits.peaks_file import Peaks, with_peaks
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
 
 __all__ = ["Roofline", "dtype_of_rows", "roofline"]
 
@@ -53,7 +53,7 @@ class Roofline:
     geometry: Geometry
     device: Ints  # index into devices, -1 where none is known
     devices: list[Device]  # the GPUs of the capture whose figures were used
-    on_cpu: NDArray[np.bool_]
+    on_cpu: Bools
 
     def notes(self) -> list[str]:
         """What the figures rest on, a line a device, for the report's head or foot."""
@@ -148,13 +148,13 @@ def _bandwidths(number: Ints, devices: Sequence[Device]) -> Floats:
     return by_device(number, [device.bandwidth for device in devices])
 
 
-def _elsewhere(table: Table, annotation: Annotation) -> NDArray[np.bool_]:
+def _elsewhere(table: Table, annotation: Annotation) -> Bools:
     """Rows whose bytes go over a link: copies that are not within the device, and collectives."""
     kind, family, name = table.coded("kind"), annotation.family, table.coded("kShortName")
     within = np.array([*("Device-to-Device" in v or "DtoD" in v for v in name.values), False])[name.codes]
     nccl = np.array([*(v.startswith(("nccl", "rccl")) for v in name.values), False])[name.codes]
     copies = _coded_is(kind, "memcpy") == 1
-    linked: NDArray[np.bool_] = (copies & ~within) | (_coded_is(family, "collective") == 1) | nccl
+    linked: Bools = (copies & ~within) | (_coded_is(family, "collective") == 1) | nccl
     return linked
 
 

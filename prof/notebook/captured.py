@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyprof.prof.advice import Advice, Run, advise, row_rules
 from pyprof.prof.advice.rank import findings
-from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN

@@ -17,7 +17,7 @@ import numpy as np
 from pyprof.errors import InputError, PyprofError, packages
 from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
-from pyprof.prof.limits.devices import Peaks, load_peaks
+from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.notebook.captured import Captured
 from pyprof.prof.notebook.summary_view import SummaryText
 from pyprof.prof.notebook.tables import (

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from pyprof.prof.advice import Advice
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN, Column, Kind
 from pyprof.prof.table.group import AGGREGATES, group_rows
 from pyprof.prof.timing.steps import PHASES, Step
 from pyprof.prof.work.layer_path import layer_parts
-from pyprof.table.columns import NULL, Coded, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Floats, Ints, distinct
 
 __all__ = ["Columns", "advice_columns", "group_columns", "layer_columns", "op_columns", "records", "step_columns"]
 

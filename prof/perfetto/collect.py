@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.errors import InputError
-from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.perfetto.gpu import ARGUMENTS, arguments, forward_of, load
 from pyprof.prof.perfetto.host import Host, calls_of, ranges_of
@@ -24,7 +23,7 @@ from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, grou
 from pyprof.prof.timing.steps import PHASES, steps
 from pyprof.prof.timing.waiting import WORDS, waiting
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Coded, Ints, Ragged, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Ragged, Table, distinct
 
 if TYPE_CHECKING:
     from pyprof.parse.attribute.capture import Capture
@@ -301,7 +300,7 @@ def _operations(table: Table, rows: Ints, track: Ints, args: Sequence[Arg], open
     )
 
 
-def _flows(call: Ints, forward: Ints, shown: NDArray[np.bool_], calls: int) -> tuple[Ragged, Ragged, Ragged]:
+def _flows(call: Ints, forward: Ints, shown: Bools, calls: int) -> tuple[Ragged, Ragged, Ragged]:
     """The flows that leave each row, those that end in it, and those that leave each call.
 
     Flow i + 1 leads from the launch of row i to the row, flow rows + i + 1 from its forward op to the row.

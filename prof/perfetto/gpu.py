@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.prof.limits.devices import Peaks
-from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.perfetto.tracks import Arg
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import bound
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Ints, Table
+from pyprof.table.columns import NULL, Bools, Floats, Ints, Table
 
 __all__ = ["ARGUMENTS", "arguments", "forward_of", "load"]
 
@@ -127,7 +126,7 @@ def load(start: Ints, end: Ints, value: Floats) -> tuple[Ints, Floats]:
     change = np.concatenate([-value, value])[order]
     number = np.concatenate([-owner, owner])[order]
     count, total, which = np.cumsum(sign), np.cumsum(change), np.cumsum(number)  # of one open interval, its number
-    one: NDArray[np.bool_] = count == 1
+    one: Bools = count == 1
     total = np.where(one, value[np.where(one, which, 0)], np.where(count == 0, 0.0, total))
     times = times[order]
     last = np.append(times[1:] != times[:-1], True)

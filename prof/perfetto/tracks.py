@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from pyprof.prof.limits.occupancy import Floats
-from pyprof.table.columns import Coded, Ints, Ragged
+from pyprof.table.columns import Coded, Floats, Ints, Ragged
 
 __all__ = ["Arg", "Counter", "Slices", "Trace", "Track", "TrackKind"]
 

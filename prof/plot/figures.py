@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import PyprofError
-from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.plot import layers, phases, roofline, timeline
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Table

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import InputError
-from pyprof.prof.limits.devices import find_device, load_peaks, unit_of
+from pyprof.prof.limits.architectures import unit_of
+from pyprof.prof.limits.devices import find_device
+from pyprof.prof.limits.peaks_file import load_peaks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,8 @@ import numpy as np
 
 from pyprof.errors import PyprofError
 from pyprof.prof.kernels.precision import on_tensor_cores, precision_of
-from pyprof.prof.limits.devices import Device, Peaks
+from pyprof.prof.limits.devices import Device
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes

@@ -15,7 +15,8 @@ import numpy as np
 
 from pyprof._version import __version__
 from pyprof.prof.advice import Advice
-from pyprof.prof.limits.devices import Device, Peaks
+from pyprof.prof.limits.devices import Device
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.report.headline import figures, sentences
 from pyprof.prof.summary.reasons import remedy

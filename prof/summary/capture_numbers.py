@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.prof.kernels.precision import on_tensor_cores
-from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.summary.components import Series, components, series
@@ -25,11 +24,10 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, NCCL, is_fused_attention, kinds
 from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.table.attribution import AttributedTime, attributed_rows
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 __all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "loading", "summarise", "without_loading"]
 
-Mask = NDArray[np.bool_]
 
 PHASES = ("forward", "backward", "optimizer", "data", "other", "")
 LOADING = 0.02  # copies before the first kernel that take more of the time than this are told apart from the rest
@@ -147,7 +145,7 @@ def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annota
     return table.take(kept), annotation.take(kept), copies
 
 
-def loading(table: Table, annotation: Annotation) -> Mask:
+def loading(table: Table, annotation: Annotation) -> Bools:
     """The copies before a device's first kernel, where they take long."""
     copies, before = _copies(table, kinds(table, annotation))
     return before if copies is not None and copies.apart else np.zeros(len(table), bool)
@@ -223,7 +221,7 @@ def _parts(column: Coded, weight: Ints, rows: Ints | None = None, empty: str = "
     return tuple(sorted(parts, key=lambda part: -part.ns))
 
 
-def _copies(table: Table, what: Coded) -> tuple[Leading | None, Mask]:
+def _copies(table: Table, what: Coded) -> tuple[Leading | None, Bools]:
     """The copies between host and device, and which stand before their device's first kernel."""
     moved = what.among(COPIES)
     start, duration = table.ints("start"), table.ints("kDuration")
@@ -251,7 +249,7 @@ def _copies(table: Table, what: Coded) -> tuple[Leading | None, Mask]:
     return Leading(rows, ns, nbytes, first[0], first[1], first[2], tuple(ways), apart), before
 
 
-def _span(table: Table, rows: Mask) -> int:
+def _span(table: Table, rows: Bools) -> int:
     start, duration = table.ints("start"), table.ints("kDuration")
     known = rows & (start != NULL)
     return int((start + duration)[known].max() - start[known].min()) if known.any() else 0

@@ -7,9 +7,8 @@ from typing import TypeGuard
 
 import numpy as np
 
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.table.columns import Column
-from pyprof.table.columns import NULL, Coded, Ints
+from pyprof.table.columns import NULL, Coded, Floats, Ints
 
 BLOCK = 16384  # rows
 DIGITS = 4

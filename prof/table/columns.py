@@ -19,8 +19,7 @@ from pyprof.errors import PyprofError
 from pyprof.table.json_lists import first_text, list_texts
 
 if TYPE_CHECKING:
-    from pyprof.prof.limits.occupancy import Floats
-    from pyprof.table.columns import Coded, Ints, Table
+    from pyprof.table.columns import Coded, Floats, Ints, Table
 
 
 class TooNarrow(PyprofError):

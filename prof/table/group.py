@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyprof.prof.table.columns import Column
 
 if TYPE_CHECKING:
-    from pyprof.prof.limits.occupancy import Floats
     from pyprof.prof.table.cells import Data
-    from pyprof.table.columns import Ints
+    from pyprof.table.columns import Floats, Ints
 
 __all__ = ["AGGREGATES", "NEEDED", "group_rows"]
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pyprof.prof.limits.devices import Peaks
-from pyprof.prof.limits.occupancy import Floats
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.table.columns import Column, Limit
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Coded, Ints, Table
+from pyprof.table.columns import NULL, Coded, Floats, Ints, Table
 
 __all__ = ["bound", "limit_cells"]
 

@@ -16,7 +16,7 @@ from pyprof.prof.table.group import AGGREGATES, NEEDED, group_rows
 from pyprof.prof.table.where import Where, rows_where
 
 if TYPE_CHECKING:
-    from pyprof.prof.limits.devices import Peaks
+    from pyprof.prof.limits.peaks_file import Peaks
     from pyprof.prof.table.cells import Cells, Data
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Ints, Table

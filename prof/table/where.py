@@ -30,12 +30,8 @@ from pyprof.prof.table.condition import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pyprof.prof.table.cells import Data
-
-    Mask = NDArray[np.bool_]
+    from pyprof.table.columns import Bools
 
 __all__ = ["Where", "parse_where", "rows_where"]
 
@@ -144,20 +140,20 @@ def _holds(column: Column) -> str:
 # Condition -> rows
 
 
-def rows_where(where: Where, data: Mapping[str, Data]) -> Mask:
+def rows_where(where: Where, data: Mapping[str, Data]) -> Bools:
     """Which rows the condition is true of. ``data``: the columns that it reads, by name."""
     import numpy as np
 
     empty = {column.name: column.empty for column in where.columns}
 
-    def join(every: bool, parts: list[Mask]) -> Mask:
-        both: Mask = np.logical_and.reduce(parts) if every else np.logical_or.reduce(parts)
+    def join(every: bool, parts: list[Bools]) -> Bools:
+        both: Bools = np.logical_and.reduce(parts) if every else np.logical_or.reduce(parts)
         return both
 
     return fold(where.tree, lambda test: _test_rows(test, data, empty[test.column]), join, np.logical_not)
 
 
-def _test_rows(test: Test, data: Mapping[str, Data], empty: str) -> Mask:
+def _test_rows(test: Test, data: Mapping[str, Data], empty: str) -> Bools:
     import numpy as np
 
     from pyprof.table.columns import Coded
@@ -183,14 +179,14 @@ def _text_test(test: Test, empty: str) -> Callable[[str], bool]:
     return lambda text: text in texts
 
 
-def _number_rows(test: Test, found: Any, data: Mapping[str, Data]) -> Mask:
+def _number_rows(test: Test, found: Any, data: Mapping[str, Data]) -> Bools:
     import numpy as np
 
     known = _known(found)
     if test.sign == "in" or test.value is None:
         values = test.value if isinstance(test.value, tuple) else (None,)
         equal = [~known if value is None else known & (found == value) for value in values]
-        listed: Mask = np.logical_or.reduce([np.zeros(len(found), bool), *equal])
+        listed: Bools = np.logical_or.reduce([np.zeros(len(found), bool), *equal])
         return listed
     other = data[test.value.name] if isinstance(test.value, Column) else test.value
     if isinstance(test.value, Column):
@@ -202,14 +198,14 @@ def _number_rows(test: Test, found: Any, data: Mapping[str, Data]) -> Mask:
         ">": np.greater,
         ">=": np.greater_equal,
     }
-    result: Mask = known & compare[test.sign](found, other)
+    result: Bools = known & compare[test.sign](found, other)
     return result
 
 
-def _known(found: Any) -> Mask:
+def _known(found: Any) -> Bools:
     import numpy as np
 
     from pyprof.table.columns import NULL
 
-    known: Mask = ~np.isnan(found) if found.dtype.kind == "f" else found != NULL
+    known: Bools = ~np.isnan(found) if found.dtype.kind == "f" else found != NULL
     return known

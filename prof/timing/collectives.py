@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.work.annotate import Annotation, call_numbers
 from pyprof.prof.work.collective_records import messages, size_of, wire_of
 from pyprof.prof.work.integer_shares import split
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct
 
 
 @dataclass(frozen=True, slots=True)

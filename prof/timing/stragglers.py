@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages
-from pyprof.table.columns import NULL, Ints, Table
+from pyprof.table.columns import NULL, Bools, Ints, Table
 
 # From all to all: only these end together. Where one rank sends or gets all, the others may be done before.
 SYMMETRIC = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
@@ -108,8 +107,8 @@ def _processes(table: Table) -> Ints:
     return rank if bool((rank != NULL).any()) else table.ints("pid")
 
 
-def _told(table: Table) -> NDArray[np.bool_]:
-    told: NDArray[np.bool_] = table.coded("comm").codes >= 0
+def _told(table: Table) -> Bools:
+    told: Bools = table.coded("comm").codes >= 0
     return told
 
 

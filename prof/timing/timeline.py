@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
 
 __all__ = ["Timeline", "alone", "exposed_ns", "exposed_rows", "timeline"]
 
@@ -47,7 +46,7 @@ def timeline(table: Table) -> Timeline:
     return found
 
 
-def exposed_ns(table: Table, rows: NDArray[np.bool_]) -> int:
+def exposed_ns(table: Table, rows: Bools) -> int:
     """How long nothing ran on a device but these rows."""
     from pyprof.prof.timing.usage import covered
 

@@ -11,13 +11,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pyprof.prof.limits.occupancy import Floats
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
 
 __all__ = ["Usage", "covered", "usage"]
 
@@ -149,7 +147,7 @@ def _name(found: Roofline, rows: Ints) -> str:
     return found.devices[int(known[0])].name if len(known) else ""
 
 
-def _is_matrix(family: Coded) -> NDArray[np.bool_]:
+def _is_matrix(family: Coded) -> Bools:
     return np.array([*(value in MATRIX for value in family.values), False])[family.codes]
 
 

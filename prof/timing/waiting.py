@@ -17,9 +17,8 @@ import json
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
 __all__ = ["CAUSES", "WORDS", "SyncPoint", "Waiting", "Waits", "sync_points", "waiting", "waits"]
@@ -133,7 +132,7 @@ def _lanes(table: Table) -> list[Ints]:
     return [rows[np.argsort(start[rows], kind="stable")] for rows in found if len(rows)]
 
 
-def _copies(table: Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _copies(table: Table) -> tuple[Bools, Bools]:
     """Copies to the host, and those between host and device that the capture does not call pinned."""
     names = table.coded("kShortName")
     copy = table.coded("kind").among("memcpy")
@@ -145,14 +144,14 @@ def _copies(table: Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return copy & to_host, copy & either & ~pinned
 
 
-def _in_copy(table: Table, copies: NDArray[np.bool_], called: Ints, rows: Ints, since: Ints) -> NDArray[np.bool_]:
+def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Bools:
     """Is each row such a copy, or was its thread's launch before it one, whose call lasted into the gap?"""
     order = np.lexsort((table.ints("apiStart"), table.ints("tid"), table.ints("pid")))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     before = order[np.maximum(place[rows] - 1, 0)]
     same = (place[rows] > 0) & (table.ints("tid")[before] == table.ints("tid")[rows])
-    found: NDArray[np.bool_] = copies[rows] | (same & copies[before] & (called[before] > since))
+    found: Bools = copies[rows] | (same & copies[before] & (called[before] > since))
     return found
 
 

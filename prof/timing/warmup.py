@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.prof.timing.steps import steps
-from pyprof.table.columns import NULL, Table, distinct
+from pyprof.table.columns import NULL, Bools, Table, distinct
 
 LONG = 2.0  # times the median of the steps after it: a leading step as long is warm-up
 FEWEST = 2  # steps that must remain
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class WarmUp:
     ns: int  # from the first of these rows to the first step that remains
 
 
-def warm_up(table: Table) -> tuple[WarmUp | None, Mask]:
+def warm_up(table: Table) -> tuple[WarmUp | None, Bools]:
     """The warm-up, and the mask of its rows; None where nothing takes long before the first step of usual length.
 
     A step is as long as the longest of its GPUs'. Steps without marks are none.

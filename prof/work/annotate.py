@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import pyprof.prof.ops.families  # noqa: F401 (fills the registry)
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes, kernel_dtypes, merged
@@ -27,7 +26,7 @@ from pyprof.prof.work.helpers.rows import fill_own
 from pyprof.prof.work.integer_shares import split
 from pyprof.prof.work.multi_tensor import fill_multi_tensor
 from pyprof.prof.work.repeats import fill_repeats, repeats
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families that a copy may serve
 MOST_BYTES = 1 << 60  # that one copy can move: more is damage, and its double would not fit the column
@@ -199,9 +198,9 @@ def _someone_works(table: Table, op: Ints, signature: Ints, counted: Sequence[Co
             roles[i] = "main"
 
 
-def _may_leave_work(signature: Ints, counted: Sequence[Counted]) -> NDArray[np.bool_]:
+def _may_leave_work(signature: Ints, counted: Sequence[Counted]) -> Bools:
     """Rows of an op that does its work itself in some versions of its library, and by ops of its own in others."""
-    found: NDArray[np.bool_] = np.array([c.name.startswith("SplitLookupFunction_") for c in counted] or [False])
+    found: Bools = np.array([c.name.startswith("SplitLookupFunction_") for c in counted] or [False])
     return found[signature]
 
 

@@ -51,11 +51,11 @@ class _Rows:
     hints: dict[Dtypes, int]
 
     def where(self, says: Callable[[Dtypes], object]) -> Ints:
-        """Mask of the rows whose kernels told something that ``says`` holds for."""
+        """Bools of the rows whose kernels told something that ``says`` holds for."""
         return np.array([bool(says(hint)) for hint in self.hints])[self.told]
 
     def of(self, names: tuple[str, ...]) -> Ints:
-        """Mask of the rows of these aten ops whose kernels told something."""
+        """Bools of the rows of these aten ops whose kernels told something."""
         return _mask(self.table.coded("aten"), lambda name: name in names) & (self.told > 0)
 
     def directed(self, direction: str) -> Ints:

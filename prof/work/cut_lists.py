@@ -12,9 +12,8 @@ import math
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pyprof.table.columns import Coded, Ints, Table, distinct
+from pyprof.table.columns import Bools, Coded, Ints, Table, distinct
 
 CHUNK = 65_536
 
@@ -57,12 +56,12 @@ def _along_x(grid: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _adds_a_number(table: Table) -> NDArray[np.bool_]:
+def _adds_a_number(table: Table) -> Bools:
     """Rows of `_foreach_add_(list, number)`: how optimizers count their steps (and Adam adds its eps)."""
     aten, dtypes = table.coded("aten"), table.coded("dtypes")
     adds = np.array([*(a.endswith("_foreach_add_") for a in aten.values), False])
     number = np.array([*(d.replace(" ", "") == '[[],""]' for d in dtypes.values), False])
-    both: NDArray[np.bool_] = adds[aten.codes] & number[dtypes.codes]
+    both: Bools = adds[aten.codes] & number[dtypes.codes]
     return both
 
 

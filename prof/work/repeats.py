@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.table.columns import Coded, Ints, Table, distinct
+from pyprof.table.columns import Bools, Coded, Ints, Table, distinct
 
 LEAST = 16  # kernels in a row; shorter sequences (an optimizer's, a layer's) may come in several sizes
 KINDS = 8
@@ -44,7 +44,7 @@ def repeats(table: Table, names: Coded) -> list[tuple[Ints, list[Ints]]]:
     ]
 
 
-def _matches(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> list[tuple[int, int, list[int]]]:
+def _matches(key: Ints, stream: Ints, known: Bools) -> list[tuple[int, int, list[int]]]:
     """(begin, end, [begin of an equal known run, ...]), by the longest matches from the left."""
     hashes, whole = _windows(key, stream, known)
     sources = np.flatnonzero(whole & known[: len(whole)])
@@ -71,7 +71,7 @@ def _matches(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> list[tuple[in
     return found
 
 
-def _windows(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> tuple[Hashes, NDArray[np.bool_]]:
+def _windows(key: Ints, stream: Ints, known: Bools) -> tuple[Hashes, Bools]:
     """A hash of the ``LEAST`` keys from each place on, and whether they are of one stream and alike known or not."""
     count = len(key) - LEAST + 1
     hashes, whole = np.zeros(count, np.uint64), np.ones(count, bool)
@@ -81,7 +81,7 @@ def _windows(key: Ints, stream: Ints, known: NDArray[np.bool_]) -> tuple[Hashes,
     return hashes, whole
 
 
-def _length(key: Ints, stream: Ints, known: NDArray[np.bool_], run: slice, at: int) -> int:
+def _length(key: Ints, stream: Ints, known: Bools, run: slice, at: int) -> int:
     """How many launches of an unattributed run equal those from ``at``, attributed and on one stream."""
     most = min(run.stop - run.start, len(key) - at)
     mine, its = slice(run.start, run.start + most), slice(at, at + most)

@@ -6,17 +6,14 @@ import json
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.prof.work.kinds import PRODUCTS, is_loss, is_softmax
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 __all__ = ["softmaxes_apart"]
 
-Mask = NDArray[np.bool_]
 
-
-def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Mask]:
+def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
     """How many softmaxes stand between two products of a stream, and all rows between such products.
 
     A softmax is one kernel, or the maximum, the exponential and the sum that make one; a loss's does not count.
@@ -46,7 +43,7 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Mask]:
     return count, between
 
 
-def _another(table: Table, rows: Ints, section: Ints, softmax: Mask) -> Mask:
+def _another(table: Table, rows: Ints, section: Ints, softmax: Bools) -> Bools:
     """Sections whose softmax is no attention's: the product that follows does not take its result, where the shapes of
     both are known. Such is a router's of a mixture of experts."""
     sizes = table.coded("sizes")

@@ -18,7 +18,7 @@ from pyprof.command.frame import add_force, check_standard_output
 from pyprof.command.json_schema import Schema, integer, listing, mapping, number, record, text
 from pyprof.errors import PyprofError, require
 from pyprof.files import check_output, open_output
-from pyprof.prof.limits.devices import unit_of
+from pyprof.prof.limits.architectures import unit_of
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from pyprof.table.schema import COLUMN, KERNELS, Kind
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 NULL = int(np.iinfo(np.int64).min)  # an int column's "unknown"; a float column's is NaN
 
 
@@ -45,7 +47,7 @@ class Coded:
         values = [*self.values, empty]  # code -1 finds the last
         return [values[code] for code in self.codes.tolist()]
 
-    def among(self, *texts: str) -> NDArray[np.bool_]:
+    def among(self, *texts: str) -> Bools:
         """Which rows have one of these texts; "" is an empty one."""
         return np.array([*(value in texts for value in self.values), "" in texts], bool)[self.codes]
 
@@ -111,7 +113,7 @@ class Ragged:
         return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), values)
 
 
-Data = Ints | NDArray[np.float64] | Coded | Ragged
+Data = Ints | Floats | Coded | Ragged
 
 
 def blank(kind: Kind, rows: int) -> Data:

@@ -13,7 +13,9 @@ from pyprof.benchmark import peaks
 from pyprof.benchmark.measure import PRODUCTS, Bench, Effort, Multiplied, memory_rate, on_plateau
 from pyprof.errors import PyprofError
 from pyprof.prof.kernels.precision import UNITS
-from pyprof.prof.limits.devices import find_device, load_peaks, unit_of, with_peaks
+from pyprof.prof.limits.architectures import unit_of
+from pyprof.prof.limits.devices import find_device
+from pyprof.prof.limits.peaks_file import load_peaks, with_peaks
 
 H200 = {"device": "NVIDIA H200", "arch": "sm_90", "sms": 132, "memory_bytes": 150109880320, "cache_bytes": 62914560,
         "torch": "2.11.0"}  # fmt: skip

@@ -18,7 +18,7 @@ from pyprof.command.envelope import ANSWERS, Parser
 from pyprof.parse import cli as parse
 from pyprof.parse.stats import cli as stats
 from pyprof.parse.stats.reports import REPORTS
-from pyprof.prof.limits.devices import load_peaks
+from pyprof.prof.limits.peaks_file import load_peaks
 from pyprof.prof.report import cli as report
 from pyprof.table.columns import Coded, Table
 from pyprof.table.netdict import write_netdict

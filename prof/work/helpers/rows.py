@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 import pyprof.prof.work.helpers.recurrent
 import pyprof.prof.work.helpers.sorting  # noqa: F401 (both fill the rules)
 from pyprof.prof.work.helpers.rules import NO_GRID, Call, Grid, Launch, own_work
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 if TYPE_CHECKING:
     from pyprof.prof.work.count import Counted
@@ -57,7 +56,7 @@ def fill_own(
             flops[mine] = np.where(flops[mine] == NULL, found.flop, flops[mine])
 
 
-def _before(op: Ints, kernel: NDArray[np.bool_]) -> Ints:
+def _before(op: Ints, kernel: Bools) -> Ints:
     """The kernel before each row in the same call of an op, -1 where there is none; copies and memsets are none."""
     rows = np.flatnonzero(kernel)
     order = rows[np.argsort(op[rows], kind="stable")]

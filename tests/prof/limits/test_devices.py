@@ -9,7 +9,9 @@ import pytest
 
 from pyprof.errors import InputError
 from pyprof.prof.kernels.precision import UNITS
-from pyprof.prof.limits.devices import RATES, SM_LIMITS, find_device, load_peaks, parts, plain_name, with_peaks
+from pyprof.prof.limits.architectures import RATES, SM_LIMITS
+from pyprof.prof.limits.devices import find_device, parts, plain_name
+from pyprof.prof.limits.peaks_file import load_peaks, with_peaks
 
 # Names as nsys, nvprof, torch and Kineto spell them in captures, or as drivers do: part, a unit's dense TFLOP/s, GB/s
 NAMES = [
@@ -108,7 +110,7 @@ def test_an_unlisted_gpu_by_compute_capability_sms_and_clock():
     assert device.peak("fp32") == 256 * 76 * 1680e6
     assert device.bandwidth == 576064000000
     assert device.limits == SM_LIMITS["sm_89"]
-    assert "as the capture tells" in device.source
+    assert "as the capture records them" in device.source
 
 
 def test_geforce_accumulates_in_fp32_at_half_the_rate():

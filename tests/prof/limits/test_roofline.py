@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.prof.limits.devices import SM_LIMITS, Peaks, find_device
+from pyprof.prof.limits.architectures import SM_LIMITS
+from pyprof.prof.limits.devices import find_device
 from pyprof.prof.limits.occupancy import block_limits, geometry
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.table import cells
 from pyprof.prof.table import limit_columns as limits

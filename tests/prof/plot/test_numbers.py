@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyprof.errors import InputError, PyprofError
-from pyprof.prof.limits.devices import Peaks
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.plot import growth, layers, phases, roofline, timeline
 from pyprof.prof.plot.style import Look
 from pyprof.prof.work.annotate import annotate

@@ -1,0 +1,107 @@
+"""GPU architectures: the limits of a multiprocessor, its FLOP per clock, and the unit that a matrix product runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyprof.prof.kernels.precision import PRECISIONS, tensor_unit
+
+__all__ = ["HALVED", "RATES", "SM_LIMITS", "Limits", "unit_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one multiprocessor (SM) can hold at a time, and the units in which it allocates registers and memory."""
+
+    warps: int
+    blocks: int
+    registers: int  # 32 bits each
+    smem_bytes: int
+    smem_reserved_bytes: int  # of every block, for the system
+    smem_unit_bytes: int
+    partitions: int  # of the register file: all registers of a warp lie in one
+    register_unit: int = 256  # registers per warp come in multiples of it
+    warp_threads: int = 32
+
+    @property
+    def threads(self) -> int:
+        return self.warps * self.warp_threads
+
+
+def _limits(warps: int, blocks: int, smem_kib: int, modern: bool = True, partitions: int = 4) -> Limits:
+    """From compute capability 8.0 on, the system keeps 1 KiB per block, and shared memory comes in 128-byte units."""
+    return Limits(warps, blocks, 65536, smem_kib * 1024, 1024 if modern else 0, 128 if modern else 256, partitions)
+
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; units of allocation: CUDA's occupancy
+# calculator (cuda_occupancy.h). 7.5 to 9.0 agree with what devices report in captures and reports of nsys and ncu.
+SM_LIMITS: Mapping[str, Limits] = {
+    "sm_50": _limits(64, 32, 64, False),
+    "sm_52": _limits(64, 32, 96, False),
+    "sm_60": _limits(64, 32, 64, False, partitions=2),
+    "sm_61": _limits(64, 32, 96, False),
+    "sm_70": _limits(64, 32, 96, False),
+    "sm_72": _limits(64, 32, 96, False),
+    "sm_75": _limits(32, 16, 64, False),
+    "sm_80": _limits(64, 32, 164),
+    "sm_86": _limits(48, 16, 100),
+    "sm_87": _limits(48, 16, 164),
+    "sm_89": _limits(48, 24, 100),
+    "sm_90": _limits(64, 32, 228),
+    "sm_100": _limits(64, 32, 228),
+    "sm_103": _limits(64, 32, 228),
+    "sm_120": _limits(48, 24, 100),
+    "sm_121": _limits(48, 24, 100),
+}
+
+# FLOP per clock and SM, dense; an FMA is 2. Source: CUDA C++ Programming Guide, "Throughput of Native Arithmetic
+# Instructions", and the architectures' white papers; with their clocks they reproduce the rows of data/devices.csv.
+_RATES = """
+           fp64    fp32    fp16    bf16 tc_fp64 tc_tf32 tc_fp16 tc_bf16  tc_fp8  tc_fp6  tc_fp4 tc_int8
+sm_60        64     128     256       -       -       -       -       -       -       -       -       -
+sm_61         8     256       4       -       -       -       -       -       -       -       -       -
+sm_70        64     128     256       -       -       -    1024       -       -       -       -       -
+sm_75         4     128     256       -       -       -    1024       -       -       -       -    2048
+sm_80        64     128     512     256     128    1024    2048    2048       -       -       -    4096
+sm_86         4     256     256     256       -     512    1024    1024       -       -       -    2048
+sm_89         4     256     256     256       -     512    1024    1024    2048       -       -    2048
+sm_90       128     256     512     512     256    2048    4096    4096    8192       -       -    8192
+sm_100      128     256     512     512     128    4096    8192    8192   16384   16384   32768   16384
+sm_120        4     256     256     256       -     512    1024    1024    2048       -    4096    2048
+"""
+
+
+def _rates(text: str) -> Mapping[str, Mapping[str, int]]:
+    """The table above by architecture and unit, without its empty cells."""
+    units, *rows = (line.split() for line in text.strip().splitlines())
+    return {
+        arch: {unit: int(cell) for unit, cell in zip(units, cells, strict=True) if cell != "-"} for arch, *cells in rows
+    }
+
+
+RATES = _rates(_RATES)
+# GeForce GPUs multiply these at half the rate where they accumulate in fp32 (Turing, GA102, Ada, RTX Blackwell white
+# papers).
+HALVED = ("tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")
+
+DOUBLE_TENSOR = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")  # fp64 products run on tensor (matrix) cores
+
+
+def unit_of(precision: str, arch: str) -> str:
+    """The unit (one of ``precision.UNITS``) that runs products in a precision; empty where none does or it is unknown.
+
+    >>> unit_of("bf16", "sm_90"), unit_of("fp32", "sm_90"), unit_of("fp64", "sm_86"), unit_of("tf32", "sm_75")
+    ('tc_bf16', 'fp32', 'fp64', '')
+    """
+    if arch == "cpu":
+        return precision
+    if precision == "fp64":
+        return tensor_unit(precision) if arch in DOUBLE_TENSOR else "fp64"
+    if precision == "fp32":
+        return tensor_unit(precision) if arch.startswith("gfx9") else "fp32"
+    if not arch.startswith("sm_"):
+        return "" if precision == "tf32" else tensor_unit(precision)  # torch's tf32 setting does nothing there
+    row = PRECISIONS.get(precision)
+    generation = int(arch[3:]) if arch[3:].isdecimal() else 0
+    return tensor_unit(precision) if row and row.since and generation >= row.since else ""
