@@ -70,6 +70,7 @@ setup(
     ],
     package_data={
         "pyprof": ["py.typed"],
+        "pyprof.parse": ["*/data/*"],
         "pyprof.prof": ["templates/*", "*/templates/*", "*/templates/*/*", "*/data/*"],
     },
     install_requires=BASE,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.parse.attribute.reasons import UNKNOWN, general
 from pyprof.table.attribution import AttributedTime, attributed_rows, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct
 
@@ -44,7 +45,7 @@ def attribution_of(columns: Mapping[str, Data], weight: Ints | None = None) -> A
     unattributed = ~attributed_rows(op)
     reasons: Counter[str] = Counter()
     for code in np.unique(reason.codes[unattributed]).tolist():
-        text = reason.values[code].partition(": ")[0] if code >= 0 else "unknown"
+        text = general(reason.values[code]) if code >= 0 else UNKNOWN
         reasons[text] += int(weight[unattributed & (reason.codes == code)].sum())
     return Attribution(time.total_ns, time.attributed_ns, time.on_cpu, _largest_first(reasons))
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyprof.parse.attribute import reasons
 from pyprof.parse.attribute.cpp_functions import kinship
 from pyprof.parse.attribute.phase import phase_of
 from pyprof.parse.attribute.scope import Kind, Scope
@@ -216,5 +217,5 @@ def _optimizer_name(text: str) -> str:
 
 def _why(own: Path) -> str:
     if not own:
-        return "no range around the launch"
-    return f"only user ranges around the launch: {own[-1].name[:80]}"
+        return reasons.NO_RANGE
+    return reasons.only_user_ranges(own[-1].name)

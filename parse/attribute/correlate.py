@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute import nest as ranges
+from pyprof.parse.attribute import reasons
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.context import NOWHERE, Facts, Hops, Path, facts, hops, inside_of
 from pyprof.parse.attribute.cpp_functions import is_function, made_by
@@ -318,4 +319,4 @@ def _with_reason(fact: Facts, lost: str, graph: bool) -> Facts:
     """A row without an op keeps the reason that its reader found; a graph node says how it was placed."""
     if lost and not fact.op:
         return replace(fact, reason=lost)
-    return replace(fact, reason="op of the graph's launch, not of its capture") if graph and fact.op else fact
+    return replace(fact, reason=reasons.GRAPH_LAUNCH) if graph and fact.op else fact

@@ -13,6 +13,7 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture, Ranges
+from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import Scope, classify, split
 from pyprof.parse.formats.cupti import name_operations, triples
 from pyprof.parse.formats.database import Database, database
@@ -90,7 +91,7 @@ def _capture(file: Path, db: Database) -> Capture:
         columns=columns,
         launch_thread=launch_thread,
         launch_time=launch_time,
-        reason=["no API row"],
+        reason=[NO_CALL],
         reason_code=np.where(known, -1, 0),
         warnings=warnings,
     )

@@ -16,6 +16,7 @@ import numpy as np
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.attribute.capture import Capture, Ranges
+from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import Scope, classify, split
 from pyprof.parse.formats.cupti import triples
 from pyprof.parse.formats.database import Database, database
@@ -107,7 +108,7 @@ def _capture(file: Path, found: _Found) -> Capture:
         columns=columns,
         launch_thread=thread[at],
         launch_time=begun[at],
-        reason=["no API row"],
+        reason=[NO_CALL],
         reason_code=np.where(at >= 0, -1, 0),
         warnings=[EXPERIMENTAL, *times.warnings()],
     )

@@ -1,11 +1,15 @@
 """Captures without a GPU: the CPU ops that do work are the rows.
 
 They are not simply the innermost ops: ``aten::addmm`` calls ``expand`` and ``copy_`` and yet makes the product itself,
-while ``aten::linear`` only calls others. ``host_ops`` says which ops do work; a row's time is the op's less that of the
-rows inside of it, so that no nanosecond counts twice.
+while ``aten::linear`` only calls others. ``data/cpu_ops.txt`` says which ops work; a row's time is the op's less that
+of the rows inside of it, so that no nanosecond counts twice.
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,22 +17,37 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.nest import nest
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.parse.kineto.cpu_ops import NO_WORK, WORK
 from pyprof.table.columns import NULL, Coded, Ints
 
-ALWAYS, NEVER, ALONE = 2, 0, 1  # a row; none; a row where no row is inside
-# Ops that work themselves or, for some dtypes and layouts, call another to.
+# Ops that work themselves or, for some dtypes and layouts, call another op that does.
 INSTEAD = {"aten::convolution_backward": ("_slow_conv2d_backward", "slow_conv_", "mkldnn_", "convolution_backward_")}
+
+
+class Role(IntEnum):
+    """What an op of the table does on a CPU."""
+
+    CALLS = 0  # it only calls others, makes a view or allocates: never a row
+    UNKNOWN = 1  # a row where no row is inside
+    WORKS = 2  # a row, unless an op inside does its work
+
+
+@cache
+def op_roles() -> dict[str, Role]:
+    """The table of tools/host_ops.py: name without ``aten::`` -> role."""
+    text = (Path(__file__).parent / "data" / "cpu_ops.txt").read_text(encoding="utf-8")
+    rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {name: Role[role.upper()] for name, role in rows}
 
 
 def host_rows(capture: Capture, is_op: NDArray[np.bool_]) -> None:
     """Make the CPU ops that do work the rows of a capture that has none."""
     ranges, scopes = capture.ranges, capture.scopes
-    verdict = np.array([_verdict(scope) for scope in scopes], np.int64)
     ops, parent = _nested(ranges, np.flatnonzero(is_op))
-    rows, own = _work(ranges.scope[ops], parent, ranges.end[ops] - ranges.start[ops], verdict, scopes)
-    by_start = np.argsort(ranges.start[ops[rows]], kind="stable")
-    _fill(capture, ops[rows][by_start], own[rows][by_start])
+    duration = ranges.end[ops] - ranges.start[ops]
+    is_row, own_duration = _working_ops(ranges.scope[ops], parent, duration, scopes)
+    rows = np.flatnonzero(is_row)
+    rows = rows[np.argsort(ranges.start[ops[rows]], kind="stable")]
+    _fill(capture, ops[rows], own_duration[rows])
 
 
 def _nested(ranges: Ranges, ops: Ints) -> tuple[Ints, Ints]:
@@ -41,31 +60,32 @@ def _nested(ranges: Ranges, ops: Ints) -> tuple[Ints, Ints]:
     return ops[nesting.source[first]], np.where(around >= 0, place[nesting.source[around]], -1)
 
 
-def _verdict(scope: Scope) -> int:
+def _role(scope: Scope) -> Role:
     if scope.kind != Kind.OP or "::" not in scope.name:
-        return NEVER
-    name = scope.name.removeprefix("aten::")
-    return NEVER if name in NO_WORK else ALWAYS if name in WORK else ALONE
+        return Role.CALLS
+    return op_roles().get(scope.name.removeprefix("aten::"), Role.UNKNOWN)
 
 
-def _work(scope: Ints, parent: Ints, duration: Ints, verdict: Ints, scopes: list[Scope]) -> tuple[Ints, Ints]:
-    """Which ops (in order, outer before inner) are rows, and every op's time less that of the rows inside of it."""
-    own = duration.copy()
+def _working_ops(
+    scope: Ints, parent: Ints, duration: Ints, scopes: list[Scope]
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """A mask of the ops (in order, outer before inner) that are rows; every op's time less that of the rows inside."""
+    own_duration = duration.copy()
     inside = np.zeros(len(scope), np.int64)  # time of the outermost rows inside
     replaced = np.zeros(len(scope), bool)  # a row inside does this op's work
     is_row = np.zeros(len(scope), bool)
-    names = [s.name for s in scopes]
-    verdicts, parents, codes = verdict[scope].tolist(), parent.tolist(), scope.tolist()
+    names, roles = [s.name for s in scopes], [_role(s) for s in scopes]
+    parents, codes = parent.tolist(), scope.tolist()
     for index in range(len(codes) - 1, -1, -1):  # inner ops first
-        kind = verdicts[index]
-        row = not replaced[index] if kind == ALWAYS else kind == ALONE and not inside[index]
+        role = roles[codes[index]]
+        row = (role == Role.WORKS and not replaced[index]) or (role == Role.UNKNOWN and not inside[index])
         is_row[index] = row
-        own[index] -= inside[index]
+        own_duration[index] -= inside[index]
         outer = parents[index]
         if outer >= 0:
             inside[outer] += duration[index] if row else inside[index]
             replaced[outer] |= (row or replaced[index]) and _does_work_of(names[codes[index]], names[codes[outer]])
-    return np.flatnonzero(is_row), np.maximum(own, 0)
+    return is_row, np.maximum(own_duration, 0)
 
 
 def _does_work_of(inner: str, outer: str) -> bool:
@@ -74,6 +94,7 @@ def _does_work_of(inner: str, outer: str) -> bool:
 
 
 def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:
+    """Write the rows into the capture: ranges that are ops, in order of start, and their own durations."""
     ranges, rows = capture.ranges, len(ops)
     names = Coded.of([capture.scopes[code].name for code in ranges.scope[ops].tolist()])
     short = Coded(names.codes, [name.removeprefix("aten::") for name in names.values])

@@ -10,6 +10,7 @@ import orjson
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL
 from pyprof.parse.formats.gpu_info import kineto_info
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.key_join import lookup
@@ -21,7 +22,7 @@ from pyprof.table.columns import NULL, Coded, Data, Ints
 
 KINDS = {"kernel": "kernel", "Kernel": "kernel", "mtia_ccp_events": "kernel", "gpu_memcpy": "memcpy",
          "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}  # fmt: skip
-REASONS = ["launched before the capture", "no API row"]
+REASONS = [BEFORE_CAPTURE, NO_CALL]
 
 
 @dataclass(slots=True)

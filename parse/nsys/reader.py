@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS
 from pyprof.parse.attribute.scope import NAMING
 from pyprof.parse.formats.cupti import name_operations, triples
 from pyprof.parse.formats.database import Database, database
@@ -349,7 +350,7 @@ def _reasons(calls: Calls, gpu: Gpu, known: NDArray[np.bool_]) -> tuple[list[str
             code[lost & ((gpu.start < calls.start[mine].min()) | (gpu.corr < calls.corr[mine].min()))] = 0
         else:
             code[lost] = 2
-    return ["launched before the capture", "no API row", "the capture has no API rows of its process"], code
+    return [BEFORE_CAPTURE, NO_CALL, NO_CALLS], code
 
 
 def profiler(db: Database) -> str:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from pyprof._version import __version__
+from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.advice import Advice
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.report.headline import figures, sentences
-from pyprof.prof.summary.reasons import remedy
 from pyprof.prof.table.params import params
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps
 from pyprof.prof.timing.usage import usage

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.reasons import remedy
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.stragglers import Waiting
 from pyprof.prof.timing.usage import Usage

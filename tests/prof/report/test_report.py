@@ -108,7 +108,9 @@ def test_unattributed_rows_are_summed_by_reason_and_name():
     names = ("a", "b", "a", "c", "k")
     rows = tuple((name, '["op"]' if name == "k" else "", "other", "", 0, 10, 0, 7) for name in names)
     # texts may have several codes, as readers make them
-    reason = Coded(np.array([0, 0, 1, 2, -1], np.int32), ["no API row", "no API row", "only user ranges around: x"])
+    reason = Coded(
+        np.array([0, 0, 1, 2, -1], np.int32), ["no API row", "no API row", "only user ranges around the launch: x"]
+    )
     api, user = model_of(small(rows, reason=reason))["unattributed"]
     assert (api["reason"], api["rows"], api["ns"]) == ("no API row", 3, 30)
     assert api["names"] == [{"name": "a", "rows": 2, "ns": 20}, {"name": "b", "rows": 1, "ns": 10}]

@@ -1,0 +1,35 @@
+"""Why a row has no op (the values of the column ``reason``), and what would give it one."""
+
+from __future__ import annotations
+
+BEFORE_CAPTURE = "launched before the capture"
+NO_CALL = "no API row"
+NO_CALLS = "the capture has no API rows of its process"
+NO_RANGE = "no range around the launch"
+ONLY_USER_RANGES = "only user ranges around the launch"  # followed by ": " and the innermost range's name
+GRAPH_LAUNCH = "op of the graph's launch, not of its capture"  # of a row that has an op: how it got it
+UNKNOWN = "unknown"  # PyProf's own net.dict has no reasons
+
+_REMEDIES = {
+    BEFORE_CAPTURE: "these were in the queue when the capture began: let the GPU finish first "
+    "(torch.cuda.synchronize() before the start), or let the capture begin with a step",
+    NO_CALL: "the file is cut, or was recorded without the CUDA API: capture again, nsys with -t cuda,nvtx",
+    NO_CALLS: "capture with the CUDA API: nsys with -t cuda,nvtx",
+    NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or nsys "
+    "profile --pytorch=autograd-shapes-nvtx, if it is no other library's",
+    ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler",
+}
+
+
+def only_user_ranges(innermost: str) -> str:
+    return f"{ONLY_USER_RANGES}: {innermost[:80]}"
+
+
+def general(reason: str) -> str:
+    """The reason without the name of a range."""
+    return reason.partition(": ")[0]
+
+
+def remedy(reason: str) -> str:
+    """What to do about it; empty where nothing is known to help."""
+    return _REMEDIES.get(general(reason), "")
