@@ -12,7 +12,7 @@ from typing import Any
 
 from pyprof.prof.ops.gemm import FAMILY_NAME, dimensions, linear_shape, product, typed
 from pyprof.prof.ops.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, given, output, required
+from pyprof.prof.ops.operands import Out, dtype_name, given, output, required
 
 
 def unpacked(k: int, a: Tensor) -> int:
@@ -20,7 +20,7 @@ def unpacked(k: int, a: Tensor) -> int:
     return k * 2 if a.dtype.endswith("_x2") else k
 
 
-@model("_scaled_mm", family=FAMILY_NAME)
+@model("_scaled_mm (a, b, scale_a, scale_b, bias, scale_result, out_dtype)", family=FAMILY_NAME)
 def scaled_mm(
     a: Tensor,
     b: Tensor,
@@ -32,12 +32,10 @@ def scaled_mm(
     *,
     out: Out = None,
 ) -> Work:
-    """(A * scale_a) @ (B * scale_b) + bias in ``out_dtype``; scales (one, a row's, or a block's each) are
-    read once.
+    """(A * scale_a) @ (B * scale_b) + bias in ``out_dtype``; scales (one, a row's, or a block's each) are read once
 
-    The product with the scales is part of the epilogue. An empty size list is a 0-d scale: 4 bytes of
-    float32. ``out_dtype`` comes as a name; a trace has its number (c10/core/ScalarType.h). Absent, it is A's
-    type.
+    The product with the scales is part of the epilogue. An empty size list is a 0-d scale: 4 bytes of float32.
+    ``out_dtype`` comes as a name; a trace has its number (c10/core/ScalarType.h). Absent, it is A's type.
     """
     m, n, k = dimensions("_scaled_mm", a, b)
     scales = [Tensor((), "float32") if s is UNKNOWN and a.dtype else s for s in (scale_a, scale_b)]
@@ -45,31 +43,27 @@ def scaled_mm(
     return product(m * n * unpacked(k, a), (a, b, *scales, given(bias), given(scale_result)), result)
 
 
-@model("_scaled_mm_v2", family=FAMILY_NAME)
+@model(
+    "_scaled_mm_v2 (a, b, scales_a, _recipe_a, _swizzle_a, scales_b, _recipe_b, _swizzle_b, bias, out_dtype)",
+    family=FAMILY_NAME,
+)
 def scaled_mm_v2(
     a: Tensor,
     b: Tensor,
-    scale_a: Any = (),
-    _recipe_a: Any = (),
-    _swizzle_a: Any = (),
-    scale_b: Any = (),
-    _recipe_b: Any = (),
-    _swizzle_b: Any = (),
+    scales_a: Any = (),
+    scales_b: Any = (),
     bias: Any = None,
     out_dtype: Any = None,
     *,
     out: Out = None,
 ) -> Work:
-    """_scaled_mm with lists of scales (torch 2.10 and later)"""
-    m, n, k = dimensions("_scaled_mm_v2", a, b)
-    result = output(out, typed(a.like((m, n)), out_dtype))
-    work = product(m * n * unpacked(k, a), (a, b, given(bias)), result)
-    return work + Work(0, distinct(scale_a, scale_b))
+    """``_scaled_mm`` with lists of scales (torch 2.10 and later)"""
+    unscaled = scaled_mm(a, b, bias=bias, out_dtype=out_dtype, out=out)
+    return unscaled + Work(0, distinct(scales_a, scales_b))
 
 
 def grouped(a: Tensor, b: Tensor, offs: Any) -> tuple[tuple[int, ...], int]:
-    """(shape, multiply-adds) of a grouped product; ``offs`` ends where the last group does: all of it is
-    used.
+    """(shape, multiply-adds) of a grouped product. ``offs`` ends where the last group does: every row is in a group.
 
     [M,K] @ [G,K,N]: each group some rows of A       -> [M,N]     M*N*K
     [G,M,K] @ [K,N]: each group some columns of B    -> [M,N]     M*N*K
@@ -95,7 +89,10 @@ def grouped_mm(
     return product(count, (a, b, given(offs), given(bias)), output(out, typed(a.like(shape), out_dtype)))
 
 
-@model("_scaled_grouped_mm", family=FAMILY_NAME)
+@model(
+    "_scaled_grouped_mm (a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)",
+    family=FAMILY_NAME,
+)
 def scaled_grouped_mm(
     a: Tensor,
     b: Tensor,
@@ -108,11 +105,10 @@ def scaled_grouped_mm(
     *,
     out: Out = None,
 ) -> Work:
-    """_grouped_mm of fp8 with scales; bfloat16 where no ``out_dtype`` is given"""
-    shape, count = grouped(a, b, offs)
-    result = output(out, typed(a.like(shape, "bfloat16" if a.dtype else ""), out_dtype))
-    read = (a, b, given(scale_a), given(scale_b), given(offs), given(bias), given(scale_result))
-    return product(count, read, result)
+    """``_grouped_mm`` of fp8 with scales; bfloat16 where no ``out_dtype`` is given"""
+    default = "bfloat16" if a.dtype else ""
+    unscaled = grouped_mm(a, b, offs, bias, dtype_name(out_dtype) or default, out=out)
+    return unscaled + Work(0, distinct(given(scale_a), given(scale_b), given(scale_result)))
 
 
 @model("_weight_int8pack_mm", family=FAMILY_NAME)
@@ -153,13 +149,14 @@ def cslt_sparse_mm(a: Tensor, dense: Tensor, *rest: Any, out: Out = None) -> Wor
 
 @model("_sparse_semi_structured_linear", "_sparse_semi_structured_mm", family=FAMILY_NAME)
 def sparse24_mm(a: Tensor, second: Tensor, third: Tensor, *rest: Any, out: Out = None) -> Work:
-    """2:4 sparsity: half of the products are done. ``mm(packed[M,K/2], meta, dense[K,N])``,
-    ``linear(dense[..,K], packed[N,K/2], meta)``"""
-    packed_first = len(third.shape) == 2 and a.shape[-1] * 2 == third.shape[0]
-    m_or_n, half, other = (
-        (a.shape[0], a.shape[1], third.shape[1])
-        if packed_first
-        else (second.shape[0], second.shape[1], math.prod(a.shape[:-1]))
-    )
-    shape = (m_or_n, other) if packed_first else (*a.shape[:-1], m_or_n)
-    return product(m_or_n * half * other, (a, second, third, *rest), output(out, a.like(shape)))
+    """2:4 sparsity: half of the products are done
+
+    ``mm(packed[M,K/2], meta, dense[K,N])`` and ``linear(dense[..,K], packed[N,K/2], meta)``
+    """
+    if len(third.shape) == 2 and a.shape[-1] * 2 == third.shape[0]:
+        rows, half, columns = a.shape[0], a.shape[1], third.shape[1]
+        shape: tuple[int, ...] = (rows, columns)
+    else:
+        rows, half, columns = second.shape[0], second.shape[1], math.prod(a.shape[:-1])
+        shape = (*a.shape[:-1], rows)
+    return product(rows * half * columns, (a, second, third, *rest), output(out, a.like(shape)))
