@@ -22,6 +22,7 @@ import numpy as np
 
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
+from pyprof.prof.kernels.transfers import is_collective, stays_on_device
 from pyprof.prof.limits.devices import Device, find_device
 from pyprof.prof.limits.occupancy import Geometry, by_device, geometry
 from pyprof.prof.limits.peaks_file import Peaks, with_peaks
@@ -151,8 +152,8 @@ def _bandwidths(number: Ints, devices: Sequence[Device]) -> Floats:
 def _elsewhere(table: Table, annotation: Annotation) -> Bools:
     """Rows whose bytes go over a link: copies that are not within the device, and collectives."""
     kind, family, name = table.coded("kind"), annotation.family, table.coded("kShortName")
-    within = np.array([*("Device-to-Device" in v or "DtoD" in v for v in name.values), False])[name.codes]
-    nccl = np.array([*(v.startswith(("nccl", "rccl")) for v in name.values), False])[name.codes]
+    within = np.array([*map(stays_on_device, name.values), False])[name.codes]
+    nccl = np.array([*map(is_collective, name.values), False])[name.codes]
     copies = _coded_is(kind, "memcpy") == 1
     linked: Bools = (copies & ~within) | (_coded_is(family, "collective") == 1) | nccl
     return linked

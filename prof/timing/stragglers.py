@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.prof.kernels.transfers import is_collective
 from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages
@@ -77,7 +78,7 @@ def _matched(table: Table, annotation: Annotation) -> list[tuple[list[int], Ints
     collective. Without records, by the kernels' names, where all processes run the same sequence of them."""
     kinds = np.array(table.coded("kind").texts(), object)
     names = table.coded("kShortName")
-    nccl = np.array([*(name.startswith(("nccl", "rccl")) for name in names.values), False])[names.codes]
+    nccl = np.array([*map(is_collective, names.values), False])[names.codes]
     rows = np.union1d(working_rows(table, annotation), np.flatnonzero(nccl & ~_told(table)))
     who = _processes(table)
     rows = rows[(who[rows] != NULL) & (kinds[rows] == "kernel")]

@@ -17,6 +17,7 @@ import pyprof.prof.ops.families  # noqa: F401 (fills the registry)
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes, kernel_dtypes, merged
 from pyprof.prof.kernels.roles import MAIN, assign_parts, role
 from pyprof.prof.kernels.tensor_cores import tensor_core
+from pyprof.prof.kernels.transfers import stays_on_device
 from pyprof.prof.ops.model import FAMILY, MATRIX, find
 from pyprof.prof.ops.plugins import load_models
 from pyprof.prof.work.casts import uncover
@@ -284,7 +285,7 @@ def _own_bytes(table: Table, roles: Sequence[str], flops: Ints, nbytes: Ints) ->
     kind, name, size = table.coded("kind").texts(), table.coded("kShortName").texts(), table.ints("bytes")
     for i, what in enumerate(kind):
         if what in ("memcpy", "memset") and (roles[i] != "main" or nbytes[i] == NULL) and 0 <= size[i] < MOST_BYTES:
-            both = what == "memcpy" and ("Device-to-Device" in name[i] or "DtoD" in name[i])
+            both = what == "memcpy" and stays_on_device(name[i])
             flops[i] = 0
             nbytes[i] = size[i] * (2 if both else 1)
 

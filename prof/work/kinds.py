@@ -1,7 +1,8 @@
 """What kind of work each row does: GEMM, convolution, attention, element-wise, copies ...
 
-By the family of its op's model; where there is no op or no model, by the kernel's name. Ten classes of kinds have a
-colour each, in the page and in figures: more cannot be told apart.
+The family of the op's model decides; where there is no op or no model, the kernel's name does. These are the only names
+of kinds: the summary, the page, figures and differences all write them. Ten classes of kinds have a colour each, in the
+page and in figures: more cannot be told apart.
 """
 
 from __future__ import annotations
@@ -10,41 +11,55 @@ import re
 from collections.abc import Mapping
 
 from pyprof.prof.kernels.name_patterns import find_product
+from pyprof.prof.kernels.transfers import is_collective, stays_on_device
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Coded, Table, distinct
 
-__all__ = [
-    "ATTENTION", "CLASSES", "CONVS", "COPIES", "GRAPHS", "NCCL", "PRODUCTS", "classes", "is_fused_attention", "is_loss",
-    "is_softmax", "kinds",
-]  # fmt: skip
+PRODUCTS, CONVS, ATTENTION, RECURRENT = "GEMM", "convolution", "attention", "recurrent layers"
+ELEMENTWISE, NORMS, SOFTMAXES, LOSSES = "element-wise", "normalisation", "softmax", "loss"
+REDUCTIONS, POOLING, RESIZING, FFT = "reductions", "pooling", "resizing", "FFT"
+MOVES, COPIES, FILLS = "copies and casts", "host-device copies", "fills"
+EMBEDDING, INDEXING, RANDOM = "embedding", "indexing and sorting", "random numbers"
+OPTIMIZER, NCCL, GRAPHS, OTHER = "optimizer", "communication", "CUDA graphs", "other"
 
-PRODUCTS, CONVS, ATTENTION, NCCL, COPIES, GRAPHS = (
-    "GEMM", "convolution", "attention", "communication", "host-device copies", "CUDA graphs",
-)  # fmt: skip
-RECURRENT, ELEMENTWISE, RANDOM, RESIZING, SOFTMAXES, NORMS, REDUCTIONS, LOSSES, MOVES, EMBEDDING, INDEXING, POOLING = (
-    "recurrent layers", "element-wise", "random numbers", "resizing", "softmax", "normalisation", "reductions", "loss",
-    "copies and casts", "embedding", "indexing and sorting", "pooling",
-)  # fmt: skip
-OPTIMIZER, FFT, FILLS, OTHER = "optimizer", "FFT", "fills", "other"
+FAMILIES: Mapping[str, tuple[str, ...]] = {  # kind -> families of op models
+    PRODUCTS: ("gemm", "linalg"),
+    CONVS: ("conv",),
+    ATTENTION: ("attention",),
+    RECURRENT: ("rnn",),
+    ELEMENTWISE: ("pointwise", "distance"),
+    NORMS: ("norm",),
+    SOFTMAXES: ("softmax",),
+    LOSSES: ("loss",),
+    REDUCTIONS: ("reduction", "scan"),
+    POOLING: ("pooling",),
+    RESIZING: ("resize",),
+    FFT: ("fft",),
+    MOVES: ("copy", "view", "layout"),
+    EMBEDDING: ("embedding",),
+    INDEXING: ("indexing", "sort"),
+    RANDOM: ("rng",),
+    OPTIMIZER: ("optimizer",),
+    NCCL: ("collective",),
+}
+KINDS_OF_CLASS: Mapping[str, tuple[str, ...]] = {  # in the order of the colours (prof/colours.py)
+    "GEMM, recurrent layers": (PRODUCTS, RECURRENT),
+    CONVS: (CONVS,),
+    ATTENTION: (ATTENTION,),
+    ELEMENTWISE: (ELEMENTWISE,),
+    NORMS: (NORMS,),
+    "softmax, loss, reductions": (SOFTMAXES, LOSSES, REDUCTIONS, POOLING),
+    "copies, indexing, random numbers": (MOVES, COPIES, FILLS, EMBEDDING, INDEXING, RANDOM),
+    OPTIMIZER: (OPTIMIZER,),
+    NCCL: (NCCL,),
+    OTHER: (RESIZING, FFT, GRAPHS, OTHER),
+}
+CLASSES = tuple(KINDS_OF_CLASS)
+_KIND_OF_FAMILY = {family: kind for kind, families in FAMILIES.items() for family in families}
+_CLASS_OF_KIND = {kind: name for name, kinds in KINDS_OF_CLASS.items() for kind in kinds}
 
-OF_FAMILY: Mapping[str, str] = {
-    "gemm": PRODUCTS, "linalg": PRODUCTS, "conv": CONVS, "rnn": RECURRENT, "attention": ATTENTION,
-    "pointwise": ELEMENTWISE, "rng": RANDOM, "resize": RESIZING, "distance": ELEMENTWISE,
-    "softmax": SOFTMAXES, "norm": NORMS, "reduction": REDUCTIONS, "scan": REDUCTIONS, "loss": LOSSES,
-    "copy": MOVES, "view": MOVES, "layout": MOVES, "embedding": EMBEDDING, "indexing": INDEXING, "sort": INDEXING,
-    "pooling": POOLING, "optimizer": OPTIMIZER, "collective": NCCL, "fft": FFT,
-}  # fmt: skip
-CLASS: Mapping[str, str] = {
-    PRODUCTS: "matrix product", RECURRENT: "matrix product", CONVS: "convolution", ATTENTION: "attention",
-    ELEMENTWISE: "element-wise", NORMS: "normalisation",
-    **dict.fromkeys((SOFTMAXES, LOSSES, REDUCTIONS, POOLING), "softmax, loss, reduction"),
-    **dict.fromkeys((MOVES, COPIES, FILLS, EMBEDDING, INDEXING, RANDOM), "copy, index, random"),
-    OPTIMIZER: "optimizer", NCCL: "communication",
-    **dict.fromkeys((RESIZING, FFT, GRAPHS, OTHER), "other"),
-}  # fmt: skip
-CLASSES = tuple(dict.fromkeys(CLASS.values()))
-
-# Top down, the first that is found anywhere in the kernel's name. Spelled in captures of torch 1.4 to 2.11 and vLLM.
+# From the top down, the first pattern that the kernel's name contains decides. The names are those of captures of torch
+# 1.4 to 2.11 and vLLM.
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
 CONV = re.compile(r"conv|[dw]grad|fprop|winograd|im2col", re.IGNORECASE)
 SOFTMAX = re.compile(r"(?<!log_)softmax", re.IGNORECASE)
@@ -71,18 +86,18 @@ OF_NAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def kinds(table: Table, annotation: Annotation) -> Coded:
-    """The kind of every row, decided once a (kind of row, family, kernel name)."""
+    """The kind of every row, decided once per distinct (kind of row, family, kernel name)."""
     columns = [table.coded("kind"), annotation.family, table.coded("kLongName"), table.coded("kShortName")]
     rows, row = distinct(*(column.codes for column in columns))
     texts = [[*column.values, ""] for column in columns]
-    found = [_kind(*(text[code] for text, code in zip(texts, codes, strict=True))) for codes in rows]
-    return Coded.of(found).take(row)
+    names = [_kind(*(text[code] for text, code in zip(texts, codes, strict=True))) for codes in rows]
+    return Coded.of(names).take(row)
 
 
 def classes(table: Table, annotation: Annotation) -> Coded:
     """The class of every row's kind."""
     found = kinds(table, annotation)
-    return Coded.of(CLASS[kind] for kind in found.values).take(found.codes)
+    return Coded.of(_CLASS_OF_KIND[kind] for kind in found.values).take(found.codes)
 
 
 def _kind(kind: str, family: str, long: str, short: str) -> str:
@@ -92,19 +107,24 @@ def _kind(kind: str, family: str, long: str, short: str) -> str:
     if kind == "memset":
         return FILLS
     if kind == "memcpy" or short.startswith("[CUDA memcpy"):
-        within = "Device-to-Device" in name or "DtoD" in name
-        return MOVES if within else COPIES
-    if name.startswith(("nccl", "rccl")):
+        return MOVES if stays_on_device(name) else COPIES
+    if is_collective(name):
         return NCCL
-    return OF_FAMILY.get(family) or _of_name(name)
+    return _KIND_OF_FAMILY.get(family) or _of_name(name)
 
 
 def _of_name(name: str) -> str:
     if LOG_SOFTMAX.search(name):
         return SOFTMAXES
     if find_product(name):
-        return ATTENTION if FUSED.search(name) else CONVS if CONV.search(name) else PRODUCTS
+        return _of_product(name)
     return next((kind for pattern, kind in OF_NAME if pattern.search(name)), OTHER)
+
+
+def _of_product(name: str) -> str:
+    if FUSED.search(name):
+        return ATTENTION
+    return CONVS if CONV.search(name) else PRODUCTS
 
 
 def is_softmax(name: str) -> bool:

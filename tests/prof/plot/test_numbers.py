@@ -68,7 +68,7 @@ FLOP, BYTES = 2 * 512**3, 3 * 512 * 512 * 4
 
 def test_a_dot_is_an_op_and_direction_with_the_sums_of_its_rows():
     back, front, step = rooflines().dots
-    assert (back.name, back.kind, back.rows, back.time_ns) == ("linear, backward", "matrix product", 2, 400)
+    assert (back.name, back.kind, back.rows, back.time_ns) == ("linear, backward", "GEMM, recurrent layers", 2, 400)
     assert (front.name, front.rows, front.time_ns, front.flop, front.nbytes) == ("linear", 2, 300, 2 * FLOP, 2 * BYTES)
     assert front.ai == pytest.approx(512 / 6)  # 2·n³ / (3·n²·4)
     assert front.flop_per_s == pytest.approx(2 * FLOP / 300e-9)
@@ -125,7 +125,7 @@ def test_the_figure_has_the_dots_where_the_numbers_are():
     expected = np.array(sorted((dot.ai, dot.flop_per_s) for dot in found.dots))
     assert np.array(sorted(drawn.tolist())) == pytest.approx(expected)
     sizes = {each.get_label(): each.get_sizes() for each in axes.collections}
-    assert sizes["matrix product"].tolist() == pytest.approx(
+    assert sizes["GEMM, recurrent layers"].tolist() == pytest.approx(
         [568, 18 + 550 * 300 / 400]
     )  # by time, the longest 568 pt²
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")

@@ -101,7 +101,7 @@ def test_kernels_of_torch_compile_have_the_class_of_their_name():
                   ("triton_poi_fused_add_1", '["f"]', "forward", "fprop", 2, 1, 0, 7)))  # fmt: skip
     family = Coded(np.zeros(2, np.int32), ["compiled"])
     found = classes(made, Annotation(*[uncounted(2).flops] * 2, *[Coded.empty(2)] * 3, family, {}))
-    assert found.texts() == ["softmax, loss, reduction", "element-wise"]
+    assert found.texts() == ["softmax, loss, reductions", "element-wise"]
 
 
 def test_unattributed_rows_are_summed_by_reason_and_name():
@@ -123,7 +123,13 @@ def test_classes_go_by_family_then_kind_then_name():
     rows = tuple((name, "", "", "", i, 1, 0, 7) for i, name in enumerate(names))
     table = small(rows)
     found = classes(table, annotate(table)).texts()
-    assert found == ["communication", "matrix product", "element-wise", "copy, index, random", "other"]
+    assert found == [
+        "communication",
+        "GEMM, recurrent layers",
+        "element-wise",
+        "copies, indexing, random numbers",
+        "other",
+    ]
     assert set(found) < set(CLASSES)
 
 
