@@ -1,10 +1,14 @@
-"""Check the Markdown pages against the checkout: links, paths and pasted --help texts.
+"""Check the Markdown pages against the checkout: links, paths, and the pasted output of commands.
 
     python tools/check_docs.py [--write]
 
 - A relative link leads to a file, and its #anchor to a heading there.
 - `parse/cli.py` or `tests/bench/`, in backquotes, is there.
-- Between <!-- help: parse.py --> and <!-- /help --> stands what `parse.py --help` prints; --write pastes it again.
+- Between <!-- help: parse.py --> and <!-- /help --> stands what `parse.py --help` prints.
+- Between <!-- output: pyprof prof FILE --> and <!-- /output --> stands what that command prints in the checkout; with
+  `; up to: By phase` at the end, up to the line that begins so.
+
+--write pastes the texts again. (Those of diff.md: pytest --update-golden tests/prof/diff/test_docs.py.)
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,12 +31,15 @@ FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*")
-HELP = re.compile(r"(<!-- help: ([^>]+?) -->\n)(.*?)(<!-- /help -->)", re.DOTALL)
+PASTED = re.compile(
+    r"<!-- (?P<kind>help|output): (?P<command>.+?)(?:; up to: (?P<end>.+?))? -->\n(?P<text>.*?)<!-- /(?P=kind) -->",
+    re.DOTALL,
+)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check the Markdown pages against the checkout.")
-    parser.add_argument("--write", action="store_true", help="paste the --help texts again")
+    parser.add_argument("--write", action="store_true", help="paste the help texts and outputs again")
     args = parser.parse_args(argv)
     pages = list(markdown(ROOT))
     if args.write:
@@ -59,9 +67,10 @@ def check(page: Path, root: Path) -> Iterator[str]:
     for span in CODE.findall(prose):
         if PATH.fullmatch(span) and not (root / span).exists():
             yield f"{here}: {span} is not in the checkout"
-    for _, command, pasted, _ in HELP.findall(text):
-        if words(pasted) != words(fenced(help_text(command))):
-            yield f"{here}: the help of {command} has changed: run tools/check_docs.py --write"
+    for match in PASTED.finditer(text):
+        pasted, now = match["text"], printed(match)
+        if pasted != now and (match["kind"] == "output" or words(pasted) != words(now)):
+            yield f"{here}: the {match['kind']} of {match['command']} has changed: run tools/check_docs.py --write"
 
 
 def broken(target: str, page: Path) -> str | None:
@@ -85,27 +94,26 @@ def anchors(page: Path) -> set[str]:
 
 def paste(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    new = HELP.sub(lambda m: f"{m[1]}{fenced(help_text(m[2]))}{m[4]}", text)
+    new = PASTED.sub(lambda m: f"{m[0][: m.start('text') - m.start()]}{printed(m)}<!-- /{m['kind']} -->", text)
     if new != text:
         page.write_text(new, encoding="utf-8")
 
 
-def fenced(text: str) -> str:
-    return f"```text\n{text.rstrip()}\n```\n"
-
-
-def help_text(command: str) -> str:
-    """What `COMMAND --help` prints on a terminal of 100 columns."""
-    first, *rest = command.split()
+def printed(match: re.Match[str]) -> str:
+    """What the command of a mark prints on a terminal of 100 columns, as a fenced block."""
+    first, *rest = shlex.split(match["command"])
     done = subprocess.run(
-        [sys.executable, "-m", MODULES[first], *rest, "--help"],
+        [sys.executable, "-m", MODULES[first], *rest, *(["--help"] if match["kind"] == "help" else [])],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout
+    text = done.stdout
+    if match["end"]:
+        text = text.partition(f"\n{match['end']}")[0]
+    return f"```text\n{text.rstrip()}\n```\n"
 
 
 def words(text: str) -> list[str]:

@@ -56,6 +56,28 @@ def test_a_changed_help_is_found_and_written(checker, page):
     assert list(checker.check(page, root)) == []
 
 
+@pytest.mark.parametrize(("end", "shown"), [("", "usage: pyprof [-h]"), ("; up to: commands:", "usage: pyprof [-h]")])
+def test_a_changed_output_is_found_and_written(checker, page, end, shown):
+    page.write_text(f"<!-- output: pyprof -h{end} -->\n```text\nold\n```\n<!-- /output -->\nafter\n")
+    root = page.parents[1]
+    assert [line.split(": ", 1)[1] for line in checker.check(page, root)] == [
+        "the output of pyprof -h has changed: run tools/check_docs.py --write"
+    ]
+    checker.paste(page)
+    text = page.read_text()
+    assert shown in text
+    assert ("commands:" in text.partition("-->")[2]) == (end == "")
+    assert text.endswith("```\n<!-- /output -->\nafter\n")
+    assert list(checker.check(page, root)) == []
+
+
+def test_what_the_front_pages_show_is_printed(checker, root):
+    """Where a model or a reader changes the figures: tools/check_docs.py --write, and read the diff."""
+    for page in (root / "README.md", root / "docs" / "tutorial.md"):
+        assert "<!-- output: pyprof prof" in page.read_text(encoding="utf-8")
+        assert list(checker.check(page, root)) == []
+
+
 def test_the_help_of_python_3_13_and_of_older_ones_are_the_same_words(checker):
     old = "  -o FILE, --output FILE\n                        write here\n"
     assert checker.words(old) == checker.words("  -o, --output FILE     write here\n")

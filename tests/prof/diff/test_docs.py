@@ -1,4 +1,4 @@
-"""docs/how-to/diff.md and the README show what is printed; the workflow and the test of examples/ci run."""
+"""docs/how-to/diff.md shows what is printed; the workflow and the test of examples/ci run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ SHOWN = re.compile(r"<!-- diff: (\w+) (\w+) -->\n```text\n(.*?)```", re.DOTALL)
 WIDTH = "96"
 
 
-@pytest.mark.parametrize("page", ["docs/how-to/diff.md", "README.md"])
-def test_what_is_shown_is_printed(page, root, tmp_path, monkeypatch, capfdbinary, update_golden):
+def test_what_is_shown_is_printed(root, tmp_path, monkeypatch, capfdbinary, update_golden):
     """Where figures change: pytest --update-golden, and read the diff."""
-    file = root / page
+    file = root / "docs" / "how-to" / "diff.md"
     text = file.read_text(encoding="utf-8")
     assert SHOWN.search(text)
     monkeypatch.chdir(tmp_path)
@@ -32,7 +31,7 @@ def test_what_is_shown_is_printed(page, root, tmp_path, monkeypatch, capfdbinary
             shutil.copy(root / "tests" / "golden" / f"h200_diff_{name}", name)
         assert cli.main([*names, "-w", WIDTH]) == 0
         said = capfdbinary.readouterr().out.decode()
-        said = said.split("\nBy kind of work")[0] if page == "docs/how-to/diff.md" else said.split("\nKernels that")[0]
+        said = said.split("\nBy kind of work")[0]
         return f"<!-- diff: {match[1]} {match[2]} -->\n```text\n{said}```"
 
     expected = SHOWN.sub(printed, text)

@@ -409,17 +409,3 @@ def test_on_a_terminal_the_summary_is_what_comes_without_options(captures, monke
     for argv in ([], ["-w", "0"], ["--csv"], ["-c", "op"], ["--top", "3"], ["-o", "x"], ["--json"], ["--summary"]):
         assert cli.main([*argv, "net.dict"]) == 0
     assert asked == ["summary", *["rows"] * 6, "summary"]
-
-
-def test_the_readmes_summary_is_what_is_printed(root, captures, capfdbinary, update_golden):
-    """Where a model or a reader changes the figures: pytest --update-golden, and read the diff."""
-    page = root / "README.md"
-    begin = "<!-- summary: tests/golden/h200_gpt2_bf16.json.gz -->\n```text\n"
-    before, rest = page.read_text(encoding="utf-8").split(begin)
-    shown, after = rest.split("```", 1)
-    assert cli.main(["--summary", "-w", "100", captures("h200_gpt2_bf16", ".json")]) == 0
-    printed = capfdbinary.readouterr().out.decode().split("\nBy kind of work")[0]
-    if update_golden:
-        page.write_text(f"{before}{begin}{printed}```{after}", encoding="utf-8")
-        shown = printed
-    assert shown == printed
