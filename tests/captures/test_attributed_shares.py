@@ -77,8 +77,8 @@ def test_a_recommenders_tables_and_optimizer(data: Path) -> None:
     assert check_sums(table) > 1000
 
 
-def test_the_pages_table_is_up_to_date(data: Path) -> None:
-    command = [sys.executable, str(ROOT / "tools" / "shares.py")]
+def test_the_pages_tables_are_up_to_date(data: Path) -> None:
+    command = [sys.executable, str(ROOT / "tools" / "capture_tables.py")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
 
