@@ -2,36 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pyprof.table.columns import NULL, Coded, Ints, distinct
+from pyprof.parse.attribute.reasons import NO_CALL
+from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.key_join import matched
+from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle
+from pyprof.parse.formats.source import Source
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
+
+# Columns of CUPTI's records: PyProf's name (the kernel table's, where it has the column), CUPTI's name.
+TIMES = (("start_ns", "start"), ("end_ns", "end"))
+OPERATION = (*TIMES, ("corr", "correlationId"), ("device", "deviceId"), ("stream", "streamId"))
+LAUNCH = (
+    *((f"{size}_{axis.lower()}", f"{size}{axis}") for size in ("grid", "block") for axis in "XYZ"),
+    ("registers", "registersPerThread"),
+    ("staticSmem", "staticSharedMemory"),
+    ("dynamicSmem", "dynamicSharedMemory"),
+)
+COPY = (("bytes", "bytes"), ("copy_kind", "copyKind"))
+REQUIRED = ("start_ns", "end_ns", "corr")
+BY_START = ("start_ns", "corr")
+# Columns that the kernel table has under the same name and in the same unit.
+SAME = ("corr", "device", "stream", "registers", "staticSmem", "dynamicSmem", "bytes", "graphNode")
 
 # CUpti_ActivityMemcpyKind; labels as nsys stats prints them.
 COPIES = {
-    1: "Host-to-Device", 2: "Device-to-Host", 3: "Host-to-Array", 4: "Array-to-Host", 5: "Array-to-Array",
-    6: "Array-to-Device", 7: "Device-to-Array", 8: "Device-to-Device", 9: "Host-to-Host", 10: "Peer-to-Peer",
-    11: "Unified Host-to-Device", 12: "Unified Device-to-Host", 13: "Unified Device-to-Device",
-}  # fmt: skip
+    1: "Host-to-Device",
+    2: "Device-to-Host",
+    3: "Host-to-Array",
+    4: "Array-to-Host",
+    5: "Array-to-Array",
+    6: "Array-to-Device",
+    7: "Device-to-Array",
+    8: "Device-to-Device",
+    9: "Host-to-Host",
+    10: "Peer-to-Peer",
+    11: "Unified Host-to-Device",
+    12: "Unified Device-to-Host",
+    13: "Unified Device-to-Device",
+}
 
 
-def name_operations(names: Sequence[Coded], rows: NDArray[np.bool_], kind: str, detail: Ints) -> None:
+def gpu_operations(
+    db: Database, sources: Sequence[Source], names: Sequence[str] = (), earliest: int = -LATEST_NS
+) -> tuple[dict[str, Ints], list[str]]:
+    """The GPU operations of several tables as one, in order of start, and warnings.
+
+    All columns, or only these ``names``; a table without one has ``NULL`` there. `kind` is the number of the row's
+    source. Impossible times (see ``settle``) are mended. Raises SchemaError where a table lacks a required column.
+    """
+    tables = [db.read(source, *(name for name in names if name in source.names)) for source in sources]
+    counts = [len(table["start_ns"]) for table in tables]
+    data: dict[str, Ints] = {"kind": np.repeat(np.arange(len(sources)), counts)}
+    for name in dict.fromkeys(names or (name for source in sources for name in source.names)):
+        parts = [table.pop(name, None) for table in tables]
+        data[name] = np.concatenate(
+            [np.full(count, NULL) if part is None else part for part, count in zip(parts, counts, strict=True)]
+        )
+    times = settle(data["start_ns"], data["end_ns"], earliest)
+    data["start_ns"], data["end_ns"] = times.start, times.end
+    order = np.lexsort([data[name] for name in reversed(sources[0].order)])
+    for name in data:
+        data[name] = data[name][order]
+    return data, times.warnings()
+
+
+def table_columns(data: Mapping[str, Ints], kinds: Sequence[str]) -> dict[str, Data]:
+    """The columns of the kernel table that ``gpu_operations`` gives; ``kinds`` are the names of the sources' rows."""
+    columns: dict[str, Data] = {
+        "kind": Coded(data["kind"].astype(np.int32), list(kinds)),
+        "start": data["start_ns"],
+        "kDuration": data["end_ns"] - data["start_ns"],
+    }
+    columns.update({name: data[name] for name in SAME if name in data})
+    if "grid_x" in data:
+        columns["grid"], columns["block"] = sizes(data, "grid"), sizes(data, "block")
+    return columns
+
+
+class CallTimes(NamedTuple):
+    """API calls: what the kernel table shows of those that launch."""
+
+    tid: Ints
+    start: Ints  # ns
+    end: Ints
+    name: Coded
+
+
+def launch_columns(call: Ints, calls: CallTimes, origin: int = 0) -> dict[str, Data]:
+    """The kernel table's columns about the call that launched each row; ``call`` is its place, -1 for none.
+
+    ``origin``: the time in ns that becomes 0.
+    """
+    start = matched(calls.start, call)
+    return {
+        "tid": matched(calls.tid, call),
+        "apiStart": np.where(start == NULL, NULL, start - np.where(start == NULL, 0, origin)),
+        "apiDuration": lasted(start, matched(calls.end, call)),
+        "api": Coded(matched(calls.name.codes, call, -1), calls.name.values),
+    }
+
+
+def launch_fields(call: Ints, thread: Ints, columns: Mapping[str, Data]) -> dict[str, Any]:
+    """The fields of ``Capture`` about launches. ``thread``: the number of each call's thread; columns of the table."""
+    return {
+        "launch_thread": matched(thread, call, -1),
+        "launch_time": columns["apiStart"],
+        "reason": [NO_CALL],
+        "reason_code": np.where(call >= 0, -1, 0),
+    }
+
+
+def name_operations(names: Sequence[Coded], data: Mapping[str, Ints], kinds: Sequence[str]) -> None:
     """Name copies, memsets and graphs as nsys stats prints them: `[CUDA memcpy Host-to-Device]`, `[CUDA memset]`."""
-    for value in np.unique(detail[rows]).tolist():
-        words = COPIES.get(value, "") if kind == "memcpy" else str(value) if kind == "graph" and value >= 0 else ""
-        for column in names:
-            column.values.append(f"[CUDA {kind} {words}".rstrip() + "]")
-            column.codes[rows & (detail == value)] = len(column.values) - 1
+    details = {"memcpy": "copy_kind", "graph": "graph"}
+    for number, kind in enumerate(kinds):
+        if kind == "kernel":
+            continue
+        rows = np.flatnonzero(data["kind"] == number)
+        detail = data[details[kind]][rows] if kind in details else np.full(len(rows), NULL)
+        for value in np.unique(detail).tolist():
+            for column in names:
+                column.values.append(f"[CUDA {kind} {_detail(kind, value)}".rstrip() + "]")
+                column.codes[rows[detail == value]] = len(column.values) - 1
+
+
+def _detail(kind: str, value: int) -> str:
+    if kind == "memcpy":
+        return COPIES.get(value, "")
+    return str(value) if value >= 0 else ""
+
+
+def sizes(data: Mapping[str, Ints], name: str) -> Coded:
+    """Grid or block of launches from its three columns."""
+    return triples(*(data[f"{name}_{axis}"] for axis in "xyz"))
 
 
 def triples(x: Ints, y: Ints, z: Ints) -> Coded:
-    """Grid or block: `[x, y, z]` a distinct one, empty where the row has none."""
+    """Grid or block as `[x, y, z]`, once per distinct size; empty where the row has none."""
     if not len(x):
         return Coded.empty(0)
-    sizes, codes = distinct(x, y, z)
-    values = ["" if size[0] == NULL else f"[{size[0]}, {size[1]}, {size[2]}]" for size in sizes]
+    distinct_sizes, codes = distinct(x, y, z)
+    values = ["" if size[0] == NULL else f"[{size[0]}, {size[1]}, {size[2]}]" for size in distinct_sizes]
     coded = Coded(codes.astype(np.int32), values)
     coded.codes[x == NULL] = -1
     return coded
+
+
+def texts_of(ids: Ints, texts: Mapping[int, str]) -> Coded:
+    """The text of each row's number; empty where there is none."""
+    used, codes = distinct(ids)
+    return Coded(codes.astype(np.int32), [texts.get(id_, "") for (id_,) in used])

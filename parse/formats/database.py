@@ -1,4 +1,4 @@
-"""A profiler's SQLite database, opened so that nothing in it can harm and a wrong file is told in one line."""
+"""A profiler's SQLite database, opened read-only; a damaged or wrong file gives an error message of one line."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
+from pyprof.parse.formats.source import Source
 from pyprof.table.columns import NULL, Ints
 
 HEADER = b"SQLite format 3\0"
@@ -47,15 +48,53 @@ class Database:
         """Raise ``SchemaError`` where a table that is there lacks a column that nothing can replace."""
         for column in columns:
             if self.has(table) and not self.has(table, column):
-                raise SchemaError(self.file, f"table {table} has no column {column} (export again with a newer nsys)")
+                raise SchemaError(
+                    self.file, f"table {table} has no column {column} (export it again with a newer profiler)"
+                )
 
-    def select(self, table: str, *columns: str, where: str = "", default: int = NULL) -> str:
-        """The text of a SELECT of integer columns; one that the table lacks, and NULL, become ``default``.
+    def read(self, source: Source, *names: str) -> dict[str, Ints]:
+        """Integer columns of a source, all or only these ``names``, in the table's own order.
 
-        Names come from our own code, never from the file.
+        A column that the table lacks is ``NULL``; a table that is absent has no rows. Raises SchemaError where a
+        required column is missing or a value is no integer.
         """
-        wanted = [f'coalesce("{c}", {default})' if self.has(table, c) else str(default) for c in columns]
-        return f'SELECT {", ".join(wanted)} FROM "{table}"' + (f" WHERE {where}" if where else "")  # noqa: S608
+        self.require(source.table, *map(source.column, source.required))
+        wanted = names or source.names
+        found = self.ints(source.table, *map(source.column, wanted), where=self._counted(source))
+        return dict(zip(wanted, found, strict=True))
+
+    def records(self, source: Source, *names: str) -> list[tuple[Any, ...]]:
+        """The rows of a source as Python values, whatever they are; a column that the table lacks is None.
+
+        There are none where the table or a required column is absent.
+        """
+        if not self.has_all(source):
+            return []
+        listed = ", ".join(self.expressions(source, names).values())
+        sorting = self.expressions(source, source.order).values() if source.order else [self._row(source.table)]
+        return self.rows(f'SELECT {listed} FROM "{source.table}" e ORDER BY {", ".join(sorting)}')  # noqa: S608 (our own text)
+
+    def _row(self, table: str) -> str:
+        """The SQL of a row's number; NULL where rows have none."""
+        key = self.key(table)
+        return f"e.{key}" if key else "NULL"
+
+    def has_all(self, source: Source) -> bool:
+        """Whether the table is there with all required columns."""
+        return self.has(source.table) and all(self.has(source.table, source.column(name)) for name in source.required)
+
+    def expressions(self, source: Source, names: Sequence[str] = ()) -> dict[str, str]:
+        """The SQL of a row's (``e``) columns, all or only these ``names``; NULL for one that the table lacks."""
+        columns = {name: source.column(name) for name in names or source.names}
+        return {name: f'e."{column}"' if self.has(source.table, column) else "NULL" for name, column in columns.items()}
+
+    def _counted(self, source: Source) -> str:
+        """The SQL condition of the rows of a source that count; empty where all do."""
+        if source.only is None:
+            return ""
+        name, values = source.only
+        column = source.column(name)
+        return f'"{column}" IN ({", ".join(map(str, values))})' if self.has(source.table, column) else ""
 
     def ints(self, table: str, *columns: str, where: str = "") -> list[Ints]:
         """Integer columns as arrays, in the table's own order: whoever needs an order sorts the arrays."""
@@ -67,12 +106,13 @@ class Database:
         return [found[column] if column in found else np.full(rows, NULL, np.int64) for column in columns]
 
     def _ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
-        numbers = [f'coalesce("{column}", {NULL})' for column in columns]
+        numbers, condition = [f'coalesce("{column}", {NULL})' for column in columns], where or "1"
         try:
-            found = [part for part, _ in self.chunks(numbers, table, where=where or "1")]
+            chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=condition)]
         except ValueError:  # another value than an integer
-            return self.query_ints(self.select(table, *columns, where=where), len(columns))
-        return [np.concatenate(parts) for parts in zip(*found, strict=True)] if found else [_NONE for _ in columns]
+            query = f'SELECT {", ".join(numbers)} FROM "{table}" WHERE {condition}'  # noqa: S608 (our own text)
+            return self.query_ints(query, len(columns))
+        return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
 
     def key(self, table: str) -> str:
         """SQLite's name for the number of a table's rows, one that no column has taken; empty where rows have none."""
@@ -121,20 +161,18 @@ class Database:
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(query, values).fetchall()
 
-    def strings(self, ids: Ints) -> dict[int, str]:
-        """The texts of StringIds, fetched once a distinct id."""
-        return self.texts("StringIds", "id", set(np.unique(ids).tolist()))
+    def texts(self, source: Source, wanted: Ints | None = None) -> dict[int, str]:
+        """A table of texts by number (columns `id` and `text`), all or only those of the ``wanted`` numbers.
 
-    def texts(self, table: str, key: str, wanted: set[int] | None = None) -> dict[int, str]:
-        """A table of texts by number; what is NULL is empty, and what is no text is told as one.
-
-        ``wanted``: only these numbers.
+        NULL becomes an empty text, and a value that is no text becomes one.
         """
-        if not self.has(table):
+        if not self.has(source.table):
             return {}
-        self.require(table, key, "value")
-        found = self.connection.execute(f'SELECT "{key}", CAST(value AS TEXT) FROM "{table}" ORDER BY "{key}"')  # noqa: S608
-        return {id_: value or "" for id_, value in found if wanted is None or id_ in wanted}
+        self.require(source.table, *map(source.column, source.required))
+        key, text = source.column("id"), source.column("text")
+        query = f'SELECT "{key}", CAST("{text}" AS TEXT) FROM "{source.table}" ORDER BY "{key}"'  # noqa: S608
+        numbers = None if wanted is None else set(np.unique(wanted).tolist())
+        return {id_: value or "" for id_, value in self.connection.execute(query) if numbers is None or id_ in numbers}
 
 
 def _integers(text: bytes | str, count: int) -> Ints:

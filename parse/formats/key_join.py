@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TypeVar
 
-from pyprof.table.columns import Ints
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.table.columns import NULL, Ints
+
+Number = TypeVar("Number", np.int32, np.int64)
 
 
 def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> Ints:
@@ -20,3 +25,10 @@ def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> 
         at = np.minimum(np.searchsorted(minors[lo:hi], wanted_minor[mine]), hi - lo - 1) + lo
         found[mine] = np.where(minors[at] == wanted_minor[mine], order[at], -1)
     return found
+
+
+def matched(values: NDArray[Number], row: Ints, missing: int = NULL) -> NDArray[Number]:
+    """The value at each row that ``lookup`` found; ``missing`` where it found none (-1)."""
+    if not len(values):
+        return np.full(len(row), missing, values.dtype)
+    return np.where(row >= 0, values[np.maximum(row, 0)], values.dtype.type(missing))

@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from pyprof.parse.nsys.nvtx_texts import LINKS, Buffer, Parts, numbers
+from pyprof.parse.nsys.tables import process_of
 from pyprof.table.columns import NULL, Ints
 
 # Ops whose output shape their inputs' shapes do not tell.
@@ -39,7 +40,7 @@ class DataFlow:
         self._needed = np.append(self._needed, np.array(new, bool))
         if not self._needed.any():
             return
-        pid = (tid >> 24) & 0xFFFFFF
+        pid = process_of(tid)
         made = np.flatnonzero(self._needed[parts.head] & (parts.op_id != NULL))
         self._remember((pid[made] << 40) + parts.op_id[made], ranges[made])
         row, position, producer = _links(parts, buffer)

@@ -1,7 +1,7 @@
 """NCCL's own records in an nsys export: the payloads of its NVTX ranges (message size, ranks, root, peer, operation).
 
-A report holds them; an export does where nsys was told to (``nsys export --include-blobs=true`` or
-``--include-json=true``). A payload is JSON text, or bytes that NVTX_PAYLOAD_SCHEMA_ENTRIES describes: how many
+A report has them; an export has them where it was made with ``nsys export --include-blobs=true`` or
+``--include-json=true``. A payload is JSON text, or bytes that NVTX_PAYLOAD_SCHEMA_ENTRIES describes: how many
 payloads (8 bytes, little-endian), for each its schema, size and offset (8 bytes each), then the data (nvtxPayloadData_t
 of NVIDIA/NVTX, nvToolsExtPayload.h; measured with nsys 2025.3 and NCCL 2.28).
 """
@@ -19,21 +19,23 @@ from pyprof.parse.attribute.capture import Ranges
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.formats.collective_records import collective, count, listed, of_message, record
 from pyprof.parse.formats.database import Database
+from pyprof.parse.nsys.nvtx_sql import RangeSql, registered_text
+from pyprof.parse.nsys.tables import NVTX, PAYLOAD_ENTRIES, PAYLOAD_ENUM_VALUES, PAYLOAD_ENUMS, process_of
 
 SIZE, RANKS, RANK, COMMUNICATOR = "Message size [bytes]", "No. of ranks", "Rank", "NCCL communicator ID"
 _GROUP, _GROUP_END = "ncclGroupStart", "ncclGroupEnd"
-# NVTX_PAYLOAD_ENTRY_TYPE_* of nvToolsExtPayload.h, for a 64-bit Linux program -> struct's letter.
-_TYPES = {
-    1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "q", 8: "Q", 9: "q", 10: "Q", 11: "b", 12: "B", 13: "h", 14: "H",
-    15: "i", 16: "I", 17: "q", 18: "Q", 19: "f", 20: "d", 22: "Q", 23: "Q",
-}  # fmt: skip
+# struct's letter of each NVTX_PAYLOAD_ENTRY_TYPE_* of nvToolsExtPayload.h, for a 64-bit Linux program: the types from 1
+# on, in order (char .. unsigned long long, int8 .. uint64, float, double); 22 is a size, 23 an address.
+_TYPES = dict(enumerate("bBhHiIqQqQbBhHiIqQfd", 1)) | {22: "Q", 23: "Q"}
 _ENUM_OF_BYTES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 class Payload(NamedTuple):
+    """What NCCL wrote beside one of its ranges."""
+
     owner: int  # globalTid
-    start: int  # of its range, ns
-    told: dict[str, Any]  # by the entries' names
+    start: int  # of the range, ns
+    values: dict[str, Any]  # by the entries' names
 
 
 class _Entry(NamedTuple):
@@ -44,35 +46,34 @@ class _Entry(NamedTuple):
 
 
 def payloads(db: Database) -> list[Payload]:
-    """Those of NCCL's ranges, in the table's order; none where the export has none."""
-    schemas = _Schemas(db)
-    by_id = db.has("NVTX_EVENTS", "jsonTextId") and db.has("StringIds", "value")
-    texts = ["e.jsonText"] if db.has("NVTX_EVENTS", "jsonText") else []
-    texts += ["s.value"] if by_id else []
-    raw = "e.binaryData" if db.has("NVTX_EVENTS", "binaryData") else "NULL"
-    if not db.has("NVTX_PAYLOAD_SCHEMA_ENTRIES") or not (texts or raw != "NULL"):
+    """The payloads of NCCL's ranges, in the table's order; none where the export has none."""
+    sql, e = RangeSql.of(db), db.expressions(NVTX)
+    registered, join = registered_text(db, e["json_id"])
+    raw = e["payload"]
+    if not db.has(PAYLOAD_ENTRIES.table) or {e["json"], registered, raw} == {"NULL"}:
         return []
-    join = " LEFT JOIN StringIds s ON s.id = e.jsonTextId" if by_id else ""
-    told = f"coalesce({', '.join([*texts, 'NULL', 'NULL'])})"
-    domain = "coalesce(e.domainId, 0)" if db.has("NVTX_EVENTS", "domainId") else "0"
+    json_text = f"coalesce({e['json']}, {registered})"
     rows = db.rows(
-        f"SELECT e.globalTid, e.start, {domain}, {told}, {raw} FROM NVTX_EVENTS e{join}"  # noqa: S608 (our own text)
-        f" WHERE {told} LIKE '%\"{SIZE}\"%' OR {told} LIKE '%\"{RANKS}\"%' OR {raw} IS NOT NULL ORDER BY e.rowid"
+        f'SELECT {sql.thread}, {sql.start}, {sql.domain}, {json_text}, {raw} FROM "{NVTX.table}" e{join}'  # noqa: S608 (our own text)
+        f" WHERE {json_text} LIKE ? OR {json_text} LIKE ? OR {raw} IS NOT NULL ORDER BY e.rowid",
+        f'%"{SIZE}"%',
+        f'%"{RANKS}"%',
     )
+    schemas = _Schemas(db)
     known: dict[tuple[object, ...], dict[str, Any]] = {}
     found = []
-    for owner, start, number, words, data in rows:
-        key = (number, words, data)
+    for owner, start, domain, text, data in rows:
+        key = (domain, text, data)
         if key not in known:
-            known[key] = _of_json(words) or schemas.of_bytes(number, data)
+            known[key] = _of_json(text) or schemas.of_bytes(domain, data)
         if known[key] and type(owner) is int and type(start) is int:
             found.append(Payload(owner, start, known[key]))
     return found
 
 
-def missing_sizes(db: Database, told: list[Payload]) -> str:
+def missing_sizes(db: Database, messages: list[Payload]) -> str:
     """A warning where NCCL recorded its messages and the export has none of them; empty elsewhere."""
-    if any(SIZE in payload.told for payload in told) or not _Schemas(db).tells_sizes():
+    if any(SIZE in payload.values for payload in messages) or not _Schemas(db).have_sizes():
         return ""
     return (
         "NCCL's message sizes are in the report, not in this export: export with --include-blobs=true, or give the"
@@ -80,49 +81,48 @@ def missing_sizes(db: Database, told: list[Payload]) -> str:
     )
 
 
-def _of_json(words: object) -> dict[str, Any]:
+def _of_json(text: object) -> dict[str, Any]:
     try:
-        told = json.loads(words) if isinstance(words, str) else None
+        values = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 class _Schemas:
-    """What the payloads' bytes mean, by (domain, schema).
+    """What the bytes of payloads mean, by (domain, schema).
 
-    Ids are a process's own, which the tables leave out: one that two processes describe differently means nothing.
+    Both are numbered per process, and the tables do not say which: a schema that two processes describe differently is
+    left out.
     """
 
     def __init__(self, db: Database) -> None:
-        self.entries: dict[tuple[object, object], list[_Entry]] = {}
-        table = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
-        if not all(db.has(table, column) for column in ("domainId", "schemaId", "idx", "type", "name", "offset")):
-            return
         letters, values = _enums(db)
-        found: dict[tuple[object, object], dict[object, _Entry]] = {}
+        entries: dict[tuple[object, object], dict[object, _Entry]] = {}
         unclear = set()
-        for domain, schema, idx, kind, name, offset in db.rows(
-            f"SELECT domainId, schemaId, idx, type, name, coalesce(offset, 0) FROM {table} ORDER BY rowid"  # noqa: S608
-        ):
+        for domain, schema, index, kind, name, stored_offset in db.records(PAYLOAD_ENTRIES):
+            offset = 0 if stored_offset is None else stored_offset
             enum = (domain, kind)
             entry = _Entry(str(name), offset, _TYPES.get(kind) or letters.get(enum, ""), values.get(enum, {}))
-            if found.setdefault((domain, schema), {}).setdefault(idx, entry) != entry or count(offset) is None:
+            first = entries.setdefault((domain, schema), {}).setdefault(index, entry)
+            if first != entry or count(offset) is None:
                 unclear.add((domain, schema))
-        self.entries = {key: list(each.values()) for key, each in found.items() if key not in unclear}
+        self.entries = {key: list(by_index.values()) for key, by_index in entries.items() if key not in unclear}
 
-    def tells_sizes(self) -> bool:
+    def have_sizes(self) -> bool:
+        """Whether one of them describes a message size."""
         return any(entry.name == SIZE for entries in self.entries.values() for entry in entries)
 
     def of_bytes(self, domain: object, data: object) -> dict[str, Any]:
-        """The first payload that is described; empty where none is, or the bytes are cut."""
+        """The first payload whose schema is known; empty where there is none, or the bytes are cut."""
         if not isinstance(data, bytes) or len(data) < 8:
             return {}
         for at in range(8, min(8 + 24 * int.from_bytes(data[:8], "little"), len(data) - 23), 24):
             schema, size, offset = struct.unpack_from("<QQQ", data, at)
             entries = self.entries.get((domain, schema))
             if entries and offset + size <= len(data):
-                return {e.name: value for e in entries if (value := _value(e, data, offset, size)) is not None}
+                values = {entry.name: _value(entry, data, offset, size) for entry in entries}
+                return {name: value for name, value in values.items() if value is not None}
         return {}
 
 
@@ -135,95 +135,113 @@ def _value(entry: _Entry, data: bytes, offset: int, size: int) -> Any:
 
 def _enums(db: Database) -> tuple[dict[tuple[object, object], str], dict[tuple[object, object], dict[int, str]]]:
     """(domain, schema) of an enumeration -> struct's letter, and the names of its values."""
-    if not db.has("NVTX_PAYLOAD_ENUMS", "size") or not db.has("NVTX_PAYLOAD_ENUM_ENTRIES", "value"):
+    if not db.has_all(PAYLOAD_ENUMS) or not db.has_all(PAYLOAD_ENUM_VALUES):
         return {}, {}
-    values: dict[tuple[object, object], dict[int, str]] = {}
-    for domain, schema, name, value in db.rows(
-        "SELECT domainId, schemaId, name, coalesce(value, 0) FROM NVTX_PAYLOAD_ENUM_ENTRIES ORDER BY rowid"
-    ):
-        values.setdefault((domain, schema), {}).setdefault(value, str(name))
-    sizes = db.rows("SELECT domainId, schemaId, size FROM NVTX_PAYLOAD_ENUMS ORDER BY rowid")
-    return {(domain, schema): _ENUM_OF_BYTES.get(size, "") for domain, schema, size in sizes}, values
+    names: dict[tuple[object, object], dict[int, str]] = {}
+    for domain, schema, name, value in db.records(PAYLOAD_ENUM_VALUES):
+        names.setdefault((domain, schema), {}).setdefault(0 if value is None else value, str(name))
+    sizes = db.records(PAYLOAD_ENUMS)
+    return {(domain, schema): _ENUM_OF_BYTES.get(size, "") for domain, schema, size in sizes}, names
 
 
-class Joined(NamedTuple):
+class Membership(NamedTuple):
+    """A process in a communicator."""
+
     process: int
     communicator: object
     ranks: int
     rank: int
 
 
-def joined(told: list[Payload]) -> list[Joined]:
-    """The communicators that processes are in, from where each is made or ended."""
+def memberships(messages: list[Payload]) -> list[Membership]:
+    """The communicators that processes are in, from the calls that make or end one."""
     found = []
-    for owner, _, values in told:
+    for owner, _, values in messages:
         ranks, rank = count(values.get(RANKS)), count(values.get(RANK))
         if ranks is not None and rank is not None and rank < ranks:
-            found.append(Joined((owner >> 24) & 0xFFFFFF, values.get(COMMUNICATOR), ranks, rank))
+            found.append(Membership(process_of(owner), values.get(COMMUNICATOR), ranks, rank))
     return found
 
 
-def _communicators(told: list[Payload]) -> dict[tuple[int, object], tuple[int | None, int | None]]:
+Groups = dict[tuple[int, object], tuple[int | None, int | None]]
+
+
+def _groups(messages: list[Payload]) -> Groups:
     """(process, communicator) -> (ranks, this process's rank in it); None for both where two payloads disagree."""
-    found: dict[tuple[int, object], tuple[int | None, int | None]] = {}
-    for process, communicator, ranks, rank in joined(told):
-        known = found.setdefault((process, communicator), (ranks, rank))
-        found[process, communicator] = known if known == (ranks, rank) else (None, None)
-    return found
+    groups: Groups = {}
+    for process, communicator, ranks, rank in memberships(messages):
+        first = groups.setdefault((process, communicator), (ranks, rank))
+        groups[process, communicator] = first if first == (ranks, rank) else (None, None)
+    return groups
 
 
-def with_messages(told: list[Payload], ranges: Ranges, scopes: list[Scope], tids: dict[int, int]) -> Ranges:
-    """The ranges, NCCL's with a scope that says what was sent: appended to ``scopes``, once a distinct one.
-
-    What is called between ncclGroupStart and the ncclGroupEnd that closes it is launched by the latter.
-    """
-    if not any(SIZE in payload.told for payload in told):
-        return ranges
-    groups = _communicators(told)
+def with_messages(messages: list[Payload], ranges: Ranges, scopes: list[Scope], tids: dict[int, int]) -> Ranges:
+    """The ranges, those of NCCL with a scope that says what was sent, appended to ``scopes`` once per distinct text."""
     sent = {
         (tids[payload.owner], payload.start): payload
-        for payload in told
-        if payload.owner in tids and SIZE in payload.told
+        for payload in messages
+        if payload.owner in tids and SIZE in payload.values
     }
-    named = np.array([*(s.kind == Kind.COMM for s in scopes), False])
-    rows = np.flatnonzero(named[ranges.scope])
+    if not sent:
+        return ranges
+    groups = _groups(messages)
+    is_nccl = np.array([*(scope.kind == Kind.COMM for scope in scopes), False])
+    rows = np.flatnonzero(is_nccl[ranges.scope])
     rows = rows[np.lexsort((ranges.start[rows], ranges.thread[rows]))]
     scope, numbers = ranges.scope.copy(), dict[tuple[int, str], int]()
-    depth, pending, thread = 0, list[dict[str, Any]](), -1
-    for row, owner, start, number in zip(
-        rows.tolist(), *(column[rows].tolist() for column in (ranges.thread, ranges.start, ranges.scope)), strict=True
-    ):
+    columns = (rows, ranges.thread[rows], ranges.start[rows], ranges.scope[rows])
+    thread, launching = -1, _Group()
+    for row, owner, start, number in zip(*(column.tolist() for column in columns), strict=True):
         if owner != thread:
-            depth, pending, thread = 0, [], owner
-        name, said = scopes[number].name, []
-        if name == _GROUP:
-            depth += 1
-        elif name == _GROUP_END:
-            depth = max(depth - 1, 0)
-            if not depth:
-                said, pending = pending, []
-        elif (payload := sent.get((owner, start))) is not None:
-            said = [_record(name, payload, groups)] if collective(name) else []
-            pending += said if depth else []
-        if said:
-            words = listed(said)
-            scope[row] = numbers.setdefault((number, words), len(scopes))
+            thread, launching = owner, _Group()
+        name = scopes[number].name
+        payload = sent.get((owner, start))
+        message = [_record(name, payload, groups)] if payload is not None and collective(name) else []
+        if records := launching.launched(name, message):
+            text = listed(records)
+            scope[row] = numbers.setdefault((number, text), len(scopes))
             if scope[row] == len(scopes):
-                scopes.append(scopes[number]._replace(comm=words))
+                scopes.append(scopes[number]._replace(comm=text))
     return replace(ranges, scope=scope)
 
 
-def _record(
-    name: str, payload: Payload, groups: dict[tuple[int, object], tuple[int | None, int | None]]
-) -> dict[str, Any]:
-    told, group = payload.told, payload.told.get(COMMUNICATOR)
-    ranks, rank = groups.get(((payload.owner >> 24) & 0xFFFFFF, group), (None, None))
-    op, size = collective(name), count(told.get(SIZE))
+class _Group:
+    """A thread's calls of NCCL: between ncclGroupStart and the ncclGroupEnd that closes it, the latter launches all."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.pending: list[dict[str, Any]] = []
+
+    def launched(self, name: str, message: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages that the next call launches; ``message`` is its own, if it has one."""
+        if name == _GROUP:
+            self.depth += 1
+            return []
+        if name == _GROUP_END:
+            self.depth = max(self.depth - 1, 0)
+            pending = [] if self.depth else self.pending
+            if not self.depth:
+                self.pending = []
+            return pending
+        if self.depth:
+            self.pending += message
+        return message
+
+
+def _record(name: str, payload: Payload, groups: Groups) -> dict[str, Any]:
+    values, group = payload.values, payload.values.get(COMMUNICATOR)
+    ranks, rank = groups.get((process_of(payload.owner), group), (None, None))
+    op, size = collective(name), count(values.get(SIZE))
     inward, outward = (None, None) if size is None else of_message(op, size, ranks)
-    return record(op, ranks=ranks, inward=inward, outward=outward, rank=rank, root=count(told.get("Root")),
-                  peer=count(told.get("Peer rank")), reduction=_word(told.get("Reduction operation")),
-                  group=None if group is None else str(group))  # fmt: skip
-
-
-def _word(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    reduction = values.get("Reduction operation")
+    return record(
+        op,
+        ranks=ranks,
+        inward=inward,
+        outward=outward,
+        rank=rank,
+        root=count(values.get("Root")),
+        peer=count(values.get("Peer rank")),
+        reduction=reduction if isinstance(reduction, str) else None,
+        group=None if group is None else str(group),
+    )

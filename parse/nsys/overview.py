@@ -21,9 +21,13 @@ from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
 from pyprof.parse.attribute.scope import NAMING, Kind
 from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
 from pyprof.parse.formats.database import Database, database
-from pyprof.parse.nsys import reader as nsys
+from pyprof.parse.nsys.api_launches import launches, outline_calls
 from pyprof.parse.nsys.nccl_payloads import payloads
-from pyprof.parse.nsys.nvtx_ranges import count_ranges, distinct_scopes, last_nodes, read_ranges
+from pyprof.parse.nsys.nvtx_ranges import distinct_scopes, read_ranges
+from pyprof.parse.nsys.nvtx_selection import last_nodes
+from pyprof.parse.nsys.nvtx_sql import count_ranges
+from pyprof.parse.nsys.operations import outline_operations
+from pyprof.parse.nsys.reader import assemble, check
 from pyprof.parse.nsys.sample import Sample, bounds, draw
 from pyprof.table.columns import NULL, Data, Ints
 
@@ -38,8 +42,8 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
     Raises InputError and SchemaError as ``nsys.read`` does.
     """
     with database(file) as db:
-        nsys.check(file, db)
-        capture, sample = _capture(file, db)
+        check(db)
+        capture, sample = _capture(db)
         nest = Nest(capture)
         notes = CaptureNotes.of(capture)
         if sample is None:
@@ -51,36 +55,24 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
     return notes, Contents.of_columns({**capture.columns, "step": step}, found)
 
 
-def _capture(file: Path, db: Database) -> tuple[Capture, Sample | None]:
+def _capture(db: Database) -> tuple[Capture, Sample | None]:
     """A capture of all operations and all ranges; where a sample is drawn, of the ranges around its operations."""
-    gpu, tids = nsys.brief_rows(db), dict[int, int]()
-    found = nsys.launches(db, gpu, nsys.read_calls(db, brief=True), tids)
-    duration, sample, around = _ints(gpu.columns["kDuration"]), None, None
+    operations, tids = outline_operations(db), dict[int, int]()
+    _, launched = launches(db, operations, outline_calls(db), tids)
+    sample, around = None, None
     if count_ranges(db) > FEW:
-        every = gpu.rows <= MOMENTS or not duration.any()
-        sample = Sample(np.arange(gpu.rows), np.ones(gpu.rows, np.int64)) if every else draw(duration, MOMENTS)
-        times = [column[sample.rows] for column in (found.time, found.origin_time) if column is not None]
-        around = np.unique(np.concatenate(times))
+        sample = _sample(_ints(operations.columns["kDuration"]))
+        times = [column for column in (launched.launch_time, launched.origin_time) if column is not None]
+        around = np.unique(np.concatenate([column[sample.rows] for column in times]))
     nvtx = read_ranges(db, around, tids)
-    told = payloads(db)
-    columns = {**gpu.columns, "pid": gpu.pid, "rank": nsys.rank_column(db, told, gpu.pid)}
-    return Capture(
-        file=str(file),
-        profiler=nsys.profiler(db),
-        threads=nsys.pairs(tids),
-        scopes=nvtx.scopes,
-        ranges=nvtx.ranges,
-        spans=nvtx.spans,
-        rows=gpu.rows,
-        columns=columns,
-        launch_thread=found.thread,
-        launch_time=found.time,
-        reason=found.reasons,
-        reason_code=found.reason_code,
-        origin_thread=found.origin_thread,
-        origin_time=found.origin_time,
-        warnings=nsys.warnings_of(db, gpu, told),
-    ), sample
+    return assemble(db, operations, nvtx, launched, payloads(db)), sample
+
+
+def _sample(duration: Ints) -> Sample:
+    """Of few operations, and of those without any time, each one is in the sample once."""
+    if len(duration) <= MOMENTS or not duration.any():
+        return Sample(np.arange(len(duration)), np.ones(len(duration), np.int64))
+    return draw(duration, MOMENTS)
 
 
 def _ints(column: Data) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.parse.formats.cupti import triples
+from pyprof.parse.formats.cupti import sizes
+from pyprof.parse.formats.key_join import matched
 from pyprof.table.columns import NULL, Coded, Ints, distinct
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
@@ -36,13 +37,8 @@ class Calls:
 
     def at(self, rows: Ints) -> Calls:
         """The calls of these rows; of row -1 one without a start (``NULL``)."""
-        if not len(self):
-            unknown = np.full(len(rows), NULL, np.int64)
-            return Calls(unknown, unknown, unknown, unknown, Coded.empty(len(rows)))
-        known = rows >= 0
-        start, end, pid, tid = (np.where(known, c[rows], NULL) for c in (self.start, self.end, self.pid, self.tid))
-        codes = np.where(known, self.name.codes[rows], -1).astype(np.int32)
-        return Calls(start, end, pid, tid, Coded(codes, self.name.values))
+        start, end, pid, tid = (matched(column, rows) for column in (self.start, self.end, self.pid, self.tid))
+        return Calls(start, end, pid, tid, Coded(matched(self.name.codes, rows, -1), self.name.values))
 
 
 @dataclass(slots=True)
@@ -79,10 +75,10 @@ class Gpu:
 
     @classmethod
     def of_activity(cls, data: Mapping[str, Ints], names: Sequence[Coded], launch: Calls) -> Gpu:
-        """From the columns of CUPTI's activity records, by CUPTI's names; ``names``: demangled, short, mangled."""
-        grid, block = (triples(data[f"{what}X"], data[f"{what}Y"], data[f"{what}Z"]) for what in ("grid", "block"))
-        kind, start, end, size, device = (data[key] for key in ("kind", "start", "end", "bytes", "deviceId"))
+        """From the columns of ``gpu_operations``; ``names``: demangled, short, mangled."""
+        kind, start, end, size, device = (data[key] for key in ("kind", "start_ns", "end_ns", "bytes", "device"))
         name, base, mangled = names
+        grid, block = sizes(data, "grid"), sizes(data, "block")
         return cls(kind, start, end, size, device, name, base, mangled, grid, block, launch)
 
     @classmethod
@@ -116,12 +112,6 @@ class Spans:
     def none(cls) -> Spans:
         nothing, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         return cls(nothing, nothing, nothing, nothing, Coded.empty(0), flags, flags, nothing)
-
-
-def one_after_another(tables: Iterable[Mapping[str, Ints]]) -> dict[str, Ints]:
-    """Tables of the same columns as one."""
-    each = list(tables)
-    return {key: np.concatenate([table[key] for table in each]) for key in each[0]}
 
 
 class Recording:

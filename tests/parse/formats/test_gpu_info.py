@@ -9,9 +9,11 @@ import pytest
 
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.formats.database import database
-from pyprof.parse.formats.gpu_info import info_text, kineto_info, nsys_infos, nvprof_infos
+from pyprof.parse.formats.gpu_info import database_infos, info_text, kineto_info
+from pyprof.parse.formats.nvprof_tables import DEVICE_UNITS, DEVICES
 from pyprof.parse.kineto.reader import read as read_kineto
 from pyprof.parse.nsys.reader import read as read_nsys
+from pyprof.parse.nsys.tables import GPUS
 from tests.parse.kineto import kineto_file
 from tests.parse.nsys import nsys_file
 
@@ -67,7 +69,7 @@ def nsys_database(tmp_path):
 def test_an_nsys_exports_rows_have_their_gpus_facts_and_no_more(tmp_path):
     file = nsys_database(tmp_path)
     with database(file) as db:
-        assert nsys_infos(db) == {
+        assert database_infos(db, GPUS) == {
             0: '{"smCount":100,"clockRate":1980000000,"computeMajor":9}',
             1: '{"smCount":101,"computeMajor":9}',
         }
@@ -83,7 +85,7 @@ def test_an_export_that_names_its_gpus_and_no_more(tmp_path):
         connection.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100 80GB HBM3')")
     connection.close()
     with database(file) as db:
-        assert nsys_infos(db) == {}
+        assert database_infos(db, GPUS) == {}
 
 
 @pytest.mark.parametrize("columns", ["id, numMultiprocessors, coreClockRate, globalMemoryBandwidth", "id"])
@@ -95,6 +97,6 @@ def test_nvprofs_units(tmp_path, columns):
         connection.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_DEVICE VALUES ({values})")
     connection.close()
     with database(file) as db:
-        found = nvprof_infos(db, "CUPTI_ACTIVITY_KIND_DEVICE")
+        found = database_infos(db, DEVICES, DEVICE_UNITS)
     wanted = '{"smCount":80,"clockRate":1530000000,"memoryBandwidth":898048000000}'
     assert found == ({0: wanted} if "," in columns else {})

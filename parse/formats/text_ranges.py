@@ -1,0 +1,47 @@
+"""Ranges whose texts are read one by one: those of the smaller formats, of which no capture has millions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.parse.attribute.capture import Ranges
+from pyprof.parse.attribute.scope import Scope, classify, split
+from pyprof.table.columns import NULL, Ints, distinct
+
+OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
+Threads = dict[tuple[int, int], int]  # (process, thread) -> its number
+
+
+class TextRange(NamedTuple):
+    """A range or a call of a thread."""
+
+    pid: int
+    tid: int
+    start: int  # ns
+    end: int
+    text: str
+
+
+def ranges_of(ranges: Sequence[TextRange], threads: Threads, origin: int) -> tuple[Ranges, list[Scope]]:
+    """The ranges as columns, and their scopes. ``threads`` gets new ones; ``origin`` is the time that becomes 0."""
+    scopes: dict[tuple[str, bool, str], int] = {}
+    known: dict[str, tuple[int, int, int]] = {}  # text -> scope, sequence number, op id
+    rows = []
+    for pid, tid, start, end, text in ranges:
+        if text not in known:
+            name, seq, op_id, sizes = split(text)
+            scope = scopes.setdefault((name, seq is not None or op_id is not None, sizes), len(scopes))
+            known[text] = scope, NULL if seq is None else seq, NULL if op_id is None else op_id
+        rows.append((threads.setdefault((pid, tid), len(threads)), start - origin, end - origin, *known[text]))
+    columns: list[Ints] = list(np.array(rows, np.int64).reshape(-1, 6).T.copy())
+    return Ranges(*columns), [classify(*key) for key in scopes]
+
+
+def thread_numbers(pid: Ints, tid: Ints, threads: Threads) -> Ints:
+    """The number of each row's thread; ``threads`` gets the new ones."""
+    owners, row = distinct(pid, tid)
+    numbers = [threads.setdefault((pid, tid), len(threads)) for pid, tid in owners]
+    return np.array(numbers, np.int64)[row] if owners else row

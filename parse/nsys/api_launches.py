@@ -1,0 +1,133 @@
+"""The CUDA API calls of an nsys export, and which of them launched each GPU operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS
+from pyprof.parse.formats.cupti import CallTimes, launch_columns, texts_of
+from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.key_join import lookup, matched
+from pyprof.parse.nsys.operations import Operations
+from pyprof.parse.nsys.tables import API, GRAPH_NODES, STRINGS, process_of, thread_of
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
+
+
+@dataclass(slots=True)
+class ApiCalls:
+    """CUDA API calls, runtime and driver: what finding launches takes."""
+
+    pid: Ints
+    corr: Ints
+    global_tid: Ints
+    start: Ints  # ns
+
+
+@dataclass(slots=True)
+class TimedCalls(ApiCalls):
+    """The same with their ends and names."""
+
+    end: Ints
+    name: Coded
+
+    def columns(self, call: Ints) -> dict[str, Data]:
+        """The kernel table's columns about the call that launched each row; ``call`` is its place, -1 for none."""
+        return launch_columns(call, CallTimes(thread_of(self.global_tid), self.start, self.end, self.name))
+
+
+def outline_calls(db: Database) -> ApiCalls:
+    """All calls. Raises SchemaError where the table lacks a column that nothing replaces."""
+    data = db.read(API, "thread", "corr", "start_ns")
+    return ApiCalls(process_of(data["thread"]), data["corr"], data["thread"], data["start_ns"])
+
+
+def read_calls(db: Database) -> TimedCalls:
+    """All calls with ends and names. Raises as ``outline_calls``."""
+    data = db.read(API, "thread", "corr", "start_ns", "end_ns", "name")
+    names = texts_of(data["name"], db.texts(STRINGS, data["name"]))
+    thread = data["thread"]
+    return TimedCalls(process_of(thread), data["corr"], thread, data["start_ns"], data["end_ns"], names)
+
+
+def launching_threads(db: Database) -> list[int]:
+    """The globalTids of threads that call CUDA or capture graphs."""
+    found: list[int] = []
+    for source in (API, GRAPH_NODES):
+        if db.has(source.table, source.column("thread")):
+            thread = db.expressions(source)["thread"]
+            query = f'SELECT DISTINCT {thread} FROM "{source.table}" e WHERE {thread} IS NOT NULL'  # noqa: S608 (our own text)
+            found += [tid for (tid,) in db.rows(query)]
+    return found
+
+
+class Launches(NamedTuple):
+    """Where and when each GPU operation was launched: fields of ``Capture``."""
+
+    launch_thread: Ints
+    launch_time: Ints
+    reason: list[str]
+    reason_code: Ints
+    origin_thread: Ints | None
+    origin_time: Ints | None
+
+
+def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[int, int]) -> tuple[Ints, Launches]:
+    """The place of each operation's call (-1: none), and its launch.
+
+    ``tids``: the number of each globalTid; it gets the new ones.
+    """
+    call = lookup(calls.pid, calls.corr, operations.pid, operations.corr)
+    thread, time = matched(_threads(calls.global_tid, tids), call, -1), matched(calls.start, call)
+    reasons = _reasons(calls, operations, call >= 0)
+    return call, Launches(thread, time, *reasons, *_graph_origins(db, tids, operations))
+
+
+def _threads(global_tids: Ints, tids: dict[int, int]) -> Ints:
+    """The number of each globalTid; ``tids`` gets the new ones."""
+    used, inverse = distinct(global_tids)
+    numbers = [tids.setdefault(tid, len(tids)) for (tid,) in used]
+    return np.array(numbers, np.int64)[inverse] if used else np.zeros(0, np.int64)
+
+
+def _graph_origins(db: Database, tids: dict[int, int], operations: Operations) -> tuple[Ints | None, Ints | None]:
+    """Thread and time of each CUDA graph node's capture: its creation event, clones followed to the original."""
+    if not db.has(GRAPH_NODES.table, GRAPH_NODES.column("node")) or not np.any(operations.graph_node != NULL):
+        return None, None
+    data = db.read(GRAPH_NODES)
+    if not len(data["node"]):
+        return None, None
+    # Instantiation writes a node twice, as created and as cloned: the row that names the original comes first.
+    order = np.argsort(data["original"] == NULL, kind="stable")
+    node, original, start, tid = (data[name][order] for name in ("node", "original", "start_ns", "thread"))
+    pid = process_of(tid)
+    event = lookup(pid, node, operations.pid, operations.graph_node)
+    for _ in range(len(node)):  # a chain cannot be longer than the table
+        known = np.flatnonzero(event >= 0)
+        clones = known[original[event[known]] != NULL]
+        further = lookup(pid, node, operations.pid[clones], original[event[clones]])
+        moved = (further >= 0) & (further != event[clones])
+        if not moved.any():
+            break
+        event[clones[moved]] = further[moved]
+    return matched(_threads(tid, tids), event, -1), matched(start, event)
+
+
+def _reasons(calls: ApiCalls, operations: Operations, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:
+    """Why an operation has no launch, and each one's reason; -1: it has one.
+
+    The first reason is for operations before the first API call of their process, in time or in correlation ids, which
+    ascend: in a slice of FSDP with offloading, kernels of a second later were launched before it.
+    """
+    code = np.where(known, -1, 1)
+    for pid in np.unique(operations.pid[~known]).tolist():
+        called, lost = calls.pid == pid, ~known & (operations.pid == pid)
+        if called.any():
+            first_start, first_corr = calls.start[called].min(), calls.corr[called].min()
+            code[lost & ((operations.start < first_start) | (operations.corr < first_corr))] = 0
+        else:
+            code[lost] = 2
+    return [BEFORE_CAPTURE, NO_CALL, NO_CALLS], code

@@ -1,0 +1,111 @@
+"""The GPU operations of an nsys export: kernels, copies, memsets and opaque launches of CUDA graphs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.parse.formats.cupti import gpu_operations, name_operations, table_columns
+from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.gpu_info import database_infos
+from pyprof.parse.formats.kernel_names import demangle, short_name
+from pyprof.parse.nsys.tables import API, CUDA_DEVICES, GPUS, GRAPH, KERNEL, MEMCPY, MEMSET, STRINGS, process_of
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
+
+SOURCES, KINDS = (KERNEL, MEMCPY, MEMSET, GRAPH), ("kernel", "memcpy", "memset", "graph")
+_OUTLINE = ("start_ns", "end_ns", "process", "corr", "device", "graphNode")  # the columns that a summary needs
+
+
+class Operations(NamedTuple):
+    """GPU operations in order of start."""
+
+    rows: int
+    pid: Ints
+    corr: Ints
+    start: Ints
+    graph_node: Ints
+    kind: Ints  # index into KINDS
+    columns: dict[str, Data]  # of the kernel table
+    warnings: list[str]
+
+
+def read_operations(db: Database) -> Operations:
+    """All GPU operations. Raises SchemaError where a table lacks a column that nothing replaces."""
+    data, warnings = gpu_operations(db, SOURCES)
+    short, long = _kernel_names(db, data)
+    name_operations([short, long], data, KINDS)
+    operations = _operations(db, data, warnings)
+    operations.columns.update({"kShortName": short, "kLongName": long})
+    return operations
+
+
+def outline_operations(db: Database) -> Operations:
+    """All GPU operations, but only with the columns that a summary shows."""
+    return _operations(db, *gpu_operations(db, SOURCES, _OUTLINE))
+
+
+def _operations(db: Database, data: dict[str, Ints], warnings: list[str]) -> Operations:
+    pid = process_numbers(data["process"], db)
+    columns = table_columns(data, KINDS)
+    columns["gpu"], columns["gpuInfo"] = _gpus(db, pid, data["device"])
+    return Operations(len(pid), pid, data["corr"], data["start_ns"], data["graphNode"], data["kind"], columns, warnings)
+
+
+def process_numbers(global_pid: Ints, db: Database) -> Ints:
+    """The process number of each globalPid.
+
+    Exports cut by hand lack globalPid: then all rows are of the process that called the API, if there is only one.
+    """
+    if np.any(global_pid != NULL):
+        return np.where(global_pid == NULL, NULL, process_of(global_pid))
+    pids = np.unique(process_of(db.read(API, "thread")["thread"]))
+    return np.full(len(global_pid), pids[0] if len(pids) == 1 else NULL, np.int64)
+
+
+def _kernel_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
+    """Short and long names as the file has them; a missing one is made of the other or of the mangled one."""
+    ids = [data[key] for key in ("short_name", "long_name", "mangled_name")]
+    strings = db.texts(STRINGS, np.concatenate(ids))
+    used, codes = distinct(*ids)
+    names = [tuple(strings.get(id_, "") for id_ in row) for row in used]
+    longs = [long or demangle(mangled) or short for short, long, mangled in names]
+    shorts = [short or short_name(long) for (short, _, _), long in zip(names, longs, strict=True)]
+    return Coded(codes.astype(np.int32), shorts), Coded(codes.astype(np.int32), longs)
+
+
+def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
+    """The GPU's name and facts (``gpu_info``) of each row.
+
+    By TARGET_INFO_CUDA_DEVICE where it is there, else by TARGET_INFO_GPU.cuDevice; never by TARGET_INFO_GPU.id: on a
+    4-GPU host ids 0, 1, 2, 3 were CUDA devices 1, 0, 3, 2.
+    """
+    by_process, by_device = _gpus_of_processes(db), _gpus_of_devices(db)
+    used, codes = distinct(pid, device)
+    gpus = [by_process.get(pair) or by_device.get(pair[1], ("", "")) for pair in used]
+    name, info = ([gpu[part] for gpu in gpus] for part in range(2))
+    return Coded(codes.astype(np.int32), name), Coded(codes.astype(np.int32), info)
+
+
+Gpu = tuple[str, str]  # name, facts
+
+
+def _gpus_of_devices(db: Database) -> dict[object, Gpu]:
+    """By CUDA's number of the device, without display adapters: their compute capability is 0."""
+    if not db.has(GPUS.table, GPUS.column("device")):
+        return {}
+    infos = database_infos(db, GPUS)
+    rows = db.records(GPUS, "device", "name", "id", "computeMajor")
+    checked = db.has(GPUS.table, GPUS.column("computeMajor"))
+    return {
+        device: (str(name), infos.get(id_, ""))
+        for device, name, id_, major in rows
+        if not checked or (isinstance(major, int) and major > 0)
+    }
+
+
+def _gpus_of_processes(db: Database) -> dict[tuple[object, ...], Gpu]:
+    """By process and its number of the device."""
+    infos = database_infos(db, GPUS)
+    gpus = {id_: (str(name), infos.get(id_, "")) for id_, name in db.records(GPUS, "id", "name")}
+    return {(pid, device): gpus[gpu] for pid, device, gpu in db.records(CUDA_DEVICES) if gpu in gpus}
