@@ -85,7 +85,7 @@ ANSWERS = (
     Answer("report", 1, "report", "pyprof.prof.report.json_document", "the page written, and its sentences"),
     Answer("perfetto", 1, "perfetto", "pyprof.prof.perfetto.cli", "the trace written, and what it holds"),
     Answer("plot", 1, "plot", "pyprof.prof.plot.json_document", "the figure that was written, and the numbers drawn"),
-    Answer("peaks", 1, "peaks", "pyprof.benchmark.peaks", "what this machine reaches; --peaks reads it, too"),
+    Answer("peaks", 1, "peaks", "pyprof.benchmark.peaks_content", "what this machine reaches; --peaks reads it, too"),
     Answer("demo", 1, "demo", "pyprof.demo", "the files made, and the commands that made them"),
     Answer("diff", 1, "diff", "pyprof.prof.diff.write_json", "the difference of two captures, and why"),
     Answer("schemas", 1, "schema", "pyprof.command.schemas", "JSON Schemas of what --json prints"),

@@ -8,17 +8,25 @@ import sys
 
 import pytest
 
-from pyprof.benchmark import measure as measuring
-from pyprof.benchmark import peaks
-from pyprof.benchmark.measure import PRODUCTS, Bench, Effort, Multiplied, memory_rate, on_plateau
+from pyprof.benchmark import peaks, sweeps, timer
+from pyprof.benchmark.peaks_content import peaks_content
+from pyprof.benchmark.print_peaks import print_peaks
+from pyprof.benchmark.sweeps import PRODUCTS, ProductRates, Sweeps, memory_rate, on_plateau
+from pyprof.benchmark.timer import Effort, Timer
 from pyprof.errors import PyprofError
 from pyprof.prof.kernels.precision import UNITS
 from pyprof.prof.limits.architectures import unit_of
 from pyprof.prof.limits.devices import find_device
 from pyprof.prof.limits.peaks_file import load_peaks, with_peaks
 
-H200 = {"device": "NVIDIA H200", "arch": "sm_90", "sms": 132, "memory_bytes": 150109880320, "cache_bytes": 62914560,
-        "torch": "2.11.0"}  # fmt: skip
+H200 = {
+    "device": "NVIDIA H200",
+    "arch": "sm_90",
+    "sms": 132,
+    "memory_bytes": 150109880320,
+    "cache_bytes": 62914560,
+    "torch": "2.11.0",
+}
 CURVES = {
     "bf16": [(1024, 1e14), (4096, 7.77e14), (8192, 8.11234e14), (16384, 7.9e14)],
     "fp32": [(4096, 5.1e13)],
@@ -36,12 +44,12 @@ ELEMENTWISE = {"bf16": {"add": 4.2e12, "gelu": 4.1e12}, "fp32": {"add": 4.2e12, 
 @pytest.fixture
 def found():
     products = [
-        Multiplied(p, CURVES[p.name], LASTING.get(p.name))
+        ProductRates(p, CURVES[p.name], LASTING.get(p.name))
         if p.name in CURVES
-        else Multiplied(p, why="not on this device")
+        else ProductRates(p, why="not on this device")
         for p in PRODUCTS
     ]
-    return peaks.document(H200, products, MEMORY, ELEMENTWISE, {"host_to_device": 5.5e10})
+    return peaks_content(H200, products, MEMORY, ELEMENTWISE, {"host_to_device": 5.5e10})
 
 
 def test_the_document_by_hand(found):
@@ -63,7 +71,7 @@ def test_what_is_written_can_be_read(found, tmp_path):
 
 
 def test_the_tables_compare_with_the_data_sheet(found, capsys):
-    peaks.print_peaks(found)
+    print_peaks(found)
     out = capsys.readouterr().out
     assert "NVIDIA H200 (sm_90, 132 SMs, last cache 60 MiB), torch 2.11.0" in out
     lines = [line.split() for line in out.splitlines()]
@@ -74,11 +82,23 @@ def test_the_tables_compare_with_the_data_sheet(found, capsys):
 
 
 UNITS_OF = [
-    ("bf16", "sm_90", "tc_bf16"), ("tf32", "sm_80", "tc_tf32"), ("fp32", "sm_80", "fp32"), ("fp64", "sm_80", "tc_fp64"),
-    ("fp64", "sm_89", "fp64"), ("fp8", "sm_89", "tc_fp8"), ("fp8", "sm_80", ""), ("bf16", "sm_75", ""),
-    ("fp16", "sm_70", "tc_fp16"), ("fp16", "sm_61", ""), ("int8", "sm_120", "tc_int8"), ("fp32", "gfx942", "tc_fp32"),
-    ("tf32", "gfx942", ""), ("bf16", "gfx942", "tc_bf16"), ("bf16", "cpu", "bf16"), ("bf16", "sm_", ""),
-]  # fmt: skip
+    ("bf16", "sm_90", "tc_bf16"),
+    ("tf32", "sm_80", "tc_tf32"),
+    ("fp32", "sm_80", "fp32"),
+    ("fp64", "sm_80", "tc_fp64"),
+    ("fp64", "sm_89", "fp64"),
+    ("fp8", "sm_89", "tc_fp8"),
+    ("fp8", "sm_80", ""),
+    ("bf16", "sm_75", ""),
+    ("fp16", "sm_70", "tc_fp16"),
+    ("fp16", "sm_61", ""),
+    ("int8", "sm_120", "tc_int8"),
+    ("fp32", "gfx942", "tc_fp32"),
+    ("tf32", "gfx942", ""),
+    ("bf16", "gfx942", "tc_bf16"),
+    ("bf16", "cpu", "bf16"),
+    ("bf16", "sm_", ""),
+]
 
 
 @pytest.mark.parametrize(("dtype", "arch", "unit"), UNITS_OF)
@@ -143,12 +163,12 @@ def test_a_gpu_out_of_power_is_measured_before_and_after(monkeypatch):
         nonlocal busy
         busy = 0.0
 
-    bench = object.__new__(Bench)
-    bench.on_gpu, bench.effort = True, Effort()
-    monkeypatch.setattr(bench, "_run", run)
-    monkeypatch.setattr(measuring.time, "sleep", rest)
-    assert bench.burst_seconds(lambda: None) == pytest.approx(0.001)
-    assert bench.lasting_seconds(lambda: None) == pytest.approx(0.002)
+    clock = object.__new__(Timer)
+    clock.on_gpu, clock.effort = True, Effort()
+    monkeypatch.setattr(clock, "_run", run)
+    monkeypatch.setattr(timer.time, "sleep", rest)
+    assert clock.burst_seconds(lambda: None) == pytest.approx(0.001)
+    assert clock.lasting_seconds(lambda: None) == pytest.approx(0.002)
 
 
 def test_help_needs_no_torch():
@@ -167,7 +187,7 @@ TINY = Effort(trial_s=0.001, trials=2, gemm=(32, 64), most_bytes=1 << 17)
 def test_a_cpu_is_measured(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(peaks, "QUICK", TINY)
-    monkeypatch.setattr(measuring, "ON_CPU_ELEMENTS", 1 << 10)
+    monkeypatch.setattr(sweeps, "ON_CPU_ELEMENTS", 1 << 10)
     before = torch.get_float32_matmul_precision()
     found = peaks.measure("cpu", quick=True)
     assert torch.get_float32_matmul_precision() == before
@@ -183,14 +203,15 @@ def test_a_cpu_is_measured(tmp_path, monkeypatch):
 @pytest.mark.torch
 def test_a_product_that_torch_refuses_is_told():
     pytest.importorskip("torch")
-    bench = Bench("cpu", TINY)
-    bench._multiply = lambda *_: (_ for _ in ()).throw(RuntimeError("not for you\nmore"))
-    assert [found.why for found in bench.products()] == ["not for you"] * 3
+    measured = Sweeps("cpu", TINY)
+    measured._multiply = lambda *_: (_ for _ in ()).throw(RuntimeError("not for you\nmore"))
+    assert [found.why for found in measured.products()] == ["not for you"] * 3
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("name", "message"), [("tpu", "expected cuda, cuda:N or cpu, found 'tpu'"),
-                                               ("cuda:99", "torch sees")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "message"), [("tpu", "expected cuda, cuda:N or cpu, found 'tpu'"), ("cuda:99", "torch sees")]
+)
 def test_a_device_that_is_not_there(name, message):
     pytest.importorskip("torch")
     with pytest.raises(PyprofError, match=message):

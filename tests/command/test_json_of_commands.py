@@ -13,7 +13,7 @@ import pytest
 
 from pyprof import cli, demo
 from pyprof.benchmark import peaks
-from pyprof.benchmark.measure import Effort
+from pyprof.benchmark.timer import Effort
 from pyprof.command.envelope import ANSWERS, Parser
 from pyprof.parse import cli as parse
 from pyprof.parse.stats import cli as stats
@@ -271,7 +271,7 @@ def test_demo_that_fails(tmp_path, monkeypatch, capfdbinary):
 def test_peaks_of_this_machine(monkeypatch, capfdbinary):
     pytest.importorskip("torch")
     monkeypatch.setattr(peaks, "QUICK", Effort(trial_s=0.001, trials=2, gemm=(32, 64), most_bytes=1 << 17))
-    monkeypatch.setattr("pyprof.benchmark.measure.ON_CPU_ELEMENTS", 1 << 10)
+    monkeypatch.setattr("pyprof.benchmark.sweeps.ON_CPU_ELEMENTS", 1 << 10)
     code, out, _ = run(peaks.main, capfdbinary, "--json", "--quick", "--device", "cpu")
     assert (code, answer(out, "peaks", "peaks")["arch"]) == (0, "cpu")
 

@@ -1,0 +1,86 @@
+"""What the system says of a device: name, architecture, sizes of memory and cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["cache_bytes", "facts", "free_bytes"]
+
+UNKNOWN_CACHE_BYTES = 64 << 20
+UNKNOWN_FREE_BYTES = 4 << 30
+
+
+def facts(device: Any) -> dict[str, Any]:
+    """The keys of a peaks file that describe a ``torch.device``."""
+    import torch
+
+    version = {"torch": torch.__version__}
+    if device.type != "cuda":
+        threads = torch.get_num_threads()
+        return {"device": cpu_name(), "arch": "cpu", **version, "threads": threads, "cache_bytes": cache_bytes(device)}
+    gpu: Any = torch.cuda.get_device_properties(device)
+    arch = str(getattr(gpu, "gcnArchName", "")).split(":")[0] if torch.version.hip else f"sm_{gpu.major}{gpu.minor}"
+    return {
+        "device": gpu.name,
+        "arch": arch or f"sm_{gpu.major}{gpu.minor}",
+        **version,
+        "sms": gpu.multi_processor_count,
+        "memory_bytes": gpu.total_memory,
+        "cache_bytes": cache_bytes(device),
+    }
+
+
+def cache_bytes(device: Any) -> int:
+    """The size of the last cache before memory; 64 MiB if it is not known."""
+    if device.type != "cuda":
+        return cpu_cache_bytes()
+    import torch
+
+    return int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) or UNKNOWN_CACHE_BYTES)
+
+
+def free_bytes(device: Any) -> int:
+    """The free memory of the device; of the system for a CPU."""
+    if device.type != "cuda":
+        return system_free_bytes()
+    import torch
+
+    torch.cuda.empty_cache()
+    return int(torch.cuda.mem_get_info(device)[0])
+
+
+# The CPU
+
+
+def cpu_name() -> str:
+    """The CPU's model; "CPU" if the system does not name it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next((name for name in names if name), "CPU")
+
+
+def cpu_cache_bytes() -> int:
+    """The largest cache of the first core (Linux), else 64 MiB."""
+    folder = Path("/sys/devices/system/cpu/cpu0/cache")
+    sizes = [_kib_to_bytes(file) for file in folder.glob("index*/size")] if folder.is_dir() else []
+    return max(sizes, default=0) or UNKNOWN_CACHE_BYTES
+
+
+def _kib_to_bytes(file: Path) -> int:
+    """The bytes of a text such as 32768K, 0 for any other."""
+    text = file.read_text(encoding="ascii", errors="replace").strip()
+    return int(text[:-1]) << 10 if text.endswith("K") and text[:-1].isdigit() else 0
+
+
+def system_free_bytes() -> int:
+    """The memory that the system has free (Linux), else 4 GiB."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return UNKNOWN_FREE_BYTES
+    free = next((line.split()[1] for line in text.splitlines() if line.startswith("MemAvailable:")), "")
+    return int(free) << 10 if free.isdigit() else UNKNOWN_FREE_BYTES
