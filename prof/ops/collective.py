@@ -20,14 +20,9 @@ def wire_factor(kind: str, ranks: int) -> float:
     all_reduce, barrier 2 (n - 1) / n;  broadcast, reduce, send, recv 1;  the others (n - 1) / n
     """
     share = (ranks - 1) / ranks
-    return {
-        "all_reduce": 2 * share,
-        "barrier": 2 * share,
-        "broadcast": 1.0,
-        "reduce": 1.0,
-        "send": 1.0,
-        "recv": 1.0,
-    }.get(kind, share)
+    if kind in ("all_reduce", "barrier"):
+        return 2 * share
+    return 1.0 if kind in ("broadcast", "reduce", "send", "recv") else share
 
 
 def flat(argument: Any) -> tuple[Tensor, ...]:
@@ -44,48 +39,34 @@ def size(argument: Any) -> float:
 
 @model(
     "c10d::allreduce_ c10d::broadcast_ c10d::reduce_ c10d::allreduce_coalesced_ nccl:all_reduce nccl:broadcast "
-    "symm_mem::multimem_all_reduce_ nccl:reduce",
+    "nccl:reduce nccl:all_to_all nccl:all_to_allv symm_mem::multimem_all_reduce_",
     family=FAMILY_NAME,
 )
-def in_place(buffer: Any) -> Work:
-    """The buffer is read and written"""
+def same_size(buffer: Any) -> Work:
+    """As much is written as is read (all_to_all: where all parts are of one size)"""
     return Work(0, distinct(flat(buffer)), size(buffer))
 
 
 @model("record_param_comms", family=FAMILY_NAME)
 def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None, name: Any = None) -> Work:
-    """The profiler's record of any collective: 0 flop. Its bytes are known where its name is, and works in place.
+    """The profiler's record of any collective: 0 flop. Its bytes are known for those that work in place, by their name.
 
     Arguments as ParamCommsUtils.hpp records them (torch 2.13); a Kineto trace leaves strings out of them, and has the
     name beside them, as "Collective name".
     """
     if name in ("allreduce", "broadcast", "reduce", "allreduce_coalesced"):
-        return in_place(buffers)
-    return Work(0, math.nan, math.nan)
-
-
-@model("nccl:all_to_all", "nccl:all_to_allv", family=FAMILY_NAME)
-def annotated_all_to_all(self: Any) -> Work:
-    """The annotation names what goes in; as much comes out where all parts are of one size"""
-    return Work(0, distinct(flat(self)), size(self))
-
-
-@model(
-    "nccl:all_gather nccl:_all_gather_base nccl:reduce_scatter nccl:_reduce_scatter_base nccl:gather nccl:scatter",
-    family=FAMILY_NAME,
-)
-def annotated_input(self: Any) -> Work:
-    """The annotation names what goes in: what comes out has another size, which it does not tell"""
+        return same_size(buffers)
     return Work(0, math.nan, math.nan)
 
 
 @model(
+    "nccl:all_gather nccl:_all_gather_base nccl:reduce_scatter nccl:_reduce_scatter_base nccl:gather nccl:scatter "
     "ncclAllReduce ncclBroadcast ncclReduce ncclAllGather ncclReduceScatter ncclAlltoAll ncclGather ncclScatter "
     "ncclSend ncclRecv ncclGroupEnd nccl:coalesced",
     family=FAMILY_NAME,
 )
 def by_record(*_: Any) -> Work:
-    """Only by its record (`comm`): what goes in and comes out"""
+    """Only the record beside it (`comm`) has the sizes: an annotation names at most what goes in"""
     return Work(0, math.nan, math.nan)
 
 
@@ -119,7 +100,7 @@ def into(outputs: Any, inputs: Any) -> Work:
 )
 def functional_all_reduce(self: Tensor) -> Work:
     """As much is written as is read"""
-    return Work(0, self.nbytes, moved(self.numel, self))
+    return Work(0, self.nbytes, size(self))
 
 
 @model("_c10d_functional::all_gather_into_tensor", family=FAMILY_NAME)

@@ -1,5 +1,4 @@
-"""Convolutions by the names and argument orders of their backends: cuDNN, MIOpen, oneDNN, PyTorch's own
-kernels.
+"""Convolutions by the names and argument orders of their backends: cuDNN, MIOpen, oneDNN, PyTorch's own kernels.
 
 The counts are those of ``conv``. PyTorch 1.x had a backward op for each backend.
 """
@@ -27,17 +26,10 @@ from pyprof.prof.ops.operands import Out, moved
 @model("cudnn_convolution", family=FAMILY_NAME)
 def cudnn_convolution(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
     """(x, weight, padding, stride, dilation, groups, ...); before torch 1.8 a bias follows the weight"""
-    bias, (padding, stride, dilation, groups) = bias_and_four(rest)
-    call = Call(stride, padding, dilation, groups, x=x, weight=weight, bias=bias)
-    return convolution(call, out)
-
-
-def bias_and_four(rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, Any, Any, Any]]:
-    """Split (bias?), padding, stride, dilation, groups; what is missing is unknown."""
     has_bias = bool(rest) and (rest[0] is None or isinstance(rest[0], Tensor))
     bias, numbers = (rest[0], rest[1:]) if has_bias else (None, rest)
     padding, stride, dilation, groups = (*numbers, *(UNKNOWN,) * 4)[:4]
-    return bias, (padding, stride, dilation, groups)
+    return convolution(Call(stride, padding, dilation, groups, x=x, weight=weight, bias=bias), out)
 
 
 # `convolution` and `conv_transpose` once more, by the backends' names of them and orders of arguments
@@ -70,33 +62,42 @@ model(
 # PyTorch 1.x: backward
 
 
-def pair_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any, transposed: bool, out: Out) -> Parts:
-    """Old backends' backward: (self, grad_output, weight, ..., output_mask)."""
-    mask = (*mask_of(output_mask, out), False, False)
-    return backward(dy, x, weight, transposed, (mask[0], mask[1], mask[2]))
-
-
 @model(
-    "cudnn_convolution_backward miopen_convolution_backward mkldnn_convolution_backward "
-    "miopen_depthwise_convolution_backward thnn_conv2d_backward _slow_conv2d_backward slow_conv3d_backward "
-    "_conv_depthwise2d_backward conv_depthwise3d_backward thnn_conv_depthwise2d_backward slow_conv_dilated2d_backward "
-    "slow_conv_dilated3d_backward",
+    "cudnn_convolution_backward miopen_convolution_backward mkldnn_convolution_backward thnn_conv2d_backward"
+    " miopen_depthwise_convolution_backward _slow_conv2d_backward slow_conv3d_backward _conv_depthwise2d_backward"
+    " conv_depthwise3d_backward thnn_conv_depthwise2d_backward slow_conv_dilated2d_backward"
+    " slow_conv_dilated3d_backward",
     family=FAMILY_NAME,
 )
 def old_backward(first: Tensor, second: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
-    """PyTorch 1.x: cudnn and its kin take (x, dy, weight, ..., mask), the native ones (dy, x, weight, ...,
-    mask).
+    """PyTorch 1.x: cudnn and its kin take (x, dy, weight, ..., mask), the native ones (dy, x, weight, ..., mask)
 
-    The flop and bytes take x from the channels: x has Cin, dy has Cout. Where they are the same, the two hold
-    the same numbers of elements unless the stride is above 1, in which case x is the larger one.
+    The channels say which is x: x has Cin, dy has Cout. Where these are equal, both tensors have as many elements,
+    unless the stride is above 1: then x is the larger one.
     """
     x, dy = x_and_dy(first, second, weight)
-    mask = next((a for a in reversed(rest) if is_mask(a)), UNKNOWN)
-    return pair_backward(x, dy, weight, mask, False, out)
+    return gradients(x, dy, weight, rest, False, out)
+
+
+@model("cudnn_convolution_transpose_backward miopen_convolution_transpose_backward", family=FAMILY_NAME)
+def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
+    """PyTorch 1.x: the transposed convolution's gradients"""
+    return gradients(x, dy, weight, rest, True, out)
+
+
+def gradients(x: Tensor, dy: Tensor, weight: Tensor, rest: tuple[Any, ...], transposed: bool, out: Out) -> Parts:
+    """The gradients that the output mask among the other arguments asks for."""
+    output_mask = next((argument for argument in reversed(rest) if is_mask(argument)), UNKNOWN)
+    dx, dw, db, *_ = (*mask_of(output_mask, out), False, False)
+    return backward(dy, x, weight, transposed, (dx, dw, db))
+
+
+def is_mask(argument: Any) -> bool:
+    return isinstance(argument, (tuple, list)) and bool(argument) and all(isinstance(b, bool) for b in argument)
 
 
 def x_and_dy(first: Tensor, second: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of the two is x: the one whose channels are not Cout, else the larger."""
+    """The tensor whose channels are not Cout is x, else the larger one."""
     cout = weight.shape[0]
     a, b = channels(first, weight), channels(second, weight)
     if a != b:
@@ -104,27 +105,16 @@ def x_and_dy(first: Tensor, second: Tensor, weight: Tensor) -> tuple[Tensor, Ten
     return (first, second) if first.numel >= second.numel else (second, first)
 
 
-def is_mask(argument: Any) -> bool:
-    return isinstance(argument, (tuple, list)) and bool(argument) and all(isinstance(b, bool) for b in argument)
-
-
-@model("cudnn_convolution_transpose_backward", "miopen_convolution_transpose_backward", family=FAMILY_NAME)
-def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
-    """PyTorch 1.x: the transposed convolution's gradients"""
-    mask = next((a for a in reversed(rest) if is_mask(a)), UNKNOWN)
-    return pair_backward(x, dy, weight, mask, True, out)
-
-
 @model("cudnn_convolution_backward_input", "miopen_convolution_backward_input", family=FAMILY_NAME)
 def backward_input(size: Any, dy: Tensor, weight: Tensor) -> Work:
-    """PyTorch 1.x, dx from dy and weight: the forward's flop, whatever the stride; bytes where dx's size is told"""
+    """PyTorch 1.x, dx from dy and weight: the forward's flop, whatever the stride; bytes where dx's size is known"""
     flop = multiply_adds(multiplications(dy, weight, dy, False), dy, weight)
     return Work(flop, distinct(dy, weight), written(size, dy))
 
 
 @model("cudnn_convolution_backward_weight", "miopen_convolution_backward_weight", family=FAMILY_NAME)
 def backward_weight(size: Any, dy: Tensor, x: Tensor) -> Work:
-    """PyTorch 1.x, dweight from dy and x: the forward's flop, where dweight's size is told"""
+    """PyTorch 1.x, dweight from dy and x: the forward's flop, where dweight's size is known"""
     if not isinstance(size, (list, tuple)):
         raise UnknownArgument("the weight's size decides its gradient's work")
     flop = multiply_adds(multiplications(dy, x.like(tuple(size)), dy, False), dy, x)

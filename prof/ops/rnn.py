@@ -22,7 +22,7 @@ from typing import Any
 
 from pyprof.prof.ops.gemm import multiply_adds
 from pyprof.prof.ops.model import UNKNOWN, ModelError, Parts, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, given, moved
+from pyprof.prof.ops.operands import Out, first_output, given, moved
 
 FAMILY_NAME = "rnn"
 
@@ -43,52 +43,61 @@ class Network:
         return multiply_adds(matrices * math.prod(self.x.shape[:-1]), self.x)
 
     def output_bytes(self, out: Out = None) -> float:
-        """y[.., directions * hidden size], as told or by the first state's size."""
-        if out and out[0] is not None:
-            return moved(out[0].numel, out[0] if out[0].dtype else self.x)
-        directions = self.directions() if self.bidirectional is UNKNOWN else 2 if self.bidirectional else 1
+        """y[.., directions * hidden size], as the capture describes it, or by the first state's size."""
+        described = first_output(out)
+        if described is not None:
+            return moved(described.numel, described if described.dtype else self.x)
+        directions = self.directions()
         if directions is None:
             return math.nan
         return moved(math.prod(self.x.shape[:-1]) * self.states[0].shape[-1] * directions, self.x)
 
     def directions(self) -> int | None:
-        """By the weights' sizes: a layer after the first takes the output of all directions. None where both fit.
+        """1 or 2, as the call says, or by the weights' sizes; None where both fit these.
+
+        A layer after the first takes the output of all directions.
 
         The first state is [layers * directions, batch, hidden size]; each of these has as many weights, W_ih first,
         then W_hh [gates * hidden, hidden]. Networks with a projection are left out.
         """
+        if self.bidirectional is not UNKNOWN:
+            return 2 if self.bidirectional else 1
         shape = self.states[0].shape
         count, hidden = (shape[0], shape[-1]) if len(shape) > 1 else (0, 0)
         each = len(self.weights) // count if count else 0
         if not each or not hidden or len(self.weights) != count * each or each not in (2, 4):
             return None
         gates = self.weights[1].numel // hidden  # times hidden size
-        found = [w.numel for w in self.weights[::each]]
+        input_weights = [w.numel for w in self.weights[::each]]
         fits = []
         for directions in (1, 2):
             layers = count // directions
             sizes = [gates * (self.x.shape[-1] if i < directions else directions * hidden) for i in range(count)]
-            if layers * directions == count and sizes == found:
+            if layers * directions == count and sizes == input_weights:
                 fits.append(directions)
         return fits[0] if len(fits) == 1 else None
 
+    @property
+    def state_bytes(self) -> float:
+        return sum(moved(state.numel, state) for state in self.states)
 
-def forward(net: Network, out: Out = None) -> Work:
-    """Everything once."""
-    states = sum(moved(s.numel, s) for s in net.states)
-    return Work(net.flop, distinct(net.x, net.states, net.weights), net.output_bytes(out) + states)
+    def forward(self, out: Out = None) -> Work:
+        """Everything once."""
+        written = self.output_bytes(out) + self.state_bytes
+        return Work(self.flop, distinct(self.x, self.states, self.weights), written)
 
+    def backward(self, wgrad: bool | None = None, y: float | None = None) -> Parts:
+        """Data gradient, and weight gradient unless it is not wanted (``None``: as the weights' ``needs_grad`` say).
 
-def backward(net: Network, dgrad: bool = True, wgrad: bool = True) -> Parts:
-    """Data and weight gradients."""
-    y, parts = net.output_bytes(), Parts()
-    if dgrad:
-        states = sum(moved(s.numel, s) for s in net.states)
-        parts["dgrad"] = Work(net.flop, 2 * y + distinct(net.weights), moved(net.x.numel, net.x) + states)
-    if wgrad:
-        weights = sum(moved(w.numel, w) for w in net.weights)
-        parts["wgrad"] = Work(net.flop, y + distinct(net.x, net.states), weights)
-    return parts
+        ``y``: the bytes of the output, where they are known.
+        """
+        y = self.output_bytes() if y is None else y
+        inputs = moved(self.x.numel, self.x) + self.state_bytes
+        parts = {"dgrad": Work(self.flop, 2 * y + distinct(self.weights), inputs)}
+        if any(w.needs_grad for w in self.weights) if wgrad is None else wgrad:
+            weights = sum(moved(w.numel, w) for w in self.weights)
+            parts["wgrad"] = Work(self.flop, y + distinct(self.x, self.states), weights)
+        return parts
 
 
 def flat(arguments: Any) -> list[Tensor]:
@@ -103,10 +112,10 @@ def flat(arguments: Any) -> list[Tensor]:
 
 
 def network(arguments: tuple[Any, ...], states: int) -> Network:
-    """(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first), or packed
-    sequences: (data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional).
+    """From (input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first).
 
-    Packed data are [all steps, input size] with a 1-D tensor of batch sizes.
+    Packed sequences are (data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional): the data
+    are [all steps, input size], with a 1-D tensor of batch sizes.
     """
     tensors = flat(arguments)
     if len(tensors) < 2 + states:
@@ -120,36 +129,32 @@ def network(arguments: tuple[Any, ...], states: int) -> Network:
 @model("lstm", "_lstm_mps", family=FAMILY_NAME)
 def lstm(*arguments: Any, out: Out = None) -> Work:
     """Four gates, two states; with a projection, the hidden state is smaller"""
-    return forward(network(arguments, 2), out)
+    return network(arguments, 2).forward(out)
 
 
 @model("gru rnn_tanh rnn_relu", family=FAMILY_NAME)
 def gru(*arguments: Any, out: Out = None) -> Work:
     """Three gates (a plain RNN: one), one state"""
-    return forward(network(arguments, 1), out)
+    return network(arguments, 1).forward(out)
 
 
 @model("lstm.backward", family=FAMILY_NAME)
 def lstm_backward(*arguments: Any) -> Parts:
     """Twice the forward's products"""
-    return wanted(network(arguments, 2))
+    return network(arguments, 2).backward()
 
 
 @model("gru.backward rnn_tanh.backward rnn_relu.backward", family=FAMILY_NAME)
 def gru_backward(*arguments: Any) -> Parts:
     """Twice the forward's products"""
-    return wanted(network(arguments, 1))
-
-
-def wanted(net: Network) -> Parts:
-    return backward(net, wgrad=any(w.needs_grad for w in net.weights))
+    return network(arguments, 1).backward()
 
 
 @model("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell", family=FAMILY_NAME)
 def cell(x: Tensor, hx: Any, *parameters: Any, out: Out = None) -> Work:
     """(input, state or states, w_ih, w_hh, b_ih, b_hh): one step; writes as many states as it reads"""
     net = cell_network(x, hx, parameters)
-    return Work(net.flop, distinct(x, net.states, net.weights), sum(moved(s.numel, s) for s in net.states))
+    return Work(net.flop, distinct(x, net.states, net.weights), net.state_bytes)
 
 
 def cell_network(x: Tensor, hx: Any, parameters: tuple[Any, ...]) -> Network:
@@ -163,13 +168,13 @@ def cell_network(x: Tensor, hx: Any, parameters: tuple[Any, ...]) -> Network:
 @model("lstm_cell.backward gru_cell.backward rnn_tanh_cell.backward rnn_relu_cell.backward", family=FAMILY_NAME)
 def cell_backward(x: Tensor, hx: Any, *parameters: Any) -> Parts:
     """Twice the step's products"""
-    return wanted(cell_network(x, hx, parameters))
+    return cell_network(x, hx, parameters).backward()
 
 
 @model("_cudnn_rnn", "miopen_rnn", family=FAMILY_NAME)
 def cudnn_rnn(x: Tensor, *rest: Any, out: Out = None) -> Work:
     """(input, weights, stride, weight_buf, hx, cx, mode, ...): weight_buf is the weights' own memory"""
-    return forward(cudnn_network(x, rest), out)
+    return cudnn_network(x, rest).forward(out)
 
 
 def cudnn_network(x: Tensor, rest: tuple[Any, ...]) -> Network:
@@ -178,7 +183,7 @@ def cudnn_network(x: Tensor, rest: tuple[Any, ...]) -> Network:
     after = flat(rest[1:] if isinstance(rest[0], tuple) else rest[len(weights) :])
     states = [t for t in after if len(t.shape) > 1][:2]
     if not weights or not states:
-        raise ModelError("_cudnn_rnn: its weights and states are not told")
+        raise ModelError("_cudnn_rnn: the capture has neither its weights nor its states")
     hx = states[0]
     both = tuple(s for s in states if len(s.shape) == len(hx.shape) and s.shape[0] == hx.shape[0])
     flags = [a for a in rest if isinstance(a, bool)]  # batch_first, train, bidirectional
@@ -192,55 +197,45 @@ def leading(arguments: tuple[Any, ...]) -> list[Tensor]:
 
 
 @model("_cudnn_rnn_backward", "miopen_rnn_backward", family=FAMILY_NAME)
-def cudnn_rnn_backward(
-    x: Tensor,
-    weights: Any,
-    _stride: Any,
-    _buffer: Any,
-    hx: Any,
-    cx: Any = None,
-    y: Any = None,
-    dy: Any = None,
-    *rest: Any,
-) -> Parts:
-    """Backward data always; the weights' gradient by output_mask, where it is told"""
+def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
+    """Backward data always; the weights' gradient by output_mask, where the capture has it
+
+    (input, weights, stride, weight_buf, hx, cx, output, grad_output, ..., output_mask)
+    """
+    hx, cx, y, dy = (*rest[2:6], None, None, None)[:4]
     states = tuple(t for t in (given(hx), given(cx)) if t is not None)
     parameters = tuple(flat((weights,)))
     if not parameters or not states:
-        raise ModelError("_cudnn_rnn_backward: its weights and states are not told")
-    known = given(y) or given(dy)
-    net = Network(x, states, parameters, UNKNOWN)
-    mask = next((a for a in reversed(rest) if isinstance(a, tuple) and len(a) == 4 and isinstance(a[-1], bool)), None)
-    parts = backward(net, wgrad=mask is None or mask[3])
-    return parts if known is None else with_output(parts, net, moved(known.numel, known))
+        raise ModelError("_cudnn_rnn_backward: the capture has neither its weights nor its states")
+    mask = next((a for a in reversed(rest[6:]) if _is_mask(a)), None)
+    described = given(y) or given(dy)
+    nbytes = None if described is None else moved(described.numel, described)
+    return Network(x, states, parameters, UNKNOWN).backward(mask is None or mask[3], nbytes)
 
 
-def with_output(parts: Parts, net: Network, y: float) -> Parts:
-    """The same parts, with y's bytes known from y itself."""
-    states = sum(moved(s.numel, s) for s in net.states)
-    reads = {"dgrad": 2 * y + distinct(net.weights), "wgrad": y + distinct(net.x, net.states)}
-    writes = {"dgrad": moved(net.x.numel, net.x) + states, "wgrad": sum(moved(w.numel, w) for w in net.weights)}
-    return {name: Work(work.flop, reads[name], writes[name]) for name, work in parts.items()}
+def _is_mask(argument: Any) -> bool:
+    return isinstance(argument, tuple) and len(argument) == 4 and isinstance(argument[-1], bool)
 
 
-@model("mkldnn_rnn_layer", family=FAMILY_NAME)
-def mkldnn_rnn_layer(
-    x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, hx: Tensor, cx: Any = None, *_: Any
-) -> Work:
+LAYER = "(x, w_ih, w_hh, b_ih, b_hh, hx, cx)"
+
+
+@model(f"mkldnn_rnn_layer {LAYER}", family=FAMILY_NAME)
+def mkldnn_rnn_layer(x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, hx: Tensor, cx: Any = None) -> Work:
     """One layer and direction"""
-    return forward(layer(x, (w_ih, w_hh, b_ih, b_hh), hx, cx))
+    return layer(x, (w_ih, w_hh, b_ih, b_hh), (hx, cx)).forward()
 
 
-def layer(x: Tensor, parameters: tuple[Any, ...], hx: Tensor, cx: Any) -> Network:
-    return Network(x, tuple(t for t in (hx, given(cx)) if t is not None), tuple(flat(parameters)), False)
-
-
-@model("mkldnn_rnn_layer_backward", family=FAMILY_NAME)
+@model(f"mkldnn_rnn_layer_backward {LAYER}", family=FAMILY_NAME)
 def mkldnn_rnn_layer_backward(
-    x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, hx: Tensor, cx: Any = None, *_: Any
+    x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, hx: Tensor, cx: Any = None
 ) -> Parts:
     """Both gradients of one layer and direction"""
-    return backward(layer(x, (w_ih, w_hh, b_ih, b_hh), hx, cx))
+    return layer(x, (w_ih, w_hh, b_ih, b_hh), (hx, cx)).backward(True)
+
+
+def layer(x: Tensor, parameters: tuple[Any, ...], states: tuple[Tensor, Any]) -> Network:
+    return Network(x, (states[0], *flat(states[1:])), tuple(flat(parameters)), False)
 
 
 @model("_cudnn_rnn_flatten_weight", family="layout")
