@@ -296,7 +296,7 @@ def _numbers() -> Schema:
         "idle_ns": "with none",
         "late_ns": "idle before the CPU called for the next launch",
         "waits": "why the GPU waits",
-        "steps": "ns: from a step's first start to its last end",
+        "steps": "ns: from a step's first operation to that of the next step; the last one's to its end",
         "phases": "forward, backward, optimizer, data, other; overlaps counted once",
         "components": "parts of the model",
         "has_layers": "whether the capture names layers",
@@ -316,6 +316,7 @@ def _numbers() -> Schema:
         "limits": "against the hardware's",
         "uncounted": "ops whose FLOPs no model counts",
         "notes": "whose peaks these are",
+        "bytes_counted_ns": "time of the rows whose bytes are counted",
     }
     series = {"name": "the layers' common name", "numbers": "ascending", "ns": "the time of each"}
     waits = {

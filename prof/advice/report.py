@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.advice.run import HOST_SURE
-from pyprof.prof.summary.sentences import HOST_BOUND, ms
+from pyprof.prof.summary.time_sentences import HOST_BOUND
+from pyprof.quantities import ms
 
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.summary.sentences import amount, ms, share, worker
+from pyprof.prof.summary.tables import summary_tables
+from pyprof.prof.summary.wording import amount
+from pyprof.quantities import ms, percent
 
 if TYPE_CHECKING:
     from pyprof.prof.notebook.profiled import Profile
     from pyprof.prof.notebook.summary_view import SummaryText
-    from pyprof.prof.summary.capture_numbers import Part
 
 __all__ = ["profile_html", "summary_html"]
 
-SAID = 5  # sentences of a profile
+SENTENCES = 5  # of a profile
 OPS = 8
 CARDS = 3
-MOST = 14  # rows of a table of the summary
 LONGEST = 60  # characters of a name
+PARAGRAPH = 300  # characters of a cell that holds a sentence
 # Without colours of its own: the notebook's theme, light or dark, shows through.
 TABLE = "border-collapse:collapse;font-size:0.9em;margin:0.5em 0;color:inherit"
 CAPTION = "text-align:left;white-space:nowrap;color:inherit"
@@ -31,18 +32,19 @@ def profile_html(profile: Profile) -> str:
     """The headline, the first sentences, the longest ops and the first advice."""
     where = "".join(f", where <code>{_shown(text, 200)}</code>" for text in profile.conditions)
     profilers = ", ".join(dict.fromkeys(made for _, made in profile.inputs if made))
-    head = f"<b>{_shown(profile.name)}</b>{where}"
-    parts = [f"<p>{head}<span style='{DIM}'>{f' · {_shown(profilers)}' if profilers else ''}</span></p>"]
+    recorded = f" · {_shown(profilers)}" if profilers else ""
+    parts = [f"<p><b>{_shown(profile.name)}</b>{where}<span style='{DIM}'>{recorded}</span></p>"]
     if not len(profile):
         return _box([*parts, "<p>No rows.</p>"])
     if profile.is_run:
-        said = profile.summary()
-        parts += [f"<p>{_shown(said.headline, 400)}</p>", _listed(said.sentences[:SAID])]
+        summary = profile.summary()
+        parts += [f"<p>{_shown(summary.headline, 400)}</p>", _listed(summary.sentences[:SENTENCES])]
     else:
         totals = profile.totals
         parts.append(f"<p>{totals.rows:,} rows, {ms(totals.time_ns)}.</p>")
     parts += [_ops(profile), _cards(profile)]
-    parts += [_listed([f"warning: {text}" for text in profile.warnings])] if profile.warnings else []
+    if profile.warnings:
+        parts.append(_listed([f"warning: {text}" for text in profile.warnings]))
     return _box(parts)
 
 
@@ -50,17 +52,19 @@ def _ops(profile: Profile) -> str:
     """The longest ops, by the columns of ``Profile.ops``."""
     ops = profile.op_rows
     rows = [
-        (row["op"] or "(no op)", row["dir"] or "", f"{row['count']:,}", ms(row["time"]), _percent(row["share"], 1),
-         "" if row["flops"] is None else amount(row["flops"], "FLOP"),
-         _percent(row["sol"], 0))
+        (
+            row["op"] or "(no op)",
+            row["dir"] or "",
+            f"{row['count']:,}",
+            ms(row["time"]),
+            "" if row["share"] is None else percent(row["share"]),
+            "" if row["flops"] is None else amount(row["flops"], "FLOP"),
+            "" if row["sol"] is None else f"{row['sol']:.0f}%",
+        )
         for row in ops[:OPS]
-    ]  # fmt: skip
+    ]
     title = f"Ops, the first {OPS} of {len(ops)}" if len(ops) > OPS else "Ops"
     return _table(title, ("op", "direction", "rows", "time", "share", "FLOPs", "of limit"), rows, left=2)
-
-
-def _percent(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}%"
 
 
 def _cards(profile: Profile) -> str:
@@ -69,46 +73,30 @@ def _cards(profile: Profile) -> str:
         return ""
     rows = [(card.rule, f"{card.saved_ms:.3g} ms", card.confidence, card.change) for card in cards[:CARDS]]
     title = f"Advice, the first {CARDS} of {len(cards)}" if len(cards) > CARDS else "Advice"
-    return _table(title, ("rule", "saves a step", "confidence", "change"), rows, left=1, longest=300)
+    return _table(title, ("rule", "saves per step", "confidence", "change"), rows, left=4, longest=PARAGRAPH)
 
 
-def summary_html(said: SummaryText) -> str:
-    """All sentences; time by phase, by part of the model and by kind of work."""
-    found = said.numbers
-    where = " and ".join(said.conditions)
+def summary_html(summary: SummaryText) -> str:
+    """All sentences, the advice and the tables."""
+    where = " and ".join(summary.conditions)
     parts = [f"<p>Where <code>{_shown(where, 400)}</code>:</p>"] if where else []
-    parts += [f"<p><b>{_shown(said.headline, 400)}</b></p>", _listed(said.sentences)]
-    if said.advice:
-        parts += [f"<p><b>{_shown(said.advice[0], 400)}</b></p>", _listed(said.advice[1:])]
-    if len(found.phases) > 1:
-        rows = [(part.name, f"{part.rows:,}", ms(part.ns), ms(part.idle_ns)) for part in found.phases]
-        parts.append(_table(f"By phase, of {ms(found.span_ns)}", ("phase", "rows", "works", "idle"), rows))
-    for title, each in (("By part of the model", found.components), ("By kind of work", found.kinds)):
-        if len(each) > 1:
-            parts.append(_parts(f"{title}, of {ms(found.total_ns)} of {worker(found)} time", each, found.total_ns))
-    return _box([*parts, f"<div style='{DIM}'>{_listed(said.assumptions)}</div>"])
-
-
-def _parts(title: str, parts: Sequence[Part], whole: int) -> str:
-    rows = [(part.name, f"{part.rows:,}", ms(part.ns), share(part.ns, whole)) for part in parts[:MOST]]
-    rest = parts[MOST:]
-    if rest:
-        ns = sum(part.ns for part in rest)
-        rows.append((f"{len(rest)} more", f"{sum(part.rows for part in rest):,}", ms(ns), share(ns, whole)))
-    return _table(title, ("", "rows", "time", "share"), rows)
+    parts += [f"<p><b>{_shown(summary.headline, 400)}</b></p>", _listed(summary.sentences)]
+    if summary.advice:
+        parts += [f"<p><b>{_shown(summary.advice[0], 400)}</b></p>", _listed(summary.advice[1:])]
+    parts += [_table(table.title, table.head, table.rows) for table in summary_tables(summary.numbers)]
+    return _box([*parts, f"<div style='{DIM}'>{_listed(summary.assumptions)}</div>"])
 
 
 def _table(
     title: str, head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, longest: int = LONGEST
 ) -> str:
-    """A table; the first ``left`` columns, and long texts, begin at the left."""
+    """A table whose first ``left`` columns are aligned at the left."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
-        sides = ["left" if i < left or longest > LONGEST else "right" for i in range(len(row))]
-        each = zip(sides, row, strict=True)
         return "".join(
-            f"<{tag} style='text-align:{side};padding:0.1em 0.6em'>{_shown(text, longest)}</{tag}>"
-            for side, text in each
+            f"<{tag} style='text-align:{'left' if i < left else 'right'};padding:0.1em 0.6em'>"
+            f"{_shown(text, longest)}</{tag}>"
+            for i, text in enumerate(row)
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
@@ -121,10 +109,10 @@ def _listed(texts: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{_shown(text, 600)}</li>' for text in texts)}</ul>"
 
 
-def _box(parts: Sequence[Any]) -> str:
+def _box(parts: Sequence[str]) -> str:
     return f"<div class='pyprof'>{''.join(parts)}</div>"
 
 
 def _shown(text: str, size: int = LONGEST) -> str:
-    """A text of anybody's as HTML that shows it: no markup, no control characters, and no formula (MathJax)."""
+    """Any text as HTML that shows it: no markup, no control characters, and no formula (MathJax)."""
     return escape(cut_to(safe(str(text)), size, "middle")).replace("$", "&#36;").replace("\\", "&#92;")

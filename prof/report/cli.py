@@ -60,7 +60,7 @@ def _run(args: argparse.Namespace) -> list[str]:
     if args.json:
         _answer(args.output, model, loaded)
     where = "" if args.output == "-" else f"wrote {args.output}: "
-    return [*warned(loaded.warnings), f"{where}{model['sentences'][0]}"]
+    return [*warned(loaded.warnings), f"{where}{model['summary']['headline']}"]
 
 
 def _answer(output: str, model: Mapping[str, Any], loaded: Loaded) -> None:

@@ -15,8 +15,9 @@ def page_of(output: str, nbytes: int, model: Mapping[str, Any]) -> dict[str, Any
     return {
         "output": {"name": output, "bytes": nbytes},
         "title": model["title"],
-        "figures": model["figures"],
-        "sentences": model["sentences"],
+        "headline": model["summary"]["headline"],
+        "figures": model["summary"]["figures"],
+        "sentences": model["summary"]["sentences"],
     }
 
 
@@ -26,8 +27,9 @@ def _report() -> Schema:
         {
             "output": record({"name": text("of the file"), "bytes": integer("its size")}, "the page written"),
             "title": text("of the page"),
+            "headline": text("what ran where, and how much of it has an op"),
             "figures": listing(record(figure, "a figure"), "the page's first line, as printed (numbers: --summary)"),
-            "sentences": listing(text("a sentence"), "its summary"),
+            "sentences": listing(text("a sentence"), "its summary, as pyprof prof --summary prints it"),
         },
         "page",
     )

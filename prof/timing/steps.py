@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
 from pyprof.prof.timing.usage import covered
 from pyprof.table.columns import NULL, Ints, Table, distinct
 
-__all__ = ["PHASES", "Step", "owners", "short_owners", "steps", "typical"]
+__all__ = ["PHASES", "Step", "owners", "phase_places", "phase_times", "short_owners", "steps"]
 
 PHASES = ("forward", "backward", "optimizer", "data", "other")
 
@@ -90,31 +89,26 @@ def _step(table: Table, rows: Ints, owner: int, number: int, following: int | No
     if following is not None and following > low:
         high = following
         start, end = np.minimum(start, high), np.minimum(end, high)
-    phase = np.array([*map(_place, table.coded("phase").values), len(PHASES) - 1])[table.coded("phase").codes[rows]]
-    phases: dict[str, int] = {}
+    phases = phase_times(start, end, phase_places(table)[rows])
+    idle = high - low - sum(phases.values())
+    return Step(owner, None if number == NULL else number, low, high - low, phases, idle)
+
+
+def phase_places(table: Table) -> Ints:
+    """Each row's phase as an index into ``PHASES``; rows without a known phase are "other"."""
+    phase = table.coded("phase")
+    other = len(PHASES) - 1
+    places = [PHASES.index(text) if text in PHASES else other for text in phase.values]
+    return np.array([*places, other])[phase.codes]
+
+
+def phase_times(start: Ints, end: Ints, place: Ints) -> dict[str, int]:
+    """The time of each phase in one device's operations, ns. An instant counts once, for the first of its phases."""
+    times: dict[str, int] = {}
     before = 0
-    for place, name in enumerate(PHASES):
-        so_far = covered(start[phase <= place], end[phase <= place])
+    for i, name in enumerate(PHASES):
+        so_far = covered(start[place <= i], end[place <= i])
         if so_far > before:
-            phases[name] = so_far - before
+            times[name] = so_far - before
         before = so_far
-    return Step(owner, None if number == NULL else number, low, high - low, phases, high - low - before)
-
-
-def _place(phase: str) -> int:
-    return PHASES.index(phase) if phase in PHASES else len(PHASES) - 1
-
-
-def typical(found: Sequence[Step]) -> Step | None:
-    """The median of the steps, part by part; None where there are none."""
-    if not found:
-        return None
-    names = [name for name in PHASES if any(name in step.phase_ns for step in found)]
-    return Step(
-        owner=found[0].owner,
-        number=found[0].number if len(found) == 1 else None,
-        start_ns=found[0].start_ns,
-        span_ns=int(median(step.span_ns for step in found)),
-        phase_ns={name: int(median(step.phase_ns.get(name, 0) for step in found)) for name in names},
-        idle_ns=int(median(step.idle_ns for step in found)),
-    )
+    return times

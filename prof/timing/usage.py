@@ -71,19 +71,6 @@ class Usage:
             return math.nan
         return 100 * self.matrix_flop / (self.span_ns * 1e-9) / self.peak_flop_per_s
 
-    def line(self) -> str:
-        """The record in words, for a report's head."""
-        where = f"{self.name or 'GPU'}" + ("" if self.rank is None else f" of rank {self.rank}")
-        words = [f"{where}: busy {self.busy:.1f}% of {self.span_ns / 1e6:.3f} ms"]
-        words.append(f"kernels {self.utilisation:.1f}% (GPU utilisation)")
-        shares = ((self.sm_efficiency, "est. SM efficiency"), (self.occupancy, "est. achieved occupancy"))
-        words += [f"{name} {share:.1f}%" for share, name in shares if not math.isnan(share)]
-        if self.flop:
-            words.append(f"{self.tflops:.4g} TFLOP/s")
-        if not math.isnan(self.mfu):
-            words.append(f"MFU {self.mfu:.1f}% of {self.peak_flop_per_s / 1e12:.4g} TFLOP/s ({self.unit}, dense)")
-        return ", ".join(words)
-
 
 def usage(table: Table, annotation: Annotation, found: Roofline, window: tuple[int, int] | None = None) -> list[Usage]:
     """One record a (rank, process, device) with GPU operations, in that order."""

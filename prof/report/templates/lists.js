@@ -12,7 +12,7 @@ const lists = (() => {
   function unattributed() {
     const told = ({ rows, ns }) => [`${rows.toLocaleString("en")} ×`, format.ns(ns), format.percent(ns, model.total)];
     fill("unattributed", data.unattributed.slice(0, 50).flatMap((each) => [
-      element("h3", {}, listEntry(each.reason || "the capture does not tell why", told(each), () => choose(each.reason))),
+      element("h3", {}, listEntry(each.reason || "the capture does not say why", told(each), () => choose(each.reason))),
       ...(each.remedy ? [element("p", { className: "dim", textContent: each.remedy })] : []),
       ...each.names.slice(0, 100).map((one) => listEntry(one.name || "(no name)", told(one), () => choose(each.reason, one.name))),
     ]), "Every operation has an op.");

@@ -11,6 +11,7 @@ import numpy as np
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.report.collect import collect
 from pyprof.prof.report.render import render
+from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.netdict import write_netdict
@@ -49,7 +50,7 @@ def write_small(file: Path) -> None:
 
 def model_of(table: Table, **more: Any) -> dict[str, Any]:
     annotation = annotate(table)
-    return collect(table, annotation, roofline(table, annotation), **more)
+    return collect(table, annotation, roofline(table, annotation), summarise(table, annotation), **more)
 
 
 def uncounted(rows: int) -> Annotation:

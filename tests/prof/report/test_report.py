@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import io
 import json
 import re
@@ -14,9 +15,9 @@ from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.page import ROOM
 from pyprof.prof.report import cli
 from pyprof.prof.report.collect import collect
-from pyprof.prof.report.headline import sentences
 from pyprof.prof.report.render import island, render
-from pyprof.prof.timing.steps import steps, typical
+from pyprof.prof.summary.capture_numbers import summarise
+from pyprof.prof.timing.steps import steps
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.table.columns import NULL, Coded
@@ -35,26 +36,25 @@ def test_every_instant_of_a_step_counts_once():
     assert (second.span_ns, second.phase_ns, second.idle_ns) == (14, {"forward": 14}, 0)
 
 
-def test_the_typical_step_is_the_median_part_by_part():
-    step = typical(steps(small(), np.zeros(5, np.int64)))
-    assert step is not None
-    assert (step.span_ns, step.phase_ns) == (37, {"forward": 12, "backward": 10, "optimizer": 5})  # (60+14)/2, ...
-
-
 def test_without_steps_the_capture_is_one():
     (whole,) = steps(small(step=np.full(5, NULL, np.int64)), np.zeros(5, np.int64))
     assert (whole.number, whole.span_ns, whole.idle_ns) == (None, 74, 74 - 54)  # 100 to 174; 10+20+10+14 busy
 
 
-def test_sentences_name_the_share_attributed_and_the_phases():
-    table = small()
-    annotation = annotate(table)
-    said = sentences(table, annotation, steps(table, np.zeros(5, np.int64))[:1], [])
-    assert said[0] == "84.4% of 0.0001 ms of GPU time is attributed to an op (4 of 5 operations)."  # 54 of 64
-    assert said[1] == (
-        "A step takes 60 ns: forward 10 ns (16.7%), backward 20 ns (33.3%), optimizer 10 ns (16.7%), "
-        "idle 20 ns (33.3%); backward takes 2.00 times as long as forward."
-    )
+def test_the_page_has_the_summary_of_the_capture():
+    summary = model_of(small())["summary"]
+    # 54 of 64 ns; both steps last until 174: 60 and 14, of which the GPU works 40 and 14
+    operations, time = "4 kernels and 1 copy on one GPU.", "84.4% of 0.0001 ms of GPU time"
+    assert summary["headline"] == f"{operations} {time} is attributed to an op."
+    figures = {figure["name"]: figure["value"] for figure in summary["figures"]}
+    assert (figures["attributed"], figures["GPU busy"]) == ("84.4%", "73.0%")  # 54 of 74
+    (phases,) = [table["rows"] for table in summary["tables"] if table["key"] == "phases"]
+    assert [row[:2] for row in phases] == [
+        ("forward", "2"), ("backward", "1"), ("optimizer", "1"), ("other", "1"), ("all", "5")
+    ]  # fmt: skip
+    page = page_of(small())
+    assert all(html.escape(sentence) in page for sentence in summary["sentences"])
+    assert '<th scope="row">optimizer</th><td>1</td>' in page
 
 
 def test_equal_rows_are_one_call():
@@ -165,7 +165,7 @@ def test_any_table_makes_a_page(table):
     for key in ("kDuration", "start", "apiStart"):  # sums of times stay within 64 bits
         table = table.with_column(key, table.ints(key) % 1000)
     annotation = uncounted(len(table))
-    model = collect(table, annotation, roofline(table, annotation))
+    model = collect(table, annotation, roofline(table, annotation), summarise(table, annotation))
     assert json.loads(island(model)) == json.loads(json.dumps(model))
     out = io.BytesIO()
     render(model, out)

@@ -20,10 +20,12 @@ from pyprof.prof import cli
 from pyprof.prof.json_document import summary_of
 from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.components import series
-from pyprof.prof.summary.sentences import amount, headline, ms, sentences, share
+from pyprof.prof.summary.sentences import headline, sentences
 from pyprof.prof.summary.terminal import write_summary
+from pyprof.prof.summary.wording import amount
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
+from pyprof.quantities import ms, share
 from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.read_table import read_table
 from tests.tables import tables
@@ -93,23 +95,29 @@ def test_time_by_phase_counts_overlaps_once_and_gaps_before_the_phase():
     assert [(p.name, p.rows, p.ns, p.idle_ns) for p in found.phases] == [
         ("forward", 3, 30 * US, 0), ("backward", 1, 40 * US, 20 * US), ("optimizer", 1, 5 * US, 5 * US)]  # fmt: skip
     assert found.total_ns == 83 * US
-    assert [(p.name, p.ns) for p in found.steps] == [("0", 90 * US), ("1", 5 * US)]
+    assert [(p.name, p.ns) for p in found.steps] == [
+        ("0", 95 * US),
+        ("1", 5 * US),
+    ]  # until step 1 begins; until its end
 
 
 def test_sentences_of_the_step():
     words = said(step())
     assert "5 kernels on one NVIDIA H200. 100% of 0.0830 ms of GPU time is attributed to an op." in words
-    assert "The GPU works 75.0% of 0.1000 ms and idle 0.0250 ms; in 0.0120 ms of that (48.0%) the CPU" in words
-    assert "The backward pass takes 1.33 times the forward's GPU time (0.0400 ms against 0.0300 ms)." in words
+    assert "The GPU is busy for 75.0% of 0.1000 ms and idle for 0.0250 ms." in words
+    assert "During 48.0% of the idle time (0.0120 ms) the CPU had not yet launched the next kernel." in words
+    assert "A step takes 0.0500 ms (median of 2); the fastest takes 0.0050 ms, the slowest 0.0950 ms (step 0)." in words
+    assert "The backward pass takes 1.33 times as long on the GPU as the forward pass (0.0400 ms and" in words
     assert "Most of GPU time is GEMM: 94.0% (0.0780 ms); then optimizer 6.0%." in words
-    assert "runs 0.0780 ms, 100% of it on tensor cores: bf16 tensor cores 100%." in words
+    assert "takes 0.0780 ms (94.0% of GPU time), 100% of it on tensor cores: bf16 tensor cores 100%." in words
     # 4 × 2 × 1024³ in 100 us: 85.9 TFLOP/s, of 989.4 8.7%; 4 × 6 MiB in 100 us: 251.7 GB/s
-    assert "Models count 8.59 GFLOP and 25.17 MB in 94.0% of GPU time: at least 85.9 TFLOP/s and 251.7 GB/s" in words
-    assert "MFU is at least 8.7% of 989.4 TFLOP/s (bf16 tensor cores, dense)." in words
+    assert "FLOPs are known for 94.0% of GPU time: 8.59 GFLOP, at least 85.9 TFLOP/s including idle time." in words
+    assert "Bytes are known for 94.0% of GPU time: 25.17 MB, at least 251.7 GB/s including idle time." in words
+    assert "Model FLOPs utilisation (MFU) is at least 8.7% of 989.4 TFLOP/s (bf16 tensor cores, dense)." in words
     # 4 × 2.1705 us of 78
-    assert "Kernels reach 11.1% of their limits" in words
-    assert "By time: compute-bound" in words or "By time: latency-bound" in words
-    assert "No model counts 6.0% of GPU time: my::adam 6.0%." in words
+    assert "At the hardware's limits the kernels would need 0.0087 ms instead of 0.0780 ms (11.1%)" in words
+    assert "Of the 0.0780 ms of kernels whose limit is known, 100% is compute-bound." in words
+    assert "6.0% of GPU time runs in ops without a FLOP model: my::adam 6.0%." in words
 
 
 def test_loading_is_told_and_left_out():
@@ -124,22 +132,25 @@ def test_loading_is_told_and_left_out():
     assert (found.total_ns, found.span_ns, found.busy_ns) == (100 * US, 100 * US, 100 * US)
     words = said(table)
     assert words.startswith("2 copies and 2 kernels on one NVIDIA A100-SXM4-80GB. 0% of 0.1000 ms")
-    assert ("2 host-to-device copies (8 MB, 0.8000 ms, 10 GB/s): all stand before the first kernel, none among the "
-            "kernels: loading, which all figures below leave out.") in words  # fmt: skip
-    assert "Most of GPU time is GEMM: 90.0% (0.0900 ms); then element-wise 10.0%." in words
     assert (
-        "all of it in fp32, without tensor cores; against the fp32 peak this GPU's tensor cores reach 8 times in tf32"
-        in words
+        "2 host-to-device copies move 8 MB in 0.8000 ms, 10 GB/s. All of them ran before the first kernel; they count "
+        "as loading and are left out of all other figures."
+    ) in words
+    assert "Most of GPU time is GEMM: 90.0% (0.0900 ms); then element-wise 10.0%." in words
+    assert "(90.0% of GPU time), none of it on tensor cores: fp32 100%." in words
+    assert (
+        "The peak of this GPU's tensor cores, against that of fp32, is 8 times in tf32 and 16 times in bf16." in words
     )
-    assert "Without an op: 100% of GPU time: no range (100%, 2 rows)." in words
-    assert "So FLOPs, their rates and MFU are unknown, too: capture with pyprof.init()" in words
+    assert "100% of GPU time has no op: no range (100%, 2 operations)." in words
+    assert "Without ops, FLOPs, their rates and MFU are unknown: capture with pyprof.init()" in words
 
 
 def test_copies_among_the_kernels_stay():
     copy = {"name": HTOD, "kind": "memcpy", "start": 20, "ns": 30, "bytes": 300}
     found = summary(run_of(mm(0, 10), copy, mm(60, 10)))
     assert found.total_ns == 50 * US
-    assert "1 host-to-device copy (300 B, 0.0300 ms, 10 MB/s) takes 60.0% of GPU time." in "\n".join(sentences(found))
+    copies = "1 host-to-device copy moves 300 B in 0.0300 ms, 10 MB/s: 60.0% of GPU time."
+    assert copies in sentences(found)
 
 
 def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_it():
@@ -147,7 +158,7 @@ def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_
     table = run_of(*({"name": name, "start": 10 * i, "ns": 10, "stream": 7} for i, name in enumerate(parts)))
     attention = summary(table).attention
     assert (attention.fused_rows, attention.apart_rows, attention.apart_ns) == (0, 2, 30 * US)
-    assert "No fused attention kernel runs: 2 times a softmax stands between two matrix products" in said(table)
+    assert "No fused attention kernel runs: 2 times a softmax runs between two matrix products" in said(table)
     by_hand = ("MaxOps", "exp_kernel_cuda", "sum_functor", "DivFunctor")  # a softmax of one's own
     table = run_of(*({"name": name, "start": 10 * i, "ns": 10, "stream": 7}
                      for i, name in enumerate((SGEMM, *by_hand, SGEMM, *by_hand, SGEMM, "MaxOps", SGEMM))))  # fmt: skip
@@ -169,7 +180,7 @@ def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_
                 for i, name in enumerate((SGEMM, SOFTMAX, SGEMM))]  # fmt: skip
         assert summary(run_of(*rows)).attention.apart_rows == times
     flash = run_of({"name": "flash_fwd_kernel<bfloat16>", "start": 0, "ns": 10})
-    assert "Attention is fused: 1 kernel (flash_fwd_kernel<bfloat16>), 0.0100 ms." in said(flash)
+    assert "Attention runs in 1 kernel that fuses it (flash_fwd_kernel<bfloat16>), 0.0100 ms in all." in said(flash)
 
 
 def test_communication_that_nothing_hides():
@@ -177,7 +188,10 @@ def test_communication_that_nothing_hides():
     table = run_of(mm(0, 30, stream=7), {"name": nccl, "start": 20, "ns": 40, "stream": 9})
     found = summary(table)
     assert (found.communication_ns, found.exposed_ns, found.busy_ns) == (40 * US, 30 * US, 60 * US)
-    assert "Communication takes 0.0400 ms, 0.0300 ms of it (75.0%) while nothing else runs on the GPU." in said(table)
+    words = (
+        "Communication takes 0.0400 ms (57.1% of GPU time), 0.0300 ms of it (75.0%) while nothing else runs on the GPU."
+    )
+    assert words in said(table)  # 40 of 70
 
 
 def test_several_gpus_stand_beside_each_other():
@@ -185,7 +199,7 @@ def test_several_gpus_stand_beside_each_other():
     table = table.with_column("device", np.array([0, 1, 1]))
     found = summary(table)
     assert (found.span_ns, found.busy_ns) == (150 * US, 70 * US)  # 50 and 100; 50 and 20
-    assert "The 2 GPUs work 46.7% of 0.1500 ms and idle 0.0800 ms" in said(table)
+    assert "The 2 GPUs are busy for 46.7% of 0.1500 ms (summed over the GPUs) and idle for 0.0800 ms." in said(table)
     assert headline(found).startswith("3 kernels on 2 × NVIDIA H200.")
     # 2 × 2.147 GFLOP in 100 us
     lines = [" ".join(line.split()) for line in shown(table).splitlines()]
@@ -196,14 +210,17 @@ def test_several_gpus_stand_beside_each_other():
 def test_graph_launches_say_how_to_see_inside():
     words = said(run_of({"name": "graph", "kind": "graph", "start": 0, "ns": 500}))
     assert words.startswith("1 graph launch on one NVIDIA H200.")
-    assert "1 graph launch (0.5000 ms) without the kernels within: nsys profile --cuda-graph-trace=node" in words
+    assert (
+        "The kernels of 1 graph launch (0.5000 ms) are not in the capture: nsys profile --cuda-graph-trace=node"
+        in words
+    )
 
 
 def test_a_layer_that_is_no_equal_of_the_others():
     layers = [f'["GPT", "h.{i}", "h.{i}.attn"]' for i in range(5)]
     times = [200, 100, 100, 101, 99]
     table = run_of(*(mm(1000 * i, ns, layer=layer) for i, (layer, ns) in enumerate(zip(layers, times, strict=True))))
-    assert "5 layers GPT:h.* take 0.1000 ms each (median); layer 0 takes 2.00 times that." in said(table)
+    assert "The 5 layers GPT:h.* take 0.1000 ms each (median); layer 0 takes 2.00 times as long." in said(table)
     assert [(p.name, p.ns) for p in summary(table).components] == [("attention", 600 * US)]
 
 
@@ -383,10 +400,13 @@ def test_the_2_7b_run_says_by_itself_what_is_wrong_with_it(data, tmp_path, capfd
     assert parse_cli.main(["-q", "-o", str(tmp_path / "net.dict"), str(source)]) == 0
     assert cli.main(["--summary", "-w", "200", str(tmp_path / "net.dict")]) == 0
     words = " ".join(capfdbinary.readouterr().out.decode().split())
-    assert "294 host-to-device copies (13.63 GB, 4,460 ms, 3.055 GB/s): all stand before the first kernel" in words
+    assert (
+        "294 host-to-device copies move 13.63 GB in 4,460 ms, 3.055 GB/s. All of them ran before the first kernel"
+        in words
+    )
     assert "Most of GPU time is GEMM: 91.3% (3,096 ms)" in words
-    assert "all of it in fp32, without tensor cores" in words
-    assert "No fused attention kernel runs: 128 times a softmax stands between two matrix products" in words
+    assert "none of it on tensor cores: fp32 100%" in words
+    assert "No fused attention kernel runs: 128 times a softmax runs between two matrix products" in words
     assert "What to change: " in words
     assert 'torch.set_float32_matmul_precision("high")' in words
     assert "Call torch.nn.functional.scaled_dot_product_attention" in words

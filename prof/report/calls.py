@@ -1,0 +1,83 @@
+"""Calls of the page's model: what is equal in every step, stored once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from pyprof.prof.limits.roofline import Roofline
+from pyprof.prof.table.params import params
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import classes
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+
+__all__ = ["call_columns", "known"]
+
+# Texts of a call: key in the model -> the table's column.
+TEXTS = {
+    "name": "kShortName",
+    "long": "kLongName",
+    **{key: key for key in ("aten", "phase", "dir", "kind", "sizes", "dtypes", "args", "reason")},
+    **{key: key for key in ("grid", "block", "api")},
+}
+LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column, and what joins its items
+
+
+def call_columns(table: Table, annotation: Annotation, limits: Roofline) -> tuple[dict[str, Any], Ints]:
+    """Columns with one entry per distinct call, and each row's call."""
+    texts = _texts(table, annotation, limits)
+    numbers = {
+        "flops": annotation.flops,
+        "bytes": annotation.bytes,
+        "sol_ns": _whole(limits.sol_ns),
+        "device": np.where(limits.device < 0, NULL, limits.device),
+    }
+    keys, call = distinct(*(column.codes for column in texts.values()), *numbers.values())
+    columns = [list(column) for column in zip(*keys, strict=True)] or [[] for _ in (*texts, *numbers)]
+    coded = {
+        key: {"values": column.values, "codes": codes}
+        for (key, column), codes in zip(texts.items(), columns, strict=False)
+    }
+    plain = dict(zip(numbers, ([known(v) for v in column] for column in columns[len(texts) :]), strict=True))
+    return {"texts": coded, "numbers": plain}, call
+
+
+def _texts(table: Table, annotation: Annotation, limits: Roofline) -> dict[str, Coded]:
+    return {
+        **{key: table.coded(column) for key, column in TEXTS.items()},
+        **{key: _joined(table.coded(column), by) for key, (column, by) in LISTS.items()},
+        "params": params(table),
+        "class": classes(table, annotation),
+        "family": annotation.family,
+        "role": annotation.role,
+        "tc": annotation.tc,
+        "tcprec": annotation.tcprec,
+        "unit": limits.unit,
+        "bound": limits.bound,
+    }
+
+
+def _joined(column: Coded, by: str) -> Coded:
+    return Coded(column.codes, [by.join(_items(text)) for text in column.values])
+
+
+def _items(text: str) -> list[str]:
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError):
+        return [text]
+    if not isinstance(items, list):
+        return [text]
+    return [item if isinstance(item, str) else json.dumps(item) for item in items]
+
+
+def _whole(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
+    finite = np.isfinite(values) & (np.abs(values) < 2**62)
+    return np.where(finite, np.rint(np.where(finite, values, 0)), NULL).astype(np.int64)
+
+
+def known(value: int) -> int | None:
+    """The number, or None for NULL."""
+    return None if value == NULL else int(value)

@@ -1,0 +1,91 @@
+"""Copies between host and device, and those before the first kernel that load a model.
+
+Where loading takes long compared to the rest of the run, it is reported and left out of all other figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import COPIES, kinds
+from pyprof.table.columns import NULL, Bools, Coded, Table, distinct
+
+__all__ = ["Leading", "loading", "without_loading"]
+
+LOADING = 0.02  # of the remaining time: loading that takes longer is left out of the other figures
+WAYS = (("host-to-device", ("Host-to-Device", "HtoD")), ("device-to-host", ("Device-to-Host", "DtoH")))
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """Copies between host and device, and those of them before the device's first kernel."""
+
+    rows: int
+    ns: int
+    nbytes: int
+    before_rows: int
+    before_ns: int
+    before_nbytes: int
+    ways: tuple[str, ...]  # host to device, device to host
+    apart: bool  # those before the first kernel are left out of all other figures
+
+
+def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annotation, Leading | None]:
+    """The run without the copies that load a model, where these take long; and numbers about all copies."""
+    copies, before = _copies(table, kinds(table, annotation))
+    if copies is None or not copies.apart:
+        return table, annotation, copies
+    kept = np.flatnonzero(~before)
+    return table.take(kept), annotation.take(kept), copies
+
+
+def loading(table: Table, annotation: Annotation) -> Bools:
+    """The copies before a device's first kernel, where they take long; otherwise no row."""
+    copies, before = _copies(table, kinds(table, annotation))
+    return before if copies is not None and copies.apart else np.zeros(len(table), bool)
+
+
+def _copies(table: Table, row_kinds: Coded) -> tuple[Leading | None, Bools]:
+    """The copies between host and device, and the mask of those before their device's first kernel."""
+    moved = row_kinds.among(COPIES)
+    if not moved.any():
+        return None, moved
+    duration = table.ints("kDuration")
+    size = np.where(table.ints("bytes") == NULL, 0, table.ints("bytes"))
+    before = _before_first_kernel(table, moved)
+    rows, ns, nbytes = (int(values[moved].sum()) for values in (moved, duration, size))
+    before_rows, before_ns, before_nbytes = (int(values[before].sum()) for values in (before, duration, size))
+    apart = before_ns > LOADING * max(_span(table, ~before), 1) and not bool(before.all())
+    return Leading(rows, ns, nbytes, before_rows, before_ns, before_nbytes, _ways(table, moved), apart), before
+
+
+def _before_first_kernel(table: Table, moved: Bools) -> Bools:
+    start = table.ints("start")
+    kernel = ~moved & ~table.coded("kind").among("memset") & (start != NULL)
+    before = np.zeros(len(table), bool)
+    keys, group = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    for number in range(len(keys)):
+        on_device = group == number
+        if (on_device & kernel).any():
+            before |= on_device & moved & (start != NULL) & (start < start[on_device & kernel].min())
+    return before
+
+
+def _ways(table: Table, moved: Bools) -> tuple[str, ...]:
+    """The directions of these copies, by their names."""
+    names = table.coded("kShortName")
+    found = []
+    for way, spellings in WAYS:
+        named = np.array([*(any(spelling in name for spelling in spellings) for name in names.values), False])
+        if (named[names.codes] & moved).any():
+            found.append(way)
+    return tuple(found)
+
+
+def _span(table: Table, rows: Bools) -> int:
+    start, duration = table.ints("start"), table.ints("kDuration")
+    known = rows & (start != NULL)
+    return int((start + duration)[known].max() - start[known].min()) if known.any() else 0

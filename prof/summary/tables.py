@@ -1,0 +1,129 @@
+"""The tables of the summary as texts: by phase, GPU, part of the model, layer, kind of work and unit.
+
+The terminal, the page and notebooks show these same tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.components import Series
+from pyprof.prof.summary.parts import Part
+from pyprof.prof.summary.time_sentences import OUTLIER
+from pyprof.prof.summary.wording import layer_name
+from pyprof.prof.timing.usage import Usage
+from pyprof.quantities import ms, share
+
+__all__ = ["SummaryTable", "summary_tables"]
+
+MOST = 14  # rows of a table
+LAYERS = 6  # rows of the table of layers
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryTable:
+    """``head`` and each row have as many cells; the first cell is the row's name."""
+
+    key: str  # phases, devices, components, layers, kinds or units
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    bars: tuple[float, ...] = ()  # per row: the length of its bar, of the longest; empty: no bars
+
+
+def summary_tables(summary: Summary) -> list[SummaryTable]:
+    """The tables that say more than a sentence would."""
+    return [*_phases(summary), *_devices(summary), *_components(summary), *_layers(summary), *_work(summary)]
+
+
+def _phases(summary: Summary) -> Iterator[SummaryTable]:
+    span = summary.span_ns
+    if not span or [part.name for part in summary.phases] == ["other"]:
+        return
+    whole = Part("all", sum(part.rows for part in summary.phases), summary.busy_ns, summary.idle_ns)
+    rows = [
+        (part.name, f"{part.rows:,}", ms(part.ns), share(part.ns, span), ms(part.idle_ns), share(part.idle_ns, span))
+        for part in (*summary.phases, whole)
+    ]
+    title = f"By phase, of {ms(span)} (overlaps counted once; idle time is counted for the phase that ends it)"
+    yield SummaryTable("phases", title, ("phase", "rows", "busy", "", "idle", ""), tuple(rows))
+
+
+def _devices(summary: Summary) -> Iterator[SummaryTable]:
+    """Each GPU beside the others: one that works less waits, or has less to do."""
+    count = len(summary.devices)
+    if count < 2:
+        return
+    rows = [
+        (
+            _device_name(device),
+            f"{device.operations:,}",
+            ms(device.span_ns),
+            share(device.busy_ns, device.span_ns),
+            share(device.kernel_ns, device.span_ns),
+            f"{device.tflops:.4g}",
+        )
+        for device in summary.devices[:MOST]
+    ]
+    title = f"By GPU, the first {MOST} of {count}" if count > MOST else "By GPU"
+    yield SummaryTable("devices", title, ("", "rows", "time", "busy", "in kernels", "TFLOP/s"), tuple(rows))
+
+
+def _device_name(device: Usage) -> str:
+    numbers = (("rank", device.rank), ("process", device.pid), ("device", device.ordinal))
+    return ", ".join(f"{name} {value}" for name, value in numbers if value is not None) or device.name or "GPU"
+
+
+def _components(summary: Summary) -> Iterator[SummaryTable]:
+    title = "By part of the model"
+    if not summary.has_layers:
+        if not _mostly_known(summary.components):
+            return
+        title += ", as far as the ops show it (the capture names no layers)"
+    yield _table_of_parts("components", title, summary.components, summary.total_ns, summary.worker)
+
+
+def _mostly_known(parts: Sequence[Part]) -> bool:
+    """Whether a table of them says more than one line would."""
+    whole = sum(part.ns for part in parts)
+    return sum(part.ns for part in parts if part.name not in ("other", "copies")) > whole / 2
+
+
+def _work(summary: Summary) -> Iterator[SummaryTable]:
+    yield _table_of_parts("kinds", "By kind of work", summary.kinds, summary.total_ns, summary.worker)
+    matrix = summary.matrix
+    if matrix.ns and len(matrix.units) > 1:
+        yield _table_of_parts("units", "Matrix math by unit", matrix.units, matrix.ns, summary.worker)
+
+
+def _table_of_parts(key: str, title: str, parts: Sequence[Part], whole: int, worker: str) -> SummaryTable:
+    shown, rest = list(parts[:MOST]), parts[MOST:]
+    if rest:
+        shown.append(Part(f"{len(rest)} more", sum(part.rows for part in rest), sum(part.ns for part in rest)))
+    rows = tuple((part.name, f"{part.rows:,}", ms(part.ns), share(part.ns, whole)) for part in shown)
+    title = f"{title}, of {ms(whole)} of {worker} time"
+    return SummaryTable(key, title, ("", "rows", "time", ""), rows, _bars([part.ns for part in shown]))
+
+
+def _bars(times: Sequence[int]) -> tuple[float, ...]:
+    longest = max(times, default=0)
+    return tuple(ns / longest for ns in times) if longest > 0 else (0.0,) * len(times)
+
+
+def _layers(summary: Summary) -> Iterator[SummaryTable]:
+    """The layers that take longest, in their order; where all take equally long a sentence says so."""
+    layers = summary.series
+    if not summary.has_layers or layers is None or not layers.outliers(OUTLIER):
+        return
+    pairs = list(zip(layers.numbers, layers.ns, strict=True))
+    longest = sorted(sorted(pairs, key=lambda pair: -pair[1])[:LAYERS])
+    rows = tuple((str(number), ms(ns), _against_median(layers, ns)) for number, ns in longest)
+    which = "all" if len(pairs) <= LAYERS else f"the {LAYERS} longest of"
+    title = f"By layer, {which} {len(pairs)}: {layer_name(layers.name)}"
+    yield SummaryTable("layers", title, ("layer", "time", ""), rows, _bars([ns for _, ns in longest]))
+
+
+def _against_median(layers: Series, ns: int) -> str:
+    return f"{ns / layers.median_ns:.2f} × median" if layers.median_ns else ""

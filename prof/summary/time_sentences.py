@@ -1,0 +1,196 @@
+"""Sentences about time: warm-up, loading, idle time and its causes, steps, communication, layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.loading import Leading
+from pyprof.prof.summary.wording import amount, brief_time, counted, joined, layer_name, operation_name, rate
+from pyprof.prof.timing.collectives import Collective
+from pyprof.prof.timing.stragglers import Waiting
+from pyprof.prof.timing.waiting import SyncPoint
+from pyprof.quantities import ms, share
+
+MOST = 3  # parts that a sentence names
+OUTLIER = 1.2  # times the median: a layer that takes longer stands out
+LITTLE = 0.01  # of the time: less is not worth a sentence
+LATE = 0.05  # of the time: from here on a sentence says how long the GPU waits for launches
+HOST_BOUND = 0.25  # of the time the GPU waits for launches: from here on the CPU limits the speed
+QUEUED_NS = 100_000  # launching takes 5 to 50 µs: a kernel that waits longer has several launches before it
+CAUSES = {
+    "launch": "late launches",
+    "sync": "launches after a wait for a copy to the host",
+    "data": "late input data",
+    "copy": "copies from or to pageable memory",
+    "host": "pauses of 0.2 ms or longer without a launch",
+    "queued": "launched work that had not started yet",
+}
+
+
+def warm_up_sentences(summary: Summary) -> Iterator[str]:
+    """The first steps, and what ran before them."""
+    warm = summary.warm_up
+    if warm is None:
+        return
+    rest = f"{counted(warm.rows, 'operation')} in {ms(warm.ns)}"
+    if not warm.steps:
+        yield f"What ran before the first step is left out of all figures: {rest}."
+        return
+    first = "the first step" if warm.steps == 1 else f"the first {warm.steps} steps"
+    longest = f"{ms(warm.longest_ns)}, {warm.longest_ns / warm.median_ns:,.3g} times the median of the other steps"
+    yield f"Warm-up is left out of all figures: {first} ({longest}) and what ran before, {rest}."
+
+
+def loading_sentences(summary: Summary) -> Iterator[str]:
+    """Copies between host and device, those that load a model apart from those of the steps."""
+    copies = summary.copies
+    if copies is None or not copies.rows:
+        return
+    count = _copy_counts(copies)
+    left_out = "they count as loading and are left out of all other figures"
+    if copies.before_rows == copies.rows:
+        subject = "It" if copies.rows == 1 else "All of them"
+        rest = f"; {left_out}" if copies.apart else ""
+        yield f"{count}. {subject} ran before the first kernel{rest}."
+    elif copies.apart:
+        before = f"{amount(copies.before_nbytes, 'B')}, {ms(copies.before_ns)}"
+        yield f"{count}. {copies.before_rows:,} of them ({before}) ran before the first kernel; {left_out}."
+    elif copies.ns > LITTLE * summary.total_ns:
+        yield f"{count}: {share(copies.ns, summary.total_ns)} of {summary.worker} time."
+
+
+def _copy_counts(copies: Leading) -> str:
+    way = copies.ways[0] if len(copies.ways) == 1 else "host-device"
+    speed = f", {rate(copies.nbytes, copies.ns)}" if copies.ns and copies.nbytes else ""
+    what = f"{way} {'copy moves' if copies.rows == 1 else 'copies move'}"
+    return f"{copies.rows:,} {what} {amount(copies.nbytes, 'B')} in {ms(copies.ns)}{speed}"
+
+
+def busy_sentences(summary: Summary) -> Iterator[str]:
+    """How long the GPU works, and how long it waits for the CPU."""
+    if not summary.span_ns or summary.on_cpu:
+        return
+    count = len(summary.devices)
+    gpus = "The GPU is" if count < 2 else f"The {count} GPUs are"
+    span = ms(summary.span_ns) + ("" if count < 2 else " (summed over the GPUs)")
+    yield f"{gpus} busy for {share(summary.busy_ns, summary.span_ns)} of {span} and idle for {ms(summary.idle_ns)}."
+    if summary.late_ns > LATE * summary.span_ns:
+        late = f"{share(summary.late_ns, summary.idle_ns)} of the idle time ({ms(summary.late_ns)})"
+        text = f"During {late} the CPU had not yet launched the next kernel"
+        if summary.late_ns > HOST_BOUND * summary.span_ns:
+            text += ": the CPU, slowed by the profiler, limits the speed of this capture"
+        yield f"{text}."
+
+
+def idle_sentences(summary: Summary) -> Iterator[str]:
+    """The causes of the gaps."""
+    causes = [f"{CAUSES[name]} {ms(ns)}" for name, _, ns in summary.waits.causes if ns > LITTLE * summary.span_ns]
+    if causes:
+        yield f"Idle time by the cause of each gap: {joined(causes[: MOST + 1])}."
+
+
+def queue_sentences(summary: Summary) -> Iterator[str]:
+    """How long launched kernels wait for the GPU."""
+    waits = summary.waits
+    if waits.launches and not summary.on_cpu:
+        time = brief_time(waits.queued_ns)
+        if waits.queued_ns > QUEUED_NS:
+            yield f"Half of the kernels wait in the GPU's queue for {time} or longer after their launch."
+        else:
+            yield f"Half of the kernels start within {time} of their launch."
+
+
+def sync_sentences(summary: Summary) -> Iterator[str]:
+    """Where the program makes the CPU wait, and copies that the driver has to stage."""
+    waits = summary.waits
+    if waits.syncs:
+        rows, waited, idle = (sum(getattr(p, key) for p in waits.syncs) for key in ("rows", "waited_ns", "idle_ns"))
+        places = [_place(point) for point in waits.syncs]
+        more = f" and {len(places) - MOST} more places" if len(places) > MOST else ""
+        yield (
+            f"The CPU waits {ms(waited)} for {counted(rows, 'copy')} to the host, and the GPU is idle for {ms(idle)} "
+            f"after them: {', '.join(places[:MOST])}{more}."
+        )
+    if waits.pageable_rows and waits.pageable_ns > LITTLE * summary.total_ns:
+        copies = f"{counted(waits.pageable_rows, 'copy')} from or to pageable memory"
+        take = "takes" if waits.pageable_rows == 1 else "take"
+        moved = f"{amount(waits.pageable_bytes, 'B')}"
+        if waits.pageable_bytes and waits.pageable_ns:
+            moved += f", {rate(waits.pageable_bytes, waits.pageable_ns)}"
+        yield f"{copies} {take} {ms(waits.pageable_ns)} ({moved}); pinned memory is faster."
+
+
+def _place(point: SyncPoint) -> str:
+    where = " at ".join(filter(None, (operation_name(point.op) if point.op else "", point.trace)))
+    return f"{where or 'an unknown place'} ({point.rows:,})"
+
+
+def step_sentences(summary: Summary) -> Iterator[str]:
+    if len(summary.steps) < 2:
+        return
+    times = [part.ns for part in summary.steps]
+    slowest = max(summary.steps, key=lambda part: part.ns)
+    yield (
+        f"A step takes {ms(summary.step_ns)} (median of {len(times)}); the fastest takes {ms(min(times))}, the slowest "
+        f"{ms(slowest.ns)} (step {slowest.name})."
+    )
+
+
+def backward_sentences(summary: Summary) -> Iterator[str]:
+    """The backward pass against the forward pass."""
+    phases = {part.name: part.ns for part in summary.phases}
+    forward, backward = phases.get("forward"), phases.get("backward")
+    if forward and backward:
+        yield (
+            f"The backward pass takes {backward / forward:.2f} times as long on the {summary.worker} as the forward "
+            f"pass ({ms(backward)} and {ms(forward)})."
+        )
+
+
+def communication_sentences(summary: Summary) -> Iterator[str]:
+    total = summary.communication_ns
+    if not total:
+        return
+    exposed = share(summary.exposed_ns, total)
+    alone = "all of it" if exposed == "100%" else f"{ms(summary.exposed_ns)} of it ({exposed})"
+    of_time = f"{share(total, summary.total_ns)} of {summary.worker} time"
+    yield f"Communication takes {ms(total)} ({of_time}), {alone} while nothing else runs on the GPU."
+    known = [sent for sent in summary.collectives if sent.wire and sent.moving_ns]
+    if known:
+        wait = "not counting" if any(sent.waits_known for sent in known) else "counting"
+        kinds = "; ".join(map(_collective, known[:MOST]))
+        yield f"The collectives send, at this bus bandwidth and {wait} the wait for other ranks: {kinds}."
+    yield from _straggler_sentences(summary.waiting)
+
+
+def _collective(sent: Collective) -> str:
+    among = f" among {sent.ranks} ranks" if sent.ranks else ""
+    return f"{sent.rows:,} {sent.op}{among}, {amount(sent.wire, 'B')} at {rate(sent.wire, sent.moving_ns)}"
+
+
+def _straggler_sentences(waiting: Waiting) -> Iterator[str]:
+    if not waiting.last:
+        return
+    last = waiting.last[0]
+    ranks = {"rank": "ranks", "process": "processes"}[waiting.by]
+    yield (
+        f"In {counted(waiting.collectives, 'collective')} the {ranks} wait for each other for {ms(waiting.wait_ns)} of "
+        f"{ms(waiting.ns)} ({share(waiting.wait_ns, waiting.ns)}). The longest wait is for {waiting.by} {last.rank}: "
+        f"{ms(last.ns)}, and it is the last to arrive in {last.times:,} of them."
+    )
+
+
+def layer_sentences(summary: Summary) -> Iterator[str]:
+    """Whether the layers that the model repeats take equally long."""
+    layers = summary.series
+    if layers is None:
+        return
+    text = f"The {len(layers.numbers)} layers {layer_name(layers.name)} take {ms(int(layers.median_ns))} each (median)"
+    outliers = layers.outliers(OUTLIER)
+    if not outliers:
+        yield f"{text}, all between {ms(min(layers.ns))} and {ms(max(layers.ns))}."
+        return
+    furthest = sorted(outliers, key=lambda item: -abs(math.log(max(item[1], 1e-9))))[:MOST]
+    yield f"{text}; {joined([f'layer {number} takes {ratio:.2f} times as long' for number, ratio in furthest])}."

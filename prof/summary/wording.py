@@ -1,0 +1,74 @@
+"""Amounts, rates, counts, lists and names in the words of the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyprof.quantities import ms
+
+__all__ = [
+    "amount",
+    "brief_time",
+    "counted",
+    "joined",
+    "layer_name",
+    "operation_name",
+    "rate",
+]
+
+PLURALS = {"copy": "copies", "graph launch": "graph launches"}
+LONGEST_NAME = 40  # characters of an op's name
+LONGEST_LAYER = 48  # characters of a layer's name
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def brief_time(ns: float) -> str:
+    """A time that may be far below a ms.
+
+    >>> brief_time(1960), brief_time(2_340_000)
+    ('1.96 µs', '2.340 ms')
+    """
+    return f"{ns / 1e3:,.3g} µs" if ns < 1e6 else ms(ns)
+
+
+def amount(value: float, unit: str) -> str:
+    """
+    >>> amount(3.0455e12, "FLOP"), amount(13627435008, "B"), amount(512, "B")
+    ('3.046 TFLOP', '13.63 GB', '512 B')
+    """
+    for size, prefix in PREFIXES:
+        if abs(value) >= size:
+            return f"{value / size:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"
+
+
+def rate(nbytes: float, ns: float) -> str:
+    """Bytes over a time, as B/s."""
+    return amount(1e9 * nbytes / ns, "B/s")
+
+
+def counted(count: int, word: str) -> str:
+    """
+    >>> counted(1, "copy"), counted(1200, "copy"), counted(2, "row")
+    ('1 copy', '1,200 copies', '2 rows')
+    """
+    return f"{count:,} {word if count == 1 else PLURALS.get(word, word + 's')}"
+
+
+def joined(words: Sequence[str]) -> str:
+    """
+    >>> joined(["a"]), joined(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return ", ".join(words[:-1]) + f" and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def operation_name(name: str) -> str:
+    """The name of an op, or of a kernel, cut to a length that a sentence can take."""
+    half = (LONGEST_NAME - 2) // 2
+    return (name if len(name) <= LONGEST_NAME else f"{name[:half]}..{name[-half:]}") or "(no name)"
+
+
+def layer_name(name: str) -> str:
+    """The end of a layer's path, which says most, in a length that a sentence can take."""
+    return name if len(name) <= LONGEST_LAYER else f"..{name[2 - LONGEST_LAYER :]}"

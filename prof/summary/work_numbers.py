@@ -1,0 +1,106 @@
+"""Numbers about the work of the kernels: matrix math, attention, hardware limits, ops without a FLOP model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.prof.kernels.precision import on_tensor_cores
+from pyprof.prof.limits.roofline import Roofline
+from pyprof.prof.ops.model import MATRIX
+from pyprof.prof.summary.parts import Part, parts_of
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import is_fused_attention
+from pyprof.prof.work.unfused_attention import softmaxes_apart
+from pyprof.table.columns import Coded, Ints, Table
+
+__all__ = ["Attention", "Limits", "Matrix", "attention_numbers", "limit_numbers", "matrix_numbers", "uncounted_ops"]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Kernels that multiply matrices, convolutions and attention among them; not their helpers."""
+
+    ns: int
+    tensor_ns: int
+    unknown_ns: int
+    units: tuple[Part, ...]  # by the unit that did the arithmetic
+    better: tuple[tuple[str, float], ...]  # the GPU's tensor units: their peak over that of the unit most used
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    fused_rows: int
+    fused_ns: int
+    fused_name: str  # of the kernel with most time
+    apart_rows: int  # softmaxes that stand between two matrix products
+    apart_ns: int  # of the kernels between these products
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Rows whose limit is known, against it."""
+
+    rows: int
+    ns: int
+    sol_ns: float
+    bounds: tuple[Part, ...]  # compute, memory, latency
+
+
+def matrix_numbers(table: Table, annotation: Annotation, limits: Roofline) -> Matrix:
+    duration = table.ints("kDuration")
+    main = ~annotation.role.among("aux") & table.coded("kind").among("kernel", "cpu", "")
+    by_name = annotation.tc.among("1", "0", "?")
+    rows = np.flatnonzero(main & (by_name | annotation.family.among(*MATRIX)))
+    units = parts_of(limits.unit, duration, rows, empty="unknown")
+    return Matrix(
+        ns=int(duration[rows].sum()),
+        tensor_ns=int(duration[rows][annotation.tc.among("1")[rows]].sum()),
+        unknown_ns=int(duration[rows][annotation.tc.among("?")[rows]].sum()),
+        units=units,
+        better=_better(limits, units),
+    )
+
+
+def _better(limits: Roofline, units: tuple[Part, ...]) -> tuple[tuple[str, float], ...]:
+    if not units or not limits.devices or on_tensor_cores(units[0].name):
+        return ()
+    device = limits.devices[0]
+    base = device.peak(units[0].name)
+    ratios = [(unit, device.peak(unit) / base) for unit in ("tc_tf32", "tc_bf16", "tc_fp16")]
+    return tuple((unit, ratio) for unit, ratio in ratios if ratio > 1)  # not NaN
+
+
+def attention_numbers(table: Table, annotation: Annotation, row_kinds: Coded) -> Attention:
+    names = table.coded("kLongName") if table.coded("kLongName").values else table.coded("kShortName")
+    duration = table.ints("kDuration")
+    by_name = np.array([*map(is_fused_attention, names.values), False])[names.codes]
+    fused = by_name & ~annotation.role.among("aux")
+    kernels = parts_of(table.coded("kShortName"), duration, np.flatnonzero(fused))
+    count, between = softmaxes_apart(table, row_kinds)
+    return Attention(
+        fused_rows=int(fused.sum()),
+        fused_ns=int(duration[fused].sum()),
+        fused_name=kernels[0].name if kernels else "",
+        apart_rows=count,
+        apart_ns=int(duration[between].sum()),
+    )
+
+
+def limit_numbers(limits: Roofline, duration: Ints) -> Limits:
+    known = np.flatnonzero(~np.isnan(limits.sol_ns) & (limits.sol_ns > 0) & (duration > 0))
+    return Limits(
+        rows=len(known),
+        ns=int(duration[known].sum()),
+        sol_ns=float(np.minimum(limits.sol_ns[known], duration[known]).sum()),
+        bounds=parts_of(limits.bound, duration, known, empty="neither"),
+    )
+
+
+def uncounted_ops(table: Table, rows: Ints) -> tuple[Part, ...]:
+    """The ops among these rows, by their aten names where they have one."""
+    aten, op = table.coded("aten"), table.coded("op")
+    names = Coded.concat([aten, op])
+    picked = np.where(aten.codes[rows] >= 0, rows, len(table) + rows)
+    return parts_of(names, np.tile(table.ints("kDuration"), 2), picked)

@@ -1,0 +1,143 @@
+"""Sentences about the work of the kernels: kinds, matrix math, attention, FLOPs, bytes, utilisation, limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from pyprof.prof.kernels.precision import precision_of, unit_name
+from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.wording import amount, counted, joined
+from pyprof.prof.summary.work_numbers import Matrix
+from pyprof.quantities import ms, percent, share
+
+MOST = 3  # parts that a sentence names
+LITTLE = 0.01  # of the time: less is not named
+NEARLY = 0.95  # of the time: what is known of more hardly changes when the rest becomes known
+TELLING = 0.1  # of the time: limits known for less say nothing about the whole
+LONGEST_KERNEL = 40  # characters of a kernel's name
+BOUNDS = {
+    "memory": "memory-bound",
+    "compute": "compute-bound",
+    "latency": "latency-bound (short, or too few blocks)",
+    "neither": "bound by neither",
+}
+
+
+def kind_sentences(summary: Summary) -> Iterator[str]:
+    """The kinds of work that take longest."""
+    total = summary.total_ns
+    if not summary.kinds or not total:
+        return
+    first, *rest = summary.kinds
+    most = "Most" if first.ns > total / 2 else "The largest part"
+    named = [f"{part.name} {share(part.ns, total)}" for part in rest[:MOST] if part.ns > LITTLE * total]
+    then = f"; then {', '.join(named)}" if named else ""
+    yield f"{most} of {summary.worker} time is {first.name}: {share(first.ns, total)} ({ms(first.ns)}){then}."
+
+
+def matrix_sentences(summary: Summary) -> Iterator[str]:
+    """Whether matrix math runs on tensor cores, and in which formats."""
+    matrix = summary.matrix
+    if not matrix.ns or summary.on_cpu:
+        return
+    of_time = f"{share(matrix.ns, summary.total_ns)} of GPU time"
+    units = ", ".join(f"{unit_name(part.name)} {share(part.ns, matrix.ns)}" for part in matrix.units[:MOST])
+    on_tensor_cores = share(matrix.tensor_ns, matrix.ns) if matrix.tensor_ns or matrix.unknown_ns else "none"
+    unknown = f", unknown for {share(matrix.unknown_ns, matrix.ns)}" if matrix.unknown_ns else ""
+    yield (
+        f"Matrix math (GEMM, convolution, attention) takes {ms(matrix.ns)} ({of_time}), {on_tensor_cores} of it on "
+        f"tensor cores{unknown}: {units}."
+    )
+    if matrix.better and matrix.units[0].ns > matrix.ns / 2:
+        yield _better(matrix)
+
+
+def _better(matrix: Matrix) -> str:
+    """What the tensor cores could do, where another unit does most."""
+    ratios = joined([f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in matrix.better[:2]])
+    return f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
+
+
+def attention_sentences(summary: Summary) -> Iterator[str]:
+    """Whether attention runs in fused kernels."""
+    attention = summary.attention
+    if attention.fused_rows:
+        name = attention.fused_name
+        name = name if len(name) <= LONGEST_KERNEL else f"{name[: LONGEST_KERNEL - 2]}.."
+        kernels = counted(attention.fused_rows, "kernel")
+        fuse = "fuses" if attention.fused_rows == 1 else "fuse"
+        yield f"Attention runs in {kernels} that {fuse} it ({name}), {ms(attention.fused_ns)} in all."
+    if attention.apart_rows > 1 and attention.apart_ns > attention.fused_ns / 10:
+        fused = "Some attention may not be fused" if attention.fused_rows else "No fused attention kernel runs"
+        yield (
+            f"{fused}: {attention.apart_rows:,} times a softmax runs between two matrix products, as in unfused "
+            f"attention. The kernels between these products take {ms(attention.apart_ns)}."
+        )
+
+
+def rate_sentences(summary: Summary) -> Iterator[str]:
+    """FLOPs, bytes, their rates, and for how much of the time they are known."""
+    if not summary.span_ns or not summary.flop:
+        if summary.attributed_ns:
+            yield "FLOP rates and MFU are unknown: no floating-point operations could be counted."
+    else:
+        known = f"FLOPs are known for {share(summary.counted_ns, summary.total_ns)} of {summary.worker} time"
+        least, mean = at_least(summary.counted_ns, summary), per_gpu(summary)
+        rate = f"{least}{amount(summary.flop_per_s, 'FLOP/s')}{mean}"
+        yield f"{known}: {amount(summary.flop, 'FLOP')}, {rate}."
+        if not math.isnan(summary.mean("mfu")):
+            yield f"Model FLOPs utilisation (MFU) is {least}{mfu_text(summary)} of {peak_text(summary)}."
+    if summary.span_ns and summary.nbytes:
+        known = f"Bytes are known for {share(summary.bytes_counted_ns, summary.total_ns)} of {summary.worker} time"
+        least, mean = at_least(summary.bytes_counted_ns, summary), per_gpu(summary)
+        yield f"{known}: {amount(summary.nbytes, 'B')}, {least}{amount(summary.byte_per_s, 'B/s')}{mean}."
+
+
+def at_least(known_ns: int, summary: Summary) -> str:
+    """What stands before a rate whose amount is known for only some of the time."""
+    return "" if known_ns > NEARLY * summary.total_ns else "at least "
+
+
+def per_gpu(summary: Summary) -> str:
+    """What a rate is of."""
+    gpus = " per GPU" if len(summary.devices) > 1 else ""
+    return gpus if summary.on_cpu else f"{gpus} including idle time"
+
+
+def mfu_text(summary: Summary) -> str:
+    mfu = summary.mean("mfu")
+    return f"{mfu:.2g}%" if mfu < 0.05 else percent(mfu)
+
+
+def peak_text(summary: Summary) -> str:
+    """The peak that MFU is of."""
+    device = next(device for device in summary.devices if not math.isnan(device.mfu))
+    return f"{amount(device.peak_flop_per_s, 'FLOP/s')} ({unit_name(device.unit)}, dense)"
+
+
+def usage_sentences(summary: Summary) -> Iterator[str]:
+    """GPU utilisation, SM efficiency and occupancy, as PyTorch's profiler names them; the mean of several GPUs."""
+    means = (
+        ("GPU utilisation (a kernel runs)", summary.mean("utilisation")),
+        ("estimated SM efficiency", summary.mean("sm_efficiency")),
+        ("estimated achieved occupancy", summary.mean("occupancy")),
+    )
+    known = [f"{name} is {percent(mean)}" for name, mean in means if not math.isnan(mean)]
+    if known:
+        text = joined(known)
+        yield f"{text[0].upper()}{text[1:]}."
+
+
+def limit_sentences(summary: Summary) -> Iterator[str]:
+    """How far the kernels are from what the hardware could do, and what limits them."""
+    limits = summary.limits
+    if not limits.ns or limits.ns < TELLING * summary.total_ns:
+        return
+    yield (
+        f"At the hardware's limits the kernels would need {ms(limits.sol_ns)} instead of {ms(limits.ns)} "
+        f"({share(limits.sol_ns, limits.ns)}): the longer of FLOPs / peak and bytes / bandwidth, known for "
+        f"{share(limits.ns, summary.total_ns)} of {summary.worker} time."
+    )
+    bounds = [f"{share(part.ns, limits.ns)} is {BOUNDS.get(part.name, part.name)}" for part in limits.bounds]
+    yield f"Of the {ms(limits.ns)} of kernels whose limit is known, {joined(bounds)}."
