@@ -1,6 +1,6 @@
 """The one wrapper: a torch function mode that PyTorch calls for every call of its public functions.
 
-Why a mode and not wrapped names: docs/how-to/capture.md, with the measurements. While PyTorch is in
+Why a mode and not wrapped names: docs/explanation/marking.md, with the measurements. While PyTorch is in
 `__torch_function__` the mode is off, so what an op calls in its own Python is not marked again.
 """
 

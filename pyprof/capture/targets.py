@@ -14,7 +14,7 @@ from typing import Any
 from pyprof.capture.sinks import Entry
 from pyprof.marker import Marker, format_marker
 
-# Never marked, and why. docs/how-to/capture.md prints this table.
+# Never marked, and why. docs/explanation/marking.md prints this table.
 NOT_MARKED: dict[str, str] = {
     "reads metadata: no kernel, no backward": (
         "size dim ndimension numel nelement stride storage_offset element_size get_device data_ptr const_data_ptr "
