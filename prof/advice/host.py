@@ -16,7 +16,8 @@ __all__ = ["LIST_NS", "LONG_NS", "host_ns", "own_share"]
 # How much of the host's time under a profiler is its own. 45 programs on an H200 (PyTorch 2.11, tests/device/
 # advice_measured.py): Python's time without a profiler over the time between the first and the last launch under
 # torch.profiler with shapes, as pyprof.profile records: median 0.53, four fifths of them 0.35 to 0.66. GPT-2's step
-# (docs/explanation/marking.md): 10.2 ms, under nsys with PyTorch's ranges 28.8, with init() too 32; under nsys alone 14.3.
+# (docs/explanation/marking.md): 10.2 ms, under nsys with PyTorch's ranges 28.8, with init() too 32; under nsys alone
+# 14.3.
 OWN_KINETO, OWN_RANGES, OWN_MARKED, OWN_PLAIN = 0.5, 0.35, 0.32, 0.7
 MOST_NS = 25_000.0  # a launch, of steps with 50 launches or more there; stacks and slow hosts take a profiler longer
 LIST_NS = 40_000  # an op on lists of 16 to 28 tensors, whose descriptions take a profiler longest (40 to 55 µs without)
