@@ -1,8 +1,7 @@
-"""Advice: what to change in the program, where, and how many milliseconds a step it is worth.
+"""Advice: what to change in the program, where, and how many milliseconds per step it saves.
 
-``advise(Run(table, annotation))`` runs every rule of ``RULES`` and ranks what they find. A rule is a small pure
-function over a ``Run`` that yields ``Finding``s; each family of rules has its file. A rule that cannot know says
-nothing.
+``advise(Run(table, annotation))`` runs every rule of ``RULES`` and ranks their findings. A rule is a small pure
+function over a ``Run`` that yields ``Finding``s; each family of rules has its file. A rule that lacks data abstains.
 """
 
 from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)

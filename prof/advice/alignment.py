@@ -1,8 +1,8 @@
-"""Matrix products whose leading dimensions are no multiples of 16 bytes.
+"""Matrix products whose leading dimensions are not multiples of 16 bytes.
 
-Tensor-core kernels load 16 bytes a thread (TMA: strides must be multiples of 16 bytes). Where a leading dimension is
-none, cuBLAS falls back to kernels that load an element at a time (``align1``, ``align2``), several times slower; before
-compute capability 8.0 to kernels without tensor cores. Source: NVIDIA, "Matrix Multiplication Background", Tensor Core
+Tensor-core kernels load 16 bytes per thread (TMA: strides must be multiples of 16 bytes). For other leading dimensions
+cuBLAS falls back to kernels that load single elements (``align1``, ``align2``) and are several times slower; before
+compute capability 8.0, to kernels without tensor cores. Source: NVIDIA, "Matrix Multiplication Background", Tensor Core
 requirements; measured on an H200 (docs/explanation/advice.md).
 """
 
@@ -25,18 +25,20 @@ from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISIONS, tensor
 __all__ = ["Gemm", "gemm", "padded_to"]
 
 LINE = 16  # bytes
-# What enters the tensor cores -> bytes stored.
+# Precision of the operands -> bytes per element in memory.
 ITEM = {name: PRECISIONS[name].bits // 8 for name in ("bf16", "fp16", "tf32", "fp8", "int8")}
 SLOW = re.compile(r"align[124](?!\d)")
 VECTOR = re.compile(r"gemv|dot_kernel|gemmk1|splitKreduce")
-WORTH = 1.15  # a product that is this close to what it could take is left alone
+WORTH = 1.15  # a product that takes less than this times its expected time is left alone
 VOCABULARY = 16384  # an output layer this wide is a language model's vocabulary, or a table like it
 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """C[batch, m, n] = A[batch, m, k] @ B[batch, k, n]; ``leads``: (dimension, leading stride in elements) of A, B, C,
-    where the capture tells the strides."""
+    """C[batch, m, n] = A[batch, m, k] @ B[batch, k, n].
+
+    ``leads``: (dimension, leading stride in elements) of A, B and C; empty if the capture has no strides.
+    """
 
     batch: int
     m: int
@@ -49,7 +51,7 @@ class Gemm:
 
 
 def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:
-    """The product that an op does, from its arguments as recorded; None where that is not known."""
+    """The product that an op computes, from its recorded arguments; None if they do not show it."""
     first = {"mm": 0, "bmm": 0, "_scaled_mm": 0, "_int_mm": 0, "addmm": 1, "baddbmm": 1}.get(aten)
     if first is None or not isinstance(sizes, list) or len(sizes) < first + 2:
         return None
@@ -63,8 +65,10 @@ def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:
 
 
 def _lead(names: str, shape: Sequence[int], stride: Any) -> tuple[str, int] | None:
-    """The dimension that lies contiguous in a matrix, and the stride of the other one; a copy is made of a matrix
-    where none does, so it counts as contiguous by rows."""
+    """The contiguous dimension of a matrix, and the stride of the other one.
+
+    PyTorch copies a matrix without a contiguous dimension, so it counts as contiguous by rows.
+    """
     if not isinstance(stride, list) or len(stride) != len(shape):
         return None
     rows, columns = stride[-2:]
@@ -76,7 +80,7 @@ def _lead(names: str, shape: Sequence[int], stride: Any) -> tuple[str, int] | No
 
 
 def padded_to(size: int, itemsize: int) -> int:
-    """The next size that fills whole lines of 16 bytes.
+    """The next size whose rows are multiples of 16 bytes.
 
     >>> padded_to(50257, 2), padded_to(50264, 2), padded_to(1001, 4), padded_to(10, 1)
     (50264, 50264, 1004, 16)
@@ -86,7 +90,7 @@ def padded_to(size: int, itemsize: int) -> int:
 
 
 def _wrong(product: Gemm, itemsize: int, name: str) -> dict[str, int]:
-    """The dimensions to pad -> their sizes now. Without strides, the odd ones, where the kernel's name says so."""
+    """The dimensions to pad and their present sizes. Without strides, the kernel's name must show small loads."""
     if "nvjet" in name:  # loads by TMA, which refuses what is not aligned: the storage is padded already
         return {}
     if product.leads:
@@ -99,10 +103,10 @@ def _wrong(product: Gemm, itemsize: int, name: str) -> dict[str, int]:
 
 @rule("alignment")
 def alignment(run: Run) -> Iterator[Finding]:
-    """Products that should be padded, a card for each set of sizes.
+    """Products that should be padded, one card per set of sizes.
 
-    Abstains without shapes; without strides, where the kernel's name does not say that it loads less than 16 bytes;
-    where the device's peak is not known; for matrix-vector products.
+    Abstains without shapes; without strides, unless the kernel's name says that it loads less than 16 bytes; where the
+    device's peak is unknown; and for matrix-vector products.
     """
     cards: dict[tuple[tuple[int, int], ...], list[tuple[int, float]]] = {}
     for row in np.flatnonzero((run.family == "gemm") & (run.role == "main") & (run.dur > 0)).tolist():
@@ -142,18 +146,17 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
     one = LINE // ITEM.get(str(run.precision[rows[0]]), 2)
     pads = ", ".join(f"{size} to {padded}" for size, padded in sizes)
     shape = _shape(run, int(rows[int(saved.argmax())]))
+    odd = "is not a multiple" if len(sizes) == 1 else "are not multiples"
     why = (
-        f"{shape} in {dtype}: {' and '.join(str(size) for size, _ in sizes)} is no multiple of {one} (16 bytes), so "
-        f"the kernel loads less than 16 bytes at a time; {before:.4g} ms, and {after:.4g} ms expected once padded, the "
-        "padding's own work included"
+        f"{shape} in {dtype}: {' and '.join(str(size) for size, _ in sizes)} {odd} of {one} elements (16 bytes), so "
+        f"the kernel loads less than 16 bytes at a time. It takes {before:.4g} ms; padded, {after:.4g} ms are "
+        "expected, including the work on the padding"
     )
-    where = (
-        "the vocabulary (rows of the embedding and of the output layer; no target names the added ones)"
-        if sizes[-1][0] >= VOCABULARY
-        else "the layer's features (or the tensor's dimension)"
-    )
+    change = f"Pad the layer's features from {pads} (or the tensor's dimension, where no layer makes it)."
+    if sizes[-1][0] >= VOCABULARY:
+        change = f"Pad the vocabulary from {pads}. No target names the rows added to embedding and output layer."
     sure: Confidence = "high" if run.strides(int(rows[0])) is not None else "medium"
-    return Finding(rows, saved, why, f"Pad {where} from {pads}.", sure)
+    return Finding(rows, saved, why, change, sure)
 
 
 def _shape(run: Run, row: int) -> str:

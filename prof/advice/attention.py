@@ -1,4 +1,4 @@
-"""Attention that writes its score matrix to memory, and fused attention by a slower kernel than fits."""
+"""Attention that writes its score matrix to memory, and fused attention that runs by a slower kernel than necessary."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pyprof.table.columns import Bools
 
 __all__ = ["Pattern", "in_math", "patterns"]
 
-NEAR = 12  # rows on each side of a softmax that may belong to its attention (scale, mask, dropout, casts, products)
-LEAST = 1 << 16  # scores; smaller ones are launches, not memory
-LEAST_NS = 30_000  # where their number is not known: what the kernels around a softmax take
+NEAR = 12  # rows before and after a softmax that may belong to its attention (scale, mask, dropout, casts, products)
+LEAST = 1 << 16  # scores: with fewer, launching takes longer than moving them
+LEAST_NS = 30_000  # time of the kernels around a softmax, used where the number of scores is unknown
 HEAD = 256  # the largest head dimension of FlashAttention 2
 # Fused attention's rate at its best, of the dense peak, by the head's width: cuDNN's on an H200 in bf16 (8 × 16 heads,
 # 512 to 4096 tokens, forward and backward, the product that the backward does again counted) reaches 0.48 at 64, 0.62
@@ -41,6 +41,8 @@ BATCHED = ("bmm", "baddbmm")
 SAFE = "SafeSoftmaxBackward0"  # the math backend's own softmax (PyTorch 2.5 and later)
 MATH = "_scaled_dot_product_attention_math"
 USE = "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=..., dropout_p=...)"
+CUDNN = "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION)"
+KERNELS = "torch.nn.attention.sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Pattern:
 
 
 def patterns(run: Run) -> Iterator[Pattern]:
-    """A softmax between batched products over the same scores, told by order and shapes.
+    """Find each softmax between batched products over the same scores, by order and shapes.
 
     The batched products' result (or first operand) and the softmax have the same number of elements and the same last
     dimension; the element-wise kernels between have the same number. Without shapes there are none.
@@ -88,7 +90,7 @@ def _pattern(run: Run, softmax: int, scores: int, last: int) -> Pattern | None:
 
 
 def _of_scores(product: Gemm, scores: int, last: int) -> bool:
-    """Is its result, or one of its operands (transposed or not), the scores?"""
+    """Whether the scores are the result of a product or one of its operands, transposed or not."""
     made = product.batch * product.m * product.n == scores and last in (product.m, product.n)
     first = product.batch * product.m * product.k == scores and last in (product.m, product.k)
     second = product.batch * product.k * product.n == scores and last in (product.k, product.n)
@@ -97,57 +99,58 @@ def _of_scores(product: Gemm, scores: int, last: int) -> bool:
 
 @rule("unfused_attention")
 def unfused_attention(run: Run) -> Iterator[Finding]:
-    """Softmax between two batched products: one kernel that keeps the scores on the chip.
+    """A softmax between two batched products, which one fused kernel could do without writing the scores to memory.
 
-    In a capture without any shapes, by the kernels' names. Abstains for head dimensions over 256, other types than
-    float32, float16 and bfloat16, and where PyTorch's own attention chose this (attention_backend speaks of that).
+    In a capture without any shapes it goes by the kernels' names. Abstains for head dimensions over 256, for types
+    other than float32, float16 and bfloat16, and where PyTorch's own attention chose this backend (see
+    attention_backend).
     """
     if not (run.table.coded("sizes").codes >= 0).any():
         yield from _by_name(run)
         return
     theirs = run.mentions("nodes", MATH, SAFE)
     found = [p for p in patterns(run) if not theirs[p.softmax]]
-    yield from _finding(run, found, f"Call {USE}.", "batched products and a softmax write and read")
+    yield from _finding(run, found, f"Use fused attention: {USE}.", "Batched products and a softmax write and read")
 
 
 def _by_name(run: Run) -> Iterator[Finding]:
-    """Without any shapes: softmaxes between two products, by the kernels' names. Half of what the kernels between the
-    products take is counted: a fused kernel takes them away, but is slower than the products alone."""
+    """Softmaxes between two products, by the kernels' names, in captures without shapes.
+
+    Half of the time between the products is counted: a fused kernel removes it, but is slower than the products alone.
+    """
     count, between = softmaxes_apart(run.table, kinds(run.table, run.annotation))
     rows = np.flatnonzero(between)
     if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
         why = (
-            f"{run.count(count):.4g} times a softmax stands between two matrix products; the kernels between these "
-            f"take {run.ms(float(run.dur[rows].sum())):.4g} ms, half of which is counted: the capture has no shapes"
+            f"{run.count(count):.4g} softmaxes stand between two matrix products. The kernels between the products "
+            f"take {run.ms(float(run.dur[rows].sum())):.4g} ms, half of which is counted because the capture has no "
+            "shapes"
         )
-        yield Finding(rows, run.dur[rows] / 2, why, f"Call {USE}.", "low")
+        yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.", "low")
 
 
 @rule("attention_backend")
 def attention_backend(run: Run) -> Iterator[Finding]:
-    """scaled_dot_product_attention in half precision on the math or memory-efficient backend, or by FlashAttention 2 on
-    Hopper, where cuDNN's is faster.
+    """scaled_dot_product_attention in half precision by a slower backend than necessary.
 
-    Abstains in fp32 (the fused ones have none), with a bias or mask, which flash does not take, and before compute
+    That is the math or memory-efficient backend, or FlashAttention 2 on Hopper, where cuDNN's kernel is faster.
+    Abstains in fp32 (which these backends lack), with a bias or mask (which flash does not take), and before compute
     capability 8.0.
     """
     if run.device is None or not _has_flash(run.device.arch):
         return
     yield from _math(run)
-    yield from _slower(run, "_efficient_attention", "the memory-efficient backend", (
-        "Allow flash and cuDNN: torch.nn.attention.sdpa_kernel([SDPBackend.CUDNN_ATTENTION, "
-        "SDPBackend.FLASH_ATTENTION]), or no sdpa_kernel at all."
-    ))  # fmt: skip
+    change = f"Allow FlashAttention and cuDNN for scaled_dot_product_attention: {KERNELS}, or no sdpa_kernel at all."
+    yield from _slower(run, "_efficient_attention", "the memory-efficient backend", change)
     if run.device.arch == "sm_90":
-        yield from _slower(run, "_flash_attention", "FlashAttention 2", (
-            "Let cuDNN run it: torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), PyTorch 2.5 or later."
-        ))  # fmt: skip
+        change = f"Let cuDNN run scaled_dot_product_attention: {CUDNN}, from PyTorch 2.5 on."
+        yield from _slower(run, "_flash_attention", "FlashAttention 2", change)
 
 
 def _math(run: Run) -> Iterator[Finding]:
-    """The math backend: everything within it, and the softmax's and products' backward, which autograd runs one by one.
+    """The math backend: all kernels within it, and the backward of its softmax and products.
 
-    Under autocast or in half precision it computes in float32; what the user gave is told by the casts at its start.
+    Under autocast or in half precision it computes in float32; the casts at its start show the dtype that was given.
     """
     inside = run.mentions("nodes", MATH)
     found = [p for p in patterns(run) if inside[p.softmax] or (p.backward and run.mentions("nodes", SAFE)[p.softmax])]
@@ -156,18 +159,24 @@ def _math(run: Run) -> Iterator[Finding]:
     kept = [p for p in found if given or run.dtype[p.softmax] in HALF]
     strided, trained = any(_mask_strided(run, p) for p in kept), any(_mask_trained(run, p) for p in kept)
     backend = "EFFICIENT" if trained else "FLASH"
-    who = "the memory-efficient backend, which alone gives a mask its gradient," if trained else "flash or cuDNN"
-    mask = "attn_mask.contiguous(), for the last stride of the mask is not 1; " if strided else ""
-    causal = "" if trained else "no attn_mask where is_causal=True says the same, "
-    yield from _finding(run, kept, (
-        f"Let {who} run it: {mask}{causal}head dimension a multiple of 8 and at most 256, and see why with "
-        f"torch.nn.attention.sdpa_kernel(SDPBackend.{backend}_ATTENTION), which names the reason."
-    ), "the math backend writes and reads", given, inside, TRAINED if trained else 1.0)  # fmt: skip
+    wanted = "the memory-efficient backend" if trained else "FlashAttention or cuDNN"
+    only = " No other fused backend computes the gradient of a mask." if trained else ""
+    mask = "attn_mask.contiguous(), since the last stride of the mask is not 1; " if strided else ""
+    causal = "" if trained else "is_causal=True in place of an attn_mask that says the same; "
+    change = (
+        f"Make scaled_dot_product_attention use {wanted}: {mask}{causal}a head dimension that is a multiple of 8 and "
+        f"at most 256. torch.nn.attention.sdpa_kernel(SDPBackend.{backend}_ATTENTION) names the reason for which it "
+        f"refuses.{only}"
+    )
+    who = "The math backend writes and reads"
+    yield from _finding(run, kept, change, who, given, inside, TRAINED if trained else 1.0)
 
 
 def _mask_strided(run: Run, pattern: Pattern) -> bool:
-    """Is the added mask one whose last stride is not 1? The fused backends refuse it (sdp_utils_cpp.h,
-    check_last_dim_stride_equals_1_dense)."""
+    """Whether the added mask has a last stride other than 1, which the fused backends refuse.
+
+    Source: sdp_utils_cpp.h, check_last_dim_stride_equals_1_dense.
+    """
     for row in pattern.rows:
         shapes, strides = run.shapes(row), run.strides(row) or []
         mask = strides[1] if run.aten[row] in ("add", "add_") and len(strides) > 1 and len(shapes) > 1 else None
@@ -177,12 +186,12 @@ def _mask_strided(run: Run, pattern: Pattern) -> bool:
 
 
 def _mask_trained(run: Run, pattern: Pattern) -> bool:
-    """Has the mask a gradient? Of one that is broadcast it is a sum of the scores'."""
+    """Whether the mask has a gradient: that of a broadcast mask is a sum over the scores' gradient."""
     return pattern.backward and any(run.aten[row] == "sum" for row in pattern.rows)
 
 
 def in_math(run: Run) -> Bools:
-    """Rows of the math backend, its backward included."""
+    """Which rows belong to the math backend, including its backward."""
     mask = run.mentions("nodes", MATH, SAFE)
     for pattern in patterns(run):
         if mask[pattern.softmax]:
@@ -191,7 +200,7 @@ def in_math(run: Run) -> Bools:
 
 
 def _second_dtype(run: Run) -> NDArray[np.object_]:
-    """What copies read."""
+    """The dtype of each row's second tensor, which is what a copy reads."""
     found = [run.json("dtypes", row) or [] for row in range(run.rows)]
     return np.array([dtypes[1] if len(dtypes) > 1 and isinstance(dtypes[1], str) else "" for dtypes in found], object)
 
@@ -205,8 +214,11 @@ def _finding(
     inside: Bools | None = None,
     efficiency: float = 1.0,
 ) -> Iterator[Finding]:
-    """``dtype``: what the fused kernel would compute in, if not the softmax's. ``inside``: rows that go as well.
-    ``efficiency``: of what the fastest fused kernel reaches."""
+    """One finding for all patterns.
+
+    ``who``: the subject and verb of its reason. ``dtype``: that of the fused kernel, if not the softmax's. ``inside``:
+    rows that vanish as well. ``efficiency``: the share of the fastest fused kernel's rate.
+    """
     rows: list[int] = []
     saved: list[float] = []
     calls = 0
@@ -222,14 +234,14 @@ def _finding(
         scores = run.shapes(found[0].softmax)[0]
         now, gain = run.ms(float(run.dur[rows].sum())), run.ms(sum(saved))
         why = (
-            f"{who.capitalize()} the scores {scores} in {run.dtype[found[0].softmax]} "
-            f"{run.count(calls):.4g} times: {now:.4g} ms, expected {now - gain:.4g} ms fused"
+            f"{who} the scores {scores} in {run.dtype[found[0].softmax]}, {run.count(calls):.4g} times per "
+            f"{run.unit}: {now:.4g} ms; fused, {now - gain:.4g} ms are expected"
         )
         yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - calls)
 
 
 def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
-    """The pattern's rows, and those near it that are of the same call of the math backend."""
+    """The pattern's rows, and the rows beside it of the same call of the math backend."""
     if inside is None or pattern.backward:
         return list(pattern.rows)
     first, last = pattern.rows[0], pattern.rows[-1]
@@ -243,7 +255,7 @@ def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
 
 
 def _fused_ns(run: Run, pattern: Pattern, dtype: str = "", efficiency: float = 1.0) -> float:
-    """Expected time of the fused kernel, ns; NaN where it is not known or does not fit."""
+    """Expected time of the fused kernel in ns; NaN where it is unknown or no kernel fits."""
     dtype = dtype or str(run.dtype[pattern.softmax]) or str(run.dtype[pattern.rows[0]])
     sizes = run.shapes(pattern.softmax)[0]
     scores, last = numel(sizes), int(sizes[-1])
@@ -259,7 +271,7 @@ def _fused_ns(run: Run, pattern: Pattern, dtype: str = "", efficiency: float = 1
 
 
 def _drops(run: Run) -> bool:
-    """Does any attention of the run drop scores? Their backward is a product with the mask."""
+    """Whether any attention of the run has dropout, whose backward is a product with its mask."""
     return bool(np.isin(run.aten, ("native_dropout", "native_dropout_backward")).any())
 
 
@@ -272,7 +284,7 @@ def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> f
 
 
 def _head(product: Gemm, last: int) -> int:
-    """The head dimension: the one of a product's three sizes that the scores do not have."""
+    """The head dimension: the size of a product that the scores do not have."""
     sizes = [product.m, product.n, product.k]
     if last in sizes:
         sizes.remove(last)
@@ -280,7 +292,7 @@ def _head(product: Gemm, last: int) -> int:
 
 
 def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
-    """Rows of a fused attention whose work takes longer than cuDNN's or flash's would."""
+    """Rows of a fused attention that take longer than cuDNN or FlashAttention would."""
     forward = run.aten == f"{op}_forward"
     either = (forward | (run.aten == f"{op}_backward")) & (run.role == "main")
     rows, saved = [], []
@@ -301,8 +313,8 @@ def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
     if rows:
         now = run.ms(float(run.dur[rows].sum()))
         why = (
-            f"{run.count(len(rows)):.4g} attentions in {run.dtype[rows[0]]} ran by {who}: {now:.4g} ms, expected "
-            f"{now - run.ms(sum(saved)):.4g} ms by the fastest that fits"
+            f"{run.count(len(rows)):.4g} attention kernels in {run.dtype[rows[0]]} belong to {who}: {now:.4g} ms; "
+            f"{now - run.ms(sum(saved)):.4g} ms are expected of the fastest backend that fits"
         )
         yield Finding(np.array(rows), np.array(saved), why, change, "medium")
 

@@ -1,4 +1,4 @@
-"""What a rule finds, what the reader gets, and the registry of rules."""
+"""A rule's finding, the card that the reader gets, and the registry of rules."""
 
 from __future__ import annotations
 
@@ -19,34 +19,38 @@ Confidence = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A card: one change, and what it is worth. Times in ms a step (of the whole capture where it marks no steps)."""
+    """A card: one change and what it saves. Times are ms per step, or per capture where it marks no steps."""
 
     rule: str
     saved_ms: float  # by this change alone
-    step_ms: float  # what a step takes now
-    kernels: float  # a step
+    step_ms: float  # the time of a step now
+    kernels: float  # per step
     time_ms: float  # GPU time of those kernels now
-    op: str  # of the kernel with the greatest saving: what the user called
+    op: str  # what the user called, for the kernel with the greatest saving
     layer: str
     trace: str
     why: str
     change: str
     confidence: Confidence
-    shares: tuple[str, ...] = ()  # rules of better cards that concern some of the same kernels: savings do not add up
+    shares: tuple[str, ...] = ()  # rules of better cards about some of the same kernels: their savings do not add up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finding:
-    """What a rule says of some rows. Amounts are of all steps together."""
+    """The result of a rule for some rows. Amounts are sums over all steps.
+
+    ``change`` begins with the change as a short imperative sentence: up to its first full stop or colon it is the title
+    of the card.
+    """
 
     rows: Ints  # into the run's table
-    saved_ns: Floats  # of each row; time that the change takes away from it
+    saved_ns: Floats  # per row: the time that the change removes
     why: str
     change: str
     confidence: Confidence
-    idle_ns: float = 0.0  # saved besides, while the GPU did nothing
-    launches: float = 0.0  # that the change takes away; negative: adds
-    calls: float | None = None  # of the host, as launches where None: an op's further kernels cost it little
+    idle_ns: float = 0.0  # idle time of the GPU that the change saves besides
+    launches: float = 0.0  # that the change removes; negative if it adds some
+    calls: float | None = None  # of the host that it removes; None: as many as launches
 
 
 Rule = Callable[["Run"], Iterable[Finding]]
@@ -55,7 +59,7 @@ F = TypeVar("F", bound=Rule)
 
 
 def rule(name: str) -> Callable[[F], F]:
-    """Register a rule under its public name; refuses a second of the same name, naming both functions."""
+    """Register a rule under its public name. Raises ModelError, which names both functions, if it has one."""
 
     def register(function: F) -> F:
         if name in RULES:

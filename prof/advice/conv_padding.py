@@ -15,14 +15,14 @@ __all__ = ["conv_padding"]
 LINE = 16  # bytes
 ITEM = {name: ITEM_BYTES[name] for name in ("bfloat16", "float16", "float32")}
 PADS = ("nhwcAddPadding", "nhwcRemovePadding")  # cuDNN's kernels; seen on H200
-FEW = 4  # channels of an image, whose convolution has kernels of its own: padded to 8 it gained 5% (measured)
+FEW = 4  # channels of an image: its convolution has special kernels, and padding to 8 gained only 5% (measured)
 
 
 def conv_padding(run: Run) -> Iterator[Finding]:
-    """cuDNN's padding kernels and the fills of their buffers, a card a set of channels.
+    """cuDNN's padding kernels and the fills of their buffers, one card per set of channels.
 
-    What the convolution's own kernel gains is not counted: with 65 channels it was as much again, with 100 it was less
-    than nothing (docs/explanation/advice.md). Abstains without shapes, and for images of four channels or fewer.
+    The gain of the convolution's own kernel is not counted: with 65 channels it was as much again, with 100 it was a
+    loss (docs/explanation/advice.md). Abstains without shapes, and for images of four channels or fewer.
     """
     pads = run.mentions("kShortName", *PADS) & (run.family == "conv")
     calls = set(run.table.ints("opId")[pads].tolist())
@@ -37,17 +37,17 @@ def conv_padding(run: Run) -> Iterator[Finding]:
         found = np.array(members)
         unit = LINE // ITEM[str(run.dtype[members[0]])]
         why = (
-            f"Convolutions of {' and '.join(map(str, channels))} channels in {run.dtype[members[0]]}: no multiple of "
-            f"{unit} (16 bytes), so cuDNN pads copies of the operands each time, {run.count(len(found)):.4g} kernels "
-            f"and fills, {run.ms(float(run.dur[found].sum())):.4g} ms"
+            f"Convolutions of {' and '.join(map(str, channels))} channels in {run.dtype[members[0]]}: not a multiple "
+            f"of {unit} (16 bytes), so cuDNN pads copies of the operands in each call. {run.count(len(found)):.4g} "
+            f"kernels and fills take {run.ms(float(run.dur[found].sum())):.4g} ms"
         )
         pairs = ", ".join(f"{size} to {-(-size // unit) * unit}" for size in channels)
-        change = f"Pad the layer's channels from {pairs}, and let cuDNN measure: torch.backends.cudnn.benchmark = True."
+        change = f"Pad the layer's channels from {pairs}. Let cuDNN measure: torch.backends.cudnn.benchmark = True."
         yield Finding(found, run.dur[found].copy(), why, change, "low", launches=len(found), calls=0.0)
 
 
 def _odd(run: Run, row: int) -> tuple[int, ...]:
-    """The weight's channels that do not fill 16 bytes."""
+    """The channel counts of the weight that do not fill 16 bytes."""
     shapes, item = run.shapes(row), ITEM.get(str(run.dtype[row]))
     at = 2 if run.aten[row] == "convolution_backward" else 1
     weight = shapes[at] if len(shapes) > at else []

@@ -1,4 +1,4 @@
-"""Copies from pageable memory, and casts of the same weights over and over."""
+"""Copies from pageable memory, and repeated casts of the same weights."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LARGE = 1 << 20  # bytes; small copies go through the launch itself
 
 @rule("pageable_copy")
 def pageable_copy(run: Run) -> Iterator[Finding]:
-    """Large copies from or to pageable memory: the driver moves them through a buffer of its own, and waits.
+    """Large copies from or to pageable memory, which the driver moves through a buffer of its own while the call waits.
 
-    torch.profiler calls them so. Under nsys an asynchronous call tells it that lasts into its copy: from pinned memory
-    it returns at once. Abstains on GPUs before compute capability 8.0 (PCIe 3), and under nsys without marked steps of
-    copies before the first kernel, which load a model.
+    torch.profiler names such copies. Under nsys they are recognised by an asynchronous call that lasts into its copy:
+    with pinned memory it returns at once. Abstains on GPUs before compute capability 8.0 (PCIe 3) and, under nsys
+    without marked steps, for copies before the first kernel, which load the model.
     """
     size = run.table.ints("bytes")
     large = (run.texts("kind") == "memcpy") & (size != NULL) & (size >= LARGE)
@@ -42,18 +42,22 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
         total = float(size[rows].sum())
         rate = total / float(run.dur[rows].sum())
         why = (
-            f"{run.count(len(rows)):.4g} copies of {run.ms(total) * 1e6 / 1e6:.4g} MB from or to pageable "
-            "memory run at "
-            f"{rate:.3g} GB/s, pinned memory gives {pinned / 1e9:.0f} or more, and lets them run beside kernels"
+            f"{run.count(len(rows)):.4g} copies move {run.ms(total) * 1e6 / 1e6:.4g} MB from or to pageable memory at "
+            f"{rate:.3g} GB/s. Pinned memory gives {pinned / 1e9:.0f} GB/s or more, and its copies run beside kernels"
         )
-        change = "DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True)."
+        change = (
+            "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, "
+            "non_blocking=True)."
+        )
         yield Finding(rows, saved, why, change, "medium")
 
 
 def _waits(run: Run) -> Bools:
-    """Copies between host and device of a name that does not tell the memory, whose asynchronous call lasted until the
-    copy was half done, or longer."""
-    untold = run.mentions("kShortName", "Host-to-Device", "Device-to-Host") & run.mentions("api", "MemcpyAsync")
+    """Copies between host and device whose asynchronous call lasted at least until the copy was half done.
+
+    Only copies whose name does not say which memory they use.
+    """
+    unnamed = run.mentions("kShortName", "Host-to-Device", "Device-to-Host") & run.mentions("api", "MemcpyAsync")
     api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
     known = (api != NULL) & (took != NULL)
     lasted = known & (np.where(known, api + took, 0) >= run.start + run.dur / 2)
@@ -62,16 +66,16 @@ def _waits(run: Run) -> Bools:
         first = np.full(run.lanes, run.rows)
         np.minimum.at(first, run.lane[kernels], kernels)
         lasted &= np.arange(run.rows) > first[run.lane]
-    found: Bools = untold & lasted
+    found: Bools = unnamed & lasted
     return found
 
 
 @rule("weight_casts")
 def weight_casts(run: Run) -> Iterator[Finding]:
-    """Inference under autocast: weights in fp32, cast to half before their products, in every pass.
+    """Inference under autocast that casts fp32 weights to half precision in every forward pass.
 
-    Autocast caches a cast until its context ends, so each pass casts again. In training that is the price of fp32
-    master weights, once a step: nothing is said there, nor without shapes and dtypes.
+    Autocast caches a cast only until its context ends. Abstains in training, where the casts are the price of fp32
+    master weights (once per step), and without shapes and dtypes.
     """
     if bool((run.phase == "backward").any()) or bool((run.texts("dir") == "bprop").any()):
         return
@@ -79,13 +83,13 @@ def weight_casts(run: Run) -> Iterator[Finding]:
     rows = [row for row in np.flatnonzero(casts).tolist() if _of_weight(run, row)]
     if rows:
         now = run.ms(float(run.dur[rows].sum()))
-        why = f"autocast casts {run.count(len(rows)):.4g} weights from float32 in each pass: {now:.4g} ms"
+        why = f"Autocast casts {run.count(len(rows)):.4g} weights from float32 in every forward pass: {now:.4g} ms"
         change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
         yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium", launches=len(rows))
 
 
 def _of_weight(run: Run, row: int) -> bool:
-    """Is it the second operand of the product that follows, or its bias, in fp32 before?"""
+    """Whether a cast from fp32 makes the second operand or the bias of the product that follows."""
     sizes, dtypes = run.shapes(row), run.json("dtypes", row)
     if not sizes or not dtypes or dtypes[:2] not in (["bfloat16", "float32"], ["float16", "float32"]):
         return False

@@ -14,9 +14,9 @@ from pyprof.table.columns import Bools, Ints
 
 __all__ = ["chains"]
 
-CHAIN = 3  # kernels; two are often a pair whose first result is needed elsewhere
-LEAST = 1 << 18  # elements: smaller tensors are launches, not memory
-FUSED_NS = 3000.0  # a kernel, besides its bytes
+CHAIN = 3  # kernels at least; of two, the first result is often needed elsewhere
+LEAST = 1 << 18  # elements: with fewer, launching takes longer than moving them
+FUSED_NS = 3000.0  # per kernel, besides its bytes
 CONTIGUOUS = ("vectorized_elementwise_kernel", "unrolled_elementwise_kernel")  # a copy by these changes the type only
 DROPOUT = ("native_dropout", "native_dropout_backward")
 ROWS = 4  # kernels over a norm's statistics, between its two passes: epsilon, root, reciprocal
@@ -24,18 +24,18 @@ ROWS = 4  # kernels over a norm's statistics, between its two passes: epsilon, r
 # itself, or read before. A backward chain reads what the forward saved, most of which a compiler makes again.
 NEW_FORWARD, NEW_BACKWARD = 1 / 2, 1 / 3
 CALLS = (  # ops of a chain, and the call that does them in one kernel
-    ({"tanh", "pow"}, 'call F.gelu(x, approximate="tanh"), which this is'),
-    ({"pow", "mean", "rsqrt", "mul"}, "call F.rms_norm, which pow, mean and rsqrt are (one kernel from PyTorch 2.9)"),
+    ({"tanh", "pow"}, 'Call F.gelu(x, approximate="tanh") in place of its formula'),
+    ({"pow", "mean", "rsqrt", "mul"}, "Call F.rms_norm (one kernel from PyTorch 2.9 on) in place of its formula"),
 )
 
 
 @rule("fusion")
 def fusion(run: Run) -> Iterator[Finding]:
-    """Neighbours in forward or backward that go over tensors of the same size, a card a size; sums over rows between
-    them, as norms have, and what is done with these, are of the chain.
+    """Neighbouring kernels in forward or backward that go over tensors of the same size, one card per size.
 
-    The fused kernel reads the chain's input and a share of its second operands, and writes one result. Abstains
-    without shapes, and for copies that change the layout, gradients' accumulation and the optimizer's step.
+    Sums over rows between them, as in norms, and the kernels that use these sums belong to the chain. The fused kernel
+    reads the chain's input and a share of its second operands, and writes one result. Abstains without shapes, for
+    copies that change the layout, for the accumulation of gradients and for the optimizer's step.
     """
     found: dict[int, list[list[int]]] = {}
     for size, chain in chains(run):
@@ -65,7 +65,7 @@ def _same(run: Run, a: int, b: int) -> bool:
 
 
 def _sizes(run: Run) -> tuple[Ints, Bools]:
-    """Elements of the chain that each row could be part of, 0 for none; and which rows only stand between others."""
+    """The number of elements of the chain that each row may belong to (0: none), and which rows only link others."""
     name = run.mentions("kShortName", *CONTIGUOUS) | run.mentions("kLongName", *CONTIGUOUS)
     copies = np.isin(run.family, ("copy",)) & name & np.isin(run.aten, ("copy_", "_to_copy"))
     usual = (run.family == "pointwise") | copies | np.isin(run.aten, DROPOUT)
@@ -86,7 +86,7 @@ def _sizes(run: Run) -> tuple[Ints, Bools]:
 
 
 def _of_rows(run: Run, row: int, shape: list[int]) -> bool:
-    """Does it reduce the last dimension alone?"""
+    """Whether a row reduces the last dimension alone."""
     args = run.json("args", row)
     dims = args[1] if isinstance(args, list) and len(args) > 1 else None
     last = len(shape) - 1
@@ -94,7 +94,7 @@ def _of_rows(run: Run, row: int, shape: list[int]) -> bool:
 
 
 def _fused_ns(run: Run, size: int, chain: list[int]) -> float:
-    """Expected time of one kernel in place of the chain, ns; NaN where the device is unknown."""
+    """Expected time in ns of one kernel in place of the chain; NaN where the device is unknown."""
     first, last = run.json("dtypes", chain[0]), str(run.dtype[chain[-1]])
     source = first[1] if run.family[chain[0]] == "copy" and isinstance(first, list) and len(first) > 1 else ""
     nbytes = _item(str(source) or str(run.dtype[chain[0]])) + _item(last)
@@ -104,6 +104,16 @@ def _fused_ns(run: Run, size: int, chain: list[int]) -> float:
         if (full > 1 and run.family[row] != "copy") or run.aten[row] in DROPOUT:
             nbytes += new * _item(str(run.dtype[row]))
     return FUSED_NS + 1e9 * nbytes * size / run.bandwidth
+
+
+def _few(names: str) -> str:
+    """The first three of some names.
+
+    >>> _few("add, mul, pow, tanh"), _few("add, mul")
+    ('add, mul, pow, ...', 'add, mul')
+    """
+    listed = names.split(", ")
+    return names if len(listed) <= 3 else f"{', '.join(listed[:3])}, ..."
 
 
 def _item(dtype: str) -> float:
@@ -127,11 +137,13 @@ def _finding(run: Run, size: int, members: list[list[int]]) -> Iterator[Finding]
     longest = max(members, key=len)
     ops = ", ".join(dict.fromkeys(str(run.aten[row]).rstrip("_") for row in longest))
     why = (
-        f"chains of element-wise kernels ({ops}) over {size} elements, {run.count(kept):.4g} a step, read and write "
-        f"memory between each two: {run.count(len(rows)):.4g} kernels, {now:.4g} ms, expected "
-        f"{now - run.ms(sum(saved)):.4g} ms as one kernel a chain"
+        f"{run.count(kept):.4g} chains of element-wise kernels ({ops}) over {size} elements write each intermediate "
+        f"result to memory and read it back: {run.count(len(rows)):.4g} kernels, {now:.4g} ms; as one kernel per chain "
+        f"{now - run.ms(sum(saved)):.4g} ms are expected"
     )
     ops_of = [{str(run.aten[row]).rstrip("_") for row in chain} for chain in members]
     instead = [call for parts, call in CALLS if any(parts <= found for found in ops_of)]
-    change = ", or ".join(["torch.compile the module that holds them", *instead]) + "."
+    change = f"Fuse the element-wise kernels ({_few(ops)}): torch.compile the module that holds them."
+    if instead:
+        change = f"{'. '.join(instead)}. Alternatively, torch.compile the module that holds it."
     yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - kept)

@@ -1,6 +1,4 @@
-"""Gradients that are filled with zeros first: by zero_grad(set_to_none=False), by an embedding's dense backward, by an
-index in a loop.
-"""
+"""Gradients that are first filled with zeros: by zero_grad, by an embedding's dense backward, by indexing in a loop."""
 
 from __future__ import annotations
 
@@ -34,11 +32,11 @@ STACKED, STACKS = 0.12, 128
 
 @rule("zero_grad")
 def zero_grad(run: Run) -> Iterator[Finding]:
-    """Gradients filled with zeros and added to, where without them the backward pass hands over what it made.
+    """Gradients pre-filled with zeros, so autograd accumulates instead of assigning.
 
-    Saved are the fills and, of the additions, one for each filled gradient (with gradient accumulation the later ones
-    stay); under DDP, whose buckets keep the gradients, the fills alone. Abstains where nothing was added, where the
-    fills are not of the gradients' sizes, and in CUDA graphs, which need gradients in one place.
+    The saving is the fills and one addition per filled gradient (with gradient accumulation the later ones stay). Under
+    DDP, whose buckets keep the gradients, it is the fills alone. Abstains where nothing was added, where the fills do
+    not have the gradients' sizes, and in CUDA graphs, which need gradients at fixed addresses.
     """
     outside = (run.phase != "backward") & ~run.mentions("nodes", *MADE) & (run.table.ints("graphNode") == NULL)
     zeros = np.isin(run.aten, ("zero_", "_foreach_zero_")) | ((run.aten == "fill_") & run.mentions("nodes", *ZEROS))
@@ -53,22 +51,22 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     spared = 0.0 if bool(run.collectives.any()) else min(1.0, filled / added)
     rows = np.concatenate([fills, adds]) if spared else fills
     saved = np.concatenate([run.dur[fills], run.dur[adds] * spared]) if spared else run.dur[fills].copy()
-    more = f", {run.count(len(adds)):.4g} add to them ({run.ms(float(run.dur[adds].sum())):.4g} ms)"
+    more = f", and {run.count(len(adds)):.4g} kernels add to them ({run.ms(float(run.dur[adds].sum())):.4g} ms)"
     why = (
         f"{run.count(len(fills)):.4g} kernels fill gradients with zeros "
-        f"({run.ms(float(run.dur[fills].sum())):.4g} ms){more if spared else ''}; a gradient that is None is taken "
-        "over as the backward pass made it"
+        f"({run.ms(float(run.dur[fills].sum())):.4g} ms){more if spared else ''}. Where a gradient is None, autograd "
+        "assigns it and needs neither"
     )
-    change = "optimizer.zero_grad(set_to_none=True), which is the default since PyTorch 2.0."
+    change = "Set gradients to None: optimizer.zero_grad(set_to_none=True), the default since PyTorch 2.0."
     yield Finding(rows, saved, why, change, "high", launches=len(fills) + spared * len(adds))
 
 
 @rule("sparse_grad")
 def sparse_grad(run: Run) -> Iterator[Finding]:
-    """An embedding's dense gradient: a table of zeros, of which a step fills a few rows, and the optimizer reads all.
+    """An embedding's dense gradient: a step fills few rows of a table of zeros, but the optimizer reads all of them.
 
-    Abstains where a step touches a tenth of the table or more, where a product has the table's rows among its sizes (a
-    tied output layer, whose gradient is dense anyhow), and in distributed runs.
+    Abstains where a step touches a tenth of the table or more, where a product has the number of the table's rows among
+    its sizes (a tied output layer, whose gradient is dense anyway), and in distributed runs.
     """
     fills = np.flatnonzero(run.mentions("nodes", *DENSE) & np.isin(run.aten, ("fill_", "zero_")))
     if bool(run.collectives.any()):
@@ -94,15 +92,16 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
     now = run.ms(float(saved.sum()))
     bag = DENSE[1] in str(run.texts("nodes")[fills[0]])
     why = (
-        f"The gradient of an embedding of {shape[0]} × {shape[1]} is dense: a step touches at most {touched} of its "
-        f"rows, but fills all with zeros and updates all, {now:.4g} ms"
+        f"The gradient of an embedding of {shape[0]} × {shape[1]} is dense. A step touches at most {touched} of its "
+        f"rows, but fills all of them with zeros and updates all: {now:.4g} ms"
     )
     change = (
+        f"Use sparse gradients for the embedding of {shape[0]} × {shape[1]}: "
         f"nn.{'EmbeddingBag' if bag else 'Embedding'}(..., sparse=True), with torch.optim.SGD, Adagrad or SparseAdam "
-        "for this parameter; momentum and weight decay then leave rows alone that had no gradient."
+        "for this parameter. Momentum and weight decay then skip rows without a gradient."
     )
     if bool(((run.phase == "optimizer") & np.isin(run.aten, NORMS)).any()):
-        change += " Clip the other gradients without it: clip_grad_norm_ raises on a sparse one."
+        change += " Clip the other gradients without this one: clip_grad_norm_ raises an error for a sparse gradient."
     adam = bool(np.isin(run.aten[update], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
     gone = int(run.mentions("nodes", *DENSE).sum()) + int((share == 1).sum())
     launches = gone - (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
@@ -110,7 +109,7 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
 
 
 def _touched(run: Run, width: int) -> int:
-    """Rows of the greatest batch of indices, of embeddings of this width."""
+    """The size of the largest batch of indices into embeddings of this width."""
     found = [0]
     for row in np.flatnonzero(np.isin(run.aten, [name.removeprefix("aten::") for name in DENSE])).tolist():
         shapes = run.shapes(row)
@@ -120,7 +119,7 @@ def _touched(run: Run, width: int) -> int:
 
 
 def _share(run: Run, row: int, shape: tuple[int, int]) -> float:
-    """Of the row's work, what the parameter of this shape takes: of a list of tensors its part."""
+    """The share of a row's work that belongs to the parameter of this shape."""
     sizes: Any = run.json("sizes", row)
     first = sizes[0] if isinstance(sizes, list) and sizes else None
     if first == list(shape):
@@ -132,11 +131,12 @@ def _share(run: Run, row: int, shape: tuple[int, int]) -> float:
 
 @rule("select_in_loop")
 def select_in_loop(run: Run) -> Iterator[Finding]:
-    """x[:, i] for every i: the gradient of each is a tensor of zeros as large as x, a copy into it, and a sum.
+    """x[:, i] in a loop: the gradient of each piece takes a tensor of zeros as large as x, a copy into it, and a sum.
 
-    Of unbind it is one stack. Only fills that a piece's copy follows at once, and sums right behind. Of one tensor one
-    piece has no sum, so fills without one count the tensors. Abstains below eight pieces a tensor, and of slices,
-    which may overlap or leave elements out. Of the host's calls half are counted: autograd makes them, no Python.
+    The gradient of unbind is one stack. Only fills directly followed by the copy of a piece count, and sums directly
+    after. One piece of each tensor has no sum, so the fills without one count the tensors. Abstains below eight pieces
+    per tensor, and for slices, which may overlap or leave elements out. Half of the host's calls are counted: autograd
+    makes them without Python.
     """
     found: dict[tuple[str, str], list[list[int]]] = {}
     zeros = run.mentions("nodes", SELECT) & np.isin(run.aten, ("fill_", "zero_"))
@@ -152,7 +152,7 @@ def select_in_loop(run: Run) -> Iterator[Finding]:
 
 
 def _follows(run: Run, row: int, by: int, *ops: str) -> bool:
-    """Is the row so many places behind, on the same GPU, one of these ops?"""
+    """Whether the row that follows at this distance runs on the same GPU and belongs to one of these ops."""
     return row + by < run.rows and run.lane[row + by] == run.lane[row] and run.aten[row + by] in ops
 
 
@@ -165,13 +165,13 @@ def _selected(run: Run, shape: str, pieces: list[list[int]], tensors: int) -> Fi
     saved: Floats = run.dur[rows] * (1 - expected / now)
     launches = max(len(rows) - tensors - len(pieces) / STACKS, 0.0)
     why = (
-        f"{run.count(len(pieces)):.4g} indices of tensors of {shape}: for the gradient of each, one of zeros of that "
-        f"size is filled, the piece copied into it, and added to the others, {run.ms(now):.4g} ms; one stack a tensor "
-        f"({run.count(tensors):.4g}) would take {run.ms(expected):.4g} ms"
+        f"{run.count(len(pieces)):.4g} indices into tensors of {shape}: for each, autograd fills a tensor of that size "
+        f"with zeros, copies the piece's gradient into it and adds it to the others, {run.ms(now):.4g} ms. One stack "
+        f"per tensor ({run.count(tensors):.4g}) would take {run.ms(expected):.4g} ms"
     )
     change = (
-        "Take the pieces apart once, before the loop: parts = x.unbind(dim), then parts[i] in place of x[:, i]. "
-        "The gradient of all is one stack."
+        "Call unbind once before the loop: parts = x.unbind(dim), then parts[i] in place of x[:, i]. The gradient of "
+        "all pieces is then one stack."
     )
     return Finding(rows, saved, why, change, "medium", launches=launches, calls=launches / 2)
 

@@ -1,4 +1,4 @@
-"""Products too small to fill the GPU, one after the other."""
+"""Products that are too small to fill the GPU and run one after the other."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ ITEM = {name: ITEM_BYTES[name] for name in ("float32", "bfloat16", "float16", "f
 
 @rule("small_grid")
 def small_grid(run: Run) -> Iterator[Finding]:
-    """The same product at least four times in a row, none of which could use another's result, and together well above
-    what one batched product takes.
+    """The same product at least four times in a row, which together take much longer than one batched product.
 
-    Independence is told by the sizes: a result [m, n] can be no operand of the next where n != k and m != k. Abstains
-    without shapes, strides or the device.
+    None of them may use another's result. Their sizes show that: a result [m, n] cannot be an operand of the next if
+    n != k and m != k. Abstains without shapes, strides or a known device.
     """
     if run.device is None:
         return
@@ -48,10 +47,12 @@ def small_grid(run: Run) -> Iterator[Finding]:
         before = run.ms(float(run.dur[rows].sum()))
         why = (
             f"{run.count(len(rows)):.4g} kernels of equal, independent products run one after the other, each too "
-            f"small to fill the GPU: {before:.4g} ms, expected {before - run.ms(sum(saved)):.4g} ms as "
-            f"{run.count(groups):.4g} batched ones"
+            f"small to fill the GPU: {before:.4g} ms; as {run.count(groups):.4g} batched products "
+            f"{before - run.ms(sum(saved)):.4g} ms are expected"
         )
-        change = "Stack their operands and call torch.bmm (or one product, where they share an operand)."
+        change = (
+            "Batch the small products: stack their operands and call torch.bmm (or mm, where they share an operand)."
+        )
         yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - groups)
 
 
@@ -63,12 +64,12 @@ def _independent(run: Run, row: int) -> bool:
 
 
 def _members(run: Run, group: list[int]) -> list[int]:
-    """The group's rows, and the aux rows between them: fills, and the sums of split products."""
+    """The rows of the group, and the helper kernels between them (fills, and the sums of split products)."""
     return [i for i in range(group[0], group[-1] + 1) if run.lane[i] == run.lane[group[0]]]
 
 
 def _batched_ns(run: Run, group: list[int]) -> float:
-    """Expected time of one product of the whole group; NaN where it is not known."""
+    """Expected time in ns of one product in place of the whole group; NaN where it is unknown."""
     row, count = group[0], len(group)
     product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
     item, unit = ITEM.get(str(run.dtype[row])), str(run.limits.unit.values[run.limits.unit.codes[row]])

@@ -1,4 +1,4 @@
-"""What the host needs for a step, without the profiler that slowed it down."""
+"""The time that the host needs per step without the profiler that slowed it down."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ LAUNCH_NS = 6000.0
 
 
 def host_ns(run: Run) -> tuple[float, float]:
-    """What the host needs for a step, ns: to launch it, and besides; an estimate, good within a factor of 1.5 or so.
+    """An estimate of the host's time per step in ns, for launches and for the rest, good within a factor of about 1.5.
 
-    The time between launches as captured, without what the host waited for the GPU, times the share that is not the
-    profiler's; long pauses (data loading, the user's own Python) are no PyTorch calls, which alone the profiler slows,
-    and count whole. Where the capture does not time launches, 6 µs each and nothing besides.
+    For launches: the captured time between them, without the host's waits for the GPU, times the share that is not the
+    profiler's. The rest is long pauses (data loading, the user's own Python): a profiler slows only PyTorch's calls, so
+    they count whole. Without launch times in the capture it is 6 µs per launch, and nothing for the rest.
     """
     api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
     known = (api != NULL) & (took != NULL)
@@ -45,8 +45,11 @@ def host_ns(run: Run) -> tuple[float, float]:
 
 
 def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]:
-    """ns from the first launch to the last, in short gaps (and calls) and in long ones; a graph's launch has many rows.
-    What the host may have waited for the GPU is left out of long ones: it counts from the GPU's last end."""
+    """The ns from the first launch to the last, in short gaps and calls, and in long gaps.
+
+    A long gap counts from the last end of an operation, because before that the host may have waited for the GPU. The
+    launch of a graph has many rows.
+    """
     rows = rows[np.argsort(api[rows], kind="stable")]
     if len(rows) < 2:
         return 0.0, 0.0
@@ -62,7 +65,7 @@ def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]
 
 
 def own_share(run: Run) -> float:
-    """The share of the host's time that is not the profiler's, by the profiler."""
+    """The share of the captured host time that is not the profiler's, which depends on the profiler."""
     if not bool(np.isnan(np.asarray(run.table.columns["occupancy"], np.float64)).all()):  # torch.profiler's column
         return OWN_KINETO
     if not bool((run.aten != "").any()):

@@ -1,4 +1,4 @@
-"""Inference that does a training step's work: dropout."""
+"""Inference that does work of a training step: dropout."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def dropout_in_eval(run: Run) -> Iterator[Finding]:
     if not len(rows) or run.records_gradients:
         return
     now = run.ms(float(run.dur[rows].sum()))
-    why = f"{run.count(len(rows)):.4g} dropouts in a run without gradients: {now:.4g} ms, and outputs that are random"
-    change = "model.eval() before inference (unless the dropout is wanted, as in Monte Carlo dropout)."
+    why = f"{run.count(len(rows)):.4g} dropouts run although no gradient is recorded: {now:.4g} ms, and random outputs"
+    change = "Call model.eval() before inference. Keep the dropout where it is wanted, as in Monte Carlo dropout."
     yield Finding(rows, run.dur[rows].copy(), why, change, "medium", launches=len(rows))

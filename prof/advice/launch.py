@@ -1,4 +1,4 @@
-"""A GPU that waits: for launches, for the host after a synchronisation, for data."""
+"""A GPU that waits for launches, for the host after a synchronisation, or for data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyprof.table.columns import NULL, Floats
 
 __all__ = ["gaps"]
 
-MANY = 30  # launches a step; with fewer nothing is bound by them
+MANY = 30  # launches per step: fewer do not limit a step
 # In a CUDA graph: small kernels take a tenth longer than launched one by one, and follow each other after 0.25 µs
 # (three programs of 80 to 1,100 kernels on an H200).
 IN_GRAPH, AFTER_NS = 1.1, 250.0
@@ -25,7 +25,7 @@ SMALL = 64  # bytes: .item() and the like
 
 
 def gaps(run: Run) -> Floats:
-    """Before each row, ns in which its GPU did nothing; 0 for the first row of a GPU."""
+    """The idle time of its GPU before each row in ns; 0 for the first row of a GPU."""
     before = np.zeros(run.rows)
     for rows in run.lane_rows:
         done = np.maximum.accumulate(run.end[rows])
@@ -35,11 +35,11 @@ def gaps(run: Run) -> Floats:
 
 @rule("launch_bound")
 def launch_bound(run: Run) -> Iterator[Finding]:
-    """Many short kernels, and a host that takes longer to launch them than the GPU to run them.
+    """Many short kernels that the host takes longer to launch than the GPU to run.
 
-    Saved is the host's time, estimated without the profiler's part, over what the GPU takes in a CUDA graph: the
-    estimate's median, not its mean, which is greater. Abstains where that saves nothing more often than one time in
-    five, as far as the estimate's errors tell, and where kernels come from a graph already.
+    The saving is the host's time (estimated, without the profiler's cost) minus the GPU's time in a CUDA graph. It is
+    the median of the estimate, not its mean, which is greater. Abstains where the estimate's errors make no saving more
+    likely than one in five, and where kernels are launched by a graph already.
     """
     in_graphs = bool((run.table.ints("graphNode") != NULL).any()) or bool((run.texts("kind") == "graph").any())
     count = run.count(run.rows)
@@ -49,23 +49,24 @@ def launch_bound(run: Run) -> Iterator[Finding]:
         return
     why = (
         f"The GPU works {run.busy_ns / 1e6:.4g} ms of a step: {count:.4g} kernels and copies of "
-        f"{run.busy_ns / count / 1e3:.3g} µs on average. The host takes about {run.launching_ns / 1e6:.3g} ms to "
-        "launch them (estimated: as captured, less what the profiler takes); as a graph they would take about "
+        f"{run.busy_ns / count / 1e3:.3g} µs on average. The host needs about {run.launching_ns / 1e6:.3g} ms to "
+        "launch them (estimated from the capture, without the profiler's cost); as a graph they would take about "
         f"{graph / 1e6:.3g} ms. Measure the step without a profiler"
     )
     change = (
-        'torch.compile(model, mode="reduce-overhead") or torch.cuda.graph: a graph launches all kernels at once; '
-        "larger batches, where they fit."
+        'Launch the step as a CUDA graph: torch.compile(model, mode="reduce-overhead") or torch.cuda.graph launches '
+        "all kernels at once. Larger batches help, too, where they fit."
     )
     yield Finding(np.arange(run.rows), np.zeros(run.rows), why, change, "low", saved * run.steps * run.lanes)
 
 
 @rule("sync_in_step")
 def sync_in_step(run: Run) -> Iterator[Finding]:
-    """.item() and the like within a step: the host waits for the queue to drain, then the GPU for the host.
+    """.item() and the like within a step: the host waits until the queue is empty, then the GPU waits for the host.
 
-    Only copies of some bytes to the host that stood in a full queue, and are followed by work of the same step: what
-    the GPU waited afterwards, but no more than the lead the host had. Abstains without launch times.
+    Counts copies of a few bytes to the host that waited in a full queue and are followed by work of the same step. The
+    saving is the time that the GPU was idle afterwards, at most the lead that the host had. Abstains without launch
+    times.
     """
     idle = gaps(run)
     small = (run.texts("kind") == "memcpy") & (run.mentions("kShortName", "DtoH", "Device-to-Host"))
@@ -81,19 +82,22 @@ def sync_in_step(run: Run) -> Iterator[Finding]:
     if len(rows):
         count = run.count(len(rows))
         why = (
-            f"{count:.4g} {'copy' if count == 1 else 'copies'} of a few bytes to the host within the step (.item(), a "
-            f"condition on a tensor): each drains the queue, and the GPU then waits for the host, "
+            f"{count:.4g} {'copy' if count == 1 else 'copies'} of a few bytes to the host within the step (.item(), or "
+            "a condition on a tensor). Each waits until the queue is empty, and then the GPU waits for the host: "
             f"{run.ms(float(lost.sum())):.4g} ms"
         )
-        change = "Keep the value on the GPU (torch.where, in-place sums), or read it once every some steps."
+        change = (
+            "Avoid reading values from the GPU within the step: keep them there (torch.where, in-place sums), or read "
+            "them every few steps."
+        )
         yield Finding(rows, np.zeros(len(rows)), why, change, "medium", float(lost.sum()))
 
 
 @rule("data_loader")
 def data_loader(run: Run) -> Iterator[Finding]:
-    """The GPU waits for the next batch: idle before the step's copies of data from the host.
+    """A GPU that is idle before the copies of a step's input data, because the next batch is not ready.
 
-    Only in training, copies that the capture puts into the phase "data", and gaps that no launch explains.
+    Only in training, for copies in the phase "data" and gaps that launches do not explain.
     """
     idle = gaps(run)
     copies = (run.texts("kind") == "memcpy") & (run.phase == "data")
@@ -101,16 +105,17 @@ def data_loader(run: Run) -> Iterator[Finding]:
     copies &= run.table.ints("bytes") >= BATCH
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
     rows = np.flatnonzero(copies & (idle > LONG_NS) & trains)
-    # before the capture's first step nothing is known: the others stand for it
+    # the gap before the first step is not in the capture: the mean of the others stands for it
     waited = float(idle[rows].sum()) * run.steps / max(run.steps - 1, 1)
-    if waited > WAITED * run.busy_ns * run.steps * run.lanes:  # not of the step: a first one may take seconds
+    if (
+        waited > WAITED * run.busy_ns * run.steps * run.lanes
+    ):  # of the GPU's work, since the first step may take seconds
         why = (
-            f"Before {run.count(len(rows)):.4g} copies of input data a step the GPU did nothing for "
-            f"{run.ms(waited):.4g} ms: the host had no batch ready"
+            f"The GPU is idle for {run.ms(waited):.4g} ms before {run.count(len(rows)):.4g} copies of input data per "
+            f"{run.unit}, because the host has no batch ready"
         )
         change = (
-            "DataLoader(num_workers=..., persistent_workers=True, pin_memory=True, prefetch_factor=...); "
-            "decode and augment "
-            "in the workers or on the GPU."
+            "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, pin_memory=True, "
+            "prefetch_factor=...). Decode and augment in the workers or on the GPU."
         )
         yield Finding(rows, np.zeros(len(rows)), why, change, "medium", waited)

@@ -1,4 +1,4 @@
-"""Convolutions: layouts that are changed around each, and biases that a batch norm takes away again."""
+"""Convolutions whose layout is changed around each call, and biases that a batch norm subtracts again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TRANSFORMS"]
 
 TRANSFORMS = ("nchwToNhwc", "nhwcToNchw")  # cuDNN's; seen on V100, A100, H200
 NORMS = ("native_batch_norm", "cudnn_batch_norm", "_batch_norm_impl_index", "miopen_batch_norm")
-NEAR = 4  # rows between a convolution's bias and the norm: a memset, a counter
+NEAR = 4  # rows that may lie between a bias and the norm: a memset, a counter
 # PyTorch's own batch norm, of tensors in NCHW and in NHWC: names, and what the latter reach of the bandwidth. ResNet-50
 # and layers of 128 and 256 channels in bf16 on an H200: forward 0.83 to 0.92 of 4.8 TB/s, backward 1.38 to 1.69.
 NORM_NCHW = re.compile(r"batch_norm_(?:collect_statistics|transform_input|backward)(?:_reduce|_elemt)?_kernel")
@@ -32,13 +32,13 @@ FORMATS = {2: "torch.channels_last", 3: "torch.channels_last_3d"}  # by spatial 
 
 @rule("channels_last")
 def channels_last(run: Run) -> Iterator[Finding]:
-    """cuDNN's layout changes around convolutions on tensor cores, which want channels last; the batch norms and
-    depthwise convolutions of the same run, whose kernels for NCHW are slower. A card for 2-d and one for 3-d.
+    """cuDNN's changes of layout around convolutions on tensor cores, which work in channels last.
 
-    Abstains where the convolution itself is not seen to be one (names only); of 1-d ones, for which PyTorch has no such
-    format; where group or instance norms run over tensors of that rank, whose kernels take NCHW alone, so that the
-    changes would stand around them instead; and of depthwise convolutions in float32, whose weight gradient is slower
-    in NHWC (1.13 ms against 0.35 for kernels of 7 × 7).
+    Includes the batch norms and depthwise convolutions of the same run, whose kernels for NCHW are slower. One card for
+    2-d and one for 3-d. Abstains where convolutions are known by name only; for 1-d ones, for which PyTorch has no such
+    format; where group or instance norms run over tensors of that rank, because their kernels take NCHW only and the
+    changes would move there; and for depthwise convolutions in float32, whose weight gradient is slower in NHWC
+    (1.13 ms against 0.35 for kernels of 7 × 7).
     """
     layout = run.mentions("kLongName", *TRANSFORMS) | run.mentions("kShortName", *TRANSFORMS)
     changes = np.flatnonzero((run.family == "conv") & layout)
@@ -56,8 +56,10 @@ def channels_last(run: Run) -> Iterator[Finding]:
 
 
 def _rank(run: Run, row: int) -> int:
-    """Spatial dimensions of a convolution; 0 where they are not known. PyTorch runs 1-d ones as 2-d ones of height 1,
-    which the ops around them tell, or their shapes."""
+    """The number of spatial dimensions of a convolution; 0 if unknown.
+
+    PyTorch runs 1-d convolutions as 2-d ones of height 1; the ops around them, or their shapes, show that.
+    """
     shapes = [shape for shape in run.shapes(row)[:2] if shape]
     if run.aten[row] != "convolution_backward":  # whose shapes are the caller's
         named = NAMED.search(str(run.texts("nodes")[row]))
@@ -69,13 +71,13 @@ def _rank(run: Run, row: int) -> int:
 
 
 def _normed_apart(run: Run, rank: int) -> bool:
-    """Is there a group or instance norm over tensors of so many spatial dimensions?"""
+    """Whether a group or instance norm runs over tensors with this number of spatial dimensions."""
     apart = (run.aten == "native_group_norm") | run.mentions("nodes", "aten::instance_norm")
     return any(len((run.shapes(row) or [[]])[0]) == rank + 2 for row in np.flatnonzero(apart).tolist())
 
 
 def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, norms: Ints) -> Finding:
-    """``mixed``: the run has 2-d and 3-d convolutions, and Module.to raises on a weight of the other rank."""
+    """The card of one rank. ``mixed``: the run has 2-d and 3-d convolutions, for which Module.to raises an error."""
     expected = np.concatenate([np.zeros(len(changes)), _depthwise_ns(run, depthwise), _norm_ns(run, norms)])
     rows = np.concatenate([changes, depthwise, norms])
     saved = run.dur[rows] - expected
@@ -84,18 +86,20 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
     words = [
         f"{run.count(len(some)):.4g} {what} ({run.ms(float(run.dur[some].sum())):.4g} ms)"
         for some, what in (
-            (changes, f"changes of layout by cuDNN, {nchw} to {nhwc} or back"),
+            (changes, f"changes of layout by cuDNN, from {nchw} to {nhwc} or back"),
             (depthwise, "depthwise convolutions by PyTorch's own kernels"),
             (norms, f"batch norms by kernels for {nchw}"),
         )
         if len(some)
     ]
-    now = run.ms(float(run.dur[rows].sum()))
-    why = f"{', '.join(words)}: expected {now - run.ms(float(saved.sum())):.4g} ms of {now:.4g} in {nhwc}"
+    now, gain = run.ms(float(run.dur[rows].sum())), run.ms(float(saved.sum()))
+    why = f"{', '.join(words)}. Of {now:.4g} ms, {now - gain:.4g} ms are expected to remain in {nhwc}"
     what = f"each nn.Conv{rank}d" if mixed else "model"
-    refused = " (the whole model it refuses, for weights of the other rank)" if mixed else ""
+    refused = " (it refuses the whole model, which has weights of the other rank)" if mixed else ""
+    name = FORMATS[rank].removeprefix("torch.").replace("_", " ")
     change = (
-        f"{what}.to(memory_format={FORMATS[rank]}){refused}, and the input alike; look for ops between that fall back."
+        f"Use {name}: {what}.to(memory_format={FORMATS[rank]}){refused}, and the same for the input. Look for ops in "
+        f"between that fall back to {nchw}."
     )
     return Finding(rows, saved, why, change, "medium", launches=len(changes), calls=0.0)
 
@@ -124,10 +128,10 @@ def _depthwise_ns(run: Run, rows: Ints) -> Floats:
 
 @rule("conv_bias")
 def conv_bias(run: Run) -> Iterator[Finding]:
-    """A convolution's bias, added just before a batch norm that subtracts the mean.
+    """A convolution's bias that is added just before a batch norm, which subtracts the mean.
 
-    Only an add of [1, C, 1, 1] followed at once by a batch norm over the same tensor; its gradient's sums with it.
-    Abstains in inference: there the norm subtracts a mean that was recorded with the bias.
+    Counts adds of [1, C, 1, 1] directly followed by a batch norm over the same tensor, and the sums of their gradient.
+    Abstains in inference, where the norm subtracts a mean that was recorded with the bias.
     """
     if not bool((run.phase == "backward").any()):
         return
@@ -146,8 +150,8 @@ def conv_bias(run: Run) -> Iterator[Finding]:
     rows += [i for i in sums if tuple((run.shapes(i) or [[]])[0]) in shapes]
     now = run.ms(float(run.dur[rows].sum()))
     why = (
-        f"{run.count(len(rows)):.4g} kernels add a bias (or sum its gradient) that the batch norm behind takes away: "
-        f"{now:.4g} ms"
+        f"{run.count(len(rows)):.4g} kernels add a bias, or sum its gradient, although the following batch norm "
+        f"subtracts it again: {now:.4g} ms"
     )
-    change = "nn.Conv2d(..., bias=False) before a batch norm."
+    change = "Remove the bias of convolutions before a batch norm: nn.Conv2d(..., bias=False)."
     yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "high", launches=len(rows))

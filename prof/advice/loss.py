@@ -1,4 +1,4 @@
-"""Cross-entropy over a large vocabulary: copies of the logits, in float32."""
+"""Cross-entropy over a large vocabulary, which copies the logits in float32."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ from pyprof.table.columns import Ints
 __all__ = ["VOCABULARY"]
 
 VOCABULARY = 16384
-STEPS = ("_log_softmax", "_log_softmax_backward_data", "copy_", "fill_", "nll_loss_forward", "nll_loss_backward", "div",
-         "mul", "zero_")  # fmt: skip
+STEPS = (
+    "_log_softmax",
+    "_log_softmax_backward_data",
+    "copy_",
+    "fill_",
+    "nll_loss_forward",
+    "nll_loss_backward",
+    "div",
+    "mul",
+    "zero_",
+)
 # Compiled, forward reads the logits twice (greatest and sum; loss), backward once, and writes the gradient. Measured on
 # an H200 (4096 × 50304 in bf16, torch.compile): 575 µs, 0.7 of what streaming kernels reach.
 PASSES = 4
@@ -25,9 +34,9 @@ WORTH = 1.15
 
 @rule("cross_entropy")
 def cross_entropy(run: Run) -> Iterator[Finding]:
-    """log_softmax of 16384 columns or more, with the casts and fills of the same size around it.
+    """A log_softmax of 16384 columns or more, with the casts and fills of the same size around it.
 
-    Abstains without shapes, or where the logits' own dtype is not known.
+    Abstains without shapes, or where the logits' dtype is unknown.
     """
     found: dict[tuple[int, int], list[int]] = {}
     for row in np.flatnonzero(run.aten == "_log_softmax").tolist():
@@ -46,15 +55,15 @@ def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]
     now = float(run.dur[rows].sum())
     if not bool((run.aten[rows] == "_log_softmax_backward_data").any()) or not now > WORTH * expected:
         return
-    cast = f", {run.count(len(casts)):.4g} of them casts" if len(casts) else ""
+    cast = f" ({run.count(len(casts)):.4g} of them casts)" if len(casts) else ""
     why = (
         f"{run.count(len(rows)):.4g} kernels{cast} go over logits of {size // columns} × {columns}: "
-        f"{run.ms(now):.4g} ms, "
-        f"expected {run.ms(expected):.4g} ms where the logits are read in place and their gradient written once"
+        f"{run.ms(now):.4g} ms; {run.ms(expected):.4g} ms are expected where the logits are read in place and their "
+        "gradient is written once"
     )
     change = (
-        "torch.compile the loss (F.cross_entropy and the cast before it as one function), or a fused linear and "
-        "cross-entropy that never holds all logits."
+        "Fuse the cross-entropy: torch.compile the loss (F.cross_entropy and the cast before it as one function), or "
+        "use a fused linear and cross-entropy, which never holds all logits."
     )
     yield Finding(rows, run.dur[rows] * (1 - expected / now), why, change, "medium", launches=len(rows) - 2 * calls)
 

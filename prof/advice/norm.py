@@ -1,4 +1,4 @@
-"""Group norms whose statistics leave most of the GPU idle."""
+"""Group norms whose sums leave most of the GPU idle."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ WORTH = 1.5
 
 @rule("group_norm")
 def group_norm(run: Run) -> Iterator[Finding]:
-    """Sums of group norms by fewer blocks than the GPU has SMs, against what memory would allow.
+    """Sums of group norms in fewer blocks than the GPU has SMs.
 
-    Counted are the sums alone; what else torch.compile takes along (casts, scale, activation) is not. Abstains where
-    grid, shapes or device are unknown, and with a block for each SM or more.
+    The saving is that of the sums alone, without what else torch.compile fuses (casts, scale, activation). Abstains
+    where grid, shapes or device are unknown, and where there are at least as many blocks as SMs.
     """
     norm = np.isin(run.aten, ("native_group_norm", "native_group_norm_backward"))
     rows = np.flatnonzero(norm & run.mentions("kShortName", *SUMS))
@@ -40,21 +40,21 @@ def group_norm(run: Run) -> Iterator[Finding]:
     worst = int(found[saved.argmax()])
     now = run.ms(float(run.dur[found].sum()))
     why = (
-        f"The sums of group norms, of {run.shapes(worst)[0]} and others, run in {_blocks(run, worst):.0f} blocks on "
-        f"{run.device.sms} SMs: {run.count(len(found)):.4g} kernels, {now:.4g} ms, expected "
-        f"{now - run.ms(float(saved.sum())):.4g} ms over all SMs"
+        f"The sums of group norms (over {run.shapes(worst)[0]} and others) run in {_blocks(run, worst):.0f} blocks on "
+        f"{run.device.sms} SMs: {run.count(len(found)):.4g} kernels, {now:.4g} ms; on all SMs "
+        f"{now - run.ms(float(saved.sum())):.4g} ms are expected"
     )
-    change = "torch.compile the module that holds them: it splits long sums, and takes casts and activation along."
+    change = "Compile the group norms: torch.compile splits long sums, and fuses the casts and the activation."
     yield Finding(found, saved, why, change, "medium")
 
 
 def _blocks(run: Run, row: int) -> float:
-    """Of the launch; infinite where it is not known."""
+    """The number of blocks of the launch; infinite if unknown."""
     return float(numel(run.json("grid", row))) or math.inf
 
 
 def _expected_ns(run: Run, row: int) -> float:
-    """NaN where type or device are unknown."""
+    """Expected time in ns on all SMs; NaN where dtype or device are unknown."""
     tensors = next(count for name, count in SUMS.items() if name in str(run.name[row]))
     nbytes = tensors * numel((run.shapes(row) or [[]])[0]) * ITEM_BYTES.get(str(run.dtype[row]), math.nan)
     return START_NS + 1e9 * nbytes / (SPLIT / STREAMED * run.bandwidth) if nbytes else math.nan

@@ -1,4 +1,4 @@
-"""Optimizers that read and write the parameters' state more often than one pass needs."""
+"""Optimizers that read and write their state more often than one pass over it needs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ CHUNKS, TENSORS = 320 * 65536, 30
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An optimizer by the ops of its step: the one that is done once a parameter, and what it and one pass move."""
+    """An optimizer as the ops of its step show it.
+
+    ``mark``: the ops that run once per parameter; ``mark_values`` and ``fused_values``: the values that these ops and
+    one fused pass read and write per parameter.
+    """
 
     name: str
     mark: tuple[str, ...]
-    mark_values: int  # a parameter
+    mark_values: int
     fused_values: int
-    lists: bool  # by lists of tensors, too, one pass moves fewer bytes
+    lists: bool  # whether one pass moves fewer bytes than lists of tensors do, too
 
 
-# Adam reads p, g, m, v and writes p, m, v: 7 values a parameter, 28 bytes in fp32. addcdiv_(p, m, denom) reads 3 and
+# Adam reads p, g, m, v and writes p, m, v: 7 values per parameter, 28 bytes in fp32. addcdiv_(p, m, denom) reads 3 and
 # writes 1. SGD with momentum reads p, g, m and writes p, m; its mul_(m, momentum) reads 1 and writes 1. Plain
 # SGD is one add_.
 ADAM = Kind("Adam", ("_foreach_addcdiv_", "addcdiv_"), 4, 7, lists=True)
@@ -44,11 +48,11 @@ PLAIN = Kind("SGD", ("add_",), 3, 3, lists=False)
 
 @rule("optimizer")
 def optimizer(run: Run) -> Iterator[Finding]:
-    """Adam by single ops or lists of tensors, SGD by single ops, against one fused pass.
+    """Adam by single ops or lists of tensors, or SGD by single ops, in place of one fused pass.
 
-    Saved are bytes, at the bandwidth that the fused kernel reaches, and launches. Abstains where a fused kernel runs,
-    where bytes or device are unknown, and for other optimizers (SGD by lists moves 20 to 24 bytes a parameter with
-    momentum, fused 20: nothing to gain).
+    The saving is bytes, at the bandwidth that the fused kernel reaches, and launches. Abstains where a fused kernel
+    runs, where bytes or device are unknown, and for other optimizers. (SGD with momentum moves 20 to 24 bytes per
+    parameter by lists and 20 fused, so there is nothing to gain.)
     """
     rows = _of_step(run)
     ops = set(run.aten[rows].astype(str))
@@ -68,15 +72,17 @@ def optimizer(run: Run) -> Iterator[Finding]:
 
 
 def _of_step(run: Run) -> Ints:
-    """Kernels of the optimizer's step. Clipping and scaling of gradients, which stay in any case, stand in the same
-    phase, but outside of the step, where the capture names it (``AdamW.step``)."""
+    """The kernels of the optimizer's step, without those that clip or scale gradients, if the capture can tell.
+
+    Clipping and scaling are in the same phase, but outside of the step's marker (``AdamW.step``).
+    """
     rows = np.flatnonzero((run.phase == "optimizer") & (run.role == "main") & (run.texts("kind") == "kernel"))
     within = rows[run.mentions("op", *STEPS)[rows]]
     return within if len(within) else rows
 
 
 def _item(run: Run, mark: Ints) -> int:
-    """Bytes of a value; the states have the parameter's type."""
+    """Bytes per value; the states have the parameter's dtype."""
     return 2 if len(mark) and run.dtype[mark[0]] in HALF else 4
 
 
@@ -98,12 +104,13 @@ def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool, parameter
     launches = max(len(rows) - after, 0.0)
     how = "single ops" if loop else "lists of tensors (foreach)"
     why = (
-        f"{kind.name} by {how} moves {moved:.0f} bytes a parameter in {run.count(len(rows)):.4g} kernels, a fused one "
-        f"{kind.fused_values * item} in about {run.count(1) * max(after, 1):.2g}: {run.ms(now):.4g} ms, expected "
-        f"{run.ms(min(expected, now)):.4g} ms for {parameters / run.steps / run.lanes / 1e6:.4g} M parameters"
+        f"{kind.name} by {how} moves {moved:.0f} bytes per parameter in {run.count(len(rows)):.4g} kernels; a fused "
+        f"one moves {kind.fused_values * item} in about {run.count(1) * max(after, 1):.2g}. It takes {run.ms(now):.4g} "
+        f"ms; {run.ms(min(expected, now)):.4g} ms are expected for {parameters / run.steps / run.lanes / 1e6:.4g} M "
+        "parameters"
     )
-    names = "Adam, AdamW" if kind is ADAM else "SGD"
-    change = f"Pass fused=True to the optimizer (torch.optim.{names})."
+    names = "Adam or AdamW" if kind is ADAM else "SGD"
+    change = f"Use the fused optimizer: torch.optim.{names} with fused=True."
     called = len(np.unique(run.table.ints("opId")[rows])) - 2 * run.steps * run.lanes
     calls = launches if loop else max(called, 0) * LIST_NS / CALL_NS
     return Finding(rows, saved, why, change, "medium", launches=launches, calls=calls)

@@ -1,4 +1,4 @@
-"""Products in fp32 that could run on tensor cores: by TF32, a flag; by automatic mixed precision."""
+"""Products in fp32 that could run on tensor cores: as TF32, which is a flag, or by automatic mixed precision."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ __all__ = ["EFFICIENCY", "full_precision"]
 # of the peak; half of a GEMM's is taken).
 EFFICIENCY = {"gemm": 1.0, "conv": 0.5, "attention": 0.3}
 WORTH = 1.15
-CAST_BYTES = 6  # a cast's, an element: autocast reads 4 bytes and writes 2
+CAST_BYTES = 6  # per element of a cast: autocast reads 4 bytes and writes 2
 SGEMM = re.compile(r"_sgemm_|xmma_gemm_f32f32_f32f32_f32|cutlass_80_simt_sgemm")
 LONG_NS = 50000.0  # of a product whose shape is not known: shorter ones may be bound by anything
 FP32_REACHED = 0.76  # of the peak: 51 of 67 TFLOP/s on an H200
 TF32 = (
-    'torch.set_float32_matmul_precision("high") (products) and torch.backends.cudnn.allow_tf32 = True '
-    "(convolutions). Products keep fp32's range and 10 bits of mantissa: check the loss."
+    'Allow TF32: torch.set_float32_matmul_precision("high") for products and torch.backends.cudnn.allow_tf32 = True '
+    "for convolutions. Operands keep fp32's range but only 10 bits of mantissa, so check the loss."
 )
 NARROW = frozenset({"bf16", "fp16", "fp8", "fp4", "int8"})
 
 
 def full_precision(run: Run, families: tuple[str, ...] = ("gemm", "conv")) -> Bools:
-    """Main kernels of products whose operands are known to be float32, and whose work is counted."""
+    """The main kernels of products whose operands are known to be float32 and whose FLOPs are known."""
     mask: Bools = np.isin(run.family, families) & (run.role == "main") & (run.dtype == "float32") & ~np.isnan(run.flop)
     return mask
 
 
 @rule("tf32")
 def tf32(run: Run) -> Iterator[Finding]:
-    """fp32 products on the vector unit of a GPU that has TF32 (compute capability 8.0 and later).
+    """fp32 products that run without tensor cores on a GPU that has TF32 (compute capability 8.0 and later).
 
-    Abstains where dtype, FLOPs or the device are not known, and for products (convolutions) of a run in which one used
-    TF32: there the flag is set, and the others ran so for another reason.
+    Abstains where dtype, FLOPs or device are unknown, and for the products (or convolutions) of a run in which one used
+    TF32: there the flag is set, and the others run without it for another reason.
     """
     if run.device is None or math.isnan(run.device.peak("tc_tf32")):
         return
@@ -53,8 +53,10 @@ def tf32(run: Run) -> Iterator[Finding]:
 
 
 def _fitting(run: Run, rows: Ints, itemsize: int) -> Ints:
-    """Those whose operands would fill whole lines of 16 bytes: others run several times slower on tensor cores, and
-    convolutions of a few channels, depthwise ones among them, gain little or nothing."""
+    """The rows whose operands would fill whole lines of 16 bytes.
+
+    Others run several times slower on tensor cores, and convolutions of few channels (depthwise, too) gain little.
+    """
     return np.array([row for row in rows.tolist() if _fits(run, row, LINE // itemsize)], np.int64)
 
 
@@ -72,8 +74,10 @@ def _fits(run: Run, row: int, unit: int) -> bool:
 
 
 def _by_name(run: Run) -> Iterator[Finding]:
-    """Kernels that are fp32 products by their name, in a capture without shapes: half of the gain that compute alone
-    would bring, for what else bounds them is not known."""
+    """Kernels that are fp32 products by their name, in a capture without shapes.
+
+    Half of the gain in compute is counted, since it is unknown what else limits them.
+    """
     assert run.device is not None
     named = np.array([bool(SGEMM.search(str(name))) for name in run.name])
     rows = np.flatnonzero(named & (run.tc == "0") & np.isnan(run.flop) & (run.dur > LONG_NS))
@@ -82,21 +86,19 @@ def _by_name(run: Run) -> Iterator[Finding]:
         return
     now = float(run.dur[rows].sum())
     why = (
-        f"{run.count(len(rows)):.4g} kernels are float32 products by their names "
-        f"({run.texts('kShortName')[rows[0]]}) and "
-        f"used no tensor cores: {run.ms(now):.4g} ms; TF32 is {2 * ratio:.2g} times as fast where compute is "
-        "the limit, "
-        "half of that is counted: the capture has no shapes"
+        f"{run.count(len(rows)):.4g} kernels are float32 products by their names ({run.texts('kShortName')[rows[0]]}) "
+        f"and used no tensor cores: {run.ms(now):.4g} ms. TF32 is {2 * ratio:.2g} times as fast where compute is the "
+        "limit; half of that is counted because the capture has no shapes"
     )
     yield Finding(rows, run.dur[rows] * (1 - 1 / ratio), why, TF32, "low")
 
 
 @rule("amp")
 def amp(run: Run) -> Iterator[Finding]:
-    """fp32 (or TF32) products of a run in which no product is narrower, on a GPU with bf16 or fp16 tensor cores.
+    """fp32 (or TF32) products of a run without any narrower product, on a GPU with bf16 or fp16 tensor cores.
 
-    Abstains as tf32 does, in a run that has a narrow product (what stays in fp32 there was chosen to), and within
-    attention's math backend, which computes in fp32 whatever it is given.
+    Abstains where the rule tf32 does, in a run that has a narrow product (the others are in fp32 on purpose), and
+    within attention's math backend, which computes in fp32 whatever its inputs are.
     """
     unit = _narrow_unit(run)
     products = np.isin(run.family, ("gemm", "conv", "attention"))
@@ -107,14 +109,15 @@ def amp(run: Run) -> Iterator[Finding]:
     dtype = "bfloat16" if unit == "tc_bf16" else "float16"
     scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
     expected = _expected(run, rows, unit, itemsize=2) + _casts(run, rows)
-    yield from _finding(run, rows, expected, dtype, (
-        f'Run forward and loss under torch.autocast("cuda", dtype=torch.{dtype}){scaler}. Counted are the products '
-        "only, with the casts of their operands; it changes the numerics: check the loss."
-    ), "medium")  # fmt: skip
+    change = (
+        f'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.{dtype}){scaler}. Only '
+        "the products and the casts of their operands are counted. The numerics change, so check the loss."
+    )
+    yield from _finding(run, rows, expected, dtype, change, "medium")
 
 
 def _narrow_unit(run: Run) -> str:
-    """bf16 has fp32's range and needs no loss scaling: first where it is as fast."""
+    """The unit of mixed precision: bf16 where the GPU has it, because it needs no loss scaling, else fp16."""
     peaks = {} if run.device is None else run.device.flop_per_s
     return next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")
 
@@ -129,7 +132,7 @@ def _expected(run: Run, rows: Ints, unit: str, itemsize: int = 4) -> Floats:
 
 
 def _casts(run: Run, rows: Ints) -> Floats:
-    """What autocast's casts of the operands cost, ns: about two thirds of a product's bytes are its operands'."""
+    """The cost of autocast's casts of the operands in ns; about two thirds of a product's bytes are its operands."""
     each: Floats = 1e9 * run.nbytes[rows] / 4 * (2 / 3) * CAST_BYTES / run.bandwidth
     return each
 
@@ -153,7 +156,7 @@ def _finding(
         how = "without tensor cores"
     rate = float(run.flop[rows].sum() / run.dur[rows].sum() / 1e3)
     why = (
-        f"{run.count(len(rows)):.4g} products of float32 operands ran {how}, at {rate:.3g} TFLOP/s: {before:.4g} ms, "
-        f"expected {after:.4g} ms in {into}"
+        f"{run.count(len(rows)):.4g} products of float32 operands ran {how} at {rate:.3g} TFLOP/s: {before:.4g} ms; in "
+        f"{into} {after:.4g} ms are expected"
     )
     yield Finding(rows, run.dur[rows] - expected, why, change, confidence)

@@ -1,4 +1,4 @@
-"""From findings to cards: the sums a step, the order, the threshold, and which cards speak of the same kernels."""
+"""From findings to cards: sums per step, their order and threshold, and which cards concern the same kernels."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyprof.prof.advice.run import HOST_SURE, Run
 
 __all__ = ["LEAST_NS", "LEAST_SHARE", "advise", "findings", "row_rules", "together_ms"]
 
-# Below either, a card is not worth reading: launches and clocks alone move a step by as much.
+# A card that saves less than either is not worth reading: launches and clocks alone vary by as much.
 LEAST_SHARE = 0.005  # of the step
-LEAST_NS = 5000.0  # a step
-LIMITED = 0.8  # of the GPU's time that a change saves, what the step falls by where the host is the limit
+LEAST_NS = 5000.0  # per step
+LIMITED = 0.8  # a step that falls by less than this share of the GPU's saving is limited by the host
 
 
 def findings(run: Run) -> list[tuple[str, Finding]]:
-    """What all rules find above the threshold, (rule, finding), the greatest saving first."""
+    """The (rule, finding) pairs above the threshold, the greatest saving first."""
     least = max(LEAST_SHARE * run.step_ns, LEAST_NS) * run.steps * run.lanes
     found = [(name, finding) for name, rule in RULES.items() for finding in rule(run)] if run.rows else []
     kept = [(name, finding) for name, finding in found if total_ns(run, finding) >= least]
@@ -26,7 +26,7 @@ def findings(run: Run) -> list[tuple[str, Finding]]:
 
 
 def total_ns(run: Run, finding: Finding) -> float:
-    """By how much the steps fall, together."""
+    """The ns that a finding saves, summed over all steps."""
     calls = finding.launches if finding.calls is None else finding.calls
     return run.shorter_ns(float(finding.saved_ns.sum()), finding.launches, calls) + finding.idle_ns
 
@@ -47,16 +47,18 @@ def _cards(run: Run, found: Sequence[tuple[str, Finding]]) -> Iterator[Advice]:
 
 
 def _limited(run: Run, finding: Finding) -> str:
-    """Where the step falls by less than the GPU's work does, why."""
+    """A sentence for a step that falls by less than the GPU's work, because of the host; else empty."""
     gpu, whole = run.ms(float(finding.saved_ns.sum())), run.ms(total_ns(run, finding))
     if whole > LIMITED * gpu:
         return ""
     host = "is" if run.host_ns > HOST_SURE * run.queued_ns else "may be"
-    return f". The GPU's work would fall by {gpu:.4g} ms, the step by less: the host {host} the limit"
+    return f". The GPU's work would fall by {gpu:.4g} ms, but the step by less, because the host {host} the limit"
 
 
 def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:
-    known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())  # all rows alike: no place to name
+    known = 0 < len(finding.rows) < run.rows or bool(
+        (finding.saved_ns > 0).any()
+    )  # a finding about all rows alike has no place to name
     limited = _limited(run, finding)
     best = int(finding.rows[int(finding.saved_ns.argmax())]) if known else 0
     return Advice(
@@ -76,7 +78,7 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
 
 
 def row_rules(run: Run, rows: int) -> list[str]:
-    """For each of the ``rows`` rows of the table that the run was made of: the rules that concern it, best first."""
+    """The names of the rules that concern each of the ``rows`` rows of the table behind the run, best first."""
     found: list[list[str]] = [[] for _ in range(rows)]
     for name, finding in findings(run):
         for row in run.origin[finding.rows].tolist():
@@ -86,7 +88,7 @@ def row_rules(run: Run, rows: int) -> list[str]:
 
 
 def together_ms(run: Run) -> float:
-    """What all cards are worth together, ms a step: of each kernel, the greatest saving only."""
+    """The ms per step that all cards save together, counting only the greatest saving of each kernel."""
     best = np.zeros(run.rows)
     idle = launches = 0.0
     for _, finding in findings(run):

@@ -1,4 +1,4 @@
-"""The rows that rules look at, column by column: each decoded once."""
+"""The columns of the rows that rules look at, each decoded once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Rows", "numel", "texts_of"]
 
 
 class Rows:
-    """A table's and its annotation's columns."""
+    """The columns of a table and its annotation as arrays."""
 
     def __init__(self, table: Table, annotation: Annotation) -> None:
         self.table, self.annotation = table, annotation
@@ -51,7 +51,7 @@ class Rows:
 
     @cached_property
     def precision(self) -> NDArray[np.object_]:
-        """What entered the tensor cores: ``bf16``."""
+        """The precision of the tensor cores' operands, e.g. ``bf16``; empty without tensor cores."""
         return texts_of(self.annotation.tcprec)
 
     @cached_property
@@ -78,7 +78,7 @@ class Rows:
 
     @cached_property
     def dtype(self) -> NDArray[np.object_]:
-        """The dtype of each op's first tensor: as recorded, else as the kernel's name tells, else empty."""
+        """The dtype of each op's first tensor: recorded, otherwise read from the kernel's name, otherwise empty."""
         recorded = self.table.coded("dtypes")
         found = texts_of(Coded(recorded.codes, [_first_dtype(text) for text in recorded.values]))
         silent = np.flatnonzero(found == "")
@@ -102,7 +102,7 @@ class Rows:
         return self._decoded[key, code]
 
     def shapes(self, row: int) -> list[list[int]]:
-        """The shapes of the op's arguments, in their order; empty what is no tensor, or a list of them."""
+        """The shapes of the op's arguments in order; empty for arguments that are no tensor or a list of tensors."""
         code = int(self.table.coded("sizes").codes[row])
         if code not in self._shapes:
             found = self.json("sizes", row)
@@ -111,7 +111,7 @@ class Rows:
         return self._shapes[code]
 
     def strides(self, row: int) -> list[Any] | None:
-        """The strides of the op's arguments, None where the capture does not tell them."""
+        """The strides of the op's arguments; None if the capture has none."""
         found = self.json("strides", row)
         return found if isinstance(found, list) and found else None
 
@@ -144,13 +144,13 @@ class Rows:
 
     @cached_property
     def records_gradients(self) -> bool:
-        """Has any row a sequence number? Autograd counts where it could record."""
+        """Whether any row has a sequence number: autograd numbers ops only where it could record gradients."""
         return any(len(self.table.ragged(key).values) > 0 for key in ("seqId", "altSeqId"))
 
     # Words
 
     def op(self, row: int) -> str:
-        """What the user called: the innermost of ``op``, else the aten op, else the kernel."""
+        """The op that the user called: the innermost of ``op``, else the aten op, else the kernel."""
         ops = self._items("op", row)
         return ops[-1] if ops else str(self.aten[row] or self.texts("kShortName")[row])
 
@@ -168,7 +168,7 @@ class Rows:
 
 
 def numel(shape: Any) -> int:
-    """Elements of a shape; 0 of what is none: a scalar, a list of shapes.
+    """The number of elements of a shape; 0 for a scalar or a list of shapes.
 
     >>> numel([2, 3]), numel([]), numel([[2, 3]])
     (6, 0, 0)
@@ -184,7 +184,7 @@ def _list(text: str) -> list[Any]:
 
 
 def _json(text: str) -> Any:
-    """None for what is no JSON: a table may come from a stranger."""
+    """The value of a JSON text; None for other texts, since a table may come from anywhere."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What the rules look at: the kernels of the marked steps in order of time, and what was computed of them once."""
+"""The run that rules look at: the kernels of the marked steps in order of time, and what is computed from them once."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ START_NS = 5000.0
 REACHED = 0.82  # bf16 811 of 989, fp16 780 of 989, tf32 403 of 495 TFLOP/s (docs/reference/peaks.md)
 STREAMED = 0.85  # copies reach 4.25 of 4.8 TB/s, element-wise kernels 0.78 to 0.92 of it
 BELIEVED = (0.5, 0.95)  # efficiencies of products seen in the run that may replace REACHED
-LAST_NS = 1 << 50  # 13 days; a time beyond is none
-LONG_NS = 20000.0  # a product that tells an efficiency takes at least this
+LAST_NS = 1 << 50  # 13 days: later times are damaged
+LONG_NS = 20000.0  # the shortest product whose efficiency counts
 
 # From a kernel's end to the next one's start where it waits already: what steps in a row took over the sum of their
 # kernels, a kernel, 0.7 to 1.5 µs (45 programs on an H200).
@@ -49,14 +49,14 @@ HOST_ERRORS = np.exp(HOST_DEVIATION * np.array([-1.28, -0.52, 0.0, 0.52, 1.28]))
 
 
 class Run(Rows):
-    """A run's kernels. Rows are those of the steps that the capture marks, else all; sorted by process, device, start.
+    """The kernels of a run: those of the steps that the capture marks, else all, sorted by process, device and start.
 
-    ``lanes`` are the GPUs: amounts a step are a GPU's, the mean of all.
+    ``lanes`` is the number of GPUs. Amounts per step are per GPU: the mean of all GPUs.
     """
 
     def __init__(self, table: Table, annotation: Annotation, peaks: Peaks | None = None) -> None:
         rows = _in_order(table, annotation)
-        self.origin = rows  # of each row, its row in the table given
+        self.origin = rows  # the row of the given table that each row comes from
         super().__init__(table.take(rows), annotation.take(rows))
         self.limits = roofline(self.table, self.annotation, peaks)
         self.rows = len(rows)
@@ -67,20 +67,20 @@ class Run(Rows):
         numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
         self.lanes = max(len(numbers), 1)
         steps = np.unique(self.table.ints("step"))
-        self.marked = int((steps != NULL).sum())  # steps that the capture marks; 0: none
+        self.marked = int((steps != NULL).sum())  # the number of steps that the capture marks
         self.steps = max(self.marked, 1)
+        self.unit = "step" if self.marked else "capture"  # what amounts "per step" refer to
 
     # Amounts
 
     @cached_property
     def step_ns(self) -> float:
-        """What a step takes, ns: from the first operation to the last on each GPU and the gap to the next step (the
-        mean of those that the capture has), the mean of the GPUs."""
+        """The time of a step in ns: from its first to its last operation, plus the mean gap to the next step."""
         spans = [int(self.end[mine].max() - self.start[mine].min()) + self._pause_ns(mine) for mine in self.lane_rows]
         return float(np.mean(spans)) / self.steps if spans else 0.0
 
     def _pause_ns(self, rows: Ints) -> float:
-        """The mean time that a GPU does nothing between two marked steps."""
+        """The mean idle time of a GPU between two marked steps in ns."""
         later = np.flatnonzero(np.diff(self.table.ints("step")[rows]) != 0) + 1
         if not len(later):
             return 0.0
@@ -89,18 +89,18 @@ class Run(Rows):
 
     @cached_property
     def busy_ns(self) -> float:
-        """Of a step, ns: at least one operation runs."""
+        """The time per step in which at least one operation runs, in ns."""
         each = [covered(self.start[mine], self.end[mine]) for mine in self.lane_rows]
         return float(np.mean(each)) / self.steps if each else 0.0
 
     @cached_property
     def host_ns(self) -> float:
-        """Of a step, ns: what the host needs for it, without a profiler."""
+        """The time that the host needs per step without a profiler, in ns (estimated)."""
         return min(sum(self._host), self.step_ns)
 
     @property
     def launching_ns(self) -> float:
-        """Of that, what the host needs for launches."""
+        """The part of it that launches need."""
         return min(self._host[0], self.step_ns)
 
     @cached_property
@@ -109,14 +109,16 @@ class Run(Rows):
 
     @cached_property
     def queued_ns(self) -> float:
-        """Of a step, ns: what its work takes the GPU if it never waits for the host. A graph's nodes follow faster."""
+        """The time in ns that the GPU needs per step if it never waits for the host. Nodes of a graph follow faster."""
         apart = (self.table.ints("graphNode") == NULL) & (self.texts("kind") != "graph")
         return self.busy_ns - self._for_ranks_ns + BETWEEN_NS * self.count(int(apart.sum()))
 
     @cached_property
     def _for_ranks_ns(self) -> float:
-        """Of a step, ns: what collectives wait for other ranks, with nothing beside them: more than the run's fastest
-        take for their bytes. 0 where the messages' sizes are not known."""
+        """The time in ns per step that collectives wait for other ranks with nothing beside them.
+
+        It is their exposed time beyond what the run's fastest collective takes per byte; 0 without the messages' sizes.
+        """
         rows = np.flatnonzero(self.collectives)
         size = np.array([self.message_bytes(row) for row in rows.tolist()], np.float64)
         rows, size = rows[size > 0], size[size > 0]
@@ -128,7 +130,7 @@ class Run(Rows):
         return float(np.maximum(self.exposed(rows) - moving, 0.0).sum()) / self.steps / self.lanes
 
     def exposed(self, rows: Ints) -> Ints:
-        """Of each of these rows, ns in which its GPU did nothing else."""
+        """For each of these rows, the ns in which its GPU did nothing else."""
         others = np.ones(self.rows, bool)
         others[rows] = False
         found = np.zeros(len(rows), np.int64)
@@ -139,15 +141,18 @@ class Run(Rows):
         return found
 
     def message_bytes(self, row: int) -> float:
-        """Of a collective, where the capture tells its shape; of 16-bit types twice too many."""
+        """The bytes of a collective's message as 4 bytes per element: for 16-bit types twice too many; 0 if unknown."""
         sizes = self.json("sizes", row)
         tensors = sizes[0] if isinstance(sizes, list) and sizes and isinstance(sizes[0], list) else []
         return 4.0 * sum(numel(t) for t in (tensors if tensors and isinstance(tensors[0], list) else [tensors]))
 
     def shorter_ns(self, gpu_ns: float, launches: float, calls: float) -> float:
-        """By how much the steps fall if the GPU's work falls by ``gpu_ns`` in ``launches`` fewer kernels, and the host
-        makes ``calls`` fewer, all steps together: host and GPU work side by side, and the slower one is the step. The
-        mean over what the host may really need."""
+        """The ns by which all steps together get shorter.
+
+        The GPU's work falls by ``gpu_ns`` in ``launches`` fewer kernels, and the host makes ``calls`` fewer calls. Host
+        and GPU work side by side, and the slower one determines the step. The result is the mean over the errors of the
+        host's estimate.
+        """
         per = self.steps * self.lanes
         each = self.launching_ns / max(self.count(int((self.table.ints("graphNode") == NULL).sum())), 1e-9)
         fewer = min(each, CALL_NS) * calls / per
@@ -163,18 +168,18 @@ class Run(Rows):
         return [np.arange(a, b) for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True) if b > a]
 
     def ms(self, ns: float) -> float:
-        """ms a step on one GPU, of an amount of the whole run."""
+        """ms per step and GPU, from ns of the whole run."""
         return ns / self.steps / self.lanes / 1e6
 
     def count(self, rows: int) -> float:
-        """Rows a step on one GPU."""
+        """Rows per step and GPU, from rows of the whole run."""
         return rows / self.steps / self.lanes
 
     # The device
 
     @cached_property
     def device(self) -> Device | None:
-        """The GPU, where the whole run was on GPUs of one kind and it is known."""
+        """The GPU, if all of the run was on GPUs of one known kind."""
         kinds = {(d.part, d.arch, d.sms): d for d in self.limits.devices}
         if len(kinds) != 1 or bool((self.limits.device < 0).any()):
             return None
@@ -182,18 +187,18 @@ class Run(Rows):
 
     @property
     def bandwidth(self) -> float:
-        """What streaming kernels reach, bytes/s; NaN where unknown."""
+        """The bytes/s that streaming kernels reach; NaN if unknown."""
         return self.device.bandwidth * STREAMED if self.device else math.nan
 
     def rate(self, unit: str) -> float:
-        """What products reach on a unit, FLOP/s: as the run's own long ones did, else the usual share of the peak."""
+        """The FLOP/s that products reach on a unit: that of the run's own long ones, else a share of the peak."""
         if self.device is None:
             return math.nan
         return self.device.peak(unit) * self._reached.get(unit, REACHED)
 
     @cached_property
     def _reached(self) -> dict[str, float]:
-        """Efficiency of the run's long matrix products, a unit: the upper quartile of what is believable."""
+        """The efficiency of the run's long matrix products per unit: the upper quartile of believable values."""
         share = self.limits.compute_ns / np.maximum(self.dur - START_NS, 1)
         good = (self.family == "gemm") & (self.dur > LONG_NS) & (share > BELIEVED[0]) & (share < BELIEVED[1])
         units = texts_of(self.limits.unit)
@@ -201,22 +206,22 @@ class Run(Rows):
         return {unit: float(np.quantile(shares, 0.75)) for unit, shares in found.items() if unit}
 
     def product_ns(self, flop: float, nbytes: float, unit: str, efficiency: float = 1.0) -> float:
-        """Expected time of a well-shaped product, ns; NaN where the device is unknown.
+        """Expected time in ns of a well-shaped product; NaN where the device is unknown.
 
-        ``efficiency``: of what a matrix product reaches, for kinds of products that reach less.
+        ``efficiency``: the share of a matrix product's rate that this kind of product reaches.
         """
         return START_NS + 1e9 * max(flop / (self.rate(unit) * efficiency), nbytes / self.bandwidth)
 
 
 def _starts(start: Ints, took: Ints) -> Ints:
-    """When each row started. Where a table does not tell (PyProf's own have no times): one after the other."""
+    """The start of each row in ns. In a table without times (PyProf's own) the rows follow one another."""
     if bool((np.abs(start.astype(np.float64)) < LAST_NS).all()):
         return start
     return np.asarray(np.r_[0, np.cumsum(took.astype(np.float64))[:-1]], np.int64)[: len(took)]
 
 
 def _in_order(table: Table, annotation: Annotation) -> Ints:
-    """GPU operations of the marked steps but warm-up, else all but a model's loading; by process, device and start."""
+    """GPU operations of the marked steps without warm-up, else all but those that load a model, in order."""
     kind, start, step = table.coded("kind"), table.ints("start"), table.ints("step")
     on_gpu = np.array([*(value != "cpu" for value in kind.values), True])[kind.codes]
     marked = bool((step[on_gpu] != NULL).any())

@@ -1,4 +1,4 @@
-"""Products whose last wave of tiles leaves most of the GPU idle: rows that would cost nothing."""
+"""Products whose last wave of tiles leaves most of the GPU idle, so that more rows would take no longer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ FURTHER = 1.5  # times the rows, at the most
 
 
 def waves(m: int, n: int, tile: tuple[int, int], sms: int) -> float:
-    """Tiles of a result over SMs. Which way a tile lies its name does not tell: the way of more tiles.
+    """The number of tiles of a result per SM. The name does not say which way a tile lies: the way with more tiles
+    counts.
 
     >>> waves(1152, 4096, (192, 192), 132), round(waves(1664, 4096, (256, 128), 132), 2)
     (1.0, 1.7)
@@ -33,7 +34,7 @@ def waves(m: int, n: int, tile: tuple[int, int], sms: int) -> float:
 
 
 def rows_that_fit(m: int, n: int, tile: tuple[int, int], sms: int) -> int:
-    """The greatest number of rows, up to half more, that takes as many waves."""
+    """The largest number of rows, up to half more, that takes the same number of waves."""
     most = math.ceil(waves(m, n, tile, sms))
     step = min(tile)
     rows = range(m, int(FURTHER * m) + 1, step)
@@ -43,10 +44,10 @@ def rows_that_fit(m: int, n: int, tile: tuple[int, int], sms: int) -> int:
 
 @rule("tail_wave")
 def tail_wave(run: Run) -> Iterator[Finding]:
-    """Products of one number of rows, of which a few more would take as long: the saving is that of a step of as many
-    samples, in fewer and larger batches.
+    """Products that would take no longer with more rows.
 
-    Only cuBLAS's kernels whose name has the tile, of one to four waves, where these products are much of the step.
+    The saving is that of computing as many samples in fewer, larger batches. Only for cuBLAS's kernels whose name has
+    the tile, of one to four waves, where these products are a large part of the step.
     """
     if run.device is None or not run.device.sms:
         return
@@ -74,11 +75,11 @@ def _finding(run: Run, rows: int, members: list[tuple[int, int]]) -> Iterator[Fi
         return
     assert run.device is not None
     why = (
-        f"{run.count(len(found)):.4g} products of {rows} rows end in a wave of tiles that fills part of the "
-        f"{run.device.sms} SMs: {more} rows would take as long, {run.ms(now):.4g} ms"
+        f"{run.count(len(found)):.4g} products of {rows} rows end in a wave of tiles that fills only part of the "
+        f"{run.device.sms} SMs. {more} rows would take as long: {run.ms(now):.4g} ms"
     )
     change = (
-        f"Where the batch or the sequence can be chosen: {more} rows (samples × tokens) in place of {rows}. The saving "
-        "is that of as many samples in fewer steps."
+        f"Use {more} rows (samples × tokens) in place of {rows}, where the batch or the sequence can be chosen. The "
+        "saving is that of computing as many samples in fewer steps."
     )
     yield Finding(found, run.dur[found] * gain, why, change, "low")

@@ -42,13 +42,13 @@ def test_each_rank_has_its_format():
     rows = [conv(LAYOUT, 30_000, **IN_3D), conv(**IN_3D)]
     (card,) = cards(*rows, rule="channels_last")
     assert card.saved_ms == pytest.approx(0.030 + 0.0011) and "NCDHW to NDHWC" in card.why
-    assert card.change.startswith("model.to(memory_format=torch.channels_last_3d), ")
+    assert card.change.startswith("Use channels last 3d: model.to(memory_format=torch.channels_last_3d), ")
     three, two = cards(*rows, conv(LAYOUT, 20_000), conv(), rule="channels_last")
     assert (three.kernels, two.kernels) == (1, 1)
     assert three.change.startswith(
-        "each nn.Conv3d.to(memory_format=torch.channels_last_3d) (the whole model it refuses"
+        "Use channels last 3d: each nn.Conv3d.to(memory_format=torch.channels_last_3d) (it refuses the whole model"
     )
-    assert two.change.startswith("each nn.Conv2d.to(memory_format=torch.channels_last) (")
+    assert two.change.startswith("Use channels last: each nn.Conv2d.to(memory_format=torch.channels_last) (")
 
 
 BACKWARD_1D = {"aten": "aten::convolution_backward", "sizes": [[32, 64, 3134], [32, 64, 3136], [64, 64, 3]],

@@ -26,7 +26,7 @@ def test_adam_by_hand():
     (card,) = cards(*adam())
     assert (card.rule, card.kernels) == ("optimizer", 3)
     assert card.saved_ms == pytest.approx(1.4 + 0.0022 - 0.8102, abs=0.0001)
-    assert "fused=True" in card.change and "a fused one 28" in card.why
+    assert "fused=True" in card.change and "a fused one moves 28" in card.why
 
 
 def test_clipping_of_gradients_is_no_part_of_the_step():
@@ -44,7 +44,9 @@ def test_adam_of_half_precision_parameters():
     rows = [{**row, "dtypes": [["bfloat16"]] * (len(row["dtypes"]) - 1) + [""]} for row in adam()]
     (card,) = cards(*rows)
     assert card.saved_ms == pytest.approx(1.4 + 0.0022 - 0.4051, abs=0.0001)
-    assert "moves 20 bytes a parameter" in card.why and "a fused one 14" in card.why and "100 M param" in card.why
+    assert (
+        "moves 20 bytes per parameter" in card.why and "a fused one moves 14" in card.why and "100 M param" in card.why
+    )
 
 
 def single(name, tensors, **more):
