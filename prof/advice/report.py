@@ -87,7 +87,7 @@ def _because(run: Run) -> str:
 
 
 def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
-    heading = f"{number}. {title(advice, _digits(advice.saved_ms, 3) + ' ms', unit)}"
+    heading = f"{number}. {title(advice, unit, _digits(advice.saved_ms, 3) + ' ms')}"
     yield from textwrap.wrap(safe(heading), width, subsequent_indent=INDENT, break_on_hyphens=False)
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
     amount = f"{advice.kernels:.4g} kernels, {_digits(advice.time_ms, 3)} ms"
@@ -101,8 +101,9 @@ def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
         yield from _wrapped("Note:", f"It concerns kernels of {above} above, so the savings do not add up", width)
 
 
-def title(advice: Advice, saved: str, unit: str) -> str:
+def title(advice: Advice, unit: str, saved: str = "") -> str:
     """The change and what it saves: "Pad the vocabulary from 50257 to 50264: saves 5.03 ms per step (32.0%)"."""
+    saved = saved or _milliseconds(advice.saved_ms)
     share = f" ({100 * advice.saved_ms / advice.step_ms:.1f}%)" if advice.step_ms else ""
     return f"{_first_sentence(advice.change)}: saves {saved} per {unit}{share}"
 
@@ -147,7 +148,7 @@ def _outlook(run: Run) -> str:
 def _line(advice: Advice, unit: str) -> str:
     where = " · ".join(text for text in (advice.op, advice.layer, advice.trace.split("/")[-1]) if text)
     aside = f" [{where}]" if where else ""
-    return f"{title(advice, _milliseconds(advice.saved_ms), unit)}{aside}"
+    return f"{title(advice, unit)}{aside}"
 
 
 def _digits(amount: float, digits: int) -> str:

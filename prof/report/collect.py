@@ -15,6 +15,7 @@ import numpy as np
 from pyprof._version import __version__
 from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.advice import Advice
+from pyprof.prof.advice.report import title as title_of_card
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
@@ -28,7 +29,7 @@ from pyprof.prof.timing.steps import PHASES, Step, owners, steps
 from pyprof.prof.timing.waiting import CAUSES, WORDS
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES
-from pyprof.table.columns import Coded, Table, distinct
+from pyprof.table.columns import NULL, Coded, Table, distinct
 from pyprof.table.json_lists import first_text
 
 __all__ = ["collect", "page_model"]
@@ -43,7 +44,16 @@ def page_model(
     limits = roofline(table, annotation, peaks)
     sheets = roofline(table, annotation).devices if peaks else ()
     summary = summarise(table, annotation, peaks, limits)
-    return collect(table, annotation, limits, summary, title, [asdict(card) for card in cards], sheets)
+    unit = "step" if bool((table.ints("step") != NULL).any()) else "capture"
+    return collect(
+        table,
+        annotation,
+        limits,
+        summary,
+        title,
+        [{**asdict(card), "title": title_of_card(card, unit)} for card in cards],
+        sheets,
+    )
 
 
 def collect(

@@ -37,7 +37,7 @@ const lists = (() => {
     return [key, name, `${key === "name" ? "kernel" : key}: ${name}`];
   }
 
-  // A card is a record of pyprof.prof.advice: rule, saved_ms, step_ms, kernels, time_ms, op, layer, trace, why, change, ...
+  // A card is a record of pyprof.prof.advice (rule, saved_ms, step_ms, kernels, time_ms, op, layer, trace, why, change, ...) and its title.
   function advice() {
     if (!data.advice.length) return;
     const section = document.getElementById("advice");
@@ -46,19 +46,14 @@ const lists = (() => {
   }
 
   function card(found) {
-    const made = element("article", {}, element("h3", { textContent: title(found) }));
+    const made = element("article", {}, element("h3", { textContent: found.title }));
     const where = [found.op, found.layer, found.trace].filter(Boolean).join(" · ");
-    const sure = [found.confidence ? `confidence: ${found.confidence}` : "", found.shares?.length ? `shares kernels with ${found.shares.join(", ")}: savings do not add up` : ""];
+    const sure = [found.confidence ? `rule ${found.rule}, confidence ${found.confidence}` : "", found.shares?.length ? `It concerns kernels of ${found.shares.join(", ")} above, so the savings do not add up.` : ""];
     for (const textContent of [found.why, found.change].filter(Boolean)) made.append(element("p", { textContent }));
     for (const textContent of [where, ...sure].filter(Boolean)) made.append(element("p", { className: "dim", textContent }));
     const op = model.texts.op.find((text) => text === found.op || text.endsWith(`.${found.op}`));
     if (op) made.append(element("button", { type: "button", textContent: `show ${format.cut(op, 40)}`, onclick: () => state.toggle("op", op) }));
     return made;
-  }
-
-  function title({ rule, saved_ms: saved, step_ms: step }) {
-    const gain = saved > 0 ? `: saves ${format.ns(saved * 1e6)}${step > 0 ? ` a step (${format.percent(saved, step)})` : ""}` : "";
-    return `${rule ?? "advice"}${gain}`;
   }
 
   return { start: () => { advice(); unattributed(); uncounted(); } };

@@ -331,7 +331,7 @@ def test_the_summary_of_some_steps_has_their_advice(root):
     profile = pyprof.load(root / "tests" / "golden" / "h200_gpt2_init.sqlite.gz")
     all_of_it, first = profile.summary(), profile.where("step == 0").summary()
     assert first.advice == all_of_it.advice  # the capture has one step
-    assert first.advice[1].startswith("alignment: ")
+    assert first.advice[1].startswith("Pad the vocabulary from 50257 to 50264: saves ")
     assert f"<b>{first.advice[0]}</b>" in first._repr_html_()
 
 

@@ -278,7 +278,16 @@ def test_hostile_names_are_text_in_the_browser(chromium, tmp_path):
         page_of(
             small(hostile, layer=layer),
             title=HOSTILE,
-            advice=[{"rule": HOSTILE, "op": HOSTILE, "trace": HOSTILE, "change": HOSTILE, "shares": [HOSTILE]}],
+            advice=[
+                {
+                    "title": HOSTILE,
+                    "rule": HOSTILE,
+                    "op": HOSTILE,
+                    "trace": HOSTILE,
+                    "change": HOSTILE,
+                    "shares": [HOSTILE],
+                }
+            ],
         ),
         encoding="utf-8",
     )

@@ -408,9 +408,9 @@ def test_the_2_7b_run_says_by_itself_what_is_wrong_with_it(data, tmp_path, capfd
     assert "none of it on tensor cores: fp32 100%" in words
     assert "No fused attention kernel runs: 128 times a softmax runs between two matrix products" in words
     assert "What to change: " in words
-    assert 'torch.set_float32_matmul_precision("high")' in words
-    assert "Call torch.nn.functional.scaled_dot_product_attention" in words
-    assert "of 3,929 ms a capture" in words  # without the loading
+    assert "Allow TF32: saves " in words
+    assert "Use fused attention: saves " in words
+    assert "of 3,929 ms per capture" in words  # without the loading
 
 
 def test_the_command_prints_it_plain_in_a_pipe_and_nothing_else(captures):
