@@ -10,7 +10,7 @@ import numpy as np
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.table.params import params
 from pyprof.prof.work.annotate import Annotation
-from pyprof.prof.work.kinds import classes
+from pyprof.prof.work.kinds import classes, kinds
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 __all__ = ["call_columns", "known"]
@@ -49,6 +49,7 @@ def _texts(table: Table, annotation: Annotation, limits: Roofline) -> dict[str, 
         **{key: table.coded(column) for key, column in TEXTS.items()},
         **{key: _joined(table.coded(column), by) for key, (column, by) in LISTS.items()},
         "params": params(table),
+        "work": kinds(table, annotation),
         "class": classes(table, annotation),
         "family": annotation.family,
         "role": annotation.role,

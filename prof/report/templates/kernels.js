@@ -15,7 +15,7 @@ const kernels = (() => {
     number("dur", "time", (at) => at.ns, format.ns, 90),
     number("share", "share", (at) => at.ns, (v) => format.percent(v, model.total), 70),
     text("name", "kernel", 260), text("op", "op", 150), text("dir", "direction", 95), text("layer", "layer", 200, "\x1f"),
-    text("phase", "phase", 85), text("class", "class", 130), text("aten", "aten op", 200), text("sizes", "shapes", 240),
+    text("phase", "phase", 85), text("work", "kind of work", 130), text("aten", "aten op", 200), text("sizes", "shapes", 240),
     text("dtypes", "dtypes", 160), text("params", "arguments", 240),
     number("flops", "FLOPs", (at) => at.flops, (v) => format.si(v, "")),
     number("bytes", "bytes", (at) => at.bytes, (v) => format.si(v, "B")),
@@ -33,12 +33,12 @@ const kernels = (() => {
   ];
   const ONE = new Set(["start", "wait", "idle", "why", "step", "lane"]); // of a single row only
   const GROUPS = {
-    "": "each operation", name: "by kernel", op: "by op", layer: "by layer", class: "by class", aten: "by aten op",
+    "": "each operation", name: "by kernel", op: "by op", layer: "by layer", work: "by kind of work", aten: "by aten op",
     sizes: "by shapes", params: "by arguments", phase: "by phase", path: "by layer, op and kernel",
   };
   // Which texts every row of a group shares.
-  const SHARED = { name: ["name"], op: ["op"], layer: ["layer"], class: ["class"], aten: ["aten"], sizes: ["sizes"], params: ["params"], phase: ["phase"], path: ["layer", "op", "name"] };
-  const chosen = new Set(["count", "dur", "share", "name", "op", "dir", "layer", "class", "sizes", "flops", "flop_s", "byte_s", "sol", "bound"]);
+  const SHARED = { name: ["name"], op: ["op"], layer: ["layer"], work: ["work"], aten: ["aten"], sizes: ["sizes"], params: ["params"], phase: ["phase"], path: ["layer", "op", "name"] };
+  const chosen = new Set(["count", "dur", "share", "name", "op", "dir", "layer", "work", "sizes", "flops", "flop_s", "byte_s", "sol", "bound"]);
   const sort = { key: "dur", down: true };
   let lines = [], columns = [], widths = new Map();
 
@@ -148,7 +148,7 @@ const kernels = (() => {
     detail(at.row);
   }
 
-  const DETAIL = [["op", "op"], ["layer", "layer"], ["sizes", "shapes"], ["class", "class"], ["phase", "phase"], ["aten", "aten op"]];
+  const DETAIL = [["op", "op"], ["layer", "layer"], ["sizes", "shapes"], ["work", "kind of work"], ["phase", "phase"], ["aten", "aten op"]];
 
   function detail(row) {
     const panel = document.getElementById("detail"), list = element("dl"), at = line(row);

@@ -13,12 +13,12 @@ const layers = (() => {
       const value = metric.value === "dur" ? dur[row] : model.numbers[metric.value][call[row]];
       if (value > 0 && (!direction.value || model.texts.dir[call[row]] === direction.value)) sums[call[row]] += value;
     }
-    const root = node("", "", "");
+    const root = node("", "", -1);
     for (let c = 0; c < model.calls; c++) if (sums[c]) add(root, c, sums[c]);
     return root;
   }
 
-  const node = (name, path, kind) => ({ name, path, kind, value: 0, children: new Map() });
+  const node = (name, path, call) => ({ name, path, call, value: 0, children: new Map() });
 
   function add(root, c, value) {
     root.value += value;
@@ -26,7 +26,7 @@ const layers = (() => {
     for (const part of model.texts.path[c].split("\x1f")) {
       path = path ? `${path}\x1f${part}` : part;
       let child = at.children.get(part);
-      if (!child) at.children.set(part, (child = node(part, path, model.texts.class[c])));
+      if (!child) at.children.set(part, (child = node(part, path, c)));
       child.value += value;
       at = child;
     }
@@ -80,7 +80,7 @@ const layers = (() => {
     const [x, y] = api.coord([api.value(0), api.value(1)]);
     const [right, bottom] = api.coord([api.value(0) + 1, api.value(2)]);
     const at = boxes[api.value(3)][3], height = bottom - y, width = right - x;
-    const leaf = !at.children.size, fill = leaf ? draw.classColor(at.kind) : draw.colors.idle;
+    const leaf = !at.children.size, fill = leaf ? draw.classColor(model.texts.class[at.call]) : draw.colors.idle;
     const text = height < 13 ? "" : `${at.name || "all"}  ${amount(at.value)}`;
     return {
       type: "rect",
@@ -95,7 +95,7 @@ const layers = (() => {
 
   function tip(at, root) {
     return tipContent(at.path.replaceAll("\x1f", " › ") || "all", [
-      `${amount(at.value)}, ${format.percent(at.value, root.value)} of all`, at.children.size ? "" : at.kind,
+      `${amount(at.value)}, ${format.percent(at.value, root.value)} of all`, at.children.size ? "" : model.texts.work[at.call],
     ]);
   }
 

@@ -63,7 +63,7 @@ const model = (() => {
   }
   texts.path = path;
   texts.search = path.map((text, i) =>
-    `${text} ${texts.aten[i]} ${texts.sizes[i]} ${texts.dtypes[i]} ${texts.trace[i]} ${texts.class[i]} ${texts.params[i]}`.toLowerCase());
+    `${text} ${texts.aten[i]} ${texts.sizes[i]} ${texts.dtypes[i]} ${texts.trace[i]} ${texts.work[i]} ${texts.params[i]}`.toLowerCase());
 
   return {
     data, rows, texts, numbers, calls,

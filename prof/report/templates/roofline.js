@@ -18,13 +18,14 @@ const roofline = (() => {
       if (!(flops > 0 && bytes > 0 && dur[row] > 0)) { without += dur[row]; continue; }
       const key = dirs ? `${keys[c]}\x1f${dirs[c]}` : keys[c];
       let dot = found.get(key);
-      if (!dot) found.set(key, (dot = { key: keys[c], dir: dirs?.[c] ?? "", flops: 0, bytes: 0, ns: 0, count: 0, classes: new Map(), units: new Map(), sol: 0 }));
+      if (!dot) found.set(key, (dot = { key: keys[c], dir: dirs?.[c] ?? "", flops: 0, bytes: 0, ns: 0, count: 0, classes: new Map(), works: new Map(), units: new Map(), sol: 0 }));
       dot.flops += flops; dot.bytes += bytes; dot.ns += dur[row]; dot.count++; dot.sol += numbers.sol_ns[c];
       dot.classes.set(texts.class[c], (dot.classes.get(texts.class[c]) ?? 0) + dur[row]);
+      dot.works.set(texts.work[c], (dot.works.get(texts.work[c]) ?? 0) + dur[row]);
       dot.units.set(texts.unit[c], (dot.units.get(texts.unit[c]) ?? 0) + dur[row]);
     }
     const list = [...found.values()].sort((a, b) => b.ns - a.ns).slice(0, DOTS);
-    for (const dot of list) Object.assign(dot, { class: most(dot.classes), unit: most(dot.units), name: nameOf(dot) });
+    for (const dot of list) Object.assign(dot, { class: most(dot.classes), work: most(dot.works), unit: most(dot.units), name: nameOf(dot) });
     return { list, without, total };
   }
 
@@ -125,7 +126,7 @@ const roofline = (() => {
 
   function tip(dot) {
     return tipContent(dot.name, [
-      `${format.ns(dot.ns)} in ${dot.count.toLocaleString("en")} operations, ${dot.class}`,
+      `${format.ns(dot.ns)} in ${dot.count.toLocaleString("en")} operations, ${dot.work}`,
       `${format.si(dot.flops, "FLOP")}, ${format.si(dot.bytes, "B")}: ${format.digits(dot.flops / dot.bytes)} FLOP/byte`,
       `${format.si((dot.flops / dot.ns) * 1e9, "FLOP/s")}, ${format.si((dot.bytes / dot.ns) * 1e9, "B/s")}`,
       dot.sol > 0 ? `${format.percent(dot.sol, dot.ns)} of the limit (${dot.unit || "memory"})` : "",
