@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyprof.command.envelope import Input, Parser, add_json, envelope, write_envelope
-from pyprof.command.frame import add_force, add_quiet, carry_out, check_standard_output, warned
-from pyprof.errors import InputError, PyprofError
+from pyprof.command.argument_types import file_name, imported, whole_number
+from pyprof.command.envelope import Input, write_answer
+from pyprof.command.frame import Done, check_standard_output, run_command, warned
+from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.errors import InputError, PyprofError, UsageError
 
 if TYPE_CHECKING:
     from pyprof.parse.attribute.contents import Contents
@@ -29,40 +30,70 @@ def build_parser() -> Parser:
         "JSON traces and, experimentally, rocprofv3's and RPD's databases; gzipped or not. Several files, of the "
         "ranks of a job, make one table.",
     )
-    add = parser.add_argument
-    add("files", nargs="+", metavar="file", help="net.sqlite, net.nsys-rep, net.json, or one as .gz")
-    add("-o", "--output", metavar="FILE", type=_output,
-        help="write here, not to standard output: net.dict or net.csv (or either as .gz) or net.parquet")  # fmt: skip
-    add_force(parser)
-    add("--from", metavar="TIME", dest="begin", type=_typed("parse_time"),
-        help="only rows that start at TIME or after: 12ms, 1.5s, 300us, plain ns; since the capture began")  # fmt: skip
-    add("--to", metavar="TIME", dest="end", type=_typed("parse_time"), help="only rows that start before TIME")
-    add("--step", metavar="N", dest="steps", type=_typed("parse_steps"),
-        help="only rows launched in training step N, or in N-M")  # fmt: skip
-    add("--range", metavar="NAME", help="only rows launched while a range of that name was open, on any thread of the "
-        "process; * and ? stand for other characters")  # fmt: skip
-    add("--rank", metavar="N", type=_rank, help="only rows of that rank")
-    add("--summary", action="store_true", help="print what the files hold, and make no table; for a long nsys export "
-        "the share of the time that has an op is an estimate, and labelled so")  # fmt: skip
-    add("--exact", action="store_true", help="with --summary: that share of all rows, in about the time of a table")
+    parser.add_argument("files", nargs="+", metavar="file", help="net.sqlite, net.nsys-rep, net.json, or one as .gz")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=file_name(ENDINGS),
+        help="write here, not to standard output: net.dict or net.csv (or either as .gz) or net.parquet",
+    )
+    _add_selection(parser)
+    parser.add_argument(
+        "--summary",
+        action="store_true",
+        help="print what the files hold, and make no table; for a long nsys export the share of the time that has an "
+        "op is an estimate, and labelled so",
+    )
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="with --summary: that share of all rows, in about the time of a table",
+    )
     add_json(parser, "one JSON object of what was read and, with -o, written; errors too (pyprof schema parse)")
-    add_quiet(parser)
+    add_common(parser, writes="file")
     return parser
 
 
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    time = imported("pyprof.parse.selection", "parse_time")
+    parser.add_argument(
+        "--from",
+        metavar="TIME",
+        dest="begin",
+        type=time,
+        help="only rows that start at TIME or after: 12ms, 1.5s, 300us, plain ns; since the capture began",
+    )
+    parser.add_argument("--to", metavar="TIME", dest="end", type=time, help="only rows that start before TIME")
+    parser.add_argument(
+        "--step",
+        metavar="N",
+        dest="steps",
+        type=imported("pyprof.parse.selection", "parse_steps"),
+        help="only rows launched in training step N, or in N-M",
+    )
+    parser.add_argument(
+        "--range",
+        metavar="NAME",
+        help="only rows launched while a range of that name was open, on any thread of the process; * and ? stand for "
+        "other characters",
+    )
+    parser.add_argument("--rank", metavar="N", type=whole_number(0, what="a rank"), help="only rows of that rank")
+
+
 def main(argv: list[str] | None = None) -> int:
-    parser = build_parser()
-    args = parser.parse_args(argv)
+    return run_command("parse.py", build_parser, _run, argv, inputs=("files",))
+
+
+def _check_options(args: argparse.Namespace) -> None:
     if args.summary and args.output:
-        parser.error("--summary prints words on standard output: leave out -o")
+        raise UsageError("--summary prints words on standard output: leave out -o")
     if args.exact and not args.summary:
-        parser.error("--exact goes with --summary: a table's share is exact")
-    check_standard_output(parser, args, "table")
-    return carry_out("parse.py", _run, args, args.files)
+        raise UsageError("--exact goes with --summary: a table's share is exact")
+    check_standard_output(args, "table")
 
 
-def _run(args: argparse.Namespace) -> list[str]:
-    """Do the work; the result is printed on standard error."""
+def _run(args: argparse.Namespace) -> Done:
     from pathlib import Path
 
     from pyprof.command.progress import progress
@@ -73,6 +104,7 @@ def _run(args: argparse.Namespace) -> list[str]:
     from pyprof.parse.selection import Selection
     from pyprof.table.columns import Table
 
+    _check_options(args)
     check_output(args.output, args.force)  # before minutes of work
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
     if args.summary and not args.exact and wanted == Selection():
@@ -93,11 +125,11 @@ def _run(args: argparse.Namespace) -> list[str]:
                 _write(whole, args.output, args.force)
     if args.json or args.summary:
         _print_summary(args, notes, [Contents.of(table) for table in tables])
-        return []
-    return _closing_lines(notes, whole)
+        return Done()
+    return Done(_closing_lines(notes, whole))
 
 
-def _brief(args: argparse.Namespace) -> list[str]:
+def _brief(args: argparse.Namespace) -> Done:
     """Print the summary of whole files."""
     from pathlib import Path
 
@@ -108,7 +140,7 @@ def _brief(args: argparse.Namespace) -> list[str]:
     with progress(2 * len(args.files), not args.quiet) as say:
         files = [read_brief(Path(file), say) for file in args.files]
     _print_summary(args, [notes for notes, _ in files], contents_apart([contents for _, contents in files]))
-    return []
+    return Done()
 
 
 def _no_rows(notes: list[CaptureNotes]) -> PyprofError:
@@ -177,10 +209,8 @@ def _print_summary(args: argparse.Namespace, notes: list[CaptureNotes], contents
     from pyprof.parse.summary import page
 
     if args.json:
-        files = [Input(file.file, file.profiler) for file in notes]
-        document = envelope("parse", parsed(notes, contents, args.output), input=files, warnings=_warnings(notes))
-        with open_output(None) as out:
-            write_envelope(document, out)
+        inputs = [Input(file.file, file.profiler) for file in notes]
+        write_answer("parse", parsed(notes, contents, args.output), input=inputs, warnings=_warnings(notes))
         return
     pages = ["".join(f"{line}\n" for line in page(*file)) for file in zip(notes, contents, strict=True)]
     with open_output(None) as out:
@@ -200,33 +230,3 @@ def _closing_lines(notes: list[CaptureNotes], table: Table) -> list[str]:
 
 def _warnings(notes: list[CaptureNotes]) -> list[str]:
     return [f"{file.file}: {text}" if len(notes) > 1 else text for file in notes for text in file.warnings]
-
-
-def _typed(name: str) -> Callable[[str], object]:
-    """An option's type out of ``selection``, which is imported when the option is given."""
-
-    def parse(text: str) -> object:
-        from pyprof.parse import selection
-
-        try:
-            return getattr(selection, name)(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
-
-
-def _rank(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"expected a rank, found {text!r}")
-    return int(text)
-
-
-def _output(text: str) -> str:
-    """A name that tells the format; standard output, devices and pipes get net.dict's lines."""
-    from pathlib import Path
-
-    path = Path(text)
-    if text == "-" or text.endswith(ENDINGS) or (path.exists() and not path.is_file()):
-        return text
-    raise argparse.ArgumentTypeError(f"expected a name that ends in {', '.join(ENDINGS)}, found {text!r}")

@@ -1,44 +1,136 @@
-"""What parse.py answers with --json: its own keys, and their schema (the header: pyprof/command/envelope.py)."""
+"""What parse.py prints with --json (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pyprof.command.json_schema import Schema, integer, listing, mapping, maybe, number, record, text
+from pyprof.command.json_schema import Record, doc
 
 if TYPE_CHECKING:
-    from pyprof.parse.attribute.contents import Attribution, Contents
+    from pyprof.parse.attribute.contents import Attribution
+    from pyprof.parse.attribute.contents import Contents as Figures
     from pyprof.parse.attribute.notes import CaptureNotes
 
-__all__ = ["SCHEMAS", "parsed"]
+__all__ = ["ParsedFiles", "parsed"]
 
 
-def parsed(notes: Sequence[CaptureNotes], contents: Sequence[Contents], output: str | None) -> dict[str, Any]:
+class Unattributed(Record):
+    """Rows without an op, by the reason."""
+
+    reason: Annotated[str, doc("why these rows have no op")]
+    time_ns: Annotated[int, doc("their time", "ns")]
+    percent: Annotated[float | None, doc("of the time", "%")]
+
+
+class Estimate(Record):
+    """The share of the time that has an op, from a sample of the rows."""
+
+    rows: Annotated[int, doc("operations that were looked at")]
+    time_ns: Annotated[int, doc("their time", "ns")]
+    percent: Annotated[float | None, doc("of the time", "%")]
+    low_percent: Annotated[float | None, doc("attributed at least, 99.7 times of 100", "%")]
+    high_percent: Annotated[float | None, doc("attributed at most, 99.7 times of 100", "%")]
+
+
+class Contents(Record, kw_only=True):
+    """All rows together."""
+
+    rows: Annotated[int, doc("GPU operations (in a capture of the CPU alone: its ops)")]
+    rows_by_kind: Annotated[dict[str, Annotated[int, doc("how many")]], doc("by kernel, memcpy, memset, graph, cpu")]
+    time_ns: Annotated[int, doc("sum of their durations", "ns")]
+    attributed_ns: Annotated[int, doc("time of the rows that have an op; see estimate", "ns")]
+    attributed_percent: Annotated[float | None, doc("its share of the time", "%")]
+    estimate: Annotated[
+        Estimate | None,
+        doc(
+            "attributed and unattributed time are estimated (--summary of a large file); null: they are exact, as "
+            "everything else is"
+        ),
+    ]
+    unattributed: Annotated[list[Unattributed], doc("why the other rows have no op, the longest first")]
+    steps: Annotated[list[int], doc("the numbers of the training steps that are marked")]
+    ranks: Annotated[list[int], doc("the numbers of the ranks, where the capture has them")]
+
+
+class Gpu(Record):
+    """A model of GPU."""
+
+    name: Annotated[str | None, doc("its name")]
+    count: Annotated[int, doc("how many")]
+
+
+class Device(Record):
+    """A GPU of a process."""
+
+    pid: Annotated[int | None, doc("process")]
+    device: Annotated[int | None, doc("GPU, as the process numbers them")]
+    span_ns: Annotated[int, doc("from its first start to its last end", "ns")]
+    busy_ns: Annotated[int, doc("time with at least one operation, of the span", "ns")]
+
+
+class NamedContents(Contents):
+    """All rows of a file; its name stands first."""
+
+    name: Annotated[str, doc("as given")]
+    profiler: Annotated[str, doc("what recorded it")]
+
+
+class ParsedFile(NamedContents, kw_only=True):
+    """A file that was read, and its chosen rows."""
+
+    gpus: Annotated[list[Gpu], doc("the GPUs; each device of a process counts as one")]
+    pids: Annotated[list[int], doc("the numbers of the processes")]
+    devices: Annotated[list[Device], doc("the devices of each process")]
+    ranges: Annotated[
+        list[str], doc("names of the commonest of the user's ranges; with an estimate, of those looked at")
+    ]
+    warnings: Annotated[list[str], doc("what its reader doubts, in sentences")]
+
+
+class TableWritten(Record):
+    """The kernel table that was written."""
+
+    name: Annotated[str, doc("of the file")]
+    form: Annotated[Literal["dict", "csv", "parquet"], doc("of the table")]
+    rows: Annotated[int, doc("written")]
+
+
+class ParsedFiles(Record):
+    """What the files hold, and which kernel table was written."""
+
+    files: Annotated[list[ParsedFile], doc("what was read, the chosen rows of each file")]
+    totals: Annotated[Contents, doc("all rows together")]
+    output: Annotated[TableWritten | None, doc("what was written; null without -o, when nothing is")]
+
+
+def parsed(notes: Sequence[CaptureNotes], contents: Sequence[Figures], output: str | None) -> ParsedFiles:
     """``contents``: the figures of each file's rows, as they were written; ``output``: the file written, None: none."""
     from pyprof.parse.attribute.contents import together
 
     whole = together(contents)
-    return {
-        "files": [{"name": file.file, **_file(file, rows)} for file, rows in zip(notes, contents, strict=True)],
-        "totals": _figures(whole),
-        "output": None if output is None else {"name": output, "form": _form(output), "rows": whole.rows},
-    }
+    return ParsedFiles(
+        files=[_file(file, rows) for file, rows in zip(notes, contents, strict=True)],
+        totals=Contents(**_figures(whole)),
+        output=None if output is None else TableWritten(name=output, form=_form(output), rows=whole.rows),
+    )
 
 
-def _file(notes: CaptureNotes, contents: Contents) -> dict[str, Any]:
-    return {
-        "profiler": notes.profiler,
+def _file(notes: CaptureNotes, contents: Figures) -> ParsedFile:
+    return ParsedFile(
+        name=notes.file,
+        profiler=notes.profiler,
         **_figures(contents),
-        "gpus": [{"name": name or None, "count": count} for name, count in contents.gpus.items()],
-        "pids": contents.pids,
-        "devices": [span._asdict() for span in contents.devices],
-        "ranges": notes.ranges,
-        "warnings": notes.warnings,
-    }
+        gpus=[Gpu(name=name or None, count=count) for name, count in contents.gpus.items()],
+        pids=contents.pids,
+        devices=[Device(**span._asdict()) for span in contents.devices],
+        ranges=notes.ranges,
+        warnings=notes.warnings,
+    )
 
 
-def _figures(contents: Contents) -> dict[str, Any]:
+def _figures(contents: Figures) -> dict[str, Any]:
+    """The fields of ``Contents``."""
     attribution = contents.attribution
     return {
         "rows": contents.rows,
@@ -48,7 +140,7 @@ def _figures(contents: Contents) -> dict[str, Any]:
         "attributed_percent": attribution.attributed_percent,
         "estimate": _estimate(attribution),
         "unattributed": [
-            {"reason": reason, "time_ns": ns, "percent": attribution.percent(ns)}
+            Unattributed(reason=reason, time_ns=ns, percent=attribution.percent(ns))
             for reason, ns in attribution.reasons.items()
         ],
         "steps": contents.steps,
@@ -56,84 +148,21 @@ def _figures(contents: Contents) -> dict[str, Any]:
     }
 
 
-def _estimate(attribution: Attribution) -> dict[str, Any] | None:
+def _estimate(attribution: Attribution) -> Estimate | None:
     if attribution.estimate is None:
         return None
     rows, sampled, low, high = attribution.estimate
-    return {
-        "rows": rows,
-        "time_ns": sampled,
-        "percent": attribution.percent(sampled),
-        "low_percent": attribution.percent(low),
-        "high_percent": attribution.percent(high),
-    }
-
-
-def _form(output: str) -> str:
-    name = output.removesuffix(".gz")
-    return next((form for form in ("parquet", "csv") if name.endswith(f".{form}")), "dict")
-
-
-def _parse() -> Schema:
-    without = {
-        "reason": text("why these rows have no op"),
-        "time_ns": integer("their time", "ns"),
-        "percent": maybe(number("of the time", "%")),
-    }
-    estimate = {
-        "rows": integer("operations that were looked at"),
-        "time_ns": integer("their time", "ns"),
-        "percent": maybe(number("of the time", "%")),
-        "low_percent": maybe(number("attributed at least, 99.7 times of 100", "%")),
-        "high_percent": maybe(number("attributed at most, 99.7 times of 100", "%")),
-    }
-    held = {
-        "rows": integer("GPU operations (in a capture of the CPU alone: its ops)"),
-        "rows_by_kind": mapping(integer("how many"), "by kernel, memcpy, memset, graph, cpu"),
-        "time_ns": integer("sum of their durations", "ns"),
-        "attributed_ns": integer("time of the rows that have an op; see estimate", "ns"),
-        "attributed_percent": maybe(number("its share of the time", "%")),
-        "estimate": maybe(
-            record(
-                estimate,
-                "attributed and unattributed time are estimated (a large file's --summary); "
-                "null: they are exact, as all else is",
-            )
-        ),
-        "unattributed": listing(record(without, "a reason"), "why the rest has none, the longest first"),
-        "steps": listing(integer("its number"), "training steps that are marked"),
-        "ranks": listing(integer("its number"), "ranks that are told"),
-    }
-    gpu = {"name": maybe(text("its name")), "count": integer("how many")}
-    device = {
-        "pid": maybe(integer("process")),
-        "device": maybe(integer("GPU, as the process numbers them")),
-        "span_ns": integer("from its first start to its last end", "ns"),
-        "busy_ns": integer("time with at least one operation, of the span", "ns"),
-    }
-    file = {
-        "name": text("as given"),
-        "profiler": text("what recorded it"),
-        **held,
-        "gpus": listing(record(gpu, "a model"), "the GPUs, a process's device being one"),
-        "pids": listing(integer("its number"), "processes"),
-        "devices": listing(record(device, "a device"), "each process's"),
-        "ranges": listing(text("its name"), "the commonest of the user's ranges; with an estimate, of those looked at"),
-        "warnings": listing(text("a sentence"), "what its reader doubts"),
-    }
-    out = {
-        "name": text("of the file"),
-        "form": text("of the table", ("dict", "csv", "parquet")),
-        "rows": integer("written"),
-    }
-    return record(
-        {
-            "files": listing(record(file, "a file"), "what was read, each file's chosen rows"),
-            "totals": record(held, "all rows together"),
-            "output": maybe(record(out, "what was written; null: nothing, without -o")),
-        },
-        "kernel table",
+    return Estimate(
+        rows=rows,
+        time_ns=sampled,
+        percent=attribution.percent(sampled),
+        low_percent=attribution.percent(low),
+        high_percent=attribution.percent(high),
     )
 
 
-SCHEMAS = {"parse": _parse}
+def _form(output: str) -> Literal["dict", "csv", "parquet"]:
+    name = output.removesuffix(".gz")
+    if name.endswith(".parquet"):
+        return "parquet"
+    return "csv" if name.endswith(".csv") else "dict"

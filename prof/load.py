@@ -1,9 +1,9 @@
 """The kernel table of any file: read as it is, or made of a profiler's file.
 
-What every command that judges begins with (prof.py, pyprof report, ...)::
+Every command that annotates a table (prof.py, pyprof report, ...) begins with::
 
-    found = load_table("net.sqlite")   # or net.dict, net.parquet, net.json.gz, ...; None or "-": a net.dict on stdin
-    annotation = annotate(found.table)
+    loaded = load_table("net.sqlite")  # or net.dict, net.parquet, net.json.gz, ...; None or "-": a net.dict on stdin
+    annotation = annotate(loaded.table)
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyprof.command.envelope import Input
 from pyprof.errors import InputError
 from pyprof.files import Name, is_standard
 
@@ -22,20 +23,25 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Table
 
-__all__ = ["Judged", "Loaded", "add_models", "add_peaks", "judged", "load_model_files", "load_table"]
+__all__ = ["AnnotatedFile", "LoadedFile", "add_models", "add_peaks", "load_annotated", "load_model_files", "load_table"]
 
 
-class Loaded(NamedTuple):
-    """A kernel table, linked, and what its profiler said, where the file was a profiler's."""
+class LoadedFile(NamedTuple):
+    """A kernel table, and what its profiler reported if the file was a profiler's."""
 
     name: str  # of the file; "-" is standard input
     table: Table
-    profiler: str | None = None  # "nsys 2025.3.1"; None: the table does not tell
+    profiler: str | None = None  # "nsys 2025.3.1"; None: a table does not say it
     warnings: tuple[str, ...] = ()
     capture: Capture | None = None  # a profiler's file as read, with its ranges
 
+    @property
+    def input(self) -> Input:
+        """The file as the header of --json names it."""
+        return Input(self.name, self.profiler)
 
-def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
+
+def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
     """Read a kernel table, or a profiler's file as parse.py does: by content, never by name.
 
     ``say`` reports progress (``pyprof.command.progress``). A pipe must hold a kernel table: its head cannot be read
@@ -52,25 +58,26 @@ def load_table(name: Name, say: Say = lambda _: None) -> Loaded:
         say(f"reading {'standard input' if is_standard(name) else file.name}")
         table = linked(read_table(name))
         check_forms(table, "standard input" if is_standard(name) else str(name))
-        return Loaded("-" if is_standard(name) else str(name), table)
+        return LoadedFile("-" if is_standard(name) else str(name), table)
     from pyprof.parse.read import read_profile
 
     capture, notes, table = read_profile(file, say)
     if not len(table):
         raise InputError(file, notes.why_empty)
     check_forms(table, str(name))
-    return Loaded(str(name), linked(table), notes.profiler, tuple(notes.warnings), capture)
+    return LoadedFile(str(name), linked(table), notes.profiler, tuple(notes.warnings), capture)
 
 
-class Judged(NamedTuple):
-    loaded: Loaded
+class AnnotatedFile(NamedTuple):
+    loaded: LoadedFile
     annotation: Annotation
-    peaks: Peaks | None  # None: not measured; the data sheet's hold
+    peaks: Peaks | None  # None: those of the data sheet are used
 
 
 def add_peaks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them; without it, its "
-                        "data sheet's")  # fmt: skip
+    parser.add_argument(
+        "--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them; without it, its data sheet's"
+    )
 
 
 def add_models(parser: argparse._ActionsContainer) -> None:
@@ -92,16 +99,16 @@ def load_model_files(args: argparse.Namespace) -> None:
             load_model_file(file)
 
 
-def judged(args: argparse.Namespace) -> Judged:
+def load_annotated(args: argparse.Namespace) -> AnnotatedFile:
     """By the options ``file``, ``peaks``, ``models`` and ``quiet``; ``output`` and ``force`` are checked first."""
     from pyprof.command.progress import progress
     from pyprof.files import check_output
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.work.annotate import annotate
 
-    check_output(args.output, args.force)
+    check_output(args.output, args.force)  # before minutes of work
     load_model_files(args)
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(2, not args.quiet) as say:
         loaded = load_table(args.file, say)
-        return Judged(loaded, annotate(loaded.table), peaks)
+        return AnnotatedFile(loaded, annotate(loaded.table), peaks)

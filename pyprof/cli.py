@@ -52,8 +52,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(command: Command, rest: list[str]) -> int:
+    from pyprof.errors import PyprofError, packages
+
     try:
-        return int(importlib.import_module(command.module).main(rest))
+        with packages():
+            module = importlib.import_module(command.module)
+        return int(module.main(rest))
+    except PyprofError as error:  # a package that the module needs is not installed
+        from pyprof.command.envelope import fail
+
+        return fail(f"pyprof {command.name}", error, "--json" in rest)
     except KeyboardInterrupt:
         from pyprof.files import tell
 

@@ -6,14 +6,18 @@ one prints the summary of the capture.
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-from pyprof.command.envelope import Parser, add_json, envelope, fail, write_envelope
-from pyprof.command.json_schema import Schema, listing, record, text
+from pyprof.command.envelope import write_answer
+from pyprof.command.frame import Done, run_command
+from pyprof.command.json_schema import Record, doc
+from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import PyprofError
 
 HERE = Path(__file__).resolve().parent
@@ -23,6 +27,22 @@ FILES = {  # of --json and the folder: key, name
     "csv": "net.csv",
     "report": "net.html",
 }
+
+
+class FilesMade(Record):
+    """The files made."""
+
+    capture: Annotated[str, doc("torch.profiler's trace")]
+    table: Annotated[str, doc("the kernel table, net.dict")]
+    csv: Annotated[str, doc("the annotated table, every column")]
+    report: Annotated[str, doc("the web page")]
+
+
+class DemoFiles(Record):
+    """The files made, and the commands that made them."""
+
+    output: Annotated[FilesMade, doc("the files made")]
+    commands: Annotated[list[str], doc("what was run, one after the other, as a shell takes it")]
 
 
 def build_parser() -> Parser:
@@ -36,62 +56,47 @@ def build_parser() -> Parser:
         help="net.json.gz, net.dict, net.csv and net.html go here, over those of the last demo (default: build/demo)",
     )
     add_json(parser)
+    add_common(parser)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
+    return run_command("pyprof demo", build_parser, _run, argv, inputs=())
+
+
+def _run(args: argparse.Namespace) -> Done:
+    files = {key: args.output / name for key, name in FILES.items()}
     try:
         args.output.mkdir(parents=True, exist_ok=True)
-        files = {key: args.output / name for key, name in FILES.items()}
-        commands = make(files, args.json)
-        if args.json:
-            _answer(files, commands)
-            return 0
-        run_step("prof", "--summary", str(files["capture"]))
-    except (OSError, StepFailed, PyprofError) as error:
-        return fail("pyprof demo", error if isinstance(error, PyprofError) else PyprofError(str(error)), args.json)
-    print(
-        f"\nThe kernel table is {files['table']}, the annotated one {files['csv']}.\n"
-        f"The page is {files['report']}: open it in a browser.",
-        file=sys.stderr,
+        commands = make(files, aside=args.json, quiet=args.quiet)
+        if not args.json:
+            run_step("prof", "--summary", str(files["capture"]), quiet=args.quiet)
+    except (OSError, StepFailed) as error:
+        raise PyprofError(str(error)) from error
+    if args.json:
+        write_answer(
+            "demo", DemoFiles(output=FilesMade(**{key: str(file) for key, file in files.items()}), commands=commands)
+        )
+    return Done(
+        [
+            f"the kernel table is {files['table']}, the annotated one {files['csv']}",
+            f"the page is {files['report']}: open it in a browser",
+        ]
     )
-    return 0
 
 
-def make(files: Mapping[str, Path], aside: bool) -> list[str]:
+def make(files: Mapping[str, Path], *, aside: bool, quiet: bool) -> list[str]:
     """Make the files anew. Return the commands, as shown. ``aside``: what they print goes to standard error."""
     script = example("lenet.py")
     for old in files.values():
         old.unlink(missing_ok=True)
     capture, table = str(files["capture"]), str(files["table"])
     return [
-        run_step("run", "-o", capture, str(script), aside=aside),
-        run_step("parse", capture, into=files["table"]),
-        run_step("prof", "--csv", "-c", "all", table, into=files["csv"]),
-        run_step("report", "-o", str(files["report"]), capture, aside=aside),
+        run_step("run", "-o", capture, str(script), aside=aside, quiet=quiet),
+        run_step("parse", capture, into=files["table"], quiet=quiet),
+        run_step("prof", "--csv", "-c", "all", table, into=files["csv"], quiet=quiet),
+        run_step("report", "-o", str(files["report"]), capture, aside=aside, quiet=quiet),
     ]
-
-
-def _answer(files: Mapping[str, Path], commands: list[str]) -> None:
-    from pyprof.files import open_output
-
-    with open_output(None) as out:
-        write_envelope(envelope("demo", {"output": files, "commands": commands}), out)
-
-
-def _schema() -> Schema:
-    files = {
-        "capture": text("torch.profiler's trace"),
-        "table": text("the kernel table, net.dict"),
-        "csv": text("the annotated table, every column"),
-        "report": text("the web page"),
-    }
-    commands = listing(text("as a shell takes it"), "what was run, one after the other")
-    return record({"output": record(files, "the files made"), "commands": commands}, "demo")
-
-
-SCHEMAS = {"demo": _schema}
 
 
 class StepFailed(Exception):
@@ -111,14 +116,17 @@ def short(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def run_step(*words: str, into: Path | None = None, aside: bool = False) -> str:
+def run_step(*words: str, into: Path | None = None, aside: bool = False, quiet: bool = False) -> str:
     """Run `pyprof WORDS` and return the command as shown. Raise StepFailed if it does not exit with 0.
 
     ``into``: the file for what it prints, which appears only when it is whole.
-    ``aside``: what it prints goes to standard error.
+    ``aside``: what it prints goes to standard error. ``quiet``: nothing is said but errors.
     """
+    if quiet:
+        words = (words[0], "-q", *words[1:])
     shown = shlex.join(("pyprof", *words)) + (f" > {shlex.quote(str(into))}" if into else "")
-    print(f"$ {shown}", file=sys.stderr, flush=True)
+    if not quiet:
+        print(f"$ {shown}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "pyprof", *words]
     if into is None:
         code = subprocess.run(command, check=False, stdout=2 if aside else None).returncode

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from pyprof.command.envelope import Parser, add_json, envelope, fail, wants_json, write_envelope
-from pyprof.command.frame import add_force
-from pyprof.errors import PyprofError, packages
-from pyprof.files import tell
+from pyprof.command.argument_types import parsed
+from pyprof.command.envelope import write_answer
+from pyprof.command.frame import Done, run_command
+from pyprof.command.parser import Parser, add_common, add_json
 
 if TYPE_CHECKING:
     from pyprof.parse.stats.reports import Rows, Wanted
@@ -23,41 +22,40 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof stats",
         description="The tables of nsys stats, of an nsys or nvprof database or a torch.profiler trace.\n"
-        "What a file lacks for a table is told on standard error, and the table left out.",
+        "A table for which the file lacks data is left out, and standard error says what is missing.",
         epilog=_reports_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", help="net.sqlite, net.sql or net.json, gzipped or not")
-    parser.add_argument("-r", "--report", metavar="NAME[,NAME]", type=_reports, default=_reports(",".join(DEFAULT)),
-                        help=f"the tables to print, in this order, or all (without: {', '.join(DEFAULT)})")  # fmt: skip
+    parser.add_argument(
+        "-r",
+        "--report",
+        metavar="NAME[,NAME]",
+        type=parsed(_reports),
+        default=_reports(",".join(DEFAULT)),
+        help=f"the tables to print, in this order, or all (without: {', '.join(DEFAULT)})",
+    )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("-f", "--format", choices=FORMATS, default="column",
-                        help="column: aligned, under a title; csv: a header and rows, an empty line between tables; "
-                        "json: nsys's own, a list of objects, of several tables an object of lists (without: "
-                        "column)")  # fmt: skip
+    form.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="column",
+        help="column: aligned, under a title; csv: a header and rows, an empty line between tables; json: nsys's own, "
+        "a list of objects, of several tables an object of lists (without: column)",
+    )
     add_json(form)
     parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output")
-    add_force(parser)
+    add_common(parser, writes="file")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
-    as_json, files = wants_json(words), []
-    try:
-        with packages():  # the reports' names already need numpy
-            args = build_parser().parse_args(words)
-            files = [args.file]
-            skipped = _run(args)
-    except PyprofError as error:
-        return fail("pyprof stats", error, as_json, files)
-    for missing in [] if as_json else skipped:
-        tell(f"SKIPPED: {missing}")
-    return 0
+    return run_command("pyprof stats", build_parser, _run, argv)
 
 
-def _run(args: argparse.Namespace) -> list[str]:
-    """Write the tables; what the file lacks for the others, each once."""
+def _run(args: argparse.Namespace) -> Done:
+    """Write the tables; the lines say what the file lacks for the others."""
     from pathlib import Path
 
     from pyprof.files import check_output, open_output
@@ -66,16 +64,18 @@ def _run(args: argparse.Namespace) -> list[str]:
     from pyprof.parse.stats.open_recording import recording
 
     check_output(args.output, args.force)  # before minutes of work
-    with recording(Path(args.file)) as found:
-        tables: list[tuple[Wanted, Rows]] = [(report, report.rows(found)) for report in args.report]
+    with recording(Path(args.file)) as capture:
+        tables: list[tuple[Wanted, Rows]] = [(report, report.rows(capture)) for report in args.report]
     missing = dict.fromkeys(report.report.missing for report, rows in tables if not rows)
     skipped = [f"{args.file} does not contain {what}." for what in missing]
-    with open_output(args.output, args.force) as out:
-        if args.json:
-            write_envelope(envelope("stats", tables_of(tables), input=[args.file], warnings=skipped), out)
-        else:
+    if args.json:
+        write_answer(
+            "stats", tables_of(tables), input=[args.file], warnings=skipped, output=args.output, force=args.force
+        )
+    else:
+        with open_output(args.output, args.force) as out:
             out.write(layout.FORMATS[args.format](tables).encode("utf-8", "replace"))
-    return skipped
+    return Done([f"skipped: {line}" for line in skipped])
 
 
 def _reports(text: str) -> list[Wanted]:
@@ -83,10 +83,7 @@ def _reports(text: str) -> list[Wanted]:
 
     if text == "all":
         return [Wanted(report) for report in REPORTS]
-    try:
-        return [wanted(name) for name in text.split(",")]
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return [wanted(name) for name in text.split(",")]
 
 
 def _reports_help() -> str:

@@ -1,36 +1,34 @@
-"""What pyprof stats answers with --json: its own keys, and their schema (the header: pyprof/command/envelope.py)."""
+"""What pyprof stats prints with --json (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pyprof.command.json_schema import Schema, listing, maybe, number, record, text
+from pyprof.command.json_schema import Record, Schema, doc, extended, schema_of_class
 from pyprof.parse.stats.reports import REPORTS, TEXTS, Report, Rows, Wanted
 
-__all__ = ["SCHEMAS", "tables_of"]
+__all__ = ["Tables", "tables_of"]
 
 UNIT = re.compile(r"\((%|ns|MB)\)")
 
 
-def tables_of(tables: Sequence[tuple[Wanted, Rows]]) -> dict[str, Any]:
-    """A table each report, also where the file has nothing for it."""
-    return {"tables": {wanted.name: _table(wanted.report, rows) for wanted, rows in tables}}
+class TableColumn(Record):
+    """A column of a table."""
+
+    name: Annotated[str, doc("the key in `rows`")]
+    type: Annotated[Literal["string", "number"], doc("of its values, which may be null too: unknown")]
+    unit: Annotated[str | None, doc("of its numbers; null: none")]
 
 
-def _table(report: Report, rows: Rows) -> dict[str, Any]:
-    columns = [{"name": name, "type": _type(name), "unit": _unit(name)} for name in report.columns]
-    return {
-        "title": report.title,
-        "missing": None if rows else report.missing,
-        "columns": columns,
-        "rows": [dict(zip(report.columns, row, strict=True)) for row in rows],
-    }
+class StatsTable(Record):
+    """A report's table."""
 
-
-def _type(column: str) -> str:
-    return "string" if column in TEXTS else "number"
+    title: Annotated[str, doc("of the report")]
+    missing: Annotated[str | None, doc("what the file lacks, where there are no rows")]
+    columns: Annotated[list[TableColumn], doc("the keys of `rows`, in order")]
+    rows: Annotated[list[dict[str, Any]], doc("in the order of nsys stats")]
 
 
 def _unit(column: str) -> str | None:
@@ -38,41 +36,57 @@ def _unit(column: str) -> str | None:
     return match[1] if match else None
 
 
-def _stats() -> Schema:
-    tables = {
-        "type": "object",
-        "description": "by the report's name, as -r takes it; columns as in nsys stats (docs/reference/stats.md)",
-        "patternProperties": {f"^{report.name}{_variants(report)}$": _schema(report) for report in REPORTS},
-        "additionalProperties": False,
-    }
-    return record({"tables": tables}, "tables")
+def _cell(column: str) -> Schema:
+    schema: Schema = {"type": [_type(column), "null"], "description": "as nsys stats has it"}
+    return {**schema, "unit": unit} if (unit := _unit(column)) else schema
 
 
-def _variants(report: Report) -> str:
-    return f"(:({'|'.join(report.variants)}))?" if report.variants else ""
+def _type(column: str) -> Literal["string", "number"]:
+    return "string" if column in TEXTS else "number"
 
 
 def _schema(report: Report) -> Schema:
-    column = {
-        "name": text("the key in `rows`"),
-        "type": text("of its values, which may be null too: unknown", ("string", "number")),
-        "unit": maybe(text("of its numbers; null: none")),
+    schema = schema_of_class(StatsTable)
+    schema["properties"]["rows"]["items"] = {
+        "type": "object",
+        "description": "a row",
+        "properties": {name: _cell(name) for name in report.columns},
+        "required": list(report.columns),
+        "additionalProperties": False,
     }
-    cells = {name: maybe(_cell(name)) for name in report.columns}
-    return record(
-        {
-            "title": text("of the report"),
-            "missing": maybe(text("what the file lacks, where there are no rows")),
-            "columns": listing(record(column, "a column"), "the keys of `rows`, in order"),
-            "rows": listing(record(cells, "a row"), "in the order of nsys stats"),
-        },
-        report.title,
+    return {**schema, "description": report.title}
+
+
+def _pattern(report: Report) -> str:
+    """The names that -r takes for the report."""
+    variants = f"(:({'|'.join(report.variants)}))?" if report.variants else ""
+    return f"^{report.name}{variants}$"
+
+
+BY_NAME = {
+    "patternProperties": {_pattern(report): _schema(report) for report in REPORTS},
+    "additionalProperties": False,
+}
+
+
+class Tables(Record):
+    """The tables of nsys stats."""
+
+    tables: Annotated[
+        dict[str, StatsTable],
+        extended("by the report's name, as -r takes it; columns as in nsys stats (docs/reference/stats.md)", BY_NAME),
+    ]
+
+
+def tables_of(tables: Sequence[tuple[Wanted, Rows]]) -> Tables:
+    """A table for each report, also where the file has nothing for it."""
+    return Tables(tables={wanted.name: _table(wanted.report, rows) for wanted, rows in tables})
+
+
+def _table(report: Report, rows: Rows) -> StatsTable:
+    return StatsTable(
+        title=report.title,
+        missing=None if rows else report.missing,
+        columns=[TableColumn(name=name, type=_type(name), unit=_unit(name)) for name in report.columns],
+        rows=[dict(zip(report.columns, row, strict=True)) for row in rows],
     )
-
-
-def _cell(column: str) -> Schema:
-    meaning = "as nsys stats has it"
-    return text(meaning) if column in TEXTS else number(meaning, _unit(column) or "")
-
-
-SCHEMAS = {"stats": _stats}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
+from pyprof.command.json_schema import doc, nan_doc
 from pyprof.errors import ModelError
 from pyprof.table.columns import Floats, Ints
 
@@ -21,18 +22,20 @@ Confidence = Literal["high", "medium", "low"]
 class Advice:
     """A card: one change and what it saves. Times are ms per step, or per capture where it marks no steps."""
 
-    rule: str
-    saved_ms: float  # by this change alone
-    step_ms: float  # the time of a step now
-    kernels: float  # per step
-    time_ms: float  # GPU time of those kernels now
-    op: str  # what the user called, for the kernel with the greatest saving
-    layer: str
-    trace: str
-    why: str
-    change: str
-    confidence: Confidence
-    shares: tuple[str, ...] = ()  # rules of better cards about some of the same kernels: their savings do not add up
+    rule: Annotated[str, doc("its name (docs/explanation/advice.md)")]
+    saved_ms: Annotated[float, nan_doc("ms that this change alone saves per step")]
+    step_ms: Annotated[float, nan_doc("ms that a step takes now")]
+    kernels: Annotated[float, nan_doc("number of kernels per step that it concerns")]
+    time_ms: Annotated[float, nan_doc("ms of GPU time that these take per step now")]
+    op: Annotated[str, doc("what the user called, for the kernel with the greatest saving")]
+    layer: Annotated[str, doc("its layer")]
+    trace: Annotated[str, doc("its line of code")]
+    why: Annotated[str, doc("the reason, in numbers")]
+    change: Annotated[str, doc("what to write instead")]
+    confidence: Annotated[Confidence, doc("how sure the saving is")]
+    shares: Annotated[
+        tuple[str, ...], doc("rules of better cards about some of the same kernels: their savings do not add up")
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

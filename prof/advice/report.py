@@ -1,11 +1,10 @@
-"""Advice as text for a terminal and for the summary, and as JSON."""
+"""Advice as text for a terminal and for the summary."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
@@ -16,7 +15,7 @@ from pyprof.quantities import ms
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run
 
-__all__ = ["brief", "cards", "document", "title", "write_advice"]
+__all__ = ["brief", "cards", "title", "write_advice"]
 
 WIDTH = 80
 INDENT = "   "
@@ -26,20 +25,6 @@ FIRST = 5  # pieces of advice that the summary shows
 def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
     """Write the advice for a run as cards in lines of at most ``width`` characters."""
     out.write("\n".join(cards(run, found, width or WIDTH)).encode() + b"\n")
-
-
-def document(run: Run, found: Sequence[Advice]) -> dict[str, object]:
-    """The keys of its JSON. ``steps`` is 0 where the capture marks none: then a "step" is the whole capture."""
-    from pyprof.prof.advice import together_ms
-
-    return {
-        "step_ms": round(run.step_ns / 1e6, 6),
-        "busy_ms": round(run.busy_ns / 1e6, 6),
-        "host_ms": round(run.host_ns / 1e6, 6),
-        "steps": run.marked,
-        "together_ms": round(together_ms(run), 6),
-        "advice": [asdict(advice) for advice in found],
-    }
 
 
 def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str]:

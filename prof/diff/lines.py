@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pyprof.prof.diff.steps import Steps, Wanted, find_steps
 from pyprof.prof.limits.roofline import dtype_of_rows
-from pyprof.prof.load import Loaded
+from pyprof.prof.load import LoadedFile
 from pyprof.prof.summary.loading import Leading, without_loading
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
@@ -111,7 +111,7 @@ class Side:
         return self.work_ns + self.steps.idle_ns - self.steps.span_ns
 
 
-def make_side(loaded: Loaded, wanted: Wanted | None = None) -> Side:
+def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
     """Annotate a capture, choose its steps and sum it up. ``wanted``: the steps to take."""
     table = _with_phases(loaded.table)
     table, annotation, copies = without_loading(table, annotate(table))

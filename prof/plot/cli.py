@@ -7,16 +7,16 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyprof.command.envelope import Parser, add_json, envelope, write_envelope
-from pyprof.command.frame import add_force, add_quiet, add_version, carry_out, warned
-from pyprof.errors import MissingPackage, PyprofError
-from pyprof.prof.load import add_models, load_model_files
+from pyprof.command.argument_types import file_name, number, parsed, whole_number
+from pyprof.command.envelope import Input, write_answer
+from pyprof.command.frame import Done, run_command, warned
+from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.errors import MissingPackage, PyprofError, UsageError
+from pyprof.prof.load import add_models, add_peaks, load_model_files
 from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.table.condition import ConditionError
 from pyprof.prof.table.where import parse_where
 
 if TYPE_CHECKING:
-    from pyprof.command.envelope import Input
     from pyprof.prof.plot.style import Picture
 
 FIGURES = {
@@ -26,7 +26,7 @@ FIGURES = {
     "timeline": "a step by phase, stream and launch",
     "growth": "rates of products and memory by size; FILE is a peaks.json",
 }
-OWN = {"by": "roofline", "depth": "layers", "step": "timeline"}  # options of one figure
+OPTION_OF = {"by": "roofline", "depth": "layers", "step": "timeline"}  # options of one figure
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -43,120 +43,118 @@ def build_parser() -> Parser:
         "files",
         nargs="+",
         metavar="FILE",
-        help="net.dict (or .gz), net.parquet, or a profiler's file: net.sqlite, "
-        "net.json, ...; several are the ranks of a job; for growth a peaks.json",
+        help="net.dict (or .gz), net.parquet, or a profiler's file: net.sqlite, net.json, ...; several are the ranks "
+        "of a job; for growth a peaks.json",
     )
     add(
         "-o",
         "--output",
         metavar="FILE",
         required=True,
-        type=_output,
+        type=file_name(SUFFIXES, standard=False),
         help="x.png, x.svg or x.pdf; text stays text in the last two",
     )
-    add_force(parser)
-    add("--by", choices=("op", "kernel", "layer"), help="roofline: what a dot is (without: op)")
-    add("--depth", metavar="N", type=_count, help="layers: the outermost N parts of layers (without: as many as fit)")
-    add("--step", metavar="N", type=_step, help="timeline: that step (without: the one of median length)")
-    add("--where", metavar="COND", type=_condition, help="only these rows, as prof.py --where takes it")
-    add(
-        "--peaks",
-        metavar="FILE",
-        help="peaks of the GPU as pyprof peaks writes them: roofs as measured, beside the data sheet's",
-    )
+    _add_figure_options(parser)
+    add("--where", metavar="COND", type=parsed(_condition), help="only these rows, as prof.py --where takes it")
+    add_peaks(parser)
     add_models(parser)
-    add("--title", metavar="TEXT", default="", help="in place of the figure's own title")
-    add("--width", metavar="INCHES", type=_inches, default=9.0, help="(without: 9)")
-    add("--height", metavar="INCHES", type=_inches, help="(without: what the figure needs)")
-    add("--dpi", metavar="N", type=_dots, default=150.0, help="dots an inch of a PNG (without: 150)")
-    add("--dark", action="store_true", help="light on dark")
     add_json(parser)
-    add_quiet(parser)
-    add_version(parser)
+    add_common(parser, writes="file")
     return parser
 
 
+def _add_figure_options(parser: argparse.ArgumentParser) -> None:
+    add, inches = parser.add_argument, number(2.5, 60, "inches")
+    depth, step = whole_number(digits=4), whole_number(0, 15, "a step's number")
+    add("--by", choices=("op", "kernel", "layer"), help="roofline: what a dot is (without: op)")
+    add("--depth", metavar="N", type=depth, help="layers: the outermost N parts of layers (without: as many as fit)")
+    add("--step", metavar="N", type=step, help="timeline: that step (without: the one of median length)")
+    add("--title", metavar="TEXT", default="", help="in place of the figure's own title")
+    add("--width", metavar="INCHES", type=inches, default=9.0, help="(without: 9)")
+    add("--height", metavar="INCHES", type=inches, help="(without: what the figure needs)")
+    dots = number(20, 1200, "dots an inch")
+    add("--dpi", metavar="N", type=dots, default=150.0, help="dots per inch of a PNG (without: 150)")
+    add("--dark", action="store_true", help="light on dark")
+
+
+def _condition(text: str) -> str:
+    """A condition that can be read, as a text."""
+    parse_where(text, COLUMN)
+    return text
+
+
 def main(argv: list[str] | None = None) -> int:
-    parser = build_parser()
-    args = parser.parse_args(argv)
-    if (wrong := _misplaced(args)) is not None:
-        parser.error(wrong)
-    return carry_out("pyprof plot", _run, args, args.files)
+    return run_command("pyprof plot", build_parser, _run, argv, inputs=("files",))
 
 
-def _run(args: argparse.Namespace) -> list[str]:
-    made = _made(args)
-    _write(made, args)
-    return [*warned(made.warnings), f"wrote {args.output}: {made.what}"]
-
-
-class _Made(NamedTuple):
-    figure: Picture
+class Figure(NamedTuple):
+    picture: Picture
     numbers: Any
     rows: int  # of growth, curves
-    what: str
+    content: str
     input: list[Input | str]
     warnings: tuple[str, ...] = ()
 
 
-def _misplaced(args: argparse.Namespace) -> str | None:
-    """An option that the figure does not have."""
-    for option, figure in OWN.items():
-        if getattr(args, option) is not None and args.figure != figure:
-            return f"argument --{option}: it is {figure}'s, not {args.figure}'s"
-    if args.figure == "growth":
-        for option in ("where", "peaks", "models"):
-            if getattr(args, option):
-                return f"argument --{option}: growth takes a peaks.json, not a capture"
-        if len(args.files) > 1:
-            return "growth: expected one peaks.json, found several files"
-    return None
-
-
-def _made(args: argparse.Namespace) -> _Made:
+def _run(args: argparse.Namespace) -> Done:
     from pyprof.files import check_output
 
+    _check_options(args)
     check_output(args.output, args.force)  # before minutes of work
-    return _growth(args) if args.figure == "growth" else _of_capture(args)
+    figure = _growth(args) if args.figure == "growth" else _of_capture(args)
+    _write(figure, args)
+    return Done([*warned(figure.warnings), f"wrote {args.output}: {figure.content}"])
 
 
-def _write(made: _Made, args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise UsageError for an option that the figure does not have."""
+    for option, figure in OPTION_OF.items():
+        if getattr(args, option) is not None and args.figure != figure:
+            raise UsageError(f"argument --{option}: it is {figure}'s, not {args.figure}'s")
+    if args.figure != "growth":
+        return
+    for option in ("where", "peaks", "models"):
+        if getattr(args, option):
+            raise UsageError(f"argument --{option}: growth takes a peaks.json, not a capture")
+    if len(args.files) > 1:
+        raise UsageError("growth: expected one peaks.json, found several files")
+
+
+def _write(figure: Figure, args: argparse.Namespace) -> None:
     from pyprof.files import open_output
     from pyprof.prof.plot.json_document import plotted
     from pyprof.prof.plot.style import save
 
     picture = io.BytesIO()
-    save(made.figure, picture, Path(args.output).suffix[1:].lower())
+    save(figure.picture, picture, Path(args.output).suffix[1:].lower())
     with open_output(args.output, args.force) as out:
         out.write(picture.getbuffer())
     if args.json:
-        own = plotted(args.figure, args.output, picture.tell(), made.rows, made.numbers)
-        with open_output(None) as out:
-            write_envelope(envelope("plot", own, input=made.input, warnings=made.warnings), out)
+        document = plotted(args.figure, args.output, figure.rows, figure.numbers)
+        write_answer("plot", document, input=figure.input, warnings=figure.warnings)
 
 
 def _look(args: argparse.Namespace) -> dict[str, Any]:
     return {key: getattr(args, key) for key in ("width", "height", "dpi", "dark", "title")}
 
 
-def _growth(args: argparse.Namespace) -> _Made:
+def _growth(args: argparse.Namespace) -> Figure:
     from pyprof.prof.plot import growth
     from pyprof.prof.plot.style import Look
 
     shown = growth.numbers(growth.read(args.files[0]))
     curves = len(shown.products) + len(shown.memory)
-    return _Made(growth.draw(shown, Look(**_look(args))), shown, curves, f"{curves} curves", args.files)
+    return Figure(growth.draw(shown, Look(**_look(args))), shown, curves, f"{curves} curves", args.files)
 
 
-def _of_capture(args: argparse.Namespace) -> _Made:
-    from pyprof.command.envelope import Input
+def _of_capture(args: argparse.Namespace) -> Figure:
     from pyprof.prof.notebook import load
 
     load_model_files(args)
     profile = load(*args.files, peaks=args.peaks)
     if args.where:
         profile = profile.where(args.where)
-    own = {option: getattr(args, option) for option in OWN if getattr(args, option) is not None}
+    own = {option: getattr(args, option) for option in OPTION_OF if getattr(args, option) is not None}
     try:
         shown, figure = profile.drawn(args.figure, **own, **_look(args))
     except MissingPackage:
@@ -165,48 +163,4 @@ def _of_capture(args: argparse.Namespace) -> _Made:
         raise PyprofError(f"{', '.join(args.files)}: {error}") from error
     totals = profile.totals
     what = f"{totals.rows:,} rows, {totals.time_ns / 1e6:.4g} ms"
-    return _Made(figure, shown, totals.rows, what, [Input(*each) for each in profile.inputs], profile.warnings)
-
-
-def _output(text: str) -> str:
-    if Path(text).suffix.lower() in SUFFIXES:
-        return text
-    raise argparse.ArgumentTypeError(f"expected a name that ends in {', '.join(SUFFIXES)}, found {text!r}")
-
-
-def _condition(text: str) -> str:
-    try:
-        parse_where(text, COLUMN)
-    except ConditionError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 4 or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
-    return int(text)
-
-
-def _step(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 15:
-        raise argparse.ArgumentTypeError(f"expected a step's number, found {text!r}")
-    return int(text)
-
-
-def _inches(text: str) -> float:
-    return _number(text, 2.5, 60, "inches")
-
-
-def _dots(text: str) -> float:
-    return _number(text, 20, 1200, "dots an inch")
-
-
-def _number(text: str, least: float, most: float, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"expected {what}, {least:g} to {most:g}, found {text!r}")
-    return value
+    return Figure(figure, shown, totals.rows, what, [Input(*each) for each in profile.inputs], profile.warnings)

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pyprof.command.json_schema import doc
 from pyprof.errors import InputError
 from pyprof.prof.limits.architectures import unit_of
 from pyprof.prof.limits.devices import find_device
@@ -30,10 +31,10 @@ Points = tuple[tuple[float, float], ...]
 class Curve:
     """Rates by size: FLOP/s by the rows of a square matrix, or bytes/s by the bytes moved."""
 
-    name: str
-    points: Points
-    sheet: float | None  # the data sheet's rate; None if unknown
-    lasting: float | None = None  # FLOP/s of the best size under a lasting load; None if not measured
+    name: Annotated[str, doc("dtype or op")]
+    points: Annotated[Points, doc("size (rows of a square matrix, or bytes moved) and rate (FLOP/s, bytes/s)")]
+    sheet: Annotated[float | None, doc("the data sheet's rate; null if unknown")]
+    lasting: Annotated[float | None, doc("FLOP/s of the best size under a lasting load; null if not measured")] = None
 
     @property
     def best(self) -> tuple[float, float]:
@@ -45,10 +46,10 @@ class Curve:
 class Growth:
     """The curves of the figure."""
 
-    device: str
-    products: tuple[Curve, ...]
-    memory: tuple[Curve, ...]
-    cache_bytes: float | None  # the size of the last-level cache
+    device: Annotated[str, doc("its name, as measured")]
+    products: Annotated[tuple[Curve, ...], doc("products of square matrices, by dtype")]
+    memory: Annotated[tuple[Curve, ...], doc("memory rates, by op")]
+    cache_bytes: Annotated[float | None, doc("the size of the last-level cache")]
 
 
 def read(file: str | Path) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.errors import PyprofError
 from pyprof.prof.timing.steps import PHASES, owners
 from pyprof.prof.work.layer_path import layer_parts
@@ -26,10 +27,12 @@ NONE = "(no layer)"
 class Bar:
     """The time of a layer with everything inside it, or of several layers together."""
 
-    layer: tuple[str, ...]  # the parts of its path; empty for rows without a layer
-    name: str
-    rows: int
-    phase_ns: dict[str, int]  # summed over all steps and devices
+    layer: Annotated[
+        tuple[str, ...], doc("the parts of its path; empty: rows without a layer, or several layers as one")
+    ]
+    name: Annotated[str, doc("its label")]
+    rows: Annotated[int, doc("number of rows")]
+    phase_ns: Annotated[dict[str, int], doc("their time by phase, summed over all steps and devices")]
 
     @property
     def time_ns(self) -> int:
@@ -40,10 +43,10 @@ class Bar:
 class Layers:
     """The bars of the figure. Times are ns, summed over ``steps``."""
 
-    depth: int  # the number of parts to which paths are cut
-    bars: tuple[Bar, ...]  # in the order in which they first ran; rows without a layer last
-    steps: int  # pairs of a step and a device; 0 if the capture marks no steps
-    outer: tuple[str, ...]  # the parts with which all paths begin
+    depth: Annotated[int, doc("the number of parts to which paths are cut")]
+    bars: Annotated[tuple[Bar, ...], doc("in the order in which they first ran; rows without a layer last")]
+    steps: Annotated[int, doc("pairs of a step and a device over which times are sums; 0: the capture marks no steps")]
+    outer: Annotated[tuple[str, ...], doc("the parts with which all paths begin")]
 
     @property
     def whole_ns(self) -> int:

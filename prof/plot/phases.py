@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from pyprof.command.json_schema import doc
 from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps
@@ -27,9 +28,9 @@ PARTS = (*PHASES, "idle")
 class Phases:
     """The steps of each device in their order. ``left_out`` is the number of devices that are not drawn."""
 
-    devices: tuple[str, ...]
-    steps: tuple[tuple[Step, ...], ...]  # one tuple per device
-    left_out: int
+    devices: Annotated[tuple[str, ...], doc("their names")]
+    steps: Annotated[tuple[tuple[Step, ...], ...], doc("the steps of each device")]
+    left_out: Annotated[int, doc("number of devices that are not drawn")]
 
     @property
     def marked(self) -> bool:

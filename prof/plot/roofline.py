@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
+from pyprof.command.json_schema import doc, nan_doc
 from pyprof.errors import PyprofError
 from pyprof.prof.kernels.precision import on_tensor_cores, precision_of
 from pyprof.prof.limits.devices import Device
@@ -48,25 +49,27 @@ MARKERS = {"o": 1.0, "s": 0.8, "^": 1.2, "D": 0.7, "v": 1.2, "P": 1.0, "X": 1.0,
 class Dot:
     """A group of rows whose FLOPs and bytes are known and not zero."""
 
-    name: str
-    kind: str  # one of CLASSES: that of most of its time
-    unit: str  # one of precision.UNITS: the one that most of its time used
-    rows: int
-    time_ns: int
-    flop: int
-    nbytes: int
-    ai: float  # FLOP/byte
-    flop_per_s: float
+    name: Annotated[str, doc("op and direction, kernel, or layer and direction")]
+    kind: Annotated[str, doc("the class of work that took most of its time; sets its colour")]
+    unit: Annotated[str, doc("the unit that most of its time used; empty: not known")]
+    rows: Annotated[int, doc("number of rows")]
+    time_ns: Annotated[int, doc("their time; sets its area")]
+    flop: Annotated[int, doc("sum of their FLOPs")]
+    nbytes: Annotated[int, doc("sum of their bytes")]
+    ai: Annotated[float, nan_doc("arithmetic intensity: flop / nbytes, FLOP/byte")]
+    flop_per_s: Annotated[float, nan_doc("flop / time")]
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
     """A limit: FLOP/s of units whose peaks are alike, or bytes/s of the memory (then ``units`` is empty)."""
 
-    units: tuple[str, ...]
-    used: bool  # whether the arithmetic of some dot ran there
-    measured: tuple[tuple[str, float], ...]  # (unit, rate) of those that were measured; the memory's unit is ""
-    sheet: float | None  # the data sheet's rate; None if it has none
+    units: Annotated[tuple[str, ...], doc("units whose peaks are alike; empty: the memory")]
+    used: Annotated[bool, doc("whether the arithmetic of some dot ran there")]
+    measured: Annotated[
+        tuple[tuple[str, float], ...], doc("unit (empty: the memory) and rate in the peaks file, FLOP/s or bytes/s")
+    ]
+    sheet: Annotated[float | None, doc("the data sheet's rate, FLOP/s or bytes/s; null if it has none")]
 
     @property
     def best(self) -> float:
@@ -83,13 +86,13 @@ class Roof:
 class Rooflines:
     """The dots and roofs of the figure."""
 
-    device: str
-    by: str  # one of GROUPS
-    dots: tuple[Dot, ...]  # those that take longest first
-    roofs: tuple[Roof, ...]  # the memory's first, then in order of their peaks
-    rows_ns: int  # the time of all rows
-    shown_ns: int  # the time of the rows that dots show
-    left_out: int  # the number of groups beyond DOTS or below LEAST
+    device: Annotated[str, doc("the GPU whose roofs these are; empty: not known")]
+    by: Annotated[str, doc("what a dot is: op, kernel or layer")]
+    dots: Annotated[tuple[Dot, ...], doc("those that take longest first")]
+    roofs: Annotated[tuple[Roof, ...], doc("the memory's first, then in order of their peaks")]
+    rows_ns: Annotated[int, doc("the time of all rows")]
+    shown_ns: Annotated[int, doc("the time of the rows that dots show")]
+    left_out: Annotated[int, doc("number of groups that are too small to be seen")]
 
 
 def numbers(table: Table, annotation: Annotation, peaks: Peaks | None = None, by: str = "op") -> Rooflines:

@@ -1,38 +1,39 @@
-"""What pyprof report answers with --json: its own keys, and their schema (the header: pyprof/command/envelope.py)."""
+"""What pyprof report prints with --json (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pyprof.command.json_schema import Schema, integer, listing, record, text
+from pyprof.command.json_schema import FileWritten, Record, doc
 
-__all__ = ["SCHEMAS", "page_of"]
+__all__ = ["Page", "page_of"]
 
 
-def page_of(output: str, nbytes: int, model: Mapping[str, Any]) -> dict[str, Any]:
+class Figure(Record):
+    """A number in the page's first line."""
+
+    name: Annotated[str, doc("what it is")]
+    value: Annotated[str, doc("with its unit")]
+    of: Annotated[str, doc("what it is of, or empty")]
+
+
+class Page(Record):
+    """The page written, and its sentences."""
+
+    output: Annotated[FileWritten, doc("the page written")]
+    title: Annotated[str, doc("of the page")]
+    headline: Annotated[str, doc("what ran where, and how much of it has an op")]
+    figures: Annotated[list[Figure], doc("the page's first line, as printed (numbers: --summary)")]
+    sentences: Annotated[list[str], doc("its summary, as pyprof prof --summary prints it")]
+
+
+def page_of(output: str, model: Mapping[str, Any]) -> Page:
     """``model``: what the page shows (``collect``)."""
-    return {
-        "output": {"name": output, "bytes": nbytes},
-        "title": model["title"],
-        "headline": model["summary"]["headline"],
-        "figures": model["summary"]["figures"],
-        "sentences": model["summary"]["sentences"],
-    }
-
-
-def _report() -> Schema:
-    figure = {"name": text("what it is"), "value": text("with its unit"), "of": text("what it is of, or empty")}
-    return record(
-        {
-            "output": record({"name": text("of the file"), "bytes": integer("its size")}, "the page written"),
-            "title": text("of the page"),
-            "headline": text("what ran where, and how much of it has an op"),
-            "figures": listing(record(figure, "a figure"), "the page's first line, as printed (numbers: --summary)"),
-            "sentences": listing(text("a sentence"), "its summary, as pyprof prof --summary prints it"),
-        },
-        "page",
+    return Page(
+        output=FileWritten.of(output),
+        title=model["title"],
+        headline=model["summary"]["headline"],
+        figures=[Figure(**figure) for figure in model["summary"]["figures"]],
+        sentences=model["summary"]["sentences"],
     )
-
-
-SCHEMAS = {"report": _report}

@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.summary.components import Series, components, series
@@ -42,39 +44,48 @@ __all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "summa
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    on_cpu: bool
-    warm_up: WarmUp | None  # the first steps and what was before, left out of all figures
-    kinds_of_rows: tuple[Part, ...]  # kernel, memcpy, memset, graph, cpu
-    total_ns: int  # of all rows but warm-up and loading; overlaps count twice
-    attributed_ns: int
-    reasons: tuple[Part, ...]
-    devices: tuple[Usage, ...]
-    span_ns: int
-    busy_ns: int
-    idle_ns: int
-    late_ns: int  # idle while the CPU had not yet called for the next launch
-    waits: Waits
-    steps: tuple[Part, ...]  # ns: from a step's first operation to that of the next step; the last one's to its end
-    phases: tuple[Part, ...]
-    components: tuple[Part, ...]
-    has_layers: bool
-    has_sizes: bool  # the capture records shapes, or markers that hold them
-    series: Series | None
-    kinds: tuple[Part, ...]
-    matrix: Matrix
-    attention: Attention
-    copies: Leading | None
-    communication_ns: int
-    exposed_ns: int  # communication while nothing else ran
-    collectives: tuple[Collective, ...]
-    waiting: Waiting  # of ranks for each other
-    counted_ns: int
-    flop: int
-    nbytes: int
-    limits: Limits
-    uncounted: tuple[Part, ...]  # ops whose FLOPs no model counts
-    notes: tuple[str, ...]  # where the peaks come from
-    bytes_counted_ns: int  # time of the rows whose bytes are counted
+    on_cpu: Annotated[bool, doc("whether the rows are CPU ops")]
+    warm_up: Annotated[
+        WarmUp | None, doc("the first steps, where they take long, and what was before: left out of all figures")
+    ]
+    kinds_of_rows: Annotated[tuple[Part, ...], doc("rows by kind: kernel, memcpy, memset, graph or cpu")]
+    total_ns: Annotated[int, doc("time of all rows except warm-up and loading; overlaps count twice")]
+    attributed_ns: Annotated[int, doc("time of the rows that have an op")]
+    reasons: Annotated[tuple[Part, ...], doc("rows without an op, by the reason")]
+    devices: Annotated[tuple[Usage, ...], doc("one record per device")]
+    span_ns: Annotated[int, doc("from the first operation to the last, of all devices")]
+    busy_ns: Annotated[int, doc("time with at least one operation")]
+    idle_ns: Annotated[int, doc("time without an operation")]
+    late_ns: Annotated[int, doc("idle time in which the CPU had not yet called for the next launch")]
+    waits: Annotated[Waits, doc("why the GPU waits")]
+    steps: Annotated[
+        tuple[Part, ...],
+        doc("one per step; ns: from its first operation to the next step's; of the last one to its end"),
+    ]
+    phases: Annotated[
+        tuple[Part, ...], doc("time by phase: forward, backward, optimizer, data, other; overlaps counted once")
+    ]
+    components: Annotated[tuple[Part, ...], doc("parts of the model")]
+    has_layers: Annotated[bool, doc("whether the capture names layers")]
+    has_sizes: Annotated[bool, doc("whether the capture records shapes, or markers that contain them")]
+    series: Annotated[Series | None, doc("the layers that the model repeats")]
+    kinds: Annotated[tuple[Part, ...], doc("kinds of work")]
+    matrix: Annotated[Matrix, doc("matrix math")]
+    attention: Annotated[Attention, doc("fused and unfused attention")]
+    copies: Annotated[Leading | None, doc("copies between host and device")]
+    communication_ns: Annotated[int, doc("time of collectives")]
+    exposed_ns: Annotated[int, doc("time of communication while nothing else ran")]
+    collectives: Annotated[tuple[Collective, ...], doc("by kind and number of ranks, where they are on record")]
+    waiting: Annotated[
+        Waiting, doc("how long ranks wait for each other in collectives, where all ranks of a group are in the table")
+    ]
+    counted_ns: Annotated[int, doc("time of the rows whose FLOPs are counted")]
+    flop: Annotated[int, doc("FLOPs of these rows")]
+    nbytes: Annotated[int, doc("bytes of the rows whose bytes are counted")]
+    limits: Annotated[Limits, doc("the rows against the hardware's limits")]
+    uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs no model counts")]
+    notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
+    bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
 
     @property
     def worker(self) -> str:

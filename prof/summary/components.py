@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, NCCL
 from pyprof.prof.work.layer_path import layer_parts
@@ -68,9 +70,9 @@ def _component(layer: str, family: str, phase: str, kind: str) -> str:
 class Series:
     """The layers that one name counts: `Model:h.*`."""
 
-    name: str
-    numbers: list[int]  # ascending
-    ns: list[int]  # the time of all their rows
+    name: Annotated[str, doc("the layers' common name")]
+    numbers: Annotated[list[int], doc("numbers of the layers, ascending")]
+    ns: Annotated[list[int], doc("time of all rows of each")]
 
     @property
     def median_ns(self) -> float:

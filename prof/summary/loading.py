@@ -6,9 +6,11 @@ Where loading takes long compared to the rest of the run, it is reported and lef
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, kinds
 from pyprof.table.columns import NULL, Bools, Coded, Table, distinct
@@ -23,14 +25,14 @@ WAYS = (("host-to-device", ("Host-to-Device", "HtoD")), ("device-to-host", ("Dev
 class Leading:
     """Copies between host and device, and those of them before the device's first kernel."""
 
-    rows: int
-    ns: int
-    nbytes: int
-    before_rows: int
-    before_ns: int
-    before_nbytes: int
-    ways: tuple[str, ...]  # host to device, device to host
-    apart: bool  # those before the first kernel are left out of all other figures
+    rows: Annotated[int, doc("copies between host and device")]
+    ns: Annotated[int, doc("their time")]
+    nbytes: Annotated[int, doc("bytes that they moved")]
+    before_rows: Annotated[int, doc("copies before the device's first kernel: the loading of a model")]
+    before_ns: Annotated[int, doc("their time")]
+    before_nbytes: Annotated[int, doc("bytes that they moved")]
+    ways: Annotated[tuple[str, ...], doc("their directions: host-to-device, device-to-host")]
+    apart: Annotated[bool, doc("whether the copies before the first kernel are left out of all other figures")]
 
 
 def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annotation, Leading | None]:

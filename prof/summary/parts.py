@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.table.columns import Coded, Ints
 
 __all__ = ["Part", "parts_of"]
@@ -15,10 +17,10 @@ __all__ = ["Part", "parts_of"]
 class Part:
     """Some of the rows."""
 
-    name: str
-    rows: int
-    ns: int
-    idle_ns: int = 0  # before them
+    name: Annotated[str, doc("its name")]
+    rows: Annotated[int, doc("number of rows")]
+    ns: Annotated[int, doc("their time")]
+    idle_ns: Annotated[int, doc("idle time before them")] = 0
 
 
 def parts_of(column: Coded, weight: Ints, rows: Ints | None = None, empty: str = "") -> tuple[Part, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc, nan_doc
 from pyprof.prof.kernels.precision import on_tensor_cores
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
@@ -22,30 +24,32 @@ __all__ = ["Attention", "Limits", "Matrix", "attention_numbers", "limit_numbers"
 class Matrix:
     """Kernels that multiply matrices, convolutions and attention among them; not their helpers."""
 
-    ns: int
-    tensor_ns: int
-    unknown_ns: int
-    units: tuple[Part, ...]  # by the unit that did the arithmetic
-    better: tuple[tuple[str, float], ...]  # the GPU's tensor units: their peak over that of the unit most used
+    ns: Annotated[int, doc("time of the kernels that multiply matrices, convolutions and attention among them")]
+    tensor_ns: Annotated[int, doc("time on tensor cores")]
+    unknown_ns: Annotated[int, doc("time of kernels that may or may not use tensor cores")]
+    units: Annotated[tuple[Part, ...], doc("by the unit that did the arithmetic")]
+    better: Annotated[
+        tuple[tuple[str, float], ...], doc("the GPU's tensor units: their peak over that of the unit most used")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    fused_rows: int
-    fused_ns: int
-    fused_name: str  # of the kernel with most time
-    apart_rows: int  # softmaxes that stand between two matrix products
-    apart_ns: int  # of the kernels between these products
+    fused_rows: Annotated[int, doc("number of fused attention kernels")]
+    fused_ns: Annotated[int, doc("their time")]
+    fused_name: Annotated[str, doc("name of the one with most time")]
+    apart_rows: Annotated[int, doc("number of softmaxes that stand between two matrix products")]
+    apart_ns: Annotated[int, doc("time of the kernels between these products")]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Rows whose limit is known, against it."""
 
-    rows: int
-    ns: int
-    sol_ns: float
-    bounds: tuple[Part, ...]  # compute, memory, latency
+    rows: Annotated[int, doc("rows whose limit is known")]
+    ns: Annotated[int, doc("their time")]
+    sol_ns: Annotated[float, nan_doc("time that they would take at the limit: FLOPs / peak or bytes / bandwidth")]
+    bounds: Annotated[tuple[Part, ...], doc("by their limit: compute, memory or latency")]
 
 
 def matrix_numbers(table: Table, annotation: Annotation, limits: Roofline) -> Matrix:

@@ -15,15 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pyprof.command.terminal_text import Cut
-from pyprof.errors import PyprofError
 from pyprof.table.json_lists import first_text, list_texts
 
 if TYPE_CHECKING:
     from pyprof.table.columns import Coded, Floats, Ints, Table
-
-
-class TooNarrow(PyprofError):
-    """The columns do not fit the width that was asked for."""
 
 
 class Annotation(Protocol):

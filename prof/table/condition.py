@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pyprof.errors import PyprofError
 
@@ -75,7 +75,7 @@ class Joined(Generic[Leaf]):
     parts: tuple[Leaf | Not[Leaf] | Joined[Leaf], ...]
 
 
-Tree = Leaf | Not[Leaf] | Joined[Leaf]
+Tree: TypeAlias = Leaf | Not[Leaf] | Joined[Leaf]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyprof.errors import PyprofError
+from pyprof.errors import UsageError
 from pyprof.prof.table.columns import COLUMN, Column
 from pyprof.prof.table.group import AGGREGATES, NEEDED, group_rows
 from pyprof.prof.table.where import Where, rows_where
@@ -21,15 +21,11 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Ints, Table
 
-__all__ = ["Query", "QueryError", "Sort", "answer", "make_query"]
+__all__ = ["Query", "Sort", "answer", "make_query"]
 
 AGGREGATE = {column.name: column for column in AGGREGATES}
 TIME = "sil"
 NUMBER = re.compile(r"([0-9]{1,18})")
-
-
-class QueryError(PyprofError):
-    """The options do not go together; bad usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +71,11 @@ def make_query(
     top: int | None = None,
     layer_depth: int | None = None,
 ) -> Query:
-    """The query of these options. Raises QueryError, which names the option."""
+    """The query of these options. Raises UsageError, which names the option."""
     keys = [_named(name, COLUMN, "--group") for name in group]
     for key in keys:
         if key.kind == "float":
-            raise QueryError(
+            raise UsageError(
                 f"argument --group: {key.name} is measured, and hardly twice the same; use --sort {key.name}"
             )
     known = {**{key.name: key for key in keys}, **AGGREGATE} if group else COLUMN
@@ -91,7 +87,7 @@ def make_query(
 
 def _named(name: str, known: Mapping[str, Column], option: str) -> Column:
     if name not in known:
-        raise QueryError(f"argument {option}: {name!r} is no column; there are: {', '.join(known)}")
+        raise UsageError(f"argument {option}: {name!r} is no column; there are: {', '.join(known)}")
     return known[name]
 
 

@@ -10,8 +10,9 @@ from functools import partial
 from typing import BinaryIO
 
 from pyprof.command.terminal_text import Cut, cut_to, safe, shown_width
+from pyprof.errors import UsageError
 from pyprof.prof.table.cells import Cells, Data, widths
-from pyprof.prof.table.columns import Column, TooNarrow
+from pyprof.prof.table.columns import Column
 from pyprof.table.columns import Coded
 
 BLANK = re.compile(r"\s+")
@@ -44,7 +45,7 @@ def write_aligned(cells: Cells, out: BinaryIO, width: int) -> None:
 def fit(cells: Cells, width: int) -> list[int]:
     """The columns' widths: what they need, less what the headers and then the longest texts must give.
 
-    Raises TooNarrow where that is not enough.
+    Raises UsageError where that is not enough.
     """
     pairs = list(zip(cells.columns, cells.data, strict=True))
     needs = [_needs(column, data) for column, data in pairs]
@@ -52,7 +53,7 @@ def fit(cells: Cells, width: int) -> list[int]:
     room = width - (len(pairs) - 1)  # a blank between columns
     if sum(least) > room:
         needed = sum(least) + len(pairs) - 1
-        raise TooNarrow(f"-w {width}: these columns need {needed} characters; choose fewer with -c or leave -w out")
+        raise UsageError(f"-w {width}: these columns need {needed} characters; choose fewer with -c or leave -w out")
     whole = [max(n, len(column.header)) for n, (column, _) in zip(needs, pairs, strict=True)]
     if sum(whole) <= room:
         return whole

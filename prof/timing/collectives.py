@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.prof.work.annotate import Annotation, call_numbers
 from pyprof.prof.work.collective_records import messages, size_of, wire_of
 from pyprof.prof.work.integer_shares import split
@@ -76,13 +78,15 @@ def _rate(amount: Ints, ns: Ints) -> Floats:
 class Collective:
     """All rows of a collective among as many ranks."""
 
-    op: str
-    ranks: int | None
-    rows: int
-    ns: int
-    wire: int  # bytes, of the rows whose message is known
-    moving_ns: int  # their time, without the waiting for other ranks where that is known
-    waits_known: bool
+    op: Annotated[
+        str, doc("all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce, gather, scatter, send or recv")
+    ]
+    ranks: Annotated[int | None, doc("number of ranks that take part; null where it is not known")]
+    rows: Annotated[int, doc("number of kernels")]
+    ns: Annotated[int, doc("their time")]
+    wire: Annotated[int, doc("bytes that this rank must send, of the rows whose message is on record")]
+    moving_ns: Annotated[int, doc("time of those rows, without the wait for other ranks where that is known")]
+    waits_known: Annotated[bool, doc("whether that wait is known of some rows")]
 
 
 def collectives(table: Table, annotation: Annotation, wait: Ints) -> tuple[Collective, ...]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.prof.timing.usage import covered
 from pyprof.table.columns import NULL, Ints, Table, distinct
 
@@ -23,12 +25,12 @@ PHASES = ("forward", "backward", "optimizer", "data", "other")
 class Step:
     """A step on one device; ``number`` is None for a capture without steps, which counts as one."""
 
-    owner: int
-    number: int | None
-    start_ns: int
-    span_ns: int
-    phase_ns: dict[str, int]  # of PHASES, those that there are
-    idle_ns: int
+    owner: Annotated[int, doc("number of the device")]
+    number: Annotated[int | None, doc("number of the step")]
+    start_ns: Annotated[int, doc("start of its first operation")]
+    span_ns: Annotated[int, doc("from there to the next step's first operation")]
+    phase_ns: Annotated[dict[str, int], doc("time by phase, each instant counted once")]
+    idle_ns: Annotated[int, doc("time in which no operation ran")]
 
 
 def owners(table: Table) -> tuple[Ints, list[str]]:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.prof.kernels.transfers import is_collective
 from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.work.annotate import Annotation
@@ -31,20 +32,20 @@ _BY_NAME = re.compile(r"All_?Reduce|All_?Gather|Reduce_?Scatter", re.IGNORECASE)
 class Last:
     """How often a rank was the last to come."""
 
-    rank: int  # the process, where the table has no ranks
-    times: int
-    ns: int  # that others waited for it, the longest wait each time
+    rank: Annotated[int, doc("number of the rank, or of the process where the table has no ranks")]
+    times: Annotated[int, doc("how often it was the last")]
+    ns: Annotated[int, doc("time that others waited for it, the longest wait each time")]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """How much of the collectives was waiting. All are 0 and empty where the table does not have all ranks."""
 
-    collectives: int = 0
-    ns: int = 0  # of all ranks' kernels in them
-    wait_ns: int = 0
-    by: str = "rank"  # what ``Last.rank`` is: rank or process
-    last: tuple[Last, ...] = ()  # the most waited for first
+    collectives: Annotated[int, doc("calls that all ranks make, matched")] = 0
+    ns: Annotated[int, doc("time of all ranks' kernels in them")] = 0
+    wait_ns: Annotated[int, doc("of that, the wait until the last rank had come")] = 0
+    by: Annotated[str, doc("what the ranks below are: rank or process")] = "rank"
+    last: Annotated[tuple[Last, ...], doc("ranks, the most waited for first")] = ()
 
 
 class Stragglers(NamedTuple):

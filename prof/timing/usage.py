@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc, nan_doc
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
@@ -24,22 +26,22 @@ __all__ = ["Usage", "covered", "usage"]
 class Usage:
     """A device's run. Times in ns, shares in %; NaN where unknown."""
 
-    rank: int | None
-    pid: int | None
-    ordinal: int | None  # the device as its process numbers it
-    name: str
-    operations: int
-    span_ns: int
-    busy_ns: int  # at least one operation runs: kernel, copy, memset, graph
-    kernel_ns: int  # at least one kernel (or graph) runs
-    sm_efficiency: float  # mean over the span of min(1, sum over the running kernels of blocks / SMs)
-    occupancy: float  # mean of the kernels' estimated achieved occupancy, by their durations
-    flop: int  # of all rows that have a count
-    matrix_flop: int  # of the matrix products among them
-    nbytes: int
-    uncounted_ns: int  # time of the rows without a count: read by those who take the summary's --json
-    unit: str  # that did most of the matrix products' FLOPs
-    peak_flop_per_s: float  # of that unit, dense
+    rank: Annotated[int | None, doc("rank in the distributed job")]
+    pid: Annotated[int | None, doc("process")]
+    ordinal: Annotated[int | None, doc("the device, as its process numbers it")]
+    name: Annotated[str, doc("the device's name")]
+    operations: Annotated[int, doc("number of kernels, copies and memsets")]
+    span_ns: Annotated[int, doc("from its first operation to its last")]
+    busy_ns: Annotated[int, doc("time with at least one operation: kernel, copy, memset, graph")]
+    kernel_ns: Annotated[int, doc("time with at least one kernel or graph")]
+    sm_efficiency: Annotated[float, nan_doc("%, mean over the span of min(1, blocks of the running kernels / SMs)")]
+    occupancy: Annotated[float, nan_doc("%, mean of the kernels' estimated achieved occupancy, by their durations")]
+    flop: Annotated[int, doc("FLOPs of the rows that have a count")]
+    matrix_flop: Annotated[int, doc("FLOPs of the matrix products among them")]
+    nbytes: Annotated[int, doc("bytes of the rows that have a count")]
+    uncounted_ns: Annotated[int, doc("time of the rows without a count")]
+    unit: Annotated[str, doc("the unit that did most of the matrix products' FLOPs")]
+    peak_flop_per_s: Annotated[float, nan_doc("of that unit, dense")]
 
     @property
     def utilisation(self) -> float:

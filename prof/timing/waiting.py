@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
@@ -49,24 +51,26 @@ class Waiting:
 class SyncPoint:
     """A place in the program where the CPU waits for the GPU."""
 
-    op: str  # what the user called: Tensor.item
-    trace: str  # the innermost line of the user's code
-    rows: int
-    waited_ns: int  # the CPU, from its call until the copy was done
-    idle_ns: int  # the GPU, after it
+    op: Annotated[str, doc("what the user called, such as Tensor.item")]
+    trace: Annotated[str, doc("the innermost line of the user's code")]
+    rows: Annotated[int, doc("how often")]
+    waited_ns: Annotated[int, doc("time that the CPU waited, from its call until the copy was done")]
+    idle_ns: Annotated[int, doc("time that the GPU was idle after it")]
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
     """A capture's waiting, summed."""
 
-    causes: tuple[tuple[str, int, int], ...]  # cause, gaps, ns; the longest first
-    queued_ns: int  # median of the launches' time in the queue; 0 where no launch is known
-    launches: int  # that the median is of
-    syncs: tuple[SyncPoint, ...]
-    pageable_rows: int  # copies that the capture calls pageable
-    pageable_ns: int
-    pageable_bytes: int
+    causes: Annotated[
+        tuple[tuple[str, int, int], ...], doc("cause of idle time, number of gaps, ns; the longest first")
+    ]
+    queued_ns: Annotated[int, doc("median time of a launch in the queue; 0 where no launch is known")]
+    launches: Annotated[int, doc("number of launches of that median")]
+    syncs: Annotated[tuple[SyncPoint, ...], doc("places in the program where the CPU waits for the GPU")]
+    pageable_rows: Annotated[int, doc("copies from or to pageable memory, as the capture says")]
+    pageable_ns: Annotated[int, doc("their time")]
+    pageable_bytes: Annotated[int, doc("what they moved")]
 
 
 def waits(table: Table) -> Waits:

@@ -7,9 +7,11 @@ takes seconds where the later ones take milliseconds. Sums over both tell of nei
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.prof.timing.steps import steps
 from pyprof.table.columns import NULL, Bools, Table, distinct
 
@@ -21,11 +23,11 @@ FEWEST = 2  # steps that must remain
 class WarmUp:
     """What stands before the first step of the steady state."""
 
-    steps: int  # leading steps that are left out
-    longest_ns: int  # of these; 0 without any
-    median_ns: int  # of the steps that remain
-    rows: int  # before the first of them, those outside of all steps too
-    ns: int  # from the first of these rows to the first step that remains
+    steps: Annotated[int, doc("number of leading steps that are left out")]
+    longest_ns: Annotated[int, doc("duration of the longest of them; 0 without any")]
+    median_ns: Annotated[int, doc("median duration of the steps that remain")]
+    rows: Annotated[int, doc("rows before the first of the steps that remain, those outside of all steps too")]
+    ns: Annotated[int, doc("from the first of these rows to the first step that remains")]
 
 
 def warm_up(table: Table) -> tuple[WarmUp | None, Bools]:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from pyprof.benchmark.peaks_content import peaks_content
 from pyprof.benchmark.print_peaks import print_peaks
 from pyprof.benchmark.sweeps import Sweeps
 from pyprof.benchmark.timer import FULL, QUICK
-from pyprof.command.envelope import Parser, add_json, envelope, fail, write_envelope
-from pyprof.command.frame import add_force, check_standard_output
+from pyprof.command.envelope import write_answer
+from pyprof.command.frame import Done, check_standard_output, run_command
+from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.progress import progress
 from pyprof.errors import PyprofError, require
 from pyprof.files import check_output, open_output
 
@@ -30,37 +30,29 @@ def build_parser() -> Parser:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write figures and curves as JSON, to be given to --peaks"
     )
-    add_force(parser, "files")
     parser.add_argument(
         "--device", default="", metavar="DEVICE", help="cuda, cuda:1, cpu (without: cuda where there is one)"
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes and trials: sooner and rougher")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the curves (needs matplotlib)")
     add_json(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    add_common(parser, writes="files")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = build_parser()
-    args = parser.parse_args(argv)
-    check_standard_output(parser, args, "file")
-    try:
-        _main(args)
-    except PyprofError as error:
-        return fail("pyprof peaks", error, args.json)
-    return 0
+    return run_command("pyprof peaks", build_parser, _run, argv, inputs=())
 
 
-def _main(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> Done:
+    check_standard_output(args, "file")
     for file in (args.output, args.plot):
         if file:
             check_output(file, args.force)  # before minutes of work
     require("torch", "measuring needs it: install PyTorch for this machine")
     if args.plot:
         require("matplotlib", "--plot needs it: pip install matplotlib")
-    show = not args.quiet and sys.stderr is not None and sys.stderr.isatty()
-    peaks = measure(_device(args.device), quick=args.quick, progress=show)
+    peaks = measure(_device(args.device), quick=args.quick, shown=not args.quiet)
     if args.output != "-" and not args.json:
         print_peaks(peaks)
     if args.output:
@@ -69,8 +61,8 @@ def _main(args: argparse.Namespace) -> None:
     if args.plot:
         plot(peaks, args.plot, args.force)
     if args.json:
-        with open_output(None) as out:
-            write_envelope(envelope("peaks", peaks), out)
+        write_answer("peaks", peaks)
+    return Done()
 
 
 def _device(name: str) -> str:
@@ -89,9 +81,11 @@ def _device(name: str) -> str:
     return name
 
 
-def measure(device: str, *, quick: bool = False, progress: bool = False) -> dict[str, Any]:
-    """Measure everything. Returns the content of a peaks file."""
-    with _Progress(progress) as say:
+def measure(device: str, *, quick: bool = False, shown: bool = False) -> dict[str, Any]:
+    """Measure everything. Returns the content of a peaks file. ``shown``: with progress on a terminal."""
+    from pyprof.benchmark.peaks_content import peaks_content
+
+    with progress(None, shown) as say:
         sweeps = Sweeps(device, QUICK if quick else FULL, say)
         return peaks_content(
             sweeps.facts(),
@@ -100,25 +94,6 @@ def measure(device: str, *, quick: bool = False, progress: bool = False) -> dict
             sweeps.elementwise(),
             sweeps.links(),
         )
-
-
-class _Progress:
-    """One line on standard error that says what is being measured."""
-
-    def __init__(self, show: bool) -> None:
-        self.show = show
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __call__(self, text: str) -> None:
-        if self.show:
-            sys.stderr.write(f"\r\x1b[Kpyprof peaks: {text}")
-            sys.stderr.flush()
-
-    def __exit__(self, *_: object) -> None:
-        if self.show:
-            sys.stderr.write("\r\x1b[K")
 
 
 def plot(peaks: dict[str, Any], file: str, force: bool) -> None:

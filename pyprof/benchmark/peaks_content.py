@@ -1,17 +1,49 @@
-"""The content of a peaks file, which ``pyprof peaks -o`` writes and ``--peaks`` reads, and its JSON Schema."""
+"""The content of a peaks file, which ``pyprof peaks -o`` writes and ``--peaks`` reads, too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, UnsetType
 
 from pyprof.benchmark.sweeps import Curve, ProductRates, memory_rate
-from pyprof.command.json_schema import Schema, integer, listing, mapping, number, record, text
+from pyprof.command.envelope import plain
+from pyprof.command.json_schema import Record, doc
 from pyprof.prof.limits.architectures import unit_of
 
-__all__ = ["SCHEMAS", "peaks_content"]
+__all__ = ["Peaks", "peaks_content"]
 
-FORMAT, VERSION = "pyprof peaks", 1
+Points = list[Annotated[tuple[float, float], doc("size, rate")]]
+Rates = dict[str, float]
+
+
+class Curves(Record):
+    """The rates by size."""
+
+    products_flop_per_s: Annotated[dict[str, Points], doc("by dtype: rows of the square matrices, FLOP/s")]
+    memory_byte_per_s: Annotated[dict[str, Points], doc("by op: bytes moved, bytes/s")]
+    elementwise_byte_per_s: Annotated[dict[str, Rates], doc("by dtype: bytes/s of each op")]
+
+
+class Peaks(Record, kw_only=True):
+    """What this machine reaches; --peaks reads it, too."""
+
+    format: Annotated[Literal["pyprof peaks"], doc("by which --peaks recognizes the file")] = "pyprof peaks"
+    version: Annotated[Literal[1], doc("of the file's form")] = 1
+    device: Annotated[str, doc("its name")]
+    arch: Annotated[str, doc("sm_90, gfx942, cpu")]
+    torch: Annotated[str, doc("its version")]
+    sms: Annotated[int, doc("multiprocessors; GPUs only")] | UnsetType = UNSET
+    memory_bytes: Annotated[int, doc("of the GPU", "bytes")] | UnsetType = UNSET
+    threads: Annotated[int, doc("that torch uses; CPUs only")] | UnsetType = UNSET
+    cache_bytes: Annotated[int, doc("of the last cache before memory", "bytes")]
+    flop_per_s: Annotated[Rates, doc("the best of each unit, FLOP/s")]
+    lasting_flop_per_s: Annotated[Rates, doc("of products under a lasting load, by unit, FLOP/s")]
+    byte_per_s: Annotated[float, doc("of the memory, beyond the caches", "bytes/s")] | UnsetType = UNSET
+    link_byte_per_s: Annotated[Rates, doc("of copies, by where from and to, bytes/s")]
+    curves: Annotated[Curves, doc("each rate by size")]
+    skipped: Annotated[dict[str, Annotated[str, doc("why")]], doc("products that could not be measured")]
 
 
 def peaks_content(
@@ -31,23 +63,21 @@ def peaks_content(
     lasting = {rates.product.name: rates.lasting for rates in products if rates.lasting is not None}
     best = {name: max(rate for _, rate in curve) for name, curve in curves.items()}
     memory_peak = memory_rate(dict(memory), int(facts["cache_bytes"]))
-    return {
-        "format": FORMAT,
-        "version": VERSION,
+    peaks = Peaks(
         **facts,
-        "flop_per_s": _by_unit(best, arch),
-        "lasting_flop_per_s": _by_unit(lasting, arch),
-        **({} if memory_peak is None else {"byte_per_s": _rounded(memory_peak)}),
-        "link_byte_per_s": {name: _rounded(rate) for name, rate in links.items()},
-        "curves": {
-            "products_flop_per_s": {name: _points(curve) for name, curve in curves.items()},
-            "memory_byte_per_s": {name: _points(curve) for name, curve in memory.items()},
-            "elementwise_byte_per_s": {
-                dtype: {op: _rounded(rate) for op, rate in rates.items()} for dtype, rates in elementwise.items()
-            },
-        },
-        "skipped": {rates.product.name: rates.why for rates in products if rates.why},
-    }
+        flop_per_s=_by_unit(best, arch),
+        lasting_flop_per_s=_by_unit(lasting, arch),
+        byte_per_s=UNSET if memory_peak is None else _rounded(memory_peak),
+        link_byte_per_s=_rates(links),
+        curves=Curves(
+            products_flop_per_s={name: _points(curve) for name, curve in curves.items()},
+            memory_byte_per_s={name: _points(curve) for name, curve in memory.items()},
+            elementwise_byte_per_s={dtype: _rates(rates) for dtype, rates in elementwise.items()},
+        ),
+        skipped={rates.product.name: rates.why for rates in products if rates.why},
+    )
+    content: dict[str, Any] = plain(peaks)
+    return content
 
 
 def _by_unit(rates: Mapping[str, float], arch: str) -> dict[str, float]:
@@ -56,46 +86,14 @@ def _by_unit(rates: Mapping[str, float], arch: str) -> dict[str, float]:
     return {unit: _rounded(rate) for unit, rate in units if unit}
 
 
+def _rates(rates: Mapping[str, float]) -> Rates:
+    return {name: _rounded(rate) for name, rate in rates.items()}
+
+
 def _rounded(rate: float) -> float:
     """Four digits: measurements differ by more."""
     return float(f"{rate:.4g}")
 
 
-def _points(curve: Curve) -> list[list[float]]:
-    return [[size, _rounded(rate)] for size, rate in curve]
-
-
-def _schema() -> Schema:
-    rate = number("of a peak")
-    pair: list[Schema] = [number("size"), number("rate")]
-    point: Schema = {"type": "array", "description": "size, rate", "prefixItems": pair, "items": False}
-    points = listing(point, "rising sizes")
-    curves = {
-        "products_flop_per_s": mapping(points, "by dtype: rows of the square matrices, FLOP/s"),
-        "memory_byte_per_s": mapping(points, "by op: bytes moved, bytes/s"),
-        "elementwise_byte_per_s": mapping(mapping(rate, "by op"), "by dtype: bytes/s of each op"),
-    }
-    return record(
-        {
-            "format": {"const": FORMAT, "description": "by which --peaks recognizes the file"},
-            "version": {"const": VERSION, "description": "of the file's form"},
-            "device": text("its name"),
-            "arch": text("sm_90, gfx942, cpu"),
-            "torch": text("its version"),
-            "sms": integer("multiprocessors; GPUs only"),
-            "memory_bytes": integer("of the GPU", "bytes"),
-            "threads": integer("that torch uses; CPUs only"),
-            "cache_bytes": integer("of the last cache before memory", "bytes"),
-            "flop_per_s": mapping(rate, "the best of each unit, FLOP/s"),
-            "byte_per_s": number("of the memory, beyond the caches", "bytes/s"),
-            "lasting_flop_per_s": mapping(rate, "of products under a lasting load, by unit, FLOP/s"),
-            "link_byte_per_s": mapping(rate, "of copies, by where from and to, bytes/s"),
-            "curves": record(curves, "each figure by size"),
-            "skipped": mapping(text("why"), "products that could not be measured"),
-        },
-        "peaks",
-        optional=("sms", "memory_bytes", "threads", "byte_per_s"),
-    )
-
-
-SCHEMAS = {"peaks": _schema}
+def _points(curve: Curve) -> Points:
+    return [(size, _rounded(rate)) for size, rate in curve]

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 from pyprof.capture.run_report import PAGE_SUFFIXES, Report, default_page, make_report
 from pyprof.capture.run_script import DEFAULT_OUTPUT, Script, output_file, rank_file, run
-from pyprof.command.envelope import Parser, add_json, envelope, fail, write_envelope
-from pyprof.command.frame import add_quiet, warned
-from pyprof.command.json_schema import Schema, integer, maybe, record, text
-from pyprof.errors import PyprofError
-from pyprof.files import check_output, open_output, tell
+from pyprof.command.argument_types import whole_number
+from pyprof.command.envelope import write_answer
+from pyprof.command.frame import Done, run_command, warned
+from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.errors import PyprofError, UsageError
+from pyprof.files import check_output, tell
 
 TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # --trace -> init(trace=)
 
@@ -49,16 +49,16 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         help="when the script has ended, write the trace as a web page, too (default: the trace's name with .html), "
         "and print its summary on standard error",
     )
-    parser.add_argument("--force", action="store_true", help="write over an existing file")
     add_json(
         parser,
         "one JSON object of what was collected, errors too (pyprof schema run); what the script prints "
         "goes to standard error",
     )
-    add_quiet(parser)
+    add_common(parser, writes="file")
 
 
 def _add_collection(parser: argparse.ArgumentParser) -> None:
+    iterations = whole_number(0, what="a number of iterations")
     parser.add_argument(
         "--trace",
         choices=tuple(TRACES),
@@ -67,12 +67,17 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--warmup",
-        type=_count,
+        type=iterations,
         default=0,
         metavar="N",
         help="pass over the first N iterations (pyprof.step() ends one)",
     )
-    parser.add_argument("--steps", type=_count, metavar="M", help="collect M iterations and no more")
+    parser.add_argument(
+        "--steps",
+        type=iterations,
+        metavar="M",
+        help="collect M iterations and no more",
+    )
     parser.add_argument(
         "--capture-range",
         choices=("all", "cudaProfilerApi"),
@@ -86,37 +91,31 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of iterations")
-    return int(text)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Return the script's exit code, or 1 where pyprof itself could not do its part."""
+    words = _with_report_joined(build_parser(), sys.argv[1:] if argv is None else argv)
+    return run_command("pyprof run", build_parser, _run, words, inputs=())
+
+
+def _run(options: argparse.Namespace) -> Done:
     from pyprof.capture.collector import Window
 
-    parser = build_parser()
-    options = parser.parse_args(_with_report_joined(parser, sys.argv[1:] if argv is None else argv))
     script = Script(options.script, tuple(options.args), options.module)
     window = Window(options.warmup, options.steps, options.capture_range == "cudaProfilerApi")
     trace = output_file(options.output)
-    page = _page(parser, options, trace)
-    try:
-        if page is not None:
-            check_output(page, options.force)  # before the script runs
-        with _script_output_on_standard_error() if options.json else nullcontext():
-            code = run(
-                script,
-                trace,
-                window,
-                force=options.force,
-                trace=TRACES[options.trace],
-                dispatch=options.dispatch,
-            )
-        return _finish(options, code, trace, page)
-    except PyprofError as error:
-        return fail("pyprof run", error, options.json)
+    page = _page(options, trace)
+    if page is not None:
+        check_output(page, options.force)  # before the script runs
+    with _script_output_on_standard_error() if options.json else nullcontext():
+        code = run(
+            script,
+            trace,
+            window,
+            force=options.force,
+            trace=TRACES[options.trace],
+            dispatch=options.dispatch,
+        )
+    return _finish(options, code, trace, page)
 
 
 def _with_report_joined(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
@@ -146,20 +145,20 @@ def _names(word: str, option: str) -> bool:
     return word == option or (word.startswith("--") and option.startswith(word))
 
 
-def _page(parser: Parser, options: argparse.Namespace, trace: Path | None) -> Path | None:
-    """The page to write; None without --report. Wrong usage ends the command with exit code 2."""
+def _page(options: argparse.Namespace, trace: Path | None) -> Path | None:
+    """The page to write; None without --report. Raises UsageError."""
     if options.report is None:
         return None
     if trace is None:
-        parser.error(
+        raise UsageError(
             "argument --report: the tool that is attached (nsys, nvprof or ncu) collects this run; add -o net.json.gz "
             "to collect it with PyTorch's profiler, or make the page of the tool's file: pyprof report net.sqlite"
         )
     if options.report == "-":
-        parser.error("argument --report: expected a file's name, found -: standard output is the script's")
+        raise UsageError("argument --report: expected a file's name, found -: standard output is the script's")
     page = rank_file(Path(options.report), os.environ) if options.report else default_page(trace)
     if page == trace:
-        parser.error(f"argument --report: {page} is the trace's name; give the page another")
+        raise UsageError(f"argument --report: {page} is the trace's name; give the page another")
     return page
 
 
@@ -181,8 +180,8 @@ def _script_output_on_standard_error() -> Iterator[None]:
 # After the script
 
 
-def _finish(options: argparse.Namespace, code: int, trace: Path | None, page: Path | None) -> int:
-    """Make the report if one is asked for, and say what was written. Return the command's exit code."""
+def _finish(options: argparse.Namespace, code: int, trace: Path | None, page: Path | None) -> Done:
+    """Make the report if one is asked for, and say what was written."""
     report, failure = None, ""
     if trace is not None and page is not None:
         try:
@@ -193,14 +192,12 @@ def _finish(options: argparse.Namespace, code: int, trace: Path | None, page: Pa
             failure, code = "interrupted: no report was made", 130
     if options.json:
         _answer(options.script, code, trace, report, failure)
-        return code
+        return Done(code=code)
     if report is not None and not options.quiet and _is_first_rank():
         sys.stderr.write(f"\n{report.summary}\n")
-    for line in () if options.quiet else _lines(trace, report):
-        tell(f"pyprof run: {line}")
     if failure:
         tell(f"pyprof run: {failure}")
-    return code
+    return Done(list(_lines(trace, report)), code)
 
 
 def _is_first_rank() -> bool:
@@ -216,36 +213,18 @@ def _lines(trace: Path | None, report: Report | None) -> Iterator[str]:
     else:
         yield from warned(report.warnings)
         yield f"wrote {trace}, the trace"
-        yield f"wrote {report.page['output']['name']}, the report: open it in a browser"
+        yield f"wrote {report.page.output.name}, the report: open it in a browser"
         yield f"next: {shlex.join(report.next_command)}"
 
 
 def _answer(script: str, code: int, trace: Path | None, report: Report | None, failure: str) -> None:
-    output = None if trace is None else {"name": trace, "bytes": trace.stat().st_size}
-    own: dict[str, Any] = {
-        "script": script,
-        "exit_code": code,
-        "output": output,
-        "report": None if report is None else report.page,
-    }
-    warnings = [failure] if failure else list(report.warnings if report else ())
-    with open_output(None) as out:
-        write_envelope(envelope("run", own, warnings=warnings), out)
+    from pyprof.capture.json_document import ScriptRun
+    from pyprof.command.json_schema import FileWritten
 
-
-def _schema() -> Schema:
-    from pyprof.prof.report.json_document import SCHEMAS as REPORT
-
-    trace = {"name": text("of the file; of several ranks, this one's"), "bytes": integer("its size")}
-    return record(
-        {
-            "script": text("as given"),
-            "exit_code": integer("the command's: the script's, or 1 where only the report could not be made"),
-            "output": maybe(record(trace, "the trace, for pyprof parse; null where a tool that is attached collected")),
-            "report": maybe({**REPORT["report"](), "description": "with --report: the page, as of pyprof report"}),
-        },
-        "run",
+    document = ScriptRun(
+        script=script,
+        exit_code=code,
+        output=None if trace is None else FileWritten.of(trace),
+        report=None if report is None else report.page,
     )
-
-
-SCHEMAS = {"run": _schema}
+    write_answer("run", document, warnings=[failure] if failure else list(report.warnings if report else ()))

@@ -11,17 +11,20 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.command.progress import progress
 from pyprof.errors import packages
+
+if TYPE_CHECKING:
+    from pyprof.prof.report.json_document import Page
 
 PAGE_SUFFIXES = (".html", ".htm")
 NARROW = 100  # characters per line of the summary where standard error is no terminal, as of `pyprof prof --summary`
 
 
 class Report(NamedTuple):
-    page: dict[str, Any]  # what `pyprof report --json` prints of it
+    page: Page  # what `pyprof report --json` prints of it
     summary: str
     next_command: tuple[str, ...]
     warnings: tuple[str, ...]  # of the trace's reader
@@ -65,7 +68,7 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
         text = io.BytesIO()
         width, terminal = _terminal()
         write_summary(numbers, text, width, terminal, () if numbers.on_cpu else brief(run, cards))
-        about_page = page_of(str(page), page.stat().st_size, model)
+        about_page = page_of(str(page), model)
         options = ("--group", "op,dir", "-w", str(width)) if numbers.on_cpu else ("--advise",)  # advice is for GPUs
         command = ("pyprof", "prof", *options, str(trace))
         return Report(about_page, text.getvalue().decode(), command, loaded.warnings)

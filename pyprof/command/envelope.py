@@ -1,94 +1,72 @@
-"""The JSON of ``--json``: one object a command, the same header keys before the command's own.
+"""The JSON of ``--json``: one object per command, with the same header keys before the command's own.
 
     {"schema": "pyprof/diff/1", "pyprof": "0.1.0", "command": "diff", "input": [...], "warnings": [...], ...own keys...}
 
-``schema`` names the keys and their version, which rises when a key changes its meaning or goes. A failure has
-``pyprof/error/1`` and a non-zero exit. A command uses it so::
+``schema`` names the keys and their version, which rises when a key is removed or changes its meaning. A failure prints
+``pyprof/error/1`` and exits with a code that is not 0. Each document has a line in ``ANSWERS`` and is a class of
+``pyprof.command.json_schema.Record``, from which ``pyprof schema`` makes its JSON Schema. A command prints it so::
 
-    def build_parser():
-        parser = Parser(prog="pyprof diff", ...)  # with --json, wrong usage too is an error envelope (exit 2)
-        add_json(parser)
+    write_answer("diff", Difference(...), input=[Input(a, profiler), b], warnings=sentences)
 
-    def main(argv=None):
-        args = build_parser().parse_args(argv)
-        try:
-            with packages():
-                ...
-                with open_output(args.output, args.force) as out:
-                    write_envelope(envelope("diff", own_keys, input=[Input(a, profiler), b], warnings=words), out)
-        except PyprofError as error:
-            return fail("pyprof diff", error, args.json, [args.before, args.after])
-        return 0
-
-Its answer has a line in ``ANSWERS`` and, in the module named there, ``SCHEMAS["diff"]``: a function that returns the
-JSON Schema of its own keys (built with ``pyprof.command.json_schema``). With ``--json`` words go into ``warnings``
-and not to standard error. Own keys may hold dataclasses, tuples, paths, numpy scalars and NaN: ``write_envelope`` makes
-them plain (NaN and infinities become null: unknown).
+Values may be such records, dataclasses, tuples, paths, numpy scalars and NaN: ``plain`` turns them into strict JSON
+(NaN and infinities, which mean "not known", become null). This module imports nothing heavy: every --help needs it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from os import PathLike, fspath
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple
 
 from pyprof._version import __version__
 from pyprof.errors import OutputError, PyprofError, UsageError
-from pyprof.files import open_output, tell
+from pyprof.files import Name, open_output, tell
 from pyprof.text import clean
 
 __all__ = [
     "ANSWERS",
     "Answer",
     "Input",
-    "Parser",
-    "add_json",
     "envelope",
     "fail",
     "plain",
     "usage_error",
-    "wants_json",
+    "write_answer",
     "write_envelope",
 ]
 
-HELP = "one JSON object with everything that is told, errors too (pyprof schema prints its schema)"
-
 
 class Answer(NamedTuple):
-    """What a command may answer with ``--json``."""
+    """A document that a command may print with ``--json``."""
 
     what: str  # pyprof/WHAT/VERSION
     version: int
-    command: str
-    module: str  # has SCHEMAS[what]
-    meaning: str
+    command: str  # "" for any
+    module: str
+    document: str  # the name of its class there, whose docstring says what it is
 
 
 ANSWERS = (
-    Answer("error", 1, "", "pyprof.command.schemas", "why a command failed; its exit code is not 0"),
-    Answer("run", 1, "run", "pyprof.capture.run", "the trace collected, and the script's exit code"),
-    Answer(
-        "parse", 1, "parse", "pyprof.parse.json_document", "what the files hold, and which kernel table was written"
-    ),
-    Answer("stats", 1, "stats", "pyprof.parse.stats.json_document", "the tables of nsys stats"),
-    Answer("kernels", 1, "prof", "pyprof.prof.json_document", "the annotated kernel table: a row each GPU operation"),
-    Answer("groups", 1, "prof", "pyprof.prof.json_document", "with --group: rows that agree in some columns as one"),
-    Answer("summary", 1, "prof", "pyprof.prof.json_document", "with --summary: where the time went"),
-    Answer("advice", 1, "prof", "pyprof.prof.json_document", "with --advise: what to change, and what it saves"),
-    Answer("explain", 1, "prof", "pyprof.prof.json_document", "with --explain: where a row's numbers come from"),
-    Answer("report", 1, "report", "pyprof.prof.report.json_document", "the page written, and its sentences"),
-    Answer("perfetto", 1, "perfetto", "pyprof.prof.perfetto.cli", "the trace written, and what it holds"),
-    Answer("plot", 1, "plot", "pyprof.prof.plot.json_document", "the figure that was written, and the numbers drawn"),
-    Answer("peaks", 1, "peaks", "pyprof.benchmark.peaks_content", "what this machine reaches; --peaks reads it, too"),
-    Answer("demo", 1, "demo", "pyprof.demo", "the files made, and the commands that made them"),
-    Answer("diff", 1, "diff", "pyprof.prof.diff.write_json", "the difference of two captures, and why"),
-    Answer("schemas", 1, "schema", "pyprof.command.schemas", "JSON Schemas of what --json prints"),
+    Answer("error", 1, "", "pyprof.command.schemas", "Failure"),
+    Answer("run", 1, "run", "pyprof.capture.json_document", "ScriptRun"),
+    Answer("parse", 1, "parse", "pyprof.parse.json_document", "ParsedFiles"),
+    Answer("stats", 1, "stats", "pyprof.parse.stats.json_document", "Tables"),
+    Answer("kernels", 1, "prof", "pyprof.prof.table.json_document", "Kernels"),
+    Answer("groups", 1, "prof", "pyprof.prof.table.json_document", "Groups"),
+    Answer("summary", 1, "prof", "pyprof.prof.summary.json_document", "SummaryDocument"),
+    Answer("advice", 1, "prof", "pyprof.prof.advice.json_document", "AdviceDocument"),
+    Answer("explain", 1, "prof", "pyprof.prof.table.json_document", "Explanation"),
+    Answer("report", 1, "report", "pyprof.prof.report.json_document", "Page"),
+    Answer("perfetto", 1, "perfetto", "pyprof.prof.perfetto.json_document", "TraceWritten"),
+    Answer("plot", 1, "plot", "pyprof.prof.plot.json_document", "Plot"),
+    Answer("peaks", 1, "peaks", "pyprof.benchmark.peaks_content", "Peaks"),
+    Answer("demo", 1, "demo", "pyprof.demo", "DemoFiles"),
+    Answer("diff", 1, "diff", "pyprof.prof.diff.json_document", "Difference"),
+    Answer("schemas", 1, "schema", "pyprof.command.schemas", "Schemas"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}
 
@@ -97,7 +75,7 @@ class Input(NamedTuple):
     """A file that was read."""
 
     name: str  # "-" is standard input
-    profiler: str | None = None  # what recorded it: "nsys 2025.3.1"; None: not known
+    profiler: str | None = None  # what recorded it: "nsys 2025.3.1"; None where that is not known
 
 
 # Making and writing
@@ -105,35 +83,58 @@ class Input(NamedTuple):
 
 def envelope(
     what: str,
-    own: Mapping[str, Any],
+    own: object,
     *,
     input: Iterable[Input | str] = (),
     warnings: Iterable[str] = (),
     command: str | None = None,
 ) -> dict[str, Any]:
-    """The header of ``ANSWER[what]`` and the command's own keys. ``command`` is given where the answer is of all."""
+    """The header of ``ANSWER[what]`` and the keys of ``own``, a record or a mapping.
+
+    ``command`` is given for a document that any command may print.
+    """
     answer = ANSWER[what]
     head = {
         "schema": schema_name(answer),
         "pyprof": __version__,
         "command": answer.command if command is None else command,
-        "input": [(each if isinstance(each, Input) else Input(str(each)))._asdict() for each in input],
+        "input": [(file if isinstance(file, Input) else Input(str(file)))._asdict() for file in input],
         "warnings": list(warnings),
     }
-    assert not head.keys() & own.keys(), f"header keys given as {what}'s own: {head.keys() & own.keys()}"
-    return {**head, **own}
+    keys = plain(own)
+    assert not head.keys() & keys.keys(), f"header keys given as {what}'s own: {head.keys() & keys.keys()}"
+    return {**head, **keys}
 
 
 def schema_name(answer: Answer) -> str:
     return f"pyprof/{answer.what}/{answer.version}"
 
 
-def write_envelope(document: Mapping[str, Any], out: BinaryIO, rows: Iterable[bytes] | None = None) -> None:
-    """Write the object, UTF-8, and a line feed. ``rows``: a JSON object each, which become the last key's list.
+def write_answer(
+    what: str,
+    own: object,
+    *,
+    input: Iterable[Input | str] = (),
+    warnings: Iterable[str] = (),
+    rows: Iterable[bytes] | None = None,
+    output: Name = None,
+    force: bool = False,
+) -> None:
+    """Write the object to a file or, without one, to standard output; ``rows`` as in ``write_envelope``."""
+    document = envelope(what, own, input=input, warnings=warnings)
+    with open_output(output, force) as out:
+        write_envelope(document, out, rows)
 
-    Rows are lines of their own, so that 100,000 of them are written as they come.
+
+def write_envelope(document: Mapping[str, Any], out: BinaryIO, rows: Iterable[bytes] | None = None) -> None:
+    """Write the object, UTF-8, and a line feed. ``rows``: one JSON object each, which become the last key, a list.
+
+    Each row is on its own line, and 100,000 of them are written as they come.
     """
-    text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
+    keys = plain(document)
+    if rows is not None:
+        keys.pop("rows", None)
+    text = json.dumps(keys, ensure_ascii=False, allow_nan=False)
     if rows is None:
         out.write(f"{text}\n".encode())
         return
@@ -146,13 +147,15 @@ def write_envelope(document: Mapping[str, Any], out: BinaryIO, rows: Iterable[by
 
 
 def plain(value: Any) -> Any:
-    """The value as strict JSON holds it, numbers exact; what JSON has no form for is null (NaN, infinities)."""
+    """The value as strict JSON holds it, numbers exact; NaN and infinities, which JSON does not have, are null."""
     if isinstance(value, str):
         return clean(value)
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, (float, Decimal)):
         return float(value) if math.isfinite(value) else None
+    if hasattr(value, "__struct_fields__"):
+        return _plain_record(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -166,24 +169,32 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
+def _plain_record(record: Any) -> dict[str, Any]:
+    """A msgspec record without its optional keys that are not set."""
+    from msgspec import UNSET
+
+    values = {name: getattr(record, name) for name in record.__struct_fields__}
+    return {name: plain(value) for name, value in values.items() if value is not UNSET}
+
+
 # Failing
 
 
 def fail(prog: str, error: PyprofError, as_json: bool, input: Iterable[Input | str] = ()) -> int:
-    """Tell the error: a line on standard error, with ``--json`` an envelope on standard output, too. The exit code."""
-    if as_json and not isinstance(error, OutputError):  # which has left half an object there, or cannot take another
+    """Print the error, one line on standard error and with ``--json`` an object on standard output. Returns 1."""
+    if as_json and not isinstance(error, OutputError):  # then half an object is there already, or none can be written
         _print_error(prog, error, 1, input)
     tell(f"{prog}: {error}")
     return 1
 
 
 def usage_error(prog: str, message: str) -> None:
-    """The envelope of a wrong usage (exit 2), on standard output."""
+    """Print the object of a wrong usage (exit 2) on standard output."""
     _print_error(prog, UsageError(message), 2)
 
 
 def _print_error(prog: str, error: PyprofError, code: int, input: Iterable[Input | str] = ()) -> None:
-    told = {
+    what_failed = {
         "type": type(error).__name__,
         "message": str(error),
         "file": getattr(error, "file", None),
@@ -192,7 +203,7 @@ def _print_error(prog: str, error: PyprofError, code: int, input: Iterable[Input
     }
     try:
         with open_output(None) as out:
-            write_envelope(envelope("error", {"error": told}, input=input, command=command_of(prog)), out)
+            write_envelope(envelope("error", {"error": what_failed}, input=input, command=command_of(prog)), out)
     except OutputError as full:
         tell(f"{prog}: {full}")
 
@@ -203,37 +214,3 @@ def command_of(prog: str) -> str:
     ('prof', 'stats', '')
     """
     return prog.removeprefix("pyprof").removesuffix(".py").strip()
-
-
-# The command line
-
-
-def add_json(parser: argparse._ActionsContainer, help: str = HELP) -> None:
-    parser.add_argument("--json", action="store_true", help=help)
-
-
-def wants_json(words: Sequence[str]) -> bool:
-    """Whether ``--json`` is among a command line's words, which may not be readable as a whole."""
-    options = words[: words.index("--")] if "--" in words else words
-    return "--json" in options
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint, with ``--json``, is an error envelope as well; exit 2."""
-
-    _wants_json = False
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = sys.argv[1:] if args is None else list(args)
-        self._wants_json = wants_json(words)
-        return super().parse_known_args(words, namespace)
-
-    def error(self, message: str) -> NoReturn:
-        if self._wants_json:
-            usage_error(self.prog, message)
-        super().error(message)
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """Help has signs such as \u00d7, which not every locale's encoding has."""
-        encoding = getattr(file, "encoding", None) or "utf-8"
-        super()._print_message(message.encode(encoding, "replace").decode(encoding), file)

@@ -1,65 +1,85 @@
-"""What every command has: how it is run, the options that mean the same everywhere, and the lines that it says.
+"""How every command runs: its words are parsed, its work is done, and its lines or its error are printed.
 
-def build_parser():
-    parser = Parser(prog="pyprof report", ...)
-    add_force(parser)
-    add_json(parser)
-    add_quiet(parser)
+    def build_parser():
+        parser = Parser(prog="pyprof report", ...)
+        ...                                            # the command's own options
+        add_json(parser)
+        add_common(parser, writes="file")              # --force, --quiet, --version
+        return parser
 
-def main(argv=None):
-    args = build_parser().parse_args(argv)
-    return carry_out("pyprof report", _run, args, [args.file])  # _run(args) returns what to say
+    def main(argv=None):
+        return run_command("pyprof report", build_parser, _run, argv)
+
+    def _run(args):
+        ...                                            # raises PyprofError (exit 1) or UsageError (exit 2)
+        return Done([*warned(warnings), "wrote report.html"])
+
+Exit codes: 0; 1 for bad input; 2 for wrong usage; 130 after ^C. ``Done`` may name another one: ``pyprof diff`` exits
+with 3 where a condition of ``--fail-if`` is true, ``pyprof run`` with the script's code.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from pyprof._version import __version__
 from pyprof.command.envelope import fail
-from pyprof.errors import PyprofError, packages
+from pyprof.command.parser import Parser, wants_json
+from pyprof.errors import PyprofError, UsageError, packages
 from pyprof.files import tell
 
-__all__ = ["add_force", "add_quiet", "add_version", "carry_out", "check_standard_output", "warned"]
+__all__ = ["Done", "check_standard_output", "run_command", "warned"]
 
 
-def add_force(parser: argparse.ArgumentParser, what: str = "file") -> None:
-    parser.add_argument("--force", action="store_true", help=f"overwrite the output {what}")
+class Done(NamedTuple):
+    """What a command's work comes to."""
+
+    lines: Sequence[str] = ()  # for standard error; with --json its object has them, and with --quiet nobody wants them
+    code: int = 0
 
 
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
-
-
-def add_version(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
-
-
-def check_standard_output(parser: argparse.ArgumentParser, args: argparse.Namespace, what: str) -> None:
-    """Wrong usage where both ``what`` and --json's object would go to standard output."""
-    if args.json and args.output == "-":
-        parser.error(f"--json prints on standard output: give the {what} another name with -o")
-
-
-def carry_out(
-    prog: str, work: Callable[[argparse.Namespace], Sequence[str]], args: argparse.Namespace, files: Iterable[str]
+def run_command(
+    prog: str,
+    build_parser: Callable[[], Parser],
+    work: Callable[[argparse.Namespace], Done],
+    argv: Sequence[str] | None,
+    inputs: Sequence[str] = ("file",),
 ) -> int:
-    """Do a command's work and say its lines on standard error, or why it failed. The exit code; 130 after ^C."""
+    """Run a command from its words to its exit code. ``inputs`` are the arguments that name the files it reads."""
+    words = sys.argv[1:] if argv is None else argv
+    args = argparse.Namespace(json=wants_json(words), quiet=False)
     try:
         with packages():
-            lines = work(args)
+            parser = build_parser()
+            args = parser.parse_args(words)
+            done = work(args)
+    except UsageError as error:
+        parser.error(str(error))
     except PyprofError as error:
-        return fail(prog, error, args.json, files)
-    except KeyboardInterrupt:  # what was half written is gone already
+        return fail(prog, error, args.json, _names(args, inputs))
+    except KeyboardInterrupt:  # files that were half written are gone already
         tell(f"{prog}: interrupted")
         return 130
-    if not args.quiet and not args.json:  # whose object has told them
-        for line in lines:
+    if not args.quiet and not args.json:
+        for line in done.lines:
             tell(f"{prog}: {line}")
-    return 0
+    return done.code
+
+
+def _names(args: argparse.Namespace, inputs: Sequence[str]) -> list[str]:
+    """The names of the input files, as given; ``-`` is standard input."""
+    values = [getattr(args, name) for name in inputs if hasattr(args, name)]
+    return [name or "-" for value in values for name in (value if isinstance(value, list) else [value])]
+
+
+def check_standard_output(args: argparse.Namespace, what: str) -> None:
+    """Raise UsageError where both ``what`` and the object of --json would go to standard output."""
+    if args.json and args.output == "-":
+        raise UsageError(f"--json prints on standard output: give the {what} another name with -o")
 
 
 def warned(warnings: Iterable[str]) -> list[str]:
-    """A reader's warnings, as lines."""
+    """A reader's warnings as lines."""
     return [f"warning: {text}" for text in warnings]

@@ -1,97 +1,120 @@
-"""JSON Schemas (draft 2020-12) in few words: each helper returns a schema, and each key says what it means.
+"""JSON Schemas (draft 2020-12) of the documents that ``--json`` prints, made from the classes of their values.
 
-Units stand in keys' names (``time_ns``) or, where a column's name has none, in ``"unit"``, which validators pass over.
+A document is a ``Record``, and each of its fields says what it means and, where the key's name does not say it, its
+unit. msgspec makes the schema; here its references are replaced by what they refer to, so that each key is found where
+it stands, and a type that may be null becomes ``["integer", "null"]``. Dataclasses whose values a document holds are
+annotated alike.
+
+    class Device(Record):
+        "A GPU."
+        busy_ns: Annotated[int, doc("time with at least one operation", "ns")]
+        mfu: Annotated[float, nan_doc("FLOPs / peak", "%")]
 """
 
 from __future__ import annotations
 
-import types
-from collections.abc import Collection, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
-__all__ = ["DIALECT", "Schema", "flag", "integer", "listing", "mapping", "maybe", "number", "of_type", "record", "text"]
+import msgspec
+from msgspec import Meta
+
+__all__ = ["DIALECT", "FileWritten", "Record", "Schema", "doc", "extended", "nan_doc", "schema_of_class"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 
 
-def text(meaning: str, among: Collection[str] = ()) -> Schema:
-    return {"type": "string", "description": meaning, **({"enum": list(among)} if among else {})}
+class Record(msgspec.Struct):
+    """An object of exactly these keys, in the order of its fields.
+
+    In a subclass, fields that are not ``kw_only`` come before those that are, the inherited ones too.
+    """
 
 
-def integer(meaning: str, unit: str = "") -> Schema:
-    """Exact, and maybe greater than 2**53: FLOPs, bytes and numbers of ops are."""
-    return {"type": "integer", "description": meaning, **({"unit": unit} if unit else {})}
+def doc(meaning: str, unit: str = "") -> Meta:
+    """What a key means, and the unit of its number. Validators pass over the unit."""
+    return Meta(description=meaning, extra_json_schema={"unit": unit} if unit else None)
 
 
-def number(meaning: str, unit: str = "") -> Schema:
-    return {"type": "number", "description": meaning, **({"unit": unit} if unit else {})}
+def nan_doc(meaning: str, unit: str = "") -> Meta:
+    """``doc`` of a float that may be NaN: not known, which is written as null."""
+    return extended(meaning, {"nullable": True, **({"unit": unit} if unit else {})})
 
 
-def flag(meaning: str) -> Schema:
-    return {"type": "boolean", "description": meaning}
+def extended(meaning: str, schema: Schema) -> Meta:
+    """What a key means, and what its schema says beyond the type, where keys are data: names of columns, of reports."""
+    return Meta(description=meaning, extra_json_schema=schema)
 
 
-def maybe(schema: Schema) -> Schema:
-    """The schema, or null: not known."""
-    if isinstance(schema.get("type"), list):  # it may be null already
-        return schema
-    if "type" not in schema:
-        return {"anyOf": [schema, {"type": "null"}]}
-    found = {**schema, "type": [schema["type"], "null"]}
-    return {**found, "enum": [*schema["enum"], None]} if "enum" in schema else found
+class FileWritten(Record):
+    """A file that was written."""
+
+    name: Annotated[str, doc("of the file")]
+    bytes: Annotated[int, doc("its size")]
+
+    @classmethod
+    def of(cls, name: str | Path) -> FileWritten:
+        """A file that has just been written."""
+        return cls(name=str(name), bytes=Path(name).stat().st_size)
 
 
-def listing(items: Schema, meaning: str) -> Schema:
-    return {"type": "array", "description": meaning, "items": items}
+def schema_of_class(kind: type) -> Schema:
+    """The schema of a record or a dataclass as ``envelope.plain`` writes it, with the docstring's first line."""
+    (reference,), components = msgspec.json.schema_components([kind])
+    return _resolved(reference, components)
 
 
-def mapping(values: Schema, meaning: str) -> Schema:
-    """An object whose keys are data: names of ops, of reports."""
-    return {"type": "object", "description": meaning, "additionalProperties": values}
+def _resolved(schema: Schema, components: Mapping[str, Schema]) -> Schema:
+    """The schema with references replaced; objects have no other keys, and those with a default are always there."""
+    if "$ref" in schema:
+        target = components[schema["$ref"].rpartition("/")[2]]
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        if "description" in target:
+            target = {**target, "description": target["description"].partition("\n")[0]}
+        return {**_resolved(target, components), **rest}
+    if [option for option in schema.get("anyOf", ()) if option == {"type": "null"}]:
+        return _nullable(schema, components)
+    found = {key: value for key, value in schema.items() if key not in ("title", "default")}
+    for key in ("items", "additionalProperties"):
+        if isinstance(found.get(key), dict):
+            found[key] = _resolved(found[key], components)
+    if found.pop("nullable", False):
+        found["type"] = [found["type"], "null"]
+    if "prefixItems" in found:
+        found["prefixItems"] = [_resolved(item, components) for item in found["prefixItems"]]
+    if "enum" in found:
+        return _enumerated(found)
+    if "properties" in found:
+        return _object(found, components)
+    return found
 
 
-def record(keys: Mapping[str, Schema], meaning: str, optional: Collection[str] = ()) -> Schema:
-    """An object of exactly these keys, all there but the optional ones."""
+def _nullable(schema: Schema, components: Mapping[str, Schema]) -> Schema:
+    """The one type that may be null, as a list of types."""
+    (option,) = (option for option in schema["anyOf"] if option != {"type": "null"})
+    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "title", "default")}
+    found = {**_resolved(option, components), **rest}
+    found["type"] = [found["type"], "null"] if isinstance(found["type"], str) else found["type"]
+    return {**found, "enum": [*found["enum"], None]} if "enum" in found else found
+
+
+def _enumerated(schema: Schema) -> Schema:
+    """One value is a constant; several are texts."""
+    if len(schema["enum"]) > 1:
+        return {"type": "string", **schema}
+    rest = {key: value for key, value in schema.items() if key != "enum"}
+    return {"const": schema["enum"][0], **rest}
+
+
+def _object(schema: Schema, components: Mapping[str, Schema]) -> Schema:
+    properties = schema["properties"]
+    always = [key for key, value in properties.items() if key in schema.get("required", ()) or "default" in value]
     return {
-        "type": "object",
-        "description": meaning,
-        "properties": dict(keys),
-        "required": [key for key in keys if key not in optional],
+        **schema,
+        "properties": {key: _resolved(value, components) for key, value in properties.items()},
+        "required": always,
         "additionalProperties": False,
     }
-
-
-def of_type(kind: type, meanings: Mapping[type, Mapping[str, str]]) -> Schema:
-    """The schema of a dataclass as ``envelope.plain`` writes it; ``meanings``: of each dataclass within, its fields'.
-
-    A float may be null, as a NaN becomes.
-    """
-    hints, told = get_type_hints(kind), meanings.get(kind, {})
-    missing = [field.name for field in fields(kind) if field.name not in told]
-    if missing:
-        raise KeyError(f"{kind.__name__}: a schema needs the meaning of {', '.join(missing)}")
-    keys = {field.name: _of_hint(hints[field.name], told[field.name], meanings) for field in fields(kind)}
-    return record(keys, (kind.__doc__ or "").partition("\n")[0])
-
-
-def _of_hint(hint: Any, meaning: str, meanings: Mapping[type, Mapping[str, str]]) -> Schema:
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        (inner,) = (arg for arg in args if arg is not type(None))
-        return maybe(_of_hint(inner, meaning, meanings))
-    if origin is Literal:
-        return text(meaning, args)
-    if origin in (tuple, list):
-        if origin is tuple and args[-1] is not Ellipsis:
-            items = [_of_hint(arg, "", meanings) for arg in args]
-            return {"type": "array", "description": meaning, "prefixItems": items, "items": False}
-        return listing(_of_hint(args[0], "", meanings), meaning)
-    if origin is dict:
-        return mapping(_of_hint(args[1], "", meanings), meaning)
-    if is_dataclass(hint):
-        return {**of_type(hint, meanings), **({"description": meaning} if meaning else {})}  # type: ignore[arg-type]
-    plain = {str: text, bool: flag, int: integer}
-    return maybe(number(meaning)) if hint is float else plain[hint](meaning)

@@ -10,8 +10,10 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def progress(stages: int, wanted: bool) -> Iterator[Say]:
-    """Give a function that is called at the beginning of each of ``stages`` with what is done in it.
+def progress(stages: int | None, wanted: bool) -> Iterator[Say]:
+    """Give a function that is called at the beginning of each stage with what is done in it.
+
+    ``stages`` is their number; None if it is not known.
 
     rich takes 0.1 s to import and is loaded only where standard error is a terminal.
     """

@@ -1,59 +1,117 @@
-"""The command pyprof schema: the JSON Schemas of all that --json prints."""
+"""The command pyprof schema: the JSON Schemas of everything that --json prints."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from pyprof.command.envelope import ANSWERS, Answer, Parser, add_json, envelope, fail, schema_name, write_envelope
-from pyprof.command.frame import add_version
-from pyprof.command.json_schema import DIALECT, Schema, integer, listing, maybe, record, text
-from pyprof.errors import PyprofError, packages
+from pyprof.command.envelope import ANSWERS, Answer, schema_name, write_answer
+from pyprof.command.frame import Done, run_command
+from pyprof.command.json_schema import DIALECT, Record, Schema, doc, extended, schema_of_class
+from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.files import open_output
 
-__all__ = ["SCHEMAS", "commands", "main", "schema_of", "schemas"]
+__all__ = ["Failure", "Schemas", "commands", "main", "schema_of", "schemas"]
+
+
+class InputFile(Record):
+    """A file that was read."""
+
+    name: Annotated[str, doc("as given; - is standard input")]
+    profiler: Annotated[str | None, doc("what recorded it, where the file says so")]
+
+
+class Header(Record):
+    """The keys that every document begins with."""
+
+    schema: Annotated[str, doc("which keys these are, and their version")]
+    pyprof: Annotated[str, doc("pyprof's version")]
+    command: Annotated[str, doc("the command that was run; empty where there is no such command")]
+    input: Annotated[list[InputFile], doc("the files that were read")]
+    warnings: Annotated[list[Annotated[str, doc("a sentence")]], doc("what standard error says without --json")]
+
+
+# The public errors of pyprof/errors.py; a wrong usage is the command line's own.
+ERRORS = [
+    "UsageError",
+    "PyprofError",
+    "InputError",
+    "SchemaError",
+    "ModelError",
+    "ShapeError",
+    "UnknownArgument",
+    "MissingPackage",
+]
+ERROR_TYPES = (
+    "UsageError: the command line; InputError: a file; SchemaError: a table or field of a file; MissingPackage: a "
+    "dependency; PyprofError: any other"
+)
+
+
+class ErrorFound(Record):
+    """What went wrong."""
+
+    type: Annotated[str, extended(ERROR_TYPES, {"examples": ERRORS})]
+    message: Annotated[str, doc("what standard error says, without the command's name")]
+    file: Annotated[str | None, doc("the file that is not as it should be")]
+    line: Annotated[int | None, doc("of that file, from 1")]
+    exit_code: Annotated[int, extended("of the command", {"enum": [1, 2]})]
+
+
+class Failure(Record):
+    """Why a command failed; its exit code is not 0."""
+
+    error: Annotated[ErrorFound, doc("what went wrong")]
+
+
+class Schemas(Record):
+    """JSON Schemas of what --json prints."""
+
+    schemas: Annotated[
+        dict[str, Annotated[dict[str, Any], doc("a JSON Schema, draft 2020-12")]], doc("schemas by what `schema` says")
+    ]
 
 
 def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof schema",
         description="Print the JSON Schema (draft 2020-12) of what --json prints: of every command, or of one and its "
-        "errors. Descriptions tell what each key means.",
+        "errors. Descriptions say what each key means.",
     )
     parser.add_argument("name", nargs="?", metavar="COMMAND", choices=commands(), help=", ".join(commands()))
     add_json(parser, "the schemas one by one, in an object of the same form as the other commands'")
-    add_version(parser)
+    add_common(parser)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    from pyprof.files import open_output
+    return run_command("pyprof schema", build_parser, _run, argv, inputs=())
 
-    args = build_parser().parse_args(argv)
-    try:
-        with packages(), open_output(None) as out:
-            if args.json:
-                write_envelope(envelope("schemas", {"schemas": _by_name(_answers(args.name))}), out)
-            else:
-                out.write(f"{json.dumps(schemas(args.name), indent=2, ensure_ascii=False)}\n".encode())
-    except PyprofError as error:
-        return fail("pyprof schema", error, args.json)
-    return 0
+
+def _run(args: argparse.Namespace) -> Done:
+    if args.json:
+        write_answer("schemas", Schemas(schemas=_by_name(_answers(args.name))))
+    else:
+        with open_output(None) as out:
+            out.write(f"{json.dumps(schemas(args.name), indent=2, ensure_ascii=False)}\n".encode())
+    return Done()
 
 
 def commands() -> list[str]:
-    """The commands that answer in JSON, each once."""
+    """The commands that print JSON, each once."""
     return list(dict.fromkeys(answer.command for answer in ANSWERS if answer.command))
 
 
 def schemas(command: str | None = None) -> Schema:
-    """One schema that every output agrees with, of all commands or of one."""
+    """One schema that every output of all commands, or of one, agrees with."""
     answers = _answers(command)
     return {
         "$schema": DIALECT,
         "title": f"pyprof {command or ''}".strip() + " --json",
-        "description": "`schema` tells which of these an object is. A null is a value that is not known. Integers are "
+        "description": "`schema` says which of these an object is. A null is a value that is not known. Integers are "
         "exact and may be greater than 2**53.",
         "oneOf": [{"$ref": f"#/$defs/{answer.what}"} for answer in answers],
         "$defs": {answer.what: schema_of(answer) for answer in answers},
@@ -61,21 +119,19 @@ def schemas(command: str | None = None) -> Schema:
 
 
 def schema_of(answer: Answer) -> Schema:
-    """The schema of one answer: the header's keys and its own."""
-    own: dict[str, Callable[[], Schema]] = importlib.import_module(answer.module).SCHEMAS
-    found = own[answer.what]()
+    """The schema of one document: the header's keys and its own."""
+    found = schema_of_class(getattr(importlib.import_module(answer.module), answer.document))
     head = _header(answer)
     return {
         **found,
         "title": schema_name(answer),
-        "description": answer.meaning,
         "properties": {**head, **found["properties"]},
         "required": [*head, *found["required"]],
     }
 
 
 def _answers(command: str | None) -> list[Answer]:
-    """A command's, and the error that any may give."""
+    """The documents of a command, and the error that any command may print."""
     return [answer for answer in ANSWERS if command is None or answer.command in ("", command)]
 
 
@@ -84,37 +140,8 @@ def _by_name(answers: Iterable[Answer]) -> dict[str, Schema]:
 
 
 def _header(answer: Answer) -> dict[str, Schema]:
-    file = {"name": text("as given; - is standard input"), "profiler": maybe(text("what recorded it, where it tells"))}
-    return {
-        "schema": {"const": schema_name(answer), "description": "which keys these are, and their version"},
-        "pyprof": text("pyprof's version"),
-        "command": {"const": answer.command, "description": "the command that was run"}
-        if answer.command
-        else text("the command that was run; empty: none that there is"),
-        "input": listing(record(file, "a file that was read"), "the files that were read"),
-        "warnings": listing(text("a sentence"), "what would have been told on standard error"),
-    }
-
-
-def _error() -> Schema:
-    # The public errors of pyprof/errors.py; a wrong usage is the command line's own.
-    kinds = ("UsageError", "PyprofError", "InputError", "SchemaError", "ModelError", "ShapeError", "UnknownArgument",
-             "MissingPackage")  # fmt: skip
-    told = {
-        "type": {**text("UsageError: the command line; InputError: a file; SchemaError: a table or field of a file; "
-                        "MissingPackage: a dependency; PyprofError: any other"), "examples": list(kinds)},
-        "message": text("what standard error says, without the command's name"),
-        "file": maybe(text("the file that is not as it should be")),
-        "line": maybe(integer("of that file, from 1")),
-        "exit_code": {**integer("of the command"), "enum": [1, 2]},
-    }  # fmt: skip
-    return record({"error": record(told, "what went wrong")}, "an error")
-
-
-def _schemas() -> Schema:
-    any_schema: dict[str, Any] = {"type": "object", "description": "a JSON Schema, draft 2020-12"}
-    names = {"type": "object", "description": "schemas by what `schema` says", "additionalProperties": any_schema}
-    return record({"schemas": names}, "schemas")
-
-
-SCHEMAS = {"error": _error, "schemas": _schemas}
+    keys: dict[str, Schema] = schema_of_class(Header)["properties"]
+    keys["schema"] = {"const": schema_name(answer), "description": keys["schema"]["description"]}
+    if answer.command:
+        keys["command"] = {"const": answer.command, "description": "the command that was run"}
+    return keys

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 import textwrap
 import unicodedata
 from typing import TYPE_CHECKING, Literal
 
+from pyprof.files import Name, is_standard
 from pyprof.text import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Cut", "cut_to", "prose", "safe", "shown_width"]
+__all__ = ["Cut", "cut_to", "output_width", "prose", "safe", "shown_width"]
 
 Cut = Literal["right", "middle", "left"]  # where a text that is too long loses its characters
 
 DOTS = ".."
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # also changes of direction
 
+NO_TERMINAL = 100  # characters of a line in a file or a pipe
 WIDEST = 110  # characters of a line of prose: longer ones are hard to read
 UNIT = re.compile(r"(\d) (?=(?:ms|[kMGTP]?(?:B|FLOP)(?:/s)?)\b)")
+
+
+def output_width(output: Name, wanted: int | None) -> tuple[int, bool]:
+    """Characters per line (as wanted, else the terminal's, else 100), and whether the output is a terminal."""
+    terminal = is_standard(output) and sys.stdout.isatty()
+    return wanted or (shutil.get_terminal_size().columns if terminal else NO_TERMINAL), terminal
 
 
 def cut_to(text: str, size: int, cut: Cut = "right") -> str:

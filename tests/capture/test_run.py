@@ -204,6 +204,7 @@ def test_options_are_these() -> None:
         "--capture-range",
         "--dispatch",
         "--json",
+        "--version",
         "-m",
         "--report",
         "-q",

@@ -10,18 +10,18 @@ import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Annotated, Literal
 
 import jsonschema
 import numpy as np
 import pytest
+from msgspec import UNSET, UnsetType
 
 from pyprof import __version__, cli
 from pyprof.command import schemas as answers
 from pyprof.command.envelope import (
     ANSWERS,
     Input,
-    Parser,
-    add_json,
     command_of,
     envelope,
     fail,
@@ -29,7 +29,8 @@ from pyprof.command.envelope import (
     schema_name,
     write_envelope,
 )
-from pyprof.command.json_schema import maybe, of_type, text
+from pyprof.command.json_schema import Record, doc, nan_doc, schema_of_class
+from pyprof.command.parser import Parser, add_json
 from pyprof.errors import InputError, OutputError, PyprofError
 from tests.answered import HEADER, strict, valid
 
@@ -250,26 +251,60 @@ def test_a_reader_that_goes_leaves_no_traceback():
     assert (done.returncode, done.stdout, done.stderr) == (0, "{", "")
 
 
-def test_the_schema_of_a_dataclass():
-    meanings = {Point: {"x": "how far", "name": "whose", "at": "where"}}
-    assert of_type(Point, meanings) == {
+@dataclass
+class Place:
+    """A place.
+
+    In the plane.
+    """
+
+    x: Annotated[float, nan_doc("how far", "m")]
+    name: Annotated[str | None, doc("whose")]
+    kind: Annotated[Literal["a", "b"] | None, doc("which")]
+    at: Annotated[tuple[int, ...], doc("where")] = ()
+
+
+class Places(Record):
+    """Places."""
+
+    first: Annotated[Place | None, doc("the first")]
+    form: Annotated[Literal["v1"], doc("of the list")]
+    by_name: Annotated[dict[str, Place], doc("all")]
+    total: Annotated[int, doc("how many")] | UnsetType = UNSET
+
+
+PLACE = {
+    "type": "object",
+    "description": "A place.",
+    "properties": {
+        "x": {"type": ["number", "null"], "description": "how far", "unit": "m"},
+        "name": {"type": ["string", "null"], "description": "whose"},
+        "kind": {"type": ["string", "null"], "description": "which", "enum": ["a", "b", None]},
+        "at": {"type": "array", "description": "where", "items": {"type": "integer"}},
+    },
+    "required": ["x", "name", "kind", "at"],
+    "additionalProperties": False,
+}
+
+
+def test_the_schema_of_a_record_and_of_a_dataclass_in_it():
+    assert schema_of_class(Place) == PLACE
+    assert schema_of_class(Places) == {
         "type": "object",
-        "description": Point.__doc__,
+        "description": "Places.",
         "properties": {
-            "x": {"type": ["number", "null"], "description": "how far"},
-            "name": {"type": ["string", "null"], "description": "whose"},
-            "at": {"type": "array", "description": "where", "items": {"type": "integer", "description": ""}},
+            "first": {**PLACE, "type": ["object", "null"], "description": "the first"},
+            "form": {"const": "v1", "description": "of the list"},
+            "by_name": {"type": "object", "description": "all", "additionalProperties": PLACE},
+            "total": {"type": "integer", "description": "how many"},
         },
-        "required": ["x", "name", "at"],
+        "required": ["first", "form", "by_name"],
         "additionalProperties": False,
     }
-    with pytest.raises(KeyError, match="at"):
-        of_type(Point, {Point: {"x": "how far", "name": "whose"}})
 
 
-def test_maybe():
-    assert maybe(text("t", ("a",))) == {"type": ["string", "null"], "description": "t", "enum": ["a", None]}
-    assert maybe({"$ref": "#/x"}) == {"anyOf": [{"$ref": "#/x"}, {"type": "null"}]}
+def test_an_optional_key_that_is_not_set_is_not_there():
+    assert plain(Places(first=None, form="v1", by_name={})) == {"first": None, "form": "v1", "by_name": {}}
 
 
 # What scripts rely on

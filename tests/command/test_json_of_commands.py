@@ -14,7 +14,8 @@ import pytest
 from pyprof import cli, demo
 from pyprof.benchmark import peaks
 from pyprof.benchmark.timer import Effort
-from pyprof.command.envelope import ANSWERS, Parser
+from pyprof.command.envelope import ANSWERS
+from pyprof.command.parser import Parser
 from pyprof.parse import cli as parse
 from pyprof.parse.stats import cli as stats
 from pyprof.parse.stats.reports import REPORTS

@@ -13,6 +13,7 @@ import pytest
 
 from pyprof.prof import cli
 from pyprof.prof.table.columns import COLUMNS, DEFAULT
+from pyprof.prof.table.totals import totals
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.netdict import write_netdict
@@ -300,4 +301,4 @@ def test_explain_names_the_rows_that_there_are(netdict, capsys):
 
 def test_a_cpu_captures_time_is_not_called_the_gpus():
     table = Table(1, {"kDuration": np.array([1000]), "kind": Coded.of(["cpu"]), "op": Coded.of(['["relu"]'])})
-    assert "100% of 0.0010 ms of CPU time is attributed" in cli.summary(table, annotate(table))
+    assert "100% of 0.0010 ms of CPU time is attributed" in totals(table, annotate(table)).line()

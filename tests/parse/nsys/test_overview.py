@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pyprof.command.envelope import plain
 from pyprof.parse.attribute.contents import Contents, together
 from pyprof.parse.attribute.notes import NO_OPS
 from pyprof.parse.cli import main
@@ -239,7 +239,7 @@ def test_json_page_of_estimates_is_held(sampled: None, long: Path) -> None:
     from pyprof.parse.json_document import parsed
 
     told, held = brief(long)
-    (file,) = parsed([told], [held], None)["files"]
-    assert json.loads(json.dumps(file))["estimate"].keys() == {
+    (file,) = parsed([told], [held], None).files
+    assert plain(file)["estimate"].keys() == {
         "rows", "time_ns", "percent", "low_percent", "high_percent",
     }  # fmt: skip

@@ -30,7 +30,10 @@ def run(capsys, *argv: str) -> tuple[str, str]:
 
 def test_the_options():
     found = {option for action in build_parser()._actions for option in action.option_strings}
-    assert found == {"-h", "--help", "-r", "--report", "-f", "--format", "-o", "--output", "--force", "--json"}
+    assert found == {
+        *("-h", "--help", "-r", "--report", "-f", "--format", "-o", "--output", "--force", "--json"),
+        *("-q", "--quiet", "--version"),
+    }
 
 
 def test_columns(file, capsys):
@@ -72,7 +75,7 @@ def test_json_of_one_report_is_a_list_and_of_several_an_object(file, capsys):
     assert two["Name"] == HOSTILE
     out, err = run(capsys, file, "-r", "osrt_sum,cuda_gpu_kern_sum:base", "-f", "json")
     assert {name: len(rows) for name, rows in json.loads(out).items()} == {"osrt_sum": 0, "cuda_gpu_kern_sum:base": 2}
-    assert err == f"SKIPPED: {file} does not contain OS Runtime trace data.\n"
+    assert err == f"pyprof stats: skipped: {file} does not contain OS Runtime trace data.\n"
     assert json.loads(run(capsys, file, "-r", "osrt_sum", "-f", "json")[0]) == []
 
 
@@ -80,7 +83,7 @@ def test_without_report_the_usual_six_and_what_is_missing_once(file, capsys):
     out, err = run(capsys, file)
     assert [line for line in out.splitlines() if "**" in line] == [" ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):"]
     assert err.splitlines() == [
-        f"SKIPPED: {file} does not contain {what}."
+        f"pyprof stats: skipped: {file} does not contain {what}."
         for what in ("NV Tools Extension (NVTX) data", "OS Runtime trace data", "CUDA trace data", "GPU memory data")
     ]
 

@@ -8,10 +8,11 @@ import time
 import numpy as np
 import pytest
 
+from pyprof.command.envelope import plain
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.prof.advice import Run, advise
-from pyprof.prof.advice.report import document
+from pyprof.prof.advice.json_document import advice_document
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
 
@@ -56,7 +57,7 @@ def test_the_cards_of_a_capture(data, name):
     found = advise(run)
     assert [card.rule for card in found] == EXPECTED[name]
     assert all(0 < card.saved_ms < card.step_ms for card in found)
-    json.dumps(document(run, found), allow_nan=False)
+    json.dumps(plain(advice_document(run, found)), allow_nan=False)
 
 
 def test_fusion_of_the_tanh_gelu(data):

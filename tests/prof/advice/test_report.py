@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.command.envelope import plain
 from pyprof.errors import ModelError
 from pyprof.prof import cli
 from pyprof.prof.advice import RULES, Run, advise, together_ms
 from pyprof.prof.advice.card import rule
-from pyprof.prof.advice.report import brief, document, write_advice
+from pyprof.prof.advice.json_document import advice_document
+from pyprof.prof.advice.report import brief, write_advice
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded
@@ -37,7 +39,7 @@ def written(as_json, made=None, width=0):
     out = io.BytesIO()
     run_ = Run(made, annotate(made))
     if as_json:
-        return json.dumps(document(run_, advise(run_)), allow_nan=False)
+        return json.dumps(plain(advice_document(run_, advise(run_))), allow_nan=False)
     write_advice(run_, advise(run_), out, width)
     return out.getvalue().decode()
 
@@ -177,7 +179,7 @@ def test_no_table_stops_it(made):
     nothing = Coded.empty(len(made))
     unknown = np.full(len(made), NULL, np.int64)
     families = Coded.of(["gemm", "conv", "pointwise", "attention"][: len(made)])
-    document(Run(made, Annotation(unknown, unknown, nothing, nothing, nothing, families, {})), [])
+    advice_document(Run(made, Annotation(unknown, unknown, nothing, nothing, nothing, families, {})), [])
 
 
 SHAPES = st.sampled_from(["[]", "[3, 4]", "[[3, 4], [4]]", "[[-1, 4], [4, 4]]", '["a"]', "{}", "null",
@@ -207,7 +209,7 @@ def test_no_shapes_stop_it(found):
     amounts = np.full(len(made), 1000, np.int64)
     ones = Coded.of(["1"] * len(made))
     run_ = Run(made, Annotation(amounts, amounts, ones, Coded.of(["bf16"] * len(made)), roles, families, {}))
-    json.dumps(document(run_, advise(run_)), allow_nan=False)
+    json.dumps(plain(advice_document(run_, advise(run_))), allow_nan=False)
 
 
 def test_the_column_names_the_rules_of_each_row():

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.prof.diff.compare import Comparison, Entry, compare
 from pyprof.prof.diff.lines import Side, make_side
-from pyprof.prof.load import Loaded
+from pyprof.prof.load import LoadedFile
 from pyprof.table.columns import NULL, Coded, Table
 
 US = 1000
@@ -76,7 +76,7 @@ def _names(layer: str) -> list[str]:
 
 
 def side(table: Table, name: str = "a.dict", profiler: str | None = None, **more: Any) -> Side:
-    return make_side(Loaded(name, table, profiler), **more)
+    return make_side(LoadedFile(name, table, profiler), **more)
 
 
 def compared(a: Iterable[Sequence[Row]], b: Iterable[Sequence[Row]]) -> Comparison:

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 
 from pyprof.command.envelope import envelope, plain, write_envelope
+from pyprof.command.frame import Done
 from pyprof.command.terminal_text import CONTROL
 from pyprof.parse import cli as parse_cli
-from pyprof.prof import cli
-from pyprof.prof.json_document import summary_of
+from pyprof.prof import cli, print_answers, print_table
 from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.components import series
+from pyprof.prof.summary.json_document import summary_of
 from pyprof.prof.summary.sentences import headline, sentences
 from pyprof.prof.summary.terminal import write_summary
 from pyprof.prof.summary.wording import amount
@@ -423,8 +424,8 @@ def test_the_command_prints_it_plain_in_a_pipe_and_nothing_else(captures):
 
 def test_on_a_terminal_the_summary_is_what_comes_without_options(captures, monkeypatch):
     asked = []
-    monkeypatch.setattr(cli, "_summary", lambda args: asked.append("summary") or [])
-    monkeypatch.setattr(cli, "_rows", lambda args: asked.append("rows") or [])
+    monkeypatch.setattr(print_answers, "print_summary", lambda args: asked.append("summary") or Done())
+    monkeypatch.setattr(print_table, "print_table", lambda args: asked.append("rows") or Done())
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     for argv in ([], ["-w", "0"], ["--csv"], ["-c", "op"], ["--top", "3"], ["-o", "x"], ["--json"], ["--summary"]):
         assert cli.main([*argv, "net.dict"]) == 0

@@ -1,0 +1,38 @@
+"""What prof.py --advise --json prints (pyprof/command/envelope.py adds the header)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pyprof.command.json_schema import Record, doc
+from pyprof.prof.advice.card import Advice
+
+if TYPE_CHECKING:
+    from pyprof.prof.advice import Run
+
+__all__ = ["AdviceDocument", "advice_document"]
+
+
+class AdviceDocument(Record):
+    """With --advise: what to change, and what it saves."""
+
+    step_ms: Annotated[float, doc("what a step takes; the whole capture where it marks no steps", "ms")]
+    busy_ms: Annotated[float, doc("how much of it the GPU works", "ms")]
+    host_ms: Annotated[float, doc("what the host needs for it without a profiler, estimated", "ms")]
+    steps: Annotated[int, doc("how many the capture marks; 0: none, and a step is the whole capture")]
+    together_ms: Annotated[float, doc("what all pieces save a step at most, together", "ms")]
+    advice: Annotated[list[Advice], doc("the greatest saving first")]
+
+
+def advice_document(run: Run, cards: Sequence[Advice]) -> AdviceDocument:
+    from pyprof.prof.advice import together_ms
+
+    return AdviceDocument(
+        step_ms=round(run.step_ns / 1e6, 6),
+        busy_ms=round(run.busy_ns / 1e6, 6),
+        host_ms=round(run.host_ns / 1e6, 6),
+        steps=run.marked,
+        together_ms=round(together_ms(run), 6),
+        advice=list(cards),
+    )

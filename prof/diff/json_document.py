@@ -1,0 +1,308 @@
+"""What pyprof diff prints with --json (pyprof/command/envelope.py adds the header).
+
+Times are whole ns per step, fitted so that each list sums to the step: entries, phases, kinds and layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pyprof.command.json_schema import Record, doc, extended
+
+if TYPE_CHECKING:
+    from pyprof.prof.diff.compare import Change, Comparison
+    from pyprof.prof.diff.gate import Verdict
+    from pyprof.prof.diff.kernels import Swap
+    from pyprof.prof.diff.lines import Kernel, Side
+    from pyprof.prof.diff.noise import Delta
+    from pyprof.prof.diff.rows import Row
+
+__all__ = ["Difference", "difference"]
+
+NS = "ns per step"
+WAYS = "same, args (shapes changed), op, moved, layer, kind, graph, appeared, vanished: docs/how-to/diff.md"
+
+Ratio = Annotated[float | None, doc("change / before; null where there was nothing before")]
+TensorShare = Annotated[
+    float | None, doc("share of its matrix products' time on tensor cores; null where none is known")
+]
+
+
+class StepLeftOut(Record):
+    """A step that is left out."""
+
+    step: Annotated[int, doc("its number")]
+    reason: Annotated[str, doc("why it is no sample")]
+
+
+class CaptureSide(Record):
+    """One of the captures."""
+
+    name: Annotated[str, doc("the file")]
+    steps: Annotated[list[int], doc("the steps that count; none: the capture marks none and is one")]
+    left_out: Annotated[list[StepLeftOut], doc("the other steps")]
+    devices: Annotated[int, doc("GPUs (or processes) over which times are means")]
+    gpus: Annotated[list[str], doc("their names")]
+    on_cpu: Annotated[bool, doc("the rows are CPU ops")]
+    attributed_percent: Annotated[float, doc("share of the time that has an op", "%")]
+    counted_percent: Annotated[float, doc("share of the time whose FLOPs are known", "%")]
+
+
+class Times(Record, kw_only=True):
+    """A time in both captures."""
+
+    before_ns: Annotated[int, doc("in A, a mean over its steps", NS)]
+    after_ns: Annotated[int, doc("in B", NS)]
+    change_ns: Annotated[int, doc("after - before", NS)]
+    ratio: Ratio
+    noise_ns: Annotated[
+        float | None, doc("half the 99% interval of the change that chance explains; null: one step each", NS)
+    ]
+    beyond_noise: Annotated[bool, doc("the change is greater than that, or that is not known")]
+
+
+class Amount(Record, kw_only=True):
+    """An amount per step in both captures."""
+
+    before: Annotated[float | None, doc("in A, per step; null: not known")]
+    after: Annotated[float | None, doc("in B, per step")]
+    change: Annotated[float | None, doc("after - before")]
+    ratio: Ratio
+
+
+class Amounts(Record):
+    """Amounts per step."""
+
+    operations: Annotated[Amount, doc("kernels, copies, memsets")]
+    flop: Annotated[Amount, doc("FLOPs that are counted")]
+    byte: Annotated[Amount, doc("bytes that are counted")]
+
+
+class Entry(Times):
+    """A part of the difference."""
+
+    name: Annotated[str, doc("layer and op; overlap and idle, too")]
+    layer: Annotated[str, doc("repeated layers as one: blocks.*:attention")]
+    op: Annotated[str, doc("what the user called, or the kind of work")]
+    phase: Annotated[str, doc("forward, backward, optimizer, data, other")]
+    matched: Annotated[list[str], doc(f"how its rows were matched: {WAYS}")]
+    status: Annotated[str, doc("the least certain of these; overlap; idle")]
+    layers: Annotated[int, doc("layers that are one in `layer`")]
+    rows_before: Annotated[float | None, doc("GPU operations in A, per step")]
+    rows_after: Annotated[float | None, doc("GPU operations in B, per step")]
+    tc_lost: Annotated[int, doc("matrix products that ran on tensor cores in A only")]
+    tc_gained: Annotated[int, doc("matrix products that ran on tensor cores in B only")]
+
+
+class Part(Times):
+    """A part of the step."""
+
+    name: Annotated[str, doc("the part")]
+
+
+class KernelOfOp(Record):
+    """A kernel."""
+
+    kernel: Annotated[str, doc("its name")]
+    tc: Annotated[str, doc("tensor cores: 1, 0, ? or -")]
+    rows: Annotated[float, doc("per step")]
+    ns: Annotated[int, doc("time", NS)]
+
+
+class OpWithOtherKernels(Times):
+    """An op with other kernels."""
+
+    name: Annotated[str, doc("layer and op")]
+    phase: Annotated[str, doc("forward, backward, ...")]
+    aten: Annotated[str, doc("aten op")]
+    places: Annotated[int, doc("layers and calls that changed alike")]
+    before: Annotated[list[KernelOfOp], doc("that A runs and B does not")]
+    after: Annotated[list[KernelOfOp], doc("that B runs and A does not")]
+    shapes_before: Annotated[str, doc("JSON; empty where they are several")]
+    shapes_after: Annotated[str, doc("JSON")]
+    tensor_share_before: TensorShare
+    tensor_share_after: TensorShare
+
+
+class GateTestStart(Amount):
+    """The first keys of a test."""
+
+    test: Annotated[str, doc("as given")]
+    unit: Annotated[str, extended("of its numbers", {"enum": ["time", "count", "flop", "byte"]})]
+    failed: Annotated[bool, doc("it is true of the change")]
+
+
+class GateTest(GateTestStart, kw_only=True):
+    """A test and its numbers; times are ns."""
+
+    noise: Annotated[float | None, doc("as noise_ns")]
+    counts: Annotated[bool, doc("the change is beyond noise, or --strict is given")]
+
+
+class GateCondition(Record):
+    """A condition of --fail-if."""
+
+    condition: Annotated[str, doc("as given")]
+    failed: Annotated[bool, doc("it is true")]
+    tests: Annotated[list[GateTest], doc("all of its tests")]
+
+
+class Difference(Record):
+    """The difference of two captures, and why."""
+
+    headline: Annotated[str, doc("the difference in a sentence")]
+    sentences: Annotated[list[str], doc("where it comes from")]
+    a: Annotated[CaptureSide, doc("the first capture")]
+    b: Annotated[CaptureSide, doc("the second capture")]
+    step: Annotated[Times, doc("the step's time")]
+    gpu: Annotated[Times, doc("time with an operation running")]
+    idle: Annotated[Times, doc("time without")]
+    late: Annotated[Times, doc("idle time in which the CPU had not yet called for the next launch")]
+    amounts: Annotated[Amounts, doc("of a step")]
+    tc_lost: Annotated[int, doc("sum over the entries")]
+    tc_gained: Annotated[int, doc("sum over the entries")]
+    entries: Annotated[list[Entry], doc("sum to the step")]
+    phases: Annotated[list[Part], doc("sum to the step: overlaps once, and idle time")]
+    kinds: Annotated[list[Part], doc("sum to the step: kinds of work, less overlap, and idle time")]
+    layers: Annotated[list[Part], doc("sum to the step, or empty where a side names no layers to compare")]
+    kernels: Annotated[list[OpWithOtherKernels], doc("ops that other kernels do, the greatest change first")]
+    gates: Annotated[list[GateCondition], doc("the conditions of --fail-if")]
+    failed: Annotated[bool, doc("one of them is true: exit code 3")]
+
+
+def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
+    from pyprof.prof.diff.rows import every_entry
+    from pyprof.prof.diff.sentences import headline, sentences
+
+    rows = every_entry(found, 1.0)
+    total = rows[-1]
+    return Difference(
+        headline=headline(found),
+        sentences=sentences(found),
+        a=_side(found.a),
+        b=_side(found.b),
+        step=Times(**_row(total)),
+        gpu=Times(**_time(found.busy)),
+        idle=Times(**_time(found.idle)),
+        late=Times(**_time(found.late)),
+        amounts=Amounts(
+            operations=Amount(**_amount(found.rows)),
+            flop=Amount(**_known(found, found.flop)),
+            byte=Amount(**_known(found, found.nbytes)),
+        ),
+        tc_lost=found.tc_lost,
+        tc_gained=found.tc_gained,
+        entries=[_entry(row) for row in rows[:-1]],
+        phases=_table(found, found.phases, False),
+        kinds=_table(found, found.kinds, True),
+        layers=_table(found, found.layers, True) if found.layers else [],
+        kernels=[_swap(swap) for swap in found.swaps],
+        gates=[_gate(verdict) for verdict in verdicts],
+        failed=any(verdict.fails for verdict in verdicts),
+    )
+
+
+def _side(side: Side) -> CaptureSide:
+    steps = side.steps
+    return CaptureSide(
+        name=side.name,
+        steps=[n for n in steps.numbers if n is not None],
+        left_out=[StepLeftOut(step=n, reason=why) for n, why in steps.left_out],
+        devices=steps.devices,
+        gpus=list(side.gpus),
+        on_cpu=side.on_cpu,
+        attributed_percent=100 * side.attributed,
+        counted_percent=100 * side.counted,
+    )
+
+
+# The fields of Times and Amount
+
+
+def _time(value: Delta) -> dict[str, Any]:
+    before, change = round(value.before), round(value.change)
+    return {"before_ns": before, "after_ns": before + change, "change_ns": change, **_noise(value)}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {"before_ns": row.before, "after_ns": row.after, "change_ns": row.change, **_noise(row.ns)}
+
+
+def _noise(value: Delta) -> dict[str, Any]:
+    return {"ratio": value.ratio, "noise_ns": value.band, "beyond_noise": value.counts}
+
+
+def _amount(value: Delta) -> dict[str, Any]:
+    return {"before": value.before, "after": value.after, "change": value.change, "ratio": value.ratio}
+
+
+def _known(found: Comparison, value: Delta) -> dict[str, Any]:
+    """FLOPs or bytes; those of a side are not known where none of its ops are counted."""
+    missing = [key for key, side in (("before", found.a), ("after", found.b)) if not side.counted_rows]
+    unknown = [*missing, "change", "ratio"] if missing else []
+    return {**_amount(value), **dict.fromkeys(unknown)}
+
+
+# The lists
+
+
+def _entry(row: Row) -> Entry:
+    entry = row.entry
+    if entry is None:  # overlap and idle
+        where: dict[str, Any] = {
+            **dict.fromkeys(("layer", "op", "phase"), ""),
+            **dict.fromkeys(("layers", "tc_lost", "tc_gained"), 0),
+            **dict.fromkeys(("rows_before", "rows_after")),
+            "matched": [],
+            "status": row.name,
+        }
+    else:
+        where = {
+            key: getattr(entry, key) for key in ("layer", "op", "phase", "status", "layers", "tc_lost", "tc_gained")
+        }
+        where.update(matched=list(entry.how), rows_before=entry.count[0], rows_after=entry.count[1])
+    return Entry(name=row.name, **where, **_row(row))
+
+
+def _table(found: Comparison, changes: Sequence[Change], work: bool) -> list[Part]:
+    from pyprof.prof.diff.rows import table_rows
+
+    return [Part(name=row.name, **_row(row)) for row in table_rows(found, changes, 1.0, None, work)[:-1]]
+
+
+def _swap(swap: Swap) -> OpWithOtherKernels:
+    before, after = (None if math.isnan(share) else share for share in swap.tc)
+    return OpWithOtherKernels(
+        name=swap.name,
+        phase=swap.place.phase,
+        aten=swap.place.aten,
+        places=swap.matches,
+        before=_kernels(swap.a),
+        after=_kernels(swap.b),
+        shapes_before=swap.shapes[0],
+        shapes_after=swap.shapes[1],
+        tensor_share_before=before,
+        tensor_share_after=after,
+        **_time(swap.ns),
+    )
+
+
+def _kernels(kernels: Iterable[Kernel]) -> list[KernelOfOp]:
+    return [KernelOfOp(kernel=k.name, tc=k.tc, rows=k.count, ns=round(k.ns)) for k in kernels]
+
+
+def _gate(verdict: Verdict) -> GateCondition:
+    tests = [
+        GateTest(
+            test=check.text,
+            unit=check.kind,
+            failed=check.fails,
+            **_amount(check.value),
+            noise=check.value.band,
+            counts=check.counts,
+        )
+        for check in verdict.checks
+    ]
+    return GateCondition(condition=verdict.text, failed=verdict.fails, tests=tests)

@@ -1,0 +1,80 @@
+"""What prof.py prints in place of the table: --summary, --advise and --explain."""
+
+from __future__ import annotations
+
+import argparse
+
+from pyprof.command.envelope import write_answer
+from pyprof.command.frame import Done, warned
+from pyprof.command.terminal_text import output_width
+from pyprof.errors import UsageError
+from pyprof.files import open_output
+from pyprof.prof.load import LoadedFile, load_annotated
+from pyprof.prof.print_table import as_json
+from pyprof.prof.table.totals import totals
+from pyprof.text import printable
+
+__all__ = ["print_advice", "print_explanation", "print_summary"]
+
+
+def print_summary(args: argparse.Namespace) -> Done:
+    from pyprof.prof.advice import Run, advise
+    from pyprof.prof.advice.report import brief
+    from pyprof.prof.summary.capture_numbers import summarise
+    from pyprof.prof.summary.terminal import write_summary
+
+    loaded, annotation, peaks = load_annotated(args)
+    numbers = summarise(loaded.table, annotation, peaks)
+    run = Run(loaded.table, annotation, peaks)
+    cards = advise(run)
+    if as_json(args):
+        from pyprof.prof.summary.json_document import summary_of
+
+        _write_json(args, "summary", summary_of(numbers, cards), loaded)
+        return Done(warned(loaded.warnings))
+    width, terminal = output_width(args.output, args.width)
+    with open_output(args.output, args.force) as out:
+        write_summary(numbers, out, width, terminal, () if numbers.on_cpu else brief(run, cards))
+    hint = [] if args.summary else ["rows: -c or -w, or a pipe; all advice: --advise"]
+    return Done([*warned(loaded.warnings), *hint])
+
+
+def print_advice(args: argparse.Namespace) -> Done:
+    from pyprof.prof.advice import Run, advise
+    from pyprof.prof.advice.report import write_advice
+
+    loaded, annotation, peaks = load_annotated(args)
+    run = Run(loaded.table, annotation, peaks)
+    cards = advise(run)
+    if as_json(args):
+        from pyprof.prof.advice.json_document import advice_document
+
+        _write_json(args, "advice", advice_document(run, cards), loaded)
+    else:
+        with open_output(args.output, args.force) as out:
+            write_advice(run, cards, out, args.width or 0)
+    return Done([*warned(loaded.warnings), totals(loaded.table, annotation).line()])
+
+
+def print_explanation(args: argparse.Namespace) -> Done:
+    """Write where a row's numbers come from; rows count from 1, as idx does."""
+    from pyprof.prof.explain import explain
+
+    loaded, annotation, _ = load_annotated(args)
+    if args.explain > len(loaded.table):
+        raise UsageError(f"argument --explain: expected a row from 1 to {len(loaded.table)}, found {args.explain}")
+    lines = explain(loaded.table, annotation, args.explain - 1)
+    if as_json(args):
+        from pyprof.prof.table.json_document import explained
+
+        _write_json(args, "explain", explained(args.explain, lines), loaded)
+        return Done(warned(loaded.warnings))
+    width = max(len(what) for what, _ in lines)
+    text = "".join(f"{what:{width}}  {printable(origin)}\n" for what, origin in lines)
+    with open_output(args.output, args.force) as out:
+        out.write(text.encode())
+    return Done(warned(loaded.warnings))
+
+
+def _write_json(args: argparse.Namespace, what: str, document: object, loaded: LoadedFile) -> None:
+    write_answer(what, document, input=[loaded.input], warnings=loaded.warnings, output=args.output, force=args.force)

@@ -1,0 +1,161 @@
+"""What prof.py --json prints of the table: its rows, its groups, or where a row's numbers come from.
+
+pyprof/command/envelope.py adds the header, and ``write_jsonl.json_rows`` the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from pyprof.command.json_schema import Record, Schema, doc, extended
+from pyprof.prof.table.columns import COLUMNS, Column
+from pyprof.prof.table.group import AGGREGATES
+
+if TYPE_CHECKING:
+    from pyprof.prof.explain import Line
+    from pyprof.prof.table.query import Query
+    from pyprof.prof.table.totals import Totals
+    from pyprof.table.columns import Ints, Table
+
+__all__ = ["Explanation", "Groups", "Kernels", "explained", "rows_of"]
+
+JsonType = Literal["string", "integer", "number"]
+TYPES: dict[str, JsonType] = {"text": "string", "int": "integer", "float": "number"}
+
+
+class PrintedColumn(Record):
+    """A column that is printed."""
+
+    name: Annotated[str, doc("the key in `rows`")]
+    type: Annotated[JsonType, doc("of its values, which may be null too: unknown, or nothing")]
+    unit: Annotated[str | None, doc("of its numbers; null: none")]
+    meaning: Annotated[str, doc("what it means")]
+
+
+class WholeTable(Record):
+    """The whole table."""
+
+    rows: Annotated[int, doc("number of rows")]
+    time_ns: Annotated[int, doc("sum of their durations", "ns")]
+    on: Annotated[str, extended("what the rows ran on", {"enum": ["GPU", "CPU"]})]
+    attributed_ns: Annotated[int, doc("time of the rows that have an op", "ns")]
+    attributed_percent: Annotated[float | None, doc("its share of the time", "%")]
+    uncounted_ns: Annotated[int, doc("time of the rows whose FLOPs no model counts", "ns")]
+    uncounted_percent: Annotated[float | None, doc("its share of the time", "%")]
+
+
+class SelectedRows(Record):
+    """The rows that --where chose."""
+
+    rows: Annotated[int, doc("number of rows")]
+    time_ns: Annotated[int, doc("sum of their durations", "ns")]
+    percent: Annotated[float | None, doc("of the time of all rows", "%")]
+
+
+class UncountedOp(Record):
+    """An op whose FLOPs no model counts."""
+
+    op: Annotated[str, doc("its name; of rows without an op the kernel's")]
+    time_ns: Annotated[int, doc("of its rows", "ns")]
+    percent: Annotated[float | None, doc("of the time of all rows", "%")]
+
+
+def _row_schema(columns: Iterable[Column]) -> Schema:
+    """Any of the columns, as -c chooses."""
+    keys = {column.name: _cell(column) for column in columns}
+    row = {"type": "object", "description": "keys as `columns` lists them", "properties": keys}
+    return {"items": {**row, "additionalProperties": False}}
+
+
+def _cell(column: Column) -> Schema:
+    schema: Schema = {"type": [TYPES[column.kind], "null"], "description": column.meaning}
+    return {**schema, "unit": column.unit} if column.unit else schema
+
+
+BY_NAME = {column.name: column for column in (*COLUMNS, *AGGREGATES)}  # flops and bytes are the group's
+
+
+NO_ROWS: Any = msgspec.field(default_factory=list)  # rows are written one by one, and never set here
+
+
+class TableDocument(Record, kw_only=True):
+    """What stands beside the rows."""
+
+    columns: Annotated[list[PrintedColumn], doc("the keys of `rows`, in order")]
+    totals: Annotated[WholeTable, doc("the whole table, whichever rows are printed")]
+    selected: Annotated[SelectedRows, doc("the rows that --where chose, before --group and --top")]
+    uncounted: Annotated[list[UncountedOp], doc("ops whose FLOPs no model counts, the longest first")]
+    assumptions: Annotated[list[str], doc("the peaks that the limits rest on, in sentences")]
+
+
+class Kernels(TableDocument, kw_only=True):
+    """The annotated kernel table: one row per GPU operation."""
+
+    rows: Annotated[list[Any], extended("one per GPU operation, keys as -c names them", _row_schema(COLUMNS))] = NO_ROWS
+
+
+class GroupedTable(TableDocument):
+    """The columns of groups stand first."""
+
+    group_by: Annotated[list[str], doc("the columns that the rows of a group agree in")]
+
+
+class Groups(GroupedTable, kw_only=True):
+    """With --group: rows that agree in some columns as one."""
+
+    rows: Annotated[list[Any], extended("one per group", _row_schema(BY_NAME.values()))] = NO_ROWS
+
+
+class ExplanationLine(Record):
+    """A line."""
+
+    what: Annotated[str, doc("kernel, op, layer, formula, role, tensor cores, ...")]
+    text: Annotated[str, doc("where it comes from")]
+
+
+class Explanation(Record):
+    """With --explain: where a row's numbers come from."""
+
+    row: Annotated[int, doc("its idx")]
+    lines: Annotated[list[ExplanationLine], doc("in the order of the work: recorded, attributed, counted, shared")]
+
+
+def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Sequence[str]) -> Kernels | Groups:
+    """All but the printed rows. ``rows``: the numbers of those that --where chose."""
+    selected_ns = int(table.ints("kDuration")[rows].sum())
+    shared: dict[str, Any] = {
+        "columns": [_printed(column) for column in query.columns],
+        "totals": _whole(totals),
+        "selected": SelectedRows(rows=len(rows), time_ns=selected_ns, percent=totals.percent(selected_ns)),
+        "uncounted": [
+            UncountedOp(op=op, time_ns=ns, percent=totals.percent(ns)) for op, ns in totals.uncounted.items()
+        ],
+        "assumptions": list(notes),
+    }
+    if query.group:
+        return Groups(group_by=[column.name for column in query.group], **shared)
+    return Kernels(**shared)
+
+
+def _printed(column: Column) -> PrintedColumn:
+    return PrintedColumn(name=column.name, type=TYPES[column.kind], unit=column.unit or None, meaning=column.meaning)
+
+
+def _whole(totals: Totals) -> WholeTable:
+    return WholeTable(
+        rows=totals.rows,
+        time_ns=totals.total_ns,
+        on=totals.processor,
+        attributed_ns=totals.attributed_ns,
+        attributed_percent=totals.attributed_percent,
+        uncounted_ns=totals.uncounted_ns,
+        uncounted_percent=totals.percent(totals.uncounted_ns),
+    )
+
+
+def explained(row: int, lines: Sequence[Line]) -> Explanation:
+    """``row``: its idx, from 1."""
+    return Explanation(row=row, lines=[ExplanationLine(what=what, text=text) for what, text in lines])

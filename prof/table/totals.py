@@ -1,0 +1,64 @@
+"""Sums over a whole table: its rows, their time, and how much of it has an op and a count of FLOPs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyprof.command.terminal_text import cut_to, safe
+from pyprof.table.attribution import AttributedTime
+from pyprof.table.json_lists import first_text
+
+if TYPE_CHECKING:
+    from pyprof.prof.work.annotate import Annotation
+    from pyprof.table.columns import Table
+
+__all__ = ["Totals", "percent_text", "totals"]
+
+NAMED = 5  # ops without a model that the sentence names
+
+
+@dataclass(frozen=True, slots=True)
+class Totals(AttributedTime):
+    """All rows of the table, whichever are printed."""
+
+    rows: int
+    uncounted: dict[str, int]  # op -> ns of its rows without FLOPs, the longest first
+
+    @property
+    def uncounted_ns(self) -> int:
+        return sum(self.uncounted.values())
+
+    def line(self) -> str:
+        """Rows, time, the share of it that has an op, and the ops without a model by their share."""
+        attributed = f"{self.rows} rows; {self.sentence()}"
+        if not self.uncounted:
+            return f"{attributed}; all counted"
+        ops = [f"{_shown(name)} {percent_text(ns, self.total_ns)}" for name, ns in self.uncounted.items()]
+        more = f" and {len(ops) - NAMED} more" if len(ops) > NAMED else ""
+        share = percent_text(self.uncounted_ns, self.total_ns)
+        return f"{attributed}; not counted: {share}: {', '.join(ops[:NAMED])}{more}"
+
+
+def totals(table: Table, annotation: Annotation) -> Totals:
+    time = AttributedTime.of(table)
+    uncounted: dict[str, int] = {}
+    for name, ns in annotation.uncounted.items():
+        uncounted[_outermost(name)] = uncounted.get(_outermost(name), 0) + ns
+    longest_first = dict(sorted(uncounted.items(), key=lambda item: -item[1]))
+    return Totals(time.total_ns, time.attributed_ns, time.on_cpu, len(table), longest_first)
+
+
+def percent_text(part: int, whole: int) -> str:
+    """A part in %, with one digit after the point."""
+    return f"{100 * part / whole:.1f}%" if whole else "0.0%"
+
+
+def _outermost(op: str) -> str:
+    """An op's name; of a list of ops (JSON) the outermost."""
+    return first_text(op) if op.startswith('["') else op
+
+
+def _shown(name: str) -> str:
+    """An op's name on a terminal."""
+    return cut_to(safe(name), 40, "middle") or "(no name)"

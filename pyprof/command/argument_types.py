@@ -1,0 +1,77 @@
+"""Types of options, for ``add_argument(type=...)``: what is wrong with a word is said in one form everywhere."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyprof.errors import PyprofError
+
+__all__ = ["file_name", "imported", "number", "parsed", "whole_number"]
+
+T = TypeVar("T")
+
+
+def whole_number(least: int = 1, digits: int = 9, what: str = "a number from 1 on") -> Callable[[str], int]:
+    """A number of at most so many digits, not below ``least``; ``what`` names it in the error."""
+
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or len(text) > digits or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected {what}, found {text!r}")
+        return int(text)
+
+    return parse
+
+
+def number(least: float, most: float, what: str) -> Callable[[str], float]:
+    """A number in this range; ``what`` names it in the error."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"expected {what}, {least:g} to {most:g}, found {text!r}")
+        return value
+
+    return parse
+
+
+def file_name(endings: Sequence[str], *, standard: bool = True) -> Callable[[str], str]:
+    """A file's name whose ending chooses the format. ``standard``: standard output and devices, which have no ending,
+    are allowed too."""
+
+    def parse(text: str) -> str:
+        path = Path(text)
+        if text.lower().endswith(tuple(endings)):
+            return text
+        if standard and (text == "-" or (path.exists() and not path.is_file())):
+            return text
+        raise argparse.ArgumentTypeError(f"expected a name that ends in {', '.join(endings)}, found {text!r}")
+
+    return parse
+
+
+def parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """The type of an option whose own parser raises ValueError or PyprofError."""
+
+    def checked(text: str) -> T:
+        try:
+            return parse(text)
+        except (ValueError, PyprofError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def imported(module: str, name: str) -> Callable[[str], Any]:
+    """``parsed`` with a function of a module that is imported only where the option is given: --help stays light."""
+
+    def parse(text: str) -> Any:
+        return getattr(importlib.import_module(module), name)(text)
+
+    return parsed(parse)

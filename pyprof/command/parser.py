@@ -1,0 +1,54 @@
+"""The argument parser of every command, and the options that mean the same everywhere."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from pyprof._version import __version__
+from pyprof.command.envelope import usage_error
+
+__all__ = ["Parser", "add_common", "add_json", "wants_json"]
+
+JSON_HELP = "one JSON object with everything that is printed, errors too (pyprof schema prints its schema)"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that reports wrong usage as an error object as well where ``--json`` is given; exit 2."""
+
+    _wants_json = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
+        self._wants_json = wants_json(words)
+        return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        if self._wants_json:
+            usage_error(self.prog, message)
+        super().error(message)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help has signs such as \u00d7, which not every locale's encoding has."""
+        encoding = getattr(file, "encoding", None) or "utf-8"
+        super()._print_message(message.encode(encoding, "replace").decode(encoding), file)
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether ``--json`` is among the words of a command line, which may be wrong elsewhere."""
+    options = words[: words.index("--")] if "--" in words else words
+    return "--json" in options
+
+
+def add_json(parser: argparse._ActionsContainer, help: str = JSON_HELP) -> None:
+    parser.add_argument("--json", action="store_true", help=help)
+
+
+def add_common(parser: argparse.ArgumentParser, writes: str = "") -> None:
+    """``--force`` where the command writes a file or files (``writes`` is that word), ``--quiet`` and ``--version``."""
+    if writes:
+        parser.add_argument("--force", action="store_true", help=f"overwrite the output {writes}")
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")
+    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
