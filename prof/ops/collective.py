@@ -6,6 +6,7 @@ The sums inside an all-reduce run in NCCL's kernels; PyTorch's convention, and o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from pyprof.prof.ops.model import Tensor, Work, distinct, model
@@ -113,3 +114,23 @@ def functional_all_gather(self: Tensor, ranks: int) -> Work:
 def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int) -> Work:
     """A part is written"""
     return Work(0, self.nbytes, moved(self.numel // ranks, self))
+
+
+_RECORDED = "record_param_comms"
+_NAMES = {
+    "c10d::allreduce_": "allreduce",
+    "c10d::broadcast_": "broadcast",
+    "c10d::reduce_": "reduce",
+    "c10d::allreduce_coalesced_": "allreduce_coalesced",
+}
+
+
+def with_name(op: str, arguments: tuple[Any, ...], nodes: Sequence[str]) -> tuple[Any, ...]:
+    """The arguments of the profiler's record of a collective, with the collective's name as the fifth.
+
+    NVTX leaves the name out, but not the op around the record (``nodes``, outermost first).
+    """
+    if op != _RECORDED or len(arguments) < 5 or isinstance(arguments[4], str):
+        return arguments
+    name = next((_NAMES[node] for node in reversed(nodes) if node in _NAMES), None)
+    return (*arguments[:4], name, *arguments[5:])

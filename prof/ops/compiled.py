@@ -136,6 +136,11 @@ def _attended(op: str, arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor, int]
     return q, v, math.prod(q.shape[:3]) * k.shape[2]
 
 
+def is_compiled(name: str) -> bool:
+    """Whether a registered name is that of kernels by torch.compile, whose models take the kernel's own name first."""
+    return name.startswith("triton_")
+
+
 def fused_bytes(op: str, arguments: tuple[Any, ...]) -> float:
     """Bytes of the kernel's tensors, each once, and again if it is surely updated; NaN where a type is not known."""
     tensors = _tensors(arguments)

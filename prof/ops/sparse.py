@@ -6,6 +6,8 @@ from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, model
 from pyprof.prof.ops.operands import Out
 
 FAMILY_NAME = "sparse"
+# ops that run a product of a sparse operand inside them
+PRODUCTS = frozenset({"aten::_sparse_mm", "aten::_sparse_addmm", "aten::_sparse_sparse_matmul"})
 
 
 @model("_to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc", family=FAMILY_NAME)

@@ -18,10 +18,11 @@ from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes, kernel_dtypes, m
 from pyprof.prof.kernels.roles import MAIN, assign_parts, role
 from pyprof.prof.kernels.tensor_cores import tensor_core
 from pyprof.prof.kernels.transfers import stays_on_device
+from pyprof.prof.ops.embedding_tables import may_leave_work
 from pyprof.prof.ops.model import FAMILY, MATRIX, find
 from pyprof.prof.ops.plugins import load_models
 from pyprof.prof.work.casts import uncover
-from pyprof.prof.work.count import Counted, count_op
+from pyprof.prof.work.count import Counted, OpCall, count_call
 from pyprof.prof.work.cut_lists import proven_lists
 from pyprof.prof.work.helpers.rows import fill_own
 from pyprof.prof.work.integer_shares import split
@@ -97,13 +98,10 @@ def _counted(table: Table, names: Coded, calls: Ints) -> tuple[Ints, list[Counte
     told, hints = _told(table, names, calls, lists)
     signatures, signature = distinct(*(c.codes for c in columns), told)
     texts = [[*c.values, ""] for c in columns]
-    counted = [
-        count_op(
-            **{key: text[code] for key, text, code in zip((*SIGNATURE, "lists"), texts, row, strict=True)},
-            kernel=hints[hint],
-        )
-        for *row, hint in signatures
-    ]
+    counted = []
+    for *codes, hint in signatures:
+        cells = {key: text[code] for key, text, code in zip((*SIGNATURE, "lists"), texts, codes, strict=True)}
+        counted.append(count_call(OpCall(**cells, kernel=hints[hint])))
     return signature, counted
 
 
@@ -201,7 +199,7 @@ def _someone_works(table: Table, op: Ints, signature: Ints, counted: Sequence[Co
 
 def _may_leave_work(signature: Ints, counted: Sequence[Counted]) -> Bools:
     """Rows of an op that does its work itself in some versions of its library, and by ops of its own in others."""
-    found: Bools = np.array([c.name.startswith("SplitLookupFunction_") for c in counted] or [False])
+    found: Bools = np.array([may_leave_work(c.name) for c in counted] or [False])
     return found[signature]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pyprof.prof.ops.compiled import fused_ops
 from pyprof.prof.ops.model import ModelError, evaluate, find
-from pyprof.prof.work.count import count_op
+from pyprof.prof.work.count import OpCall, count_call
 from tests.prof.ops.op_cases import Row, t, worked
 
 BF16, INT = "bfloat16", "int64"
@@ -96,15 +96,13 @@ def test_the_name_holds_the_ops(name: str, ops: tuple[str, ...] | None) -> None:
 
 
 def test_a_name_of_unknown_ops_leaves_the_bytes() -> None:
-    counted = count_op(
-        aten="triton_poi_fused_frobnicate_0",
-        sizes="[[8],[8],[]]",
-        dtypes='["float32","float32","Scalar"]',
-        strides="",
-        args='["","","8"]',
-        outs="",
-        marker="",
-        dir="",
+    counted = count_call(
+        OpCall(
+            aten="triton_poi_fused_frobnicate_0",
+            sizes="[[8],[8],[]]",
+            dtypes='["float32","float32","Scalar"]',
+            args='["","","8"]',
+        )
     )
     assert (counted.flop, counted.nbytes) == (None, 64)
 
@@ -119,15 +117,8 @@ def test_a_block_mask_leaves_the_bytes() -> None:
             "triton_tem_fused_flex_attention",
             ("triton_tem_fused_flex_attention_0", *(t(*s, dtype=k) for s, k in zip(sizes, kinds, strict=True))),
         )
-    counted = count_op(
-        aten="triton_tem_fused_flex_attention_0",
-        sizes=json.dumps(sizes),
-        dtypes=json.dumps(kinds),
-        strides="",
-        args="",
-        outs="",
-        marker="",
-        dir="",
+    counted = count_call(
+        OpCall(aten="triton_tem_fused_flex_attention_0", sizes=json.dumps(sizes), dtypes=json.dumps(kinds))
     )
     assert (counted.flop, counted.nbytes) == (None, 4 * 2048 * 4 + 512 * 4 + 6 * 4)
 
@@ -155,16 +146,7 @@ def test_bytes_against_inductors_own(root: Path) -> None:
     rows = list(csv.DictReader((root / "tests" / "golden" / "h200_inductor_kernels.csv").read_text().splitlines()))
     ratios, ours = {}, 0
     for row in rows:
-        found = count_op(
-            aten=row["kernel"],
-            sizes=row["sizes"],
-            dtypes=row["dtypes"],
-            strides="",
-            args=row["values"],
-            outs="",
-            marker="",
-            dir="",
-        )
+        found = count_call(OpCall(aten=row["kernel"], sizes=row["sizes"], dtypes=row["dtypes"], args=row["values"]))
         assert found.nbytes is not None
         ratio, ours = found.nbytes / (1e9 * float(row["num_gb"])), ours + found.nbytes
         if not math.isclose(ratio, 1, abs_tol=0.005):

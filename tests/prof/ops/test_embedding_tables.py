@@ -12,7 +12,7 @@ from pyprof.errors import ModelError
 from pyprof.parse.kineto.ranges import op_scope
 from pyprof.prof.ops.embedding_tables import place_of_indices, understand
 from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, assumption, evaluate, find, total
-from pyprof.prof.work.count import count_op
+from pyprof.prof.work.count import OpCall, count_call
 from tests.prof.ops.op_cases import NAN, Row, declare_tested, i, i32, t, worked
 
 LOOKUP, ROWS = "fbgemm::split_embedding_codegen_lookup", "fbgemm::split_embedding_nobag_codegen_forward"
@@ -295,7 +295,7 @@ def recorded(root: Any) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_arguments_are_understood(name: str, root: Any) -> None:
     tables, wide, count, bags, elements, weighted = RECORDED[name]
-    arguments = count_op(aten=name, **recorded(root)[name], outs="", marker="", dir="").arguments
+    arguments = count_call(OpCall(aten=name, **recorded(root)[name])).arguments
     backward = "backward" in name or "grad_indice" in name
     call = understand(arguments[1:] if backward else arguments, updates=backward)
     assert (call.tables, call.count, call.bags, call.weights.numel) == (tables, count, bags, elements)
@@ -306,9 +306,7 @@ def test_recorded_arguments_are_understood(name: str, root: Any) -> None:
 def test_recorded_calls_are_counted(root: Any) -> None:
     """Three tables of 8, 16 and 4: (689 - 192) * 28 / 3; one of 12, 240 weighted indices: (240 - 64 + 240) * 12."""
     assert set(RECORDED) == set(recorded(root))
-    flops = {
-        name: count_op(aten=name, **call, outs="", marker="", dir="").flop for name, call in recorded(root).items()
-    }
+    flops = {name: count_call(OpCall(aten=name, **call)).flop for name, call in recorded(root).items()}
     assert flops["fbgemm::split_embedding_codegen_forward_unweighted_pt2_wrapper"] == 4639  # 4638.67
     assert flops["fbgemm::split_embedding_codegen_forward_weighted_pt2_wrapper"] == 4992
     assert flops["fbgemm::split_embedding_codegen_grad_indice_weights_pt2_wrapper"] == 240 * 23

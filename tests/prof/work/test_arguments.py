@@ -10,9 +10,9 @@ import pytest
 from pyprof.marker import Marker, format_marker
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
 from pyprof.prof.ops.model import UNKNOWN, Tensor
-from pyprof.prof.work.arguments import knowledge
-from pyprof.prof.work.count import Counted, count_op
-from pyprof.prof.work.marker_arguments import subscript
+from pyprof.prof.ops.subscripts import subscript
+from pyprof.prof.work.arguments import known_dtypes
+from pyprof.prof.work.count import Counted, OpCall, count_call
 
 B, F = "bfloat16", "float32"
 Q = [2, 3, 16, 8]  # 768 elements
@@ -29,43 +29,52 @@ def counted(
     op: str, sizes: list[Any], kernel: Dtypes, *markers: Marker, nodes: tuple[str, ...] = (), way: str = "fprop"
 ) -> Counted:
     texts = json.dumps([format_marker(one) for one in markers]) if markers else ""
-    return count_op(aten=f"aten::{op}", sizes=json.dumps(sizes), dtypes="", strides="", args="", outs="", marker=texts,
-                    dir=way, nodes=json.dumps(nodes) if nodes else "", kernel=kernel)  # fmt: skip
+    return count_call(
+        OpCall(
+            aten=f"aten::{op}",
+            sizes=json.dumps(sizes),
+            dtypes="",
+            marker=texts,
+            dir=way,
+            nodes=json.dumps(nodes) if nodes else "",
+            kernel=kernel,
+        )
+    )
 
 
 def test_the_kernel_is_believed_before_the_marker() -> None:
-    known = knowledge([marker("mul", ([4], F), ([4], F))], Dtypes(B), "mul", "[[4], [4]]", False, True)
+    known = known_dtypes([marker("mul", ([4], F), ([4], F))], Dtypes(B), "mul", "[[4], [4]]", False, True)
     assert [known.dtype(i, (4,)) for i in range(2)] == [B, B]
 
 
 def test_a_marker_tells_the_type_of_what_a_kernel_gives_the_size_of() -> None:
     """cuDNN's attention writes f16 for both 16-bit types."""
     opaque = Dtypes("opaque2")
-    known = knowledge([marker("attention", ([4], B))], opaque, "_cudnn_attention_forward", "[[4], [5]]", True, True)
+    known = known_dtypes([marker("attention", ([4], B))], opaque, "_cudnn_attention_forward", "[[4], [5]]", True, True)
     assert [known.dtype(0, (4,)), known.dtype(1, (5,))] == [B, B]
-    wide = knowledge([marker("attention", ([4], F))], opaque, "_cudnn_attention_forward", "[[4], [5]]", True, True)
+    wide = known_dtypes([marker("attention", ([4], F))], opaque, "_cudnn_attention_forward", "[[4], [5]]", True, True)
     assert wide.dtype(0, (4,)) == "opaque2"
 
 
 def test_the_ops_own_marker_tells_by_position() -> None:
     mixed = marker("add", ([4], F), ([4], B))
     hidden = Dtypes(at=((0, ""), (1, "")), out=F)
-    known = knowledge([mixed], hidden, "add", "[[4], [4], []]", False, True)
+    known = known_dtypes([mixed], hidden, "add", "[[4], [4], []]", False, True)
     assert [known.dtype(i, (4,)) for i in range(2)] == [F, B]
-    backward = knowledge([mixed], hidden, "add", "[[4], [4], []]", False, False)
+    backward = known_dtypes([mixed], hidden, "add", "[[4], [4], []]", False, False)
     assert [backward.dtype(i, (4,)) for i in range(2)] == ["", ""]
 
 
 def test_markers_around_tell_by_shape_but_not_what_is_hidden_or_two_things_at_once() -> None:
     around = marker("layer_norm", ([4], F), ([5], "float64"))
-    known = knowledge([around], Dtypes(at=((1, ""),)), "mul", "[[4], [5]]", False, True)
+    known = known_dtypes([around], Dtypes(at=((1, ""),)), "mul", "[[4], [5]]", False, True)
     assert (known.dtype(0, (4,)), known.dtype(1, (5,))) == (F, "")
-    both = knowledge([marker("cat", ([4], F), ([4], B))], NOTHING, "mul", "[[4], [4]]", False, True)
+    both = known_dtypes([marker("cat", ([4], F), ([4], B))], NOTHING, "mul", "[[4], [4]]", False, True)
     assert both.dtype(0, (4,)) == ""
 
 
 def test_under_autocast_a_products_operands_are_autocasts() -> None:
-    known = knowledge([marker("linear", ([4, 4], F), autocast=B)], NOTHING, "mm", "[[4, 4], [4, 4]]", True, True)
+    known = known_dtypes([marker("linear", ([4, 4], F), autocast=B)], NOTHING, "mm", "[[4, 4], [4, 4]]", True, True)
     assert known.dtype(0, (4, 4)) == B
 
 
@@ -111,8 +120,7 @@ def test_bytes_do_not_wait_for_the_causal_flag() -> None:
     ],
 )
 def test_shapes_that_make_no_sense_are_unknown(op: str, sizes: list[Any], dtypes: str) -> None:
-    found = count_op(aten=f"aten::{op}", sizes=json.dumps(sizes), dtypes=dtypes, strides="", args="", outs="",
-                     marker="", dir="fprop")  # fmt: skip
+    found = count_call(OpCall(aten=f"aten::{op}", sizes=json.dumps(sizes), dtypes=dtypes, dir="fprop"))
     assert (found.flop, found.nbytes) == (0 if op == "cat" else None, None)  # a copy computes nothing, of any shape
     assert found.why
 
@@ -181,8 +189,16 @@ def test_brackets_that_make_no_sense_tell_nothing(args: list[dict[str, Any]]) ->
 def test_indices_come_from_the_marker_of_the_brackets() -> None:
     """8 x 3 x 4 numbers of 4 bytes read and written, 3 and 4 indices of 8 bytes."""
     text = json.dumps([format_marker(Marker("Tensor", "__getitem__", [SELF, key(ALL, *TWO)]))])
-    found = count_op(aten="aten::index", sizes="[[8, 9, 10], []]", dtypes='["float32", ""]', strides="",
-                     args='["", ""]', outs="", marker=text, dir="fprop")  # fmt: skip
+    found = count_call(
+        OpCall(
+            aten="aten::index",
+            sizes="[[8, 9, 10], []]",
+            dtypes='["float32", ""]',
+            args='["", ""]',
+            marker=text,
+            dir="fprop",
+        )
+    )
     assert (found.flop, found.nbytes) == (0, 2 * 96 * 4 + 7 * 8)
 
 
@@ -194,9 +210,16 @@ def test_a_list_of_two_types_has_its_own_marker_s(types: tuple[str, str], nbytes
     """cat of [2, 3] and [2, 4] to float32: one copy kernel tells a cast, the marker which of the two."""
     tensors = [{"type": "tensor", "shape": [2, n], "dtype": d} for n, d in zip((3, 4), types, strict=True)]
     made = Marker("torch", "cat", [{"name": "tensors", "type": "list", "items": tensors}], "float16")
-    found = count_op(aten="aten::cat", sizes="[[[2, 3], [2, 4]], []]", dtypes='[["", ""], ""]', strides="", args="",
-                     outs="", marker=json.dumps([format_marker(made)]), dir="fprop",
-                     kernel=Dtypes(at=((0, ""),), out=F))  # fmt: skip
+    found = count_call(
+        OpCall(
+            aten="aten::cat",
+            sizes="[[[2, 3], [2, 4]], []]",
+            dtypes='[["", ""], ""]',
+            marker=json.dumps([format_marker(made)]),
+            dir="fprop",
+            kernel=Dtypes(at=((0, ""),), out=F),
+        )
+    )
     assert (found.flop, found.nbytes) == (0, nbytes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pyprof.prof.work.count import count_op
+from pyprof.prof.work.count import OpCall, count_call
 
 SIZES = json.dumps([[2, 4, 128, 64]] * 3 + [[]] * 7)
 CALL = {
@@ -22,8 +22,7 @@ CALL = {
 
 
 def counted(**told):
-    columns = dict.fromkeys(("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir"), "")
-    return count_op(**{**columns, **told})
+    return count_call(OpCall(**told))
 
 
 def test_the_users_call_tells_whether_attention_is_causal():

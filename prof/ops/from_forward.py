@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.marker import Marker
+from pyprof.prof.ops.marker_calls import call_arguments
 from pyprof.prof.ops.model import FAMILY, Tensor, Work, evaluate, find
-from pyprof.prof.work.arguments import marked
 
 # products that autograd runs as a product's gradients
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul"})
@@ -38,7 +38,7 @@ def from_forward(name: str, markers: list[Marker]) -> Work | None:
 def _whole(forward: str, markers: list[Marker]) -> Work | None:
     for marker in reversed(markers):
         if marker.op == forward:
-            work = evaluate(f"{forward}.backward", marked(marker))
+            work = evaluate(f"{forward}.backward", call_arguments(marker))
             return work if isinstance(work, Work) else None
     return None
 
@@ -49,7 +49,7 @@ def _product(markers: list[Marker]) -> Work | None:
         found = find(marker.op)
         if found is None or FAMILY[found] != "gemm":
             continue
-        operands = _without_bias(found, marked(marker))
+        operands = _without_bias(found, call_arguments(marker))
         work = evaluate(operands[0], operands[1:]) if operands else None
         return work if isinstance(work, Work) else None
     return None
@@ -66,7 +66,7 @@ def _without_bias(op: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _alike(name: str, markers: list[Marker]) -> Work | None:
     for marker in reversed(markers):
-        arguments = marked(marker)
+        arguments = call_arguments(marker)
         tensor = next((a for a in arguments if isinstance(a, Tensor)), None)
         if tensor is None:
             continue

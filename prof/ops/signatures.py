@@ -1,0 +1,84 @@
+"""What the signatures of some ops say where a capture records their arguments incompletely.
+
+NVTX ranges write shapes without types, and lists of tensors or indices one tensor after the other; Kineto leaves long
+lists empty; options such as ``dim`` stand only in the marker of the user's call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.prof.ops.model import UNKNOWN, Tensor
+
+__all__ = ["Signature", "after_lists", "signature_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """An op's arguments, as far as they are not plain."""
+
+    lists: int = 0  # how many lists of tensors, all of one length, the op takes
+    indices: tuple[int, ...] = ()  # positions of tensors that are indices: int64, as torch makes them
+    after_indices: int | None = None  # a list of indices follows self, and so many arguments follow the list
+    only_tensors: bool = False  # the dispatcher never gives it a number: at::where makes tensors of them
+    shaped_like_first: bool = False  # the output has the first argument's shape, and a type that the kernel's name says
+    options: tuple[tuple[str, Any], ...] = ()  # what follows self, with the defaults of the user's call
+
+
+_LISTS = {
+    "cat _foreach_norm": 1,
+    "_foreach_copy_ _foreach_add_ _foreach_mul_ _foreach_sub_ _foreach_div_ _foreach_lerp_": 2,
+    "_foreach_addcmul_ _foreach_addcdiv_ _fused_sgd_": 3,
+    "_fused_adamw_ _fused_adam_": 5,
+}
+_INDICES = {
+    "embedding nll_loss_forward embedding_dense_backward embedding_backward": (1,),
+    "index_select gather nll_loss_backward scatter scatter_add index_add": (2,),
+    "_embedding_bag_dense_backward": (1, 2, 3, 4),
+    "_embedding_bag_backward": (1, 2, 3, 4, 5),
+}
+_AFTER_INDICES = {
+    "index _unsafe_index _index": 0,
+    "index_put index_put_ _unsafe_index_put": 2,
+    "_index_put_impl_": 3,
+}
+_OPTIONS = {
+    "topk": (("k", UNKNOWN), ("dim", -1), ("largest", True), ("sorted", True)),
+    "cumsum cumprod": (("dim", UNKNOWN), ("dtype", None)),
+    "sum mean nansum nanmean": (("dim", None), ("keepdim", False), ("dtype", None)),
+    "amax amin argmax argmin logsumexp": (("dim", None), ("keepdim", False)),
+}
+_SOFTMAX = Signature(shaped_like_first=True, options=(("dim", UNKNOWN), ("half_to_float", False)))
+
+SIGNATURES: Mapping[str, Signature] = {
+    **{op: Signature(lists=count) for ops, count in _LISTS.items() for op in ops.split()},
+    **{op: Signature(indices=places) for ops, places in _INDICES.items() for op in ops.split()},
+    **{op: Signature(after_indices=count) for ops, count in _AFTER_INDICES.items() for op in ops.split()},
+    **{op: Signature(options=options) for ops, options in _OPTIONS.items() for op in ops.split()},
+    **dict.fromkeys(("_softmax", "_log_softmax"), _SOFTMAX),
+    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), Signature(shaped_like_first=True)),
+    "where": Signature(only_tensors=True),
+}
+_PLAIN = Signature()
+
+
+def signature_of(op: str) -> Signature:
+    """The signature of an aten op, without ``aten::``."""
+    return SIGNATURES.get(op, _PLAIN)
+
+
+def after_lists(op: str, lists: int, filled: int, empty: int) -> tuple[Any, ...]:
+    """What follows the lists of an op whose ranges show ``filled`` shapes and then ``empty`` ones.
+
+    For Adam these are the maxima (AMSGrad's, else none) and the step counters, which have no dimension; elsewhere
+    numbers.
+    """
+    if is_adam(op):
+        return (() if lists > 4 else ((),)) + ((Tensor((), "float32"),) * (filled // lists),)
+    return (UNKNOWN,) * empty
+
+
+def is_adam(op: str) -> bool:
+    return op.startswith("_fused_adam")
