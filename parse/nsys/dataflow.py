@@ -1,8 +1,8 @@
-"""The shapes of intermediates, from who consumes them.
+"""The shapes of outputs, from the ops that consume them.
 
 With record_shapes PyTorch writes `input_op_ids = [(producer, output), ...]` beside the sizes of an op's inputs: the
-size of input i is the shape of output `output` of op `producer`. NVTX ranges carry no strides, paddings or outputs, so
-this is how a convolution's output is known.
+size of input i is the shape of output `output` of op `producer`. NVTX ranges have no strides, paddings or outputs, so
+nothing else gives the shape of a convolution's output.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyprof.parse.nsys.nvtx_texts import LINKS, Buffer, Parts, numbers
 from pyprof.parse.nsys.tables import process_of
 from pyprof.table.columns import NULL, Ints
 
-# Ops whose output shape their inputs' shapes do not tell.
+# Ops whose output shape does not follow from their inputs' shapes.
 NEEDED = re.compile(
     rb"aten::(?:_?convolution|(?:cudnn|miopen|mkldnn)_convolution\w*|conv(?:_transpose)?[123]d"
     rb"|(?:max|avg|adaptive_avg|adaptive_max|_adaptive_avg)_pool[123]d\w*|sum|mean|amax|amin|max|min|argmax|argmin"
@@ -26,16 +26,16 @@ _SIZES = b", sizes = ["
 
 
 class DataFlow:
-    """Collects the first consumer's view of each needed op's first output, a chunk of ranges at a time."""
+    """The shape of each needed op's first output, as its first consumer names it, collected chunk by chunk."""
 
     def __init__(self) -> None:
         self.outs: dict[int, str] = {}
-        self._needed = np.zeros(0, bool)  # by head
+        self._needed = np.zeros(0, bool)  # of each head: whether its op is in NEEDED
         self._shapes: dict[tuple[int, int], str] = {}  # (head, input) -> shape
-        self._seen: list[tuple[Ints, Ints]] = []  # (pid, op id) of the needed ops seen, sorted, and their ranges
+        self._runs: list[tuple[Ints, Ints]] = []  # (pid, op id) of the needed ops so far, sorted, and their ranges
 
     def add(self, heads: list[bytes], tid: Ints, parts: Parts, buffer: Buffer, ranges: Ints) -> None:
-        """Take the next ranges: threads, split texts and numbers. ``heads``: all that there are so far."""
+        """Take the next chunk: globalTids, split texts and numbers of ranges. ``heads``: all heads so far."""
         new = [NEEDED.match(head) is not None for head in heads[len(self._needed) :]]
         self._needed = np.append(self._needed, np.array(new, bool))
         if not self._needed.any():
@@ -55,22 +55,22 @@ class DataFlow:
                     self.outs[index] = shape
 
     def _remember(self, keys: Ints, ranges: Ints) -> None:
-        """Keep sorted runs, each more than twice as long as the next: adding n ops takes n log n, in any chunks."""
+        """Keep sorted runs, each more than twice as long as the next: n ops cost n log n, whatever the chunks."""
         if not len(keys):
             return
         while True:
             order = np.argsort(keys, kind="stable")
             keys, ranges = keys[order], ranges[order]
-            if not self._seen or len(self._seen[-1][0]) > 2 * len(keys):
+            if not self._runs or len(self._runs[-1][0]) > 2 * len(keys):
                 break
-            earlier = self._seen.pop()
+            earlier = self._runs.pop()
             keys, ranges = np.concatenate([earlier[0], keys]), np.concatenate([earlier[1], ranges])
-        self._seen.append((keys, ranges))
+        self._runs.append((keys, ranges))
 
     def _find(self, wanted: Ints) -> Ints:
-        """The range of each op, the first seen with that number; -1 for none."""
+        """The range of each op, the first one with that number; -1 for none."""
         found = np.full(len(wanted), -1, np.int64)
-        for keys, ranges in self._seen:
+        for keys, ranges in self._runs:
             at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             found = np.where((found < 0) & (keys[at] == wanted), ranges[at], found)
         return found
@@ -87,8 +87,8 @@ def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     inside = begin >= parts.links[row] + len(LINKS)
     begin, row = begin[inside], row[inside]
     position = np.arange(len(begin)) - np.searchsorted(row, row)
-    made = data[begin + 1] != ord("0")  # (0,-1) is of no op
-    begin, row, position = begin[made], row[made], position[made]
+    has_producer = data[begin + 1] != ord("0")  # (0,-1): no op made the input
+    begin, row, position = begin[has_producer], row[has_producer], position[has_producer]
     producer, at = numbers(data, begin + 1, buffer.end[row])
     first_output = (data[at] == ord(",")) & (data[at + 1] == ord("0")) & (data[at + 2] == ord(")"))
     keep = first_output & (producer > 0) & (at + 3 <= buffer.end[row])
@@ -96,6 +96,6 @@ def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:
 
 
 def _shape(head: bytes, position: int) -> str:
-    """A list of the shape of input ``position`` in a head's `sizes = [[..], ..]`, empty where it is cut or none."""
+    """A list of the shape of input ``position`` in a head's `sizes = [[..], ..]`; empty where it is cut or unknown."""
     sizes = _DIMS.findall(head.partition(_SIZES)[2])
     return f"[{sizes[position].decode()}]" if position < len(sizes) and sizes[position] != b"[]" else ""

@@ -1,6 +1,6 @@
-"""Straight from ``.nsys-rep``: nsys itself exports it to a temporary SQLite file, which is read and removed.
+"""``.nsys-rep``: nsys itself exports the report to a temporary SQLite file, which is read and removed.
 
-The report's own format is not documented. nsys promises that any newer one exports it.
+The report's own format is not documented. nsys promises that any newer version exports it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.notes import CaptureNotes
-from pyprof.parse.nsys import overview as nsys_brief
-from pyprof.parse.nsys import reader as nsys
+from pyprof.parse.nsys import overview, reader
 
 
 def read(file: Path, lean: bool = False) -> Capture:
-    """Read an nsys report, as ``nsys.read`` does its export.
+    """Read an nsys report, as ``reader.read`` reads its export.
 
-    Raises InputError where nsys is not on the PATH or cannot export it.
+    Raises InputError where nsys is not on the PATH or cannot export the report.
     """
     with _exported(file) as database:
-        capture = nsys.read(database, lean)
+        capture = reader.read(database, lean)
     capture.file = str(file)
     return capture
 
 
 def brief(file: Path) -> tuple[CaptureNotes, Contents]:
-    """What ``nsys_brief`` tells of an nsys report. Raises as ``read`` does."""
+    """What ``overview`` shows of an nsys report. Raises as ``read`` does."""
     with _exported(file) as database:
-        notes, contents = nsys_brief.brief(database)
+        notes, contents = overview.brief(database)
     return replace(notes, file=str(file)), contents
 
 
@@ -53,12 +52,12 @@ def _exported(file: Path) -> Iterator[Path]:
         _export(tool, file, exported)
         try:
             yield exported
-        except InputError as error:  # it names a file that nobody has seen
+        except InputError as error:  # it names the temporary file
             raise type(error)(file, str(error).removeprefix(f"{exported}: ")) from None
 
 
 def _export(tool: str, file: Path, exported: Path) -> None:
-    """With NVTX payloads, which tell NCCL's message sizes; without them by an nsys that has no such option."""
+    """Export with NVTX payloads, which have NCCL's message sizes; without them where nsys has no such option."""
     command = [tool, "export", "--type=sqlite", "--force-overwrite=true", f"--output={exported}", str(file.resolve())]
     try:
         done = _run([*command[:2], "--include-blobs=true", *command[2:]])
@@ -67,9 +66,10 @@ def _export(tool: str, file: Path, exported: Path) -> None:
     except OSError as error:
         raise InputError(file, f"{tool} cannot be run: {error.strerror or error}") from None
     if done.returncode or not exported.is_file():
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        output = done.stderr.strip() or done.stdout.strip() or "nothing"
+        message = output.splitlines()[-1][:300]
         raise InputError(
-            file, f"expected nsys export to make a database, found exit code {done.returncode} and: {said[:300]}"
+            file, f"expected nsys export to make a database, found exit code {done.returncode} and: {message}"
         )
 
 

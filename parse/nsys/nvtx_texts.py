@@ -1,10 +1,10 @@
-"""Range texts split over arrays: sequence numbers, op ids, and the heads that remain, of tens of thousands at once.
+"""Tens of thousands of range texts split at once: sequence numbers, op ids, and the heads that remain.
 
 PyTorch (torch/csrc/profiler/util.cpp, getNvtxStr) writes `NAME, seq = N, op_id = N, sizes = [..], input_op_ids = [..]`.
-Millions of such texts differ in their numbers alone. A loop over them takes two microseconds a text; here they lie in
-one buffer, the marks are found by their `=`, numbers are read digit by digit in all texts together, and pyarrow tells
-the distinct names and sizes. Whatever does not look exactly like that (markers, users' ranges, PyTorch 1.x) is split
-alone, once a distinct text; ``split_one`` says what both ways give.
+Millions of such texts differ in their numbers alone. A loop over them takes two microseconds per text; here they lie in
+one buffer, the marks (`, seq = ` and so on) are found by their `=`, numbers are read digit by digit in all texts
+together, and pyarrow finds the distinct names and sizes. Any text of another form (markers, users' ranges, PyTorch 1.x)
+is split alone, once per distinct text; ``split_one`` shows what both ways give.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyprof.table.columns import NULL, Ints
 
 SEQ, OP_ID, LINKS = b", seq = ", b", op_id = ", b", input_op_ids = "
 MOST_DIGITS = 18  # of a number that fits in 64 bits, whatever its digits
-_PAD = b"\0" * 32  # before and after the texts: words of 8 bytes are read around any byte of theirs
+_PAD = b"\0" * 32  # before and after the texts, as words of 8 bytes are read around any of their bytes
 
 
 class Buffer(NamedTuple):
@@ -33,7 +33,7 @@ class Buffer(NamedTuple):
 
     @classmethod
     def of(cls, pieces: Sequence[bytes], lengths: Ints) -> Buffer:
-        """The texts that ``pieces`` hold, joined as they may be already, by their lengths."""
+        """Texts by their lengths in bytes; a piece is one text or several already joined."""
         end = np.cumsum(lengths) + len(_PAD)
         raw = b"".join((_PAD, *pieces, _PAD))
         return cls(raw, np.frombuffer(raw, np.uint8), np.concatenate([[len(_PAD)], end[:-1]]), end)
@@ -42,13 +42,13 @@ class Buffer(NamedTuple):
         return len(self.begin)
 
     def owner(self, at: Ints) -> Ints:
-        """The text that holds each place; places ascend."""
+        """The text in which each place lies; places ascend."""
         bounds = np.searchsorted(at, self.begin)
         return np.repeat(np.arange(len(self)), np.diff(bounds, append=len(at)))
 
 
 class Parts(NamedTuple):
-    """What the texts of a buffer hold; ``NULL`` where one has no such number."""
+    """The parts of each text of a buffer; ``NULL`` where one has no such number."""
 
     head: Ints  # number of the head: the text without its numbers and links
     seq: Ints  # autograd sequence number
@@ -57,26 +57,27 @@ class Parts(NamedTuple):
 
 
 class Heads:
-    """The distinct heads, numbered as they come."""
+    """The distinct heads, numbered in order of appearance."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
 
     def number(self, heads: Iterable[bytes]) -> list[int]:
-        texts, numbered, found = self.texts, self._numbers, []
+        """The number of each head; new ones get the next numbers."""
+        numbers = []
         for head in heads:
-            number = numbered.setdefault(head, len(texts))
-            if number == len(texts):
-                texts.append(head)
-            found.append(number)
-        return found
+            number = self._numbers.setdefault(head, len(self.texts))
+            if number == len(self.texts):
+                self.texts.append(head)
+            numbers.append(number)
+        return numbers
 
 
-def split_texts(buffer: Buffer, heads: Heads, alone: bool = False) -> Parts:
-    """Split the texts of a buffer; ``heads`` gets the new ones in the order in which they come.
+def split_texts(buffer: Buffer, heads: Heads, one_by_one: bool = False) -> Parts:
+    """Split the texts of a buffer; ``heads`` gets the new ones in order of appearance.
 
-    ``alone``: without pyarrow, whose import takes longer than a few thousand texts; the same comes out.
+    ``one_by_one``: without pyarrow, whose import takes longer than a few thousand texts; the result is the same.
     """
     data, begin = buffer.data, buffer.begin
     seq_at, op_at, links = _marks(buffer)
@@ -88,11 +89,12 @@ def split_texts(buffer: Buffer, heads: Heads, alone: bool = False) -> Parts:
     plain &= (op_end == links) | (data[op_end] == ord(","))
     plain &= ~has_seq | ((seq_end == op_at) & _is_number(seq_at + len(SEQ), seq_end))
     parts = Parts(np.zeros(len(buffer), np.int64), seq, op_id, links)
-    found = _plain_heads(buffer, np.flatnonzero(plain), np.minimum(seq_at, op_at), op_end, parts, alone)
-    found += _split_rest(buffer, np.flatnonzero(~plain), parts, len(found))
-    order = np.argsort(np.array([row for row, _ in found], np.int64))
-    number = np.zeros(len(found), np.int64)
-    number[order] = heads.number(found[place][1] for place in order.tolist())
+    ends = np.minimum(seq_at, op_at), op_end
+    rows_and_heads = _plain_heads(buffer, np.flatnonzero(plain), ends, parts, one_by_one)
+    rows_and_heads += _split_rest(buffer, np.flatnonzero(~plain), parts, len(rows_and_heads))
+    order = np.argsort(np.array([row for row, _ in rows_and_heads], np.int64))
+    number = np.zeros(len(order), np.int64)
+    number[order] = heads.number(rows_and_heads[place][1] for place in order.tolist())
     return parts._replace(head=number[parts.head])
 
 
@@ -110,7 +112,7 @@ def split_one(text: bytes) -> tuple[bytes, int, int]:
         op_id, comma, rest = text[at + len(OP_ID) :].partition(b",")
         try:
             return name + OP_ID + comma + rest, int(seq) if seq else NULL, int(op_id)
-        except ValueError:  # a user's own text with such words
+        except ValueError:  # a user's own text that looks similar
             pass
     called, number, call, sizes = scope.split(text.decode("utf-8", "replace"))
     mark = OP_ID.decode() if number is not None or call is not None else ""
@@ -119,7 +121,7 @@ def split_one(text: bytes) -> tuple[bytes, int, int]:
 
 
 def numbers(data: NDArray[np.uint8], at: Ints, stop: Ints) -> tuple[Ints, Ints]:
-    """The decimal number at each place, read up to ``stop`` at most, and where it ends; 0 and ``at`` for none."""
+    """The decimal number at each place, read up to ``stop`` at most, and where it ends; 0 and ``at`` without any."""
     value, end = np.zeros(len(at), np.int64), at.copy()
     reading = np.flatnonzero(at < stop)
     for _ in range(MOST_DIGITS + 1):
@@ -142,22 +144,26 @@ def _marks(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     words = np.ndarray((len(buffer.data) - 7,), "<u8", buffer.data, strides=(1,))  # the 8 bytes from each place on
     equals = np.flatnonzero(buffer.data == ord("="))
     owner, last = buffer.owner(equals), words[equals - 6]  # all marks end in "= "
-    seq, op_id, links = (_first(buffer, words, equals, owner, last, mark) for mark in (SEQ, OP_ID, LINKS))
+    seq, op_id, links = (_first(buffer, words, (equals, owner, last), mark) for mark in (SEQ, OP_ID, LINKS))
     return seq, op_id, links
 
 
 def _first(
-    buffer: Buffer, words: NDArray[np.uint64], equals: Ints, owner: Ints, last: NDArray[np.uint64], mark: bytes
+    buffer: Buffer, words: NDArray[np.uint64], signs: tuple[Ints, Ints, NDArray[np.uint64]], mark: bytes
 ) -> Ints:
-    """Where ``mark`` first stands in each text. ``last``: the 8 bytes that end one behind each place of ``equals``."""
+    """Where ``mark`` first stands in each text; the text's end where it has none.
+
+    ``signs``: the place of each `=`, its text, and the 8 bytes that end one byte after it.
+    """
+    equals, owner, last = signs
     hits = np.flatnonzero(last == _word(mark[-8:]))
     at, owner = equals[hits] - (len(mark) - 2), owner[hits]
     fits = (at >= buffer.begin[owner]) & (at + len(mark) <= buffer.end[owner])
     for part in range(0, len(mark) - 8, 8):
         fits &= words[at + part] == _word(mark[part : part + 8])
-    found = buffer.end.copy()
-    found[owner[fits][::-1]] = at[fits][::-1]  # of several in a text the first is written last
-    return found
+    first = buffer.end.copy()
+    first[owner[fits][::-1]] = at[fits][::-1]  # of several in a text the first is written last
+    return first
 
 
 def _word(data: bytes) -> np.uint64:
@@ -165,22 +171,25 @@ def _word(data: bytes) -> np.uint64:
 
 
 def _plain_heads(
-    buffer: Buffer, rows: NDArray[np.intp], name_end: Ints, op_end: Ints, parts: Parts, alone: bool
+    buffer: Buffer, rows: NDArray[np.intp], ends: tuple[Ints, Ints], parts: Parts, one_by_one: bool
 ) -> list[tuple[int, bytes]]:
-    """The distinct heads of the texts ``rows``, each with its first row; ``parts.head`` gets places in that list."""
+    """The distinct heads of the texts ``rows``, each with its first row; ``parts.head`` gets places in that list.
+
+    ``ends``: where each text's name and its op id end.
+    """
     if not len(rows):
         return []
-    cuts = np.stack([buffer.begin, name_end, op_end, parts.links], axis=1)[rows]
+    cuts = np.stack([buffer.begin, *ends, parts.links], axis=1)[rows]
     cuts = np.append(cuts.reshape(-1), buffer.end[rows[-1]])
-    codes, values = _few_slices(buffer.raw, cuts) if alone else _distinct_slices(buffer.data, cuts)
+    codes, values = _few_slices(buffer.raw, cuts) if one_by_one else _distinct_slices(buffer.data, cuts)
     key, first, local = np.unique(codes[::4] * len(values) + codes[2::4], return_index=True, return_inverse=True)
     parts.head[rows] = local.reshape(-1)
-    named = zip(rows[first].tolist(), *(side.tolist() for side in np.divmod(key, len(values))), strict=True)
-    return [(row, values[name] + OP_ID + values[rest]) for row, name, rest in named]
+    name, rest = (number.tolist() for number in np.divmod(key, len(values)))
+    return [(row, values[n] + OP_ID + values[r]) for row, n, r in zip(rows[first].tolist(), name, rest, strict=True)]
 
 
 def _distinct_slices(data: NDArray[np.uint8], cuts: Ints) -> tuple[Ints, list[bytes]]:
-    """Of the slices between successive cuts every second one's number among their distinct values; others have none."""
+    """The number of each slice between successive cuts among the distinct values; every second slice has none."""
     import pyarrow as pa
 
     count = len(cuts) - 1
@@ -192,7 +201,7 @@ def _distinct_slices(data: NDArray[np.uint8], cuts: Ints) -> tuple[Ints, list[by
 
 
 def _few_slices(raw: bytes, cuts: Ints) -> tuple[Ints, list[bytes]]:
-    """The same in a loop."""
+    """The same in a loop, for few slices."""
     known: dict[bytes, int] = {}
     codes = np.zeros(len(cuts) - 1, np.int64)
     between = zip(cuts[:-1:2].tolist(), cuts[1::2].tolist(), strict=True)
@@ -201,17 +210,17 @@ def _few_slices(raw: bytes, cuts: Ints) -> tuple[Ints, list[bytes]]:
 
 
 def _split_rest(buffer: Buffer, rows: NDArray[np.intp], parts: Parts, place: int) -> list[tuple[int, bytes]]:
-    """As ``_plain_heads``, one text at a time, each distinct one once; the list's first place is ``place``."""
-    found: list[tuple[int, bytes]] = []
+    """As ``_plain_heads``, one text at a time, once per distinct text; the list's first place is ``place``."""
+    heads: list[tuple[int, bytes]] = []
     known: dict[bytes, tuple[int, int, int]] = {}
     split: list[tuple[int, int, int]] = []
     for row, begin, end in zip(rows.tolist(), buffer.begin[rows].tolist(), buffer.end[rows].tolist(), strict=True):
         text = buffer.raw[begin:end]
         if text not in known:
             head, seq, op_id = split_one(text.partition(LINKS)[0]) if b"," in text else (text, NULL, NULL)
-            known[text] = (place + len(found), seq, op_id)
-            found.append((row, head))
+            known[text] = (place + len(heads), seq, op_id)
+            heads.append((row, head))
         split.append(known[text])
     if split:
         parts.head[rows], parts.seq[rows], parts.op_id[rows] = np.array(split, np.int64).T
-    return found
+    return heads

@@ -1,8 +1,8 @@
-"""What an nsys export holds, without reading it all.
+"""The summary of an nsys export, without reading all of it.
 
-Rows, times, names, steps and warnings come from the numbers of GPU operations and API calls, and are exact. What share
-of the time has an op takes the texts of the ranges, nearly all of a long file: there only the ranges around a sample of
-the operations are read (``sample``), and the share is an estimate.
+Rows, times, names, steps and warnings come from the numbers of GPU operations and API calls, and are exact. The share
+of the time that has an op needs the texts of the ranges, which are nearly all of a long file: there only the ranges
+around a sample of the operations are read (``sample``), and the share is an estimate.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pyprof.parse.nsys.reader import assemble, check
 from pyprof.parse.nsys.sample import Sample, bounds, draw
 from pyprof.table.columns import NULL, Data, Ints
 
-FEW = 100_000  # ranges: as many are all read, in a fifth of a second
-MOMENTS = 4_096  # of GPU time that are looked at: a share of 50% is then known to 2.4%, one of 100% to 0.16%
+FEW = 100_000  # ranges; so many are all read, which takes a fifth of a second
+MOMENTS = 4_096  # drawn from the GPU time: a share of 50% is then known to within 2.4%, one of 100% to within 0.16%
 
 
 @uncollected()
 def brief(file: Path) -> tuple[CaptureNotes, Contents]:
-    """What parse.py's summary tells of an nsys export. The share of one with more than ``FEW`` ranges is estimated.
+    """What parse.py's summary shows of an nsys export; with more than ``FEW`` ranges the attributed share is estimated.
 
-    Raises InputError and SchemaError as ``nsys.read`` does.
+    Raises InputError and SchemaError as ``reader.read`` does.
     """
     with database(file) as db:
         check(db)
@@ -47,12 +47,13 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
         nest = Nest(capture)
         notes = CaptureNotes.of(capture)
         if sample is None:
-            step, found = steps(capture, nest), _attribution(capture, nest)
+            step, attribution = steps(capture, nest), _attribution(capture, nest)
         else:
-            step, found = steps(capture, nest, _nodes(db, capture, nest)), _estimated(capture, nest, sample)
+            step = steps(capture, nest, _nodes(db, capture, nest))
+            attribution = _estimated(capture, nest, sample)
             if NO_OPS in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
                 notes.warnings.remove(NO_OPS)
-    return notes, Contents.of_columns({**capture.columns, "step": step}, found)
+    return notes, Contents.of_columns({**capture.columns, "step": step}, attribution)
 
 
 def _capture(db: Database) -> tuple[Capture, Sample | None]:
@@ -87,7 +88,7 @@ def _attribution(capture: Capture, nest: Nest, weight: Ints | None = None) -> At
 
 
 def _estimated(capture: Capture, nest: Nest, sample: Sample) -> Attribution:
-    """The same from a sample of the rows. What was looked at is known: the bounds leave only the rest open."""
+    """The same, estimated from a sample of the rows. The sample itself is exact: only the rest is uncertain."""
     if len(sample.rows) == capture.rows:
         return _attribution(capture, nest)
     part = _rows(capture, sample.rows)
@@ -127,21 +128,21 @@ def _taken(column: Data, rows: Ints) -> Data:
 
 
 def _nodes(db: Database, capture: Capture, nest: Nest) -> Nodes:
-    """Autograd's nodes as far as they tell steps apart: one between each two updates, and the last of all.
+    """Autograd's nodes as far as they are needed to separate steps: one between each two updates, and the last of all.
 
-    Those around a sample are mostly enough. Where none was met after an update that a launch follows, all that began
-    later are looked for.
+    Those around the sample are mostly enough. Where there is none after an update that a launch follows, the file is
+    searched for all that began later.
     """
-    found, bare = nodes_of(nest), []
+    nodes, without_node = nodes_of(nest), []
     updates = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
     for pid in set(nest.pid[updates].tolist()) - set(marks(capture, nest).pid.tolist()):
-        mine = updates[nest.pid[updates] == pid]
-        begun, nodes = np.sort(nest.start[mine]), np.sort(found.start[found.pid == pid])
-        bare += begun[:-1][np.diff(np.searchsorted(nodes, begun)) == 0].tolist()
-        last = nest.end[mine].max()
-        if nodes[-1:].max(initial=NULL) < last <= capture.launch_time.max(initial=NULL):
-            bare.append(int(begun[-1]))
-    if not bare:
-        return found
-    more = last_nodes(db, nest.start[updates], min(bare))
-    return Nodes(*(np.concatenate(pair) for pair in zip(found, more, strict=True)))
+        of_process = updates[nest.pid[updates] == pid]
+        begun, node_starts = np.sort(nest.start[of_process]), np.sort(nodes.start[nodes.pid == pid])
+        without_node += begun[:-1][np.diff(np.searchsorted(node_starts, begun)) == 0].tolist()
+        last = nest.end[of_process].max()
+        if node_starts[-1:].max(initial=NULL) < last <= capture.launch_time.max(initial=NULL):
+            without_node.append(int(begun[-1]))
+    if not without_node:
+        return nodes
+    more = last_nodes(db, nest.start[updates], min(without_node))
+    return Nodes(*(np.concatenate(pair) for pair in zip(nodes, more, strict=True)))

@@ -1,8 +1,8 @@
-"""A share of GPU time from some of the operations, and how far it can be off.
+"""A share of GPU time estimated from some of the operations, and how far off the estimate can be.
 
-Moments of GPU time are drawn, one at a random place in each of many equal parts of the whole, and the operation that
-was running is looked at: a long one is as much likelier to be met as it is longer, every part of the capture is met,
-and no rhythm of a training loop can fall in step with the draw. So the share of the moments is the share of the time.
+The GPU time is cut into many equal parts, and a random moment is drawn from each: the sample is the operations that
+were running then. The chance of an operation grows with its duration, every part of the capture is sampled, and no
+rhythm of a training loop can fall in step with the draw. So the share of the moments is the share of the time.
 """
 
 from __future__ import annotations
@@ -15,23 +15,20 @@ import numpy as np
 
 from pyprof.table.columns import Ints
 
-BEYOND = (
-    0.00135  # of the draws lie farther off on each side, as three standard deviations leave: 99.7 of 100 are nearer
-)
+# The chance that the true share lies beyond the bounds, on each side: as for three standard deviations, so that 99.7 of
+# 100 intervals contain it.
+BEYOND = 0.00135
 
 
 class Sample(NamedTuple):
-    """The operations that were met, and at how many moments each."""
+    """The operations that ran at the moments drawn, and at how many moments each ran."""
 
     rows: Ints
     moments: Ints
 
 
 def draw(duration: Ints, moments: int, seed: int = 0) -> Sample:
-    """Draw moments of the time of operations, given in any order that is not random; the same ones each time.
-
-    Their whole time must not be 0.
-    """
+    """Draw moments from the time of operations, whose durations (ns) must not all be 0; the same moments each time."""
     until = np.cumsum(np.maximum(duration, 0))
     places = (np.arange(moments) + np.random.default_rng(seed).random(moments)) * (until[-1] / moments)
     row = np.searchsorted(until, np.minimum(places.astype(np.int64), until[-1] - 1), "right")
@@ -39,11 +36,11 @@ def draw(duration: Ints, moments: int, seed: int = 0) -> Sample:
 
 
 def bounds(hits: int, moments: int, beyond: float = BEYOND) -> tuple[float, float]:
-    """Between which shares the true one lies if ``hits`` of so many moments were such.
+    """The interval in which the true share lies where ``hits`` of so many moments have the property.
 
     The exact interval of C. J. Clopper and E. S. Pearson, The use of confidence or fiducial limits, 1934: below (above)
-    it at most ``beyond`` of all draws give as many (as few) hits. It takes the moments as independent; parted evenly
-    over the capture they tell more. All of 4,096 moments leave 0.16% open:
+    it at most ``beyond`` of all draws give as many (as few) hits. It assumes independent moments; spread evenly over
+    the capture they are a little more exact. Where all of 4,096 moments have it, 0.16% remain uncertain:
 
     >>> [round(100 * share, 2) for share in bounds(4096, 4096)]
     [99.84, 100.0]

@@ -8,10 +8,12 @@ from pyprof.table.columns import Coded
 
 
 def osrt_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
+    """Calls of the operating system's runtime."""
     return time_rows(recording.os.name, recording.os.end - recording.os.start)
 
 
 def cuda_api_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
+    """Calls of the CUDA API."""
     return time_rows(function_names(recording.api), recording.api.end - recording.api.start)
 
 
@@ -21,7 +23,7 @@ def function_names(calls: Calls) -> Coded:
 
 
 def without_version(name: str) -> str:
-    """Without the ABI's version, of which nsys knows four digits.
+    """The name without its ABI version, which nsys strips where it has four digits.
 
     >>> without_version("cudaLaunchKernel_v7000"), without_version("cudaGraphLaunch_v10000")
     ('cudaLaunchKernel', 'cudaGraphLaunch_v10000')

@@ -1,4 +1,4 @@
-"""The command pyprof stats: the tables of nsys stats, of any profiler's file."""
+"""The command pyprof stats: the tables of nsys stats from any profiler's file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build_parser() -> Parser:
 
     parser = Parser(
         prog="pyprof stats",
-        description="The tables of nsys stats, of an nsys or nvprof database or a torch.profiler trace.\n"
+        description="The tables of nsys stats, from an nsys or nvprof database or a torch.profiler trace.\n"
         "A table for which the file lacks data is left out, and standard error says what is missing.",
         epilog=_reports_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -32,8 +32,8 @@ def build_parser() -> Parser:
         "--report",
         metavar="NAME[,NAME]",
         type=parsed(_reports),
-        default=_reports(",".join(DEFAULT)),
-        help=f"the tables to print, in this order, or all (without: {', '.join(DEFAULT)})",
+        default=_reports(DEFAULT),
+        help=f"the tables to print, in this order, or all (default: {DEFAULT.replace(',', ', ')})",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
@@ -41,11 +41,11 @@ def build_parser() -> Parser:
         "--format",
         choices=FORMATS,
         default="column",
-        help="column: aligned, under a title; csv: a header and rows, an empty line between tables; json: nsys's own, "
-        "a list of objects, of several tables an object of lists (without: column)",
+        help="column: aligned, under a title; csv: a header and rows, with an empty line between tables; json: as nsys "
+        "writes it, one table as a list of objects, several as an object of such lists (default: column)",
     )
     add_json(form)
-    parser.add_argument("-o", "--output", metavar="FILE", help="write here, not to standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
     add_common(parser, writes="file")
     return parser
 
@@ -64,10 +64,10 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.parse.stats.open_recording import recording
 
     check_output(args.output, args.force)  # before minutes of work
-    with recording(Path(args.file)) as capture:
-        tables: list[tuple[Wanted, Rows]] = [(report, report.rows(capture)) for report in args.report]
+    with recording(Path(args.file)) as events:
+        tables: list[tuple[Wanted, Rows]] = [(report, report.rows(events)) for report in args.report]
     missing = dict.fromkeys(report.report.missing for report, rows in tables if not rows)
-    skipped = [f"{args.file} does not contain {what}." for what in missing]
+    skipped = [f"{args.file} does not contain {data}." for data in missing]
     if args.json:
         write_answer(
             "stats", tables_of(tables), input=[args.file], warnings=skipped, output=args.output, force=args.force

@@ -1,7 +1,7 @@
-"""Any other format as a recording, by way of what its reader hands to correlation.
+"""Any other format as a recording, made of the capture that its reader returns.
 
-That has each GPU operation with its launch, and the ranges; of the calls that launched nothing, and of the operating
-system's, it has none, so those tables are said to be missing rather than filled by half.
+A capture has each GPU operation with its launch, and the ranges. It has no calls that launched nothing and no calls of
+the operating system, so the tables of calls are reported as missing rather than filled by half.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Rec
 from pyprof.table.columns import NULL, Coded, Data, Ints
 
 KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
-PREFIX = {Kind.ENGINE: ENGINE, Kind.LAYER: "layer:"}  # what a scope's name leaves off
-# Memcpy HtoD (Pinned -> Device), as libkineto writes it; nsys's words for the same.
+PREFIX = {Kind.ENGINE: ENGINE, Kind.LAYER: "layer:"}  # the part of a range's text that its scope's name lacks
+# Memcpy HtoD (Pinned -> Device), as libkineto writes it; nsys writes Host-to-Device.
 _COPY = re.compile(r"Memcpy (\w)to(\w)\b")
 _ENDS = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 
@@ -38,7 +38,7 @@ class CaptureRecording(Recording):
 
     @cached_property
     def spans(self) -> Spans:
-        """The ranges but Python's frames, which no NVTX range stands for."""
+        """All ranges but Python's frames, which have no counterpart in NVTX."""
         capture, ranges = self._capture, self._capture.ranges
         if not len(ranges):
             return Spans.none()
@@ -54,7 +54,7 @@ class CaptureRecording(Recording):
 
     @property
     def _last(self) -> int:
-        """When the capture ended: readers give a range that was never closed an end beyond all others."""
+        """When the capture ended. Readers give a range that was never closed an end beyond all others."""
         ranges = self._capture.ranges
         closed = ranges.end[ranges.end < 1 << 61]
         return int(max(closed.max(initial=NULL), ranges.start.max(initial=NULL)))
@@ -84,7 +84,7 @@ def gpu_rows(columns: Mapping[str, Data], rows: int) -> Gpu:
         device=numbers["device"],
         name=long,
         base=short,
-        mangled=long,  # readers demangle: the demangled names stand in, as nsys's do where a file has no other
+        mangled=long,  # readers demangle; nsys, too, prints demangled names where a file has no others
         grid=texts["grid"],
         block=texts["block"],
         launch=_launches(numbers, texts["api"]),
@@ -103,7 +103,7 @@ def _as_nsys(names: Coded) -> Coded:
 
 
 def copy_name(name: str) -> str:
-    """A copy's or memset's name in nsys's words, any other unchanged.
+    """The name of a copy or memset as nsys writes it; any other name unchanged.
 
     >>> copy_name("Memcpy HtoD (Pinned -> Device)"), copy_name("Memset (Device)"), copy_name("gemm")
     ('[CUDA memcpy Host-to-Device]', '[CUDA memset]', 'gemm')

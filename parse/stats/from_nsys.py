@@ -16,7 +16,7 @@ from pyprof.parse.nsys.tables import API, NVTX, OS_CALLS, STRINGS, process_of, t
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
 from pyprof.table.columns import NULL, Coded, Ints, distinct
 
-_COPIES_TOO = slice(0, 3)  # kernels, copies and memsets: nsys stats leaves opaque graphs out
+_SOURCES, _KINDS = SOURCES[:3], KINDS[:3]  # nsys stats leaves opaque graphs out
 
 
 class NsysRecording(Recording):
@@ -47,7 +47,7 @@ class NsysRecording(Recording):
 
     @cached_property
     def gpu(self) -> Gpu:
-        data, _ = gpu_operations(self.db, SOURCES[_COPIES_TOO])
+        data, _ = gpu_operations(self.db, _SOURCES)
         pid = process_numbers(data["process"], self.db)
         call = lookup(self._api.pid, self._api.corr, pid, data["corr"])
         return Gpu.of_activity(data, self._names(data), self.api.at(call))
@@ -58,7 +58,7 @@ class NsysRecording(Recording):
         ids = [long, short, np.where(mangled == NULL, long, mangled)]
         strings = self.db.texts(STRINGS, np.concatenate(ids))
         names = [texts_of(column, strings) for column in ids]
-        name_operations(names, data, KINDS[_COPIES_TOO])
+        name_operations(names, data, _KINDS)
         return names
 
 

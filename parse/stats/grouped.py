@@ -33,12 +33,12 @@ class Summary(NamedTuple):
     deviation: float
 
     def times(self) -> list[Cell]:
-        """Avg, Med, Min, Max, StdDev of ns."""
+        """Avg, Med, Min, Max and StdDev of times in ns."""
         return [rounded(self.mean), rounded(self.median), self.low, self.high, rounded(self.deviation)]
 
 
 def rounded(value: float, to: Decimal = TENTH) -> Decimal:
-    """Half away from zero, on the exact binary value.
+    """Rounded half away from zero, on the exact binary value.
 
     >>> str(rounded(86953.25)), str(rounded(841.15)), str(rounded(-0.25))
     ('86953.3', '841.1', '-0.3')
@@ -69,7 +69,7 @@ def largest_first(summaries: Sequence[Summary], names: Sequence[str]) -> list[Su
 
 
 def shares(summaries: Sequence[Summary]) -> list[Decimal]:
-    """Each total in % of all."""
+    """Each total in percent of the sum of all."""
     whole = sum(s.total for s in summaries)
     return [rounded(100 * s.total / whole if whole else 0.0) for s in summaries]
 
@@ -77,15 +77,17 @@ def shares(summaries: Sequence[Summary]) -> list[Decimal]:
 def time_rows(names: Coded, duration: Ints) -> list[list[Cell]]:
     """Share, total, count, statistics and name of each distinct text, largest first."""
     names = by_text(names)
-    found = largest_first(summarise(names.codes.astype(np.int64), duration), names.values)
-    return [
-        [share, s.total, s.rows, *s.times(), names.values[s.group]]
-        for s, share in zip(found, shares(found), strict=True)
-    ]
+    return group_rows(names.codes.astype(np.int64), duration, names.values, [[name] for name in names.values])
+
+
+def group_rows(group: Ints, duration: Ints, names: Sequence[str], last: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
+    """Share, total, count and statistics of each group, largest first, equal ones by name; then its ``last`` cells."""
+    found = largest_first(summarise(group, duration), names)
+    return [[share, s.total, s.rows, *s.times(), *last[s.group]] for s, share in zip(found, shares(found), strict=True)]
 
 
 def by_text(column: Coded) -> Coded:
-    """The same texts, each under one code, the empty text too: for grouping."""
+    """The same texts, each under one code, the empty text too, so that rows can be grouped by their codes."""
     seen: dict[str, int] = {}
     code = [seen.setdefault(text, len(seen)) for text in (*column.values, "")]
     return Coded(np.array(code, np.int32)[column.codes], list(seen))  # code -1 finds the last

@@ -1,4 +1,4 @@
-"""cuda_kern_exec_sum: from the API call to the kernel's end, by thread, GPU, call and kernel."""
+"""cuda_kern_exec_sum: the time from API call to kernel end, by thread, GPU, called function and kernel."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyprof.table.columns import NULL, distinct
 
 
 def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> list[list[Cell]]:
-    """T is from the call's start to the later of its and the kernel's end, A the call, K the kernel.
+    """Four times in ns: A of the API call, K of the kernel, Q of the wait in the queue, T of all.
 
-    Q, the wait in the queue, is from the call's end to the kernel's start where the kernel starts later. Rows are by
-    T's mean, descending.
+    Q is from the call's end to the kernel's start, and counts only where the kernel starts later. T is from the call's
+    start to the later end of both. Rows are sorted by the mean of T, descending.
     """
     gpu = recording.gpu.of(KERNEL)
     gpu = gpu.take(np.flatnonzero(gpu.launch.start != NULL))
@@ -39,5 +39,5 @@ def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> list[list[Cel
 
 
 def _queue(summary: Summary | None) -> list[Cell]:
-    """How many waited, and their statistics; where none did they are empty but the deviation, as in nsys."""
+    """How many kernels waited, and their statistics; where none did, all but the deviation are empty, as in nsys."""
     return [summary.rows, *summary.times()] if summary else [0, None, None, None, None, rounded(0.0)]

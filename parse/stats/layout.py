@@ -1,4 +1,4 @@
-"""Tables as text: columns, csv and json, in the forms of nsys stats. An empty table is left out, and in json empty."""
+"""Tables as text in the forms of nsys stats: column, csv and json. Empty tables appear in json only."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _shown(cell: Cell) -> str:
-    """A cell for a terminal: control characters of a file's texts must not reach it."""
+    """A cell for a terminal, which control characters in a file's texts must not reach."""
     text = str(cell)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
@@ -48,7 +48,7 @@ def _shown(cell: Cell) -> str:
 
 
 def comma_separated(tables: Sequence[Table]) -> str:
-    """A header and rows; between two tables an empty line. An unknown value is empty."""
+    """A header and rows per table, with an empty line between two tables. An unknown value is empty."""
     parts = []
     for wanted, rows in tables:
         if not rows:
@@ -62,7 +62,7 @@ def comma_separated(tables: Sequence[Table]) -> str:
 
 
 def as_json(tables: Sequence[Table]) -> str:
-    """One table: a list of objects, as nsys writes it. Several: an object of such lists by the reports' names."""
+    """One table as a list of objects, as nsys writes it; several as an object of such lists, by the reports' names."""
     lists = {wanted.name: _objects(wanted, rows) for wanted, rows in tables}
     if len(tables) == 1:
         return f"{next(iter(lists.values()))}\n"

@@ -17,7 +17,7 @@ def cuda_gpu_mem_time_sum(recording: Recording, _: str = "") -> list[list[Cell]]
 
 
 def cuda_gpu_mem_size_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
-    """Operations whose size the file does not tell are left out: an unknown size is not zero."""
+    """Operations of unknown size are left out: an unknown size is not zero."""
     gpu = recording.gpu.of(MEMCPY, MEMSET)
     gpu = gpu.take(np.flatnonzero(gpu.bytes != NULL))
     names = by_text(gpu.name)

@@ -1,7 +1,7 @@
-"""nvtx_kern_sum: the kernels launched inside each range; one in several enclosing ranges counts in every one.
+"""nvtx_kern_sum: the kernels launched inside each range; a kernel in nested ranges counts in each of them.
 
-Kernels launched outside every range come first, under none. Rows are in order of range, style, process and thread, and
-only then by total time.
+Kernels launched outside all ranges come first, without a range. Rows are sorted by range, style, process and thread,
+and only then by total time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyprof.parse.stats.recording import KERNEL, Recording
 from pyprof.table.columns import NULL, Ints, distinct
 
 Group = tuple[int, ...]  # range, style, process, thread, kernel
-OUTSIDE = -1  # a range and a style
+OUTSIDE = -1  # stands for the missing range and its style
 
 
 def nvtx_kern_sum(recording: Recording, variant: str = "") -> list[list[Cell]]:
@@ -51,7 +51,7 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> list[list[Cell]]:
 
 
 def _instances(group: Ints, span: Ints, groups: int) -> list[int]:
-    """How many different ranges are in each group."""
+    """The number of different ranges in each group."""
     pairs, _ = distinct(group, span)
     counts: list[int] = np.bincount(np.array([g for g, _ in pairs], np.int64), minlength=groups).tolist()
     return counts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.parse.stats.grouped import Cell, by_text, largest_first, shares, summarise, time_rows
+from pyprof.parse.stats.grouped import Cell, by_text, group_rows, time_rows
 from pyprof.parse.stats.recording import Recording, Spans
 from pyprof.table.columns import distinct
 
-STYLES = ("PushPop", "StartEnd")  # by Spans.startend
+STYLES = ("PushPop", "StartEnd")  # indexed by Spans.startend
 
 
 def nvtx_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
@@ -16,11 +16,8 @@ def nvtx_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
     names = by_text(spans.name)
     groups, code = distinct(names.codes, spans.startend.astype(np.int64))
     texts = [names.values[name] for name, _ in groups]
-    found = largest_first(summarise(code, spans.end - spans.start), texts)
-    return [
-        [share, s.total, s.rows, *s.times(), STYLES[groups[s.group][1]], texts[s.group]]
-        for s, share in zip(found, shares(found), strict=True)
-    ]
+    styles = [STYLES[style] for _, style in groups]
+    return group_rows(code, spans.end - spans.start, texts, list(zip(styles, texts, strict=True)))
 
 
 def nvtx_pushpop_sum(recording: Recording, _: str = "") -> list[list[Cell]]:

@@ -1,4 +1,4 @@
-"""A profiler's file as a recording, whatever its format."""
+"""Opens a profiler's file as a recording, whatever its format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyprof.parse.stats.recording import Recording
 
 @contextmanager
 def recording(file: Path) -> Iterator[Recording]:
-    """The events of a file; a database stays open meanwhile. Raises InputError where it is of no known format."""
+    """The events of a file, whose database stays open meanwhile. Raises InputError where no format is known."""
     from pyprof.parse.formats import nvprof
     from pyprof.parse.kineto import reader as kineto
     from pyprof.parse.nsys import reader as nsys

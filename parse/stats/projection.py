@@ -1,9 +1,9 @@
-"""nvtx_gpu_proj_sum and nvtx_gpu_proj_trace: ranges as they would lie on the GPU.
+"""nvtx_gpu_proj_sum and nvtx_gpu_proj_trace: ranges projected onto the GPU's timeline.
 
-A range that holds GPU operations (kernels, copies, memsets) is projected to the time from the start of the first to
-the end of the last, idle time in between included. Start/end ranges count where they began and ended on one thread.
-Levels, children and parents are among the ranges that are projected: what a row's NumChild counts is in the table.
-Ids are the numbers of the rows in nsys's table of NVTX events.
+A range in which GPU operations (kernels, copies, memsets) were launched is projected to the time from the start of the
+first to the end of the last, including idle time in between. Start/end ranges count where they began and ended on one
+thread. Levels, children and parents are among the projected ranges: what a row's NumChild counts is in the table. Ids
+are the numbers of the rows in nsys's table of NVTX events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyprof.table.columns import Ints, distinct
 
 @dataclass(slots=True)
 class _Projected:
-    spans: Spans  # by start, an outer one before the inner ones
+    spans: Spans  # sorted by start, an outer range before the inner ones
     start: Ints  # on the GPU
     end: Ints
     operations: Ints
@@ -52,15 +52,15 @@ def nvtx_gpu_proj_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
 def nvtx_gpu_proj_trace(recording: Recording, _: str = "") -> list[list[Cell]]:
     found = _project(recording)
     spans = found.spans
-    own = spans.id.tolist()
+    numbers = spans.id.tolist()
     stack: list[str] = []
-    for number, parent in zip(own, found.parent.tolist(), strict=True):
+    for number, parent in zip(numbers, found.parent.tolist(), strict=True):
         stack.append(f"{stack[parent] if parent >= 0 else ''}:{number}")
-    ids = [own[parent] if parent >= 0 else None for parent in found.parent.tolist()]
+    parents_ = [numbers[parent] if parent >= 0 else None for parent in found.parent.tolist()]
     styles = [STYLES[style] for style in spans.startend.tolist()]
-    numbers = [c.tolist() for c in (found.start, found.end - found.start, spans.start, spans.end - spans.start)]
+    times = [c.tolist() for c in (found.start, found.end - found.start, spans.start, spans.end - spans.start)]
     counts = [c.tolist() for c in (spans.pid, spans.tid, found.operations, found.level, found.children)]
-    rows = zip(spans.name.texts(), *numbers, styles, *counts, own, ids, stack, strict=True)
+    rows = zip(spans.name.texts(), *times, styles, *counts, numbers, parents_, stack, strict=True)
     listed = [list(row) for row in rows]
     return [listed[i] for i in np.argsort(spans.id, kind="stable").tolist()]
 
@@ -83,7 +83,7 @@ def _project(recording: Recording) -> _Projected:
 
 
 def _levels(parent: Ints) -> Ints:
-    """How many ranges are around each."""
+    """The number of ranges around each range."""
     level, above = np.zeros(len(parent), np.int64), parent.copy()
     while True:
         inside = np.flatnonzero(above >= 0)

@@ -1,4 +1,4 @@
-"""What a profiler's file holds, as columns: the common ground of the formats."""
+"""The events of a profiler's file as columns, the same for all formats."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Gpu:
     bytes: Ints
     device: Ints
     name: Coded  # with template arguments; a copy's as nsys prints it
-    base: Coded  # without
+    base: Coded  # without template arguments
     mangled: Coded
     grid: Coded  # `x y z`
     block: Coded
@@ -97,16 +97,17 @@ class Spans:
     tid: Ints
     name: Coded  # `domain:text`
     startend: NDArray[np.bool_]  # start/end ranges; the others are push/pop
-    one_thread: NDArray[np.bool_]  # it began and ended on one thread
-    id: Ints  # the file's own number, else in order of start
+    one_thread: NDArray[np.bool_]  # began and ended on one thread
+    id: Ints  # the file's own number, otherwise in order of start
 
     def __len__(self) -> int:
         return len(self.start)
 
     def take(self, rows: Any) -> Spans:
         """The rows of an index array or a mask."""
-        return Spans(self.start[rows], self.end[rows], self.pid[rows], self.tid[rows], self.name.take(rows),
-                     self.startend[rows], self.one_thread[rows], self.id[rows])  # fmt: skip
+        start, end, pid, tid = (column[rows] for column in (self.start, self.end, self.pid, self.tid))
+        flags = self.startend[rows], self.one_thread[rows]
+        return Spans(start, end, pid, tid, self.name.take(rows), *flags, self.id[rows])
 
     @classmethod
     def none(cls) -> Spans:
@@ -115,7 +116,7 @@ class Spans:
 
 
 class Recording:
-    """A file's events, each kind read once and only when asked for. A format overrides what it has."""
+    """A file's events, each kind read once and only when needed. A format overrides the kinds that it has."""
 
     @cached_property
     def gpu(self) -> Gpu:
@@ -137,14 +138,14 @@ class Recording:
 
 
 def by_start(start: Ints, end: Ints) -> Ints:
-    """Ids of ranges that have none: from 1 in order of start, an outer range before the inner ones."""
+    """Ids for ranges without ids: from 1 in order of start, an outer range before the inner ones."""
     ids = np.empty(len(start), np.int64)
     ids[np.lexsort((-end, start))] = np.arange(1, len(start) + 1)
     return ids
 
 
 def same_threads(spans: Spans, calls: Calls) -> tuple[Ints, Ints]:
-    """The threads of ranges and of calls by number; -1 where there is no call."""
+    """The number of each range's and each call's thread; -1 where there is no call."""
     pid, tid = np.concatenate([spans.pid, calls.pid]), np.concatenate([spans.tid, calls.tid])
     _, number = distinct(pid, tid)
     of_call = number[len(spans) :]
