@@ -25,6 +25,7 @@ class Figure:
 def figures(summary: Summary) -> list[Figure]:
     """Attributed share, times, busy share, rate and MFU, each where it is known."""
     worker, total = summary.worker, summary.total_ns
+    least = at_least(summary.counted_ns, summary).replace("at least", "≥")
     shown = [
         Figure("attributed", share(summary.attributed_ns, total), f"of {worker} time"),
         Figure(f"{worker} time", ms(total), "sum of all durations"),
@@ -33,12 +34,11 @@ def figures(summary: Summary) -> list[Figure]:
     if summary.devices and summary.span_ns:
         shown.append(Figure("GPU busy", share(summary.busy_ns, summary.span_ns), f"of {ms(summary.span_ns)}"))
         if summary.flop:
-            known = f"FLOPs are known for {share(summary.counted_ns, total)} of {worker} time"
-            rate = f"{at_least(summary.counted_ns, summary)}{amount(summary.flop_per_s, 'FLOP/s')}"
-            shown.append(Figure("FLOP rate", rate, f"{per_gpu(summary).strip()}; {known}"))
+            known = f"{per_gpu(summary).strip()}, known for {share(summary.counted_ns, total)} of {worker} time"
+            rate = f"{least}{amount(summary.flop_per_s, 'FLOP/s')}"
+            shown.append(Figure("FLOP rate", rate, known))
         if not math.isnan(summary.mean("mfu")):
-            mfu = f"{at_least(summary.counted_ns, summary)}{mfu_text(summary)}"
-            shown.append(Figure("MFU", mfu, f"of {peak_text(summary)}"))
+            shown.append(Figure("MFU", f"{least}{mfu_text(summary)}", f"of {peak_text(summary)}"))
     return shown
 
 

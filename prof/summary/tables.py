@@ -6,8 +6,9 @@ The terminal, the page and notebooks show these same tables.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pyprof.prof.kernels.precision import unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Series
 from pyprof.prof.summary.parts import Part
@@ -95,7 +96,8 @@ def _work(summary: Summary) -> Iterator[SummaryTable]:
     yield _table_of_parts("kinds", "By kind of work", summary.kinds, summary.total_ns, summary.worker)
     matrix = summary.matrix
     if matrix.ns and len(matrix.units) > 1:
-        yield _table_of_parts("units", "Matrix math by unit", matrix.units, matrix.ns, summary.worker)
+        units = [replace(part, name=unit_name(part.name)) for part in matrix.units]
+        yield _table_of_parts("units", "Matrix math by unit", units, matrix.ns, summary.worker)
 
 
 def _table_of_parts(key: str, title: str, parts: Sequence[Part], whole: int, worker: str) -> SummaryTable:

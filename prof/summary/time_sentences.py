@@ -49,7 +49,8 @@ def loading_sentences(summary: Summary) -> Iterator[str]:
     if copies is None or not copies.rows:
         return
     count = _copy_counts(copies)
-    left_out = "they count as loading and are left out of all other figures"
+    count_as = "it counts as loading and is" if copies.before_rows == 1 else "they count as loading and are"
+    left_out = f"{count_as} left out of all other figures"
     if copies.before_rows == copies.rows:
         subject = "It" if copies.rows == 1 else "All of them"
         rest = f"; {left_out}" if copies.apart else ""
@@ -160,14 +161,14 @@ def communication_sentences(summary: Summary) -> Iterator[str]:
     known = [sent for sent in summary.collectives if sent.wire and sent.moving_ns]
     if known:
         wait = "not counting" if any(sent.waits_known for sent in known) else "counting"
-        kinds = "; ".join(map(_collective, known[:MOST]))
-        yield f"The collectives send, at this bus bandwidth and {wait} the wait for other ranks: {kinds}."
+        kinds = joined([_collective(sent) for sent in known[:MOST]])
+        yield f"The collectives reach this bus bandwidth, {wait} the wait for other ranks: {kinds}."
     yield from _straggler_sentences(summary.waiting)
 
 
 def _collective(sent: Collective) -> str:
     among = f" among {sent.ranks} ranks" if sent.ranks else ""
-    return f"{sent.rows:,} {sent.op}{among}, {amount(sent.wire, 'B')} at {rate(sent.wire, sent.moving_ns)}"
+    return f"{rate(sent.wire, sent.moving_ns)} in {sent.rows:,} {sent.op}{among} ({amount(sent.wire, 'B')})"
 
 
 def _straggler_sentences(waiting: Waiting) -> Iterator[str]:
@@ -177,8 +178,8 @@ def _straggler_sentences(waiting: Waiting) -> Iterator[str]:
     ranks = {"rank": "ranks", "process": "processes"}[waiting.by]
     yield (
         f"In {counted(waiting.collectives, 'collective')} the {ranks} wait for each other for {ms(waiting.wait_ns)} of "
-        f"{ms(waiting.ns)} ({share(waiting.wait_ns, waiting.ns)}). The longest wait is for {waiting.by} {last.rank}: "
-        f"{ms(last.ns)}, and it is the last to arrive in {last.times:,} of them."
+        f"{ms(waiting.ns)} ({share(waiting.wait_ns, waiting.ns)}). They wait longest for {waiting.by} {last.rank}: "
+        f"{ms(last.ns)} in all; it is the last to arrive in {last.times:,} of them."
     )
 
 

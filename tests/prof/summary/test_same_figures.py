@@ -155,9 +155,9 @@ def test_the_pages_figures_are_those_of_the_sentences(both):
         assert page.figures["step time"] == found(r"A step takes (\S+ ms) \(median", text)[0]
     if "FLOPs are known" in text:
         rate = found(r"FLOPs are known for \S+ of GPU time: \S+ \S+, ((?:at least )?\S+ \S+)", text)[0]
-        assert page.figures["FLOP rate"] == rate
+        assert page.figures["FLOP rate"] == rate.replace("at least", "≥")
     if "(MFU)" in text:
-        assert page.figures["MFU"] == found(r"\(MFU\) is ((?:at least )?\S+) of", text)[0]
+        assert page.figures["MFU"] == found(r"\(MFU\) is ((?:at least )?\S+) of", text)[0].replace("at least", "≥")
 
 
 def found(pattern: str, text: str) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ def test_the_summary_tells_and_explain_says_why() -> None:
     table = rows([message("all_reduce", 4_000_000, 4_000_000)], ns=20_000)
     notes = annotate(table)
     said = " ".join(sentences(summarise(table, notes)))
-    assert "counting the wait for other ranks: 1 all_reduce among 4 ranks, 6 MB at 300 GB/s." in said
+    assert "counting the wait for other ranks: 300 GB/s in 1 all_reduce among 4 ranks (6 MB)." in said
     lines = dict(explain(table, notes, 0))
     told = "all_reduce among 4 ranks, 4,000,000 bytes in, 4,000,000 out"
     assert lines["collective"] == f"{told}: recorded beside the launch"
