@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.range_tree import RangeTree, value_at
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.steps import is_update
 from pyprof.table.columns import NULL, Coded, Ints
-
-if TYPE_CHECKING:
-    from pyprof.parse.attribute.correlate import Nest
 
 TRANSFERS = ("", "in", "out")  # a copy from the host to the GPU, and back
 _IN, _OUT = re.compile(r"Host-to-Device|HtoD"), re.compile(r"Device-to-Host|DtoH")  # nsys and nvprof; Kineto
@@ -67,22 +64,22 @@ def transfers(capture: Capture) -> Ints:
     return np.where(is_copy, np.array([*ways, 0], np.int64)[names.codes], 0)
 
 
-def updating(capture: Capture, nest: Nest, inner: Ints) -> NDArray[np.bool_]:
+def updating(capture: Capture, tree: RangeTree, inner: Ints) -> NDArray[np.bool_]:
     """The rows launched after a backward pass and before the optimizer's step, by nothing that autograd recorded.
 
     Of the process's backward nodes and recorded ops the last before the launch is a node, and the next thing of these
     and of the optimizer's steps is a step.
     """
     found = np.zeros(capture.rows, bool)
-    steps = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
-    rows = np.flatnonzero((inner >= 0) & ~np.append(nest.recorded, False)[inner])
+    steps = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
+    rows = np.flatnonzero((inner >= 0) & ~value_at(tree.recorded, inner, missing=False))
     rows = rows[capture.launch_time[rows] != NULL]
-    for pid in np.unique(nest.pid[steps]).tolist():
-        mine = rows[nest.pid[inner[rows]] == pid]
-        here = nest.pid == pid
-        nodes = np.sort(nest.start[here & np.isin(nest.kind, (Kind.NODE, Kind.ENGINE))], kind="stable")
-        ops = np.sort(nest.start[here & nest.numbered], kind="stable")
-        update = np.sort(nest.start[steps[nest.pid[steps] == pid]])
+    for pid in np.unique(tree.pid[steps]).tolist():
+        mine = rows[tree.pid[inner[rows]] == pid]
+        here = tree.pid == pid
+        nodes = np.sort(tree.start[here & np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))], kind="stable")
+        ops = np.sort(tree.start[here & tree.has_number], kind="stable")
+        update = np.sort(tree.start[steps[tree.pid[steps] == pid]])
         time = capture.launch_time[mine]
         after = _before(nodes, time) > _before(ops, time)
         coming = _next(update, time)

@@ -44,7 +44,7 @@ class Scope(NamedTuple):
     args: str = ""
     marker: Marker | None = None
     text: str = ""  # a marker's own text
-    comm: str = ""  # what a communication library was told to do: a JSON list, see messages.py
+    comm: str = ""  # what a collective sends: a JSON list, see collective_records.py
 
 
 ENGINE = "autograd::engine::evaluate_function: "
@@ -56,7 +56,7 @@ _NUMBERED = re.compile(
     re.DOTALL,
 )
 STEP_TEXTS = ("ProfilerStep#", "pyprof.step", "Optimizer.step")  # what may mark a training step or end one
-_TOLD = ("{", "layer:", "Optimizer.", "enumerate(DataLoader)", "ProfilerStep#", "pyprof.step")
+_PREFIXES = ("{", "layer:", "Optimizer.", "enumerate(DataLoader)", "ProfilerStep#", "pyprof.step")
 _STEP = re.compile(r"(?:ProfilerStep#|pyprof\.step[ :#])\d+")
 
 
@@ -65,7 +65,7 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
 
     ``recorded`` says that PyTorch's dispatcher recorded it (it carries a sequence number or op id, or is a cpu_op).
     """
-    if not recorded and "::" not in name and not name.startswith(_TOLD):
+    if not recorded and "::" not in name and not name.startswith(_PREFIXES):
         return Scope(Kind.USER, name)
     if name.startswith("{"):
         marker = parse_marker(name)
@@ -89,6 +89,11 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
     if _is_op(name, recorded):
         return Scope(Kind.OP, name, sizes)
     return Scope(Kind.USER, name)
+
+
+def is_cpp_node(scope: Scope) -> bool:
+    """Whether a range is a C++ autograd Function's node, or autograd's own range around one."""
+    return scope.name.startswith(CPP_NODE)
 
 
 def _is_op(name: str, recorded: bool) -> bool:

@@ -6,37 +6,35 @@ before them under the same number (`dropout` beside `_fused_dropout`); the first
 others are alternatives: a composite op shows the number that the *next* node gets, and the backward may have either.
 
 One thing differs: a kernel in a backward node has the node's number, also where it runs beside the node inside of
-autograd's own range, or where nodes nest.
+autograd's own range, or where nodes tree.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.parse.attribute.range_tree import Mask, RangeTree, value_at
 from pyprof.table.columns import NULL, Coded, Data, Ints, Ragged, numbered
-
-if TYPE_CHECKING:
-    from pyprof.parse.attribute.correlate import Nest
 
 Mark = tuple[int, str]  # sequence number, name
 _NONE = 1 << 62  # no positive number around a launch
 
 
-def sequence(nest: Nest, inner: Ints, node: Ints, recomputed: Ints, columns: dict[str, Data]) -> dict[str, Data]:
+def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Mask, columns: dict[str, Data]) -> dict[str, Data]:
     """The four columns. ``inner``: each row's innermost range; ``node``: the backward node around it, -1 for none.
 
     A training loop repeats the same nests with ever higher numbers: a million nests have a few hundred patterns. So the
     rules are applied once a pattern, to numbers less the base, the one before the nest's smallest.
     """
-    own = np.append(nest.node_seq(), NULL)[np.where(recomputed, -1, node)]
+    own = value_at(tree.numbers_of_nodes(), np.where(recomputed, -1, node), NULL)
     nests, rows = numbered(inner, own)
     around, number = inner[nests], own[nests]
-    base = _base(nest, around, number)
-    pattern, example = _patterns(nest, around, number, base)
-    rules = [_rule(nest, *(int(column[i]) for column in (around, number, base))) for i in example.tolist()]
+    base = _base(tree, around, number)
+    pattern, example = _patterns(tree, around, number, base)
+    rules = [_rule(tree, *(int(column[i]) for column in (around, number, base))) for i in example.tolist()]
     first = np.array([NULL if rule.own is None else rule.own for rule in rules], np.int64)[pattern]
     numbers = np.where(first == NULL, NULL, first + base)
     return {
@@ -55,29 +53,29 @@ class _Rule(NamedTuple):
     others: list[int]
 
 
-def _base(nest: Nest, around: Ints, number: Ints) -> Ints:
+def _base(tree: RangeTree, around: Ints, number: Ints) -> Ints:
     """One less than the smallest positive number of the ranges around each, its node's included: none becomes 0."""
     least = np.where(number > 0, number, _NONE)
     climbing = around.copy()
     while (up := np.flatnonzero(climbing >= 0)).size:
-        seq = nest.seq[climbing[up]]
+        seq = tree.seq[climbing[up]]
         least[up] = np.minimum(least[up], np.where(seq > 0, seq, _NONE))
-        climbing[up] = nest.parent[climbing[up]]
+        climbing[up] = tree.parent[climbing[up]]
     return least - 1
 
 
-def _patterns(nest: Nest, around: Ints, number: Ints, base: Ints) -> tuple[Ints, Ints]:
+def _patterns(tree: RangeTree, around: Ints, number: Ints, base: Ints) -> tuple[Ints, Ints]:
     """Number the nests by scopes and relative numbers of their numbered ranges, and give an example of each number."""
     _, pattern = numbered(np.where(number > 0, number - base, 0))
     room = len(pattern)
     climbing = around.copy()
     while (up := np.flatnonzero(climbing >= 0)).size:
-        marked = up[nest.seq[climbing[up]] != NULL]
+        marked = up[tree.seq[climbing[up]] != NULL]
         at = climbing[marked]
-        first, longer = numbered(pattern[marked], _relative(nest.seq[at], base[marked]), nest.scope[at])
+        first, longer = numbered(pattern[marked], _relative(tree.seq[at], base[marked]), tree.scope[at])
         pattern[marked] = room + longer
         room += len(first)
-        climbing[up] = nest.parent[climbing[up]]
+        climbing[up] = tree.parent[climbing[up]]
     example, pattern = numbered(pattern)
     return pattern, example
 
@@ -86,14 +84,14 @@ def _relative(number: Ints, base: Ints) -> Ints:
     return np.where(number > 0, number - base, number)
 
 
-def _rule(nest: Nest, around: int, number: int, base: int) -> _Rule:
+def _rule(tree: RangeTree, around: int, number: int, base: int) -> _Rule:
     """Apply PyProf's rules to the ranges around a launch."""
     marks: list[Mark] = []
     while around >= 0:
-        seq = int(nest.seq[around])
+        seq = int(tree.seq[around])
         if seq != NULL:
-            marks.append((seq - base if seq > 0 else seq, nest.scopes[nest.scope[around]].name))
-        around = int(nest.parent[around])
+            marks.append((seq - base if seq > 0 else seq, tree.scopes[tree.scope[around]].name))
+        around = int(tree.parent[around])
     kept = ordered(marks)
     return _Rule(kept, *_numbers(kept, number - base if number > 0 else 0))
 
@@ -115,7 +113,7 @@ def _texts(rules: list[_Rule], pattern: Ints, base: Ints) -> Coded:
 
 
 def _others(rules: list[_Rule], pattern: Ints, base: Ints) -> Ragged:
-    """altSeqId of each nest."""
+    """altSeqId of each tree."""
     relative = Ragged.of([rule.others for rule in rules]).take(pattern)
     shift = np.repeat(base, np.diff(relative.offsets))
     return Ragged(relative.offsets, np.where(relative.values > 0, relative.values + shift, relative.values))

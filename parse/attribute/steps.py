@@ -12,17 +12,15 @@ thread than the optimizer's launches stands for them.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.table.columns import NULL, Ints
-
-if TYPE_CHECKING:
-    from pyprof.parse.attribute.correlate import Nest
 
 _NUMBER = re.compile(r"\d{1,18}")
 
@@ -34,36 +32,36 @@ class Nodes(NamedTuple):
     start: Ints
 
 
-def nodes_of(nest: Nest) -> Nodes:
-    found = np.isin(nest.kind, (Kind.NODE, Kind.ENGINE))
-    return Nodes(nest.pid[found], nest.start[found])
+def nodes_of(tree: RangeTree) -> Nodes:
+    found = np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))
+    return Nodes(tree.pid[found], tree.start[found])
 
 
-def steps(capture: Capture, nest: Nest, nodes: Nodes | None = None) -> Ints:
+def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Ints:
     """The step that was running when each row was launched, on any thread: backward runs on its own.
 
     ``nodes``: autograd's, where the capture does not have all ranges.
     """
-    nodes = nodes_of(nest) if nodes is None else nodes
+    nodes = nodes_of(tree) if nodes is None else nodes
     step = np.full(capture.rows, NULL, np.int64)
-    owner, start, end, number = marks(capture, nest)
-    updates = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
+    owner, start, end, number = marks(capture, tree)
+    updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
     pids = np.append(np.array([pid for pid, _ in capture.threads], np.int64), NULL)[capture.launch_thread]
-    for pid in np.unique(np.concatenate([owner, nest.pid[updates]])).tolist():
+    for pid in np.unique(np.concatenate([owner, tree.pid[updates]])).tolist():
         rows = np.flatnonzero((pids == pid) & (capture.launch_time != NULL))
         mine = owner == pid
         time = capture.launch_time[rows]
         if mine.any():
             step[rows] = _marked(start[mine], end[mine], number[mine], time)
-            if Kind.MARKER in nest.scope_kind and number[mine].min() == 1:
+            if Kind.MARKER in tree.scope_kind and number[mine].min() == 1:
                 step[rows] = _with_first(step[rows], time < start[mine].min())
         else:
-            mine = updates[nest.pid[updates] == pid]
+            mine = updates[tree.pid[updates] == pid]
             begun = np.sort(nodes.start[nodes.pid == pid])
             if not len(begun):
-                elsewhere = ~np.isin(capture.launch_thread[rows], nest.thread[mine])
+                elsewhere = ~np.isin(capture.launch_thread[rows], tree.thread[mine])
                 begun = np.sort(time[elsewhere])
-            step[rows] = _inferred(nest.start[mine], nest.end[mine], begun, time)
+            step[rows] = _inferred(tree.start[mine], tree.end[mine], begun, time)
     return step
 
 
@@ -76,17 +74,17 @@ class Marks(NamedTuple):
     number: Ints
 
 
-def marks(capture: Capture, nest: Nest) -> Marks:
+def marks(capture: Capture, tree: RangeTree) -> Marks:
     """The steps that are marked by ranges of a thread, or of a whole process."""
     spans = capture.spans
-    given, whole = np.flatnonzero(nest.kind == Kind.STEP), np.flatnonzero(nest.scope_kind[spans.scope] == Kind.STEP)
+    given, whole = np.flatnonzero(tree.kind == Kind.STEP), np.flatnonzero(tree.scope_kind[spans.scope] == Kind.STEP)
     pids = np.array([pid for pid, _ in capture.threads], np.int64)
-    codes = np.concatenate([nest.scope[given], spans.scope[whole]])
+    codes = np.concatenate([tree.scope[given], spans.scope[whole]])
     return Marks(
-        np.concatenate([nest.pid[given], pids[spans.thread[whole]]]),
-        np.concatenate([nest.start[given], spans.start[whole]]),
-        np.concatenate([nest.end[given], spans.end[whole]]),
-        np.array([_number(nest.scopes[code]) for code in codes.tolist()], np.int64),
+        np.concatenate([tree.pid[given], pids[spans.thread[whole]]]),
+        np.concatenate([tree.start[given], spans.start[whole]]),
+        np.concatenate([tree.end[given], spans.end[whole]]),
+        np.array([_number(tree.scopes[code]) for code in codes.tolist()], np.int64),
     )
 
 

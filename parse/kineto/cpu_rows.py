@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture, Ranges
-from pyprof.parse.attribute.nest import nest
+from pyprof.parse.attribute.nesting import nest
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.table.columns import NULL, Coded, Ints
 

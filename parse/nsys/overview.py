@@ -16,8 +16,9 @@ import numpy as np
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Attribution, Contents, Estimate, attribution_of
-from pyprof.parse.attribute.correlate import Nest, attribute
+from pyprof.parse.attribute.correlate import attribute
 from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import NAMING, Kind
 from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
 from pyprof.parse.formats.database import Database, database
@@ -44,13 +45,13 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
     with database(file) as db:
         check(db)
         capture, sample = _capture(db)
-        nest = Nest(capture)
+        tree = RangeTree(capture)
         notes = CaptureNotes.of(capture)
         if sample is None:
-            step, attribution = steps(capture, nest), _attribution(capture, nest)
+            step, attribution = steps(capture, tree), _attribution(capture, tree)
         else:
-            step = steps(capture, nest, _nodes(db, capture, nest))
-            attribution = _estimated(capture, nest, sample)
+            step = steps(capture, tree, _nodes(db, capture, tree))
+            attribution = _estimated(capture, tree, sample)
             if NO_OPS in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
                 notes.warnings.remove(NO_OPS)
     return notes, Contents.of_columns({**capture.columns, "step": step}, attribution)
@@ -81,18 +82,18 @@ def _ints(column: Data) -> Ints:
     return column.astype(np.int64, copy=False)
 
 
-def _attribution(capture: Capture, nest: Nest, weight: Ints | None = None) -> Attribution:
+def _attribution(capture: Capture, tree: RangeTree, weight: Ints | None = None) -> Attribution:
     """How much of the rows' time, or of another weight of theirs, has an op."""
-    columns = {**capture.columns, **attribute(capture, nest).columns}
+    columns = {**capture.columns, **attribute(capture, tree).columns}
     return attribution_of(columns, weight)
 
 
-def _estimated(capture: Capture, nest: Nest, sample: Sample) -> Attribution:
+def _estimated(capture: Capture, tree: RangeTree, sample: Sample) -> Attribution:
     """The same, estimated from a sample of the rows. The sample itself is exact: only the rest is uncertain."""
     if len(sample.rows) == capture.rows:
-        return _attribution(capture, nest)
+        return _attribution(capture, tree)
     part = _rows(capture, sample.rows)
-    by_moment, seen = _attribution(part, nest, sample.moments), _attribution(part, nest)
+    by_moment, seen = _attribution(part, tree, sample.moments), _attribution(part, tree)
     total, moments = int(_ints(capture.columns["kDuration"]).sum()), by_moment.total_ns
     low, high = bounds(by_moment.attributed_ns, moments)
     reasons = {reason: round(total * hits / moments) for reason, hits in by_moment.reasons.items()}
@@ -127,22 +128,22 @@ def _taken(column: Data, rows: Ints) -> Data:
     return column[rows] if isinstance(column, np.ndarray) else column.take(rows)
 
 
-def _nodes(db: Database, capture: Capture, nest: Nest) -> Nodes:
+def _nodes(db: Database, capture: Capture, tree: RangeTree) -> Nodes:
     """Autograd's nodes as far as they are needed to separate steps: one between each two updates, and the last of all.
 
     Those around the sample are mostly enough. Where there is none after an update that a launch follows, the file is
     searched for all that began later.
     """
-    nodes, without_node = nodes_of(nest), []
-    updates = np.flatnonzero(nest.scopes_where(Kind.OPTIMIZER, is_update)[nest.scope])
-    for pid in set(nest.pid[updates].tolist()) - set(marks(capture, nest).pid.tolist()):
-        of_process = updates[nest.pid[updates] == pid]
-        begun, node_starts = np.sort(nest.start[of_process]), np.sort(nodes.start[nodes.pid == pid])
+    nodes, without_node = nodes_of(tree), []
+    updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
+    for pid in set(tree.pid[updates].tolist()) - set(marks(capture, tree).pid.tolist()):
+        of_process = updates[tree.pid[updates] == pid]
+        begun, node_starts = np.sort(tree.start[of_process]), np.sort(nodes.start[nodes.pid == pid])
         without_node += begun[:-1][np.diff(np.searchsorted(node_starts, begun)) == 0].tolist()
-        last = nest.end[of_process].max()
+        last = tree.end[of_process].max()
         if node_starts[-1:].max(initial=NULL) < last <= capture.launch_time.max(initial=NULL):
             without_node.append(int(begun[-1]))
     if not without_node:
         return nodes
-    more = last_nodes(db, nest.start[updates], min(without_node))
+    more = last_nodes(db, tree.start[updates], min(without_node))
     return Nodes(*(np.concatenate(pair) for pair in zip(nodes, more, strict=True)))

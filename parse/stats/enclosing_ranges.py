@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.parse.attribute.nest import innermost, nest
+from pyprof.parse.attribute.nesting import innermost, nest
 from pyprof.parse.stats.recording import Calls, Spans, same_threads
 from pyprof.table.columns import Ints
 

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -140,9 +138,3 @@ def test_kernels_of_graph_nodes_carry_ops():
     nodes = table.ints("graphNode") != NULL
     assert int(nodes.sum()) >= 124
     assert table.coded("op").codes[nodes].min() >= 0
-
-
-def test_the_page_of_formats_says_what_the_captures_give(root):
-    command = [sys.executable, str(root / "tools" / "formats.py")]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.correlate import Nest, correlate
+from pyprof.parse.attribute.contexts import Contexts
+from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.nsys.reader import read
 from tests import tables
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, startend, write
@@ -41,9 +43,9 @@ def capture(path: Path, ranges: list[tuple[Any, ...]], lean: bool = False) -> Ca
 
 
 def paths(found: Capture) -> list[tuple[str, ...]]:
-    nest = Nest(found)
-    nest.give_contexts(nest.place(found)[0])
-    return [tuple(scope.name for scope in path) for path in nest.paths]
+    tree = RangeTree(found)
+    paths = Contexts(tree, tree.innermost_of_rows(found)[0]).paths
+    return [tuple(scope.name for scope in path) for path in paths]
 
 
 def test_the_table_is_the_same(tmp_path: Path) -> None:

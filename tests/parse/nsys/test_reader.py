@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.parse.attribute.correlate import Nest, correlate
+from pyprof.parse.attribute.contexts import Contexts
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.nsys.reader import read
 from pyprof.table.columns import NULL, Table
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, process, push, thread, write
@@ -438,12 +440,11 @@ def test_ranges_that_are_never_closed_cost_no_more_than_others(tmp_path):
             push(30, None, "aten::mm, seq = 3, op_id = 4"),
         ],
     }
-    nest = Nest(capture := read(write(tmp_path / "net.sqlite", **tables)))
-    assert int(nest.nesting.parent.max()) >= count - 1
+    tree = RangeTree(capture := read(write(tmp_path / "net.sqlite", **tables)))
+    assert int(tree.parent.max()) >= count - 1
     found = correlate(capture)
-    inner, _ = nest.place(capture)
-    nest.give_contexts(inner)
-    assert max(map(len, nest.paths)) == 2  # and not 1,001: the op, and the innermost iteration
+    contexts = Contexts(tree, tree.innermost_of_rows(capture)[0])
+    assert max(map(len, contexts.paths)) == 2  # and not 1,001: the op, and the innermost iteration
     assert set(found.coded("op").texts()) == {'["mm"]'}
     assert set(found.ragged("seqId").lists()[-1]) == {3}
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.attribute.nest import innermost, nest
+from pyprof.parse.attribute.nesting import innermost, nest
 
 spans = st.tuples(st.integers(0, 2), st.integers(-5, 30), st.integers(0, 12)).map(lambda t: (t[0], t[1], t[1] + t[2]))
 points = st.tuples(st.integers(-1, 3), st.integers(-7, 45))

@@ -1,0 +1,130 @@
+"""The distinct contexts of launches: a context is the scopes around a launch, outermost first.
+
+A million launches have a few thousand distinct contexts. So every text is made once per context (or once per pair of
+a backward launch's own context and that of its forward op), never once per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pyprof.parse.attribute.range_tree import Mask, RangeTree, value_at
+from pyprof.parse.attribute.scope import Kind, Scope
+from pyprof.table.columns import Ints, distinct
+
+Path = tuple[Scope, ...]  # outermost first
+
+# Collectives and DDP's reducer: they are their own ops, wherever they run.
+COMMUNICATION = ("c10d::", "torch.distributed.", "torch::distributed::")
+_NAMES_ITS_WORK = ("FSDP::", *COMMUNICATION)  # users' and libraries' ranges whose names say what is inside
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsUp:
+    """How many levels above a context's innermost range (0) some other range stands; -1: there is none."""
+
+    op: int  # the innermost op of the launch's own: not one around the backward node that it runs in
+    node: int  # the backward node, or autograd's range around it
+    call: int  # what numbers the op's call: a collective that records what it sent, else innermost op, marker or node
+    message: int = -1  # that collective
+
+
+_NOWHERE = LevelsUp(-1, -1, -1)
+
+
+class Contexts:
+    """The contexts of all ranges that rows can ask for, numbered.
+
+    These are the ranges around a launch, and those around an op that may be a backward node's forward op. A thread
+    that launches nothing may have a million more ranges, each with a text of its own.
+    """
+
+    def __init__(self, tree: RangeTree, inner: Ints) -> None:
+        """``inner``: each row's innermost range, -1 for none."""
+        self.tree = tree
+        self.of_range = np.full(len(tree), -1, np.int64)
+        self.paths: list[Path] = []
+        self.levels_up: list[LevelsUp] = []
+        asked = self._asked(inner)
+        for depth, ranges in enumerate(tree.levels):
+            self._number(ranges[asked[ranges]], outermost=depth == 0)
+
+    def _asked(self, inner: Ints) -> Mask:
+        tree = self.tree
+        asked = tree.has_number.copy()
+        asked[inner[inner >= 0]] = True
+        if tree.forward_range is not None:
+            asked[tree.forward_range[tree.forward_range >= 0]] = True
+        for level in tree.levels[:0:-1]:  # innermost first; the outermost have no parent
+            asked[tree.parent[level[asked[level]]]] = True
+        return asked
+
+    def _number(self, ranges: Ints, outermost: bool) -> None:
+        """Number the contexts of ranges of one depth: the distinct pairs of the parent's context and the own scope."""
+        tree = self.tree
+        around = np.full(len(ranges), -1, np.int64) if outermost else self.of_range[tree.parent[ranges]]
+        keys, number = distinct((around + 1) * len(tree.scopes) + tree.scope[ranges])
+        self.of_range[ranges] = number + len(self.paths)
+        for (key,) in keys:
+            outer, code = divmod(key, len(tree.scopes))
+            scope = tree.scopes[code]
+            self.paths.append(_extended(self.paths[outer - 1] if outer else (), scope))
+            self.levels_up.append(_levels_up(self.levels_up[outer - 1] if outer else _NOWHERE, scope))
+
+    def of(self, ranges: Ints) -> Ints:
+        """The context of each range; -1 for no range."""
+        return value_at(self.of_range, ranges, -1)
+
+    def path(self, context: int) -> Path:
+        return self.paths[context] if context >= 0 else ()
+
+    def levels_to(self, what: Literal["op", "node", "call"], ranges: Ints) -> Ints:
+        """How many levels above each range its op, node or call stands; -1: there is none."""
+        by_context = np.array([getattr(levels, what) for levels in self.levels_up], np.int64)
+        return value_at(by_context, self.of(ranges), -1)
+
+    def enclosing(self, what: Literal["op", "node", "call"], ranges: Ints) -> Ints:
+        """The op, node or call that each range stands in (or is); -1: there is none."""
+        return self.tree.ancestor(ranges, self.levels_to(what, ranges))
+
+
+def _levels_up(around: LevelsUp, scope: Scope) -> LevelsUp:
+    """Where the op, node and call of a context stand, by those of the context around it and its own scope."""
+    if scope.kind in (Kind.NODE, Kind.ENGINE):
+        return LevelsUp(-1, 0, 0)
+    is_op = scope.kind == Kind.OP
+    op = 0 if is_op else _one_more(around.op)
+    message = 0 if scope.comm else _one_more(around.message)
+    if is_op and not scope.comm:
+        message = -1  # of an op inside a collective, like a copy, the call is its own
+    call = 0 if scope.kind in (Kind.MARKER, Kind.COMM) else _one_more(around.call)
+    first = next((level for level in (message, op) if level >= 0), call)
+    return LevelsUp(op, _one_more(around.node), first, message)
+
+
+def _one_more(levels: int) -> int:
+    return levels + 1 if levels >= 0 else -1
+
+
+def _extended(around: Path, scope: Scope) -> Path:
+    """The path of a context: that around it and its own scope, without a range of the user's between them.
+
+    Of nested ranges that mean nothing to us, only the innermost one's name is of use. Those that a program never
+    closes, as after an exception, stand around all that follows: with each in the path of the next, a few thousand took
+    minutes.
+    """
+    last = around[-1:]
+    if last and last[0].kind == Kind.USER and not last[0].name.startswith(_NAMES_ITS_WORK):
+        around = around[:-1]
+    return (*around, scope)
+
+
+def inside_node(path: Path) -> Path:
+    """A context's scopes inside the innermost backward node: all of it where there is none."""
+    for at in range(len(path) - 1, -1, -1):
+        if path[at].kind in (Kind.NODE, Kind.ENGINE):
+            return path[at + 1 :]
+    return path

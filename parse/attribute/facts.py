@@ -1,0 +1,202 @@
+"""What the ranges around a launch say of it: op, layer, line, direction, phase, arguments.
+
+A launch of the forward pass takes all of this from the ranges around it. A launch inside a backward node takes layer,
+line and op from the ranges around the node's forward op, and the operands from the op that the node runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyprof.parse.attribute import reasons
+from pyprof.parse.attribute.contexts import COMMUNICATION, Path, inside_node
+from pyprof.parse.attribute.cpp_functions import kinship
+from pyprof.parse.attribute.phase import phase_of
+from pyprof.parse.attribute.scope import Kind, Scope
+
+# Dispatcher names that differ from the function that the user called (torch/nn/functional.py of 2.13).
+PUBLIC = {
+    "cross_entropy_loss": "cross_entropy",
+    "nll_loss_nd": "nll_loss",
+    "batch_norm": "batch_norm",
+    "_embedding_bag": "embedding_bag",
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "native_batch_norm": "batch_norm",
+    "native_dropout": "dropout",
+    "_log_softmax": "log_softmax",
+    "_softmax": "softmax",
+    "convolution": "conv",
+    "_convolution": "conv",
+    "_to_copy": "to",
+}
+_OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
+# nn.Module's calls between the user's frames, which PyProf left out too
+_MODULE_CALL = re.compile(r"(?:^|/)torch/nn/modules/\w+\.py:\d+$")
+_NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is known of the launches that share their facts."""
+
+    path: Path  # the ranges around the launch
+    forward: Path | None = None  # around the forward op, for a launch in a node whose forward op is in the capture
+    recomputed: bool = False  # the launch re-runs a forward op inside a backward node
+    transfer: str = ""  # "in": a copy to the GPU, "out": one from it
+    updating: bool = False  # between the backward pass and the optimizer's step
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The columns that a launch's context and its forward op's decide; lists are JSON."""
+
+    layer: str
+    trace: str
+    marker: str
+    mod: str
+    op: str
+    dir: str
+    phase: str
+    aten: str
+    sizes: str
+    dtypes: str
+    strides: str
+    args: str
+    comm: str
+    nodes: str
+    forward: str
+    reason: str
+
+
+_NO_CALL = Scope(Kind.USER, "")
+
+
+def facts(launch: Launch) -> Facts:
+    inside = inside_node(launch.path)
+    backward = len(inside) < len(launch.path) and not launch.recomputed
+    communication = any(s.kind == Kind.COMM or s.name.startswith(COMMUNICATION) for s in inside)
+    source = _source(launch, inside, backward, communication)
+    modules, ops = _ops(launch.path, source, backward)
+    phase = phase_of(launch.path, [] if communication else ops, launch.transfer, launch.updating)
+    collective = _collective(inside)
+    call = _call(inside, communication) or collective or _NO_CALL  # NCCL's own record, where PyTorch has none
+    return Facts(
+        layer=_json(_layers(source)),
+        trace=_json(_trace(source)),
+        marker=_json([s.text for s in source if s.kind == Kind.MARKER and s.marker and s.marker.op]),
+        mod=_json(modules),
+        op=_json(ops),
+        dir="" if communication or not ops else _direction(backward, phase == "forward" or launch.recomputed),
+        phase=phase,
+        aten=call.name,
+        sizes=call.sizes,
+        dtypes=call.dtypes,
+        strides=call.strides,
+        args=call.args,
+        comm=collective.comm if collective else "",
+        nodes=_json([s.name for s in launch.path if s.kind in (Kind.OP, Kind.NODE)]),
+        forward=_forward_call(launch.forward, call) if backward else "",
+        reason="" if ops else _reason(launch.path),
+    )
+
+
+def _source(launch: Launch, inside: Path, backward: bool, communication: bool) -> Path:
+    """The ranges that name the layer, line and op."""
+    if communication:
+        return inside
+    if backward:
+        return launch.forward or ()
+    return inside if launch.recomputed else launch.path
+
+
+def _direction(backward: bool, forward: bool) -> str:
+    if backward:
+        return "bprop"
+    return "fprop" if forward else ""
+
+
+def _ops(path: Path, source: Path, backward: bool) -> tuple[list[str], list[str]]:
+    """Modules and names of what the user called, outermost first; an optimizer before the ops that it calls."""
+    modules, ops = _called(source)
+    if not ops and backward:
+        modules, ops = _node_called(path)
+    optimizers = [s for s in path if s.kind == Kind.OPTIMIZER]
+    if optimizers:
+        return ["torch.optim", *modules], [_optimizer_name(optimizers[-1].name), *ops]
+    return modules, ops
+
+
+def _call(inside: Path, communication: bool) -> Scope | None:
+    """The innermost op, whose operands are the row's; of a collective without operands its annotation."""
+    op = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
+    if communication and (op is None or not op.sizes):  # traces of 2022: the annotation has the sizes
+        return next((s for s in reversed(inside) if s.kind == Kind.COMM and s.sizes), op)
+    return op
+
+
+def _collective(path: Path) -> Scope | None:
+    """The collective that a launch does; none where the launch is an op's inside it, like a copy."""
+    for scope in reversed(path):
+        if scope.comm or scope.kind == Kind.OP:
+            return scope if scope.comm else None
+    return None
+
+
+def _json(items: Sequence[str]) -> str:
+    return json.dumps(list(items), ensure_ascii=False) if items else ""
+
+
+def _forward_call(forward: Path | None, call: Scope) -> str:
+    """The forward op's name and arguments, for the kernels of a C++ node, which is given nothing but gradients."""
+    if not forward or not kinship(call.name, forward[-1].name):
+        return ""
+    op = forward[-1]
+    name = json.dumps(op.name, ensure_ascii=False)
+    texts = {"aten": name, "sizes": op.sizes, "dtypes": op.dtypes, "strides": op.strides, "args": op.args}
+    return "{" + ", ".join(f'"{key}": {text}' for key, text in texts.items() if text) + "}"
+
+
+def _layers(path: Path) -> list[str]:
+    named = [s.name for s in path if s.kind == Kind.LAYER]
+    return named or [s.name for s in path if s.kind == Kind.MODULE]
+
+
+def _trace(path: Path) -> list[str]:
+    for scope in path:
+        if scope.marker is not None and scope.marker.trace:
+            return [line for line in scope.marker.trace if not _MODULE_CALL.search(line)]
+    return [s.name for s in path if s.kind == Kind.FRAME]
+
+
+def _called(path: Path) -> tuple[list[str], list[str]]:
+    """Module and name of what the user called: of the markers, else of the outermost op, else of NCCL's range."""
+    markers = [s.marker for s in path if s.marker is not None and s.marker.op]
+    if markers:
+        return [marker.mod for marker in markers], [marker.op for marker in markers]
+    for scope in path:
+        if scope.kind == Kind.OP:
+            module, _, name = scope.name.rpartition("::")
+            return [module or "autograd"], [PUBLIC.get(name, name) if module == "aten" else name]
+    named = [s.name for s in path if s.kind == Kind.COMM]
+    return (["nccl"], [named[-1]]) if named else ([], [])
+
+
+def _node_called(path: Path) -> tuple[list[str], list[str]]:
+    """A backward node without a forward op in the capture gives its own name: AccumulateGrad, Mm."""
+    node = next(s for s in reversed(path) if s.kind in (Kind.NODE, Kind.ENGINE))
+    match = _NODE_OP.match(node.name)
+    return ["autograd"], [match.group(1) if match and match.group(1) else node.name]
+
+
+def _optimizer_name(text: str) -> str:
+    """`Optimizer.step#AdamW.step` -> `AdamW.step`."""
+    match = _OPTIMIZER.match(text)
+    return f"{match.group(2)}.{match.group(1)}" if match else text
+
+
+def _reason(path: Path) -> str:
+    return reasons.only_user_ranges(path[-1].name) if path else reasons.NO_RANGE
