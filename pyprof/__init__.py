@@ -21,10 +21,10 @@ from pyprof._version import __version__
 if TYPE_CHECKING:
     from pyprof.capture.annotate import annotate as annotate
     from pyprof.capture.annotate import wrap as wrap
-    from pyprof.capture.collector import profile as profile
-    from pyprof.capture.collector import start as start
-    from pyprof.capture.collector import step as step
-    from pyprof.capture.collector import stop as stop
+    from pyprof.capture.control import profile as profile
+    from pyprof.capture.control import start as start
+    from pyprof.capture.control import step as step
+    from pyprof.capture.control import stop as stop
     from pyprof.capture.session import deinit as deinit
     from pyprof.capture.session import init as init
     from pyprof.counting.count import count as count
@@ -40,10 +40,10 @@ _HOME = {  # public name -> the module that has it
     "deinit": "capture.session",
     "wrap": "capture.annotate",
     "annotate": "capture.annotate",
-    "profile": "capture.collector",
-    "start": "capture.collector",
-    "stop": "capture.collector",
-    "step": "capture.collector",
+    "profile": "capture.control",
+    "start": "capture.control",
+    "stop": "capture.control",
+    "step": "capture.control",
     "count": "counting.count",
     "load": "prof.notebook",
     "Profile": "prof.notebook",

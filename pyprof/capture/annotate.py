@@ -1,4 +1,7 @@
-"""Ranges of the user's own: annotate() names a part of the program, wrap() marks a function of theirs."""
+"""Ranges around the user's own code: annotate() names a part of the program, wrap() marks the calls of a function.
+
+Without init(), or while nothing records, they open no range.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from pyprof.capture.sinks import Entry, pop, push
 
 
 class annotate(ContextDecorator):
-    """`with pyprof.annotate("x"):` or `@pyprof.annotate("x")`: the range `layer:x`. Without init() it does nothing.
+    """`with pyprof.annotate("x"):` or `@pyprof.annotate("x")`: name a part of the program, as the layer `x`.
 
-    May be nested, re-used and shared between threads.
+    Blocks may be nested, and one object may be used again and by several threads. Without init() it does nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -22,7 +25,7 @@ class annotate(ContextDecorator):
         self._open: list[tuple[Any] | None] = []
 
     def _recreate_cm(self) -> annotate:
-        return annotate(self._entry.text.removeprefix("layer:"))  # each call of a decorated function has its own
+        return annotate(self._entry.text.removeprefix("layer:"))  # one for each call of a decorated function
 
     def __enter__(self) -> annotate:
         active = session.current()
@@ -37,11 +40,12 @@ class annotate(ContextDecorator):
 
 
 def wrap(owner: Any, name: str) -> None:
-    """Mark the calls of owner.name: a function of a module, a method, an autograd Function's forward, a launcher.
+    """Mark the calls of `owner.name`: a module's function, a method, an autograd Function's forward, a launcher.
 
-    The op is called `name` and its mod what the owner calls itself. Calls in it are marked as ever. Wrapping twice is
-    wrapping once; `pyprof.deinit()` undoes it. Needs `pyprof.init()`; raises AttributeError where there is no such
-    attribute, TypeError where it cannot be called, RuntimeError before init().
+    This replaces the attribute by a function that opens a range, calls the original and closes the range. The op is
+    called `name`; its `mod` is the owner's name. PyTorch calls inside it are marked as usual. Wrapping twice is the
+    same as wrapping once, and `pyprof.deinit()` puts the original back.
+    Raises RuntimeError before init(), AttributeError if there is no such attribute, TypeError if it cannot be called.
     """
     active = session.current()
     if active is None:
@@ -68,7 +72,7 @@ def _mod_of(owner: Any) -> str:
 
 
 def marked(func: Callable[..., Any], mod: str, op: str) -> Callable[..., Any]:
-    """func with a marker around it, while there is a session."""
+    """`func` with a marker around its calls while there is a session."""
     from torch.compiler import is_dynamo_compiling
 
     from pyprof.capture.targets import Target

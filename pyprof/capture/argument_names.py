@@ -1,4 +1,7 @@
-"""The parameter names of positional arguments, so that a marker says `stride` and not "the fourth"."""
+"""The parameter names of positional arguments, so that a marker says `stride` and not "the fourth argument".
+
+They are looked up once per distinct call, never while a known call repeats.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,25 @@ import torch
 
 from pyprof.capture.targets import Parameters, Target
 
-_SCALARS = (int, float, bool, complex, type(None))  # taken where a Tensor is
+_SCALARS = (int, float, bool, complex, type(None))  # accepted where a Tensor is expected
 
 
 def names(target: Target, args: tuple[Any, ...]) -> list[str]:
-    """One name an argument, "" where none is sure.
+    """One name per argument, "" where it is not certain.
 
-    A Python function tells its own. A builtin has operator schemas, one an overload: a name is sure where all
-    overloads that can take these arguments agree on it.
+    A Python function has a signature. A builtin has operator schemas, one per overload: a name is certain if all
+    overloads that accept these arguments agree on it.
     """
     if target.parameters is None:
-        own = _python_parameters(target.func)
-        target.parameters = [own] if own else _schemas(target)
+        parameters = _python_parameters(target.func)
+        target.parameters = [parameters] if parameters else _schema_parameters(target)
     fitting = [p for p in target.parameters if inspect.isfunction(target.func) or _fits(p, args)]
-    sure = [choices.pop() if len(choices) == 1 else "" for choices in _choices(fitting, len(args))]
-    return sure + [""] * (len(args) - len(sure))
+    certain = [choices.pop() if len(choices) == 1 else "" for choices in _choices(fitting, len(args))]
+    return certain + [""] * (len(args) - len(certain))
 
 
 def _choices(fitting: list[Parameters], count: int) -> list[set[str]]:
+    """For each of the first `count` parameters the names that the overloads have for it."""
     return [{name for name, _ in column} for column in zip(*(p[:count] for p in fitting), strict=bool(fitting[1:]))]
 
 
@@ -41,12 +45,12 @@ def _python_parameters(func: Any) -> Parameters:
     return [(parameter.name, True) for parameter in parameters if parameter.kind in named]
 
 
-def _schemas(target: Target) -> list[Parameters]:
+def _schema_parameters(target: Target) -> list[Parameters]:
     """The positional parameters of each overload."""
-    own = getattr(target.func, "_schema", None)  # an OpOverload has exactly one
+    only_schema = getattr(target.func, "_schema", None)  # of an OpOverload
     op = target.op.split(".")[0]
-    schemas = [own] if own is not None else torch._C._jit_get_schemas_for_operator(f"aten::{op}")
-    first = "self" if target.mod == "Tensor" else "input"  # what PyTorch's Python calls the schemas' `self`
+    schemas = [only_schema] if only_schema is not None else torch._C._jit_get_schemas_for_operator(f"aten::{op}")
+    first = "self" if target.mod == "Tensor" else "input"  # PyTorch's Python name of the schemas' `self`
     overloads = [[a for a in schema.arguments if not a.kwarg_only] for schema in schemas]
     return [[(first if a.name == "self" else a.name, _takes_tensor(str(a.type))) for a in o] for o in overloads]
 

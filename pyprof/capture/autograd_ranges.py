@@ -1,9 +1,11 @@
-"""PyTorch's own ranges in NVTX: every op with its sequence number and sizes, every autograd node with its forward op's.
+"""PyTorch's own ranges in NVTX: each op with its sequence number and sizes, each autograd node with its forward op's.
 
-Markers alone leave backward kernels without an op. What `torch.autograd.profiler.emit_nvtx(record_shapes=True)` turns
-on for a block is on here from init() to deinit(), on each thread that is marked, and without waiting for the GPU.
+They say which forward op a backward kernel belongs to, which markers cannot, and are pushed for an attached tool only.
+This is the profiler that `torch.autograd.profiler.emit_nvtx(record_shapes=True)` turns on for a block. Here it is on
+from init() to deinit(), on each thread that is marked, and does not wait for the GPU. It costs more than the markers:
+14.5 ms of Python per training step of GPT-2 small, where markers cost 2.6 ms (docs/explanation/marking.md).
 
-PyTorch has room for one profiler a thread: while a program's own is on (emit_nvtx, torch.profiler), this one is off.
+PyTorch has one profiler per thread: while the program's own is on (emit_nvtx, torch.profiler), this one is off.
 """
 
 from __future__ import annotations
@@ -16,24 +18,22 @@ from typing import Any
 from pyprof.capture.patch import Patches
 
 
-class _Here(threading.local):
-    """Of this thread."""
-
+class _ThreadState(threading.local):
     on = False
-    aside = False  # off for as long as another profiler is on
+    suspended = False  # off while another profiler is on; then on again
 
 
 class AutogradRanges:
-    """To be begun and ended on each thread. `state` is a torch.autograd.ProfilerState that makes ranges."""
+    """Begins and ends on each thread separately. `state`: a torch.autograd.ProfilerState that pushes ranges."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
-        self._here = _Here()
+        self._thread = _ThreadState()
         self._closed = False
 
     @staticmethod
     def of_nvtx() -> AutogradRanges | None:
-        """None where this PyTorch has no GPU part, and so no NVTX."""
+        """None if this PyTorch was built without a GPU, and so without NVTX."""
         import torch
 
         if not (torch.version.cuda or torch.version.hip):
@@ -41,24 +41,24 @@ class AutogradRanges:
         return AutogradRanges(torch.autograd.ProfilerState.NVTX)
 
     def install(self, patches: Patches) -> None:
-        """Make way for the program's own profilers."""
+        """Suspend these ranges while a profiler of the program is on."""
         from torch.autograd import profiler
 
         patches.set(profiler, "_enable_profiler", self._enabler(profiler._enable_profiler))
         patches.set(profiler, "_disable_profiler", self._disabler(profiler._disable_profiler))
 
     def begin(self) -> None:
-        """On this thread. Where a profiler is on already, once it ends."""
+        """Push ranges on this thread from now on, or, if another profiler is on, from its end on."""
         import torch
         from torch.autograd import profiler
 
-        here = self._here
-        if self._closed or here.on:
+        thread = self._thread
+        if self._closed or thread.on:
             return
         if torch._C._autograd._profiler_enabled():
-            here.aside = True
+            thread.suspended = True
             return
-        # shapes, but no memory, stacks, FLOPs nor modules; nothing is collected by it: ranges are all that it makes
+        # With shapes; without memory, stacks, FLOPs and modules. It records nothing, it only pushes ranges.
         config = torch.autograd.ProfilerConfig(
             self._state, True, False, False, False, False, torch._C._profiler._ExperimentalConfig()
         )
@@ -66,39 +66,39 @@ class AutogradRanges:
             torch._C._autograd._enable_profiler(config, set())
         except RuntimeError as error:
             self._closed = True
-            sys.stderr.write(f"pyprof: without PyTorch's own ranges, for it cannot push them: {error}\n")
+            sys.stderr.write(f"pyprof: continuing without PyTorch's own ranges, which cannot be pushed: {error}\n")
             return
-        here.on = True
+        thread.on = True
         profiler._run_on_profiler_start()
 
     def end(self) -> None:
-        """On this thread."""
+        """Push no more ranges on this thread."""
         import torch
         from torch.autograd import profiler
 
-        here = self._here
-        here.aside = False
-        if here.on:
-            here.on = False
+        thread = self._thread
+        thread.suspended = False
+        if thread.on:
+            thread.on = False
             torch._C._autograd._disable_profiler()
             profiler._run_on_profiler_stop()
 
     def close(self) -> None:
-        """End on this thread; others begin no more."""
+        """End on this thread, and begin on no other."""
         self.end()
         self._closed = True
 
     def _enabler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _enable_profiler(*args: Any, **kwargs: Any) -> Any:
-            aside = self._here.on or self._here.aside
+            suspended = self._thread.on or self._thread.suspended
             self.end()
             try:
                 result = original(*args, **kwargs)
             except BaseException:
-                if aside:
+                if suspended:
                     self.begin()
                 raise
-            self._here.aside = aside
+            self._thread.suspended = suspended
             return result
 
         return _enable_profiler
@@ -108,8 +108,8 @@ class AutogradRanges:
             try:
                 return original(*args, **kwargs)
             finally:
-                if self._here.aside:
-                    self._here.aside = False
+                if self._thread.suspended:
+                    self._thread.suspended = False
                     self.begin()
 
         return _disable_profiler

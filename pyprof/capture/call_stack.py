@@ -1,9 +1,10 @@
 """The user's call stack as marker text: `file.py:123`, outermost first.
 
-A stack is looked up as it is walked: by its instruction offsets, then each code object by identity (hashing one hashes
-its bytecode, and ones that are equal may stand in two files). Frames of torch, pyprof and the standard library are left
-out unless asked for. Paths are cut to what tells the file without telling the machine: relative to the working
-directory or to site-packages, else the last two parts.
+For each marked call the frames are walked once; the text of a stack that occurred before is looked up. The key is the
+frames' instruction offsets; then each code object is compared by identity, since hashing one hashes its bytecode, and
+equal ones may come from two files. Frames of torch, pyprof and the standard library are left out unless asked for.
+Paths do not identify the machine or the user: they are relative to the working directory or to site-packages, or else
+cut to their last two parts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from operator import is_
 from types import CodeType, FrameType
 
 _FRAMES = 50  # innermost frames kept: a deeper stack is recursion, and the text has a limit
-_MEMO_MOST = 100_000  # entries; programs have fewer call sites, generated code may not
+_REMEMBERED_MOST = 100_000  # stacks; programs have fewer call sites, but generated code may have more
 
 _LIBRARY = tuple(
     os.path.join(path, "") for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
@@ -29,15 +30,15 @@ _RUN = os.path.join(_OURS, "capture", "run_script.py")
 
 
 class Tracer:
-    """Call `text(frame)`: the JSON fragment to put before a payload's last brace, "" where no frame is the user's."""
+    """`text(frame)` is the JSON fragment to insert before a marker's last brace; "" if no frame is the user's."""
 
     def __init__(self, everything: bool = False, function_stack: bool = False) -> None:
         self._everything = everything
         self._function_stack = function_stack
-        # "" for code that is left out, None for `pyprof run` itself, outside of which nothing is the user's.
+        # "" for code that is left out; None for `pyprof run` itself, whose callers are not the user's code either.
         self._names: dict[str, str | None] = {}
         self._texts: dict[tuple[int, ...], list[tuple[list[CodeType], str]]] = {}
-        self._here = os.path.join(os.getcwd(), "")
+        self._folder = os.path.join(os.getcwd(), "")
         self._skipped = () if everything else (_OURS, _torch_folder(), "<frozen")
 
     def text(self, frame: FrameType | None) -> str:
@@ -55,7 +56,7 @@ class Tracer:
         return self._make(key, codes)
 
     def _make(self, key: tuple[int, ...], codes: list[CodeType]) -> str:
-        if len(self._texts) >= _MEMO_MOST:
+        if len(self._texts) >= _REMEMBERED_MOST:
             self._texts.clear()
         calls = []
         for code, offset in zip(codes, key, strict=True):
@@ -82,7 +83,7 @@ class Tracer:
             return None
         if path.startswith(self._skipped):
             return ""
-        for folder in (self._here, *_PACKAGES):
+        for folder in (self._folder, *_PACKAGES):
             if path.startswith(folder):
                 return path[len(folder) :]
         if path.startswith(_LIBRARY) and not self._everything:
@@ -97,7 +98,7 @@ def _torch_folder() -> str:
 
 
 def _line(code: CodeType, offset: int) -> int:
-    """The line of an instruction, as `frame.f_lineno` tells it while the frame runs."""
+    """The line of an instruction, as `frame.f_lineno` has it while the frame runs."""
     for start, end, line in code.co_lines():
         if start <= offset < end and line is not None:
             return line

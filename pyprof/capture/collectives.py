@@ -1,6 +1,7 @@
-"""torch.distributed's collectives. Those that do not ask for a torch function mode have their names replaced.
+"""Markers for those collectives of torch.distributed that a torch function mode does not see.
 
-In 2.13 most tensor collectives ask; the object ones, barriers, sends and receives do not, nor does any in old releases.
+In 2.13 the mode sees most tensor collectives, but not those of objects, barriers, sends and receives; in old releases
+it sees none. From init() to deinit() those functions are replaced by ones that open a marker around the original.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ NAMES = frozenset(
 )
 
 
+# Gloo's threads have let go of the mode if its reference count does not change for this long; the longest wait for it.
 _SETTLED_S, _SETTLED_MOST_S = 0.02, 0.5
 
 
 def install(patches: Patches, mode: MarkerMode) -> None:
-    """Mark them in torch.distributed and in the module that defines them, where other collectives call them."""
+    """Replace them in torch.distributed, and in the module that defines them, where other collectives call them."""
     import torch
 
     if not torch.distributed.is_available():
@@ -44,7 +46,7 @@ def install(patches: Patches, mode: MarkerMode) -> None:
         patches.set(owner, "destroy_process_group", destroy)
     for name in sorted(NAMES):
         original = getattr(distributed_c10d, name, None)
-        if original is None or _asks(original):
+        if original is None or _is_seen_by_modes(original):
             continue
         wrapper = marked(original, "torch.distributed", name)
         for owner in (torch.distributed, distributed_c10d):
@@ -53,14 +55,17 @@ def install(patches: Patches, mode: MarkerMode) -> None:
 
 
 def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
-    """destroy_process_group, once gloo's threads have let go of our mode: see mode.fast_handler for why."""
+    """destroy_process_group after gloo's threads have let go of our mode; mode.fast_handler says why.
+
+    It waits 20 ms, at most 0.5 s.
+    """
 
     @functools.wraps(destroy)
     def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
         last = time.monotonic() + _SETTLED_MOST_S
         holders, since = sys.getrefcount(mode), time.monotonic()
         while since + _SETTLED_S > time.monotonic() and time.monotonic() < last:
-            time.sleep(0.002)  # they need the interpreter
+            time.sleep(0.002)  # the threads need the interpreter
             if sys.getrefcount(mode) != holders:
                 holders, since = sys.getrefcount(mode), time.monotonic()
         return destroy(*args, **kwargs)
@@ -68,7 +73,6 @@ def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..
     return destroy_process_group
 
 
-def _asks(func: Callable[..., Any]) -> bool:
-    """Whether the mode sees it, and so marks it."""
+def _is_seen_by_modes(func: Callable[..., Any]) -> bool:
     code = getattr(inspect.unwrap(func), "__code__", None)
     return code is not None and "handle_torch_function" in code.co_names

@@ -1,7 +1,7 @@
-"""Live arguments -> the marker's argument forms, and a key under which the description is remembered.
+"""Describe a call's arguments in the forms of marker.py, and compute the key under which a description is remembered.
 
-No tensor's data is read: no `.item()`, no copy, no sync, no repr. What a Tensor subclass computes for its own shape
-is not asked for through its `__torch_function__`.
+No tensor's data is read: no `.item()`, no copy, no synchronization, no repr. A Tensor subclass's shape is read without
+calling its `__torch_function__`. A description is made once per distinct call; the key is computed for every call.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ class StepAside(Exception):
 
 
 def text(target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: str | None) -> str:
-    """The payload of one call, without a trace. Raises StepAside, and nothing else by intent."""
+    """The marker's text for one call, without the call stack. Raises StepAside for fake tensors.
+
+    The user's classes may raise anything else; the caller catches it.
+    """
     described = [describe(arg, name) for name, arg in zip(argnames.names(target, args), args, strict=True)]
     described += [describe(arg, name) for name, arg in kwargs.items()]
     return format_marker(Marker(target.mod, target.op, described, autocast), MAX_TEXT - TRACE_ROOM)
 
 
 def describe(arg: Any, name: str = "", depth: int = 0) -> dict[str, Any]:
-    """One argument in a form of marker.py's; a value of a kind that is not listed there by its type's name only."""
+    """One argument in a form of marker.py's. A value of another type is described by the type's name alone."""
     kind = type(arg)
     if isinstance(arg, torch.Tensor):
         return {"name": name, **_tensor(arg)}
@@ -60,7 +63,10 @@ def describe(arg: Any, name: str = "", depth: int = 0) -> dict[str, Any]:
 
 
 def key_of(arg: Any) -> Any:
-    """What the description of an argument depends on, hashable. For kinds that the fast path in mode.py leaves out."""
+    """A hashable value for everything that the argument's description depends on.
+
+    The fast path in mode.py writes this out for the usual types.
+    """
     kind = type(arg)
     if isinstance(arg, torch.Tensor):
         return _tensor_key(arg)
@@ -76,7 +82,10 @@ def key_of(arg: Any) -> Any:
 
 
 def _item_keys(items: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-    """Optimizers pass hundreds of plain tensors; the layout tells those of sparse ones whose strides are no strides."""
+    """A key per item; fast for plain tensors, of which optimizers pass hundreds.
+
+    The layout is part of it because some sparse tensors have strides that mean nothing.
+    """
     try:
         return [
             (item.shape, item.dtype, item.stride(), item.device, item.layout)
@@ -84,7 +93,7 @@ def _item_keys(items: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
             else key_of(item)
             for item in items
         ]
-    except RuntimeError:  # sparse CSR and nested tensors have none
+    except RuntimeError:  # sparse CSR and nested tensors have no strides
         return map(key_of, items)
 
 
@@ -132,7 +141,9 @@ def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _shape(tensor: torch.Tensor) -> list[int]:
-    if tensor.is_nested and tensor.layout == torch.strided:  # its sizes are data; the number of parts is not
+    if (
+        tensor.is_nested and tensor.layout == torch.strided
+    ):  # reading the sizes would read data; the number of parts is known
         return [tensor.size(0)] + [-1] * (tensor.dim() - 1)
     return _sizes(tensor.shape)
 

@@ -1,7 +1,7 @@
 """The exact mode, init(dispatch=True): a marker for each aten op that PyTorch dispatches, forward and backward.
 
-Its arguments are what the kernels get: after autocast, after C++ composites, in backward. It costs about 13 us an op,
-and code under torch.compile runs uncompiled while it is on, for that is what PyTorch does under any dispatch mode.
+The arguments are those that the kernels get: after autocast, inside C++ composites, and in backward. It costs the
+program about 13 us per op on the CPU. Code under torch.compile runs uncompiled, as under any dispatch mode of PyTorch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DispatchMode(TorchDispatchMode):
-    """Pushes `torch.ops.aten` markers, inside of those of the marker mode."""
+    """Pushes `torch.ops.aten` markers, inside those of the marker mode."""
 
     def __init__(self, markers: MarkerMode) -> None:
         super().__init__()

@@ -1,8 +1,11 @@
-"""The names of the nn.Modules that are running, as `layer:` ranges. The user's model is only read.
+"""The names of the nn.Modules that run, as `layer:` ranges.
 
-The outermost module called is the root: its range is `layer:ClassName`, and those below are named from it
-(`layer:encoder.3.mlp`), so a range's text is what state_dict's keys begin with. The name depends on who calls: a module
-that stands in two places has both names. Wrappers (DDP, FSDP, compiled modules, checkpoint wrappers) add no part.
+From init() to deinit() `nn.Module.__call__` is replaced by a function that opens the range, calls the original and
+closes the range: less than a microsecond per module call. The user's model is only read, and not kept alive.
+
+The outermost module called is the root, and its range is `layer:ClassName`. The modules below are named from the root
+(`layer:encoder.3.mlp`), as the keys of state_dict are. The name depends on the caller: a module that is used in two
+places has both names. Wrappers (DDP, FSDP, compiled modules, checkpoint wrappers) add no part to the name.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _MODULE_WRAPPERS = {"DistributedDataParallel", "DataParallel"}  # these hold the
 
 
 class _Node:
-    """A module, seen from the module that called it. Refers to both weakly: it must not keep a model alive."""
+    """A module as called from one other module. The reference to it is weak, so that no model is kept alive."""
 
     __slots__ = ("children", "entry", "module", "path")
 
@@ -41,19 +44,19 @@ class _Stack(threading.local):
 
 
 class Layers:
-    """What is known of the modules called so far."""
+    """The modules that were called so far, by caller."""
 
     def __init__(self) -> None:
         self._roots: dict[int, _Node] = {}
         self._stack = _Stack()
 
     def wrap(self, call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
-        """nn.Module.__call__ with a range around it, where the mode has a sink."""
+        """`call`, which is nn.Module.__call__, with a range around it while something records."""
         import torch
         from torch.compiler import is_dynamo_compiling
 
         stack, roots, nvtx_pop = self._stack, self._roots, mode.nvtx_pop
-        plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # a call less to do what that does
+        plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # then one Python call can be saved
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling():  # dynamo reads this as a constant and sees only the original call
@@ -86,7 +89,7 @@ class Layers:
 
 
 def _node(module: Any, nodes: list[_Node]) -> _Node:
-    """Named from the nearest running module that holds this one; outside of all of them it is a root itself."""
+    """A node named from the nearest running module that contains this one; a root if none does."""
     for caller in reversed(nodes):
         holder = caller.module()
         name = None if holder is None else _name_in(holder, module)
@@ -96,7 +99,7 @@ def _node(module: Any, nodes: list[_Node]) -> _Node:
 
 
 def _name_in(holder: Any, module: Any) -> str | None:
-    """The shortest name of `module` below `holder`, None where it is not there. Models may hold themselves."""
+    """The shortest name of `module` below `holder`; None if it is not there. A model may contain itself."""
     level, seen = [("", holder)], {id(holder)}
     while level:
         below = []

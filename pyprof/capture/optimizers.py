@@ -1,6 +1,6 @@
-"""Optimizers' bookkeeping runs with the marker mode off.
+"""The marker mode is off while optimizers do their bookkeeping, which saves time and loses no marker.
 
-`zero_grad()` and `_init_group()` look at every parameter's `grad`: 7 calls a parameter, of which none starts a kernel,
+`zero_grad()` and `_init_group()` read every parameter's `grad`: 7 calls per parameter, none of which starts a kernel,
 at 0.9 us each through the mode. That was a tenth of a step's Python time with AdamW on 148 parameters (2.13).
 """
 
@@ -26,7 +26,7 @@ _mode_at = torch._C._get_function_stack_at
 
 
 def install(patches: Patches, mode: MarkerMode) -> None:
-    """For torch.optim's own classes; those of others are left alone."""
+    """Replace both methods in torch.optim's own classes; other optimizers are left alone."""
     base = torch.optim.Optimizer
     zero_grad = vars(base)["zero_grad"]
     patches.set(base, "zero_grad", quiet(zero_grad, mode, _drops(zero_grad)))
@@ -36,7 +36,7 @@ def install(patches: Patches, mode: MarkerMode) -> None:
 
 
 def quiet(call: Callable[..., Any], mode: MarkerMode, only: Callable[..., bool]) -> Callable[..., Any]:
-    """`call` with the mode off, where it is this thread's only one and `only(arguments)` says that no kernel starts."""
+    """`call` with our mode off, if it is this thread's only mode and `only(arguments)` says that no kernel starts."""
 
     @functools.wraps(call)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -52,7 +52,7 @@ def quiet(call: Callable[..., Any], mode: MarkerMode, only: Callable[..., bool])
 
 
 def _drops(zero_grad: Callable[..., Any]) -> Callable[..., bool]:
-    """Whether a call of zero_grad sets the gradients to None, and so fills no zeros."""
+    """A function that says whether a call of zero_grad sets the gradients to None, and so fills no zeros."""
     default = bool(inspect.signature(zero_grad).parameters["set_to_none"].default)
 
     def drops(_optimizer: Any, set_to_none: bool = default) -> bool:
@@ -62,5 +62,5 @@ def _drops(zero_grad: Callable[..., Any]) -> Callable[..., bool]:
 
 
 def _has_state(optimizer: Any, *_args: Any, **_kwargs: Any) -> bool:
-    """Not in the first step, which makes the state's tensors."""
+    """False in the first step, which creates the state's tensors."""
     return bool(optimizer.state)

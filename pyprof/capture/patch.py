@@ -8,21 +8,22 @@ _INHERITED = object()  # the owner had no such attribute of its own
 
 
 class Patches:
-    """What was replaced, in order. The undo list is what this recorded, never a second list by hand."""
+    """The attributes that were replaced, in order: `undo` uses this record, so nothing can be forgotten."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """owner.name = value. Raises what setattr raises, and then has changed nothing."""
-        was = vars(owner).get(name, _INHERITED)
+        """Set `owner.name` to `value`. What setattr raises passes through, and then nothing has changed."""
+        previous = vars(owner).get(name, _INHERITED)
         setattr(owner, name, value)
-        self._before.append((owner, name, was))
+        self._before.append((owner, name, previous))
 
     def undo(self) -> None:
+        """Put back every previous value, the last replaced one first."""
         while self._before:
-            owner, name, was = self._before.pop()
-            if was is _INHERITED:
+            owner, name, previous = self._before.pop()
+            if previous is _INHERITED:
                 delattr(owner, name)
             else:
-                setattr(owner, name, was)
+                setattr(owner, name, previous)

@@ -48,7 +48,7 @@ def run(
     if not script.module and not Path(script.name).is_file():
         raise PyprofError(f"{script.name}: no such file (a script to run was expected)")
     require("torch", "the collector is PyTorch's own: install it for this Python")
-    from pyprof.capture.collector import attach, profile
+    from pyprof.capture.control import attach, profile
 
     collecting: AbstractContextManager[None]
     if file is None:

@@ -1,6 +1,6 @@
-"""Where ranges go: NVTX for nsys and nvprof, the PyTorch profiler for our own collector, or both.
+"""Where ranges go: to NVTX for an attached tool, to PyTorch's profiler for the embedded collector, or to both.
 
-An `Entry` is one text; it is made once a distinct call and pushed many times. To push one:
+An `Entry` is one text; it is made once per distinct call and pushed many times. To push one:
 
     if entry.sink is not sink:
         sink.bind(entry)
@@ -8,7 +8,7 @@ An `Entry` is one text; it is made once a distinct call and pushed many times. T
     try: ...
     finally: pop(token)   # on the same thread
 
-The hot paths (mode.py, layers.py) write that out, for a Python call more is a tenth of a microsecond.
+The hot paths (mode.py, layers.py) write this out, since each Python call takes a tenth of a microsecond.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 _REGISTERED_MOST = 100_000  # NVTX never frees a registered string, and a program may have new shapes at each step
-_TOO_MANY = "pyprof: this program made more than 100,000 different calls; the later ones are not told apart"
-_NUMBERS = itertools.count()  # of this process, so that no two collectors give one token to two texts
+_TOO_MANY = "pyprof: this program made more than 100,000 different calls; the later ones all have this text"
+_NUMBERS = itertools.count()  # one sequence per process, so that two collectors never use the same token
 
 
 class Entry:
@@ -40,7 +40,7 @@ class Sink(Protocol):
     """Where ranges go."""
 
     def bind(self, entry: Entry) -> None:
-        """Set entry.push, which returns None for a range of NVTX's and else an object whose __exit__ ends it."""
+        """Set entry.push. It returns None for an NVTX range, and otherwise an object whose __exit__ ends the range."""
 
 
 def push(sink: Sink, entry: Entry) -> Any:
@@ -84,7 +84,7 @@ class Nvtx:
             domain = _nvtx_domain()
         except ImportError:
             return False
-        return type(domain).__name__ != "DummyDomain"  # nvtx's own way to say so, in 0.2.5 to 0.2.15
+        return type(domain).__name__ != "DummyDomain"  # what nvtx 0.2.5 to 0.2.15 return without a tool
 
     def bind(self, entry: Entry) -> None:
         entry.push = functools.partial(self._domain.push_range, self._attributes(entry.text))
@@ -98,14 +98,14 @@ class Nvtx:
 
 
 class Profiler:
-    """Ranges in the PyTorch profiler. They carry a short token; capture.py writes the text in its place.
+    """Ranges in PyTorch's profiler. Their name is a short token; trace_file.py writes the text in its place.
 
-    Kineto (seen in 2.13) writes a name with a quote unescaped, a backslash as a slash and anything that is not ASCII
-    as "unknown": with JSON in a name its file would be no JSON. Tokens also cost less than long names.
+    Kineto (seen in 2.13) writes a quote in a name unescaped, a backslash as a slash and non-ASCII characters as
+    "unknown": with JSON in a name its file would not be valid JSON. Tokens also cost less than long names.
     """
 
     def __init__(self) -> None:
-        from torch._C._profiler import _RecordFunctionFast  # a plain C++ guard, no op: jit.trace does not see it
+        from torch._C._profiler import _RecordFunctionFast  # a C++ guard, not an op: jit.trace does not see it
 
         self._range = _RecordFunctionFast
         self.texts: dict[str, str] = {}  # token -> text

@@ -1,4 +1,4 @@
-"""Calls that the marker mode sees and does something else about than mark them."""
+"""Calls that the marker mode treats in another way than marking them: Tensor.backward, and record_function's ranges."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Special:
 
 
 def specials() -> dict[Any, Special]:
-    """Function -> what is done about it. record_function's two ops are private: seen from 1.9 to 2.13."""
-    found = {torch.Tensor.backward: Special(_backward)}
+    """Function -> how it is run. record_function's two ops are private: seen from 1.9 to 2.13."""
+    functions = {torch.Tensor.backward: Special(_backward)}
     ops = torch.ops.profiler
     if hasattr(ops, "_record_function_enter_new") and hasattr(ops, "_record_function_exit"):
         enter, leave = ops._record_function_enter_new, ops._record_function_exit._RecordFunction
-        found[enter] = Special(lambda mode, args, kwargs: _open_range(mode, enter, args, kwargs))
-        found[leave] = Special(lambda mode, args, kwargs: _close_range(mode, leave, args, kwargs))
-    return found
+        functions[enter] = Special(lambda mode, args, kwargs: _open_range(mode, enter, args, kwargs))
+        functions[leave] = Special(lambda mode, args, kwargs: _close_range(mode, leave, args, kwargs))
+    return functions
 
 
 def _backward(mode: MarkerMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Tensor.backward without its first two lines and with the mode on: what it recomputes is marked."""
+    """Tensor.backward with the mode on, so that what it recomputes (checkpointing) is marked."""
     _push_mode(mode)
     try:
         autograd_backward(*args, **kwargs)
@@ -53,12 +53,12 @@ def autograd_backward(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """Tensor.backward without asking for modes."""
+    """Tensor.backward without its first two lines, which check for modes."""
     torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 class _Open(threading.local):
-    """For each record_function that is open on this thread: was it pushed to NVTX as well?"""
+    """For each record_function that is open on this thread: whether it was pushed to NVTX as well."""
 
     def __init__(self) -> None:
         self.pushed: list[bool] = []
@@ -68,7 +68,10 @@ _open = _Open()
 
 
 def _open_range(mode: MarkerMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """PyTorch's record_function ranges (optimizer steps, data loading, the user's) reach NVTX only under emit_nvtx."""
+    """Push PyTorch's record_function ranges to NVTX: optimizer steps, data loading, the user's own.
+
+    PyTorch does so itself only under emit_nvtx.
+    """
     result = func(*args, **kwargs)
     nvtx = mode.nvtx
     push = nvtx is not None and bool(args) and isinstance(args[0], str) and not torch._C._autograd._profiler_enabled()

@@ -1,7 +1,7 @@
-"""What is marked: every function that PyTorch lets a torch function mode see, less the list below.
+"""Which functions are marked, and under which name: all that a torch function mode sees, except those listed below.
 
 A target has the name that users write: `torch.nn.functional.linear` for the builtin `torch._C._nn.linear`, and
-`Tensor.add` for `a + b`, which is what PyTorch itself says it ran.
+`Tensor.add` for `a + b`, since this is the function that PyTorch runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from pyprof.capture.sinks import Entry
 from pyprof.marker import Marker, format_marker
 
-# Never marked, and why. docs/explanation/marking.md prints this table.
+# Functions that are never marked, by reason. docs/explanation/marking.md prints this table.
 NOT_MARKED: dict[str, str] = {
     "reads metadata: no kernel, no backward": (
         "size dim ndimension numel nelement stride storage_offset element_size get_device data_ptr const_data_ptr "
@@ -44,7 +44,7 @@ Parameters = list[tuple[str, bool]]  # (name, whether it takes a tensor) of each
 
 
 class Target:
-    """A marked function and the calls of it seen so far."""
+    """A function that is marked, and the markers of its distinct calls so far."""
 
     __slots__ = ("_bare", "cache", "func", "mod", "op", "parameters")
 
@@ -52,7 +52,9 @@ class Target:
         self.func = func
         self.mod = mod
         self.op = op
-        self.parameters: list[Parameters] | None = None  # one list an overload, once asked for; see argnames.py
+        self.parameters: list[Parameters] | None = (
+            None  # one list per overload, looked up when first needed (argument_names.py)
+        )
         self.cache: dict[tuple[Any, ...], Entry] = {}
         self._bare: Entry | None = None
 
@@ -64,7 +66,7 @@ class Target:
 
 
 class Targets:
-    """Function -> Target, or None for what is not marked. Filled as functions are met."""
+    """Function -> Target, or None if it is not marked. Filled as functions are called."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Any] = {}
@@ -72,7 +74,7 @@ class Targets:
 
     def add(self, func: Callable[..., Any]) -> Target | None:
         target = self._target(func)
-        if len(self.known) < 100_000:  # a program that makes functions as it runs must not fill the memory
+        if len(self.known) < 100_000:  # a program that creates functions as it runs must not fill the memory
             self.known[func] = target
         return target
 
@@ -84,7 +86,7 @@ class Targets:
 
 
 def _public_functions() -> Iterator[tuple[str, str, Any]]:
-    """Every public function of PyTorch's with the name it is best known by; a later one wins."""
+    """Every public function of PyTorch with the name that it is best known by: the last one yielded for it."""
     import torch
 
     owners = {
@@ -112,7 +114,7 @@ def _in_torch(mod: str, name: str) -> tuple[str, str]:
 
 
 def _own_name(func: Any) -> tuple[str, str]:
-    """What a function calls itself: `torch.ops.aten` and `add.Tensor` for an op overload."""
+    """The name that a function has in itself: `torch.ops.aten` and `add.Tensor` for an op overload."""
     op = getattr(func, "__name__", None) or type(func).__name__
     namespace = getattr(func, "namespace", None)
     if isinstance(namespace, str):  # an OpOverload or a higher-order op

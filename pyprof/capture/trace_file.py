@@ -1,4 +1,7 @@
-"""PyTorch's Chrome trace, made valid, readable and free of what tells of the machine."""
+"""Write PyTorch's Chrome trace as valid JSON, with our markers' texts and without the machine's and the user's name.
+
+This runs once, after collecting has ended; it reads and writes each line of the trace.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-from pyprof.capture.collector import check_output
+from pyprof import files
+from pyprof.errors import PyprofError
 
 _TOKEN = re.compile(r'"(pyprof#\d+)"')
 _NAME = re.compile(r'^(\s*"name": ")(.*)(",?\s*)$')
 # Up to 2.12 an event's first line holds all of this, from 2.13 on each has a line of its own (seen in 2.11 and 2.13).
 _ONE_LINE = re.compile(r'^(\s*"ph": "X", "cat": ")(\w+)(", "name": ")(.*)(", "pid": .*)$', re.DOTALL)
-# Keys whose string values tell of the machine or the user (host_name, traceName and trace_id: seen in 2.13).
+# Keys whose string values identify the machine or the user (host_name, traceName and trace_id: seen in 2.13).
 _PRIVATE = re.compile(r'("(?:host_?name|traceName|trace_id|user_?name)"\s*:\s*")(?:[^"\\]|\\.)*"', re.IGNORECASE)
 
 
+def check_output(file: Path, force: bool) -> None:
+    """Raise PyprofError if `file` cannot be written, or exists and `force` is not given."""
+    if file.exists() and not file.is_dir() and not force:
+        raise PyprofError(f"{file}: exists; give --force (in Python: force=True) to overwrite it, or another name")
+    files.check_output(file, force=True)
+    folder = file.absolute().parent
+    if not os.access(folder, os.W_OK):
+        raise PyprofError(f"{file}: cannot be written: the folder {folder} is read-only for this user")
+
+
 def write_trace(profiler: Any, texts: dict[str, str], file: Path, force: bool) -> None:
-    """Export `profiler` to `file`, with `texts` in the place of their tokens. The file appears whole or not at all."""
+    """Export the profiler's records to `file`, with the markers' texts in place of their tokens (token -> text).
+
+    The file appears when it is complete. Raises PyprofError as `check_output` does.
+    """
     folder = file.absolute().parent
     with tempfile.TemporaryDirectory(dir=folder, prefix=".pyprof-") as scratch:
         raw, done = Path(scratch, "raw.json"), Path(scratch, "done")
@@ -45,7 +62,7 @@ def _open_text(path: Path, zipped: bool) -> Iterator[TextIO]:
 
 
 def repaired(lines: Iterable[str], texts: dict[str, str]) -> Iterator[str]:
-    """Kineto's lines with exact names, and its category for ours (a range of a user's is a user_annotation)."""
+    """Kineto's lines with exact names; our markers' events get the category of a user's range, user_annotation."""
     category = ""
     for line in lines:
         event = _ONE_LINE.match(line)
@@ -78,6 +95,6 @@ def _event(found: re.Match[str], texts: dict[str, str]) -> str:
 
 
 def _escaped(line: str) -> str:
-    """A name that the user gave may hold quotes, which Kineto leaves as they are."""
+    """The line with the quotes in its name escaped, which Kineto does not do."""
     found = _NAME.match(line)
     return line if found is None or '"' not in found[2] else f"{found[1]}{json.dumps(found[2])[1:-1]}{found[3]}"

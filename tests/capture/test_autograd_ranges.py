@@ -123,7 +123,7 @@ def test_where_pytorch_cannot_the_program_still_runs(
     pyprof.init()
     assert not on()
     torch.relu(torch.ones(1))
-    said = "pyprof: without PyTorch's own ranges, for it cannot push them: no ranges here\n"
+    said = "pyprof: continuing without PyTorch's own ranges, which cannot be pushed: no ranges here\n"
     assert capsys.readouterr().err == said
 
 

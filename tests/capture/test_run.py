@@ -249,7 +249,7 @@ def test_the_file_tells_nothing_of_the_machine(tmp_path: Path, monkeypatch: pyte
 
 def test_profile_refuses_an_existing_file_before_it_runs(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("mine", encoding="utf-8")
-    with pytest.raises(pyprof.PyprofError, match=r"x\.json: is there already"), pyprof.profile(tmp_path / "x.json"):
+    with pytest.raises(pyprof.PyprofError, match=r"x\.json: exists"), pyprof.profile(tmp_path / "x.json"):
         raise AssertionError("must not run")
     assert pyprof.capture.session.current() is None  # type: ignore[attr-defined]
 
@@ -335,13 +335,12 @@ class TestUnderATool:
 
     @pytest.fixture(autouse=True)
     def tool(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        from pyprof.capture import collector as capture
-        from pyprof.capture import sinks
+        from pyprof.capture import collector, sinks
 
         self.domain = Domain()
         self.calls: list[str] = []
         monkeypatch.setattr(sinks, "_nvtx_domain", lambda: self.domain)
-        monkeypatch.setattr(capture, "_cuda_profiler", self.calls.append)
+        monkeypatch.setattr(collector, "cuda_profiler", self.calls.append)
         monkeypatch.chdir(tmp_path)
 
     def test_it_has_the_markers_and_no_trace_is_written(
@@ -376,14 +375,14 @@ class TestUnderATool:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        from pyprof.capture import collector as capture
+        from pyprof.capture import collector
 
         told: list[tuple[int, str]] = []
 
         def cuda_profiler(what: str) -> None:
             told.append((sum("relu" in text for _, text in self.domain.seen), what))
 
-        monkeypatch.setattr(capture, "_cuda_profiler", cuda_profiler)
+        monkeypatch.setattr(collector, "cuda_profiler", cuda_profiler)
         assert main([*options, script(tmp_path, self.STEPS)]) == 0
         assert told == expected
 

@@ -1,0 +1,161 @@
+"""What a program calls to choose the range to collect: pyprof.profile, start, stop and step.
+
+All of them act on the process's one collector, or, if there is none, on an attached tool (nsys, nvprof, ncu).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyprof.capture import session
+from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler
+from pyprof.capture.sinks import Entry, pop, push
+from pyprof.capture.trace_file import check_output
+from pyprof.errors import PyprofError
+
+_collector: Collector | None = None
+_lock = threading.Lock()
+
+
+@contextmanager
+def profile(
+    file: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    trace: bool | str = False,
+    dispatch: bool = False,
+    warmup: int = 0,
+    steps: int | None = None,
+    wait: bool = False,
+) -> Iterator[None]:
+    """Collect what runs in this block into `file`, a Chrome trace (gzipped if the name ends in .gz).
+
+    While the block runs, PyTorch's profiler is on, and every PyTorch call is marked: if the program has not called
+    pyprof.init(), this calls it with `trace` and `dispatch`, and deinit() at the end. docs/explanation/marking.md has the
+    costs.
+
+    warmup, steps: numbers of iterations, counted by pyprof.step(): how many to let pass, and how many to collect then
+        (None: all).
+    wait: collect nothing before start(). If the block calls start() and stop(), the file has only the range between.
+    force: overwrite an existing file.
+
+    The file is written at the end of the block, also if the block raises, and appears only when it is complete.
+    Raises PyprofError before anything runs if the file exists, cannot be written, or another `profile` is running; and
+    at the end if nothing was collected.
+    """
+    path = Path(file)
+    check_output(path, force)
+    collector = TraceFile(path, force, Window(warmup, steps, wait))
+    with _collecting(collector, trace, dispatch) as done:
+        done.callback(collector.write)
+        yield
+
+
+@contextmanager
+def attach(window: Window, *, trace: bool | str = False, dispatch: bool = False) -> Iterator[None]:
+    """Mark what runs in this block for the attached tool, and call cudaProfilerStart and Stop around `window`."""
+    collector = Attached(window)
+    with _collecting(collector, trace, dispatch) as done:
+        done.callback(collector.end)
+        yield
+
+
+@contextmanager
+def _collecting(collector: Collector, trace: bool | str, dispatch: bool) -> Iterator[ExitStack]:
+    """Call init() for the block if the program has not. The stack's callbacks run at the end, before deinit()."""
+    init_here = session.current() is None
+    if init_here:
+        session.init(trace=trace, dispatch=dispatch)
+    try:
+        with ExitStack() as done:
+            _claim(collector)
+            try:
+                _step.number = 0
+                collector.open()
+                yield done
+            finally:
+                _close_step()
+                _release()
+    finally:
+        if init_here:
+            session.deinit()
+
+
+def _claim(collector: Collector) -> None:
+    global _collector
+    with _lock:
+        if _collector is not None:
+            raise PyprofError(f"{collector.name}: {_collector.name} is still being collected; one file at a time")
+        _collector = collector
+
+
+def _release() -> None:
+    global _collector
+    with _lock:
+        _collector = None
+
+
+def start() -> None:
+    """Begin the range to collect: of the embedded collector if it runs, otherwise of nsys or ncu (cudaProfilerStart).
+
+    Waits for the GPU first, so that no earlier kernel is in the range. Without a GPU and a collector nothing happens.
+    """
+    _mark_range("start")
+
+
+def stop() -> None:
+    """End the range that start() began, after the GPU has finished what was launched in it."""
+    _mark_range("stop")
+
+
+def _mark_range(what: str) -> None:
+    import torch
+
+    if what == "stop":
+        _close_step()
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    collector = _collector
+    if collector is not None:
+        collector.start() if what == "start" else collector.stop()
+    else:
+        cuda_profiler(what)
+
+
+class _Step(threading.local):
+    """The iteration in progress on this thread."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.range: Any = None
+
+
+_step = _Step()
+
+
+def step() -> None:
+    """End an iteration and begin the next.
+
+    The iterations become ranges `ProfilerStep#1`, `ProfilerStep#2`, ... as of PyTorch's profiler; what runs before the
+    first call is step 0. Call it at the end of each iteration, always inside the same annotate() blocks. It does not
+    wait for the GPU. Without init() it makes no ranges.
+    """
+    _close_step()
+    _step.number += 1
+    if _collector is not None:
+        _collector.step()
+    active = session.current()
+    sink = None if active is None else active.sink()
+    if sink is not None:
+        _step.range = (push(sink, Entry(f"ProfilerStep#{_step.number}")),)
+
+
+def _close_step() -> None:
+    opened, _step.range = _step.range, None
+    if opened is not None:
+        pop(opened[0])
