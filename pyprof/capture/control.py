@@ -36,8 +36,8 @@ def profile(
     """Collect what runs in this block into `file`, a Chrome trace (gzipped if the name ends in .gz).
 
     While the block runs, PyTorch's profiler is on, and every PyTorch call is marked: if the program has not called
-    pyprof.init(), this calls it with `trace` and `dispatch`, and deinit() at the end. docs/explanation/marking.md has the
-    costs.
+    pyprof.init(), this calls it with `trace` and `dispatch`, and deinit() at the end. docs/explanation/marking.md has
+    the costs.
 
     warmup, steps: numbers of iterations, counted by pyprof.step(): how many to let pass, and how many to collect then
         (None: all).
