@@ -49,23 +49,23 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
     Raises InputError for a file that is neither, is damaged, or is a profiler's without a GPU operation or CPU op.
     """
     from pyprof.parse.detect import is_table  # imported here: commands build their --help from this module
-    from pyprof.prof.table.check_cells import check_forms
-    from pyprof.prof.table.pyprof_links import linked
+    from pyprof.prof.table.check_cells import check_cells
+    from pyprof.prof.table.pyprof_links import link_backward_rows
     from pyprof.table.read_table import read_table
 
     file = Path(str(name))
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         say(f"reading {'standard input' if is_standard(name) else file.name}")
-        table = linked(read_table(name))
-        check_forms(table, "standard input" if is_standard(name) else str(name))
+        table = link_backward_rows(read_table(name))
+        check_cells(table, "standard input" if is_standard(name) else str(name))
         return LoadedFile("-" if is_standard(name) else str(name), table)
     from pyprof.parse.read import read_profile
 
     capture, notes, table = read_profile(file, say)
     if not len(table):
         raise InputError(file, notes.why_empty)
-    check_forms(table, str(name))
-    return LoadedFile(str(name), linked(table), notes.profiler, tuple(notes.warnings), capture)
+    check_cells(table, str(name))
+    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture)
 
 
 class AnnotatedFile(NamedTuple):

@@ -18,7 +18,7 @@ Change = Callable[[str], str]  # what a format does to a text: quote it, cut it
 
 
 class Cells:
-    """The printed table: columns, and what their rows hold."""
+    """The printed table: its columns and their cells."""
 
     def __init__(self, columns: Sequence[Column], data: Sequence[Data], rows: int) -> None:
         self.columns = list(columns)
@@ -26,7 +26,7 @@ class Cells:
         self.rows = rows
 
     def blocks(self, changes: Sequence[Change]) -> Iterator[Iterator[tuple[str, ...]]]:
-        """The rows as texts, in blocks. Each column's change is made once for each distinct text."""
+        """The rows as texts, in blocks. A column's change is made once per distinct text."""
         columns = zip(self.columns, self.data, changes, strict=True)
         fields = [_field(column, data, change) for column, data, change in columns]
         for begin in range(0, self.rows, BLOCK):
@@ -48,7 +48,7 @@ def is_float(data: Data) -> TypeGuard[Floats]:
 
 
 def widths(column: Column, data: Data) -> Iterator[str]:
-    """Texts among which is the column's widest."""
+    """Some texts of the column, the widest among them."""
     if isinstance(data, Coded) or is_float(data):
         coded = data if isinstance(data, Coded) else shown(data)
         codes = np.unique(coded.codes)
@@ -59,14 +59,14 @@ def widths(column: Column, data: Data) -> Iterator[str]:
 
 
 def shown(values: Floats) -> Coded:
-    """Numbers as texts, four digits and no exponent; each distinct one written once.
+    """Numbers as texts with four digits and no exponent, each distinct one written once.
 
     >>> shown(np.array([1365.333, 0.0123456, 0.0, 100.0, np.nan])).texts()
     ['1365', '0.01235', '0', '100', '']
     """
     known = np.isfinite(values)
     size = np.floor(np.log10(np.abs(np.where(known & (values != 0), values, 1.0)))).astype(np.int64)
-    scale = 10.0 ** np.clip(DIGITS - 1 - size, 0, 12)  # below 1e-8 there is nothing to tell
+    scale = 10.0 ** np.clip(DIGITS - 1 - size, 0, 12)  # below 1e-8 all is 0
     distinct, row = np.unique(np.where(known, np.rint(values * scale) / scale, np.nan), return_inverse=True)
     texts = [_text(value) for value in distinct.tolist()]
     return Coded(np.where(known, row.reshape(-1), -1).astype(np.int32), texts)

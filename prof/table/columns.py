@@ -1,47 +1,32 @@
 """The columns that the prof command prints: name, header, unit, meaning, and how to get each from the table.
 
-The first twenty are PyProf's, same names, headers and forms: `mod` and `op` are the outermost call ("na" where there is
-none), lists are joined (`layer` by ":", the others by ","; "-" where empty), grids are "128,1,1". Two things differ:
-what is not known is an empty cell, where PyProf printed 0 or "na", and counts are integers. Only printed texts have
-"na" and "-": for JSON, Parquet and ``--where`` they are nothing.
+The first twenty are PyProf's, with its names, headers and forms: `mod` and `op` are the outermost call ("na" where
+there is none), lists are joined (`layer` by ":", the others by ","; "-" where empty), grids are "128,1,1". Two things
+differ: what is not known is an empty cell, where PyProf printed 0 or "na", and counts are integers. Only printed texts
+have "na" and "-": for JSON, Parquet and ``--where`` such a cell is empty.
 
-Imports nothing heavy: ``prof.py --help`` lists these.
+This module imports nothing heavy: ``prof.py --help`` lists the columns.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyprof.command.terminal_text import Cut
 from pyprof.table.json_lists import first_text, list_texts
 
 if TYPE_CHECKING:
+    from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Coded, Floats, Ints, Table
 
+    # A column's rows: texts, integers with NULL or numbers with NaN where they are not known.
+    Get = Callable[[Table, Annotation], Coded | Ints | Floats]
 
-class Annotation(Protocol):
-    """What ``pyprof.prof.work.annotate`` says of each row."""
+__all__ = ["COLUMN", "COLUMNS", "DEFAULT", "Column", "Kind", "Limit"]
 
-    @property
-    def flops(self) -> Ints: ...
-    @property
-    def bytes(self) -> Ints: ...
-    @property
-    def tc(self) -> Coded: ...
-    @property
-    def tcprec(self) -> Coded: ...
-    @property
-    def role(self) -> Coded: ...
-    @property
-    def family(self) -> Coded: ...
-    @property
-    def uncounted(self) -> dict[str, int]: ...
-
-
-Data = "Coded | Ints | Floats"  # a column's rows: texts, integers with NULL or numbers with NaN for unknown
-Get = Callable[["Table", Annotation], "Coded | Ints | Floats"]
 Kind = Literal["text", "int", "float"]
 
 
@@ -60,55 +45,25 @@ class Column:
     empty: str = ""  # how an empty text is printed
 
 
+# How to get a column. Modules that import numpy are loaded then, not with this one.
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Gets a column of limits. ``limits.bound`` computes all of them at once; alone, each would do it again."""
+    """Gets a column of limits. ``limit_columns.bound`` computes all of them at once; alone, each would do it again."""
 
     name: str
 
-    def __call__(self, table: Table, annotation: Any) -> Coded | Ints | Floats:
+    def __call__(self, table: Table, annotation: Annotation) -> Coded | Ints | Floats:
         from pyprof.prof.limits.roofline import roofline
         from pyprof.prof.table.limit_columns import limit_cells
 
         return limit_cells(roofline(table, annotation))[self.name]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Gets a column of ``waiting``."""
-
-    name: str
-
-    def __call__(self, table: Table, annotation: Any) -> Coded | Ints | Floats:
-        from pyprof.prof.timing.waiting import waiting
-
-        found: Coded | Ints = getattr(waiting(table), self.name)
-        return found
-
-
-def _exposed(table: Table, annotation: Any) -> Ints:
-    from pyprof.prof.timing.timeline import exposed_rows
-
-    return exposed_rows(table, annotation)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Gets a column of ``communication``."""
-
-    name: str
-
-    def __call__(self, table: Table, annotation: Any) -> Coded | Ints | Floats:
-        from pyprof.prof.timing.collectives import traffic
-
-        found: Coded | Ints | Floats = getattr(traffic(table, annotation), self.name)
-        return found
-
-
-def _wait(table: Table, annotation: Any) -> Ints:
-    from pyprof.prof.timing.stragglers import stragglers
-
-    return stragglers(table, annotation).wait
+def _module(name: str) -> Any:
+    """A module of prof/, imported when a column needs it."""
+    return importlib.import_module(f"pyprof.prof.{name}")
 
 
 def _number(key: str) -> Get:
@@ -119,17 +74,28 @@ def _text(key: str) -> Get:
     return lambda table, _: table.coded(key)
 
 
+def _mapped(key: str, change: Callable[[str], str]) -> Get:
+    """The column with each distinct text changed once; rows without a text stay so."""
+
+    def get(table: Table, _: Annotation) -> Coded:
+        from pyprof.table.columns import Coded
+
+        column = table.coded(key)
+        return Coded(column.codes, [change(text) if text else "" for text in column.values])
+
+    return get
+
+
 def _first(key: str) -> Get:
-    """The outermost of a list."""
-    return lambda table, _: _mapped(table.coded(key), first_text)
+    return _mapped(key, first_text)
 
 
 def _joined(key: str, by: str) -> Get:
-    return lambda table, _: _mapped(table.coded(key), lambda text: by.join(list_texts(text)))
+    return _mapped(key, lambda text: by.join(list_texts(text)))
 
 
 def _triple(key: str) -> Get:
-    return lambda table, _: _mapped(table.coded(key), lambda text: text.strip("[]").replace(" ", ""))
+    return _mapped(key, lambda text: text.strip("[]").replace(" ", ""))
 
 
 def _numbers(key: str) -> Get:
@@ -147,66 +113,84 @@ def _index(table: Table, _: Annotation) -> Ints:
     return np.arange(1, len(table) + 1, dtype=np.int64)
 
 
-def _params(table: Table, _: Annotation) -> Coded:
-    from pyprof.prof.table.params import params
-
-    return params(table)
+def _waiting(field: str) -> Get:
+    return lambda table, _: getattr(_module("timing.waiting").waiting(table), field)
 
 
-def _args(table: Table, _: Annotation) -> Coded:
-    from pyprof.prof.table.params import aten_params
-
-    return aten_params(table)
+def _traffic(field: str) -> Get:
+    return lambda table, annotation: getattr(_module("timing.collectives").traffic(table, annotation), field)
 
 
-def _dtype(table: Table, annotation: Any) -> Coded:
-    from pyprof.prof.limits.roofline import dtype_of_rows
-
-    return dtype_of_rows(table, annotation.family)
+def _exposed(table: Table, annotation: Annotation) -> Any:
+    return _module("timing.timeline").exposed_rows(table, annotation)
 
 
-def _advice(table: Table, annotation: Any) -> Coded:
+def _wait(table: Table, annotation: Annotation) -> Any:
+    return _module("timing.stragglers").stragglers(table, annotation).wait
+
+
+def _params(table: Table, _: Annotation) -> Any:
+    return _module("table.params").params(table)
+
+
+def _args(table: Table, _: Annotation) -> Any:
+    return _module("table.params").aten_params(table)
+
+
+def _dtype(table: Table, annotation: Annotation) -> Any:
+    return _module("limits.roofline").dtype_of_rows(table, annotation.family)
+
+
+def _advice(table: Table, annotation: Annotation) -> Coded:
     from pyprof.prof.advice import Run, row_rules
     from pyprof.table.columns import Coded
 
     return Coded.of(row_rules(Run(table, annotation), len(table)))
 
 
-def _mapped(data: Coded, change: Callable[[str], str]) -> Coded:
-    """The column with each distinct text changed once; rows without a text stay so."""
-    from pyprof.table.columns import Coded
+def _int(name: str, header: str, unit: str, meaning: str, get: Get) -> Column:
+    return Column(name, header, unit, meaning, get, kind="int")
 
-    return Coded(data.codes, [change(text) if text else "" for text in data.values])
+
+def _float(name: str, header: str, unit: str, meaning: str, get: Get) -> Column:
+    return Column(name, header, unit, meaning, get, kind="float")
 
 
 COLUMNS: tuple[Column, ...] = (
     # PyProf's, in its order
-    Column("idx", "Idx", "", "number of the row, from 1", _index, kind="int"),
+    _int("idx", "Idx", "", "number of the row, from 1", _index),
     Column("seq", "SeqId", "", "autograd sequence numbers", _numbers("seqId"), empty="-"),
-    Column("altseq", "AltSeqId", "", "sequence numbers around the launch, not the row's own",
-           _numbers("altSeqId"), empty="-"),
-    Column("tid", "TId", "", "thread that launched the kernel", _number("tid"), kind="int"),
-    Column("layer", "Layer", "", "layers around the forward op, outermost first",
-           _joined("layer", ":"), "left", empty="-"),
-    Column("trace", "Trace", "", "call stack at the forward op, innermost last",
-           _joined("trace", ","), "left", empty="-"),
+    Column(
+        "altseq",
+        "AltSeqId",
+        "",
+        "sequence numbers around the launch, not the row's own",
+        _numbers("altSeqId"),
+        empty="-",
+    ),
+    _int("tid", "TId", "", "thread that launched the kernel", _number("tid")),
+    Column(
+        "layer", "Layer", "", "layers around the forward op, outermost first", _joined("layer", ":"), "left", empty="-"
+    ),
+    Column(
+        "trace", "Trace", "", "call stack at the forward op, innermost last", _joined("trace", ","), "left", empty="-"
+    ),
     Column("dir", "Direction", "", "fprop, bprop or empty", _text("dir")),
-    Column("sub", "Sub", "", "kernels of the same sequence number and direction before this one",
-           _number("subSeqId"), kind="int"),
+    _int("sub", "Sub", "", "kernels of the same sequence number and direction before this one", _number("subSeqId")),
     Column("mod", "Module", "", "module of the op", _first("mod"), "left", 0.7, empty="na"),
-    Column("op", "Op", "", "what the user called, outermost; of a backward kernel its forward op",
-           _first("op"), empty="na"),
+    Column(
+        "op", "Op", "", "what the user called, outermost; of a backward kernel its forward op", _first("op"), empty="na"
+    ),
     Column("kernel", "Kernel", "", "kernel name without template arguments", _text("kShortName"), "middle", 1.6),
     Column("params", "Params", "", "the op's tensors T=[shapes],dtype and other arguments", _params, share=1.6),
-    Column("sil", "Sil(ns)", "ns", "silicon time: how long the kernel ran", _number("kDuration"), kind="int"),
+    _int("sil", "Sil(ns)", "ns", "silicon time: how long the kernel ran", _number("kDuration")),
     Column("tc", "TC", "", "tensor cores: 1 used, 0 not, ? not known, - no matrix product", lambda _, a: a.tc),
-    Column("device", "Device", "", "GPU, as the process numbers them", _number("device"), kind="int"),
-    Column("stream", "Stream", "", "CUDA stream", _number("stream"), kind="int"),
+    _int("device", "Device", "", "GPU, as the process numbers them", _number("device")),
+    _int("stream", "Stream", "", "CUDA stream", _number("stream")),
     Column("grid", "Grid", "blocks", "launch grid x,y,z", _triple("grid")),
     Column("block", "Block", "threads", "block size x,y,z", _triple("block")),
-    Column("flops", "FLOPs", "flop", "floating-point operations of the algorithm, an FMA is 2",
-           lambda _, a: a.flops, kind="int"),
-    Column("bytes", "Bytes", "bytes", "bytes that the algorithm must read and write", lambda _, a: a.bytes, kind="int"),
+    _int("flops", "FLOPs", "flop", "floating-point operations of the algorithm, an FMA is 2", lambda _, a: a.flops),
+    _int("bytes", "Bytes", "bytes", "bytes that the algorithm must read and write", lambda _, a: a.bytes),
     # ours
     Column("role", "Role", "", "main: does the op's arithmetic; aux: layout change, fill, cast", lambda _, a: a.role),
     Column("aten", "Aten", "", "innermost aten op around the launch", _text("aten")),
@@ -214,10 +198,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("family", "Family", "", "kind of op: gemm, conv, attention, pointwise, ...", lambda _, a: a.family),
     Column("tcprec", "TCPrec", "", "number format that entered the tensor cores", lambda _, a: a.tcprec),
     Column("kind", "Kind", "", "kernel, memcpy, memset, graph or cpu", _text("kind")),
-    Column("start", "Start(ns)", "ns", "start, since the capture began", _number("start"), kind="int"),
-    Column("pid", "PId", "", "process", _number("pid"), kind="int"),
-    Column("rank", "Rank", "", "rank in the distributed job", _number("rank"), kind="int"),
-    Column("step", "Step", "", "training step", _number("step"), kind="int"),
+    _int("start", "Start(ns)", "ns", "start, since the capture began", _number("start")),
+    _int("pid", "PId", "", "process", _number("pid")),
+    _int("rank", "Rank", "", "rank in the distributed job", _number("rank")),
+    _int("step", "Step", "", "training step", _number("step")),
     Column("reason", "Reason", "", "why the row has no op", _text("reason")),
     Column("sizes", "Sizes", "", "shapes of the aten op's inputs, JSON", _text("sizes")),
     Column("dtypes", "DTypes", "", "their dtypes, JSON", _text("dtypes")),
@@ -226,37 +210,34 @@ COLUMNS: tuple[Column, ...] = (
     Column("api", "API", "", "CUDA API call that launched the kernel", _text("api")),
     Column("longname", "LongName", "", "kernel name with template arguments", _text("kLongName"), "middle", 1.6),
     # how far from the hardware's limit (prof/limits/roofline.py, prof/limits/occupancy.py)
-    Column("ai", "AI", "FLOP/byte", "arithmetic intensity: flops / bytes", Limit("ai"), kind="float"),
-    Column("tflops", "TFLOP/s", "TFLOP/s", "rate: flops / sil", Limit("tflops"), kind="float"),
-    Column("gbps", "GB/s", "GB/s", "rate: bytes / sil", Limit("gbps"), kind="float"),
+    _float("ai", "AI", "FLOP/byte", "arithmetic intensity: flops / bytes", Limit("ai")),
+    _float("tflops", "TFLOP/s", "TFLOP/s", "rate: flops / sil", Limit("tflops")),
+    _float("gbps", "GB/s", "GB/s", "rate: bytes / sil", Limit("gbps")),
     Column("unit", "Unit", "", "what did the arithmetic: fp32 vector unit, tc_bf16 tensor cores", Limit("unit")),
-    Column("sol_ns", "SOL(ns)", "ns", "max(flops / peak of the unit, bytes / bandwidth)", Limit("sol_ns"), kind="int"),
-    Column("sol", "SOL%", "%", "speed of light: sol_ns / sil", Limit("sol"), kind="float"),
+    _int("sol_ns", "SOL(ns)", "ns", "max(flops / peak of the unit, bytes / bandwidth)", Limit("sol_ns")),
+    _float("sol", "SOL%", "%", "speed of light: sol_ns / sil", Limit("sol")),
     Column("bound", "Bound", "", "compute or memory: the greater limit; latency: neither", Limit("bound")),
-    Column("occ", "Occ%", "%", "theoretical occupancy: share of the SM's warps that can be resident",
-           Limit("occ"), kind="float"),
+    _float("occ", "Occ%", "%", "theoretical occupancy: share of the SM's warps that can be resident", Limit("occ")),
     Column("occ_limit", "OccLimit", "", "threads, registers, shared memory or blocks", Limit("occ_limit")),
-    Column("occ_est", "EstOcc%", "%", "estimated achieved occupancy, as torch.profiler defines it",
-           Limit("occ_est"), kind="float"),
-    Column("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)", Limit("waves"), kind="float"),
-    Column("tail", "Tail%", "%", "share of the waves' slots that stay empty", Limit("tail"), kind="float"),
-    Column("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block", Limit("sm_eff"), kind="float"),
+    _float("occ_est", "EstOcc%", "%", "estimated achieved occupancy, as torch.profiler defines it", Limit("occ_est")),
+    _float("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)", Limit("waves")),
+    _float("tail", "Tail%", "%", "share of the waves' slots that stay empty", Limit("tail")),
+    _float("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block", Limit("sm_eff")),
     # what waited (prof/timing/waiting.py)
-    Column("queue", "Queue(ns)", "ns", "from the end of the launching call to the start on the GPU", Wait("queue_ns"),
-           kind="int"),
-    Column("idle", "Idle(ns)", "ns", "before the row its GPU did nothing", Wait("idle_ns"), kind="int"),
-    Column("idle_why", "IdleWhy", "", "why: launch, sync, data, copy, host, queued", Wait("cause")),
-    Column("exposed", "Exposed(ns)", "ns", "of communication: nothing else ran on its GPU", _exposed, kind="int"),
+    _int(
+        "queue", "Queue(ns)", "ns", "from the end of the launching call to the start on the GPU", _waiting("queue_ns")
+    ),
+    _int("idle", "Idle(ns)", "ns", "before the row its GPU did nothing", _waiting("idle_ns")),
+    Column("idle_why", "IdleWhy", "", "why: launch, sync, data, copy, host, queued", _waiting("cause")),
+    _int("exposed", "Exposed(ns)", "ns", "of communication: nothing else ran on its GPU", _exposed),
     # what went over a link (prof/timing/collectives.py)
-    Column("comm", "Comm", "", "collective: all_reduce, all_gather, ...", Sent("op")),
-    Column("ranks", "Ranks", "", "how many ranks take part in it", Sent("ranks"), kind="int"),
-    Column("wire", "Wire", "bytes", "that this rank must send for it", Sent("wire"), kind="int"),
-    Column("algbw", "AlgBW", "GB/s", "algorithm bandwidth: the whole buffer / sil", Sent("algbw"), kind="float"),
-    Column("busbw", "BusBW", "GB/s", "bus bandwidth: wire / sil, to compare with a link's speed", Sent("busbw"),
-           kind="float"),
-    Column("wait", "Wait(ns)", "ns", "of a collective: until the last rank came, where the table has all ranks", _wait,
-           kind="int"),
+    Column("comm", "Comm", "", "collective: all_reduce, all_gather, ...", _traffic("op")),
+    _int("ranks", "Ranks", "", "how many ranks take part in it", _traffic("ranks")),
+    _int("wire", "Wire", "bytes", "that this rank must send for it", _traffic("wire")),
+    _float("algbw", "AlgBW", "GB/s", "algorithm bandwidth: the whole buffer / sil", _traffic("algbw")),
+    _float("busbw", "BusBW", "GB/s", "bus bandwidth: wire / sil, to compare with a link's speed", _traffic("busbw")),
+    _int("wait", "Wait(ns)", "ns", "of a collective: until the last rank came, where the table has all ranks", _wait),
     Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
-)  # fmt: skip
+)
 COLUMN = {column.name: column for column in COLUMNS}
 DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's

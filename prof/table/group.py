@@ -26,28 +26,14 @@ AGGREGATES: tuple[Column, ...] = (
     Column("share", "Share%", "%", "of the time of all rows selected", _no_rows, kind="float"),
     Column("flops", "FLOPs", "flop", "of the rows that are counted", _no_rows, kind="int"),
     Column("bytes", "Bytes", "bytes", "of the rows that are counted", _no_rows, kind="int"),
-    Column(
-        "tflops",
-        "TFLOP/s",
-        "TFLOP/s",
-        "flops / time of the rows that are counted",
-        _no_rows,
-        kind="float",
-    ),
-    Column(
-        "gbps",
-        "GB/s",
-        "GB/s",
-        "bytes / time of the rows that are counted",
-        _no_rows,
-        kind="float",
-    ),
+    Column("tflops", "TFLOP/s", "TFLOP/s", "flops / time of the rows that are counted", _no_rows, kind="float"),
+    Column("gbps", "GB/s", "GB/s", "bytes / time of the rows that are counted", _no_rows, kind="float"),
     Column("uncounted", "NoModel%", "%", "share of the group's time in rows without FLOPs", _no_rows, kind="float"),
 )
 
 
 def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[Data], dict[str, Data]]:
-    """The groups by their first row's place: what they agree in, and their aggregates by name.
+    """The groups in the order of their first rows: the cells in which their rows agree, and their aggregates by name.
 
     ``values``: the columns of ``NEEDED``.
     """
@@ -55,33 +41,31 @@ def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[D
 
     from pyprof.table.columns import NULL, Coded
 
-    number, first = _numbered([_merged(key) for key in keys], len(values["sil"]))
-    groups = len(first)
+    group_of_row, first_row = _numbered([_merged(key) for key in keys], len(values["sil"]))
+    groups = len(first_row)
 
     def total(amounts: Ints) -> Ints:
         sums = np.zeros(groups, np.int64)
-        np.add.at(sums, number, amounts)
+        np.add.at(sums, group_of_row, amounts)
         return sums
 
     time = np.where(values["sil"] == NULL, 0, values["sil"])
-    spent = total(time)
-    count = np.bincount(number, minlength=groups).astype(np.int64)
-    found: dict[str, Data] = {"count": count, "time": spent, "share": _ratio(100.0 * spent, int(time.sum()))}
-    for name, rate in (("flops", "tflops"), ("bytes", "gbps")):
+    group_time = total(time)
+    count = np.bincount(group_of_row, minlength=groups).astype(np.int64)
+    sums: dict[str, Data] = {"count": count, "time": group_time, "share": _ratio(100.0 * group_time, int(time.sum()))}
+    for name, rate, scale in (("flops", "tflops", 1e3), ("bytes", "gbps", 1.0)):
         known = values[name] != NULL
         amount = total(np.where(known, values[name], 0))
-        counted = total(np.where(known, time, 0))
+        counted_time = total(np.where(known, time, 0))
         all_known = total(known.astype(np.int64)) == count
-        found[name] = np.where((amount > 0) | all_known, amount, NULL)  # unknown is not zero
-        ratio = _ratio(amount / (1e3 if name == "flops" else 1.0), counted)
-        found[rate] = np.where(2 * counted > spent, ratio, np.nan)
-    found["uncounted"] = _ratio(100.0 * total(np.where(values["flops"] == NULL, time, 0)), spent)
-    taken = [key.take(first) if isinstance(key, Coded) else key[first] for key in keys]
-    return taken, found
+        sums[name] = np.where((amount > 0) | all_known, amount, NULL)  # unknown is not zero
+        sums[rate] = np.where(2 * counted_time > group_time, _ratio(amount / scale, counted_time), np.nan)
+    sums["uncounted"] = _ratio(100.0 * total(np.where(values["flops"] == NULL, time, 0)), group_time)
+    return [key.take(first_row) if isinstance(key, Coded) else key[first_row] for key in keys], sums
 
 
 def _merged(key: Data) -> Ints:
-    """Numbers that are equal where the column's cells are."""
+    """Numbers that are equal where the cells of the column are equal."""
     import numpy as np
 
     from pyprof.table.columns import Coded
@@ -93,7 +77,7 @@ def _merged(key: Data) -> Ints:
 
 
 def _numbered(keys: list[Ints], rows: int) -> tuple[Ints, Ints]:
-    """Each row's group, and each group's first row, groups in the order of these."""
+    """The group of each row, and the first row of each group; groups are in the order of their first rows."""
     import numpy as np
 
     from pyprof.table.columns import distinct
@@ -109,9 +93,9 @@ def _numbered(keys: list[Ints], rows: int) -> tuple[Ints, Ints]:
 
 
 def _ratio(part: Any, whole: Any) -> Floats:
-    """NaN where there is no whole."""
+    """The quotient; NaN where the whole is 0."""
     import numpy as np
 
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
-    found: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
-    return found
+    ratio: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return ratio

@@ -19,12 +19,12 @@ __all__ = ["bound", "limit_cells"]
 def bound(
     columns: Sequence[Column], table: Table, annotation: Annotation, peaks: Peaks | None = None
 ) -> tuple[list[Column], list[str]]:
-    """The columns with those of limits computed, once for all; and what they rest on, a line a device."""
+    """The columns, those of limits computed all at once; and the peaks that they rest on, one line per device."""
     if not any(isinstance(column.get, Limit) for column in columns):
         return list(columns), []
-    found = roofline(table, annotation, peaks)
-    cells = limit_cells(found)
-    return [_with_cells(column, cells) for column in columns], found.notes()
+    limits = roofline(table, annotation, peaks)
+    cells = limit_cells(limits)
+    return [_with_cells(column, cells) for column in columns], limits.notes()
 
 
 def _with_cells(column: Column, cells: Mapping[str, Coded | Ints | Floats]) -> Column:
@@ -34,22 +34,22 @@ def _with_cells(column: Column, cells: Mapping[str, Coded | Ints | Floats]) -> C
     return replace(column, get=lambda *_: data)
 
 
-def limit_cells(found: Roofline) -> dict[str, Coded | Ints | Floats]:
-    """The rows of each column of limits, by its name."""
-    launch = found.geometry
+def limit_cells(limits: Roofline) -> dict[str, Coded | Ints | Floats]:
+    """The cells of the columns of limits, by name."""
+    launch = limits.geometry
     numbers: dict[str, Floats] = {
-        "ai": found.ai,
-        "tflops": found.tflops,
-        "gbps": found.gbps,
-        "sol": found.sol,
+        "ai": limits.ai,
+        "tflops": limits.tflops,
+        "gbps": limits.gbps,
+        "sol": limits.sol,
         "occ": launch.occupancy,
         "occ_est": launch.achieved,
         "waves": launch.waves,
         "tail": 100 * launch.tail,
         "sm_eff": launch.sm_efficiency,
     }
-    texts = {"bound": found.bound, "unit": found.unit, "occ_limit": launch.limiter}
-    return {"sol_ns": _whole(found.sol_ns), **texts, **numbers}
+    texts = {"bound": limits.bound, "unit": limits.unit, "occ_limit": launch.limiter}
+    return {"sol_ns": _whole(limits.sol_ns), **texts, **numbers}
 
 
 def _whole(values: Floats) -> Ints:

@@ -1,8 +1,7 @@
 """The op's arguments as one short text: ``T=[(64,1024),(4096,1024)],bfloat16,stride=2``.
 
-From the outermost marker that tells arguments, as PyProf did; without markers from the aten op's sizes and dtypes.
-PyProf's models each printed a form of their own; this is one form for all ops, without blanks, so that awk and a
-terminal both can have it.
+It comes from the outermost marker that has arguments, as in PyProf, or without markers from the aten op's sizes and
+dtypes. Each of PyProf's models printed its own form; this is one form for all ops, without blanks, for awk.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 from pyprof.marker import parse_marker
 from pyprof.table.columns import Coded, Table, distinct
 
-TENSORS = 6  # of an op with more, that many are shown and the rest are counted
+TENSORS = 6  # the most tensors that are shown; the rest are counted
 LONGEST = 32  # characters of one value
 
 
@@ -25,16 +24,16 @@ def params(table: Table) -> Coded:
 
 def aten_params(table: Table) -> Coded:
     """The text of every row: the aten op that did the work, or the user's call where none is recorded."""
-    return _texts(table, lambda marker, *told: _params("", *told) or _params(marker, *told))
+    return _texts(table, lambda marker, *recorded: _params("", *recorded) or _params(marker, *recorded))
 
 
 def _texts(table: Table, make: Callable[[str, str, str, str], str]) -> Coded:
-    """Made once for each distinct combination of marker, sizes, dtypes and values."""
+    """The texts, each made once per distinct combination of marker, sizes, dtypes and values."""
     columns = [table.coded(key) for key in ("marker", "sizes", "dtypes", "args")]
     rows, number = distinct(*(column.codes for column in columns))
     texts = [[*column.values, ""] for column in columns]  # code -1 finds the last
-    found = Coded.of(make(*(text[code] for text, code in zip(texts, row, strict=True))) for row in rows)
-    return found.take(number)
+    made = Coded.of(make(*(text[code] for text, code in zip(texts, row, strict=True))) for row in rows)
+    return made.take(number)
 
 
 def _params(marker: str, sizes: str, dtypes: str, args: str) -> str:

@@ -1,7 +1,7 @@
 """PyProf's own net.dict: a backward kernel takes its forward op's marker, layer and trace.
 
 PyProf's parser left that to prof.py: its backward rows have no marker and an op such as "Mm" of module "na". Tables of
-our parser are linked already, and pass unchanged.
+our parser are linked already and stay unchanged.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import numpy as np
 
 from pyprof.table.columns import NULL, Coded, Ints, Table
 
-TAKEN = ("marker", "reprMarkers", "mod", "op", "layer", "trace")
+FROM_FORWARD = ("marker", "reprMarkers", "mod", "op", "layer", "trace")
 
 
-def linked(table: Table) -> Table:
-    """The table, with backward rows of PyProf's linked to the last forward row before them of the same number."""
+def link_backward_rows(table: Table) -> Table:
+    """Give each backward row the cells of the last forward row before it that has the same sequence number."""
     if np.any(table.ints("start") != NULL):  # PyProf wrote no start
         return table
-    forward = _forward(table)
+    forward = _forward_rows(table)
     rows = np.flatnonzero(forward >= 0)
     if not len(rows):
         return table
     columns = dict(table.columns)
-    for key in TAKEN:
+    for key in FROM_FORWARD:
         data = table.coded(key)
         codes = data.codes.copy()
         codes[rows] = data.codes[forward[rows]]
@@ -30,9 +30,9 @@ def linked(table: Table) -> Table:
     return Table(len(table), columns)
 
 
-def _forward(table: Table) -> Ints:
-    """For a backward row without a marker, the row of its forward op; -1 for none. By seqId, else by altSeqId."""
-    found = np.full(len(table), -1, np.int64)
+def _forward_rows(table: Table) -> Ints:
+    """For each backward row without a marker, the row of its forward op (by seqId, else by altSeqId); -1: none."""
+    forward = np.full(len(table), -1, np.int64)
     last: dict[int, int] = {}
     last_other: dict[int, int] = {}
     seqs, others = table.ragged("seqId").lists(), table.ragged("altSeqId").lists()
@@ -43,5 +43,5 @@ def _forward(table: Table) -> Ints:
             last_other.update(dict.fromkeys(others[row], row))
         elif direction == "bprop" and not marked[row] and seqs[row]:
             seq = seqs[row][0]
-            found[row] = last.get(seq, last_other.get(seq, -1))
-    return found
+            forward[row] = last.get(seq, last_other.get(seq, -1))
+    return forward

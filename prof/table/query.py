@@ -36,7 +36,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Checked: every name is a column of what is printed."""
+    """What to print; every name has been checked."""
 
     columns: tuple[Column, ...]  # printed, in this order
     where: Where | None = None
@@ -94,7 +94,7 @@ def _named(name: str, known: Mapping[str, Column], option: str) -> Column:
 def answer(
     query: Query, table: Table, annotation: Annotation, peaks: Peaks | None = None
 ) -> tuple[Cells, Ints, list[str]]:
-    """What is printed, the numbers of the rows it tells of, and what the columns of limits rest on."""
+    """The printed cells, the numbers of the rows that --where chose, and which peaks the limits rest on."""
     import numpy as np
 
     from pyprof.prof.table.cells import Cells
@@ -134,7 +134,7 @@ def _ints(data: Data) -> Ints:
 
 
 def _ordered(sorts: Sequence[Sort], data: Mapping[str, Data], size: int) -> Ints:
-    """The rows' numbers, sorted; equal ones keep their order, unknown ones come last either way."""
+    """The numbers of the rows in sorted order. Equal rows keep their order; unknown values always come last."""
     import numpy as np
 
     order = np.arange(size)
@@ -146,13 +146,13 @@ def _ordered(sorts: Sequence[Sort], data: Mapping[str, Data], size: int) -> Ints
 
 
 def _natural(text: str) -> list[str | int]:
-    """Numbers within a text by their value: layer 2 before layer 10. Texts and numbers take turns, so all compare."""
+    """A sort key by which layer 2 comes before layer 10. Texts and numbers alternate, so that all keys compare."""
     parts = NUMBER.split(text)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 def _ranks(data: Data) -> tuple[Ints, Ints]:
-    """A number a row that sorts as its cell does, and whether the cell is known."""
+    """For each row a number that sorts as its cell does, and whether the cell is known."""
     import numpy as np
 
     from pyprof.table.columns import NULL, Coded

@@ -9,7 +9,7 @@ from pyprof.text import clean, inert
 
 
 def write_csv(cells: Cells, out: BinaryIO) -> None:
-    """Write a header and a line a row, UTF-8. Unknown is an empty field."""
+    """Write a header and one line per row, UTF-8. An unknown cell is an empty field."""
     out.write((",".join(_quoted(column.header) for column in cells.columns) + "\n").encode())
     for block in cells.blocks([_quoted] * len(cells.columns)):
         out.write("".join(f"{line}\n" for line in map(",".join, block)).encode())

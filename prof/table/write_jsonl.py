@@ -1,4 +1,4 @@
-"""The printed table as JSON lines: an object a row, keys as -c takes them, numbers as numbers, unknown null."""
+"""The printed table as JSON lines: one object per row, keys as -c takes them, null where a cell is unknown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_jsonl(cells: Cells, out: BinaryIO) -> None:
 
 
 def json_rows(cells: Cells) -> Iterator[bytes]:
-    """An object a row."""
+    """One object per row."""
     names = [column.name for column in cells.columns]
     texts = [[*(clean(text) or None for text in d.values), None] if isinstance(d, Coded) else [] for d in cells.data]
     for begin in range(0, cells.rows, BLOCK):
