@@ -19,54 +19,13 @@ from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
 from typing import Any
 
-from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, ModelError, Tensor, Work, find, model, names
-from pyprof.prof.ops.no_arithmetic import trial
+from pyprof.prof.ops.fused_names import fused_ops, op_flop
+from pyprof.prof.ops.model import FAMILY, ModelError, Tensor, Work, find, model, names
 
 FAMILY_NAME = "compiled"
-KINDS = ("poi", "red", "per", "spl")
 
-NO_WORK = frozenset({"view", "copy", "indexing", "embedding", "sort"})  # families that compute nothing
-# Names of inductor's and prims' own that are no aten ops: FLOPs an element.
-OWN = {
-    "prepare_softmax_online": 3,  # running maximum, exp of the difference, sum
-    **dict.fromkeys(names("max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put"), 1),
-    **dict.fromkeys(
-        names(
-            "convert_element_type iota device_put inductor_lookup_seed inductor_seeds inductor_random inductor_randint "
-            "lift_fresh_copy copy_ as_strided_scatter slice_scatter select_scatter slice_backward select_backward "
-            "_unsafe_index _low_memory_max_pool2d_with_offsets _low_memory_max_pool_with_offsets "
-            "_low_memory_max_pool2d_offsets_to_indices _low_memory_max_pool_offsets_to_indices nll_loss_forward "
-            "nll_loss_backward sym_size empty randperm eq"
-        ),
-        0,
-    ),
-}
-# On what a reduction leaves, not on what it reads: the root in a norm.
-AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
-# Norms: FLOPs an element of their statistics and of their result, which may be kernels of their own. A layer norm's
-# statistics subtract, square and add, its result subtracts, scales by the deviation and the weight, adds the bias.
-NORMS = {
-    **dict.fromkeys(
-        names(
-            "native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit "
-            "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update "
-            "_batch_norm_with_update_functional"
-        ),
-        (3, 4),
-    ),
-    "_fused_rms_norm": (2, 2),
-}
-# Their backwards: an element of the input's gradient, and of the sums for the weights' gradients.
-NORM_BACKWARDS = {
-    **dict.fromkeys(
-        names("native_layer_norm_backward native_group_norm_backward native_batch_norm_backward batch_norm_backward"),
-        (10, 3),
-    ),
-    "_fused_rms_norm_backward": (7, 2),
-}
 # Each element of the output reads a window of the input: a tensor larger than the loops is read whole.
 SUMS = re.compile(r"_(?:sum|mean|amax|amin|prod|any|var|var_mean)(?=_)")  # short ones, written out element by element
 # Element-wise backwards that read a gradient and a tensor of its size.
@@ -184,77 +143,8 @@ def fused_flop(op: str, arguments: tuple[Any, ...]) -> int | None:
         return None
     tensors = _tensors(arguments)
     writes_all = bool(tensors) and tensors[-1].numel >= whole
-    each = [_flop(name, rows, columns, writes_all) for name in names]
+    each = [op_flop(name, rows, columns, writes_all) for name in names]
     return None if None in each else sum(f for f in each if f is not None)
-
-
-@lru_cache(maxsize=65536)
-def fused_ops(op: str) -> tuple[str, ...] | None:
-    """The ops in a kernel's name, None where a part of it is no op that we know.
-
-    >>> fused_ops("triton_poi_fused__to_copy_add_tanh_tanh_backward_view_6")
-    ('_to_copy', 'add', 'tanh', 'tanh_backward', 'view')
-    """
-    match = re.fullmatch(r"triton_[a-z]{3}_fused_(\w*?)_?\d+", op)
-    return _split(match[1]) if match and match[1] else None
-
-
-def _split(text: str) -> tuple[str, ...] | None:
-    """The text as known names joined by `_`: the longest that fits first, with a way back."""
-    ends: list[tuple[str, ...] | None] = [None] * (len(text) + 1)  # ends[i]: the split of text[i:]
-    ends[len(text)] = ()
-    words = _words()
-    for start in range(len(text) - 1, -1, -1):
-        for end in range(len(text), start, -1):
-            after = min(end + 1, len(text))
-            rest = ends[after] if end == len(text) or text[end] == "_" else None
-            if rest is not None and (end == len(text) or end + 1 < len(text)) and text[start:end] in words:
-                ends[start] = (text[start:end], *rest)
-                break
-    return ends[0]
-
-
-@lru_cache(maxsize=1)
-def _words() -> frozenset[str]:
-    plain = (name for name in MODELS if "." not in name and ":" not in name)
-    return frozenset({*plain, *OWN, *NORMS, *NORM_BACKWARDS})
-
-
-def _flop(name: str, rows: int, columns: int, writes_all: bool) -> int | None:
-    if name in OWN:
-        return OWN[name] * rows * columns
-    family = FAMILY.get(find(name) or "", "")
-    if family in NO_WORK:
-        return 0
-    if family in MATRIX:  # an operand made ready, a bias added: the product is another kernel's
-        return 0
-    if name in AFTER and columns > 1:
-        return rows
-    if name in NORMS or name in NORM_BACKWARDS:
-        return _norm(name, rows, columns, writes_all)
-    return _generic(name, rows, columns)
-
-
-def _norm(name: str, rows: int, columns: int, writes_all: bool) -> int:
-    """A norm in one kernel, or the part of it that the kernel's loops and its last tensor show."""
-    elements = rows * columns
-    if name in NORM_BACKWARDS:
-        return NORM_BACKWARDS[name][0 if writes_all else 1] * elements
-    statistics, result = NORMS[name]
-    return ((statistics if columns > 1 else 0) + (result if writes_all else 0)) * elements
-
-
-@lru_cache(maxsize=65536)
-def _generic(name: str, rows: int, columns: int) -> int | None:
-    """The op's own model on one tensor of the kernel's loops, tried with as many arguments as it asks for."""
-    t = Tensor((rows, columns), "float32")
-    registered_name = find(name)
-    if registered_name is None:
-        return None
-    elementwise = ((t,), (t, t), (t, t, t))
-    by_rows = ((t, [1]), (t, 1), (t, 1, False), (t, t, 1, "float32"))  # a reduction, a scan, a softmax, its backward
-    calls = elementwise if FAMILY[registered_name] == "pointwise" else (*by_rows, *elementwise)
-    return next((flop for call in calls if (flop := trial(registered_name, call)) is not None), None)
 
 
 def _tensors(arguments: tuple[Any, ...]) -> tuple[Tensor, ...]:

@@ -96,91 +96,6 @@ def item(*_: Any) -> Work:
     return Work()
 
 
-@model("fill_ fill zero_ zero fill_diagonal_", family=FAMILY_NAME)
-def fill_(self: Tensor, value: Any = None, *, out: Out = None) -> Work:
-    """Write every element; a tensor value is read"""
-    result = output(out, required(self))
-    return Work(0, distinct(value), moved(result.numel, result))
-
-
-def _named(out: Out, size: Any, dtype: str) -> Tensor:
-    """A new tensor's description: as captured, else from its size and type arguments."""
-    described = first_output(out)
-    if described is not None:
-        return described
-    return Tensor((size,) if isinstance(size, int) else tuple(size), dtype)
-
-
-@model("zeros", "ones", family=FAMILY_NAME)
-def zeros(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """Write every element of a new tensor; the default type is float32"""
-    result = _named(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or "float32")
-    return Work(0, 0, moved(result.numel, result))
-
-
-@model("full", family=FAMILY_NAME)
-def full(size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
-    """Write every element of a new tensor, whose type follows the value"""
-    kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
-    result = _named(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or kind)
-    return Work(0, 0, moved(result.numel, result))
-
-
-@model("new_zeros", "new_ones", family=FAMILY_NAME)
-def new_zeros(self: Tensor, size: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """As ``zeros``, in self's type"""
-    result = _named(out, size, dtype_name(dtype) or self.dtype)
-    return Work(0, 0, moved(result.numel, result))
-
-
-@model("new_full", family=FAMILY_NAME)
-def new_full(self: Tensor, size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
-    """As ``full``, in self's type"""
-    return new_zeros(self, size, dtype, out=out)
-
-
-@model("zeros_like", "ones_like", family=FAMILY_NAME)
-def zeros_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
-    """Write as many elements as self has; self is not read"""
-    result = output(out, Tensor(required(self).shape, dtype_name(dtype) or required(self).dtype))
-    return Work(0, 0, moved(result.numel, result))
-
-
-@model("full_like", family=FAMILY_NAME)
-def full_like(self: Tensor, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
-    """As ``zeros_like``"""
-    return zeros_like(self, dtype, out=out)
-
-
-@model("arange", family=FAMILY_NAME)
-def arange(*bounds: Any, out: Out = None) -> Work:
-    """Write ceil((end - start) / step) elements: int64 for integers, else float32. Their arithmetic is not counted.
-
-    ``arange(end)``, ``arange(start, end)`` and ``arange(start, end, step)`` differ by the numbers before the type; in a
-    trace the type follows as a number too, so that only captures with outputs are certain.
-    """
-    described = first_output(out)
-    if described is not None:
-        return Work(0, 0, moved(described.numel, described))
-    result = next((x for x in bounds if isinstance(x, Tensor)), None)  # of the form with out=, resized by the call
-    before = bounds[: bounds.index(result)] if result is not None else bounds[: max(1, len(bounds) - 4)]
-    numbers = [x for x in before if isinstance(x, (int, float)) and not isinstance(x, bool)]
-    if not numbers:
-        return Work(0, 0, math.nan)
-    start, end, step = ([0, *numbers, 1] if len(numbers) == 1 else [*numbers, 1])[:3]
-    dtype = "int64" if all(isinstance(x, int) for x in numbers) else "float32"
-    typed = result.dtype if result is not None else dtype_name(bounds[-4]) if len(bounds) > 4 else None
-    return Work(0, 0, moved(math.ceil((end - start) / step), Tensor((), typed or dtype)))
-
-
-@model("linspace", "logspace", family=FAMILY_NAME)
-def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None) -> Work:
-    """Write ``steps`` elements; their arithmetic is not counted. ``logspace`` has a base before the type."""
-    asked = next((a for a in arguments[:2] if isinstance(a, str)), None)
-    result = _named(out, steps, dtype_name(asked) or "float32")
-    return Work(0, 0, moved(result.numel, result))
-
-
 @model(
     "cat concat concatenate stack hstack vstack _chunk_cat fsdp::chunk_cat fsdp::all_gather_copy_in", family=FAMILY_NAME
 )
@@ -245,35 +160,6 @@ def triu(self: Tensor, diagonal: Any = 0) -> Work:
     return Work(0, moved(self.numel - kept(self, number(diagonal, 0) - 1), self), moved(self.numel, self))
 
 
-@model("tril_indices", family=FAMILY_NAME)
-def tril_indices(row: Any, col: Any, offset: Any = 0, *, out: Out = None) -> Work:
-    """Write two int64 an element of the triangle"""
-    described = first_output(out)
-    if described is not None:
-        return Work(0, 0, moved(described.numel, described))
-    lower = sum(min(max(i + 1 + offset, 0), col) for i in range(row))
-    return Work(0, 0, 2 * 8 * lower)
-
-
-@model("triu_indices", family=FAMILY_NAME)
-def triu_indices(row: Any, col: Any, offset: Any = 0) -> Work:
-    """Write two int64 an element of the triangle"""
-    return Work(0, 0, 2 * 8 * sum(col - min(max(i + offset, 0), col) for i in range(row)))
-
-
-@model("eye", family=FAMILY_NAME)
-def eye(n: Any, m: Any = None, *, out: Out = None) -> Work:
-    """Write an n by n, or n by m, matrix"""
-    result = _named(out, (n, m if isinstance(m, int) else n), "float32")
-    return Work(0, 0, moved(result.numel, result))
-
-
-@model("scalar_tensor", family=FAMILY_NAME)
-def scalar_tensor(value: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """Write one element"""
-    return full((), value, dtype, out=out)
-
-
 @model("block_diag", family=FAMILY_NAME)
 def block_diag(pieces: Any) -> Work:
     """Read every block, write the matrix with its zeros"""
@@ -291,27 +177,6 @@ def diag_embed(self: Tensor, offset: Any = 0, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, moved(count, self))
 
 
-@model("im2col", family=FAMILY_NAME)
-def im2col(self: Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1, *, out: Out = None) -> Work:
-    """Read the image, write every window as a column"""
-    described = first_output(out)
-    if described is None:
-        sides = zip(self.shape[-2:], kernel, dilation, padding, stride, strict=True)
-        steps = numel((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sides)
-        count = numel(self.shape[:-2]) * numel(kernel) * steps
-    else:
-        count = described.numel
-    return Work(0, self.nbytes, moved(count, self))
-
-
-@model("unfold_copy", family=FAMILY_NAME)
-def unfold_copy(self: Tensor, dim: int, size: int, step: int) -> Work:
-    """Windows of one dimension, copied out"""
-    along = self.shape[dim] if self.shape else 1
-    count = (self.numel // along if along else 0) * ((along - size) // step + 1) * size
-    return Work(0, self.nbytes, moved(count, self))
-
-
 @model("frexp", family=FAMILY_NAME)
 def frexp(self: Tensor) -> Work:
     """Mantissa and exponent, an int32: bits"""
@@ -322,70 +187,6 @@ def frexp(self: Tensor) -> Work:
 def nonzero_static(self: Tensor, size: int) -> Work:
     """So many positions, 8 bytes a dimension"""
     return Work(0, self.nbytes, 8 * size * len(self.shape))
-
-
-@model("col2im", family=FAMILY_NAME)
-def col2im(self: Tensor, size: Any, kernel: Any = None) -> Work:
-    """The sum of all windows at each place: elements of the columns less elements of the image, where they overlap"""
-    count = self.numel // (self.shape[-1] * self.shape[-2]) * (self.shape[-2] // numel(kernel)) * numel(size)
-    return Work(max(self.numel - count, 0), self.nbytes, moved(count, self))
-
-
-def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape after padding, and how much of the source is left (a negative pad crops); the last dimension first."""
-    after, kept = list(shape), list(shape)
-    for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
-        after[-1 - i] += before + behind
-        kept[-1 - i] += min(before, 0) + min(behind, 0)
-    return tuple(after), tuple(kept)
-
-
-@model("constant_pad_nd", family=FAMILY_NAME)
-def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
-    """Read what is kept of self, write the padded result; a negative pad (the backward of padding) crops"""
-    if pad is UNKNOWN:
-        result = out[0] if out else None
-        written = math.nan if result is None else moved(result.numel, result)
-        return Work(0, self.nbytes, written)
-    after, kept = padded(self.shape, tuple(pad))
-    return Work(0, moved(min(self.stored, numel(kept)), self), moved(numel(after), self))
-
-
-@model("pad", family=FAMILY_NAME)
-def pad_(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
-    """``torch.nn.functional.pad`` in any of its modes"""
-    return constant_pad_nd(self, pad, out=out)
-
-
-@model("pad.backward", family=FAMILY_NAME)
-def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
-    """constant: read the interior of g, write dx;  reflect and others: read g, an addition where elements meet"""
-    if mode_of(mode) == "constant":
-        kept = numel(padded(self.shape, tuple(pad))[1])
-        return Work(0, moved(kept, self), moved(self.numel, self))
-    grad = self.like(padded(self.shape, tuple(pad))[0])
-    return pad_nd_backward(grad, self)
-
-
-def mode_of(mode: Any) -> Any:
-    """A padding mode's name; constant where it is not told."""
-    return "constant" if mode is UNKNOWN or mode is None else mode
-
-
-def _pads(*kinds: str) -> tuple[str, ...]:
-    return tuple(f"{kind}_pad{n}d" for kind in kinds for n in (1, 2, 3))
-
-
-@model(*_pads("reflection", "replication"), "_pad_circular", family=FAMILY_NAME)
-def pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
-    """Read self, write the padded result"""
-    return constant_pad_nd(self, pad, out=out)
-
-
-@model(*(f"{name}_backward" for name in _pads("reflection", "replication")), family=FAMILY_NAME)
-def pad_nd_backward(grad: Tensor, self: Tensor) -> Work:
-    """Each element of g goes to one of dx: elements of g less elements of dx are sums. Reads g, writes dx."""
-    return Work(max(grad.numel - self.numel, 0), grad.nbytes, moved(self.numel, self))
 
 
 @model("_nested_tensor_from_mask_left_aligned", family=FAMILY_NAME)

@@ -89,10 +89,7 @@ def grouped_mm(
     return product(count, (a, b, given(offs), given(bias)), output(out, typed(a.like(shape), out_dtype)))
 
 
-@model(
-    "_scaled_grouped_mm (a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)",
-    family=FAMILY_NAME,
-)
+@model("_scaled_grouped_mm (a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)", family=FAMILY_NAME)
 def scaled_grouped_mm(
     a: Tensor,
     b: Tensor,

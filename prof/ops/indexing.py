@@ -13,10 +13,10 @@ from typing import Any
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import (
     Out,
+    addition_flop,
     bool_mask,
     broadcast,
     first_output,
-    floating,
     indices,
     moved,
     number,
@@ -55,15 +55,10 @@ def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: An
     """
     if isinstance(dim, (tuple, list)):
         index = indices(arguments[0])
-        return Work(self.numel * unit(self), self.nbytes + index.nbytes, moved(numel(dim), self))
+        return Work(self.numel * addition_flop(self), self.nbytes + index.nbytes, moved(numel(dim), self))
     index = indices(positions)
     count = self.numel // (self.shape[dim] or 1) * index.numel
-    return Work(count * unit(self), moved(count, self) + index.nbytes, moved(self.numel, self))
-
-
-def unit(tensor: Tensor) -> int:
-    """What an addition costs: nothing for integers."""
-    return (2 if tensor.is_complex else 1) if floating(tensor.dtype) else 0
+    return Work(count * addition_flop(self), moved(count, self) + index.nbytes, moved(self.numel, self))
 
 
 @model("gather", "take_along_dim", family=FAMILY_NAME)
@@ -86,7 +81,7 @@ def gather_whole_backward(self: Tensor, dim: Any, positions: Tensor) -> Work:
 
 
 def _into_zeros(grad: Tensor, self: Tensor, positions: Tensor) -> Work:
-    return Work(grad.numel * unit(grad), grad.nbytes + indices(positions).nbytes, moved(self.numel, self))
+    return Work(grad.numel * addition_flop(grad), grad.nbytes + indices(positions).nbytes, moved(self.numel, self))
 
 
 @model("take", family=FAMILY_NAME)
@@ -99,84 +94,6 @@ def take(self: Tensor, positions: Tensor) -> Work:
 def take_backward(self: Tensor, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
     return _into_zeros(self.like(positions.shape), self, positions)
-
-
-def scattered(self: Tensor, index: Tensor, source: Any, additions: int, count: int, inplace: bool) -> Work:
-    """A write of ``count`` elements by index: into a copy of self, or into self."""
-    flop = additions * count * unit(self)
-    inputs = indices(index).nbytes + distinct(source)
-    if not inplace:
-        return Work(flop, self.nbytes + inputs, moved(self.numel, self))
-    return Work(flop, inputs + (moved(count, self) if additions else 0), moved(count, self))
-
-
-REDUCING = {"add": 1, "sum": 1, "multiply": 1, "prod": 1, "mean": 1, "amax": 0, "amin": 0}
-
-
-def _reduces(arguments: tuple[Any, ...]) -> int:
-    name = next((a for a in arguments if isinstance(a, str)), None)
-    return 0 if name is None else REDUCING.get(name, 1)
-
-
-@model("scatter", family=FAMILY_NAME)
-def scatter(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arguments: Any) -> Work:
-    """self[index] = source, or combined with it where the op is told a reduction"""
-    return scattered(self, positions, _part(source, positions), _reduces(arguments), positions.numel, False)
-
-
-@model("scatter_", family=FAMILY_NAME)
-def scatter_(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arguments: Any) -> Work:
-    """As ``scatter``, in place"""
-    return scattered(self, positions, _part(source, positions), _reduces(arguments), positions.numel, True)
-
-
-@model("scatter_add", "scatter_reduce", family=FAMILY_NAME)
-def scatter_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Work:
-    """self[index] += source: an addition an index"""
-    additions = _reduces(arguments) if arguments else 1
-    return scattered(self, positions, _part(source, positions), additions, positions.numel, False)
-
-
-@model("scatter_add_", "scatter_reduce_", family=FAMILY_NAME)
-def scatter_add_(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Work:
-    """As ``scatter_add``, in place"""
-    additions = _reduces(arguments) if arguments else 1
-    return scattered(self, positions, _part(source, positions), additions, positions.numel, True)
-
-
-def _part(source: Any, positions: Tensor) -> Any:
-    """The source is read as far as there are indices."""
-    if isinstance(source, Tensor) and source.numel > positions.numel:
-        return Tensor(positions.shape, source.dtype)
-    return source
-
-
-@model("index_add", "index_reduce", family=FAMILY_NAME)
-def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Work:
-    """self[index] += alpha * source: an addition an element of the source, a product where alpha is not 1"""
-    return scattered(self, positions, source, _times(alpha), required(source).numel, False)
-
-
-@model("index_add_", "index_reduce_", family=FAMILY_NAME)
-def index_add_(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Work:
-    """As ``index_add``, in place"""
-    return scattered(self, positions, source, _times(alpha), required(source).numel, True)
-
-
-def _times(alpha: Any) -> int:
-    return 1 if isinstance(alpha, str) or number(alpha, 1) == 1 else 2
-
-
-@model("index_copy", family=FAMILY_NAME)
-def index_copy(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Work:
-    """self[index] = source"""
-    return scattered(self, positions, source, 0, required(source).numel, False)
-
-
-@model("index_copy_", family=FAMILY_NAME)
-def index_copy_(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Work:
-    """As ``index_copy``, in place"""
-    return scattered(self, positions, source, 0, required(source).numel, True)
 
 
 def _slice(self: Tensor, dim: Any, index: Tensor) -> int | None:
@@ -207,7 +124,7 @@ def index_count(self: Tensor, positions: Any) -> int:
     return numel(common) * numel(n for n, p in zip(self.shape, used, strict=False) if p is None)
 
 
-def _is_mask(positions: Any) -> bool:
+def is_mask(positions: Any) -> bool:
     return any(p.dtype in ("bool", "uint8") for p in tensors(positions))
 
 
@@ -216,38 +133,10 @@ def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     """self[i, j, ...]: a copy of the indexed elements; indices that the capture does not tell are left out"""
     described = first_output(out)
     listed = tensors(positions)
-    if described is None and (positions is UNKNOWN or not listed or _is_mask(positions)):
+    if described is None and (positions is UNKNOWN or not listed or is_mask(positions)):
         return Work(0, math.nan, math.nan)
     count = described.numel if described is not None else index_count(self, positions)
     return gathered(self, count, *listed)
-
-
-def _put(self: Tensor, positions: Any, values: Any, accumulate: Any, inplace: bool) -> Work:
-    listed = tensors(positions)
-    if positions is UNKNOWN or not listed or _is_mask(positions):
-        count = values.numel if isinstance(values, Tensor) else 0
-        if count <= 1 and accumulate is not True:
-            inputs = distinct(*listed, values) + (0 if inplace else self.nbytes)
-            return Work(0, inputs, math.nan if inplace else moved(self.numel, self))
-    else:
-        count = index_count(self, positions)
-    flop = count * unit(self) if number(accumulate, False) else 0
-    inputs = distinct(*map(indices, listed), values)
-    if not inplace:
-        return Work(flop, self.nbytes + inputs, moved(self.numel, self))
-    return Work(flop, inputs + (moved(count, self) if number(accumulate, False) else 0), moved(count, self))
-
-
-@model("index_put", "_unsafe_index_put", family=FAMILY_NAME)
-def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Work:
-    """self[i, j, ...] = values, or += with an addition an element; all of self is copied"""
-    return _put(self, positions, values, accumulate, False)
-
-
-@model("index_put_", "_index_put_impl_", family=FAMILY_NAME)
-def index_put_(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Work:
-    """As ``index_put``, in place: only the indexed elements are touched"""
-    return _put(self, positions, values, accumulate, True)
 
 
 @model("index.backward", family=FAMILY_NAME)
@@ -256,7 +145,7 @@ def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     described = first_output(out)
     count = described.numel if described is not None else index_count(self, positions)
     inputs = moved(count, self) + distinct(*map(indices, tensors(positions)))
-    return Work(count * unit(self), inputs, moved(self.numel, self))
+    return Work(count * addition_flop(self), inputs, moved(self.numel, self))
 
 
 @model("masked_fill", "masked_fill_", family=FAMILY_NAME)
@@ -284,18 +173,6 @@ def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any = UNKNOWN, *,
     """g where the mask says so, packed: read g and the mask, write the source's gradient"""
     count = result_numel(out, sizes)
     return Work(0, distinct(grad, bool_mask(mask)), moved(count, grad))
-
-
-@model("put", family=FAMILY_NAME)
-def put(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False) -> Work:
-    """self.flat[index] = source, or +=; all of self is copied"""
-    return scattered(self, positions, source, int(number(accumulate, False)), positions.numel, False)
-
-
-@model("put_", family=FAMILY_NAME)
-def put_(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False) -> Work:
-    """As ``put``, in place"""
-    return scattered(self, positions, source, int(number(accumulate, False)), positions.numel, True)
 
 
 @model("isin", family=FAMILY_NAME)
@@ -330,10 +207,3 @@ def view_backward(grad: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Wor
     """dx is 0 but for g in the part that the view showed: read g, write all of dx"""
     count = result_numel(out, sizes)
     return Work(0, required(grad).nbytes, moved(count, grad))
-
-
-@model("select_scatter slice_scatter diagonal_scatter as_strided_scatter", family=FAMILY_NAME)
-def view_scatter(self: Tensor, source: Tensor) -> Work:
-    """A copy of self with a part replaced: read the rest of self and the source, write all"""
-    rest = max(self.numel - source.numel, 0)
-    return Work(0, moved(rest, self) + source.nbytes, moved(self.numel, self))

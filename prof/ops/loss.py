@@ -72,15 +72,7 @@ def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = 
 
 
 @model("nll_loss_backward", "nll_loss2d_backward", family=FAMILY_NAME)
-def nll_loss_backward(
-    grad: Tensor,
-    self: Tensor,
-    target: Tensor,
-    weight: Any = None,
-    reduction: Any = MEAN,
-    ignore_index: Any = None,
-    total_weight: Any = None,
-) -> Work:
+def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
     """dx is 0 but for -w g / total_weight at the targets: N divisions (mean), N products with class weights.
 
     Reads the gradient, the targets and the total weight, not self; writes all of dx.

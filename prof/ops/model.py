@@ -227,11 +227,11 @@ def alias(pattern: str, name: str) -> None:
     ALIASES.append((re.compile(pattern), name))
 
 
-def assumes(name: str) -> Callable[[F], F]:
-    """Register what says, of a call's arguments, which figures of the model ``name`` are inferred and how."""
+def assumes(*names: str) -> Callable[[F], F]:
+    """Register what says, of a call's arguments, which figures of the models of these names are inferred and how."""
 
     def register(function: F) -> F:
-        ASSUMED[name] = function
+        ASSUMED.update(dict.fromkeys(names, function))
         return function
 
     return register

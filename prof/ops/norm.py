@@ -57,16 +57,7 @@ def batch_eval(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Wor
     family=FAMILY_NAME,
 )
 def batch_norm(
-    self: Tensor,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    var: Any = None,
-    training: Any = UNKNOWN,
-    momentum: Any = None,
-    eps: Any = None,
-    *,
-    out: Out = None,
+    self: Tensor, weight: Any, bias: Any, mean: Any, var: Any = None, training: Any = UNKNOWN, *, out: Out = None
 ) -> Work:
     """In training by the batch's own statistics, else by the running ones; the two differ threefold.
 

@@ -15,7 +15,8 @@ from typing import Any
 from pyprof.dtypes import HALF, INTEGERS, ITEM_BYTES, OF_NUMBER
 from pyprof.prof.ops.model import UNKNOWN, ModelError, ShapeError, Tensor, Work
 
-Out = tuple[Tensor | None, ...] | None
+Out = tuple[Tensor | None, ...] | None  # the descriptions of an op's outputs
+INDEX_BYTES = 8  # int64, the type of positions
 
 
 def given(argument: Any) -> Tensor | None:
@@ -202,6 +203,11 @@ def _combined(higher: str | None, lower: str | None) -> str | None:
     if _rank(higher) == 2:  # a complex number with a real tensor: the tensor's precision
         return {"float16": "complex32", "float64": "complex128"}.get(higher, "complex64")
     return promoted(higher, lower)
+
+
+def addition_flop(tensor: Tensor) -> int:
+    """What an addition costs: 1, of complex numbers 2, of integers and booleans nothing."""
+    return (2 if tensor.is_complex else 1) if floating(tensor.dtype) else 0
 
 
 def elementwise(flop: int, inputs: float, result: Tensor) -> Work:

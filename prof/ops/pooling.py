@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, model
-from pyprof.prof.ops.operands import Out, first_output, moved, number, numel
+from pyprof.prof.ops.operands import INDEX_BYTES, Out, first_output, moved, number, numel
 
 FAMILY_NAME = "pooling"
-INDEX_BYTES = 8  # int64
 
 
 def each(value: Any, n: int) -> tuple[int, ...]:

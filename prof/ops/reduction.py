@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
 from pyprof.prof.ops.operands import (
+    INDEX_BYTES,
     Out,
+    addition_flop,
     broadcast,
     dtype_name,
     first_output,
@@ -23,13 +25,10 @@ from pyprof.prof.ops.operands import (
     number,
     numel,
     required,
-    result_dtype,
-    result_numel,
 )
 from pyprof.prof.ops.pointwise import REAL_OF
 
 FAMILY_NAME = "reduction"
-INDEX_BYTES = 8  # int64
 
 
 def dims_of(tensor: Tensor, dim: Any) -> tuple[int, ...]:
@@ -54,12 +53,7 @@ def kept(tensor: Tensor, dim: Any, out: Out = None) -> int:
 
 def adds(tensor: Tensor, count: int) -> int:
     """The additions of a sum of E elements to O."""
-    return max(tensor.numel - count, 0) * unit(tensor)
-
-
-def unit(tensor: Tensor) -> int:
-    """What an addition costs: 1, complex 2, integers and booleans 0."""
-    return (2 if tensor.is_complex else 1) if floating(tensor.dtype) else 0
+    return max(tensor.numel - count, 0) * addition_flop(tensor)
 
 
 def optional_dim(arguments: tuple[Any, ...]) -> Any:
@@ -104,7 +98,7 @@ def mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """E - O additions, O divisions"""
     tensor = required(self)
     count = kept(tensor, optional_dim(arguments), out)
-    flop = adds(tensor, count) + count * unit(tensor)
+    flop = adds(tensor, count) + count * addition_flop(tensor)
     return Work(flop, tensor.nbytes, result(count, typed(tensor, arguments, "float32"), out))
 
 
@@ -174,13 +168,6 @@ def std_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     return _spread_backward(self, arguments, out, 2)
 
 
-@model("amax.backward", "amin.backward", family=FAMILY_NAME)
-def amax_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """g / (how many are equal) where x is the maximum: a division a row. Reads x, g and the result, writes dx."""
-    kept_ = kept(self, dim, out)
-    return Work(kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
-
-
 @model("norm", family=FAMILY_NAME)
 def norm(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
     """The vector norm: 2E for p = 2. norm.Scalar has no dim; norm.ScalarOpt_dtype has a type in its place."""
@@ -247,99 +234,10 @@ def logsumexp_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Wor
     return Work(3 * self.numel, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 
 
-@model("amax", "amin", family=FAMILY_NAME)
-def amax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """Comparisons"""
-    return Work(0, self.nbytes, moved(kept(self, dim, out), self))
-
-
-@model("aminmax", "_aminmax", family=FAMILY_NAME)
-def aminmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """Comparisons; two results"""
-    return Work(0, self.nbytes, 2 * moved(kept(self, dim, out), self))
-
-
-def _positions(self: Tensor, dim: Any, out: Out) -> Work:
-    """Comparisons; a value and its position of each reduced row."""
-    kept_ = kept(self, dim, out)
-    return Work(0, self.nbytes, moved(kept_, self) + INDEX_BYTES * kept_)
-
-
-@model("max", "min", family=FAMILY_NAME)
-def max_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """max(self): one value; max(self, dim): values and positions; max(self, other): element-wise"""
-    other = arguments[0] if arguments else None
-    if isinstance(other, Tensor) and len(arguments) == 1:
-        shape = broadcast("max", self.shape, other.shape)
-        return Work(0, distinct(self, other), moved(numel(shape), Tensor((), result_dtype(self, other))))
-    if other is None:
-        return Work(0, self.nbytes, moved(1, self))
-    return _positions(self, other, out)
-
-
-@model("median nanmedian mode", family=FAMILY_NAME)
-def median(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """median(self): one value; median(self, dim): values and positions"""
-    return _positions(self, arguments[0], out) if arguments else Work(0, self.nbytes, moved(1, self))
-
-
-@model("kthvalue", family=FAMILY_NAME)
-def kthvalue(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
-    """Comparisons; values and positions"""
-    return _positions(self, dim, out)
-
-
-@model("argmax", "argmin", family=FAMILY_NAME)
-def argmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """Comparisons; positions only"""
-    return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
-
-
-@model("any all equal allclose", family=FAMILY_NAME)
-def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """Comparisons; a byte each"""
-    other = arguments[0] if arguments else None
-    if isinstance(other, Tensor):
-        return Work(0, distinct(self, other), 1)
-    return Work(0, required(self).nbytes, kept(required(self), other, out))
-
-
 @model("count_nonzero", family=FAMILY_NAME)
 def count_nonzero(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Integer sums"""
     return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
-
-
-@model("value_selecting_reduction_backward", family=FAMILY_NAME)
-def selecting_backward(grad: Tensor, dim: Any, positions: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
-    """dx is 0 but for g at the positions: read g and the positions, write dx once"""
-    count = result_numel(out, sizes)
-    written = moved(count, grad)
-    return Work(0, grad.nbytes + INDEX_BYTES * positions.numel, written)
-
-
-def selected(self: Tensor, count: int) -> Work:
-    return Work(0, moved(count, self) + INDEX_BYTES * count, moved(self.numel, self))
-
-
-@model("max.backward min.backward median.backward nanmedian.backward mode.backward", family=FAMILY_NAME)
-def max_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work | Parts:
-    """max(self, dim): g goes to the saved positions. max(self): g to every equal maximum, found by comparison"""
-    other = arguments[0] if arguments else None
-    if other is None:
-        return Work(0, self.nbytes + 2 * moved(1, self), moved(self.numel, self))
-    if not isinstance(other, Tensor):
-        return selected(self, kept(self, other, out))
-    grad = numel(broadcast("max", self.shape, other.shape))
-    reads = moved(grad, self) + distinct(self, other)
-    wanted = {"self": self, "other": other}
-    return {name: Work(grad - t.numel, reads, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
-
-
-@model("kthvalue.backward", family=FAMILY_NAME)
-def kthvalue_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
-    """g goes to the saved positions"""
-    return selected(self, kept(self, dim, out))
 
 
 def rows(self: Tensor, dim: Any) -> int:

@@ -96,18 +96,9 @@ def _padded(arguments: tuple[Any, ...]) -> tuple[Any, Any]:
     return weight, bias
 
 
-@model("native_group_norm_backward", family=FAMILY_NAME)
+@model("native_group_norm_backward (grad, self, mean, rstd, weight, _n, _c, _hw, _group, mask)", family=FAMILY_NAME)
 def group_norm_backward(
-    grad: Tensor,
-    self: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    weight: Any = None,
-    n: Any = None,
-    c: Any = None,
-    hw: Any = None,
-    group: Any = None,
-    mask: Any = None,
+    grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, mask: Any = None
 ) -> Work:
     """As layer norm's: dx 10E with a weight, parameters' gradients 3E - 2C"""
     wants = wanted(mask, weight)
@@ -169,7 +160,7 @@ def weight_norm(v: Tensor, g: Tensor) -> Work:
 
 
 @model("_weight_norm_interface_backward", family=FAMILY_NAME)
-def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norms: Any = None) -> Work:
+def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor) -> Work:
     """dg = sum(dw v) / n: 2E - R + R;  dv = dw (g / n) - v (g dg / n^2): 3E, and 3R for the factors, sharing g / n"""
     saved = statistics(g.numel, v)
     return Work(5 * v.numel + 3 * g.numel, distinct(grad, v, g) + saved, moved(v.numel, v) + moved(g.numel, g))

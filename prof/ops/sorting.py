@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pyprof.prof.ops.extrema import selected
 from pyprof.prof.ops.model import Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, dtype_name, first_output, floating, moved, number
-from pyprof.prof.ops.reduction import INDEX_BYTES, result, rows, selected, unit
+from pyprof.prof.ops.operands import INDEX_BYTES, Out, addition_flop, dtype_name, first_output, floating, moved, number
+from pyprof.prof.ops.reduction import result, rows
 
 SCAN, SORT = "scan", "sort"
 
@@ -19,7 +20,7 @@ SCAN, SORT = "scan", "sort"
 def cumsum(self: Tensor, dim: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """An addition an element but the first of each row: E - R"""
     named = dtype_name(dtype) or (self.dtype if floating(self.dtype) else "int64")
-    return Work((self.numel - rows(self, dim)) * unit(self), self.nbytes, result(self.numel, named, out))
+    return Work((self.numel - rows(self, dim)) * addition_flop(self), self.nbytes, result(self.numel, named, out))
 
 
 @model("cumsum.backward", family=SCAN)
@@ -97,7 +98,7 @@ def bucketize(self: Any, boundaries: Tensor, *, out: Out = None) -> Work:
 
 
 @model("bincount", family=SORT)
-def bincount(self: Tensor, weights: Any = None, minlength: Any = 0, *, out: Out = None) -> Work:
+def bincount(self: Tensor, weights: Any = None, *, out: Out = None) -> Work:
     """An integer count an element, or an addition of its weight; how many bins only the outputs tell"""
     described = first_output(out)
     flop = self.numel if isinstance(weights, Tensor) else 0

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyprof.prof.ops.model import distinct
-from pyprof.prof.ops.pooling import INDEX_BYTES
+from pyprof.prof.ops.operands import INDEX_BYTES
 
 # op -> bytes that it reads and writes beside the zeros, from its arguments in schema order
 Own = Callable[[tuple[Any, ...]], float]

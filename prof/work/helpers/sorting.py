@@ -10,7 +10,8 @@ import math
 import re
 
 from pyprof.dtypes import ITEM_BYTES, cpp_bytes
-from pyprof.prof.ops.embedding_tables import Lookup, gradient, touched
+from pyprof.prof.ops.embedding_call import Lookup
+from pyprof.prof.ops.embedding_updates import gradient, touched
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 from pyprof.prof.ops.operands import broadcast, tensors
 from pyprof.prof.work.helpers.rules import Call, rule

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.prof.ops.compiled import fused_ops
+from pyprof.prof.ops.fused_names import fused_ops
 from pyprof.prof.ops.model import ModelError, evaluate, find
 from pyprof.prof.work.count import OpCall, count_call
 from tests.prof.ops.op_cases import Row, t, worked

@@ -10,7 +10,7 @@ import pytest
 
 from pyprof.errors import ModelError
 from pyprof.parse.kineto.ranges import op_scope
-from pyprof.prof.ops.embedding_tables import place_of_indices, understand
+from pyprof.prof.ops.embedding_call import place_of_indices, understand
 from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, assumption, evaluate, find, total
 from pyprof.prof.work.count import OpCall, count_call
 from tests.prof.ops.op_cases import NAN, Row, declare_tested, i, i32, t, worked

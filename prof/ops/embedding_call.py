@@ -1,0 +1,146 @@
+"""The arguments of a lookup in FBGEMM's table-batched embeddings, in the order of any version.
+
+They are found by what they are: the indices and the offsets of the bags are the two integer vectors that follow each
+other and have one type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from pyprof.prof.ops.model import ModelError, Tensor, UnknownArgument
+from pyprof.prof.ops.operands import indices
+
+SUM, MEAN, NONE = 0, 1, 2  # pooling modes
+
+
+# SparseType (fbgemm_gpu/split_embedding_configs.py): an output's type as a number
+SPARSE_TYPES = {0: "float32", 1: "float16", 2: "uint8", 5: "bfloat16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What the arguments of a call tell of it."""
+
+    weights: Tensor  # all tables' elements
+    tables: int | None
+    total: int | None  # total_D
+    widest: int | None  # the largest D
+    indices: Tensor
+    bags: int
+    pooling: int | None
+    weighted: Tensor | None  # a factor an index
+    rows: int | None  # of all tables, where the optimizer keeps a number a row
+    out: str | None  # the output's dtype
+
+    @property
+    def count(self) -> int:
+        return self.indices.numel
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all tables are known to have one width."""
+        return self.tables == 1 or (
+            None not in (self.tables, self.total, self.widest)
+            and (self.total == (self.tables or 0) * (self.widest or 0))
+        )
+
+    def in_bags(self, shape: tuple[int, ...]) -> bool:
+        """Whether a result of this shape holds bags' sums, rather than a row an index."""
+        if self.pooling is not None:
+            return self.pooling != NONE
+        return len(shape) != 2 or shape[0] != self.count or shape[0] * (self.tables or 1) == self.bags
+
+    def width(self, result: Tensor | None) -> Fraction:
+        """The mean D of a lookup, by the result or its gradient, else by the widths that are told."""
+        if result is not None and result.shape:
+            rows = self.bags if self.in_bags(result.shape) else self.count
+            if rows:
+                return Fraction(result.numel, rows)
+        if self.tables and self.total:
+            return Fraction(self.total, self.tables)
+        if self.rows and self.rows < self.weights.numel and self.weights.dtype != "uint8":
+            # an optimizer of a number a row tells the rows: of tables that differ, the longer ones weigh more
+            return Fraction(self.weights.numel, self.rows)
+        raise UnknownArgument("the capture does not tell the tables' widths")
+
+
+def _is_whole(argument: Any) -> bool:
+    """A vector of whole numbers, or of a type that the capture does not tell."""
+    return isinstance(argument, Tensor) and len(argument.shape) == 1 and argument.dtype in ("int32", "int64", "")
+
+
+def place_of_indices(arguments: tuple[Any, ...]) -> int:
+    """Where the indices stand; the offsets follow. Raises ModelError where no two arguments can be them."""
+    sizes: set[int] = set()  # of the vectors before: T or T + 1
+    for i, (first, second) in enumerate(pairwise(arguments)):
+        if not _is_whole(first):
+            continue
+        told = first.dtype or (i > 0 and not isinstance(arguments[i - 1], (Tensor, tuple)))
+        if told and _is_whole(second) and first.dtype == second.dtype:
+            third = arguments[i + 2] if i + 2 < len(arguments) else None
+            follows = isinstance(third, Tensor) and _is_whole(third) and third.dtype == first.dtype
+            return i + 1 if follows and first.numel in sizes else i  # hash_size_cumsum may stand right before
+        sizes |= {first.numel, first.numel + 1}
+    raise ModelError("no argument looks like the indices and offsets of a lookup")
+
+
+def understand(arguments: tuple[Any, ...], updates: bool = False) -> Lookup:
+    """The arguments of a lookup, in any version's order, without a gradient; or of the op that a backward calls, which
+    is told the largest width only."""
+    at = place_of_indices(arguments)
+    before, after = arguments[:at], arguments[at + 2 :]
+    index = indices(arguments[at])
+    widths = next((i for i, (a, b) in enumerate(pairwise(before)) if _is_whole(a) and _is_number(b)), None)
+    numbers = before[widths + 1 : widths + 3] if widths is not None else ()
+    tables = before[widths].numel - 1 if widths is not None else None
+    total, widest = (n if type(n) is int else None for n in (*numbers, None, None)[:2])
+    if updates and widest is None:
+        total, widest = None, total
+    later = [a for a in after if isinstance(a, Tensor)]
+    weighted = next((a for a in after[:2] if isinstance(a, Tensor) and _is_factor(a, index.numel)), None)
+    return Lookup(
+        weights=_weights(before, tables),
+        tables=tables or None,
+        total=total,
+        widest=widest,
+        indices=index,
+        bags=max(arguments[at + 1].numel - 1, 0),
+        pooling=after[0] if after and type(after[0]) is int else None,
+        weighted=weighted,
+        rows=_rows([a for a in later if a is not weighted], [a for a in after if isinstance(a, tuple) and a]),
+        out=next((SPARSE_TYPES.get(a) for a in after[1:6] if type(a) is int), None),
+    )
+
+
+def _is_number(argument: Any) -> bool:
+    return not isinstance(argument, (Tensor, tuple))
+
+
+def _is_factor(tensor: Tensor, count: int) -> bool:
+    return tensor.shape == (count,) and (tensor.dtype.startswith(("float", "bfloat")) or not tensor.dtype)
+
+
+def _weights(before: tuple[Any, ...], tables: int | None) -> Tensor:
+    """The buffers of the tables' elements, on the device and elsewhere, as one vector."""
+    listed = next((a for a in before if isinstance(a, tuple) and a), None)
+    found: list[Tensor] = []
+    for argument in listed if listed is not None else before:
+        if isinstance(argument, Tensor) and len(argument.shape) == 1:
+            if argument.dtype in ("int32", "int64") or (not argument.dtype and argument.shape == (tables,) and found):
+                break  # placements or offsets of the tables
+            found.append(argument)
+    told = [t for t in sorted(found, key=lambda t: -t.numel) if t.dtype]
+    dtype = told[0].dtype if told else ""
+    return Tensor((sum(t.numel for t in found),), dtype)
+
+
+def _rows(later: list[Tensor], lists: list[Any]) -> int | None:
+    """The first state's numbers: a list of its buffers, or the floats that follow the lookup's own arguments."""
+    if lists:
+        return next((t.numel for t in lists[0] if isinstance(t, Tensor) and t.numel), None)
+    floats = [t.numel for t in later if len(t.shape) == 1 and t.dtype.startswith("float") and t.numel]
+    return floats[0] if floats else None

@@ -1,0 +1,152 @@
+"""The backward of FBGEMM's table-batched embeddings: the bags' gradients go to the rows, which the optimizer updates.
+
+N indices in bags, rows of D elements. No gradient of a table is ever stored. Which rows occur is not recorded: an index
+counts as a row of its own, as in embedding, but of no more elements than the tables have, so that an update touches
+min(N D, all) elements.
+
+read    the gradient once, the indices (and weights), the touched rows and their optimizer state
+write   the touched rows and their state, which is float32
+Source: FBGEMM 0.2 to 1.8, fbgemm_gpu/codegen/genscript/optimizers.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from pyprof.prof.ops.embedding_call import MEAN, Lookup, understand
+from pyprof.prof.ops.embedding_tables import KIND, mean_width, moved_elements, whole
+from pyprof.prof.ops.model import Parts, Tensor, UnknownArgument, Work, alias, assumes, model
+
+FAMILY_NAME = "embedding"
+OP = "fbgemm::split_embedding_backward_codegen"  # what the node of autograd calls
+NODE = "SplitLookupFunction"  # of a C++ Function, to which the whole backward counts
+
+
+STATE = 4  # bytes of an element of optimizer state
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An optimizer: FLOPs of an element and of a row, numbers of state of an element and of a row. Without weight
+    decay, which no capture tells; ``why`` takes the sum apart."""
+
+    element: int
+    row: int
+    states: int
+    row_states: int
+    why: str
+    stores: bool = True  # updates the tables in place; else it writes the rows' gradients
+
+
+ROWWISE = "squares 2, update 2; a row: mean, sum, sqrt, eps, quotient"
+
+
+UPDATES = {
+    "sgd": Update(2, 0, 0, 0, "p - lr g"),
+    "approx_sgd": Update(2, 0, 0, 0, "p - lr g"),
+    "adagrad": Update(7, 0, 1, 0, "as _fused_adagrad"),
+    "rowwise_adagrad": Update(4, 5, 0, 1, ROWWISE),
+    "approx_rowwise_adagrad": Update(4, 5, 0, 1, ROWWISE),
+    "rowwise_adagrad_with_weight_decay": Update(4, 5, 0, 1, ROWWISE),
+    "approx_rowwise_adagrad_with_weight_decay": Update(4, 5, 0, 1, ROWWISE),
+    "rowwise_adagrad_with_counter": Update(4, 7, 0, 3, f"{ROWWISE}, counter and its quotient"),
+    "approx_rowwise_adagrad_with_counter": Update(4, 7, 0, 3, f"{ROWWISE}, counter and its quotient"),
+    "rowwise_weighted_adagrad": Update(4, 7, 0, 1, f"{ROWWISE}, twice weighted by the step"),
+    "rowwise_rmsprop_ar": Update(5, 11, 0, 2, "squares 2, update 3; a row: as rowwise_adagrad, average 2, decay 4"),
+    "adam": Update(13, 0, 2, 0, "as _fused_adam"),
+    "partial_rowwise_adam": Update(7, 8, 1, 1, "squares 2, m 3, update 2; a row: mean, v 3, denominator 4"),
+    "lamb": Update(18, 4, 2, 0, "m 3, v 4, direction 5, two norms 4, update 2; a row: sqrt 2, ratio, lr"),
+    "partial_rowwise_lamb": Update(12, 12, 1, 1, "squares 2, m 3, direction 1, norms 4, update 2; a row: v 8, ratio 4"),
+    "lars_sgd": Update(8, 5, 1, 0, "two norms 4, m 3, update 1; a row: sqrt 2, rate 3"),
+    "none": Update(0, 0, 0, 0, "gradients of the touched rows", stores=False),
+    "dense": Update(0, 0, 0, 0, "gradients of the touched rows", stores=False),
+}
+
+
+def touched(call: Lookup, wide: Fraction) -> tuple[Fraction, Fraction]:
+    """(elements, rows) of the tables that a backward updates: an index a row, at most all there are."""
+    elements = call.count * wide
+    if call.weights.numel:
+        elements = min(elements, Fraction(call.weights.numel))
+    known = call.rows if call.rows and call.rows < call.weights.numel else 0  # a number a row: the rows themselves
+    rows = Fraction(known) if known else elements / wide if wide else Fraction(0)
+    return elements, min(Fraction(call.count), rows)
+
+
+def indice_weights_work(call: Lookup, grad: Tensor) -> Work:
+    """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1"""
+    wide = call.width(grad)
+    read = grad.nbytes + moved_elements(call.count * wide, call.weights.itemsize) + call.indices.nbytes
+    return Work(whole(call.count * (2 * wide - 1)), read, moved_elements(call.count, STATE))
+
+
+def update_work(call: Lookup, grad: Tensor, rule: Update) -> Work:
+    """The bags' gradients added to the rows, then the optimizer's update of the rows that were touched."""
+    wide = call.width(grad)
+    elements, rows = touched(call, wide)
+    each = 2 if call.weighted else 1
+    flop = call.count * wide * each + rule.element * elements + rule.row * rows
+    flop += grad.numel if call.pooling == MEAN else 0
+    state = moved_elements(rule.states * elements + rule.row_states * rows, STATE)
+    tables = moved_elements(elements, call.weights.itemsize)
+    read = grad.nbytes + call.indices.nbytes + (call.weighted.nbytes if call.weighted else 0)
+    return Work(whole(flop), read + (tables + state if rule.stores else 0), tables + state)
+
+
+def gradient(arguments: tuple[Any, ...]) -> tuple[Tensor, Lookup]:
+    """A backward's gradient and the lookup that it belongs to."""
+    grad, *rest = arguments
+    if not isinstance(grad, Tensor) or not rest:
+        raise UnknownArgument("the capture does not tell the forward call that the gradient belongs to")
+    return grad, understand(tuple(rest), updates=True)
+
+
+@model("fbgemm::split_embedding_codegen_grad_indice_weights", family=FAMILY_NAME)
+def grad_indice_weights(*arguments: Any) -> Work:
+    """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1 an index"""
+    grad, call = gradient(arguments)
+    return indice_weights_work(call, grad)
+
+
+def _register(optimizer: str, rule: Update) -> None:
+    def backward(*arguments: Any) -> Work:
+        grad, call = gradient(arguments)
+        return update_work(call, grad, rule)
+
+    def whole(*arguments: Any) -> Work | Parts:
+        grad, call = gradient(arguments)
+        update = update_work(call, grad, rule)
+        return {"indice_weights": indice_weights_work(call, grad), "update": update} if call.weighted else update
+
+    told = f"{rule.element} an element and {rule.row} a row that is updated: {rule.why}"
+    backward.__doc__ = f"N D additions (weighted: as many products); {optimizer}: {told}"
+    whole.__doc__ = f"{backward.__doc__}. The weights' own gradient: N (2 D - 1)"
+    model(f"{OP}_{optimizer}", family=FAMILY_NAME)(backward)
+    model(f"{NODE}_{optimizer}", family=FAMILY_NAME)(whole)
+
+
+for _optimizer, _rule in UPDATES.items():
+    _register(_optimizer, _rule)
+
+def may_leave_work(name: str) -> bool:
+    """Whether an op does its work itself in some versions of FBGEMM and leaves it to ops of its own in others (0.5)."""
+    return name.startswith(f"{NODE}_")
+
+
+alias(rf"{KIND}_codegen_grad_indice_weights\w*", "fbgemm::split_embedding_codegen_grad_indice_weights")
+alias(
+    rf"{KIND}(?:_nobag)?_backward_codegen_(\w+?)_(?:(?:un)?weighted|cpu)\w*",
+    r"fbgemm::split_embedding_backward_codegen_\1",
+)
+alias(r"torch::autograd::CppNode<.*?LookupFunction_Dense_Op\w*>", "SplitLookupFunction_dense")
+alias(r"torch::autograd::CppNode<.*?LookupFunction_(\w+?)_Op\w*>", r"SplitLookupFunction_\1")
+
+
+@assumes(*(f"{OP}_{name}" for name in UPDATES), *(f"{NODE}_{name}" for name in UPDATES))
+def touched_rows(arguments: tuple[Any, ...]) -> str:
+    """That each index updates a row of its own, besides what the lookup assumes."""
+    _, call = gradient(arguments)
+    touches = f"rows updated: one an index, at most the {call.weights.numel:,} elements there are"
+    return "; ".join(filter(None, (mean_width(tuple(arguments[1:])), touches)))

@@ -1,0 +1,130 @@
+"""Ops that fill: new tensors of one value, sequences of numbers, indices of triangles. 0 flop.
+
+write   the result
+
+Where neither a capture nor the arguments have the size or the type of the result, the bytes are NaN, not 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import Out, dtype_name, first_output, moved, output, required
+
+FAMILY_NAME = "copy"
+
+
+@model("fill_ fill zero_ zero fill_diagonal_", family=FAMILY_NAME)
+def fill_(self: Tensor, value: Any = None, *, out: Out = None) -> Work:
+    """Write every element; a tensor value is read"""
+    result = output(out, required(self))
+    return Work(0, distinct(value), moved(result.numel, result))
+
+
+def _named(out: Out, size: Any, dtype: str) -> Tensor:
+    """A new tensor's description: as captured, else from its size and type arguments."""
+    described = first_output(out)
+    if described is not None:
+        return described
+    return Tensor((size,) if isinstance(size, int) else tuple(size), dtype)
+
+
+@model("zeros", "ones", family=FAMILY_NAME)
+def zeros(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
+    """Write every element of a new tensor; the default type is float32"""
+    result = _named(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or "float32")
+    return Work(0, 0, moved(result.numel, result))
+
+
+@model("full", family=FAMILY_NAME)
+def full(size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
+    """Write every element of a new tensor, whose type follows the value"""
+    kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+    result = _named(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or kind)
+    return Work(0, 0, moved(result.numel, result))
+
+
+@model("new_zeros", "new_ones", family=FAMILY_NAME)
+def new_zeros(self: Tensor, size: Any, dtype: Any = None, *, out: Out = None) -> Work:
+    """As ``zeros``, in self's type"""
+    result = _named(out, size, dtype_name(dtype) or self.dtype)
+    return Work(0, 0, moved(result.numel, result))
+
+
+@model("new_full", family=FAMILY_NAME)
+def new_full(self: Tensor, size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
+    """As ``full``, in self's type"""
+    return new_zeros(self, size, dtype, out=out)
+
+
+@model("zeros_like", "ones_like", family=FAMILY_NAME)
+def zeros_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
+    """Write as many elements as self has; self is not read"""
+    result = output(out, Tensor(required(self).shape, dtype_name(dtype) or required(self).dtype))
+    return Work(0, 0, moved(result.numel, result))
+
+
+@model("full_like", family=FAMILY_NAME)
+def full_like(self: Tensor, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
+    """As ``zeros_like``"""
+    return zeros_like(self, dtype, out=out)
+
+
+@model("arange", family=FAMILY_NAME)
+def arange(*bounds: Any, out: Out = None) -> Work:
+    """Write ceil((end - start) / step) elements: int64 for integers, else float32. Their arithmetic is not counted.
+
+    ``arange(end)``, ``arange(start, end)`` and ``arange(start, end, step)`` differ by the numbers before the type; in a
+    trace the type follows as a number too, so that only captures with outputs are certain.
+    """
+    described = first_output(out)
+    if described is not None:
+        return Work(0, 0, moved(described.numel, described))
+    result = next((x for x in bounds if isinstance(x, Tensor)), None)  # of the form with out=, resized by the call
+    before = bounds[: bounds.index(result)] if result is not None else bounds[: max(1, len(bounds) - 4)]
+    numbers = [x for x in before if isinstance(x, (int, float)) and not isinstance(x, bool)]
+    if not numbers:
+        return Work(0, 0, math.nan)
+    start, end, step = ([0, *numbers, 1] if len(numbers) == 1 else [*numbers, 1])[:3]
+    dtype = "int64" if all(isinstance(x, int) for x in numbers) else "float32"
+    typed = result.dtype if result is not None else dtype_name(bounds[-4]) if len(bounds) > 4 else None
+    return Work(0, 0, moved(math.ceil((end - start) / step), Tensor((), typed or dtype)))
+
+
+@model("linspace", "logspace", family=FAMILY_NAME)
+def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None) -> Work:
+    """Write ``steps`` elements; their arithmetic is not counted. ``logspace`` has a base before the type."""
+    asked = next((a for a in arguments[:2] if isinstance(a, str)), None)
+    result = _named(out, steps, dtype_name(asked) or "float32")
+    return Work(0, 0, moved(result.numel, result))
+
+
+@model("tril_indices", family=FAMILY_NAME)
+def tril_indices(row: Any, col: Any, offset: Any = 0, *, out: Out = None) -> Work:
+    """Write two int64 an element of the triangle"""
+    described = first_output(out)
+    if described is not None:
+        return Work(0, 0, moved(described.numel, described))
+    lower = sum(min(max(i + 1 + offset, 0), col) for i in range(row))
+    return Work(0, 0, 2 * 8 * lower)
+
+
+@model("triu_indices", family=FAMILY_NAME)
+def triu_indices(row: Any, col: Any, offset: Any = 0) -> Work:
+    """Write two int64 an element of the triangle"""
+    return Work(0, 0, 2 * 8 * sum(col - min(max(i + offset, 0), col) for i in range(row)))
+
+
+@model("eye", family=FAMILY_NAME)
+def eye(n: Any, m: Any = None, *, out: Out = None) -> Work:
+    """Write an n by n, or n by m, matrix"""
+    result = _named(out, (n, m if isinstance(m, int) else n), "float32")
+    return Work(0, 0, moved(result.numel, result))
+
+
+@model("scalar_tensor", family=FAMILY_NAME)
+def scalar_tensor(value: Any, dtype: Any = None, *, out: Out = None) -> Work:
+    """Write one element"""
+    return full((), value, dtype, out=out)

@@ -1,0 +1,108 @@
+"""FBGEMM's jagged tensors: sequences of rows, one after the other, with offsets that say where each begins.
+
+Lists of offsets are int64 where the capture has no types.
+Source: fbgemm_gpu/src/jagged_tensor_ops, FBGEMM 0.2 to 1.8.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.operands import moved, tensors
+from pyprof.prof.ops.sparse_features import offsets
+
+COPY, POINTWISE, REDUCTION, GEMM = "copy", "pointwise", "reduction", "gemm"
+
+
+def _longest(argument: Any) -> tuple[int, ...]:
+    if argument is UNKNOWN:
+        raise UnknownArgument("the capture does not tell the padded lengths")
+    return tuple(int(n) for n in (argument if isinstance(argument, (list, tuple)) else (argument,)))
+
+
+def sequences(starts: Any) -> int:
+    found = tensors(starts)
+    if not found:
+        raise UnknownArgument("the capture does not tell the offsets")
+    return found[0].numel - 1
+
+
+@model(
+    "fbgemm::jagged_to_padded_dense fbgemm::jagged_to_padded_dense_forward fbgemm::jagged_2d_to_dense "
+    "fbgemm::jagged_1d_to_dense",
+    family=COPY,
+)
+def padded(values: Tensor, starts: Any, longest: Any) -> Work:
+    """Sequences of rows, padded to one length: [B, longest, D]"""
+    wide = math.prod(values.shape[1:])
+    return Work(
+        0, values.nbytes + offsets(starts), moved(sequences(starts) * math.prod(_longest(longest)) * wide, values)
+    )
+
+
+@model("fbgemm::jagged_to_padded_dense_backward", family=COPY)
+def padded_backward(grad: Tensor, starts: Any, total: Any) -> Work:
+    """The rows of a padded gradient that are no padding"""
+    wide = grad.shape[-1] if len(grad.shape) > 1 + len(tensors(starts)) else 1
+    rows = moved(int(total) * wide, grad)
+    return Work(0, rows + offsets(starts), rows)
+
+
+@model("fbgemm::dense_to_jagged", "fbgemm::dense_to_jagged_forward", family=COPY)
+def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
+    """The rows of a padded tensor that are no padding; how many there are, ``total``"""
+    if type(total) is not int:
+        raise UnknownArgument("the capture does not tell how many rows there are")
+    rows = moved(total * (dense.shape[-1] if len(dense.shape) > 1 + len(tensors(starts)) else 1), dense)
+    return Work(0, rows + offsets(starts), rows)
+
+
+@model("fbgemm::jagged_dense_elementwise_add", family=POINTWISE)
+def jagged_add(values: Tensor, starts: Any, dense: Tensor) -> Work:
+    """Rows added to a padded tensor's: 1 an element that is no padding; the padded tensor is copied"""
+    return Work(values.numel, distinct(values, dense) + offsets(starts), moved(dense.numel, values))
+
+
+@model(
+    "fbgemm::jagged_dense_elementwise_add_jagged_output fbgemm::jagged_dense_elementwise_mul "
+    "fbgemm::jagged_dense_elementwise_mul_forward",
+    family=POINTWISE,
+)
+def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor) -> Work:
+    """Rows with a padded tensor's, as many as there are rows: 1 an element"""
+    return Work(values.numel, values.nbytes + moved(values.numel, dense) + offsets(starts), values.nbytes)
+
+
+@model(
+    "fbgemm::jagged_dense_dense_elementwise_add_jagged_output",
+    "fbgemm::jagged_dense_dense_elementwise_add_jagged_output_forward",
+    family=POINTWISE,
+)
+def jagged_elementwise_two(values: Tensor, starts: Any, dense: Tensor, other: Tensor) -> Work:
+    """Rows and two padded tensors': 2 an element"""
+    read = values.nbytes + moved(values.numel, dense) + moved(values.numel, other)
+    return Work(2 * values.numel, read + offsets(starts), values.nbytes)
+
+
+@model("fbgemm::jagged_dense_bmm", "fbgemm::jagged_dense_bmm_forward", family=GEMM)
+def jagged_dense_product(values: Tensor, starts: Any, dense: Tensor) -> Work:
+    """Each sequence's rows [L,D] @ [D,T]: 2 D T a row"""
+    out = values.numel // dense.shape[1] * dense.shape[2] if dense.shape[1] else 0
+    return Work(2 * values.numel * dense.shape[2], distinct(values, dense) + offsets(starts), moved(out, values))
+
+
+@model("fbgemm::jagged_jagged_bmm", "fbgemm::jagged_jagged_bmm_forward", family=GEMM)
+def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any) -> Work:
+    """Each sequence's [D,L] @ [L,T]: 2 D T a row; [B,D,T] written"""
+    rows, wide, other = values.shape[0], values.shape[-1], others.shape[-1]
+    out = moved(sequences(starts) * wide * other, values)
+    return Work(2 * rows * wide * other, distinct(values, others) + offsets(starts), out)
+
+
+@model("fbgemm::segment_sum_csr", family=REDUCTION)
+def segment_sum(batch: Any, starts: Tensor, values: Tensor) -> Work:
+    """The sum of each segment, whose offsets count in ``batch`` values: an addition a value but the first"""
+    segments = max(starts.numel - 1, 0)
+    return Work(max(values.numel - segments, 0), distinct(starts, values), moved(segments, values))

@@ -1,0 +1,100 @@
+"""Pads, and windows of an image as columns. 0 flop but for sums where windows or reflections meet.
+
+read    the input
+write   the result
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
+from pyprof.prof.ops.operands import Out, first_output, moved, numel
+
+FAMILY_NAME = "copy"
+
+
+@model("im2col", family=FAMILY_NAME)
+def im2col(self: Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1, *, out: Out = None) -> Work:
+    """Read the image, write every window as a column"""
+    described = first_output(out)
+    if described is None:
+        sides = zip(self.shape[-2:], kernel, dilation, padding, stride, strict=True)
+        steps = numel((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sides)
+        count = numel(self.shape[:-2]) * numel(kernel) * steps
+    else:
+        count = described.numel
+    return Work(0, self.nbytes, moved(count, self))
+
+
+@model("unfold_copy", family=FAMILY_NAME)
+def unfold_copy(self: Tensor, dim: int, size: int, step: int) -> Work:
+    """Windows of one dimension, copied out"""
+    along = self.shape[dim] if self.shape else 1
+    count = (self.numel // along if along else 0) * ((along - size) // step + 1) * size
+    return Work(0, self.nbytes, moved(count, self))
+
+
+@model("col2im", family=FAMILY_NAME)
+def col2im(self: Tensor, size: Any, kernel: Any = None) -> Work:
+    """The sum of all windows at each place: elements of the columns less elements of the image, where they overlap"""
+    count = self.numel // (self.shape[-1] * self.shape[-2]) * (self.shape[-2] // numel(kernel)) * numel(size)
+    return Work(max(self.numel - count, 0), self.nbytes, moved(count, self))
+
+
+def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape after padding, and how much of the source is left (a negative pad crops); the last dimension first."""
+    after, kept = list(shape), list(shape)
+    for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        after[-1 - i] += before + behind
+        kept[-1 - i] += min(before, 0) + min(behind, 0)
+    return tuple(after), tuple(kept)
+
+
+@model("constant_pad_nd", family=FAMILY_NAME)
+def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
+    """Read what is kept of self, write the padded result; a negative pad (the backward of padding) crops"""
+    if pad is UNKNOWN:
+        result = out[0] if out else None
+        written = math.nan if result is None else moved(result.numel, result)
+        return Work(0, self.nbytes, written)
+    after, kept = padded(self.shape, tuple(pad))
+    return Work(0, moved(min(self.stored, numel(kept)), self), moved(numel(after), self))
+
+
+@model("pad", family=FAMILY_NAME)
+def pad_(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
+    """``torch.nn.functional.pad`` in any of its modes"""
+    return constant_pad_nd(self, pad, out=out)
+
+
+@model("pad.backward", family=FAMILY_NAME)
+def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
+    """constant: read the interior of g, write dx;  reflect and others: read g, an addition where elements meet"""
+    if mode_of(mode) == "constant":
+        kept = numel(padded(self.shape, tuple(pad))[1])
+        return Work(0, moved(kept, self), moved(self.numel, self))
+    grad = self.like(padded(self.shape, tuple(pad))[0])
+    return pad_nd_backward(grad, self)
+
+
+def mode_of(mode: Any) -> Any:
+    """A padding mode's name; constant where it is not told."""
+    return "constant" if mode is UNKNOWN or mode is None else mode
+
+
+def _pads(*kinds: str) -> tuple[str, ...]:
+    return tuple(f"{kind}_pad{n}d" for kind in kinds for n in (1, 2, 3))
+
+
+@model(*_pads("reflection", "replication"), "_pad_circular", family=FAMILY_NAME)
+def pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
+    """Read self, write the padded result"""
+    return constant_pad_nd(self, pad, out=out)
+
+
+@model(*(f"{name}_backward" for name in _pads("reflection", "replication")), family=FAMILY_NAME)
+def pad_nd_backward(grad: Tensor, self: Tensor) -> Work:
+    """Each element of g goes to one of dx: elements of g less elements of dx are sums. Reads g, writes dx."""
+    return Work(max(grad.numel - self.numel, 0), grad.nbytes, moved(self.numel, self))

@@ -1,0 +1,180 @@
+"""Whole backward passes of element-wise ops (``"mul.backward"``): a table of prices, and those that need arguments.
+
+Each gradient reads the incoming gradient g and what the formula needs, and is written in the shape of its operand: an
+operand that was broadcast takes a sum besides, elements of g less elements of the operand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.prof.ops.model import Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, moved, output, required, result_dtype
+from pyprof.prof.ops.pointwise import COMPLEX_ADD, COMPLEX_DIV, COMPLEX_MUL, power, priced, scaled, typed
+
+FAMILY_NAME = "pointwise"
+
+
+@model("mul.backward", "multiply.backward", family=FAMILY_NAME)
+def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
+    """da = g * b, db = g * a: 1 an element each
+
+    An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
+    """
+    factors = {"self": (self, other), "other": (other, self)}
+    grad = _grad_of(out, *(t for t in (self, other) if isinstance(t, Tensor)))
+    return {
+        name: _into(t, grad, 1, COMPLEX_MUL, distinct(grad, factor))
+        for name, (t, factor) in factors.items()
+        if isinstance(t, Tensor) and t.needs_grad
+    }
+
+
+@model("div.backward divide.backward true_divide.backward", family=FAMILY_NAME)
+def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
+    """da = g / b (1 an element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once
+
+    An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
+    """
+    present = [operand for operand in (self, other) if isinstance(operand, Tensor)]
+    shape = broadcast("div", *(operand.shape for operand in present))
+    grad = output(out, Tensor(shape, typed(result_dtype(self, other), "float")))
+    parts = {}
+    if self.needs_grad:
+        parts["self"] = _into(self, grad, 1, COMPLEX_DIV, distinct(grad, other))
+    if isinstance(other, Tensor) and other.needs_grad:
+        parts["other"] = _into(other, grad, 3, 2 * COMPLEX_DIV + COMPLEX_MUL, distinct(grad, self, other))
+    return parts
+
+
+def _into(operand: Tensor, grad: Tensor, flop: int, complex_flop: int, inputs: float) -> Work:
+    """The gradient of an operand: so much an element of g, then summed over the dimensions that were broadcast."""
+    sums = max(grad.numel - operand.numel, 0)
+    adds = sums * priced("add", 1, COMPLEX_ADD, grad.dtype)
+    price = priced("div", flop, complex_flop, grad.dtype)
+    return Work(price * grad.numel + adds, inputs, moved(operand.numel, operand))
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A row of the table of backward passes: what an element of dx costs, from g and one saved tensor."""
+
+    names: str
+    flop: int
+    formula: str
+
+
+GRADIENTS = (
+    Gradient("abs absolute", 1, "g * sign(x)"),
+    Gradient("sqrt", 2, "g / (2 y)"),
+    Gradient("rsqrt", 4, "-0.5 * g * y * y * y"),
+    Gradient("reciprocal", 2, "-g * y * y"),
+    Gradient("square", 2, "2 * x * g"),
+    Gradient("sin cos sinh cosh", 2, "g * cos(x)"),
+    Gradient("tan", 3, "g * (1 + y * y)"),
+    Gradient("atan atanh arctan arctanh", 3, "g / (1 + x * x)"),
+    Gradient("asin acos asinh acosh arcsin arccos arcsinh arccosh", 4, "g / sqrt(1 - x * x)"),
+    Gradient("log2 log10", 2, "g / (x * ln 2)"),
+    Gradient("log1p special_log1p", 2, "g / (1 + x)"),
+    Gradient("expm1 special_expm1", 2, "g * (y + 1)"),
+    Gradient("exp2 special_exp2", 2, "g * y * ln 2"),
+    Gradient("erf erfc special_erf special_erfc erfinv special_erfinv", 4, "g * c * exp(-x * x)"),
+    Gradient("lgamma special_gammaln digamma special_digamma special_psi i0 special_i0", 2, "g * digamma(x)"),
+    Gradient("sinc special_sinc", 8, "g * (z * cos(z) - sin(z)) / (x * z), z = pi * x"),
+    Gradient("mish", 12, "t = tanh(log1p(exp(x))), s = sigmoid(x), g * (t + x * s * (1 - t * t))"),
+    Gradient("nan_to_num", 0, "g or 0"),
+    Gradient("clamp clip clamp_min clamp_max", 0, "g or 0"),
+)
+
+
+def _register_gradient(row: Gradient, name: str) -> None:
+    def count(self: Tensor, *limits: Any, out: Out = None) -> Work:
+        result = required(self)
+        nbytes = distinct(result, *limits) + moved(result.numel, result)
+        return elementwise(row.flop * result.numel, nbytes, Tensor(result.shape, result.dtype))
+
+    count.__doc__ = f"{row.flop} flop an element: {row.formula}, fused: reads g and the saved x or y, writes dx"
+    count.__name__ = count.__qualname__ = f"{name}.backward"
+    model(f"{name}.backward", family=FAMILY_NAME)(count)
+
+
+for _gradient in GRADIENTS:
+    for _name in _gradient.names.split():
+        _register_gradient(_gradient, _name)
+
+
+@model("maximum.backward minimum.backward fmax.backward fmin.backward", family=FAMILY_NAME)
+def maximum_backward(self: Tensor, other: Tensor, *, out: Out = None) -> Parts:
+    """g where the operand was chosen: comparisons and selections. Each gradient reads g and both operands."""
+    grad = _grad_of(out, self, other)
+    inputs = grad.nbytes + distinct(self, other)
+    wanted = {"self": self, "other": other}
+    return {name: _into(t, grad, 0, 0, inputs) for name, t in wanted.items() if t.needs_grad}
+
+
+@model("where.backward", family=FAMILY_NAME)
+def where_backward(condition: Tensor, self: Any, other: Any, *, out: Out = None) -> Parts:
+    """g where the side was chosen. Each gradient reads g and the condition."""
+    sides = {name: t for name, t in (("self", self), ("other", other)) if isinstance(t, Tensor)}
+    shape = broadcast("where", condition.shape, *(t.shape for t in sides.values()))
+    grad = output(out, Tensor(shape, result_dtype(self, other)))
+    inputs = grad.nbytes + distinct(bool_mask(condition))
+    return {name: _into(t, grad, 0, 0, inputs) for name, t in sides.items() if t.needs_grad}
+
+
+@model("pow.backward", family=FAMILY_NAME)
+def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
+    """dx = g * (n * x ** (n-1)): 2 products and the smaller power, fused: read g and x, write dx
+
+    A tensor exponent takes dn = g * x**n * log(x): 3 an element, read g, the result and x.
+    """
+    present = [operand for operand in (self, exponent) if isinstance(operand, Tensor)]
+    shape = broadcast("pow", *(operand.shape for operand in present))
+    grad = output(out, Tensor(shape, result_dtype(self, exponent)))
+    parts = {}
+    if isinstance(self, Tensor) and self.needs_grad:
+        lower = power(exponent - 1) if isinstance(exponent, (int, float)) else 2 if isinstance(exponent, Tensor) else 1
+        parts["self"] = _into(self, grad, 2 + lower, 3 * COMPLEX_MUL, distinct(self, exponent) + grad.nbytes)
+    if isinstance(exponent, Tensor) and exponent.needs_grad:
+        parts["exponent"] = _into(exponent, grad, 3, 3 * COMPLEX_MUL, 2 * grad.nbytes + distinct(self))
+    return parts
+
+
+@model("addcmul.backward", family=FAMILY_NAME)
+def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
+    """dt1 = value * g * t2, dt2 = value * g * t1: a product an element, two where value is not 1; self's is g itself"""
+    grad, flop = _grad_of(out, self, tensor1, tensor2), 1 + scaled(value)
+    parts = _summed(self, grad)
+    if tensor1.needs_grad:
+        parts["tensor1"] = _into(tensor1, grad, flop, COMPLEX_MUL * flop, grad.nbytes + distinct(tensor2))
+    if tensor2.needs_grad:
+        parts["tensor2"] = _into(tensor2, grad, flop, COMPLEX_MUL * flop, grad.nbytes + distinct(tensor1))
+    return parts
+
+
+@model("addcdiv.backward", family=FAMILY_NAME)
+def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
+    """dt1 = value * g / t2 (1), dt2 = -value * g * ((t1 / t2) / t2) (3); each 1 more where value is not 1"""
+    grad, times = _grad_of(out, self, tensor1, tensor2), scaled(value)
+    parts = _summed(self, grad)
+    if tensor1.needs_grad:
+        inputs = grad.nbytes + distinct(tensor2)
+        parts["tensor1"] = _into(tensor1, grad, 1 + times, COMPLEX_DIV + COMPLEX_MUL * times, inputs)
+    if tensor2.needs_grad:
+        inputs = grad.nbytes + distinct(tensor1, tensor2)
+        parts["tensor2"] = _into(tensor2, grad, 3 + times, 2 * COMPLEX_DIV + COMPLEX_MUL * (1 + times), inputs)
+    return parts
+
+
+def _grad_of(out: Out, *operands: Tensor) -> Tensor:
+    """The gradient of the result: of the broadcast shape and the promoted type."""
+    shape = broadcast("gradient", *(operand.shape for operand in operands))
+    return output(out, Tensor(shape, result_dtype(*operands)))
+
+
+def _summed(operand: Tensor, grad: Tensor) -> Parts:
+    """The gradient of an added operand: g itself, or its sum over the dimensions that were broadcast."""
+    if not operand.needs_grad or operand.shape == grad.shape:
+        return {}
+    return {"self": _into(operand, grad, 0, 0, grad.nbytes)}
