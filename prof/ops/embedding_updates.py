@@ -130,6 +130,7 @@ def _register(optimizer: str, rule: Update) -> None:
 for _optimizer, _rule in UPDATES.items():
     _register(_optimizer, _rule)
 
+
 def may_leave_work(name: str) -> bool:
     """Whether an op does its work itself in some versions of FBGEMM and leaves it to ops of its own in others (0.5)."""
     return name.startswith(f"{NODE}_")
