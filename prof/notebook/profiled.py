@@ -19,16 +19,10 @@ from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.notebook.captured import Captured
+from pyprof.prof.notebook.layer_table import layer_columns
+from pyprof.prof.notebook.step_table import step_columns
 from pyprof.prof.notebook.summary_view import SummaryText
-from pyprof.prof.notebook.tables import (
-    Columns,
-    advice_columns,
-    group_columns,
-    layer_columns,
-    op_columns,
-    records,
-    step_columns,
-)
+from pyprof.prof.notebook.tables import Columns, advice_columns, group_columns, op_columns, records
 from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.where import parse_where, rows_where
@@ -264,8 +258,8 @@ class Profile:
         In the order in which they first ran. ``own`` sums to all time, ``time`` does not: layers hold each other.
         """
         table, notes = self.table, self.annotation
-        return _frame(layer_columns(table.coded("layer"), table.coded("phase"), table.ints("start"),
-                                    table.ints("kDuration"), notes.flops, notes.bytes))  # fmt: skip
+        layer, phase, start, time = *map(table.coded, ("layer", "phase")), *map(table.ints, ("start", "kDuration"))
+        return _frame(layer_columns(layer, phase, start, time, notes.flops, notes.bytes))
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -312,9 +306,10 @@ class Profile:
         after any other condition: the time between some ops of a run is not idle.
         """
         if not self._cut:
-            raise PyprofError("summary(): expected a whole run, or one cut by step, start, rank, pid or device, found "
-                              f"rows where {' and '.join(self.conditions)} (totals, ops and group() sum over "
-                              "these)")  # fmt: skip
+            raise PyprofError(
+                "summary(): expected a whole run, or one cut by step, start, rank, pid or device, found rows where "
+                f"{' and '.join(self.conditions)} (totals, ops and group() sum over these)"
+            )
         if not len(self):
             raise PyprofError(f"summary(): no row is left where {' and '.join(self.conditions)}")
         return self._summary
@@ -323,10 +318,11 @@ class Profile:
     def _summary(self) -> SummaryText:
         from pyprof.prof.summary.capture_numbers import summarise
 
-        found = summarise(self.table, self.annotation, self._capture.peaks)
+        whole = self._rows is None
+        limits = self._capture.limits if whole else None
+        found = summarise(self.table, self.annotation, self._capture.peaks, limits)
         if found.on_cpu:
             return SummaryText(found, self.conditions)
-        whole = self._rows is None
         run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)
         return SummaryText(found, self.conditions, brief(run, self.cards if whole else advise(run)))
 
