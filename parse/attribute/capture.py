@@ -1,4 +1,4 @@
-"""What every reader hands to correlation: GPU rows, their launches and the ranges on the CPU threads."""
+"""What every reader returns: the GPU rows, their launches and the ranges on the CPU threads."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Capture:
     scopes: list[Scope]  # distinct, by index
     ranges: Ranges
     rows: int  # GPU operations, in order of start
-    columns: dict[str, Data]  # what the profiler says of them: a part of pyprof.table.schema.KERNELS
+    columns: dict[str, Data]  # what the profiler says of them: some columns of pyprof.table.schema.KERNELS
     launch_thread: Ints  # of each row: index into threads; -1 without a launch
     launch_time: Ints  # of each row: when it was launched; NULL without
     reason: list[str] = field(default_factory=list)  # distinct reasons for a missing launch, by index
     reason_code: Ints | None = None  # of each row: index into reason; -1: launched
     launch_range: Ints | None = None  # of each row: the range it belongs to where the profiler names it; -1: by time
-    origin_thread: Ints | None = None  # of each row: where its CUDA graph node was captured; -1 for no such
-    origin_time: Ints | None = None
-    # NVTX start/end ranges: the whole process's, ending on any thread; they name times and contain no launch
+    origin_thread: Ints | None = None  # of each row: the thread that captured its CUDA graph node; -1: none
+    origin_time: Ints | None = None  # and when
+    # NVTX start/end ranges: they belong to the process and may end on any thread, so they contain no launch
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)

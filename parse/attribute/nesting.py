@@ -1,10 +1,11 @@
-"""Which ranges contain which: one pass a thread, no SQL range join, no query in a loop.
+"""Which ranges contain which: one pass per thread, no SQL range join, no query in a loop.
 
 Push/pop ranges of a thread nest. So a range's depth is the number of ranges that began before it less the number that
-ended before it, its parent the last range one level up, and both come out of sorting and binary search over arrays,
-whatever the number of ranges. Ranges of several NVTX domains may overlap without nesting (push A, push B, pop A, pop
-B): such a thread is swept with a stack, and a range that outlives one that began before it goes on as a new piece, so
-that the pieces nest and every moment has exactly the ranges around it that are open then.
+ended before it, and its parent is the last range one level up: both come from sorting and binary search over arrays.
+
+Ranges of several NVTX domains may overlap without nesting (push A, push B, pop A, pop B). Such a thread is swept with a
+stack, and a range that outlives the one around it goes on as a new piece. So the pieces nest, and every moment has
+exactly the ranges around it that are open then.
 """
 
 from __future__ import annotations
@@ -87,24 +88,24 @@ def _parents(start: Ints, end: Ints) -> Ints | None:
 
 def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ...]:
     """One thread's ranges that overlap, in pieces that nest."""
-    found: list[list[int]] = []  # source, start, end, parent
+    pieces: list[list[int]] = []  # source, start, end, parent
     stack: list[int] = []  # open pieces, outermost first
     ends: list[tuple[int, int]] = []  # (end, range)
     whole_end = end.tolist()
     piece_of: dict[int, int] = {}
 
     def open_piece(number: int, at: int) -> None:
-        found.append([number, at, whole_end[number], stack[-1] if stack else -1])
-        piece_of[number] = len(found) - 1
-        stack.append(len(found) - 1)
+        pieces.append([number, at, whole_end[number], stack[-1] if stack else -1])
+        piece_of[number] = len(pieces) - 1
+        stack.append(len(pieces) - 1)
 
     def close(number: int, at: int) -> None:
         place = stack.index(piece_of.pop(number))
-        above = [found[piece][0] for piece in stack[place + 1 :]]
+        inside = [pieces[piece][0] for piece in stack[place + 1 :]]
         for piece in stack[place:]:
-            found[piece][2] = at
+            pieces[piece][2] = at
         del stack[place:]
-        for other in above:
+        for other in inside:
             open_piece(other, at)
 
     for number, begin in enumerate(start.tolist()):
@@ -114,7 +115,7 @@ def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ..
         heapq.heappush(ends, (whole_end[number], number))
     while ends:
         close(*reversed(heapq.heappop(ends)))
-    number, begins, finish, parent = np.array(found, np.int64).T
+    number, begins, finish, parent = np.array(pieces, np.int64).T
     return source[number], thread[number], begins, finish, parent
 
 
@@ -131,9 +132,9 @@ def innermost(nesting: Nesting, thread: Ints, time: Ints) -> Ints:
         if number < 0 or number + 1 >= len(first) or first[number] == first[number + 1]:
             continue
         lo, hi = int(first[number]), int(first[number + 1])
-        mine = np.flatnonzero(thread == number)
-        at = np.searchsorted(nesting.start[lo:hi], time[mine], "right") - 1
-        found[mine] = np.where(at >= 0, at + lo, -1)
+        points = np.flatnonzero(thread == number)
+        at = np.searchsorted(nesting.start[lo:hi], time[points], "right") - 1
+        found[points] = np.where(at >= 0, at + lo, -1)
     while True:  # the last range begun may have ended: the one around it may not
         closed = np.flatnonzero((found >= 0) & (nesting.end[found] <= time))
         if not len(closed):

@@ -118,7 +118,7 @@ def _lacks_a_list(scope: Scope) -> bool:
 
 
 def _of_split(tree: RangeTree, ahead: int) -> str:
-    """What a split's backward puts together."""
+    """The shape that a split's backward puts together."""
     scope = tree.scopes[tree.scope[ahead]]
     sizes = json.loads(scope.sizes) if scope.name in SPLITS and scope.sizes else []
     return json.dumps(sizes[:1]) if sizes and sizes[0] and not isinstance(sizes[0][0], list) else ""
@@ -137,7 +137,7 @@ def _nodes(tree: RangeTree, ops: list[int]) -> dict[tuple[int, int], list[int]]:
 
 
 def _of_gradient(tree: RangeTree, op: int, nodes: dict[tuple[int, int], list[int]]) -> str:
-    """The shapes of the gradients that the op's own backward was given, or its Function's where it ran last in it."""
+    """The shapes of the gradients that the op's node was given, or its Function's where the op ran last in it."""
     outer = int(tree.parent[op])
     if outer >= 0 and tree.kind[outer] == Kind.OP and tree.has_number[outer] and not tree.has_number[op]:
         inside = np.flatnonzero((tree.parent == outer) & (tree.kind == Kind.OP))

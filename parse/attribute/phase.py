@@ -1,8 +1,8 @@
 """Which part of a training step a launch belongs to: forward, backward, optimizer, data or other.
 
-Most are told by the ranges around the launch. Two things are not. A batch's copy to the GPU stands in the same range as
-a cast (`aten::to`), and only the copy's direction tells it. And gradient clipping and GradScaler's unscaling are plain
-ops between the backward pass and the optimizer's step: what is not recorded for autograd there belongs to the update.
+The ranges around the launch decide, with two exceptions. A batch's copy to the GPU stands in the same range as a cast
+(`aten::to`): there the copy's direction decides. And gradient clipping and GradScaler's unscaling are plain ops between
+the backward pass and the optimizer's step: what autograd does not record there belongs to the update.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from pyprof.parse.attribute.steps import is_update
 from pyprof.table.columns import NULL, Coded, Ints
 
 TRANSFERS = ("", "in", "out")  # a copy from the host to the GPU, and back
-_IN, _OUT = re.compile(r"Host-to-Device|HtoD"), re.compile(r"Device-to-Host|DtoH")  # nsys and nvprof; Kineto
+# a copy's name in nsys and nvprof, and in Kineto
+_IN, _OUT = re.compile(r"Host-to-Device|HtoD"), re.compile(r"Device-to-Host|DtoH")
 MOVES = frozenset(("to", "cuda", "cpu", "copy_", "type_as", "_to_copy"))  # what the user calls to move a tensor
+# what brings a value to Python
 READS = frozenset(
-    "item is_nonzero tolist numpy _local_scalar_dense __bool__ __float__ __int__ __index__".split()  # noqa: SIM905
-)  # what brings a value to Python
+    ("item", "is_nonzero", "tolist", "numpy", "_local_scalar_dense", "__bool__", "__float__", "__int__", "__index__")
+)
 # GradScaler's own kernels, and torch.nn.utils.clip_grad's functions where they are marked
 UPDATES = re.compile(
     r"_amp_(?:foreach_non_finite_check_and_unscale|update_scale)_|clip_grads?_(?:norm|value|with_norm)_"
@@ -54,37 +56,42 @@ def phase_of(own: Sequence[Scope], ops: Sequence[str], transfer: str, updating: 
 
 
 def transfers(capture: Capture) -> Ints:
-    """Of each row the number in ``TRANSFERS`` of what its copy's name says."""
+    """The direction of each row's copy by its name: an index into ``TRANSFERS``."""
     names = capture.columns.get("kShortName")
     kind = capture.columns.get("kind")
     if not isinstance(names, Coded) or not isinstance(kind, Coded):
         return np.zeros(capture.rows, np.int64)
-    ways = [1 if _IN.search(name) else 2 if _OUT.search(name) else 0 for name in names.values]
-    is_copy = np.array([value == "memcpy" for value in [*kind.values, ""]])[kind.codes]
-    return np.where(is_copy, np.array([*ways, 0], np.int64)[names.codes], 0)
+    directions = np.array([*map(_direction, names.values), 0], np.int64)
+    return np.where(kind.among("memcpy"), directions[names.codes], 0)
+
+
+def _direction(name: str) -> int:
+    if _IN.search(name):
+        return TRANSFERS.index("in")
+    return TRANSFERS.index("out") if _OUT.search(name) else 0
 
 
 def updating(capture: Capture, tree: RangeTree, inner: Ints) -> NDArray[np.bool_]:
-    """The rows launched after a backward pass and before the optimizer's step, by nothing that autograd recorded.
+    """A mask of the rows launched between a backward pass and the optimizer's step, outside what autograd recorded.
 
-    Of the process's backward nodes and recorded ops the last before the launch is a node, and the next thing of these
-    and of the optimizer's steps is a step.
+    Of the process's backward nodes and recorded ops, the last before the launch is a node; and of these and the
+    optimizer's steps, the next after it is a step.
     """
-    found = np.zeros(capture.rows, bool)
+    mask = np.zeros(capture.rows, bool)
     steps = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
     rows = np.flatnonzero((inner >= 0) & ~value_at(tree.recorded, inner, missing=False))
     rows = rows[capture.launch_time[rows] != NULL]
     for pid in np.unique(tree.pid[steps]).tolist():
-        mine = rows[tree.pid[inner[rows]] == pid]
+        of_process = rows[tree.pid[inner[rows]] == pid]
         here = tree.pid == pid
         nodes = np.sort(tree.start[here & np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))], kind="stable")
         ops = np.sort(tree.start[here & tree.has_number], kind="stable")
         update = np.sort(tree.start[steps[tree.pid[steps] == pid]])
-        time = capture.launch_time[mine]
-        after = _before(nodes, time) > _before(ops, time)
-        coming = _next(update, time)
-        found[mine] = after & (coming < _next(nodes, time)) & (coming < _next(ops, time))
-    return found
+        time = capture.launch_time[of_process]
+        after_node = _before(nodes, time) > _before(ops, time)
+        next_update = _next(update, time)
+        mask[of_process] = after_node & (next_update < _next(nodes, time)) & (next_update < _next(ops, time))
+    return mask
 
 
 def _before(times: Ints, at: Ints) -> Ints:

@@ -1,12 +1,13 @@
 """PyProf's columns of autograd sequence numbers: seqMarker, seqId, altSeqId and subSeqId.
 
-The rules are PyProf's (parse/nvvp.py and parse/parse.py of 2021), and give what its golden net.dict says of every
-forward kernel: markers in order of number and then of name, those left out whose name holds or is held by the name
-before them under the same number (`dropout` beside `_fused_dropout`); the first's number is the kernel's own, the
-others are alternatives: a composite op shows the number that the *next* node gets, and the backward may have either.
+The rules are PyProf's (parse/nvvp.py and parse/parse.py of 2021), and give what its golden net.dict has for every
+forward kernel. The ranges around a launch that have a number are its marks, in order of number and then of name. A mark
+is left out where, under the same number, its name contains the name before it or is contained in it (`dropout` beside
+`_fused_dropout`). The first mark's number is the kernel's own, the others are alternatives: an op that only calls
+others shows the number that the *next* node gets, and the backward pass may have either.
 
-One thing differs: a kernel in a backward node has the node's number, also where it runs beside the node inside of
-autograd's own range, or where nodes tree.
+One thing differs: a kernel in a backward node has the node's number, even where it runs beside the node inside
+autograd's own range, or where nodes nest.
 """
 
 from __future__ import annotations
@@ -20,33 +21,35 @@ from pyprof.parse.attribute.range_tree import Mask, RangeTree, value_at
 from pyprof.table.columns import NULL, Coded, Data, Ints, Ragged, numbered
 
 Mark = tuple[int, str]  # sequence number, name
-_NONE = 1 << 62  # no positive number around a launch
+_NONE = 1 << 62  # stands for "no positive number around the launch"
 
 
 def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Mask, columns: dict[str, Data]) -> dict[str, Data]:
     """The four columns. ``inner``: each row's innermost range; ``node``: the backward node around it, -1 for none.
 
-    A training loop repeats the same nests with ever higher numbers: a million nests have a few hundred patterns. So the
-    rules are applied once a pattern, to numbers less the base, the one before the nest's smallest.
+    A training loop repeats the same ranges with ever higher numbers: a million stacks of ranges have a few hundred
+    patterns. So the rules are applied once per pattern, to numbers relative to a base: one less than the smallest
+    number in the stack.
     """
     own = value_at(tree.numbers_of_nodes(), np.where(recomputed, -1, node), NULL)
-    nests, rows = numbered(inner, own)
-    around, number = inner[nests], own[nests]
+    first_rows, stack_of_row = numbered(inner, own)
+    around, number = inner[first_rows], own[first_rows]
     base = _base(tree, around, number)
     pattern, example = _patterns(tree, around, number, base)
-    rules = [_rule(tree, *(int(column[i]) for column in (around, number, base))) for i in example.tolist()]
-    first = np.array([NULL if rule.own is None else rule.own for rule in rules], np.int64)[pattern]
-    numbers = np.where(first == NULL, NULL, first + base)
+    marks = [_marks(tree, int(around[i]), int(number[i]), int(base[i])) for i in example.tolist()]
+    relative = np.array([NULL if found.own is None else found.own for found in marks], np.int64)[pattern]
+    numbers = np.where(relative == NULL, NULL, relative + base)
+    known = relative != NULL
     return {
-        "seqMarker": _texts(rules, pattern, base).take(rows),
-        "seqId": Ragged(np.append(0, np.cumsum(first != NULL)), numbers[first != NULL]).take(rows),
-        "altSeqId": _others(rules, pattern, base).take(rows),
-        "subSeqId": _in_a_row(numbers[rows] if len(numbers) else own, columns),
+        "seqMarker": _texts(marks, pattern, base).take(stack_of_row),
+        "seqId": Ragged(np.append(0, np.cumsum(known)), numbers[known]).take(stack_of_row),
+        "altSeqId": _others(marks, pattern, base).take(stack_of_row),
+        "subSeqId": _in_a_row(numbers[stack_of_row] if len(numbers) else own, columns),
     }
 
 
-class _Rule(NamedTuple):
-    """What the rules make of a pattern. Positive numbers are relative to the base; others stand for themselves."""
+class _Marks(NamedTuple):
+    """The marks of a pattern. Positive numbers are relative to the base; others stand for themselves."""
 
     marks: list[Mark]
     own: int | None
@@ -54,7 +57,7 @@ class _Rule(NamedTuple):
 
 
 def _base(tree: RangeTree, around: Ints, number: Ints) -> Ints:
-    """One less than the smallest positive number of the ranges around each, its node's included: none becomes 0."""
+    """One less than the smallest positive number of the ranges around each, its node's included; 0 of no number."""
     least = np.where(number > 0, number, _NONE)
     climbing = around.copy()
     while (up := np.flatnonzero(climbing >= 0)).size:
@@ -65,7 +68,7 @@ def _base(tree: RangeTree, around: Ints, number: Ints) -> Ints:
 
 
 def _patterns(tree: RangeTree, around: Ints, number: Ints, base: Ints) -> tuple[Ints, Ints]:
-    """Number the nests by scopes and relative numbers of their numbered ranges, and give an example of each number."""
+    """Each stack's pattern (its ranges' scopes and relative numbers) as a number, and an example of each pattern."""
     _, pattern = numbered(np.where(number > 0, number - base, 0))
     room = len(pattern)
     climbing = around.copy()
@@ -84,7 +87,7 @@ def _relative(number: Ints, base: Ints) -> Ints:
     return np.where(number > 0, number - base, number)
 
 
-def _rule(tree: RangeTree, around: int, number: int, base: int) -> _Rule:
+def _marks(tree: RangeTree, around: int, number: int, base: int) -> _Marks:
     """Apply PyProf's rules to the ranges around a launch."""
     marks: list[Mark] = []
     while around >= 0:
@@ -93,34 +96,35 @@ def _rule(tree: RangeTree, around: int, number: int, base: int) -> _Rule:
             marks.append((seq - base if seq > 0 else seq, tree.scopes[tree.scope[around]].name))
         around = int(tree.parent[around])
     kept = ordered(marks)
-    return _Rule(kept, *_numbers(kept, number - base if number > 0 else 0))
+    return _Marks(kept, *_numbers(kept, number - base if number > 0 else 0))
 
 
-def _texts(rules: list[_Rule], pattern: Ints, base: Ints) -> Coded:
-    """seqMarker of each nest: JSON, made once a distinct pair of pattern and base."""
-    templates = [
-        json.dumps([f"{name.replace('%', '%%')}, seq = %d" for _, name in rule.marks], ensure_ascii=False)
-        if rule.marks
-        else ""
-        for rule in rules
-    ]
-    numbers = [[number for number, _ in rule.marks] for rule in rules]
-    pairs, rows = numbered(pattern, base)
+def _texts(marks: list[_Marks], pattern: Ints, base: Ints) -> Coded:
+    """seqMarker of each stack: JSON, made once per distinct pair of pattern and base."""
+    templates = [_template(found.marks) for found in marks]
+    numbers = [[number for number, _ in found.marks] for found in marks]
+    pairs, pair_of_stack = numbered(pattern, base)
     return Coded.of(
         templates[kind] % tuple([n + begin if n > 0 else n for n in numbers[kind]])
         for kind, begin in zip(pattern[pairs].tolist(), base[pairs].tolist(), strict=True)
-    ).take(rows)
+    ).take(pair_of_stack)
 
 
-def _others(rules: list[_Rule], pattern: Ints, base: Ints) -> Ragged:
-    """altSeqId of each tree."""
-    relative = Ragged.of([rule.others for rule in rules]).take(pattern)
+def _template(marks: list[Mark]) -> str:
+    """JSON in which ``%d`` stands for each number."""
+    texts = [f"{name.replace('%', '%%')}, seq = %d" for _, name in marks]
+    return json.dumps(texts, ensure_ascii=False) if texts else ""
+
+
+def _others(marks: list[_Marks], pattern: Ints, base: Ints) -> Ragged:
+    """altSeqId of each stack."""
+    relative = Ragged.of([found.others for found in marks]).take(pattern)
     shift = np.repeat(base, np.diff(relative.offsets))
     return Ragged(relative.offsets, np.where(relative.values > 0, relative.values + shift, relative.values))
 
 
 def ordered(marks: list[Mark]) -> list[Mark]:
-    """In PyProf's order, without those that repeat the name before them.
+    """The marks in PyProf's order, without those that repeat the name before them.
 
     >>> ordered([(119, "dropout"), (119, "_fused_dropout"), (118, "add")])
     [(118, 'add'), (119, '_fused_dropout')]
@@ -135,22 +139,23 @@ def ordered(marks: list[Mark]) -> list[Mark]:
 
 
 def _numbers(marks: list[Mark], node: int) -> tuple[int | None, list[int]]:
-    """The row's own number and the others. 0 says that PyTorch counted none: never a row's own, as in PyProf."""
-    found = list(dict.fromkeys(number for number, _ in marks if number > 0))
-    own = node if node > 0 else found[0] if found else None
-    return own, [number for number in found if number != own] if found else sorted({number for number, _ in marks})
+    """The row's own number and the others. 0 means that PyTorch did not count: never a row's own, as in PyProf."""
+    positive = list(dict.fromkeys(number for number, _ in marks if number > 0))
+    own = next((number for number in (node, *positive) if number > 0), None)
+    if not positive:
+        return own, sorted({number for number, _ in marks})
+    return own, [number for number in positive if number != own]
 
 
 def _in_a_row(seq: Ints, columns: dict[str, Data]) -> Ints:
     """How many kernels with the same number, direction and op came right before each, in its process.
 
-    Copies and memsets, which PyProf left out, have 0 and end no such row of kernels.
+    Copies and memsets, which PyProf left out, have 0 and do not interrupt the count.
     """
     direction, op, kind, pid = (columns[key] for key in ("dir", "op", "kind", "pid"))
     assert isinstance(direction, Coded) and isinstance(op, Coded) and isinstance(kind, Coded)
     assert isinstance(pid, np.ndarray)
-    counted = np.array([value in ("kernel", "cpu") for value in [*kind.values, ""]])[kind.codes]
-    rows = np.flatnonzero(counted)
+    rows = np.flatnonzero(kind.among("kernel", "cpu"))
     rows = rows[np.argsort(pid[rows], kind="stable")]
     keys = np.stack([pid, seq, direction.codes, op.codes], axis=1)[rows]
     new = np.ones(len(rows), bool)
