@@ -24,7 +24,7 @@ import torch
 # Ops whose operands cannot be made up, by reading aten/src/ATen/native of 2.13.
 WORKERS = """copy_ mkldnn_convolution mkldnn_linear convolution_backward mkldnn_linear_backward_input
 mkldnn_linear_backward_weights _nnpack_spatial_convolution mkldnn_max_pool2d mkldnn_max_pool3d
-mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight""".split()  # noqa: SIM905 (as are the next, easier to read)
+mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight""".split()
 NO_WORK = """empty empty_strided empty_like empty_permuted empty_quantized new_empty new_empty_strided resize_
 resize_as_ set_ _reshape_alias _unsafe_view _resize_output_ as_strided_ _local_scalar_dense
 record_stream _efficientzerotensor pin_memory _pin_memory is_pinned lift lift_fresh _to_copy clone
@@ -34,10 +34,10 @@ randn_like randint randint_like scalar_tensor zeros zeros_like ones ones_like fu
 new_zeros new_ones new_full unsafe_split unsafe_split_with_sizes embedding mv is_nonzero
 _fused_sdp_choice _make_dep_token _foobar from_file _empty_affine_quantized
 _empty_per_channel_affine_quantized _nested_compute_contiguous_strides_offsets
-_test_optional_filled_intlist _test_optional_floatlist _test_optional_intlist""".split()  # noqa: SIM905
+_test_optional_filled_intlist _test_optional_floatlist _test_optional_intlist""".split()
 # Work themselves, or call who does: the trace tells.
 EITHER = """stack addbmm addbmm_ normal quantized_lstm quantized_gru _native_multi_head_attention
-_transformer_encoder_layer_fwd _pack_padded_sequence""".split()  # noqa: SIM905
+_transformer_encoder_layer_fwd _pack_padded_sequence""".split()
 
 SMALL, LARGE = 8, 1024  # side of a square operand
 

@@ -29,9 +29,7 @@ from pyprof.table.columns import Ints
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # words that say nothing of what a Function or an op does
-_COMMON = frozenset(
-    "function fn op autograd auto grad torch cuda gpu cpu forward backward impl pt".split()  # noqa: SIM905 (easier to read)
-)
+_COMMON = frozenset("function fn op autograd auto grad torch cuda gpu cpu forward backward impl pt".split())
 
 
 @lru_cache(maxsize=4096)

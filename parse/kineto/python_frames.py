@@ -16,7 +16,7 @@ _SKIPPED_FILES = frozenset(
     abc.py bdb.py cProfile.py contextlib.py copy.py dataclasses.py enum.py functools.py inspect.py os.py pickle.py
     posixpath.py queue.py random.py runpy.py selectors.py socket.py subprocess.py tempfile.py threading.py traceback.py
     types.py typing.py warnings.py weakref.py
-    """.split()  # noqa: SIM905 (easier to read)
+    """.split()
 )
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 FAILED = 3  # exit code of a gate that fails: neither bad input (1) nor wrong usage (2)
 EPILOG = """\
-conditions of --fail-if, on the change B - A of a step: QUANTITY > NUMBER (>= < <= == !=), and, or, ( )
+conditions of --fail-if, on the change B - A per step: QUANTITY > NUMBER (>= < <= == !=), and, or, not, ( )
   step, gpu, idle, forward, backward, optimizer, data, other    times: 3%, 0.5 ms, 20 us
-  op:NAME layer:NAME kind:NAME kernel:NAME                      times of what a glob names
+  op:NAME layer:NAME kind:NAME kernel:NAME                      times of what a glob matches
   kernels, tc_lost, tc_gained, flops, bytes                     amounts: 10, 3%, 2 GFLOP, 1 GB
-A change within noise counts as none.
-exit code: 0; 3 where a condition is true; 1 bad input; 2 wrong usage
+A change within noise counts as zero.
+exit code: 0; 3 if a condition is true; 1 for bad input; 2 for wrong usage
 
 examples:
   pyprof diff before.json.gz after.json.gz
@@ -37,7 +37,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof diff",
         description="Compare two captures of a program: how much faster or slower a step got, and where. Ops are\n"
-        "matched by layer, op, arguments and direction; times are means over steps, noise is told.",
+        "matched by layer, op, arguments and direction. Times are means over steps, with their noise.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -77,9 +77,9 @@ def _add_gate(parser: argparse.ArgumentParser) -> None:
         type=imported("pyprof.prof.diff.gate", "parse_gate"),
         action="append",
         default=[],
-        help="exit with 3 where this is true of the change: 'step > 3%%', 'tc_lost > 0'; or several: any of them",
+        help="exit with 3 if this is true of the change: 'step > 3%%', 'tc_lost > 0'; may be given several times",
     )
-    gate.add_argument("--strict", action="store_true", help="let changes count that noise explains")
+    gate.add_argument("--strict", action="store_true", help="count changes within noise, too")
 
 
 def _add_form(parser: argparse.ArgumentParser) -> None:

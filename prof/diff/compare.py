@@ -1,9 +1,9 @@
-"""Two sides -> their difference: numbers only, for the sentences, tables, page, JSON and gate.
+"""The difference of two captures in numbers, for the sentences, tables, page, JSON and gate.
 
-Times are ns a step, means over the steps that count. Two sums hold, and nothing is left out of them:
+Times are ns per step, means over the steps that count. Two sums hold, and nothing is left out of them:
 
-* the phases and idle time are the step (what overlaps counts once);
-* the rows' times (by op, by kind or by layer), less what overlaps, and idle time are the step.
+* The phases and idle time sum to the step (overlaps count once).
+* The rows' times (by op, kind or layer), minus overlaps, plus idle time sum to the step.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from pyprof.table.columns import Floats
 __all__ = ["IDLE", "OVERLAP", "Change", "Comparison", "Entry", "compare"]
 
 IDLE, OVERLAP = "idle", "overlap"
-MOSTLY = 0.5  # of its matrix products' time: then a line used tensor cores
-DISTINCT = 4  # layers that a table by layer should tell apart
-TELLING = 0.01  # of the work: a layer with less tells nothing
-ALIKE = 0.9  # of unchanged kernels' time: if it all moved one way, the machine did
+MOSTLY = 0.5  # share of its matrix products' time from which a line counts as using tensor cores
+DISTINCT = 4  # layers that a table by layer should show at least
+NOTABLE = 0.01  # share of the work from which a layer is worth a row
+ALIKE = 0.9  # share of unchanged kernels' time that must move one way to blame the machine
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the difference: an op of a layer (of all that one name counts), or what is compared as a whole."""
+    """A row of the difference: an op in a layer or in a series of layers, or a group that is compared as a whole."""
 
     name: str
     layer: str  # folded: blocks.*:attention
@@ -43,15 +43,15 @@ class Entry:
     phase: str
     how: tuple[str, ...]  # the passes that matched its lines
     ns: Delta
-    count: tuple[float, float]  # rows a step
-    layers: int  # members of the folded layer
+    count: tuple[float, float]  # rows per step
+    layers: int  # how many layers the folded name stands for
     swaps: tuple[Swap, ...]
     tc_lost: int
     tc_gained: int
 
     @property
     def status(self) -> str:
-        """appeared, vanished, or as what it was matched: the least certain way."""
+        """appeared, vanished, or the least certain way in which its lines were matched."""
         if not self.count[0]:
             return "appeared"
         if not self.count[1]:
@@ -61,7 +61,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row of one of the tables that sum to the step."""
+    """A row of a table that sums to the step."""
 
     name: str
     ns: Delta
@@ -69,11 +69,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """The difference of two captures. Times are ns per step."""
+
     a: Side
     b: Side
     step: Delta
-    busy: Delta  # at least one operation runs
-    work: Delta  # the rows' times
+    busy: Delta  # time in which at least one operation runs
+    work: Delta  # the sum of the rows' times
     idle: Delta
     late: Delta
     overlap: Delta
@@ -82,11 +84,11 @@ class Comparison:
     nbytes: Delta
     phases: tuple[Change, ...]
     kinds: tuple[Change, ...]
-    layers: tuple[Change, ...]  # empty where a side names none, or none below the model
+    layers: tuple[Change, ...]  # empty where a side has no layers below the model
     entries: tuple[Entry, ...]  # the greatest change first
-    drift: float  # by which the kernels that did not change run longer, a share; NaN where they go both ways
-    drift_ns: float  # their time before
-    left_out: tuple[str, ...]  # layers, shapes: only one side has them, so that both are compared without
+    drift: float  # relative change of the kernels that did not change; NaN where they go both ways
+    drift_ns: float  # their time in A
+    left_out: tuple[str, ...]  # "layers", "shapes": details that only one side has
 
     @property
     def swaps(self) -> list[Swap]:
@@ -102,7 +104,7 @@ class Comparison:
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """The difference of two sides. Where one tells no times of start, both are as long as their rows together."""
+    """The difference of two sides. If one has no start times, both steps are the sum of their rows' times."""
     if a.steps.timed != b.steps.timed:
         a, b = _without_idle(a), _without_idle(b)
     left, right, left_out = common_detail(a.lines, b.lines)
@@ -165,7 +167,7 @@ def _ranked(changes: tuple[Change, ...]) -> tuple[Change, ...]:
 
 
 def _root(lines: Iterable[Line]) -> tuple[str, ...]:
-    """The layers that are around all others, which a name can do without."""
+    """The layers around all others, which names leave out."""
     paths = [line.place.layer for line in lines if line.place.layer]
     if not paths:
         return ()
@@ -177,13 +179,13 @@ def _root(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def _by_layer(a: Side, b: Side, root: tuple[str, ...]) -> tuple[Change, ...]:
-    """To the depth at which some layers that take time can be told apart."""
+    """The changes by layer, at the least depth that shows several notable layers."""
     deepest = [max((len(path) for path in side.layer_ns), default=0) for side in (a, b)]
     if min(deepest) <= len(root) or min(deepest) < 1:
         return ()
     whole = max(a.work_ns.sum(), 1.0)
     depths = range(len(root) + 1, max(deepest) + 1)
-    telling = [sum(ns.sum() > TELLING * whole for ns in _cut(a.layer_ns, d, root).values()) for d in depths]
+    telling = [sum(ns.sum() > NOTABLE * whole for ns in _cut(a.layer_ns, d, root).values()) for d in depths]
     depth = next(d for d, count in zip(depths, telling, strict=True) if count >= min(DISTINCT, max(telling)))
     return _changes(_cut(a.layer_ns, depth, root), _cut(b.layer_ns, depth, root), (a.steps, b.steps))
 
@@ -202,7 +204,7 @@ def _layer_name(path: tuple[str, ...], root: tuple[str, ...]) -> str:
 
 
 def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Numbers of repeated layers left out.
+    """The path with the numbers of repeated layers replaced by *.
 
     >>> _folded(("GPT", "h.3", "attn"))
     ('GPT', 'h.*', 'attn')
@@ -225,7 +227,7 @@ Key = tuple[str, tuple[str, ...], str, str]  # phase, folded layer, op, directio
 
 
 def _key(found: Match) -> Key:
-    """What is one line of the difference."""
+    """What the lines of one row of the difference have in common."""
     first = (found.a or found.b)[0]
     if found.how == "graph":
         return ("graph", (), "all that is not named above", "")
@@ -271,8 +273,11 @@ def _entry(key: Key, members: Sequence[Match], root: tuple[str, ...], same: Same
 
 
 def _drift(matches: Iterable[Match], same: Same) -> tuple[float, float]:
-    """The median of how much longer a call takes, weighted by time, where kernels and shapes are the same; NaN where
-    not nearly all of them moved that way."""
+    """The relative change of calls whose kernels and shapes are the same (median, weighted by time), and their time in
+    A.
+
+    NaN where not nearly all of them moved the same way.
+    """
     pairs = [
         (m.a[0].ns.mean(), m.b[0].ns.mean() / m.b[0].count * m.a[0].count)
         for m in matches

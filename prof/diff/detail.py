@@ -1,4 +1,4 @@
-"""Layers or shapes that only one of two captures tells are left out of both: else nothing would be where it was."""
+"""Layers or shapes that only one capture has are left out of both; otherwise the rows would not match."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Change = Callable[[Line], Line]
 
 
 def common_detail(a: Lines, b: Lines) -> tuple[Lines, Lines, tuple[str, ...]]:
-    """The lines of both sides with the detail that both have, and what was left out: layers, shapes."""
+    """The lines of both sides with the details that both have, and the names of those left out."""
     left_out = []
     for name, has, without in DETAILS:
-        told = [any(map(has, lines)) for lines in (a, b)]
-        if told[0] != told[1]:
+        has_detail = [any(map(has, lines)) for lines in (a, b)]
+        if has_detail[0] != has_detail[1]:
             left_out.append(name)
             a, b = (_without(lines, without) for lines in (a, b))
     return a, b, tuple(left_out)
 
 
 def _without(lines: Lines, change: Change) -> Lines:
-    """The changed lines, those that became equal as one."""
+    """The changed lines; lines that became equal are merged."""
     groups: dict[object, list[Line]] = {}
     for line in map(change, lines):
         groups.setdefault((line.place, line.shapes), []).append(line)
@@ -43,7 +43,7 @@ def _sum(lines: Sequence[Line]) -> Line:
 
 
 def merged_kernels(lines: Iterable[Line], same: Callable[[Kernel], str]) -> tuple[Kernel, ...]:
-    """The kernels of all lines, each once, the longest first."""
+    """The kernels of all lines, merged by ``same``, the longest first."""
     found: dict[tuple[str, str], Kernel] = {}
     for line in lines:
         for kernel in line.kernels:

@@ -78,12 +78,13 @@ QUANTITIES: Mapping[str, Quantity] = {
     "idle": Quantity("time", "time in which it does not", lambda found: found.idle),
     **{name: Quantity("time", f"time of the phase {name}, overlaps once", _phase(name)) for name in PHASES},
     "kernels": Quantity("count", "GPU operations: kernels, copies, memsets", lambda found: found.rows),
-    "tc_lost": Quantity("count", "matrix products that ran on tensor cores in A and do not in B",
-                        _number(lambda found: found.tc_lost)),
+    "tc_lost": Quantity(
+        "count", "matrix products that ran on tensor cores in A and do not in B", _number(lambda found: found.tc_lost)
+    ),
     "tc_gained": Quantity("count", "and the other way round", _number(lambda found: found.tc_gained)),
     "flops": Quantity("flop", "floating-point operations of the algorithm", lambda found: found.flop),
     "bytes": Quantity("byte", "bytes that the algorithm reads and writes", lambda found: found.nbytes),
-}  # fmt: skip
+}
 SCOPES = {"op": "op or aten op", "layer": "layer", "kind": "kind of work", "kernel": "kernel"}
 
 

@@ -1,4 +1,4 @@
-"""Which kernels took the place of others, and what that brought."""
+"""Which kernels replaced others, and how the time changed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pyprof.prof.diff.noise import Delta
 
 __all__ = ["Same", "Swap", "delta_of", "lines_of", "swaps", "tensor_share"]
 
-HARDLY = 0.02  # of an op's time: kernels with less are no change of kernels
+HARDLY = 0.02  # share of an op's time below which different kernels do not count as a change
 
-Same = Callable[[Kernel], str]  # what two kernels have in common that are one
+Same = Callable[[Kernel], str]  # the name by which kernels of two captures are the same
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Kernels that took the place of others, in all layers alike."""
+    """Kernels that replaced others in the same way in all layers."""
 
     name: str
     place: Place
     matches: int
     a: tuple[Kernel, ...]
     b: tuple[Kernel, ...]
-    shapes: tuple[str, str]  # empty where they are several
+    shapes: tuple[str, str]  # empty where there are several
     dtypes: tuple[str, str]
     ns: Delta
     tc: tuple[
@@ -38,8 +38,11 @@ class Swap:
 
 
 def swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> tuple[Swap, ...]:
-    """The matches of an entry in which other kernels run, those that are alike in all layers together. What is matched
-    as a whole is compared as a whole: there a kernel may have gone from one aten op to another of the same call."""
+    """The changes of kernels within an entry, with equal changes of several layers merged.
+
+    Lines that were matched as a whole are compared as a whole, because a kernel may have moved from one aten op to
+    another of the same call.
+    """
     groups: dict[Hashable, list[Match]] = {}
     rest: list[Match] = []
     for found in members:
@@ -61,7 +64,7 @@ def swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int
 
 
 def _tells(swap: Swap) -> bool:
-    """Whether the kernels that are others take time: a memset more beside a product's kernel does not."""
+    """Whether the different kernels take time: an additional memset beside a product does not."""
     return sum(k.ns for k in (*swap.a, *swap.b)) > HARDLY * (swap.ns.before + swap.ns.after)
 
 

@@ -1,5 +1,7 @@
-"""What one capture holds, ready to be matched: a line for all rows that agree in phase, layer, op, direction, aten op,
-shapes and dtype, with its time in each step and its kernels.
+"""One capture in lines that can be matched with another's.
+
+A line stands for all rows that agree in phase, layer, op, direction, aten op, shapes and dtype. It has their time in
+each step and their kernels.
 """
 
 from __future__ import annotations
@@ -29,53 +31,60 @@ __all__ = ["Kernel", "Line", "Place", "Side", "make_side"]
 VARYING = "varying"  # shapes that differ from step to step
 GENERATED = re.compile(r"^(triton_\w+?)_\d+$")  # torch.compile numbers its kernels anew in each run
 FUSED = re.compile(r"^triton_|^CompiledF")
-COMPILED = re.compile(r"^CompiledF")  # the whole of a graph: no op of it
+COMPILED = re.compile(r"^CompiledF")  # a whole compiled graph, not an op
 CASTS = re.compile(r"\((?:int|unsigned int|long|unsigned long|bool|char|short)\)(?=-?\d)")
 ANONYMOUS = re.compile(r"<unnamed>|\(anonymous namespace\)|\(anonymous class\)")
-GENERIC = re.compile(r"^[Kk]ernel\d?$")  # cutlass::Kernel2<cutlass_80_...>: its template's first argument tells
+GENERIC = re.compile(r"^[Kk]ernel\d?$")  # cutlass::Kernel2<cutlass_80_...>: the template's first argument is the name
 FIRST = re.compile(r"<([\w:]+)")
 # nsys: [CUDA memcpy Host-to-Device]; Kineto: Memcpy HtoD (Pageable -> Device)
 COPY = re.compile(r"^(?:\[CUDA )?([Mm]em(?:cpy|set)) ?\(?([A-Za-z-]*)")
-WAYS = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP",
-        "Device": ""}  # fmt: skip
+WAYS = {
+    "Host-to-Device": "HtoD",
+    "Device-to-Host": "DtoH",
+    "Device-to-Device": "DtoD",
+    "Peer-to-Peer": "PtoP",
+    "Device": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the program."""
+    """A place in the program."""
 
     phase: str
     layer: tuple[str, ...]
-    op: str  # what the user called, outermost; the kernel's name where the capture does not tell
+    op: str  # what the user called, outermost; the kernel's name if the capture has no op
     dir: str
     aten: str
-    kernel: str = ""  # where the capture tells no aten op
+    kernel: str = ""  # if the capture has no aten op
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The rows of a line that one kernel did. Per step."""
+    """The rows of a line that ran one kernel. Count and time are per step."""
 
-    name: str  # as shown
+    name: str  # as it is shown
     same: str  # equal for the same kernel in another capture
-    tc: str  # 1, 0, ?, or - where it does no matrix product
+    tc: str  # 1, 0 or ?; - for kernels without a matrix product
     count: float
     ns: float
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """All rows of a capture that agree in place, shapes and dtype."""
+
     place: Place
-    shapes: str  # JSON: the sizes of the tensors, and what they are empty of left out
+    shapes: str  # JSON: the sizes of the tensor arguments
     dtype: str
     kind: str
-    ns: Floats = field(compare=False)  # a number a step
-    count: float  # rows a step
+    ns: Floats = field(compare=False)  # one number per step
+    count: float  # rows per step
     kernels: tuple[Kernel, ...]  # the longest first
 
     @property
     def fused(self) -> bool:
-        """Whether torch.compile made it of several ops."""
+        """Whether torch.compile fused it from several ops."""
         return any(FUSED.match(name) for name in (self.place.aten, self.place.op, *(k.name for k in self.kernels)))
 
 
@@ -88,22 +97,22 @@ class Side:
     gpus: tuple[str, ...]
     on_cpu: bool
     steps: Steps
-    lines: tuple[Line, ...]  # in the order of a step
-    loading: Leading | None  # copies before the first kernel, where they were left out
-    kind_ns: dict[str, Floats]  # a number a step; sums over rows
+    lines: tuple[Line, ...]  # in the order in which a step runs them
+    loading: Leading | None  # copies before the first kernel, if they were left out
+    kind_ns: dict[str, Floats]  # one number per step
     layer_ns: dict[tuple[str, ...], Floats]
-    rows: Floats  # operations a step
-    flop: Floats  # counted ones
+    rows: Floats  # operations per step
+    flop: Floats  # of the rows whose FLOPs are known
     nbytes: Floats
-    counted: float  # share of the time whose FLOPs are counted
-    counted_rows: float  # share of the rows
+    counted: float  # share of the time whose FLOPs are known
+    counted_rows: float  # share of the rows whose FLOPs are known
     attributed: float  # share of the time that has an op
     table: Table
     kind: Coded
 
     @property
     def work_ns(self) -> Floats:
-        """The time of all rows, those that overlap counted twice."""
+        """The time of all rows per step; overlapping rows count twice."""
         return np.sum(list(self.kind_ns.values()), axis=0) if self.kind_ns else np.zeros(len(self.steps))
 
     @property
@@ -112,7 +121,7 @@ class Side:
 
 
 def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
-    """Annotate a capture, choose its steps and sum it up. ``wanted``: the steps to take."""
+    """Annotate a capture, choose its steps and sum its rows. ``wanted`` says which steps to take."""
     table = _with_phases(loaded.table)
     table, annotation, copies = without_loading(table, annotate(table))
     steps = find_steps(loaded.name, table, wanted)
@@ -146,7 +155,7 @@ def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
 
 
 def _with_phases(table: Table) -> Table:
-    """PyProf's own net.dict tells directions and no phases."""
+    """The table with phases, which PyProf's own net.dict has only as directions."""
     if table.coded("phase").values:
         return table
     way = table.coded("dir")
@@ -165,7 +174,7 @@ def _by(column: Coded, steps: Steps, values: Ints) -> dict[str, Floats]:
 
 
 def _layers(table: Table) -> tuple[list[tuple[str, ...]], Ints]:
-    """The distinct paths, and each row's."""
+    """The distinct layer paths, and the index of each row's path."""
     column = table.coded("layer")
     paths = [*map(layer_parts, column.values), ()]
     known = list(dict.fromkeys(paths))
@@ -217,7 +226,7 @@ def _lines(table: Table, annotation: Annotation, what: Coded, steps: Steps) -> t
 
 
 def _distinct_rows(rows: Ints, *columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
-    """`distinct` over some rows; -1 for the others."""
+    """``distinct`` over some rows; -1 for the others."""
     keys, number = distinct(*(column[rows] for column in columns))
     whole = np.full(len(columns[0]), -1, np.int64)
     whole[rows] = number
@@ -225,8 +234,10 @@ def _distinct_rows(rows: Ints, *columns: NDArray[Any]) -> tuple[list[tuple[int, 
 
 
 def _steady(line: Ints, keys: Sequence[tuple[int, ...]], steps: Steps, rows: int) -> Ints:
-    """The lines of a place whose number of rows changes from step to step (shapes of the data) are one line: its number
-    is that of the first of them, and more by the number of all lines."""
+    """Merge the lines of a place whose number of rows changes from step to step because the data's shapes do.
+
+    The number of the merged line is that of the first of them plus the number of all lines.
+    """
     if len(steps) < 2:
         return line
     counts = steps.sums(line, len(keys), np.ones(rows))
@@ -262,7 +273,7 @@ def _places(table: Table) -> tuple[Ints, list[Place]]:
 
 
 def _shapes(text: str) -> str:
-    """The sizes of the tensors alone: a scalar's are empty, and lists of tensors are as their tensors."""
+    """The sizes of the tensor arguments, with lists of tensors flattened and scalars left out."""
     try:
         sizes = json.loads(text)
     except (ValueError, RecursionError):
@@ -283,13 +294,13 @@ def _collect(sizes: object, found: list[list[int]], depth: int) -> None:
 
 
 def _mapped(column: Coded, change: Callable[[str], str]) -> Coded:
-    """The column with each text changed; texts that become equal share a code, and what becomes empty has none."""
+    """The column with each text changed. Texts that become equal share a code; those that become empty have none."""
     texts = Coded.of(change(text) for text in column.values)
     return Coded(np.append(texts.codes, np.int32(-1))[column.codes], texts.values)
 
 
 def _kernels(table: Table) -> tuple[list[tuple[str, str]], Ints]:
-    """Each distinct kernel as shown and as compared; each row's."""
+    """The distinct kernels, each as (shown, compared) name, and the index of each row's kernel."""
     short, long = table.coded("kShortName"), table.coded("kLongName")
     pairs, row = distinct(short.codes, long.codes)
     found = [_kernel([*short.values, ""][a], [*long.values, ""][b]) for a, b in pairs]
@@ -299,7 +310,7 @@ def _kernels(table: Table) -> tuple[list[tuple[str, str]], Ints]:
 
 
 def _kernel(short: str, long: str) -> tuple[str, str]:
-    """A kernel's name as shown and as compared: without numbers that compilers give and the demangler's manner."""
+    """A kernel's name as shown, and as compared: without compilers' numbers and differences between demanglers."""
     name = short or long
     if copy := COPY.match(name):
         name = f"{copy[1].lower()} {WAYS.get(copy[2], copy[2])}".strip()
@@ -311,7 +322,7 @@ def _kernel(short: str, long: str) -> tuple[str, str]:
 
 
 def _dominant(line: Ints, what: Coded, duration: Ints, rows: Ints, lines: int) -> list[str]:
-    """The text with which each line spends most time; empty only where no row has one."""
+    """For each line, the text of most of its time; empty only where no row has a text."""
     rows = rows[what.codes[rows] >= 0]
     keys, pair = distinct(line[rows], what.codes[rows])
     sums = np.zeros(len(keys), np.int64)

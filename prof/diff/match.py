@@ -1,18 +1,19 @@
-"""Which lines of one capture are which of the other.
+"""Match the lines of one capture with those of another.
 
-In passes, each on what the ones before left:
+This takes several passes, each over the lines that the passes before left:
 
 1. ``same``: phase, layer, op, direction, aten op, shapes and dtype agree.
-2. ``args``: all but shapes and dtype agree: one by one in the order of the step; where their numbers differ, together.
-3. ``op``: phase, layer, op and direction agree: what is left of both is the same op, done with other aten ops.
-4. ``moved``: phase, aten op and shapes agree in an op that the other side lacks (a renamed module; torch.compile, which
-   leaves one layer and one op of all): together. Then, of matrix products, shapes that are equal once padded.
-5. ``layer``: phase, direction and layer agree, where the layer holds the same on both sides: its ops were replaced.
-6. ``kind``: phase and kind of work agree, and one side has no such detail: its layer is around the other's, or its
-   kernels are torch.compile's. Element-wise work, reductions, copies and the like, which a compiler fuses, are one.
-7. ``graph``: one side's kernels are hidden in a CUDA graph: all that is left.
+2. ``args``: all but shapes and dtype agree. Lines match one by one in the order of the step, or as a group where their
+   numbers differ.
+3. ``op``: phase, layer, op and direction agree: the same op runs other aten ops.
+4. ``moved``: phase, aten op and shapes agree, and the other side lacks the op (a renamed module; torch.compile, which
+   keeps one layer and one op). Then matrix products whose shapes are equal once padded.
+5. ``layer``: phase, direction and layer agree: the ops of the layer were replaced.
+6. ``kind``: phase and kind of work agree, and one side has less detail: its layer contains the other's, or its kernels
+   are torch.compile's. Element-wise work, reductions, copies and the like, which a compiler fuses, count as one kind.
+7. ``graph``: the kernels of one side are hidden in a CUDA graph: everything that is left.
 
-The rest appeared or vanished. Groups that are matched together are never split, so that nothing is counted twice.
+The rest appeared or vanished. Groups that match together are never split, so nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from pyprof.prof.work.kinds import ATTENTION, CONVS, COPIES, GRAPHS, NCCL, PRODU
 __all__ = ["SMALL", "Match", "match", "small"]
 
 APART = frozenset({PRODUCTS, CONVS, ATTENTION, NCCL, COPIES, GRAPHS, "recurrent layers", "optimizer", "FFT"})
-PADDED = 64  # sizes that round up to the same multiple may be one size, padded
-SMALL = "element-wise, norms, copies"  # all other kinds: what compilers fuse
+PADDED = 64  # sizes that round up to the same multiple may be one size before and after padding
+SMALL = "element-wise, norms, copies"  # the name of all other kinds, which compilers fuse
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Lines of both sides that are compared; one side is empty where they appeared or vanished."""
+    """Lines that are compared with each other; one side is empty where they appeared or vanished."""
 
     how: str
     a: tuple[Line, ...]
@@ -44,8 +45,14 @@ def match(a: Sequence[Line], b: Sequence[Line]) -> list[Match]:
     """Every line of both sides, each in exactly one match."""
     matching = _Matching(a, b)
     for find in (
-        matching.same, matching.args, matching.op, matching.moved, matching.layer, matching.kind, matching.graph,
-    ):  # fmt: skip
+        matching.same,
+        matching.args,
+        matching.op,
+        matching.moved,
+        matching.layer,
+        matching.kind,
+        matching.graph,
+    ):
         find()
         matching.sweep()
     vanished = [Match("vanished", (line,), ()) for line in matching.a]
@@ -57,7 +64,7 @@ Key = Callable[[Line], Hashable]
 
 class _Matching:
     def __init__(self, a: Sequence[Line], b: Sequence[Line]) -> None:
-        self.a, self.b = list(a), list(b)  # what the passes before left
+        self.a, self.b = list(a), list(b)  # the lines that the passes before left
         self.whole = (tuple(a), tuple(b))
         self.done: list[Match] = []
         self.gone: set[int] = set()

@@ -1,8 +1,8 @@
-"""A quantity on both sides, a value a step; and how much two means of steps may differ by chance alone.
+"""A quantity of both captures, one value per step, and how much two means of steps may differ by chance alone.
 
 Steps of one capture differ by clocks, caches and the host. ``band_ns`` is Welch's interval for the difference of two
-means (Welch 1947; NIST/SEMATECH e-Handbook 1.3.5.3) at 99%: without any real change, one difference in a hundred lies
-outside. What differs between two runs as a whole (temperature, another machine) is not in it.
+means (Welch 1947; NIST/SEMATECH e-Handbook 1.3.5.3) at 99%: without a real change, one difference in a hundred lies
+outside. Differences between two runs as a whole (temperature, another machine) are not part of it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from pyprof.table.columns import Floats
 __all__ = ["Delta", "band_ns"]
 
 # Two-sided 99% quantiles of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
-STUDENT = (
-    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947,
-    2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
-)  # fmt: skip
-NORMAL = 2.576  # for more
+STUDENT_99 = """
+    63.657 9.925 5.841 4.604 4.032 3.707 3.499 3.355 3.250 3.169 3.106 3.055 3.012 2.977 2.947
+    2.921 2.898 2.878 2.861 2.845 2.831 2.819 2.807 2.797 2.787 2.779 2.771 2.763 2.756 2.750
+"""
+STUDENT = tuple(map(float, STUDENT_99.split()))
+NORMAL = 2.576  # for more degrees of freedom
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A quantity on both sides, a value a step."""
+    """A quantity of both captures, one value per step."""
 
     a: Floats = field(repr=False)
     b: Floats = field(repr=False)
@@ -45,27 +46,27 @@ class Delta:
 
     @property
     def ratio(self) -> float:
-        """The change, of the value before; NaN where both are 0, infinite where that is 0."""
+        """The change relative to the value before; infinite if that is 0, NaN if both are 0."""
         if self.before:
             return self.change / self.before
         return math.copysign(math.inf, self.change) if self.change else math.nan
 
     @property
     def band(self) -> float:
-        """What chance explains; NaN where each side has one step."""
+        """The largest change that chance explains; NaN where each side has one step."""
         return band_ns(self.a, self.b)
 
     @property
     def counts(self) -> bool:
-        """Whether it is more than chance explains, as far as that is known."""
+        """Whether the change is more than chance explains, or that is unknown."""
         band = self.band
         return self.change != 0 and (math.isnan(band) or abs(self.change) > band)
 
 
 def band_ns(a: Floats, b: Floats) -> float:
-    """Half the interval's width for mean(b) - mean(a), from a value a step; NaN where each has a single step.
+    """Half the width of the interval for mean(b) - mean(a); NaN where each has a single step.
 
-    A side with a single step is taken to vary as the other does.
+    A side with a single step is assumed to vary as much as the other.
 
     >>> round(band_ns(np.array([9.0, 10.0, 11.0]), np.array([12.0, 13.0, 14.0])), 3)  # sd 1 each: 4.604 * sqrt(2 / 3)
     3.759
@@ -83,7 +84,7 @@ def band_ns(a: Floats, b: Floats) -> float:
 
 
 def _freedom(parts: tuple[float, float], sizes: tuple[int, int]) -> int:
-    """Degrees of freedom after Welch and Satterthwaite; a side with a single step brings none."""
+    """Degrees of freedom after Welch and Satterthwaite; a side with a single step adds none."""
     if min(sizes) == 1:
         return max(sizes) - 1
     below = sum(part * part / (size - 1) for part, size in zip(parts, sizes, strict=True))

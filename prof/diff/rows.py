@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pyprof.prof.diff.compare import IDLE, OVERLAP, Change, Comparison, Entry
 from pyprof.prof.diff.noise import Delta
 
-LEAST = 0.0005  # of the step: smaller changes have no row of their own
+LEAST = 0.0005  # share of the step: smaller changes share a row
 
 __all__ = ["Row", "contributions", "every_entry", "fitted", "table_rows"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: an entry of the difference, several in one, or a total. Times in ``unit``s, whole numbers."""
+    """A row of a table: one entry of the difference, several entries, or a total. Times are whole numbers of a unit."""
 
     name: str
     ns: Delta
@@ -23,7 +23,7 @@ class Row:
     change: int
     entry: Entry | None = None
     total: bool = False
-    several: int = 0  # entries that it sums
+    several: int = 0  # how many entries it sums
 
     @property
     def after(self) -> int:
@@ -31,7 +31,8 @@ class Row:
 
 
 def fitted(values: Sequence[float], unit: float, total: int) -> list[int]:
-    """The values in whole units that sum to ``total``: those move that rounding moved most, none of them twice.
+    """The values rounded to whole units that sum to ``total``; the values that rounding moved most absorb the
+    difference.
 
     >>> fitted([1.4, 1.4, 1.4], 1.0, 4), fitted([-0.4, 2.0, 0.0], 1.0, 2)
     ([2, 1, 1], [0, 2, 0])
@@ -46,8 +47,9 @@ def fitted(values: Sequence[float], unit: float, total: int) -> list[int]:
 
 
 def contributions(found: Comparison, unit: float, top: int | None = None) -> list[Row]:
-    """What the step's difference is made of: the ``top`` greatest changes (None: all), the others in one row each of
-    those beyond noise and within, overlap, idle time, and the step."""
+    """The rows that sum to the step's difference: the ``top`` greatest changes (None: all), then one row each for the
+    other changes beyond noise, the changes within noise, overlap, idle time, and the step.
+    """
     changed = [entry for entry in found.entries if entry.ns.counts]
     still = [entry for entry in found.entries if not entry.ns.counts]
     least = LEAST * max(found.step.before, found.step.after)

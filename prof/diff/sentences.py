@@ -1,4 +1,4 @@
-"""The difference in sentences that a person can quote, and how its numbers are written."""
+"""The sentences about a difference, and how its numbers are written."""
 
 from __future__ import annotations
 
@@ -13,23 +13,41 @@ from pyprof.prof.diff.lines import VARYING, Kernel, Side
 from pyprof.prof.diff.noise import Delta
 
 __all__ = [
-    "digits", "headline", "percent", "sentences", "shown_kernels", "shown_ms", "side_words", "signed_ms", "swap_words",
-    "tally", "verdict_words", "warnings",
-]  # fmt: skip
+    "digits",
+    "headline",
+    "percent",
+    "sentences",
+    "shown_kernels",
+    "shown_ms",
+    "side_words",
+    "signed_ms",
+    "swap_words",
+    "tally",
+    "verdict_words",
+    "warnings",
+]
 
 NAMED = 3  # entries that a sentence names
-HARDLY = 0.02  # of the time of an op's kernels: a memset beside them
-TOLD = 0.001  # of the step: what is less is not told
-SAME_WORK = 0.005  # of the FLOPs: nearer, both do the same
-MANY = 0.2  # of the operations
-DRIFTED = 0.01  # of unchanged kernels' time
-ATTRIBUTED = 0.9
-MODES = {"appeared": "new", "vanished": "gone", "args": "args", "moved": "moved", "layer": "other ops",
-         "kind": "as a whole", "graph": "as a whole", "same": ""}  # fmt: skip
+HARDLY = 0.02  # share of an op's time below which a kernel is not named, such as a memset
+MENTIONED = 0.001  # share of the step below which a change is not mentioned
+SAME_WORK = 0.005  # relative difference in FLOPs below which both do the same work
+MANY = 0.2  # relative difference in the number of operations
+DRIFTED = 0.01  # relative change of unchanged kernels that is worth a sentence
+ATTRIBUTED = 0.9  # share of the time below which a warning says how much has an op
+MODES = {
+    "appeared": "new",
+    "vanished": "gone",
+    "args": "args",
+    "moved": "moved",
+    "layer": "other ops",
+    "kind": "as a whole",
+    "graph": "as a whole",
+    "same": "",
+}
 
 
 def digits(found: Comparison) -> int:
-    """Decimals of ms that tell a ten-thousandth of the step."""
+    """The number of decimals of ms that show a ten-thousandth of the step."""
     whole = max(found.step.before, found.step.after) / 1e6
     return max(0, 4 - len(str(int(whole)))) if whole >= 1 else 4
 
@@ -39,13 +57,13 @@ def shown_ms(ns: float, places: int) -> str:
 
 
 def signed_ms(value: Delta, places: int) -> str:
-    """The change, as the shown values differ: 31.49 -> 5.29 is -26.20."""
+    """The change as the difference of the shown values: 31.49 -> 5.29 is -26.20."""
     change = round(value.after / 1e6, places) - round(value.before / 1e6, places)
     return f"{change:+,.{places}f}" if round(change, places) else f"{0:.{places}f}"
 
 
 def percent(ratio: float) -> str:
-    """A change in %, as far as it makes sense: from nothing there is none."""
+    """A change in %, or as a factor from 11 on; empty for a change from zero."""
     if math.isnan(ratio) or math.isinf(ratio):
         return ""
     if ratio >= 10:
@@ -62,38 +80,42 @@ def _noise(value: Delta, places: int, unit: str = " ms") -> str:
 
 
 def headline(found: Comparison) -> str:
-    """The step's time, before and after."""
+    """The time of a step in A and B."""
     step, places = found.step, digits(found)
     times = f"{shown_ms(step.before, places)} -> {shown_ms(step.after, places)} ms"
     if not step.change:
-        return f"A and B take the same time: {shown_ms(step.before, places)} ms a step."
+        return f"A and B take the same time: {shown_ms(step.before, places)} ms per step."
     change = f"{signed_ms(step, places)} ms, {percent(step.ratio)}"
     if not step.counts:
-        return f"No difference beyond noise: {times} a step ({change}; {_noise(step, places)})."
+        return f"There is no difference beyond noise: {times} per step ({change}; {_noise(step, places)})."
     way = "faster" if step.change < 0 else "slower"
     return (
-        f"B is {signed_ms(step, places).lstrip('+-')} ms a step {way}: {times} ({percent(step.ratio)}; "
+        f"B is {signed_ms(step, places).lstrip('+-')} ms per step {way}: {times} ({percent(step.ratio)}; "
         f"{_noise(step, places)})."
     )
 
 
 def side_words(side: Side) -> str:
-    """What was compared: the steps that count, those left out, the GPUs."""
+    """What was compared: the steps that count, those left out, and the GPUs."""
     steps = side.steps
     numbers = [n for n in steps.numbers if n is not None]
-    words = [f"{len(numbers)} step{'s' if len(numbers) > 1 else ''}" if numbers else "no steps marked: taken as one"]
+    words = [
+        f"{len(numbers)} step{'s' if len(numbers) > 1 else ''}"
+        if numbers
+        else "no steps marked: all of it counts as one"
+    ]
     if steps.left_out:
         words.append("left out: " + ", ".join(f"step {n} ({why})" for n, why in steps.left_out[:NAMED]))
         if len(steps.left_out) > NAMED:
             words[-1] += f" and {len(steps.left_out) - NAMED} more"
-    where = "CPU" if side.on_cpu else ", ".join(side.gpus) or "GPU not named"
+    where = "CPU" if side.on_cpu else ", ".join(side.gpus) or "unknown GPU"
     if steps.devices > 1:
         where = f"mean of {steps.devices} {'processes' if side.on_cpu else 'GPUs'}, {where}"
     return "; ".join([*words, where, *([side.profiler] if side.profiler else [])])
 
 
 def sentences(found: Comparison) -> list[str]:
-    """Where it comes from, the most important first."""
+    """Where the difference comes from, the most important sentence first."""
     makers = (_split, _most, _kernels, _tensor, _work, _drift, _coarse)
     return [sentence for make in makers for sentence in make(found)]
 
@@ -110,7 +132,7 @@ def _split(found: Comparison) -> list[str]:
     who = "Ops take" if _worker(found) == "CPU" else "The GPU works"
     words = f"{who} {_more(busy, places)} ({shown_ms(busy.before, places)} -> {shown_ms(busy.after, places)} ms)"
     if not (found.a.steps.timed and found.b.steps.timed):
-        return [f"{words}; the captures do not tell idle time."]
+        return [f"{words}; the captures do not show idle time."]
     words += f" and {'nothing runs' if _worker(found) == 'CPU' else 'is idle'} {_more(idle, places)}"
     words += f" ({shown_ms(idle.before, places)} -> {shown_ms(idle.after, places)} ms"
     if max(late.before, late.after) > 0.1 * max(idle.before, idle.after, 1):
@@ -123,12 +145,12 @@ def _split(found: Comparison) -> list[str]:
 
 def _more(value: Delta, places: int) -> str:
     if not value.counts or not round(value.after / 1e6, places) - round(value.before / 1e6, places):
-        return "as long within noise" if value.change and not value.counts else "as long"
+        return "as long, within noise," if value.change and not value.counts else "as long"
     return f"{signed_ms(value, places).lstrip('+-')} ms {'more' if value.change > 0 else 'less'}"
 
 
 def _most(found: Comparison) -> list[str]:
-    """The few entries that make most of it, gains and losses apart."""
+    """The few entries with most of the gain, and those with most of the loss."""
     places = digits(found)
     said = []
     for sign, word in ((-1, "faster"), (1, "slower")):
@@ -136,7 +158,7 @@ def _most(found: Comparison) -> list[str]:
         total = sum(e.ns.change for e in entries)
         named = [f"{_entry(e)} {signed_ms(e.ns, places)}" for e in entries[:NAMED]]
         named = [n for n, e in zip(named, entries, strict=False) if abs(e.ns.change) >= 0.02 * abs(total)]
-        if entries and abs(total) >= TOLD * max(found.step.before, found.step.after):
+        if entries and abs(total) >= MENTIONED * max(found.step.before, found.step.after):
             more = f" and {len(entries) - len(named)} more" if len(entries) > len(named) else ""
             what = f"{len(entries)} part{'s' if len(entries) > 1 else ''} of the step got {word}"
             said.append(f"{what}, {total / 1e6:+,.{places}f} ms together: {'; '.join(named)}{more}.")
@@ -160,7 +182,7 @@ def _kernels(found: Comparison) -> list[str]:
     places = digits(found)
     total = sum(swap.ns.change for swap in swaps) / 1e6
     ops = sum(swap.matches for swap in swaps)
-    return [f"Other kernels run in {ops} place{'s' if ops > 1 else ''}, {total:+,.{places}f} ms together."]
+    return [f"Different kernels run in {ops} place{'s' if ops > 1 else ''}: {total:+,.{places}f} ms together."]
 
 
 def _tensor(found: Comparison) -> list[str]:
@@ -183,14 +205,14 @@ def _work(found: Comparison) -> list[str]:
     if found.a.steps.numbers == found.b.steps.numbers == (None,) and abs(rows.ratio) > MANY:
         return [
             f"B runs {rows.after / rows.before:.3g} times the operations ({rows.before:,.0f} -> {rows.after:,.0f}), "
-            "and neither capture marks steps: they may hold different numbers of them."
+            "and neither capture marks steps: they may hold different numbers of steps."
         ]
     flop = found.flop
     counted = found.a.counted, found.b.counted
     if not flop.before or abs(flop.ratio) < max(SAME_WORK, 4 * abs(counted[0] - counted[1])) or min(counted) < 0.5:
         return []
     much = f"{percent(abs(flop.ratio)).lstrip('+')} {'more' if flop.change > 0 else 'fewer'}"
-    return [f"B does {much} FLOPs a step ({_flop(flop.before)} -> {_flop(flop.after)}): it is not the same work."]
+    return [f"B does {much} FLOPs per step ({_flop(flop.before)} -> {_flop(flop.after)}): it is not the same work."]
 
 
 def _flop(amount: float) -> str:
@@ -205,16 +227,16 @@ def _drift(found: Comparison) -> list[str]:
         return []
     way = "longer" if found.drift > 0 else "shorter"
     return [
-        f"Kernels that did not change (same name, same shapes) run {100 * abs(found.drift):.1f}% {way} too: the "
-        "clock or the machine may differ, not the program."
+        f"Kernels that did not change (same name, same shapes) run {100 * abs(found.drift):.1f}% {way}, too: the clock "
+        "or the machine may differ, not the program."
     ]
 
 
 def _coarse(found: Comparison) -> list[str]:
-    """How much was compared less finely than by op."""
+    """What was compared less finely than by op."""
     said = []
     if found.left_out:
-        said.append(f"Only one of the captures tells {' and '.join(found.left_out)}: both are compared without.")
+        said.append(f"Only one capture has {' and '.join(found.left_out)}, so both are compared without.")
     if any(e.status == "graph" for e in found.entries):
         said.append(
             "Kernels of one side are hidden in CUDA graphs, and compared as a whole (nsys profile "
@@ -226,41 +248,45 @@ def _coarse(found: Comparison) -> list[str]:
         share = ns / max(found.work.before + found.work.after, 1.0)
         if share > 0.01:
             said.append(
-                f"{100 * share:.0f}% of the time is compared by phase and kind of work only: the layers and ops of one "
-                "side are not named in the other, as under torch.compile."
+                f"{100 * share:.0f}% of the time is compared only by phase and kind of work, because the other capture "
+                "does not name these layers and ops (as under torch.compile)."
             )
     return said
 
 
 def warnings(found: Comparison) -> list[str]:
-    """What makes the comparison doubtful."""
+    """Reasons to doubt the comparison."""
     a, b = found.a, found.b
     said = []
     if a.gpus != b.gpus or a.on_cpu != b.on_cpu:
         names = ["the CPU" if side.on_cpu else ", ".join(side.gpus) or "an unknown GPU" for side in (a, b)]
         said.append(f"the captures are of different devices: {names[0]} and {names[1]}")
     if a.steps.devices != b.steps.devices:
-        said.append(f"{a.steps.devices} and {b.steps.devices} GPUs or processes: times are means over them")
+        said.append(
+            f"{a.steps.devices} and {b.steps.devices} GPUs or processes are compared: times are means over them"
+        )
     marked = [side.steps.numbers != (None,) for side in (a, b)]
     if marked[0] != marked[1]:
         said.append(f"{(b if marked[0] else a).name} marks no steps: all of it counts as one")
     families = [(side.profiler or "").partition(" ")[0] for side in (a, b)]
     if all(families) and families[0] != families[1]:
-        said.append(f"made by different profilers ({a.profiler}, {b.profiler}): idle time holds their overhead")
+        said.append(
+            f"the captures are by different profilers ({a.profiler}, {b.profiler}), whose overhead is part of idle time"
+        )
     for side in (a, b):
         if side.attributed < ATTRIBUTED:
             said.append(
-                f"{side.name}: {100 * side.attributed:.0f}% of the time has an op; the rest is matched by kernel"
+                f"{side.name}: only {100 * side.attributed:.0f}% of the time has an op; the rest is matched by kernel"
             )
         if side.steps.outside_rows and side.steps.outside_ns > 0.01 * side.work_ns.sum():
             said.append(
                 f"{side.name}: {side.steps.outside_rows:,} operations ({side.steps.outside_ns / 1e6:.3f} ms) outside "
-                "of all steps are left out"
+                "all steps are left out"
             )
         if side.loading is not None:
             said.append(
                 f"{side.name}: {side.loading.before_rows:,} copies before the first kernel "
-                f"({side.loading.before_ns / 1e6:.3f} ms, loading) are left out"
+                f"({side.loading.before_ns / 1e6:.3f} ms, which load the model) are left out"
             )
     return said
 
@@ -269,7 +295,7 @@ def warnings(found: Comparison) -> list[str]:
 
 
 def tally(entry: Entry) -> str:
-    """What an entry's note says: how it was matched where that is not plain, and what became of its kernels."""
+    """The note of an entry: how it was matched, unless by the same op, and what changed about its kernels."""
     words = [MODES[entry.status]]
     if entry.tc_lost:
         words.append("-TC")
@@ -281,7 +307,7 @@ def tally(entry: Entry) -> str:
 
 
 def shown_kernels(kernels: Sequence[Kernel]) -> str:
-    """Names, the longest first, with how often where that is not once; without those that hardly take time."""
+    """Kernel names with their counts per step, the longest first, without those that take hardly any time."""
     whole = sum(kernel.ns for kernel in kernels)
     telling = [kernel for kernel in kernels if kernel.ns >= HARDLY * whole]
     words = [
@@ -292,7 +318,7 @@ def shown_kernels(kernels: Sequence[Kernel]) -> str:
 
 
 def swap_words(swap: Swap, places: int) -> str:
-    """An op whose kernels changed, in a line."""
+    """One line about an op whose kernels changed."""
     where = swap.name if swap.matches == 1 else f"{swap.name} ({swap.matches} places)"
     aten = swap.place.aten.removeprefix("aten::")
     what = f"{where} {swap.place.phase}" + (f", {aten}" if aten and aten != swap.place.op else "")
@@ -307,7 +333,7 @@ def swap_words(swap: Swap, places: int) -> str:
 
 
 def _shapes(swap: Swap) -> str:
-    """What differs of the arguments."""
+    """The shapes and dtypes, where they differ."""
     words = []
     for (a, b), shown in ((swap.dtypes, str), (swap.shapes, _sizes)):
         if a and b and a != b:
@@ -327,7 +353,7 @@ def _sizes(text: str) -> str:
 
 
 def verdict_words(verdict: Verdict) -> list[str]:
-    """One line a test, and one for the whole where it has several."""
+    """One line per test, and one for the whole condition if it has several."""
     lines = [_check(one) for one in verdict.checks]
     if len(verdict.checks) > 1:
         lines.append(f"{'failed' if verdict.fails else 'passed'}: {verdict.text}")
@@ -350,5 +376,5 @@ def _check(one: Check) -> str:
     ratio = percent(value.ratio)
     told = ", ".join(filter(None, [f"{change}{f' ({ratio})' if ratio and change else ''}" if change else "", noise]))
     if not one.counts and value.change:
-        told += "; counts as none"
+        told += "; counts as no change"
     return f"{state}: {one.text}: {words}{f', {told}' if told else ''}"

@@ -1,12 +1,12 @@
-"""The steps of one capture that are compared, and each row's step.
+"""The steps of a capture that are compared, and the step of each row.
 
-A step lasts from its first operation to that of the next step. Of several GPUs a step's figures are the mean over
-these. Left out are steps that are no samples of the program's steady state:
+A step lasts from its first operation to that of the next step. Its figures are means over the GPUs. Steps that are no
+samples of the program's steady state are left out:
 
-* outliers: more than 5 robust standard deviations (1.4826 × the median distance from the median) and more than a
-  tenth from the median. First steps (that compile or allocate), a short last one (that the capture cut), and one in 20
-  at most of the others: what comes more often is the program's own, such as every fourth step's update;
-* the last step, where steps usually end in a wait: of the last, nothing tells how long it was.
+* Outliers: more than 5 robust standard deviations (1.4826 × the median distance from the median) and more than a tenth
+  from the median. These are first steps (that compile or allocate), a short last one (that the capture cut), and at
+  most one in 20 of the others. Steps that differ more often belong to the program, such as every fourth step's update.
+* The last step, where steps usually end in a wait: the capture does not show how long the last wait was.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
 __all__ = ["Steps", "Wanted", "find_steps"]
 
 FAR = 5 * 1.4826  # times the median distance from the median
-LEAST = 0.1  # of the median: steps that are nearer are never outliers
-RARE = 20  # steps for each outlier among them
-WAIT = 0.01  # of a step: the usual wait at its end, from which the last step is left out
+LEAST = 0.1  # relative distance from the median below which a step is no outlier
+RARE = 20  # steps per outlier, at least
+WAIT = 0.01  # share of a step: with a longer usual wait at its end, the last step is left out
 
 Wanted = Callable[[int], bool]  # whether a step's number was asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Numbers a step, aligned with ``numbers``; rows' numbers aligned with the table."""
+    """Amounts per step, aligned with ``numbers``, and per row, aligned with the table."""
 
-    numbers: tuple[int | None, ...]  # of the steps that count; (None,): the capture marks no steps and is one
-    left_out: tuple[tuple[int, str], ...]  # of the others, and why
-    step: Ints  # of each row: index into numbers, -1 where it counts in none
-    weight: Floats  # of each row: 1 / GPUs
+    numbers: tuple[int | None, ...]  # the steps that count; (None,) if the capture marks no steps and is one
+    left_out: tuple[tuple[int, str], ...]  # the others, and why they are left out
+    step: Ints  # per row: the index into numbers, or -1
+    weight: Floats  # per row: 1 / number of GPUs
     span_ns: Floats
     idle_ns: Floats
-    late_ns: Floats  # of it, what passed before the CPU called for the next launch
-    phase_ns: Mapping[str, Floats]  # sum with idle_ns to span_ns
+    late_ns: Floats  # the part of it that passed before the CPU made the next launch
+    phase_ns: Mapping[str, Floats]  # these and idle_ns sum to span_ns
     devices: int
-    timed: bool  # rows tell when they started; else a step is as long as its rows together
+    timed: bool  # whether rows have start times; else a step is the sum of its rows' times
     outside_rows: int  # rows outside of all steps
     outside_ns: int
 
@@ -52,7 +52,7 @@ class Steps:
         return len(self.numbers)
 
     def sums(self, group: Ints, groups: int, values: Floats | Ints) -> Floats:
-        """The values summed by (group, step), a mean over the GPUs. A group of -1 is left out."""
+        """The values summed by (group, step) as a mean over the GPUs. Rows of group -1 are left out."""
         sums = np.zeros((groups, len(self)))
         rows = np.flatnonzero((self.step >= 0) & (group >= 0))
         np.add.at(sums, (group[rows], self.step[rows]), values[rows] * self.weight[rows])
@@ -60,7 +60,7 @@ class Steps:
 
 
 def find_steps(name: str, table: Table, wanted: Wanted | None = None) -> Steps:
-    """The steps of a capture; ``wanted`` in place of the rules above. Raises InputError where none is left."""
+    """The steps of a capture, chosen by ``wanted`` or by the rules above. Raises InputError if none is left."""
     _, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
     on_gpu = table.ints("device") != NULL
     if on_gpu.any() and not on_gpu.all():  # rows without a device are the host's
@@ -102,7 +102,7 @@ def _means(
 
 
 def _untimed(table: Table) -> Steps:
-    """PyProf's own net.dict tells no starts: the whole of it is a step, as long as its rows together."""
+    """One step for a table without start times (PyProf's own net.dict), as long as the sum of its rows' times."""
     whole = np.array([float(table.ints("kDuration").sum())])
     phase = table.coded("phase").texts("other")
     duration = table.ints("kDuration")
@@ -126,7 +126,7 @@ def _untimed(table: Table) -> Steps:
 def _chosen(
     name: str, by_number: Mapping[int | None, Sequence[Step]], waits: Floats, wanted: Wanted | None
 ) -> tuple[list[int | None], list[tuple[int, str]]]:
-    """The numbers of the steps that count, and of those that do not, with the reason."""
+    """The numbers of the steps that count, and those of the others with the reason."""
     numbers = [number for number in by_number if number is not None]
     if not numbers:
         return [None], []
@@ -151,7 +151,7 @@ def _chosen(
 
 
 def _odd(distance: Sequence[float], far: float) -> list[int]:
-    """Which of the steps are outliers that tell nothing of the program.
+    """The indices of the steps that are outliers, by their distance from the median.
 
     >>> _odd([200, 0, 0, 20, 0, 0, 20, -60], 10), _odd([0] * 30 + [40] + [0] * 9, 10)
     ([0, 7], [30])
@@ -173,7 +173,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _waits(table: Table, owner: Ints, found: Sequence[Step]) -> Floats:
-    """Of each step that another follows: the idle time between its last end and the next one's start, a share of it."""
+    """For each step but the last: the idle time between its last end and the next step's start, as a share of it."""
     start, number = table.ints("start"), table.ints("step")
     end = start + np.maximum(table.ints("kDuration"), 0)
     rows = np.flatnonzero((start != NULL) & (number != NULL) & (owner >= 0))
@@ -193,7 +193,7 @@ def _waits(table: Table, owner: Ints, found: Sequence[Step]) -> Floats:
 def _rows(
     table: Table, owner: Ints, place: Mapping[int | None, int], numbers: Sequence[int | None]
 ) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Each row's index among the steps that count, and which rows are in no step at all."""
+    """The index of each row's step among those that count, and which rows are in no step."""
     if None in place:
         row = np.where(owner >= 0, 0, -1).astype(np.int64)
         return row, row < 0
@@ -205,8 +205,10 @@ def _rows(
 
 
 def _late(table: Table, owner: Ints, found: Sequence[Step]) -> dict[tuple[int, int | None], float]:
-    """Of each step's idle time, what passed before the CPU called for the next launch. A gap belongs to the step in
-    which it ends, the gap before a step's first row to the step before."""
+    """The part of each step's idle time that passed before the CPU made the next launch.
+
+    A gap belongs to the step in which it ends; the gap before a step's first row belongs to the step before.
+    """
     start, late = table.ints("start"), timeline(table).late_ns
     sums: dict[tuple[int, int | None], float] = {}
     for number in {step.owner for step in found}:

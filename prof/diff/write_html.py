@@ -154,7 +154,7 @@ def _entry(row: Row, places: int, extent: tuple[float, float]) -> dict[str, Any]
 
 
 def _details(entry: Entry, places: int) -> list[str]:
-    lines = [f"operations a step: {entry.count[0]:,.6g} -> {entry.count[1]:,.6g}", f"matched by: {_list(entry.how)}"]
+    lines = [f"operations per step: {entry.count[0]:,.6g} -> {entry.count[1]:,.6g}", f"matched by: {_list(entry.how)}"]
     for swap in entry.swaps[:SWAPS]:
         lines += [swap_words(swap, places), f"A: {shown_kernels(swap.a)}", f"B: {shown_kernels(swap.b)}"]
     return lines

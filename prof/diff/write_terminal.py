@@ -1,4 +1,4 @@
-"""The difference on a terminal or in a pipe: what changed in a sentence, where from, and tables that sum to it."""
+"""The difference on a terminal or in a pipe: the change in a sentence, its sources, and tables that sum to it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["write_terminal"]
 
-TOP = 12  # entries of the first table
-MOST = 8  # rows of the others
-SWAPS = 6  # changes of kernels
-WIDE = 96  # characters from which noise has a column
-NAME = 18  # characters that names have at least
+TOP = 12  # entries in the first table
+MOST = 8  # rows in the other tables
+SWAPS = 6  # changes of kernels that are shown
+WIDE = 96  # characters per line from which noise has a column
+NAME = 18  # the least number of characters for names
 PHASE = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
 FRAME = {OVERLAP: "overlap, counted once", IDLE: "idle"}
 
@@ -62,11 +62,11 @@ def _print(console: Console, found: Comparison, verdicts: Sequence[Verdict], top
         prose(console, f"• {sentence}", "", hang=2)
     for warning in warnings(found):
         prose(console, f"! {warning}.", "yellow", hang=2)
-    _table(console, "Where the difference comes from, ms a step", contributions(found, unit, top), places)
+    _table(console, "Where the difference comes from, ms per step", contributions(found, unit, top), places)
     _swaps(console, found, places)
     cut = None if top is None else MOST
     if len(found.phases) > 1:
-        _table(console, "By phase (overlaps once)", table_rows(found, found.phases, unit, None, False), places)
+        _table(console, "By phase (overlaps count once)", table_rows(found, found.phases, unit, None, False), places)
     _table(console, "By kind of work", table_rows(found, found.kinds, unit, cut, True), places)
     if len(found.layers) > 1:
         _table(console, "By layer", table_rows(found, found.layers, unit, cut, True), places)
@@ -78,7 +78,7 @@ def _print(console: Console, found: Comparison, verdicts: Sequence[Verdict], top
 
 
 def _table(console: Console, title: str, rows: Sequence[Row], places: int) -> None:
-    """Names as wide as there is room, numbers whole."""
+    """Print a table: names are cut to the room that is left, numbers are whole."""
     from rich.text import Text
 
     noise = console.width >= WIDE and any(row.entry for row in rows) and not math.isnan(rows[-1].ns.band)
@@ -142,7 +142,7 @@ def _swaps(console: Console, found: Comparison, places: int) -> None:
     if not swaps:
         return
     console.print()
-    title = "Kernels that changed" + (f", the {SWAPS} greatest of {len(swaps)}" if len(swaps) > SWAPS else "")
+    title = "Kernels that changed" + (f": the {SWAPS} greatest of {len(swaps)}" if len(swaps) > SWAPS else "")
     prose(console, title, "bold")
     for swap in swaps[:SWAPS]:
         prose(console, swap_words(swap, places), "", hang=2)

@@ -50,7 +50,7 @@ def test_steps_are_those_of_the_trace(sides):
 
 
 def test_a_padded_vocabulary_is_the_same_program_with_a_faster_head(padded):
-    assert headline(padded) == "B is 13.05 ms a step faster: 23.13 -> 10.08 ms (-56.4%; noise ±0.06 ms)."
+    assert headline(padded) == "B is 13.05 ms per step faster: 23.13 -> 10.08 ms (-56.4%; noise ±0.06 ms)."
     assert warnings(padded) == []
     assert not any(e.status in ("appeared", "vanished", "moved", "kind") for e in padded.entries)
     for phase in ("forward", "backward"):
@@ -73,7 +73,7 @@ def test_its_kernels_changed_and_both_use_tensor_cores(padded):
 
 
 def test_compiled_code_keeps_its_products_and_names_what_it_did_to_the_head(compiled):
-    assert headline(compiled) == "B is 12.64 ms a step faster: 23.13 -> 10.49 ms (-54.7%; noise ±0.06 ms)."
+    assert headline(compiled) == "B is 12.64 ms per step faster: 23.13 -> 10.49 ms (-54.7%; noise ±0.06 ms)."
     forward = entry(compiled, "head linear")
     assert forward.status == "moved"
     (swap,) = forward.swaps
@@ -119,7 +119,7 @@ def test_two_profilers_agree_on_one_program(data):
     found = compare(*(make_side(load_table(data / name)) for name in names))
     assert not any(e.status in ("appeared", "vanished", "moved", "kind", "layer") for e in found.entries)
     assert abs(found.busy.ratio) < 0.002
-    assert warnings(found)[-1].startswith("made by different profilers")
+    assert warnings(found)[-1].startswith("the captures are by different profilers")
 
 
 def test_a_capture_with_layers_against_one_without(root):

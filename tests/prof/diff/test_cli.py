@@ -43,8 +43,8 @@ def test_the_difference_is_told_from_the_top(files, capsys):
     code, out, err = run(capsys, *files)
     lines = out.splitlines()
     assert (code, err) == (0, "")
-    assert lines[0] == "B is 0.0200 ms a step slower: 0.1500 -> 0.1700 ms (+13.3%; noise unknown: one step each)."
-    assert "Where the difference comes from, ms a step" in lines
+    assert lines[0] == "B is 0.0200 ms per step slower: 0.1500 -> 0.1700 ms (+13.3%; noise unknown: one step each)."
+    assert "Where the difference comes from, ms per step" in lines
     cells = [line.split() for line in lines]
     assert ["h.*:up", "linear", "fwd", "0.1000", "0.1200", "+0.0200", "+20.0%"] in cells
     assert ["h.*", "relu", "bwd", "0.0400", "0.0300", "-0.0100", "-25.0%"] in cells
@@ -113,7 +113,7 @@ def test_a_table_on_standard_input(files, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(Path(files[0]).read_bytes())))
     code, out, _ = run(capsys, "-", files[1])
     assert code == 0
-    assert out.startswith("B is 0.0200 ms a step slower")
+    assert out.startswith("B is 0.0200 ms per step slower")
 
 
 def test_outputs_are_not_overwritten_unasked(files, tmp_path, capsys):
@@ -130,7 +130,7 @@ def test_outputs_are_not_overwritten_unasked(files, tmp_path, capsys):
 def test_steps_can_be_chosen(tmp_path, capsys):
     a, b = (_write(tmp_path / f"{name}.dict", [[mm(100)], [mm(us)], [mm(us)]]) for name, us in (("a", 50), ("b", 60)))
     out = run(capsys, a, b, "--step", "1-2")[1]
-    assert out.startswith("B is 0.0100 ms a step slower: 0.0500 -> 0.0600 ms")
+    assert out.startswith("B is 0.0100 ms per step slower: 0.0500 -> 0.0600 ms")
 
 
 def test_top_and_all(files, capsys):
@@ -152,7 +152,7 @@ def test_a_regression_fails_with_its_numbers_and_the_report(files):
         testing.assert_no_regression(*files, "step > 20%", "op:linear > 10%")
     lines = str(error.value).splitlines()
     assert lines[0] == "failed: op:linear > 10%: 0.100 -> 0.120 ms, +0.020 ms (+20.0%), noise unknown: one step each"
-    assert any(line.startswith("B is 0.0200 ms a step slower") for line in lines)
+    assert any(line.startswith("B is 0.0200 ms per step slower") for line in lines)
 
 
 def test_lost_tensor_cores_are_a_regression(tmp_path):

@@ -149,7 +149,7 @@ def test_unchanged_kernels_that_all_run_longer_are_the_machines_doing():
     a, b = ([[mm(100), row(100, "relu"), row(50, "gelu")]], [[mm(103), row(103, "relu"), row(51.5, "gelu")]])
     found = compared(a, b)
     assert found.drift == pytest.approx(0.03)
-    assert any("run 3.0% longer too: the clock or the machine may differ" in s for s in sentences(found))
+    assert any("run 3.0% longer, too: the clock or the machine may differ" in s for s in sentences(found))
     mixed = compared(a, [[mm(103), row(97, "relu"), row(50, "gelu")]])
     assert math.isnan(mixed.drift)
 
@@ -159,10 +159,10 @@ def test_what_noise_explains_does_not_count():
     within = compared(a, [[mm(us)] for us in (101, 102, 103)])  # +2 us; t 4.604 * sqrt(2/3) = 3.76
     assert not within.step.counts
     assert headline(within) == (
-        "No difference beyond noise: 0.1000 -> 0.1020 ms a step (+0.0020 ms, +2.0%; noise ±0.0038 ms)."
+        "There is no difference beyond noise: 0.1000 -> 0.1020 ms per step (+0.0020 ms, +2.0%; noise ±0.0038 ms)."
     )
     beyond = compared(a, [[mm(us)] for us in (105, 106, 107)])
-    assert headline(beyond) == "B is 0.0060 ms a step slower: 0.1000 -> 0.1060 ms (+6.0%; noise ±0.0038 ms)."
+    assert headline(beyond) == "B is 0.0060 ms per step slower: 0.1000 -> 0.1060 ms (+6.0%; noise ±0.0038 ms)."
 
 
 def test_one_step_each_has_no_noise_and_says_so():
@@ -175,8 +175,8 @@ def test_other_devices_numbers_of_gpus_and_profilers_are_warned_of():
     other = table_of([[mm(10)]], gpu="NVIDIA A100-SXM4-80GB")
     assert warnings(compare(side(one), side(one))) == []
     assert warnings(compare(side(one, "a", "nsys 2025.3"), side(both, "b", "kineto"))) == [
-        "1 and 2 GPUs or processes: times are means over them",
-        "made by different profilers (nsys 2025.3, kineto): idle time holds their overhead",
+        "1 and 2 GPUs or processes are compared: times are means over them",
+        "the captures are by different profilers (nsys 2025.3, kineto), whose overhead is part of idle time",
     ]
     assert warnings(compare(side(one), side(other))) == [
         "the captures are of different devices: NVIDIA H200 and NVIDIA A100-SXM4-80GB"
@@ -195,8 +195,8 @@ def test_more_work_is_not_a_slower_program():
     # 2 * 64 * 64 * 64 = 524,288 FLOP against twice as many rows: 1,048,576.
     found = compared([[mm(10)]], [[mm(19, m=128)]])
     assert any(
-        s == "B does 100.0% more FLOPs a step (0.5243 MFLOP -> 1.049 MFLOP): it is not the same work."
-        or s == "B does 100.0% more FLOPs a step (5.243e+05 FLOP -> 1.049 MFLOP): it is not the same work."
+        s == "B does 100.0% more FLOPs per step (0.5243 MFLOP -> 1.049 MFLOP): it is not the same work."
+        or s == "B does 100.0% more FLOPs per step (5.243e+05 FLOP -> 1.049 MFLOP): it is not the same work."
         for s in sentences(found)
     )
 

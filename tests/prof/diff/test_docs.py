@@ -88,7 +88,7 @@ def test_the_workflow_compares(base, head, code, root, runner, tmp_path):
     assert runner(steps["Compare"]) == code
     assert runner(steps["Summary"]) == 0
     summary = (tmp_path / "summary.md").read_text()
-    assert summary.startswith("```\nB is 13.05 ms a step")
+    assert summary.startswith("```\nB is 13.05 ms per step")
     assert ("failed: step > 3%: 10.08 -> 23.13 ms" in summary) == (code == 3)
     assert (tmp_path / "diff.html").read_text().startswith("<!doctype html>")
 
@@ -112,7 +112,7 @@ def test_the_workflow_captures(root, runner, tmp_path):
     env = {name: str(value) for name, value in steps["env"].items()}
     assert runner(steps["Capture"], **env) == 0
     assert runner(steps["Compare"], **env) in (0, 3)  # a busy machine may be 3% slower; the commands ran
-    assert "a step" in (tmp_path / "diff.txt").read_text()
+    assert "per step" in (tmp_path / "diff.txt").read_text()
 
 
 @pytest.mark.torch

@@ -126,7 +126,7 @@ def test_the_verdict_says_which_test_failed_with_its_numbers():
     ]
     within = check(parse_gate("step > 1%"), compared(noisy(99, 100, 101), noisy(101, 102, 103)))
     assert verdict_words(within) == [
-        "passed: step > 1%: 0.100 -> 0.102 ms, +0.002 ms (+2.0%), noise ±0.004 ms; counts as none"
+        "passed: step > 1%: 0.100 -> 0.102 ms, +0.002 ms (+2.0%), noise ±0.004 ms; counts as no change"
     ]
 
 

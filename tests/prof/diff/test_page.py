@@ -74,7 +74,7 @@ SHOWN = (
 
 def test_in_a_browser(tab: Browser):
     assert tab.run("return document.documentElement.dataset.ready") == "1"
-    assert tab.run("return document.querySelector('h1').textContent").startswith("B is 0.0060 ms a step slower")
+    assert tab.run("return document.querySelector('h1').textContent").startswith("B is 0.0060 ms per step slower")
     assert tab.run("return window.pwned === undefined")
     # up is +2 us against a noise of 3.8: not shown until asked for
     names = tab.run(SHOWN)

@@ -148,7 +148,7 @@ def test_a_pattern_takes_no_longer_than_its_length_allows():
     assert time.perf_counter() - began < 2
 
 
-WORDS = "op sil tc == < in not like and or ( ) , 'x' 1 - None . @ % [".split()  # noqa: SIM905
+WORDS = "op sil tc == < in not like and or ( ) , 'x' 1 - None . @ % [".split()
 
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
