@@ -7,7 +7,7 @@ In a script:
     with pyprof.profile("net.json.gz"):  # the embedded collector; nsys and nvprof need no such block
         train_step()
 
-Importing this costs a few milliseconds and never imports torch; the names below are loaded when first used.
+Importing pyprof takes a few milliseconds and never imports torch: the names below are loaded when first used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyprof.prof.notebook import load as load
     from pyprof.prof.ops.model import model as model
 
-_HOME = {  # public name -> the module that has it
+_HOME = {  # public name -> the module that defines it
     "init": "capture.session",
     "deinit": "capture.session",
     "wrap": "capture.annotate",
@@ -67,6 +67,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_HOME})
 
 
-_checkout = Path(__file__).resolve().parents[1]  # parse/ and prof/ lie beside us until installed
+_checkout = Path(__file__).resolve().parents[1]  # without installation parse/ and prof/ lie beside pyprof/
 if (_checkout / "setup.py").is_file() and (_checkout / "parse" / "cli.py").is_file():
     __path__.append(str(_checkout))

@@ -76,7 +76,7 @@ def _say(text: str) -> int:
         from pyprof.files import drop_standard_output, tell
 
         drop_standard_output()
-        if not isinstance(error, BrokenPipeError):  # `| head` has what it wants
+        if not isinstance(error, BrokenPipeError):  # the reader, such as `| head`, has enough
             tell(f"pyprof: standard output: cannot be written: {error.strerror or error}")
             return 1
     return 0
@@ -85,7 +85,7 @@ def _say(text: str) -> int:
 def help_text() -> str:
     width = max(len(command.name) for command in COMMANDS)
     lines = [f"  {command.name:{width}}  {command.does}" for command in COMMANDS]
-    return "\n".join([USAGE, "", "commands:", *lines, "", "`pyprof COMMAND --help` tells a command's options."])
+    return "\n".join([USAGE, "", "commands:", *lines, "", "`pyprof COMMAND --help` lists a command's options."])
 
 
 def _complaint(word: str) -> str:

@@ -5,7 +5,7 @@
         SchemaError             a table, column or field is missing or has another meaning
       ModelError                an op model cannot count this call
         ShapeError              the shapes do not fit the op
-        UnknownArgument         the capture does not tell an argument that the count depends on
+        UnknownArgument         the capture lacks an argument that the count depends on
       UsageError                the command line is wrong: exit 2
       OutputError               standard output cannot be written
       MissingPackage            a dependency is not installed for this Python
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 
 class PyprofError(Exception):
-    """The root: everything that a command reports in one line."""
+    """The base class. A command reports it in one line and exits with 1."""
 
 
 class InputError(PyprofError):
@@ -49,7 +49,7 @@ class ShapeError(ModelError):
 
 
 class UnknownArgument(ModelError):
-    """The count depends on an argument that the capture does not tell."""
+    """The count depends on an argument that the capture lacks."""
 
 
 class UsageError(PyprofError):
@@ -57,15 +57,15 @@ class UsageError(PyprofError):
 
 
 class OutputError(PyprofError):
-    """Standard output cannot be written: a full disk behind it."""
+    """Standard output cannot be written, for example because the disk is full."""
 
 
 class MissingPackage(PyprofError):
-    """A dependency is not installed: a checkout runs uninstalled, by whichever Python is there."""
+    """A dependency is not installed for this Python: a checkout can be run without installing it."""
 
 
 def require(module: str, why: str) -> None:
-    """Raise a ``PyprofError`` of one line where a package that is the user's own, like torch, is not there."""
+    """Raise PyprofError if a package is missing that users install themselves, such as torch."""
     if importlib.util.find_spec(module) is None:
         raise PyprofError(f"no module {module}; {why}")
 
@@ -75,12 +75,15 @@ EXTRA = {
     "adjustText": "plot",
     "dask": "cluster",
     "distributed": "cluster",
-}  # as setup.py has them
+}  # package -> the extra in setup.py that installs it
 
 
 @contextmanager
 def packages() -> Iterator[None]:
-    """Turn a dependency that is not there into a ``MissingPackage``; a module of ours stays the bug that it is."""
+    """Raise MissingPackage if the block imports a dependency that is not installed.
+
+    A missing module of pyprof is a bug, and stays a ModuleNotFoundError.
+    """
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
-"""Files in and out: gzip by itself, written whole or not at all, never over another file unasked.
+"""Reading and writing files: gzip is handled, output appears only when complete, and nothing is overwritten unasked.
 
-Every command reads and writes through these two, so that a full disk, a closed pipe or a name that is taken ends the
-same way everywhere: one line, and nothing left behind.
+Every command uses ``open_input`` and ``open_output``, so that a full disk, a closed pipe or a name that is taken ends
+in the same way everywhere: with one line, and without a partial file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUFFER = 1 << 20
 
 
 def check_output(output: Name, force: bool = False) -> None:
-    """Raise PyprofError where ``open_output`` would refuse: to be called before minutes of work."""
+    """Raise PyprofError if ``open_output`` would: to be called before minutes of work."""
     if is_standard(output):
         return
     target = Path(str(output))
@@ -45,17 +45,19 @@ def is_standard(name: Name) -> bool:
 
 
 def tell(line: str) -> None:
-    """A line on standard error, without what could drive the terminal; nowhere if that is closed."""
-    if sys.stderr is not None:  # print() would fall back to standard output, which is for data
+    """Print a line on standard error, with terminal control sequences removed; nowhere if standard error is closed."""
+    if sys.stderr is not None:  # print() would use standard output, which is for data
         sys.stderr.write(f"{printable(line)}\n")
 
 
 @contextmanager
 def open_output(output: Name, force: bool = False) -> Iterator[BinaryIO]:
-    """A binary file that appears under its name when the block ends well, and not at all when it raises.
+    """A binary file that appears under its name when the block ends, and not at all if the block raises.
 
-    None or ``-`` is standard output; if its reader has gone (``| head``) the block ends early and quietly. A name that
-    ends in ``.gz`` is compressed. A device or a named pipe is written to as it is.
+    None or ``-`` is standard output; if its reader has gone (``| head``), the block ends early and quietly. A file
+    whose name ends in ``.gz`` is compressed. A device or a named pipe is written to directly.
+    Raises PyprofError if the file cannot be written, or exists and ``force`` is not given, and OutputError for
+    standard output.
     """
     if is_standard(output):
         with _standard_output() as out:
@@ -73,9 +75,9 @@ def open_output(output: Name, force: bool = False) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_input(name: Name) -> Iterator[io.BufferedReader]:
-    """A binary file to read, unpacked if it is gzip; None or ``-`` is standard input.
+    """A binary file to read, decompressed if it is gzip; None or ``-`` is standard input.
 
-    Errors while it is read are raised as InputError, too.
+    Raises InputError if it cannot be opened or read, also while the block reads it.
     """
     shown = "standard input" if is_standard(name) else str(name)
     try:
@@ -99,7 +101,7 @@ def _taken(target: Path) -> PyprofError:
 
 @contextmanager
 def _beside(target: Path, force: bool) -> Iterator[BinaryIO]:
-    """A temporary file in the target's folder, moved to the target's name at the end."""
+    """A temporary file in the target's folder, which gets the target's name at the end."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".part", dir=target.parent)
     part = Path(name)
     try:
@@ -112,7 +114,7 @@ def _beside(target: Path, force: bool) -> Iterator[BinaryIO]:
 
 
 def _usual_mode(target: Path) -> int:
-    """What the file has or would get from open(); mkstemp makes it readable by its owner alone."""
+    """The mode that the file has or would get from open(). A file of mkstemp is readable by its owner alone."""
     if target.is_file():
         return target.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -125,7 +127,7 @@ def _move(part: Path, target: Path, force: bool) -> None:
         part.replace(target)
         return
     try:
-        os.link(part, target)  # unlike a rename it fails if someone made the target since we looked
+        os.link(part, target)  # unlike a rename it fails if the target was created meanwhile
     except FileExistsError:
         raise _taken(target) from None
     except OSError:  # a file system without hard links
@@ -160,7 +162,7 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 
 def drop_standard_output() -> None:
-    """The interpreter flushes standard output once more when it exits; there it must not fail again."""
+    """Discard what is still to be written: the interpreter flushes at exit, and must not fail again there."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)
@@ -174,7 +176,7 @@ def _file(name: str) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def _standard_input() -> Iterator[io.BufferedReader]:
-    """Standard input, left open; with a buffer of ours where it has none that can look ahead."""
+    """Standard input, left open afterwards, with a buffer that can look ahead."""
     source = sys.stdin.buffer
     if isinstance(source, io.BufferedReader):
         yield source

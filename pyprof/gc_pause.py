@@ -1,4 +1,7 @@
-"""Reading without garbage collection: what is read makes no cycles, and looking for them can take half of the time."""
+"""Read large files with garbage collection off.
+
+The objects read form no reference cycles, and looking for cycles among millions of them can take half of the time.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No automatic garbage collection meanwhile; afterwards it is as it was."""
-    was = gc.isenabled()
+    """Turn automatic garbage collection off in this block, and on again afterwards if it was on."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()

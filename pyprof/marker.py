@@ -1,17 +1,19 @@
-"""An op call as text, and back: docs/explanation/design.md, Capture. Imports nothing heavy, for both ends use it.
+"""Write a call of an op as text, and read it back. docs/explanation/design.md, Capture, says what markers are for.
+
+The capture writes markers and the parser reads them, so this module imports nothing heavy.
 
 Forms of one argument (a dict in `Marker.args`):
 
-    tensor            {"name", "type": "tensor", "shape": [64, 1024], "dtype": "float32"} and, only where
-                      they say something: "stride", "device", "layout", "class"
+    tensor            {"name", "type": "tensor", "shape": [64, 1024], "dtype": "float32"} and, where they
+                      differ from the usual ones: "stride", "device", "layout", "class"
     number, str,      {"name", "type": "int", "value": 3}; complex, dtype, device, slice as strings,
     bool, None          float inf and nan as "inf", "-inf", "nan"
     list of scalars   {"name", "type": "tuple", "value": [1, 2]}
     other list        {"name", "type": "list", "items": [{"type": "tensor", ...}, ...]}; items have no name
     anything else     {"name", "type": "MyClass"}
 
-A list that was cut holds its first items and "len", the true length. "name" is "" where it is not known.
-Sizes that are not numbers (a nested tensor's ragged one, a symbolic one) are -1.
+A list that was cut has its first items, and its true length as "len". "name" is "" if it is not known.
+Sizes that are not numbers (the ragged one of a nested tensor, symbolic ones) are -1.
 """
 
 from __future__ import annotations
@@ -22,15 +24,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 VERSION = 1
-START = '{"v":1'  # what our own texts begin with
-OLD_START = "{'"  # PyProf's and DLProf's: str() of a dict
+START = '{"v":1'  # with which our texts begin
+OLD_START = "{'"  # with which PyProf's and DLProf's begin: str() of a dict
 MAX_TEXT = 65_000  # characters; nsys keeps 65,535 bytes of an NVTX message and our text is ASCII
 LONG_LIST = 64  # items kept of a list argument
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One op call of the user's. `op` is empty for PyProf's trace-only and module-only texts."""
+    """One call of an op by the user's program. `op` is empty for PyProf's texts of only a trace or a module."""
 
     mod: str
     op: str
@@ -41,7 +43,7 @@ class Marker:
 
 
 def format_marker(marker: Marker, room: int = MAX_TEXT) -> str:
-    """One line of ASCII that `parse_marker` reads back, of at most `room` characters: what is cut says so."""
+    """One line of ASCII, at most `room` characters, that `parse_marker` reads back. It says where something was cut."""
     text = _dumps(_payload(marker))
     if len(text) <= room:
         return text
@@ -55,7 +57,7 @@ def format_marker(marker: Marker, room: int = MAX_TEXT) -> str:
 
 
 def parse_marker(text: str) -> Marker | None:
-    """The marker that a range's text holds, ours or PyProf's; None for any other text, however broken."""
+    """The marker in a range's text, in our form or PyProf's; None for any other text, also a damaged one."""
     if text.startswith(START):
         return _parse_ours(text)
     if text.startswith(OLD_START):
@@ -79,9 +81,9 @@ def _payload(marker: Marker) -> dict[str, Any]:
 
 
 def _fitting(args: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """The first arguments that fit `room` characters, without the values of the very large ones.
+    """The first arguments that fit `room` characters, the very large ones without their values.
 
-    What is left out says so: "len" for a list, "cut" for the rest, and a last "..." for whole arguments.
+    "len" stands for the items of a list, "cut" for another value, and a last "..." for the arguments left out.
     """
     kept: list[dict[str, Any]] = []
     for arg in args:
@@ -117,7 +119,7 @@ def _parse_ours(text: str) -> Marker | None:
 
 
 def _parse_old(text: str) -> Marker | None:
-    """PyProf wrote up to three dicts a call: mod op args, mod strRepr, and traceMarker funcStack."""
+    """PyProf wrote up to three dicts per call: mod op args, mod strRepr, and traceMarker funcStack."""
     if "'mod'" not in text and "'traceMarker'" not in text:  # not worth the slow parser
         return None
     try:
@@ -141,7 +143,7 @@ def _checked(payload: dict[str, Any], trace_key: str) -> Marker | None:
 
 
 def _encodable(text: str, payload: object) -> bool:
-    """False for an escaped half of a surrogate pair: it would break whoever writes the string as UTF-8."""
+    """False if the text escapes half of a surrogate pair, which cannot be written as UTF-8 later."""
     if "\\u" not in text and "\\U" not in text and text.isascii():
         return True
     try:
@@ -158,7 +160,7 @@ def _strings(value: object) -> list[str] | None:
 
 
 def _clean_args(value: object) -> list[dict[str, Any]] | None:
-    """Check the forms of the module's docstring; tuples (old texts) become lists. None where one is wrong."""
+    """The arguments if they have the forms of the module's docstring, else None. Tuples of old texts become lists."""
     if not isinstance(value, (list, tuple)):
         return None
     args = [_clean_arg(arg) for arg in value]

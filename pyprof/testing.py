@@ -1,14 +1,18 @@
-"""For tests: that a change did not make a training step slower.
+"""A check for your CI: a change of the program must not make its training step slower.
 
+    import pyprof
     from pyprof.testing import assert_no_regression
 
-    def test_training_step(tmp_path):
+    def test_the_training_step_is_not_slower(tmp_path):
         with pyprof.profile(tmp_path / "net.json.gz", warmup=3, steps=10):
             train()  # calls pyprof.step() after each iteration
         assert_no_regression("baseline.json.gz", tmp_path / "net.json.gz", "step > 3%", "tc_lost > 0")
 
-The baseline has to be captured on the same kind of machine; docs/how-to/diff.md has how to keep one, and a
-workflow for CI.
+The test fails if a step takes more than 3% longer than in the baseline, or if a matrix product no longer runs on tensor
+cores. The failure shows what changed and why. `pyprof diff --fail-if` is the same check on the command line.
+
+Capture the baseline on the same kind of machine: `pyprof run --warmup 3 --steps 10 -o baseline.json.gz train.py`.
+docs/how-to/diff.md has the conditions, how to keep a baseline, and a workflow for CI.
 """
 
 from __future__ import annotations
@@ -22,17 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = ["assert_no_regression"]
 
-WIDTH = 100  # characters a line of the report in a failure
+WIDTH = 100  # characters per line of the report in a failure
 
 
 def assert_no_regression(
     before: str | os.PathLike[str], after: str | os.PathLike[str], *conditions: str, strict: bool = False
 ) -> Comparison:
-    """Raise AssertionError, with the report, where one of the conditions (as of ``pyprof diff --fail-if``) is true.
+    """Raise AssertionError if one of the conditions is true of the difference between two captures.
 
-    ``before`` and ``after`` are captures: any file that pyprof reads. ``strict``: changes within noise count, too.
-    Returns the comparison. Raises ValueError without a condition, ConditionError for one that cannot be read, and
-    InputError for a file that is not as it should be, or a condition on what neither capture has.
+    before, after: captures, each any file that pyprof reads: a profiler's file, net.dict or net.parquet.
+    conditions: what must not happen, as for `pyprof diff --fail-if`: "step > 3%", "gpu > 0.5 ms", "tc_lost > 0".
+    strict: also count changes that are within the noise of the measurements.
+
+    Returns the comparison, whose numbers a test may look at. The AssertionError has the conditions that are true, each
+    with its measured value, and then the report of `pyprof diff`.
+    Raises ValueError if no condition is given, ConditionError if one cannot be read, and InputError if a file cannot
+    be read or neither capture has the quantity that a condition names.
     """
     from pyprof.prof.diff.compare import compare
     from pyprof.prof.diff.gate import check, parse_gate
@@ -45,11 +54,11 @@ def assert_no_regression(
         raise ValueError("assert_no_regression: give a condition, such as 'step > 3%'")
     gates = [parse_gate(condition) for condition in conditions]
     a, b = (make_side(load_table(os.fspath(name))) for name in (before, after))
-    found = compare(a, b)
-    verdicts = [check(gate, found, strict) for gate in gates]
+    comparison = compare(a, b)
+    verdicts = [check(gate, comparison, strict) for gate in gates]
     if any(verdict.fails for verdict in verdicts):
-        out = io.BytesIO()
-        write_terminal(found, verdicts, out, WIDTH, False)
+        report = io.BytesIO()
+        write_terminal(comparison, verdicts, report, WIDTH, False)
         failed = [line for verdict in verdicts if verdict.fails for line in verdict_words(verdict)]
-        raise AssertionError("\n".join([*failed, "", out.getvalue().decode()]))
-    return found
+        raise AssertionError("\n".join([*failed, "", report.getvalue().decode()]))
+    return comparison

@@ -152,8 +152,10 @@ def test_broken_gzip_names_the_file(tmp_path, damage):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    with pytest.raises(InputError, match=r"nothing: cannot be read: No such file or directory$"), \
-            open_input(tmp_path / "nothing"):  # fmt: skip
+    with (
+        pytest.raises(InputError, match=r"nothing: cannot be read: No such file or directory$"),
+        open_input(tmp_path / "nothing"),
+    ):
         pass
 
 

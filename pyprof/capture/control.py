@@ -48,9 +48,17 @@ def profile(
     Raises PyprofError before anything runs if the file exists, cannot be written, or another `profile` is running; and
     at the end if nothing was collected.
     """
-    path = Path(file)
-    check_output(path, force)
-    collector = TraceFile(path, force, Window(warmup, steps, wait))
+    with collect(Path(file), Window(warmup, steps, wait), force=force, trace=trace, dispatch=dispatch):
+        yield
+
+
+@contextmanager
+def collect(
+    file: Path, window: Window, *, force: bool = False, trace: bool | str = False, dispatch: bool = False
+) -> Iterator[None]:
+    """`profile` with the window as one value."""
+    check_output(file, force)
+    collector = TraceFile(file, force, window)
     with _collecting(collector, trace, dispatch) as done:
         done.callback(collector.write)
         yield

@@ -48,21 +48,13 @@ def run(
     if not script.module and not Path(script.name).is_file():
         raise PyprofError(f"{script.name}: no such file (a script to run was expected)")
     require("torch", "the collector is PyTorch's own: install it for this Python")
-    from pyprof.capture.control import attach, profile
+    from pyprof.capture.control import attach, collect
 
     collecting: AbstractContextManager[None]
     if file is None:
         collecting = attach(window, trace=trace, dispatch=dispatch)
     else:
-        collecting = profile(
-            file,
-            force=force,
-            trace=trace,
-            dispatch=dispatch,
-            warmup=window.warmup,
-            steps=window.steps,
-            wait=window.wait,
-        )
+        collecting = collect(file, window, force=force, trace=trace, dispatch=dispatch)
     argv, path, folder = sys.argv[:], sys.path[:], os.getcwd()
     with collecting:
         sys.argv[:] = [script.name, *script.args]

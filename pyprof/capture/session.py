@@ -210,13 +210,10 @@ def init(
         raise ValueError(f"pyprof.init: trace={trace!r} is not one of True, False, 'all'")
     options = Options(trace, layers, dispatch, enable_function_stack, sink, autograd)
     with _lock:
-        if _session is not None:
-            if _session.options == options:
-                return
-            profiler = _session._profiler
-            _close()
-        else:
-            profiler = None
+        if _session is not None and _session.options == options:
+            return
+        profiler = None if _session is None else _session._profiler
+        _close()
         session = Session(options)
         session.open()
         session.set_profiler(profiler)

@@ -57,11 +57,24 @@ def language_model(name: str, config: dict[str, Any]) -> Callable[[], tuple[Any,
 def whisper() -> tuple[Any, Callable[[Any], Any]]:
     transformers = pytest.importorskip("transformers", reason="needs transformers")
     config = transformers.WhisperConfig(
-        vocab_size=64, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, num_mel_bins=8,
-        max_source_positions=16, max_target_positions=16, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None,
-    )  # fmt: skip
+        vocab_size=64,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        num_mel_bins=8,
+        max_source_positions=16,
+        max_target_positions=16,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
     model = transformers.WhisperForConditionalGeneration(config)
     sound, ids = torch.randn(2, 8, 32), torch.randint(5, 64, (2, 6))
     return model, lambda m: m(input_features=sound, labels=ids).loss

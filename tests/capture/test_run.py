@@ -285,10 +285,17 @@ def test_kinetos_lines_of_both_forms_are_repaired() -> None:
         '    "ph": "X", "cat": "user_annotation", "name": "a "quoted", "pid": 3", "pid": 469, "tid": 469\n  }\n',
     ]
     since_213 = [
-        '  {\n', '    "ph": "X",\n', '    "cat": "cpu_op",\n', '    "name": "pyprof#43",\n', '    "pid": 469\n  }',
-        ',\n  {\n', '    "ph": "X",\n', '    "cat": "user_annotation",\n', '    "name": "a "quoted", "pid": 3",\n',
+        "  {\n",
+        '    "ph": "X",\n',
+        '    "cat": "cpu_op",\n',
+        '    "name": "pyprof#43",\n',
+        '    "pid": 469\n  }',
+        ",\n  {\n",
+        '    "ph": "X",\n',
+        '    "cat": "user_annotation",\n',
+        '    "name": "a "quoted", "pid": 3",\n',
         '    "pid": 469\n  }\n',
-    ]  # fmt: skip
+    ]
     for lines in (until_212, since_213):
         single = "".join(lines).splitlines(keepends=True)
         events = json.loads("[" + "".join(repaired(single, {"pyprof#43": text})) + "]")

@@ -198,9 +198,17 @@ def test_an_op_of_your_own_can_be_given_a_model() -> None:
 
 
 def test_packed_sequences_are_counted_by_their_lengths() -> None:
-    work = pyprof.count(torch.ops.aten._flash_attention_forward, *[torch.empty(7, 3, 8, device="meta")] * 3,
-                        torch.tensor([0, 4, 7], dtype=torch.int32), torch.tensor([0, 4, 7], dtype=torch.int32), 4, 4,
-                        0.0, True, False)  # fmt: skip
+    work = pyprof.count(
+        torch.ops.aten._flash_attention_forward,
+        *[torch.empty(7, 3, 8, device="meta")] * 3,
+        torch.tensor([0, 4, 7], dtype=torch.int32),
+        torch.tensor([0, 4, 7], dtype=torch.int32),
+        4,
+        4,
+        0.0,
+        True,
+        False,
+    )
     assert work.forward.flop == 1536  # (10 + 6) pairs, 3 heads, 2*16
 
 

@@ -35,13 +35,16 @@ def R(*shape: int) -> Any:
 # torch.func
 
 
-@pytest.mark.parametrize(("function", "places", "shapes", "work"), [
-    (torch.mm, (0, 0), ((3, 4, 5), (3, 5, 6)), Work(720, 600, 288)),  # 3 * 2*4*5*6; (60 + 90) * 4; 72 * 4
-    (torch.mm, (0, None), ((3, 4, 5), (5, 6)), Work(720, 360, 288)),  # the second once: (60 + 30) * 4
-    (torch.matmul, (0, 0), ((3, 4, 5), (3, 5, 6)), Work(720, 600, 288)),
-    (F.linear, (0, 0), ((3, 4, 5), (3, 6, 5)), Work(720, 600, 288)),
-    (torch.tanh, (0,), ((3, 4),), Work(12, 48, 48)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "places", "shapes", "work"),
+    [
+        (torch.mm, (0, 0), ((3, 4, 5), (3, 5, 6)), Work(720, 600, 288)),  # 3 * 2*4*5*6; (60 + 90) * 4; 72 * 4
+        (torch.mm, (0, None), ((3, 4, 5), (5, 6)), Work(720, 360, 288)),  # the second once: (60 + 30) * 4
+        (torch.matmul, (0, 0), ((3, 4, 5), (3, 5, 6)), Work(720, 600, 288)),
+        (F.linear, (0, 0), ((3, 4, 5), (3, 6, 5)), Work(720, 600, 288)),
+        (torch.tanh, (0,), ((3, 4),), Work(12, 48, 48)),
+    ],
+)
 def test_vmap_counts_the_dimension_that_it_maps(function: Any, places: Any, shapes: Any, work: Work) -> None:
     inputs = [N(*shape) for shape in shapes]
     assert pyprof.count(func.vmap(function, in_dims=places), *inputs).forward == work
@@ -230,16 +233,19 @@ def rms(x: Any) -> Any:
     return F.rms_norm(x, (8,))  # runs as its parts on a CPU, which use x twice
 
 
-@pytest.mark.parametrize("layer", [
-    lambda x: F.linear(x, torch.ones(8, 8)),
-    lambda x: F.layer_norm(x, (8,)),
-    rms,
-    lambda x: torch.matmul(x.view(2, 2, 8), torch.ones(1, 8, 8)).view(4, 8),  # several nodes
-    lambda x: torch.matmul(x.view(2, 1, 2, 8), torch.ones(2, 1, 8, 8)).view(4, 8),  # one of which has nothing to do
-    lambda x: F.scaled_dot_product_attention(x, torch.ones(4, 8), torch.ones(4, 8)),
-    torch.sin,
-    torch.tanh,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda x: F.linear(x, torch.ones(8, 8)),
+        lambda x: F.layer_norm(x, (8,)),
+        rms,
+        lambda x: torch.matmul(x.view(2, 2, 8), torch.ones(1, 8, 8)).view(4, 8),  # several nodes
+        lambda x: torch.matmul(x.view(2, 1, 2, 8), torch.ones(2, 1, 8, 8)).view(4, 8),  # one of which has nothing to do
+        lambda x: F.scaled_dot_product_attention(x, torch.ones(4, 8), torch.ones(4, 8)),
+        torch.sin,
+        torch.tanh,
+    ],
+)
 @pytest.mark.parametrize("residual_first", [True, False])
 def test_the_gradients_of_both_branches_are_added(layer: Any, residual_first: bool) -> None:
     def branch() -> Any:

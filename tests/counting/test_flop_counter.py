@@ -49,21 +49,36 @@ DIFFERENT: list[tuple[str, Callable[..., Any], Any, int, int]] = [  # ours, thei
     # a bias' gradient is a sum that has no product: 2 rows - 1 of 6 sums
     ("linear with a bias", F.linear, lambda: (R(2, 5), R(6, 5), R(6)), 3 * 120 + 6, 3 * 120),
     # weight gradient of 2 groups counted twice: 2*2*6*36*18 = 15552 each; (1 + 1 + 2) of them
-    ("grouped convolution", lambda x, w: F.conv2d(x, w, None, 1, 0, 1, 2),
-     lambda: (R(2, 4, 8, 8), R(6, 2, 3, 3)), 3 * 15552, 4 * 15552),
+    (
+        "grouped convolution",
+        lambda x, w: F.conv2d(x, w, None, 1, 0, 1, 2),
+        lambda: (R(2, 4, 8, 8), R(6, 2, 3, 3)),
+        3 * 15552,
+        4 * 15552,
+    ),
     # matrix and vector: 2*4*5 for each of three; it has no formula for mv, and counts K = 1 products as none
     ("mv", torch.mv, lambda: (R(4, 5), R(5)), 120, 0),
     ("dot", torch.dot, lambda: (R(7), R(7)), 14 + 14, 0),
     ("outer", torch.outer, lambda: (R(4), R(6)), 24 + 96, 0),
     ("addbmm", torch.addbmm, lambda: (R(4, 6), R(3, 4, 5), R(3, 5, 6)), 3 * 720, 1440),  # forward missing
-    ("complex", torch.mm, lambda: (R(4, 5, dtype=torch.complex64), R(5, 6, dtype=torch.complex64)),
-     3 * 960, 3 * 240),  # 8 a multiply-add, not 2
+    (
+        "complex",
+        torch.mm,
+        lambda: (R(4, 5, dtype=torch.complex64), R(5, 6, dtype=torch.complex64)),
+        3 * 960,
+        3 * 240,
+    ),  # 8 a multiply-add, not 2
     # 6 heads of 16 pairs: 2*96*16 and 2*96*40; on a CPU it knows no attention
     ("attention", F.scaled_dot_product_attention, lambda: (R(2, 3, 4, 8),) * 3, 3072 + 7680, 0),
     # 10 of 16 pairs
-    ("causal attention", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
-     lambda: (R(2, 3, 4, 8),), 1920 + 4800, 0),
-]  # fmt: skip
+    (
+        "causal attention",
+        lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
+        lambda: (R(2, 3, 4, 8),),
+        1920 + 4800,
+        0,
+    ),
+]
 
 
 @pytest.mark.parametrize(("function", "make"), [row[1:] for row in SAME], ids=[row[0] for row in SAME])
@@ -73,8 +88,9 @@ def test_agree(function: Callable[..., Any], make: Any, backward: bool) -> None:
     assert ours == theirs(function, *make(), backward=backward)
 
 
-@pytest.mark.parametrize(("function", "make", "ours", "other"), [row[1:] for row in DIFFERENT],
-                         ids=[row[0] for row in DIFFERENT])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "make", "ours", "other"), [row[1:] for row in DIFFERENT], ids=[row[0] for row in DIFFERENT]
+)
 def test_known_differences(function: Callable[..., Any], make: Any, ours: int, other: int) -> None:
     def real(*args: Any) -> Any:
         out = function(*args)
