@@ -6,26 +6,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pyprof.command.json_schema import Record, doc
+from pyprof.parse.attribute.contents import Attribution, DeviceSpan, together
+from pyprof.parse.attribute.contents import Contents as Figures
 
 if TYPE_CHECKING:
-    from pyprof.parse.attribute.contents import Attribution
-    from pyprof.parse.attribute.contents import Contents as Figures
     from pyprof.parse.attribute.notes import CaptureNotes
 
 __all__ = ["ParsedFiles", "parsed"]
 
 
 class Unattributed(Record):
-    """Rows without an op, by the reason."""
-
     reason: Annotated[str, doc("why these rows have no op")]
     time_ns: Annotated[int, doc("their time", "ns")]
     percent: Annotated[float | None, doc("of the time", "%")]
 
 
 class Estimate(Record):
-    """The share of the time that has an op, from a sample of the rows."""
-
     rows: Annotated[int, doc("operations that were looked at")]
     time_ns: Annotated[int, doc("their time", "ns")]
     percent: Annotated[float | None, doc("of the time", "%")]
@@ -34,8 +30,6 @@ class Estimate(Record):
 
 
 class Contents(Record, kw_only=True):
-    """All rows together."""
-
     rows: Annotated[int, doc("GPU operations (in a capture of the CPU alone: its ops)")]
     rows_by_kind: Annotated[dict[str, Annotated[int, doc("how many")]], doc("by kernel, memcpy, memset, graph, cpu")]
     time_ns: Annotated[int, doc("sum of their durations", "ns")]
@@ -54,34 +48,19 @@ class Contents(Record, kw_only=True):
 
 
 class Gpu(Record):
-    """A model of GPU."""
-
     name: Annotated[str | None, doc("its name")]
     count: Annotated[int, doc("how many")]
 
 
-class Device(Record):
-    """A GPU of a process."""
-
-    pid: Annotated[int | None, doc("process")]
-    device: Annotated[int | None, doc("GPU, as the process numbers them")]
-    span_ns: Annotated[int, doc("from its first start to its last end", "ns")]
-    busy_ns: Annotated[int, doc("time with at least one operation, of the span", "ns")]
-
-
-class NamedContents(Contents):
-    """All rows of a file; its name stands first."""
-
+class NamedContents(Contents):  # its keys stand before those of Contents
     name: Annotated[str, doc("as given")]
     profiler: Annotated[str, doc("what recorded it")]
 
 
 class ParsedFile(NamedContents, kw_only=True):
-    """A file that was read, and its chosen rows."""
-
     gpus: Annotated[list[Gpu], doc("the GPUs; each device of a process counts as one")]
     pids: Annotated[list[int], doc("the numbers of the processes")]
-    devices: Annotated[list[Device], doc("the devices of each process")]
+    devices: Annotated[list[DeviceSpan], doc("the devices of each process")]
     ranges: Annotated[
         list[str], doc("names of the commonest of the user's ranges; with an estimate, of those looked at")
     ]
@@ -89,8 +68,6 @@ class ParsedFile(NamedContents, kw_only=True):
 
 
 class TableWritten(Record):
-    """The kernel table that was written."""
-
     name: Annotated[str, doc("of the file")]
     form: Annotated[Literal["dict", "csv", "parquet"], doc("of the table")]
     rows: Annotated[int, doc("written")]
@@ -106,8 +83,6 @@ class ParsedFiles(Record):
 
 def parsed(notes: Sequence[CaptureNotes], contents: Sequence[Figures], output: str | None) -> ParsedFiles:
     """``contents``: the figures of each file's rows, as they were written; ``output``: the file written, None: none."""
-    from pyprof.parse.attribute.contents import together
-
     whole = together(contents)
     return ParsedFiles(
         files=[_file(file, rows) for file, rows in zip(notes, contents, strict=True)],
@@ -123,7 +98,7 @@ def _file(notes: CaptureNotes, contents: Figures) -> ParsedFile:
         **_figures(contents),
         gpus=[Gpu(name=name or None, count=count) for name, count in contents.gpus.items()],
         pids=contents.pids,
-        devices=[Device(**span._asdict()) for span in contents.devices],
+        devices=contents.devices,
         ranges=notes.ranges,
         warnings=notes.warnings,
     )

@@ -47,7 +47,7 @@ def contents_apart(files: Sequence[Contents]) -> list[Contents]:
             pids=sorted(pids.values()),
             ranks=file.ranks if rank is None else [rank],
             devices=[
-                span if span.pid is None else span._replace(pid=pids.get(span.pid, span.pid)) for span in file.devices
+                span if span.pid is None else replace(span, pid=pids.get(span.pid, span.pid)) for span in file.devices
             ],
         )
         for file, (pids, rank) in zip(files, numbers, strict=True)

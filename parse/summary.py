@@ -97,10 +97,10 @@ def _sampled(attribution: Attribution, rows: int, time: str) -> str:
 
 
 def _spans(contents: Contents) -> Iterable[tuple[str, str]]:
-    for pid, device, span, busy in contents.devices[:MOST]:
-        which = "" if len(contents.devices) == 1 else f"process {_number(pid)}, device {_number(device)}: "
-        of_span = f" ({share(busy, span)})" if span else ""
-        yield "span", f"{which}{_ms(span)}, busy {_ms(busy)}{of_span}"
+    for device in contents.devices[:MOST]:
+        which = f"process {_number(device.pid)}, device {_number(device.device)}: " if len(contents.devices) > 1 else ""
+        of_span = f" ({share(device.busy_ns, device.span_ns)})" if device.span_ns else ""
+        yield "span", f"{which}{_ms(device.span_ns)}, busy {_ms(device.busy_ns)}{of_span}"
 
 
 def _number(number: int | None) -> str:

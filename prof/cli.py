@@ -10,7 +10,7 @@ from pyprof.command.argument_types import parsed, whole_number
 from pyprof.command.frame import Done, run_command
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import UsageError
-from pyprof.prof.load import add_models, add_peaks
+from pyprof.prof.load import add_input
 from pyprof.prof.table.columns import COLUMN, COLUMNS, DEFAULT
 from pyprof.prof.table.group import AGGREGATES
 from pyprof.prof.table.query import Sort
@@ -25,17 +25,10 @@ def build_parser() -> Parser:
         epilog=_columns_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "file",
-        nargs="?",
-        help="net.dict (or .gz) or net.parquet from parse.py, or a profiler's file that it reads (net.sqlite, "
-        "net.json, ...); without it or as -, a net.dict on standard input",
-    )
+    add_input(parser, nargs="?")
     _add_query(parser)
     _add_forms(parser)
     _add_answers(parser)
-    add_peaks(parser)
-    add_models(parser)
     parser.add_argument(
         "-o",
         "--output",

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Table
 
-__all__ = ["AnnotatedFile", "LoadedFile", "add_models", "add_peaks", "load_annotated", "load_model_files", "load_table"]
+__all__ = [
+    "AnnotatedFile",
+    "LoadedFile",
+    "add_input",
+    "add_models",
+    "add_peaks",
+    "load_annotated",
+    "load_model_files",
+    "load_table",
+]
 
 
 class LoadedFile(NamedTuple):
@@ -72,6 +81,18 @@ class AnnotatedFile(NamedTuple):
     loaded: LoadedFile
     annotation: Annotation
     peaks: Peaks | None  # None: those of the data sheet are used
+
+
+def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """The argument ``file`` and the options that decide how it is annotated."""
+    parser.add_argument(
+        "file",
+        nargs=nargs,
+        help="net.dict (or .gz) or net.parquet from pyprof parse, or a profiler's file that it reads (net.sqlite, "
+        f"net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input",
+    )
+    add_peaks(parser)
+    add_models(parser)
 
 
 def add_peaks(parser: argparse.ArgumentParser) -> None:

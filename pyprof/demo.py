@@ -30,8 +30,6 @@ FILES = {  # of --json and the folder: key, name
 
 
 class FilesMade(Record):
-    """The files made."""
-
     capture: Annotated[str, doc("torch.profiler's trace")]
     table: Annotated[str, doc("the kernel table, net.dict")]
     csv: Annotated[str, doc("the annotated table, every column")]

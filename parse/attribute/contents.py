@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN, general
 from pyprof.table.attribution import AttributedTime, attributed_rows, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct
@@ -50,13 +51,14 @@ def attribution_of(columns: Mapping[str, Data], weight: Ints | None = None) -> A
     return Attribution(time.total_ns, time.attributed_ns, time.on_cpu, _largest_first(reasons))
 
 
-class DeviceSpan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DeviceSpan:
     """The working time of one process's device."""
 
-    pid: int | None
-    device: int | None
-    span_ns: int  # from its first start to its last end
-    busy_ns: int
+    pid: Annotated[int | None, doc("process")]
+    device: Annotated[int | None, doc("GPU, as the process numbers them")]
+    span_ns: Annotated[int, doc("from its first start to its last end", "ns")]
+    busy_ns: Annotated[int, doc("time with at least one operation, of the span", "ns")]
 
 
 @dataclass(frozen=True, slots=True)

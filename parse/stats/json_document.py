@@ -15,16 +15,12 @@ UNIT = re.compile(r"\((%|ns|MB)\)")
 
 
 class TableColumn(Record):
-    """A column of a table."""
-
     name: Annotated[str, doc("the key in `rows`")]
     type: Annotated[Literal["string", "number"], doc("of its values, which may be null too: unknown")]
     unit: Annotated[str | None, doc("of its numbers; null: none")]
 
 
 class StatsTable(Record):
-    """A report's table."""
-
     title: Annotated[str, doc("of the report")]
     missing: Annotated[str | None, doc("what the file lacks, where there are no rows")]
     columns: Annotated[list[TableColumn], doc("the keys of `rows`, in order")]

@@ -31,15 +31,11 @@ TensorShare = Annotated[
 
 
 class StepLeftOut(Record):
-    """A step that is left out."""
-
     step: Annotated[int, doc("its number")]
     reason: Annotated[str, doc("why it is no sample")]
 
 
 class CaptureSide(Record):
-    """One of the captures."""
-
     name: Annotated[str, doc("the file")]
     steps: Annotated[list[int], doc("the steps that count; none: the capture marks none and is one")]
     left_out: Annotated[list[StepLeftOut], doc("the other steps")]
@@ -51,8 +47,6 @@ class CaptureSide(Record):
 
 
 class Times(Record, kw_only=True):
-    """A time in both captures."""
-
     before_ns: Annotated[int, doc("in A, a mean over its steps", NS)]
     after_ns: Annotated[int, doc("in B", NS)]
     change_ns: Annotated[int, doc("after - before", NS)]
@@ -64,8 +58,6 @@ class Times(Record, kw_only=True):
 
 
 class Amount(Record, kw_only=True):
-    """An amount per step in both captures."""
-
     before: Annotated[float | None, doc("in A, per step; null: not known")]
     after: Annotated[float | None, doc("in B, per step")]
     change: Annotated[float | None, doc("after - before")]
@@ -73,16 +65,12 @@ class Amount(Record, kw_only=True):
 
 
 class Amounts(Record):
-    """Amounts per step."""
-
     operations: Annotated[Amount, doc("kernels, copies, memsets")]
     flop: Annotated[Amount, doc("FLOPs that are counted")]
     byte: Annotated[Amount, doc("bytes that are counted")]
 
 
 class Entry(Times):
-    """A part of the difference."""
-
     name: Annotated[str, doc("layer and op; overlap and idle, too")]
     layer: Annotated[str, doc("repeated layers as one: blocks.*:attention")]
     op: Annotated[str, doc("what the user called, or the kind of work")]
@@ -97,14 +85,10 @@ class Entry(Times):
 
 
 class Part(Times):
-    """A part of the step."""
-
     name: Annotated[str, doc("the part")]
 
 
 class KernelOfOp(Record):
-    """A kernel."""
-
     kernel: Annotated[str, doc("its name")]
     tc: Annotated[str, doc("tensor cores: 1, 0, ? or -")]
     rows: Annotated[float, doc("per step")]
@@ -112,8 +96,6 @@ class KernelOfOp(Record):
 
 
 class OpWithOtherKernels(Times):
-    """An op with other kernels."""
-
     name: Annotated[str, doc("layer and op")]
     phase: Annotated[str, doc("forward, backward, ...")]
     aten: Annotated[str, doc("aten op")]
@@ -126,24 +108,18 @@ class OpWithOtherKernels(Times):
     tensor_share_after: TensorShare
 
 
-class GateTestStart(Amount):
-    """The first keys of a test."""
-
+class GateTestStart(Amount):  # its keys stand before those of Amount; times are ns
     test: Annotated[str, doc("as given")]
     unit: Annotated[str, extended("of its numbers", {"enum": ["time", "count", "flop", "byte"]})]
     failed: Annotated[bool, doc("it is true of the change")]
 
 
 class GateTest(GateTestStart, kw_only=True):
-    """A test and its numbers; times are ns."""
-
     noise: Annotated[float | None, doc("as noise_ns")]
     counts: Annotated[bool, doc("the change is beyond noise, or --strict is given")]
 
 
 class GateCondition(Record):
-    """A condition of --fail-if."""
-
     condition: Annotated[str, doc("as given")]
     failed: Annotated[bool, doc("it is true")]
     tests: Annotated[list[GateTest], doc("all of its tests")]

@@ -8,7 +8,7 @@ from pyprof.command.argument_types import file_name, parsed
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, check_standard_output, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
-from pyprof.prof.load import add_models, add_peaks, load_annotated
+from pyprof.prof.load import add_input, load_annotated
 from pyprof.prof.table.columns import COLUMN
 
 FORMS = (".perfetto-trace", ".pftrace", ".json", ".json.gz")
@@ -21,11 +21,7 @@ def build_parser() -> Parser:
         "and limits as arguments, the layers over them, counters of TFLOP/s and GB/s, arrows from launch to kernel "
         "and from forward to backward. A profiler's file gives the CPU's ranges, too.",
     )
-    parser.add_argument(
-        "file",
-        help="a profiler's file that pyprof parse reads (net.sqlite, net.json, ...), or net.dict (or .gz) or "
-        "net.parquet from it; - is a net.dict on standard input",
-    )
+    add_input(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -43,8 +39,6 @@ def build_parser() -> Parser:
         help="the columns of prof.py that are arguments of GPU operations, or all",
     )
     parser.add_argument("--no-ranges", action="store_true", help="leave out the CPU's ranges: a smaller file")
-    add_peaks(parser)
-    add_models(parser)
     add_json(parser)
     add_common(parser, writes="file")
     return parser

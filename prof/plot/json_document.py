@@ -24,8 +24,6 @@ class Track(Record):
 
 
 class Tracks(Record):
-    """The timeline."""
-
     step: Annotated[int | None, doc("its number")]
     span_ns: Annotated[int, doc("from the left edge to the right")]
     lanes: Annotated[tuple[Track, ...], doc("from the top")]

@@ -9,7 +9,7 @@ from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, check_standard_output, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import InputError
-from pyprof.prof.load import add_models, add_peaks, load_annotated
+from pyprof.prof.load import add_input, load_annotated
 
 
 def build_parser() -> Parser:
@@ -18,11 +18,7 @@ def build_parser() -> Parser:
         description="Write a run as one web page: step times, roofline, layers, timeline, kernels. It needs no network "
         "and no server; send it as it is.",
     )
-    parser.add_argument(
-        "file",
-        help="net.dict (or .gz) or net.parquet from pyprof parse, or a profiler's file that it reads (net.sqlite, "
-        "net.json, ...); - is a net.dict on standard input",
-    )
+    add_input(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -31,8 +27,6 @@ def build_parser() -> Parser:
         help="the page to write; - is standard output (default: report.html)",
     )
     parser.add_argument("--title", metavar="TEXT", help="the page's title (default: the file's name)")
-    add_peaks(parser)
-    add_models(parser)
     add_json(parser)
     add_common(parser, writes="file")
     return parser

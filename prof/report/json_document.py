@@ -6,16 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pyprof.command.json_schema import FileWritten, Record, doc
+from pyprof.prof.summary.figures import Figure
 
 __all__ = ["Page", "page_of"]
-
-
-class Figure(Record):
-    """A number in the page's first line."""
-
-    name: Annotated[str, doc("what it is")]
-    value: Annotated[str, doc("with its unit")]
-    of: Annotated[str, doc("what it is of, or empty")]
 
 
 class Page(Record):

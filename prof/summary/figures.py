@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
+from pyprof.command.json_schema import doc
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import amount, counted
 from pyprof.prof.summary.work_sentences import at_least, mfu_text, peak_text, per_gpu
@@ -17,9 +19,9 @@ __all__ = ["Figure", "figures"]
 class Figure:
     """A number that stands out, with its name and what it is of."""
 
-    name: str
-    value: str
-    of: str = ""
+    name: Annotated[str, doc("what it is")]
+    value: Annotated[str, doc("with its unit")]
+    of: Annotated[str, doc("what it is of, or empty")] = ""
 
 
 def figures(summary: Summary) -> list[Figure]:

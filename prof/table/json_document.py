@@ -27,8 +27,6 @@ TYPES: dict[str, JsonType] = {"text": "string", "int": "integer", "float": "numb
 
 
 class PrintedColumn(Record):
-    """A column that is printed."""
-
     name: Annotated[str, doc("the key in `rows`")]
     type: Annotated[JsonType, doc("of its values, which may be null too: unknown, or nothing")]
     unit: Annotated[str | None, doc("of its numbers; null: none")]
@@ -36,8 +34,6 @@ class PrintedColumn(Record):
 
 
 class WholeTable(Record):
-    """The whole table."""
-
     rows: Annotated[int, doc("number of rows")]
     time_ns: Annotated[int, doc("sum of their durations", "ns")]
     on: Annotated[str, extended("what the rows ran on", {"enum": ["GPU", "CPU"]})]
@@ -48,16 +44,12 @@ class WholeTable(Record):
 
 
 class SelectedRows(Record):
-    """The rows that --where chose."""
-
     rows: Annotated[int, doc("number of rows")]
     time_ns: Annotated[int, doc("sum of their durations", "ns")]
     percent: Annotated[float | None, doc("of the time of all rows", "%")]
 
 
 class UncountedOp(Record):
-    """An op whose FLOPs no model counts."""
-
     op: Annotated[str, doc("its name; of rows without an op the kernel's")]
     time_ns: Annotated[int, doc("of its rows", "ns")]
     percent: Annotated[float | None, doc("of the time of all rows", "%")]
@@ -82,8 +74,6 @@ NO_ROWS: Any = msgspec.field(default_factory=list)  # rows are written one by on
 
 
 class TableDocument(Record, kw_only=True):
-    """What stands beside the rows."""
-
     columns: Annotated[list[PrintedColumn], doc("the keys of `rows`, in order")]
     totals: Annotated[WholeTable, doc("the whole table, whichever rows are printed")]
     selected: Annotated[SelectedRows, doc("the rows that --where chose, before --group and --top")]
@@ -97,9 +87,7 @@ class Kernels(TableDocument, kw_only=True):
     rows: Annotated[list[Any], extended("one per GPU operation, keys as -c names them", _row_schema(COLUMNS))] = NO_ROWS
 
 
-class GroupedTable(TableDocument):
-    """The columns of groups stand first."""
-
+class GroupedTable(TableDocument):  # its key stands before those of TableDocument
     group_by: Annotated[list[str], doc("the columns that the rows of a group agree in")]
 
 
@@ -110,8 +98,6 @@ class Groups(GroupedTable, kw_only=True):
 
 
 class ExplanationLine(Record):
-    """A line."""
-
     what: Annotated[str, doc("kernel, op, layer, formula, role, tensor cores, ...")]
     text: Annotated[str, doc("where it comes from")]
 

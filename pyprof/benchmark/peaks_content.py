@@ -19,8 +19,6 @@ Rates = dict[str, float]
 
 
 class Curves(Record):
-    """The rates by size."""
-
     products_flop_per_s: Annotated[dict[str, Points], doc("by dtype: rows of the square matrices, FLOP/s")]
     memory_byte_per_s: Annotated[dict[str, Points], doc("by op: bytes moved, bytes/s")]
     elementwise_byte_per_s: Annotated[dict[str, Rates], doc("by dtype: bytes/s of each op")]

@@ -18,15 +18,11 @@ __all__ = ["Failure", "Schemas", "commands", "main", "schema_of", "schemas"]
 
 
 class InputFile(Record):
-    """A file that was read."""
-
     name: Annotated[str, doc("as given; - is standard input")]
     profiler: Annotated[str | None, doc("what recorded it, where the file says so")]
 
 
 class Header(Record):
-    """The keys that every document begins with."""
-
     schema: Annotated[str, doc("which keys these are, and their version")]
     pyprof: Annotated[str, doc("pyprof's version")]
     command: Annotated[str, doc("the command that was run; empty where there is no such command")]
@@ -52,8 +48,6 @@ ERROR_TYPES = (
 
 
 class ErrorFound(Record):
-    """What went wrong."""
-
     type: Annotated[str, extended(ERROR_TYPES, {"examples": ERRORS})]
     message: Annotated[str, doc("what standard error says, without the command's name")]
     file: Annotated[str | None, doc("the file that is not as it should be")]
