@@ -1,11 +1,11 @@
-"""What a communication library was told to do: a record a collective, whichever profiler wrote it down.
+"""What a collective did: one record in the same form, whichever profiler wrote it down.
 
-The column ``comm`` of the kernel table is a JSON list of them, one a collective that the launch does (several where
+The column ``comm`` of the kernel table is a JSON list of records, one per collective of the launch (several where
 ``ncclGroupEnd`` launches a group)::
 
     [{"op": "all_gather", "ranks": 8, "in": 50272, "out": 402176, "group": "3"}]
 
-``in`` and ``out`` are bytes of this rank's memory that go in and come out. A key is left out where nothing tells it.
+``in`` and ``out`` are the bytes of this rank's memory that go in and come out. Keys of unknown values are left out.
 """
 
 from __future__ import annotations
@@ -16,65 +16,76 @@ from typing import Any
 
 from pyprof.dtypes import BYTES_OF_SCALAR_TYPE
 
-# A collective's name by what every library and release calls it: allreduce, _allgather_base, ncclAllReduce,
-# reduce_scatter_tensor_coalesced, alltoallv, "send 0->1". Order matters: the longer names first.
-_OPS = (
-    ("reduce_scatter", re.compile(r"reduce_?scatter")), ("all_reduce", re.compile(r"all_?reduce")),
-    ("all_gather", re.compile(r"all_?gather")), ("all_to_all", re.compile(r"all_?to_?all")),
-    ("broadcast", re.compile(r"broadcast|bcast")), ("barrier", re.compile(r"barrier")),
-    ("reduce", re.compile(r"^_?(?:nccl)?reduce")), ("gather", re.compile(r"^_?(?:nccl)?gather")),
-    ("scatter", re.compile(r"^_?(?:nccl)?scatter")), ("send", re.compile(r"^(?:nccl)?i?send")),
-    ("recv", re.compile(r"^(?:nccl)?i?recv")),
-)  # fmt: skip
+# The names of each collective in all libraries and releases: allreduce, _allgather_base, ncclAllReduce,
+# reduce_scatter_tensor_coalesced, alltoallv, "send 0->1". Order matters: the longer names come first.
+_OPS = {
+    "reduce_scatter": re.compile(r"reduce_?scatter"),
+    "all_reduce": re.compile(r"all_?reduce"),
+    "all_gather": re.compile(r"all_?gather"),
+    "all_to_all": re.compile(r"all_?to_?all"),
+    "broadcast": re.compile(r"broadcast|bcast"),
+    "barrier": re.compile(r"barrier"),
+    "reduce": re.compile(r"^_?(?:nccl)?reduce"),
+    "gather": re.compile(r"^_?(?:nccl)?gather"),
+    "scatter": re.compile(r"^_?(?:nccl)?scatter"),
+    "send": re.compile(r"^(?:nccl)?i?send"),
+    "recv": re.compile(r"^(?:nccl)?i?recv"),
+}
 
-MOST = 1 << 50  # of bytes or elements: a PiB; more is damage
+MOST = 1 << 50  # bytes or elements: a PiB; more means a damaged file
 
 
 def collective(name: str) -> str:
-    """The collective that a library's name means; empty for none.
+    """The collective that a library's name stands for; empty where it is no collective.
 
     >>> collective("_reduce_scatter_base"), collective("ncclAlltoAll"), collective("ncclCommInitRank")
     ('reduce_scatter', 'all_to_all', '')
     """
     lower = name.lower()
-    return next((op for op, pattern in _OPS if pattern.search(lower)), "")
+    return next((op for op, pattern in _OPS.items() if pattern.search(lower)), "")
 
 
 def of_message(op: str, size: int, ranks: int | None) -> tuple[int | None, int | None]:
-    """(bytes in, bytes out) of a collective by NCCL's own message size; None where the ranks would tell.
+    """(bytes in, bytes out) of a collective by NCCL's own message size; None where they depend on unknown ranks.
 
-    NCCL counts what a rank gives to (all_gather, gather, all_to_all) or gets from (reduce_scatter, scatter) each other,
-    and the whole buffer elsewhere (nccl.h: sendcount, recvcount, count).
+    NCCL counts what a rank gives to (all_gather, gather, all_to_all) or gets from (reduce_scatter, scatter) each other
+    rank, and the whole buffer elsewhere (nccl.h: sendcount, recvcount, count).
     """
     every = None if ranks is None else size * ranks
-    return {
-        "all_gather": (size, every), "reduce_scatter": (every, size), "all_to_all": (every, every),
-        "gather": (size, None), "scatter": (None, size), "send": (size, 0), "recv": (0, size),
-    }.get(op, (size, size))  # fmt: skip
+    bytes_of = {
+        "all_gather": (size, every),
+        "reduce_scatter": (every, size),
+        "all_to_all": (every, every),
+        "gather": (size, None),
+        "scatter": (None, size),
+        "send": (size, 0),
+        "recv": (0, size),
+    }
+    return bytes_of.get(op, (size, size))
 
 
 def of_elements(op: str, inward: int | None, outward: int | None, dtype: object) -> tuple[int | None, int | None]:
     """(bytes in, bytes out) by torch.distributed's counts of elements (ParamCommsUtils.hpp: In and Out msg nelems).
 
-    A send counts the tensor as both, and so does a receive: only one of them goes in.
+    A send and a receive count the tensor as both in and out, though it is only one of them.
     """
     item = BYTES_OF_SCALAR_TYPE.get(dtype) if isinstance(dtype, str) else None
     if item is None:
         return None, None
     if op in ("send", "recv"):
-        size = inward if inward else outward
-        return (None if size is None else of_message(op, size * item, None)) or (None, None)
-    return tuple(None if n is None else n * item for n in (inward, outward))  # type: ignore[return-value]
+        elements = inward or outward
+        return (None, None) if elements is None else of_message(op, elements * item, None)
+    return None if inward is None else inward * item, None if outward is None else outward * item
 
 
-def record(op: str, **told: Any) -> dict[str, Any]:
-    """A record of what is told: keys of None are left out, ``inward`` and ``outward`` are written in and out."""
+def record(op: str, **values: Any) -> dict[str, Any]:
+    """A record of a collective. Keys of None are left out; ``inward`` and ``outward`` become `in` and `out`."""
     names = {"inward": "in", "outward": "out"}
-    return {"op": op, **{names.get(key, key): value for key, value in told.items() if value is not None}}
+    return {"op": op, **{names.get(key, key): value for key, value in values.items() if value is not None}}
 
 
 def listed(records: list[dict[str, Any]]) -> str:
-    """The column's text; empty for no record."""
+    """The text of the column ``comm``; empty where there is no record."""
     return json.dumps(records, ensure_ascii=False) if records else ""
 
 

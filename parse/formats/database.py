@@ -26,7 +26,7 @@ _NONE: Ints = np.zeros(0, np.int64)
 
 
 class Database:
-    """Read-only access by table and column name. An absent table has no rows: profilers create tables lazily."""
+    """Read-only access by table and column name. An absent table has no rows: profilers create tables when needed."""
 
     def __init__(self, file: Path, connection: sqlite3.Connection) -> None:
         self.file = file
@@ -97,13 +97,16 @@ class Database:
         return f'"{column}" IN ({", ".join(map(str, values))})' if self.has(source.table, column) else ""
 
     def ints(self, table: str, *columns: str, where: str = "") -> list[Ints]:
-        """Integer columns as arrays, in the table's own order: whoever needs an order sorts the arrays."""
+        """Integer columns as arrays, in the table's own order: sorting arrays is faster than sorting in SQL."""
         if not self.has(table):
             return [np.zeros(0, np.int64) for _ in columns]
-        here = [column for column in columns if self.has(table, column)] or list(columns[:1])
-        found = dict(zip(here, self._ints(table, here, where), strict=True))
-        rows = len(found[here[0]])
-        return [found[column] if column in found else np.full(rows, NULL, np.int64) for column in columns]
+        present = [column for column in columns if self.has(table, column)]
+        arrays = dict(zip(present, self._ints(table, present, where), strict=True)) if present else {}
+        rows = len(arrays[present[0]]) if present else self._count(table, where)
+        return [arrays[column] if column in arrays else np.full(rows, NULL, np.int64) for column in columns]
+
+    def _count(self, table: str, where: str) -> int:
+        return int(self.rows(f'SELECT count(*) FROM "{table}" WHERE {where or "1"}')[0][0])  # noqa: S608 (our own text)
 
     def _ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         numbers, condition = [f'coalesce("{column}", {NULL})' for column in columns], where or "1"
@@ -115,7 +118,7 @@ class Database:
         return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
 
     def key(self, table: str) -> str:
-        """SQLite's name for the number of a table's rows, one that no column has taken; empty where rows have none."""
+        """SQLite's name of the row number, one that is no column's name; empty where rows have no numbers."""
         taken = {column.lower() for column in self.columns.get(table, ())}
         name = next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), "")
         if not name or table not in self.columns or table in self._views:
@@ -129,11 +132,11 @@ class Database:
     def chunks(
         self, numbers: Sequence[str], table: str, join: str = "", where: str = "1", text: str = "NULL"
     ) -> Iterator[tuple[list[Ints], bytes | str | None]]:
-        """Expressions over a table (``e`` is a row of it) as arrays of integers, and one text's values joined.
+        """Integer expressions over a table's rows (``e``) as arrays, and the values of a text expression joined.
 
-        SQLite hands rows over as one Python object a value. A column whose numbers it joins to one text, which numpy
-        reads, takes half of the time. Some rows at a time come, in the table's order. The expressions are our own, and
-        never NULL. Raises ValueError where a value is no integer.
+        SQLite returns one Python object per value. It takes half of the time to let SQLite join a column's numbers to
+        one text, which numpy reads. ``CHUNK`` rows come at a time, in the table's order. The expressions are our own,
+        and never NULL. Raises ValueError where a value is no integer.
         """
         inner = ", ".join(f"{number} AS n{place}" for place, number in enumerate(numbers))
         outer = ", ".join(f"group_concat(n{place})" for place in range(len(numbers)))
@@ -151,7 +154,7 @@ class Database:
             yield [_integers(column, count) for column in columns], joined
 
     def query_ints(self, query: str, width: int) -> list[Ints]:
-        """The integer columns of a query of our own, each a view of what was read."""
+        """The integer columns of a query of our own, as views of one array."""
         try:
             flat = np.fromiter(chain.from_iterable(self.connection.execute(query)), np.int64).reshape(-1, width)
         except (TypeError, ValueError, OverflowError) as error:  # a column holds whatever was put there
@@ -176,16 +179,16 @@ class Database:
 
 
 def _integers(text: bytes | str, count: int) -> Ints:
-    """So many numbers with commas between them."""
+    """Numbers with commas between them. Raises ValueError where there are not ``count``."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # how numpy says that it met something else
+        warnings.simplefilter("error", DeprecationWarning)  # numpy's message for anything but a number
         try:
-            found: Ints = np.fromstring(text, np.int64, sep=",")
+            numbers: Ints = np.fromstring(text, np.int64, sep=",")
         except DeprecationWarning:
-            found = _NONE
-    if len(found) != count:
+            numbers = _NONE
+    if len(numbers) != count:
         raise ValueError("expected whole numbers, found another value")
-    return found
+    return numbers
 
 
 def _decode(data: bytes) -> str:
@@ -194,7 +197,7 @@ def _decode(data: bytes) -> str:
 
 @contextmanager
 def unpacked(file: Path) -> Iterator[Path]:
-    """The file itself, or a temporary copy without gzip's packing, whatever the suffix."""
+    """The file itself, or an uncompressed temporary copy of a gzip file, whatever its suffix."""
     with file.open("rb") as source:
         if source.read(2) != b"\x1f\x8b":
             yield file

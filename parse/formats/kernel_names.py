@@ -1,4 +1,4 @@
-"""Kernel names: demangled, and short as nsys and nvprof print them, without namespaces, templates and parameters."""
+"""Kernel names: demangled, and short as nsys and nvprof print them (without namespaces, templates and parameters)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator
 _OPEN = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _ANONYMOUS = ("(anonymous namespace)", "<unnamed>", "(anonymous class)")
 _OPERATOR = re.compile(r"operator\s*(?:\(\)|\[\]|<=>|<<=?|>>=?|->\*?|[<>]=?)")
+_LENGTH = re.compile(r"\d{1,4}")  # of a name in a mangling
 _CLONE = re.compile(r"(?: \[clone [^\]]*\])+$|\.kd$")
 
 
 def demangle(name: str) -> str:
-    """``_ZN2at3addEv`` -> ``at::add()``; any other name, and one that is no valid mangling, as it is."""
+    """``_ZN2at3addEv`` -> ``at::add()``; a name that is not mangled, or not validly, stays as it is."""
     if not name.startswith(("_Z", "__Z")):
         return name
     import cxxfilt
@@ -24,7 +25,7 @@ def demangle(name: str) -> str:
 
 
 def short_name(long: str) -> str:
-    """The name of a kernel's function, alone.
+    """The bare name of a kernel's function.
 
     >>> short_name("void at::native::(anonymous namespace)::gather<float, 2>(float*, int)::{lambda(int)#1}::operator()")
     'gather'
@@ -34,25 +35,25 @@ def short_name(long: str) -> str:
     name = _CLONE.sub("", demangle(long))
     if name.startswith("_Z"):
         return _mangled(name) or long
-    found = ""
+    last = ""
     for part in _parts(name):
-        if part and (not part.startswith("operator") or not found):
-            found = part
-    return found or long
+        if part and (not part.startswith("operator") or not last):
+            last = part
+    return last or long
 
 
 def _mangled(name: str) -> str:
-    """The innermost name of a mangling that no demangler accepts: cuDNN's CUTLASS kernels have such (seen in 9.x)."""
+    """The innermost name of a mangling that no demangler accepts, as in cuDNN's CUTLASS kernels (seen in 9.x)."""
     at = 3 if name.startswith("_ZN") else 2
-    found = ""
-    while (length := re.compile(r"\d{1,4}").match(name, at)) is not None:
+    innermost = ""
+    while (length := _LENGTH.match(name, at)) is not None:
         at = length.end() + int(length[0])
-        found = name[length.end() : at]
-    return found
+        innermost = name[length.end() : at]
+    return innermost
 
 
 def _parts(name: str) -> Iterator[str]:
-    """The components of a qualified name, without what stands in brackets; lambdas and anonymous ones are empty."""
+    """The components of a qualified name without anything in brackets; lambdas and anonymous ones are empty."""
     closing: list[str] = []
     part = ""
     at = 0
@@ -86,7 +87,7 @@ def _parts(name: str) -> Iterator[str]:
 
 
 def _nest(closing: list[str], char: str, before: str) -> None:
-    """Keep the stack of brackets that are open; a > closes only a <, and is none in ->."""
+    """Update the stack of open brackets; a > closes only a <, and the one in -> is no bracket."""
     if char == closing[-1] and not (char == ">" and before == "-"):
         closing.pop()
     elif char in _OPEN and not (char == "<" and closing[-1] != ">" and before in " <"):

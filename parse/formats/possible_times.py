@@ -1,4 +1,4 @@
-"""Times that cannot be: profilers lose them (CUPTI then writes 0 for both), and damaged files hold anything."""
+"""Impossible times: profilers lose times (CUPTI then writes 0 for both), and damaged files contain anything."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ LONGEST_NS = 1 << 50  # 13 days: longer than any kernel, and 8,000 of them still
 
 
 class Settled(NamedTuple):
-    """Starts and ends that can be; ``wrong`` rows had others and last 0 ns now."""
+    """Possible starts and ends in ns; ``wrong`` rows had impossible ones and now last 0 ns."""
 
     start: Ints
     end: Ints
     wrong: int
 
     def warnings(self) -> list[str]:
-        return told(self.wrong)
+        return times_warning(self.wrong)
 
 
-def told(wrong: int) -> list[str]:
-    """A warning of so many rows; none of none."""
-    words = "GPU operations have times that cannot be (none, or an end before the start): they count as 0 ns"
-    return [f"{wrong:,} {words}"] if wrong else []
+def times_warning(wrong: int) -> list[str]:
+    """The warning that so many rows have impossible times; no warning for 0 rows."""
+    text = "GPU operations have impossible times (none, or an end before the start): they count as 0 ns"
+    return [f"{wrong:,} {text}"] if wrong else []
 
 
 def settle(start: Ints, end: Ints, earliest: int = -LATEST_NS) -> Settled:
-    """The times in ns with what cannot be (unknown, before ``earliest``, end before start, weeks long) made 0 ns long.
+    """Times in ns, in which impossible rows (unknown, before ``earliest``, end before start, weeks long) last 0 ns.
 
-    Such a row stays where the time that is told puts it, or at the first of all rows.
+    Such a row stays at the one time that is possible; without one it moves to the start of the first row.
     """
     begun, ended = ((earliest <= time) & (time < LATEST_NS) for time in (start, end))
     both = begun & ended
@@ -47,6 +47,6 @@ def settle(start: Ints, end: Ints, earliest: int = -LATEST_NS) -> Settled:
 
 
 def lasted(start: Ints, end: Ints) -> Ints:
-    """How long calls took, in ns; ``NULL`` where a time is unknown or the end comes before the start."""
+    """The duration of calls in ns; ``NULL`` where a time is unknown or the end comes before the start."""
     known = (start > -LATEST_NS) & (start < LATEST_NS) & (end >= start) & (end < LATEST_NS)
     return np.where(known, np.where(known, end, 0) - np.where(known, start, 0), NULL)

@@ -8,10 +8,7 @@ table of pairs joins them. PyTorch's own ranges come as ROCTX markers.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,53 +18,15 @@ from pyprof.parse.formats.cupti import CallTimes, launch_columns, launch_fields,
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.possible_times import settle
-from pyprof.parse.formats.text_ranges import TextRange, Threads, ranges_of, thread_numbers
+from pyprof.parse.formats.rocpd_events import NEEDED_RPD, NEEDED_V3, Events, number, rocprof_events, rpd_events
+from pyprof.parse.formats.text_ranges import Threads, ranges_of, thread_numbers
 from pyprof.table.columns import NULL, Coded
 
 EXPERIMENTAL = "AMD's databases are read experimentally: compare with a torch.profiler trace, which is read fully"
-NEEDED_V3 = {
-    "rocpd_kernel_dispatch": ("start", "end", "pid", "kernel_id", "event_id"),
-    "rocpd_info_kernel_symbol": ("id", "kernel_name"),
-    "rocpd_region": ("start", "end", "pid", "tid", "name_id", "event_id"),
-    "rocpd_event": ("id", "stack_id"),
-    "rocpd_string": ("id", "string"),
-}
-NEEDED_RPD = {
-    "rocpd_op": ("id", "start", "end", "gpuId", "queueId", "description_id", "opType_id"),
-    "rocpd_api": ("id", "start", "end", "pid", "tid", "apiName_id", "args_id"),
-    "rocpd_string": ("id", "string"),
-}
-Size = tuple[int, int, int]
-NO_SIZE = (NULL, NULL, NULL)
-
-
-class _Operation(NamedTuple):
-    kind: str
-    name: str
-    start: int  # ns
-    end: int
-    pid: int
-    device: int | None
-    stream: int
-    grid: Size = NO_SIZE  # in blocks
-    block: Size = NO_SIZE
-    bytes: int | None = NULL
-    call: int = NULL  # place of the call that launched it
-
-    def numbers(self) -> list[int]:
-        return [_number(value) for value in (*self[2:7], *self.grid, *self.block, self.bytes, self.call)]
-
-
-class _Database(NamedTuple):
-    """What a database holds."""
-
-    profiler: str
-    operations: list[_Operation]
-    calls: list[TextRange]
-    markers: list[TextRange]
 
 
 def is_rocpd(db: Database) -> bool:
+    """Whether a database is rocpd or RPD."""
     return db.has("rocpd_kernel_dispatch") or (db.has("rocpd_op") and db.has("rocpd_api"))
 
 
@@ -82,7 +41,7 @@ def read(file: Path) -> Capture:
         for table, columns in (NEEDED_V3 if rocprof else NEEDED_RPD).items():
             db.require(table, *columns)
         try:
-            events = _version_3(db) if rocprof else _rpd(db)
+            events = rocprof_events(db) if rocprof else rpd_events(db)
             if events.operations:
                 return _capture(file, events)
         except (TypeError, ValueError, OverflowError) as error:  # SQLite's columns hold whatever was put there
@@ -92,7 +51,7 @@ def read(file: Path) -> Capture:
     raise InputError(file, f"expected kernels, found a {events.profiler} database without any GPU activity")
 
 
-def _capture(file: Path, events: _Database) -> Capture:
+def _capture(file: Path, events: Events) -> Capture:
     numbers = np.array([operation.numbers() for operation in events.operations], np.int64)
     times = settle(numbers[:, 0], numbers[:, 1], earliest=1)
     order = np.argsort(times.start, kind="stable")
@@ -100,10 +59,10 @@ def _capture(file: Path, events: _Database) -> Capture:
     pid, device, stream, gx, gy, gz, bx, by, bz, size, launched = numbers[order, 2:].T
     operations = [events.operations[i] for i in order.tolist()]
     names = [operation.name for operation in operations]
-    calls = np.array([[_number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
+    calls = np.array([[number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
     markers = [marker for marker in events.markers if all(type(value) is int for value in marker[:4])]
-    begins = [int(start[0]), *(time for time in calls[:1, 2].tolist() if time > 0), *(m.start for m in markers[:1])]
-    origin = min(begins)
+    first_call = [time for time in calls[:1, 2].tolist() if time > 0]
+    origin = min([int(start[0]), *first_call, *(marker.start for marker in markers[:1])])
     threads: Threads = {}
     ranges, scopes = ranges_of(markers, threads, origin)
     call = np.where(launched == NULL, -1, launched)
@@ -133,132 +92,3 @@ def _capture(file: Path, events: _Database) -> Capture:
         warnings=[EXPERIMENTAL, *times.warnings()],
         **launch_fields(call, thread_numbers(calls[:, 0], calls[:, 1], threads), columns),
     )
-
-
-def _number(value: int | None) -> int:
-    return NULL if value is None else value
-
-
-def _version_3(db: Database) -> _Database:
-    """rocprofv3: the views without the run's identifier in their names."""
-    pids, tids = _numbers(db, "rocpd_info_process", "pid"), _numbers(db, "rocpd_info_thread", "tid")
-    extra = "e.extdata" if db.has("rocpd_event", "extdata") else "''"
-    category = "e.category_id" if db.has("rocpd_event", "category_id") else "NULL"
-    regions = db.rows(
-        f'SELECT r.pid, r.tid, r.start, r."end", s.string, e.stack_id, c.string, {extra} FROM rocpd_region r'  # noqa: S608 (our own text)
-        " JOIN rocpd_string s ON s.id = r.name_id JOIN rocpd_event e ON e.id = r.event_id"
-        f" LEFT JOIN rocpd_string c ON c.id = {category} ORDER BY r.start, r.id"
-    )
-    calls: list[TextRange] = []
-    markers: list[TextRange] = []
-    launches: dict[int, int] = {}
-    for pid, tid, start, end, name, stack, kind, data in regions:
-        times = (pids.get(pid, pid), tids.get(tid, tid), start, end)
-        if str(kind or "").startswith("MARKER"):
-            markers.append(TextRange(*times, _message(data) or str(name)))
-        else:
-            launches.setdefault(stack, len(calls))
-            calls.append(TextRange(*times, str(name)))
-    return _Database("rocprofv3", _dispatches(db, pids, launches) + _copies(db, pids, launches), calls, markers)
-
-
-def _dispatches(db: Database, pids: dict[int, int], launches: dict[int, int]) -> list[_Operation]:
-    sizes = [f"{size}_size_{axis}" for size in ("grid", "workgroup") for axis in "xyz"]
-    sizes = [f"coalesce(k.{name}, 1)" if db.has("rocpd_kernel_dispatch", name) else "1" for name in sizes]
-    places = [f"k.{name}" if db.has("rocpd_kernel_dispatch", name) else "0" for name in ("agent_id", "stream_id")]
-    rows = db.rows(
-        f'SELECT k.start, k."end", s.kernel_name, k.pid, e.stack_id, {", ".join([*places, *sizes])}'  # noqa: S608 (our own text)
-        " FROM rocpd_kernel_dispatch k LEFT JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id"
-        " LEFT JOIN rocpd_event e ON e.id = k.event_id ORDER BY k.start, k.id"
-    )
-    operations = []
-    for start, end, symbol, pid, stack, agent, stream, gx, gy, gz, *block in rows:
-        name, call = str(symbol or "").removesuffix(".kd"), launches.get(stack, NULL)
-        grid, block_size = _blocks((gx, gy, gz), block), (block[0], block[1], block[2])
-        operations.append(
-            _Operation("kernel", name, start, end, pids.get(pid, pid), agent, stream, grid, block_size, call=call)
-        )
-    return operations
-
-
-def _blocks(items: Size, block: Sequence[int]) -> Size:
-    """A grid in work-items -> in workgroups."""
-    x, y, z = (-(-count // max(size, 1)) for count, size in zip(items, block, strict=True))
-    return x, y, z
-
-
-def _copies(db: Database, pids: dict[int, int], launches: dict[int, int]) -> list[_Operation]:
-    if not db.has("rocpd_memory_copy", "name_id"):
-        return []
-    rows = db.rows(
-        'SELECT m.start, m."end", s.string, m.pid, m.dst_agent_id, m.size, e.stack_id FROM rocpd_memory_copy m'
-        " LEFT JOIN rocpd_string s ON s.id = m.name_id LEFT JOIN rocpd_event e ON e.id = m.event_id"
-        " ORDER BY m.start, m.id"
-    )
-    operations = []
-    for start, end, name, pid, agent, size, stack in rows:
-        call, owner = launches.get(stack, NULL), pids.get(pid, pid)
-        operations.append(_Operation("memcpy", str(name or ""), start, end, owner, agent, 0, bytes=size, call=call))
-    return operations
-
-
-def _rpd(db: Database) -> _Database:
-    """rocmProfileData: a marker is a call of the name UserMarker, its text the call's arguments."""
-    rows = db.rows(
-        "SELECT a.id, a.pid, a.tid, a.start, a.\"end\", n.string, coalesce(t.string, '') FROM rocpd_api a"
-        " JOIN rocpd_string n ON n.id = a.apiName_id LEFT JOIN rocpd_string t ON t.id = a.args_id"
-        " ORDER BY a.start, a.id"
-    )
-    calls: list[TextRange] = []
-    markers: list[TextRange] = []
-    places: dict[int, int] = {}
-    for id_, pid, tid, start, end, name, text in rows:
-        if name == "UserMarker":
-            markers.append(TextRange(pid, tid, start, end, str(text)))
-        else:
-            places[id_] = len(calls)
-            calls.append(TextRange(pid, tid, start, end, str(name)))
-    return _Database("rocmProfileData", _rpd_operations(db, calls, places), calls, markers)
-
-
-def _rpd_operations(db: Database, calls: list[TextRange], places: dict[int, int]) -> list[_Operation]:
-    """``places``: key of a call -> its place in ``calls``. An operation's process is that of its call."""
-    pairs = db.rows("SELECT op_id, min(api_id) FROM rocpd_api_ops GROUP BY op_id") if db.has("rocpd_api_ops") else []
-    launches = {op: places[api] for op, api in pairs if api in places}
-    rows = db.rows(
-        'SELECT o.id, o.start, o."end", d.string, t.string, o.gpuId, o.queueId FROM rocpd_op o'
-        " LEFT JOIN rocpd_string d ON d.id = o.description_id LEFT JOIN rocpd_string t ON t.id = o.opType_id"
-        " ORDER BY o.start, o.id"
-    )
-    pids = {call.pid for call in calls}
-    only_pid = next(iter(pids)) if len(pids) == 1 else NULL
-    operations = []
-    for id_, start, end, name, type_, gpu, queue in rows:
-        call = launches.get(id_, NULL)
-        pid = only_pid if call == NULL else calls[call].pid
-        operations.append(_Operation(_kind(str(type_)), str(name or type_), start, end, pid, gpu, queue, call=call))
-    return operations
-
-
-def _kind(operation: str) -> str:
-    """HIP's names: KernelExecution, CopyHostToDevice, FillBuffer."""
-    if operation.startswith("Copy"):
-        return "memcpy"
-    return "memset" if operation.startswith("Fill") else "kernel"
-
-
-def _numbers(db: Database, table: str, column: str) -> dict[int, int]:
-    """Key -> the number that the operating system knows."""
-    if not db.has(table, column):
-        return {}
-    return dict(db.rows(f"SELECT id, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY id"))  # noqa: S608 (our own text)
-
-
-def _message(data: Any) -> str:
-    """A ROCTX range's text, from the event's extra data, which are JSON."""
-    try:
-        extra = json.loads(data) if data else None
-    except (ValueError, TypeError, RecursionError):
-        return ""
-    message = extra.get("message") if isinstance(extra, dict) else None
-    return message if isinstance(message, str) else ""

@@ -1,4 +1,4 @@
-"""The forms of shapes and strides in the kernel table, which models rely on; profilers' texts may be anything."""
+"""Check of the shapes and strides that profilers write, so that op models can rely on their form."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Step = Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]
-Sizes = list[list[Size | list[Size]]]  # a shape an argument; of a list of tensors, their shapes
+Sizes = list[list[Size | list[Size]]]  # one shape per argument; for a list of tensors, their shapes
 Strides = list[list[Step | list[Step]] | None]
 
 _SIZES, _STRIDES = msgspec.json.Decoder(Sizes), msgspec.json.Decoder(Strides)
 
 
 def as_sizes(text: str) -> str:
-    """The text where it is a JSON list of shapes; empty, for unknown, where it is not.
+    """The text where it is a JSON list of shapes; empty, which means unknown, where it is not.
 
     >>> as_sizes("[[2, 3], [[4], [5]]]"), as_sizes("[2]"), as_sizes("[[-1]]")
     ('[[2, 3], [[4], [5]]]', '', '')
@@ -24,7 +24,7 @@ def as_sizes(text: str) -> str:
 
 
 def as_strides(text: str) -> str:
-    """The same of strides."""
+    """The same for strides."""
     return _checked(text, _STRIDES)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.possible_times import told
+from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto import gpu as kineto_gpu
 from pyprof.parse.kineto import ranges as kineto_ranges
 from pyprof.parse.kineto.collectives import with_coalesced
@@ -75,7 +75,7 @@ def _instead(events: Events) -> str:
 
 def _unread(events: Events) -> list[str]:
     """What the table lacks, or has otherwise than the file."""
-    said = told(sum(event.dur < 0 for event in events.gpu))
+    said = times_warning(sum(event.dur < 0 for event in events.gpu))
     if events.unread:
         named = ", ".join(f"{count:,} {category}" for category, count in sorted(events.unread.items()))
         said.append(f"events on a device's stream of categories that are not known are left out: {named}")

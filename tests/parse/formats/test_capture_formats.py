@@ -26,14 +26,27 @@ pytestmark = pytest.mark.skipif(not DATA, reason="PYPROF_DATA does not name the 
 FOLDERS = ("nsys", "nvprof", "pyprof_golden", "kineto", "ncu")
 FILES = [path for name in FOLDERS if DATA for path in sorted((Path(DATA) / name).iterdir())]
 REFUSED = {  # by a part of the name: what the line says
-    "IhorAtlanov": "found an nsys export with none", "amir-ghz": "found an nsys export with none",
-    "YoonKyonghwan": "found none; no GPU activity", "josiahdavis": "without any GPU activity", "xstupi00": "found XML",
-    "lm.csv": "found text that starts", "net.dict": "give it to prof.py", "MACOSX": "what macOS keeps",
-    "cpu_only__rank-34": "found none; no GPU activity", "details.csv": "a table of Nsight Compute",
-    "raw.csv": "a table of Nsight Compute", ".ncu-rep": "an Nsight Compute report",
-}  # fmt: skip
-KINETO = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset", "Kernel": "kernel", "Memcpy": "memcpy",
-          "Memset": "memset"}  # fmt: skip
+    "IhorAtlanov": "found an nsys export with none",
+    "amir-ghz": "found an nsys export with none",
+    "YoonKyonghwan": "found none; no GPU activity",
+    "josiahdavis": "without any GPU activity",
+    "xstupi00": "found XML",
+    "lm.csv": "found text that starts",
+    "net.dict": "give it to prof.py",
+    "MACOSX": "what macOS keeps",
+    "cpu_only__rank-34": "found none; no GPU activity",
+    "details.csv": "a table of Nsight Compute",
+    "raw.csv": "a table of Nsight Compute",
+    ".ncu-rep": "an Nsight Compute report",
+}
+KINETO = {
+    "kernel": "kernel",
+    "gpu_memcpy": "memcpy",
+    "gpu_memset": "memset",
+    "Kernel": "kernel",
+    "Memcpy": "memcpy",
+    "Memset": "memset",
+}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name[-40:])

@@ -68,7 +68,7 @@ def test_what_is_missing_is_null_and_extremes_are_exact(tmp_path: Path) -> None:
         ("CREATE TABLE t (rowid, _rowid_, oid, a)", *(f"INSERT INTO t VALUES (1, 1, 1, {i})" for i in (5, 3, 3, 4))),
         ("CREATE TABLE t (a)", "INSERT INTO t VALUES (5), (3), (3), (4)", "CREATE INDEX i ON t (a)"),
     ],
-)  # fmt: skip
+)
 def test_any_kind_of_table(queries: tuple[str, ...], tmp_path: Path) -> None:
     """Four rows, more than one chunk."""
     assert ints(made(tmp_path / "a", *queries), "a", where="a >= 3") == [[5, 3, 3, 4]]

@@ -136,7 +136,7 @@ def test_views_are_tables(nsys):
 def test_a_kernel_whose_times_cannot_be_stays_and_counts_nothing(nsys, change, left):
     table, warnings = parsed(damaged(nsys, f"UPDATE {KERNEL} SET {change} WHERE correlationId = 5"))
     assert (table.rows, int(table.ints("kDuration").sum())) == (3, left)
-    told = "1 GPU operations have times that cannot be (none, or an end before the start): they count as 0 ns"
+    told = "1 GPU operations have impossible times (none, or an end before the start): they count as 0 ns"
     assert (told in warnings) == (change != '"end" = start')
     assert table.ints("corr").tolist().count(5) == 1
     assert set(table.ints("start").tolist()) <= {100, 200, 300, 110, 99}
@@ -151,9 +151,10 @@ def test_an_nvprof_kernel_without_times_does_not_move_the_others(tmp_path):
     # CUPTI writes 0 for both times where it could not collect them: 1970, in a file whose times are since then
     whole = nvprof_file(tmp_path / "net.sql")
     lost = damaged(
-        whole, "INSERT INTO CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL SELECT 0, 0, 2, deviceId, name"
-        " FROM CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"
-    )  # fmt: skip
+        whole,
+        "INSERT INTO CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL SELECT 0, 0, 2, deviceId, name"
+        " FROM CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL",
+    )
     table, warnings = parsed(lost)
     assert table.ints("kDuration").tolist() == [10, 0]
     assert table.ints("start").tolist() == [50, 50]  # since the first range at 1,000

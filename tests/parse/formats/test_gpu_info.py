@@ -24,8 +24,16 @@ def test_only_positive_integers_are_facts():
     assert info_text([("computeMinor", 0), ("smCount", True), ("clockRate", -1), ("totalMemory", 1.5)]) == ""
 
 
-H200 = {"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "computeMajor": 9, "computeMinor": 0,
-        "warpSize": 32, "numSms": 132, "sharedMemPerMultiprocessor": 233472}  # fmt: skip
+H200 = {
+    "id": 0,
+    "name": "NVIDIA H200",
+    "totalGlobalMem": 150109880320,
+    "computeMajor": 9,
+    "computeMinor": 0,
+    "warpSize": 32,
+    "numSms": 132,
+    "sharedMemPerMultiprocessor": 233472,
+}
 FACTS = {"smCount": 132, "computeMajor": 9, "computeMinor": 0, "totalMemory": 150109880320, "threadsPerWarp": 32}
 
 

@@ -11,22 +11,35 @@ import pytest
 from pyprof.parse.formats.kernel_names import demangle, short_name
 
 NSYS = [
-    ("void at::native::<unnamed>::elementwise_kernel_with_index<int, at::native::arange_cuda_out(const c10::Scalar &)"
-     "::[lambda() (instance 1)]::operator ()() const::[lambda(long) (instance 1)]>(T1 *, long)",
-     "elementwise_kernel_with_index"),
+    (
+        "void at::native::<unnamed>::elementwise_kernel_with_index<int, at::native::arange_cuda_out(const c10::Scalar "
+        "&)::[lambda() (instance 1)]::operator ()() const::[lambda(long) (instance 1)]>(T1 *, long)",
+        "elementwise_kernel_with_index",
+    ),
     ("at::cuda::philox::unpack_cudnn(at::PhiloxCudaState, long *, long *)", "unpack_cudnn"),
-    ("void at::native::vectorized_elementwise_kernel<(int)2, at::native::FillFunctor<long>, std::array<char *, "
-     "(unsigned long)1>>(int, T2, T3)", "vectorized_elementwise_kernel"),
+    (
+        "void at::native::vectorized_elementwise_kernel<(int)2, at::native::FillFunctor<long>, std::array<char *, "
+        "(unsigned long)1>>(int, T2, T3)",
+        "vectorized_elementwise_kernel",
+    ),
     ("nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN", "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN"),
-]  # fmt: skip
+]
 OURS = [
-    ("void at::native::(anonymous namespace)::softmax_warp_forward<float, float, 4, true>(float*, float const*, int)",
-     "softmax_warp_forward"),
-    ("void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl<at::native::copy(at::Iter&)::{lambda()#3}"
-     "::operator()() const::{lambda(float)#1}>(at::Iter&)::{lambda(int)#1}>(int, at::native::X)", "elementwise_kernel"),
+    (
+        "void at::native::(anonymous namespace)::softmax_warp_forward<float, float, 4, true>"
+        "(float*, float const*, int)",
+        "softmax_warp_forward",
+    ),
+    (
+        "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl<at::native::copy(at::Iter&)"
+        "::{lambda()#3}::operator()() const::{lambda(float)#1}>(at::Iter&)::{lambda(int)#1}>(int, at::native::X)",
+        "elementwise_kernel",
+    ),
     ("void foo(int)::{lambda(float)#1}::operator()(float) const", "foo"),
-    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-     "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+    (
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+    ),
     ("triton_poi_fused__to_copy_10", "triton_poi_fused__to_copy_10"),
     ("_ZN2at6native3addIfEEvPT_", "add"),
     ("_ZN7cutlass6KernelINS_9UnknownXYEE!!", "Kernel"),  # no demangler takes it
@@ -38,7 +51,7 @@ OURS = [
     ("", ""),
     ("((", "(("),
     ("void f<int", "f"),  # cut
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("long", "short"), NSYS + OURS)
@@ -60,9 +73,11 @@ def test_short_names_are_nsys_own_on_every_capture(data, tmp_path):
             db.text_factory = lambda raw: raw.decode("utf-8", "replace")
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
             if {"CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"} <= tables:
-                pairs |= set(db.execute(
-                    "SELECT DISTINCT l.value, s.value FROM CUPTI_ACTIVITY_KIND_KERNEL k"
-                    " JOIN StringIds s ON s.id = k.shortName JOIN StringIds l ON l.id = k.demangledName"
-                ))  # fmt: skip
+                pairs |= set(
+                    db.execute(
+                        "SELECT DISTINCT l.value, s.value FROM CUPTI_ACTIVITY_KIND_KERNEL k"
+                        " JOIN StringIds s ON s.id = k.shortName JOIN StringIds l ON l.id = k.demangledName"
+                    )
+                )
     assert len(pairs) > 300
     assert {long: short_name(long) for long, _ in pairs} == dict(pairs)

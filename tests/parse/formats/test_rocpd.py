@@ -54,35 +54,48 @@ def rocprof() -> Rows:
     return {
         "rocpd_metadata": [(1, "schema_version", "3")],
         "rocpd_string": [
-            (1, "g", "MARKER_CORE_RANGE_API"), (2, "g", "HIP_RUNTIME_API"), (3, "g", "hipLaunchKernel"),
-            (4, "g", "roctxThreadRangeA"), (5, "g", "MEMORY_COPY_HOST_TO_DEVICE"), (6, "g", "hipMemcpyAsync"),
+            (1, "g", "MARKER_CORE_RANGE_API"),
+            (2, "g", "HIP_RUNTIME_API"),
+            (3, "g", "hipLaunchKernel"),
+            (4, "g", "roctxThreadRangeA"),
+            (5, "g", "MEMORY_COPY_HOST_TO_DEVICE"),
+            (6, "g", "hipMemcpyAsync"),
         ],
         "rocpd_info_process": [(1, "g", 1, 0, 4711)],
         "rocpd_info_thread": [(1, "g", 1, 0, 1, 4712)],
         "rocpd_info_kernel_symbol": [(9, "g", "_ZN2at4reluEPf.kd", "relu")],
         "rocpd_event": [
-            (1, "g", 1, 10, 0, 0, message), (2, "g", 2, 11, 10, 0, "{}"), (3, "g", 2, 11, 10, 0, "{}"),
-            (4, "g", 2, 12, 0, 0, "{}"), (5, "g", 2, 12, 0, 0, "{}"),
+            (1, "g", 1, 10, 0, 0, message),
+            (2, "g", 2, 11, 10, 0, "{}"),
+            (3, "g", 2, 11, 10, 0, "{}"),
+            (4, "g", 2, 12, 0, 0, "{}"),
+            (5, "g", 2, 12, 0, 0, "{}"),
         ],
         "rocpd_region": [
-            (1, "g", 1, 1, 1, 1000, 1100, 4, 1), (2, "g", 1, 1, 1, 1020, 1030, 3, 2),
+            (1, "g", 1, 1, 1, 1000, 1100, 4, 1),
+            (2, "g", 1, 1, 1, 1020, 1030, 3, 2),
             (3, "g", 1, 1, 1, 1200, 1210, 6, 4),
         ],
         "rocpd_kernel_dispatch": [(1, "g", 1, 1, 1, 2, 9, 1, 1, 3, 1500, 1600, 256, 1, 1, 1000, 2, 1, 3)],
         "rocpd_memory_copy": [(1, "g", 1, 1, 1, 1700, 1710, 5, 2, 4096, 5)],
-    }  # fmt: skip
+    }
 
 
 def rpd() -> Rows:
     return {
         "rocpd_string": [
-            (1, "UserMarker"), (2, "aten::relu, seq = 5, op_id = 3"), (3, "hipLaunchKernel"), (4, ""),
-            (5, "KernelExecution"), (6, "relu_kernel"), (7, "CopyHostToDevice"),
+            (1, "UserMarker"),
+            (2, "aten::relu, seq = 5, op_id = 3"),
+            (3, "hipLaunchKernel"),
+            (4, ""),
+            (5, "KernelExecution"),
+            (6, "relu_kernel"),
+            (7, "CopyHostToDevice"),
         ],
         "rocpd_api": [(1, 7, 8, 100, 200, 1, 2), (2, 7, 8, 110, 115, 3, 4)],
         "rocpd_op": [(1, 2, 0, 1, 300, 340, 6, 5), (2, 2, 0, 2, 350, 360, 4, 7)],
         "rocpd_api_ops": [(1, 2, 1)],
-    }  # fmt: skip
+    }
 
 
 def parsed(path: Path) -> Table:
@@ -96,17 +109,27 @@ def test_rocprofv3(tmp_path):
         for key in ("kind", "kShortName", "kLongName", "op", "dir", "api", "grid", "block")
     }
     assert texts == {
-        "kind": ["kernel", "memcpy"], "kShortName": ["relu", "MEMORY_COPY_HOST_TO_DEVICE"],
-        "kLongName": ["at::relu(float*)", "MEMORY_COPY_HOST_TO_DEVICE"], "op": ['["relu"]', ""], "dir": ["fprop", ""],
-        "api": ["hipLaunchKernel", "hipMemcpyAsync"], "grid": ["[4, 2, 1]", ""], "block": ["[256, 1, 1]", ""],
-    }  # fmt: skip
+        "kind": ["kernel", "memcpy"],
+        "kShortName": ["relu", "MEMORY_COPY_HOST_TO_DEVICE"],
+        "kLongName": ["at::relu(float*)", "MEMORY_COPY_HOST_TO_DEVICE"],
+        "op": ['["relu"]', ""],
+        "dir": ["fprop", ""],
+        "api": ["hipLaunchKernel", "hipMemcpyAsync"],
+        "grid": ["[4, 2, 1]", ""],
+        "block": ["[256, 1, 1]", ""],
+    }
     numbers = {
         key: table.ints(key).tolist() for key in ("start", "kDuration", "pid", "tid", "device", "stream", "bytes")
     }
     assert numbers == {
-        "start": [500, 700], "kDuration": [100, 10], "pid": [4711, 4711], "tid": [4712, 4712], "device": [2, 2],
-        "stream": [3, 0], "bytes": [NULL, 4096],
-    }  # fmt: skip
+        "start": [500, 700],
+        "kDuration": [100, 10],
+        "pid": [4711, 4711],
+        "tid": [4712, 4712],
+        "device": [2, 2],
+        "stream": [3, 0],
+        "bytes": [NULL, 4096],
+    }
     assert table.ragged("seqId").lists() == [[5], []]
 
 

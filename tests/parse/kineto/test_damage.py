@@ -202,7 +202,7 @@ def test_times_as_texts_are_numbers(tmp_path):
 def test_a_kernel_that_ends_before_it_starts_counts_nothing_and_is_said(tmp_path):
     got = read_text(tmp_path, whole().replace('"ts": 1100, "dur": 1', '"ts": 1100, "dur": -1'))
     assert correlate(got).ints("kDuration").tolist() == [0, 2_000]
-    assert got.warnings[0].startswith("1 GPU operations have times that cannot be")
+    assert got.warnings[0].startswith("1 GPU operations have impossible times")
 
 
 @pytest.mark.parametrize("dims", ["[1]", "[[-1]]", "[[[[2]]]]", '[["s0"]]', '"[[2]]"'])

@@ -72,24 +72,33 @@ def test_for_a_table_they_are_not_read(tmp_path: Path) -> None:
 
 ELSEWHERE = {  # ranges of a thread without a launch that a row depends on, and what the row has of them
     "the forward op of a backward kernel": (
-        [push(1, 50, "layer:head", tid=3), push(5, 40, "aten::relu, seq = 9, op_id = 8, sizes = [[7]]", tid=3),
-         push(100, 150, "autograd::engine::evaluate_function: ReluBackward0, op_id = 3", tid=2),
-         push(110, 140, "ReluBackward0, seq = 9, op_id = 4", tid=2)],
+        [
+            push(1, 50, "layer:head", tid=3),
+            push(5, 40, "aten::relu, seq = 9, op_id = 8, sizes = [[7]]", tid=3),
+            push(100, 150, "autograd::engine::evaluate_function: ReluBackward0, op_id = 3", tid=2),
+            push(110, 140, "ReluBackward0, seq = 9, op_id = 4", tid=2),
+        ],
         {"op": ["", '["relu"]'], "layer": ["", '["head"]'], "dir": ["", "bprop"]},
     ),
     "the consumer of a convolution's output": (
-        [push(10, 40, "aten::conv2d, op_id = 6, sizes = [[1, 3, 8, 8], [4, 3, 3, 3]]"),
-         push(50, 60, "aten::view, op_id = 7, sizes = [[1, 4, 6, 6]], input_op_ids = [(6,0)]", tid=3)],
+        [
+            push(10, 40, "aten::conv2d, op_id = 6, sizes = [[1, 3, 8, 8], [4, 3, 3, 3]]"),
+            push(50, 60, "aten::view, op_id = 7, sizes = [[1, 4, 6, 6]], input_op_ids = [(6,0)]", tid=3),
+        ],
         {"outs": ["[[1, 4, 6, 6]]", ""]},
     ),
     "marks of steps": (
         [push(1, 100, "ProfilerStep#4", tid=3), startend(110, 160, "ProfilerStep#5", tid=3)],
         {"step": [4, 5]},
     ),
-    "the optimizer's updates": ([push(50, 60, "Optimizer.step#SGD.step, op_id = 3", tid=3),
-                                 push(70, 75, "torch::autograd::AccumulateGrad, op_id = 4", tid=4)],
-                                {"step": [0, 1]}),
-}  # fmt: skip
+    "the optimizer's updates": (
+        [
+            push(50, 60, "Optimizer.step#SGD.step, op_id = 3", tid=3),
+            push(70, 75, "torch::autograd::AccumulateGrad, op_id = 4", tid=4),
+        ],
+        {"step": [0, 1]},
+    ),
+}
 
 
 @pytest.mark.parametrize("what", ELSEWHERE)
@@ -107,9 +116,17 @@ def test_whether_the_capture_has_ops_is_told_of_all_threads(tmp_path: Path) -> N
 
 
 NAMES = (
-    "aten::mm", "aten::conv2d", "MmBackward0", "autograd::engine::evaluate_function: MmBackward0", "a::Backward",
-    "torch::autograd::AccumulateGrad", "Optimizer.step#SGD.step", "ProfilerStep#3", "layer:a", "mine, all mine",
-)  # fmt: skip
+    "aten::mm",
+    "aten::conv2d",
+    "MmBackward0",
+    "autograd::engine::evaluate_function: MmBackward0",
+    "a::Backward",
+    "torch::autograd::AccumulateGrad",
+    "Optimizer.step#SGD.step",
+    "ProfilerStep#3",
+    "layer:a",
+    "mine, all mine",
+)
 
 
 @st.composite

@@ -22,13 +22,19 @@ COMMUNICATOR, SIZE = "NCCL communicator ID", "Message size [bytes]"
 # As NCCL 2.28 describes them: a size_t is 22, an int 5, a uint64_t 18, an enumeration its schema's number.
 SCHEMAS = {
     ENTRIES: [
-        (1, 2, 0, COMMUNICATOR, 18, None), (1, 2, 1, "No. of ranks", 5, 8), (1, 2, 2, "Rank", 5, 12),
-        (1, 5, 0, COMMUNICATOR, 18, None), (1, 5, 1, SIZE, 22, 8), (1, 5, 2, "Reduction operation", 99, 16),
-        (1, 6, 0, COMMUNICATOR, 18, None), (1, 6, 1, SIZE, 22, 8), (1, 6, 2, "Peer rank", 5, 16),
+        (1, 2, 0, COMMUNICATOR, 18, None),
+        (1, 2, 1, "No. of ranks", 5, 8),
+        (1, 2, 2, "Rank", 5, 12),
+        (1, 5, 0, COMMUNICATOR, 18, None),
+        (1, 5, 1, SIZE, 22, 8),
+        (1, 5, 2, "Reduction operation", 99, 16),
+        (1, 6, 0, COMMUNICATOR, 18, None),
+        (1, 6, 1, SIZE, 22, 8),
+        (1, 6, 2, "Peer rank", 5, 16),
     ],
     "NVTX_PAYLOAD_ENUMS": [(1, 99, 4)],
     "NVTX_PAYLOAD_ENUM_ENTRIES": [(1, 99, 0, "Sum", None), (1, 99, 1, "Max", 2)],
-}  # fmt: skip
+}
 
 
 def blob(schema: int, data: bytes) -> bytes:

@@ -12,8 +12,12 @@ from pyprof.parse.nsys.nvtx_texts import LINKS, Buffer, Heads, split_one, split_
 from pyprof.table.columns import NULL
 
 TEXTS = [  # text, head, sequence number, op id
-    (b"aten::mm, seq = 7, op_id = 9, sizes = [[2, 3], [3, 4]], input_op_ids = [(0,-1), (8,0)]",
-     b"aten::mm, op_id = , sizes = [[2, 3], [3, 4]]", 7, 9),
+    (
+        b"aten::mm, seq = 7, op_id = 9, sizes = [[2, 3], [3, 4]], input_op_ids = [(0,-1), (8,0)]",
+        b"aten::mm, op_id = , sizes = [[2, 3], [3, 4]]",
+        7,
+        9,
+    ),
     (b"aten::mm, op_id = 10", b"aten::mm, op_id = ", NULL, 10),
     (b"conv2d, seq = 0", b"conv2d, op_id = ", 0, NULL),  # PyTorch 1.x: a number tells that autograd recorded it
     (b"step 5, op_id = 1x", b"step 5, op_id = 1x", NULL, NULL),
@@ -28,11 +32,12 @@ TEXTS = [  # text, head, sequence number, op id
     # as above: nsys cuts long texts. Below: more digits than are read at once
     (b"f, op_id = 0009223372036854775807", b"f, op_id = ", NULL, 2**63 - 1),
     (b"\xff\xfe, seq = 12, op_id = 13, sizes = [[4]]", b"\xff\xfe, op_id = , sizes = [[4]]", 12, 13),
-]  # fmt: skip
-PIECES = st.sampled_from(
-    (b", seq = ", b", op_id = ", b", sizes = [[2]]", b", input_op_ids = ", b"[(1,0), (2,1)]", b"aten::mm", b"=", b", ",
-     b"{", b"0", b"7", b"18446744073709551616", b"-", b" ", b"_ids = ", b"(3,0)", b"\xc3\xa9")
-)  # fmt: skip
+]
+SPLIT = (
+    b", seq = |, op_id = |, sizes = [[2]]|, input_op_ids = |[(1,0), (2,1)]|aten::mm|=|, |{|0|7|18446744073709551616|-| "
+    b"|_ids = |(3,0)|\xc3\xa9"
+)
+PIECES = st.sampled_from(SPLIT.split(b"|"))
 texts = st.lists(st.lists(PIECES, max_size=7).map(b"".join), min_size=1, max_size=12)
 
 

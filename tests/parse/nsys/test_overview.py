@@ -191,8 +191,10 @@ def test_steps_between_updates_need_a_backward_pass_that_no_sample_meets(tmp_pat
     """Four updates; after the first and the third a node that launches nothing stands before the next one."""
     at = [100_000, 300_000, 500_000, 700_000]
     nvtx = [push(time, time + 50, "Optimizer.step#SGD.step") for time in at]
-    nvtx += [push(time + 1_007, time + 1_009, "autograd::engine::evaluate_function: MmBackward0, op_id = 5", tid=3)
-             for time in (at[0], at[2], at[3])]  # fmt: skip
+    nvtx += [
+        push(time + 1_007, time + 1_009, "autograd::engine::evaluate_function: MmBackward0, op_id = 5", tid=3)
+        for time in (at[0], at[2], at[3])
+    ]
     held = brief(write(tmp_path / "net.sqlite", **rows(10_000, **{NVTX: nvtx})))[1]
     assert held.steps == [0, 1, 2, 3]  # the second and third update end one step; a node after the last begins one
 
@@ -240,6 +242,4 @@ def test_json_page_of_estimates_is_held(sampled: None, long: Path) -> None:
 
     told, held = brief(long)
     (file,) = parsed([told], [held], None).files
-    assert plain(file)["estimate"].keys() == {
-        "rows", "time_ns", "percent", "low_percent", "high_percent",
-    }  # fmt: skip
+    assert plain(file)["estimate"].keys() == {"rows", "time_ns", "percent", "low_percent", "high_percent"}

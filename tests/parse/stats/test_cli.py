@@ -69,9 +69,16 @@ def test_csv_is_whole_and_read_back(file, capsys):
 def test_json_of_one_report_is_a_list_and_of_several_an_object(file, capsys):
     (one, two) = json.loads(run(capsys, file, "-r", "cuda_gpu_kern_sum", "--format", "json")[0])
     assert one == {
-        "Time (%)": 75.0, "Total Time (ns)": 30, "Instances": 1, "Avg (ns)": 30.0, "Med (ns)": 30.0, "Min (ns)": 30,
-        "Max (ns)": 30, "StdDev (ns)": 0.0, "Name": "x" * 101,
-    }  # fmt: skip
+        "Time (%)": 75.0,
+        "Total Time (ns)": 30,
+        "Instances": 1,
+        "Avg (ns)": 30.0,
+        "Med (ns)": 30.0,
+        "Min (ns)": 30,
+        "Max (ns)": 30,
+        "StdDev (ns)": 0.0,
+        "Name": "x" * 101,
+    }
     assert two["Name"] == HOSTILE
     out, err = run(capsys, file, "-r", "osrt_sum,cuda_gpu_kern_sum:base", "-f", "json")
     assert {name: len(rows) for name, rows in json.loads(out).items()} == {"osrt_sum": 0, "cuda_gpu_kern_sum:base": 2}

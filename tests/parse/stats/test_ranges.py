@@ -16,9 +16,13 @@ from tests.parse.stats.stats_rows import NESTED, lasting, report
 def test_nvtx_sum_names_domain_and_style(tmp_path):
     rows = [
         (0, None, 75, "NCCL", None, thread(7, 1), 3),  # creates domain 3 of process 7
-        push(10, 20, "step"), push(40, 60, "step"), startend(0, 30, "step"),
-        push(10, 50, 90, domain=3), push(0, 10, "x", pid=8, domain=3), (5, None, 34, "mark", None, thread(7, 1), 0),
-    ]  # fmt: skip
+        push(10, 20, "step"),
+        push(40, 60, "step"),
+        startend(0, 30, "step"),
+        push(10, 50, 90, domain=3),
+        push(0, 10, "x", pid=8, domain=3),
+        (5, None, 34, "mark", None, thread(7, 1), 0),
+    ]
     assert report(tmp_path, "nvtx_sum", **{NVTX: rows}) == [
         ["36.4", 40, 1, "40.0", "40.0", 40, 40, "0.0", "PushPop", "NCCL:registered"],
         ["27.3", 30, 2, "15.0", "15.0", 10, 20, "7.1", "PushPop", ":step"],
@@ -59,10 +63,15 @@ def test_nvtx_kern_sum_of_kernels_outside_every_range(tmp_path):
         NVTX: [push(500, 600, "Z"), push(700, 800, "a")],
         API: [call(10, 1), call(20, 2), call(30, 3), call(40, 4, tid=2), call(510, 5), call(710, 6)],
         KERNEL: [
-            kernel(1000, 1), lasting(kernel(1020, 2, name=2), 30), kernel(1060, 3), kernel(1080, 4), kernel(1100, 5),
-            lasting(kernel(1120, 6), 99), kernel(1300, 9),
+            kernel(1000, 1),
+            lasting(kernel(1020, 2, name=2), 30),
+            kernel(1060, 3),
+            kernel(1080, 4),
+            kernel(1100, 5),
+            lasting(kernel(1120, 6), 99),
+            kernel(1300, 9),
         ],
-    }  # fmt: skip
+    }
     # by thread, the largest first, 9 of no known call before all; then by the range's text, whatever their totals
     found = report(tmp_path, "nvtx_kern_sum:base", **tables)
     assert [[*row[:7], row[-1]] for row in found] == [
@@ -121,9 +130,13 @@ def test_nvtx_gpu_proj_trace(tmp_path):
 def test_ids_are_the_numbers_of_the_tables_rows(tmp_path):
     """Marks, domains and ranges without GPU work have numbers too; rows need not be in order of time."""
     rows = [
-        (0, None, 75, "NCCL", None, thread(7, 1), 3), push(10, 60, "inner"), (5, None, 34, "mark", None, thread(7, 1)),
-        push(200, 300, "idle"), push(0, 100, "outer"), push(0, 90, "shorter"),
-    ]  # fmt: skip
+        (0, None, 75, "NCCL", None, thread(7, 1), 3),
+        push(10, 60, "inner"),
+        (5, None, 34, "mark", None, thread(7, 1)),
+        push(200, 300, "idle"),
+        push(0, 100, "outer"),
+        push(0, 90, "shorter"),
+    ]
     found = report(tmp_path, "nvtx_gpu_proj_trace", **{NVTX: rows, API: [call(20, 1)], KERNEL: [kernel(50, 1)]})
     assert [[row[0], *row[9:]] for row in found] == [
         [":inner", 2, 0, 2, 6, ":5:6:2"],

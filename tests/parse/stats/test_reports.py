@@ -92,8 +92,12 @@ def test_cuda_api_sum(tmp_path):
 
 
 def test_osrt_sum_takes_the_runtimes_class_only(tmp_path):
-    rows = [(0, 10, 27, thread(7, 1), 60), (5, 35, 27, thread(7, 2), 60), (0, 60, 27, thread(7, 1), 61),
-            (0, 9, 107, thread(7, 1), 61)]  # fmt: skip
+    rows = [
+        (0, 10, 27, thread(7, 1), 60),
+        (5, 35, 27, thread(7, 2), 60),
+        (0, 60, 27, thread(7, 1), 61),
+        (0, 9, 107, thread(7, 1), 61),
+    ]
     assert report(tmp_path, "osrt_sum", **{OSRT: rows}) == [
         ["60.0", 60, 1, "60.0", "60.0", 60, 60, "0.0", "read"],
         ["40.0", 40, 2, "20.0", "20.0", 10, 30, "14.1", "poll"],  # sqrt(100 + 100) = 14.14
@@ -166,16 +170,11 @@ def test_cuda_gpu_sum_has_both_kinds(tmp_path):
 def test_cuda_kern_exec_sum(tmp_path):
     # calls last 4: 0..4 and 100..104. The first kernel, 10..30, waits 6; the second, 102..112, starts in its call
     tables = {KERNEL: [lasting(kernel(10, 1), 20), kernel(102, 2)], API: [call(0, 1), call(100, 2)]}
+    total = ["21.0", "21.0", 12, 30, "12.7"]  # 0..30 and 100..112; 18/sqrt(2) = 12.73
+    api, queue, kernels = ["4.0", "4.0", 4, 4, "0.0"], ["6.0", "6.0", 6, 6, "0.0"], ["15.0", "15.0", 10, 20, "7.1"]
     assert report(tmp_path, "cuda_kern_exec_sum:base", **tables) == [
-        [
-            7, 1, 0, 2, 1,
-            "21.0", "21.0", 12, 30, "12.7",  # T: 0..30 and 100..112; 18/sqrt(2) = 12.73
-            "4.0", "4.0", 4, 4, "0.0",
-            "6.0", "6.0", 6, 6, "0.0",
-            "15.0", "15.0", 10, 20, "7.1",
-            "cudaLaunchKernel", "gemm",
-        ]
-    ]  # fmt: skip
+        [7, 1, 0, 2, 1, *total, *api, *queue, *kernels, "cudaLaunchKernel", "gemm"]
+    ]
 
 
 def test_cuda_kern_exec_sum_without_a_wait_or_a_call(tmp_path):

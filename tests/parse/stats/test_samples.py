@@ -15,11 +15,23 @@ PAIRS = {"nsys_stats.txt": "result_2_7B.sqlite.gz", "nsys_stats_compile_ro.txt":
 OWNER = "zx3xyy+assignment2-systems__"
 SECTION = re.compile(r"^Processing \[.*/(\w+)\.py\]\.\.\. *$", re.MULTILINE)
 EXPECTED = {  # rows of each report, counted in the texts by hand; 0: nsys said SKIPPED
-    "nsys_stats.txt": {"nvtx_sum": 0, "osrt_sum": 54, "cuda_api_sum": 18, "cuda_gpu_kern_sum": 23,
-                       "cuda_gpu_mem_time_sum": 1, "cuda_gpu_mem_size_sum": 1},
-    "nsys_stats_compile_ro.txt": {"nvtx_sum": 0, "osrt_sum": 13, "cuda_api_sum": 5, "cuda_gpu_kern_sum": 2,
-                                  "cuda_gpu_mem_time_sum": 0, "cuda_gpu_mem_size_sum": 0},
-}  # fmt: skip
+    "nsys_stats.txt": {
+        "nvtx_sum": 0,
+        "osrt_sum": 54,
+        "cuda_api_sum": 18,
+        "cuda_gpu_kern_sum": 23,
+        "cuda_gpu_mem_time_sum": 1,
+        "cuda_gpu_mem_size_sum": 1,
+    },
+    "nsys_stats_compile_ro.txt": {
+        "nvtx_sum": 0,
+        "osrt_sum": 13,
+        "cuda_api_sum": 5,
+        "cuda_gpu_kern_sum": 2,
+        "cuda_gpu_mem_time_sum": 0,
+        "cuda_gpu_mem_size_sum": 0,
+    },
+}
 
 
 def sections(text: str) -> dict[str, str]:
