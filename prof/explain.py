@@ -17,7 +17,8 @@ import numpy as np
 
 from pyprof.prof.kernels.name_patterns import find_helper, find_product
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
-from pyprof.prof.ops.model import FAMILY, MODELS, assumption, find
+from pyprof.prof.ops.evaluation import assumption, find
+from pyprof.prof.ops.model import FAMILY, MODELS
 from pyprof.prof.timing.collectives import traffic
 from pyprof.prof.work.annotate import Annotation, kernel_names, repetition, signatures
 from pyprof.prof.work.collective_records import Message, messages

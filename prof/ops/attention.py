@@ -24,7 +24,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
+from pyprof.errors import ShapeError
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import broadcast, given, moved
 
 FAMILY_NAME = "attention"

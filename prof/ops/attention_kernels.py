@@ -18,8 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.attention import FAMILY_NAME, Call, Heads, attention, attention_backward, heads_first, unmasked
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
 
 
 @dataclass(frozen=True, slots=True)

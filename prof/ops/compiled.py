@@ -21,8 +21,10 @@ import math
 import re
 from typing import Any
 
+from pyprof.errors import ModelError
+from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.fused_names import fused_ops, op_flop
-from pyprof.prof.ops.model import FAMILY, ModelError, Tensor, Work, find, model, names
+from pyprof.prof.ops.model import FAMILY, Tensor, Work, model, names
 
 FAMILY_NAME = "compiled"
 

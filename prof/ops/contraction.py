@@ -10,8 +10,9 @@ import string
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyprof.errors import ShapeError
 from pyprof.prof.ops.gemm import FAMILY_NAME, bias_gradient, dimensions, gradients, mm, multiplies, product
-from pyprof.prof.ops.model import UNKNOWN, Parts, ShapeError, Tensor, Work, distinct, model, total
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model, total
 from pyprof.prof.ops.operands import Out, broadcast, given, moved, output
 
 LETTERS = string.ascii_letters

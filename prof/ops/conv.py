@@ -24,8 +24,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.model import UNKNOWN, Parts, ShapeError, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, given, moved
 
 FAMILY_NAME = "conv"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.conv import (
     FAMILY_NAME,
     Call,
@@ -19,7 +20,7 @@ from pyprof.prof.ops.conv import (
     multiplications,
 )
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, moved
 
 

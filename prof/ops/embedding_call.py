@@ -11,7 +11,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from pyprof.prof.ops.model import ModelError, Tensor, UnknownArgument
+from pyprof.errors import ModelError, UnknownArgument
+from pyprof.prof.ops.model import Tensor
 from pyprof.prof.ops.operands import indices
 
 SUM, MEAN, NONE = 0, 1, 2  # pooling modes

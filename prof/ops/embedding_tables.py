@@ -22,8 +22,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.embedding_call import MEAN, NONE, Lookup, place_of_indices, understand
-from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, alias, assumes, model
+from pyprof.prof.ops.evaluation import alias, assumes
+from pyprof.prof.ops.model import Tensor, Work, model
 from pyprof.prof.ops.operands import Out, bytes_of, first_output
 
 FAMILY_NAME = "embedding"

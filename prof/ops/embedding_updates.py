@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.embedding_call import MEAN, Lookup, understand
 from pyprof.prof.ops.embedding_tables import KIND, mean_width, moved_elements, whole
-from pyprof.prof.ops.model import Parts, Tensor, UnknownArgument, Work, alias, assumes, model
+from pyprof.prof.ops.evaluation import alias, assumes
+from pyprof.prof.ops.model import Parts, Tensor, Work, model
 
 FAMILY_NAME = "embedding"
 OP = "fbgemm::split_embedding_backward_codegen"  # what the node of autograd calls

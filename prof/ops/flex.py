@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.attention import FAMILY_NAME, Call, Heads, backward, forward, heads_first
-from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, distinct, model
+from pyprof.prof.ops.model import Tensor, Work, distinct, model
 
 
 def _heads(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: tuple[int, int]) -> Heads:

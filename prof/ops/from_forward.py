@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.marker import Marker
+from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.marker_calls import call_arguments
-from pyprof.prof.ops.model import FAMILY, Tensor, Work, evaluate, find
+from pyprof.prof.ops.model import FAMILY, Tensor, Work
 
 # products that autograd runs as a product's gradients
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul"})

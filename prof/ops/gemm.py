@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Parts, ShapeError, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.errors import ShapeError, UnknownArgument
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, broadcast, dtype_name, given, moved, output
 
 FAMILY_NAME = "gemm"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pyprof.errors import ShapeError
 from pyprof.prof.ops.gemm import FAMILY_NAME, dimensions, linear_shape, product, typed
-from pyprof.prof.ops.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, dtype_name, given, output, required
 
 

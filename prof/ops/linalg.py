@@ -16,7 +16,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, ShapeError, Tensor, Work, distinct, model
+from pyprof.errors import ShapeError
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, broadcast, floating, given, moved, result_dtype
 
 FAMILY_NAME = "linalg"

@@ -12,8 +12,9 @@ from typing import Any
 
 from pyprof.prof.ops.attention import FAMILY_NAME, attention, attention_backward
 from pyprof.prof.ops.attention import Call as AttentionCall
+from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.gemm import gradients, linear
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, evaluate, model, total
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, model, total
 from pyprof.prof.ops.operands import given, moved
 
 

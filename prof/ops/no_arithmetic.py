@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from pyprof.errors import ModelError
-from pyprof.prof.ops.model import FAMILY, Tensor, evaluate, names, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import FAMILY, Tensor, names, total
 
 # Families that move, order or choose. Not all of "indexing" and "embedding": their backwards add.
 FAMILIES = frozenset({"copy", "view", "collective", "sort", "layout"})

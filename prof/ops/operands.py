@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyprof.dtypes import HALF, INTEGERS, ITEM_BYTES, OF_NUMBER
-from pyprof.prof.ops.model import UNKNOWN, ModelError, ShapeError, Tensor, Work
+from pyprof.errors import ModelError, ShapeError
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 
 Out = tuple[Tensor | None, ...] | None  # the descriptions of an op's outputs
 INDEX_BYTES = 8  # int64, the type of positions

@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pyprof.errors import UnknownArgument
 from pyprof.prof.ops import activation as _activation  # noqa: F401  (fills MODELS)
-from pyprof.prof.ops.model import MODELS, Tensor, UnknownArgument, Work, distinct, evaluate, model, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import MODELS, Tensor, Work, distinct, model, total
 from pyprof.prof.ops.operands import given, moved, number, tensors
 from pyprof.prof.ops.reduction import linalg_vector_norm
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.prof.ops.compiled import fused_bytes, is_compiled
-from pyprof.prof.ops.model import UNKNOWN, Parts, Work, evaluate, parameters
+from pyprof.prof.ops.evaluation import evaluate, parameters
+from pyprof.prof.ops.model import UNKNOWN, Parts, Work
 from pyprof.prof.ops.no_arithmetic import never_computes
 
 __all__ = ["known_parts"]

@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.ops.model import ModelError, Tensor, Work, distinct, model
+from pyprof.errors import ModelError
+from pyprof.prof.ops.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import (
     Out,
     bool_mask,

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, model
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
 from pyprof.prof.ops.operands import INDEX_BYTES, Out, first_output, moved, number, numel
 
 FAMILY_NAME = "pooling"

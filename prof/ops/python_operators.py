@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyprof.prof.ops.model import find
+from pyprof.prof.ops.evaluation import find
 
 _TORCH_NAMES = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
 

@@ -20,8 +20,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from pyprof.errors import ModelError
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.model import UNKNOWN, ModelError, Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, first_output, given, moved
 
 FAMILY_NAME = "rnn"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, distinct, model
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.norm import FAMILY_NAME, channels, needs, present, statistics, wanted
 from pyprof.prof.ops.operands import Out, accumulator, given, moved, numel
 

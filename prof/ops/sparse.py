@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, model
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.model import Tensor, Work, model
 from pyprof.prof.ops.operands import Out
 
 FAMILY_NAME = "sparse"

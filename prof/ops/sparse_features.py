@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import Tensor, UnknownArgument, Work, alias, distinct, model
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.evaluation import alias
+from pyprof.prof.ops.model import Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import given, indices, moved, number, tensors
 
 COPY, POINTWISE, REDUCTION, GEMM, EMBEDDING = "copy", "pointwise", "reduction", "gemm", "embedding"

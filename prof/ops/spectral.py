@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, model
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
 from pyprof.prof.ops.operands import Out, moved, output
 
 FAMILY_NAME = "fft"

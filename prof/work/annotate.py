@@ -19,7 +19,8 @@ from pyprof.prof.kernels.roles import MAIN, assign_parts, role
 from pyprof.prof.kernels.tensor_cores import tensor_core
 from pyprof.prof.kernels.transfers import stays_on_device
 from pyprof.prof.ops.embedding_updates import may_leave_work
-from pyprof.prof.ops.model import FAMILY, MATRIX, find
+from pyprof.prof.ops.evaluation import find
+from pyprof.prof.ops.model import FAMILY, MATRIX
 from pyprof.prof.ops.plugins import load_models
 from pyprof.prof.work.casts import uncover
 from pyprof.prof.work.count import Counted, OpCall, count_call

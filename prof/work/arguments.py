@@ -27,8 +27,9 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import ShapeError
 from pyprof.marker import Marker
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
+from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.marker_calls import call_arguments, tensors_within
-from pyprof.prof.ops.model import UNKNOWN, Tensor, find, names
+from pyprof.prof.ops.model import UNKNOWN, Tensor, names
 from pyprof.prof.ops.signatures import after_lists, is_adam, signature_of
 
 # Kineto's words for what is no tensor

@@ -16,10 +16,11 @@ from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
 from pyprof.prof.ops.bias_gradients import bias_gradient
 from pyprof.prof.ops.collective import with_name
 from pyprof.prof.ops.compiled import is_compiled
+from pyprof.prof.ops.evaluation import evaluate, find, parameters
 from pyprof.prof.ops.from_forward import from_forward
 from pyprof.prof.ops.marker_calls import call_arguments, tensors_within
 from pyprof.prof.ops.marker_options import with_flags, with_options
-from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Tensor, Work, evaluate, find, parameters
+from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Tensor, Work
 from pyprof.prof.ops.no_arithmetic import never_computes
 from pyprof.prof.ops.partly_known import known_parts
 from pyprof.prof.ops.python_operators import function_of

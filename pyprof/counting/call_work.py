@@ -10,7 +10,8 @@ import pyprof.prof.ops.families  # noqa: F401  (fills the registry of models)
 from pyprof.counting.arguments import as_autocast, resolved
 from pyprof.counting.python_functions import python_arguments
 from pyprof.errors import ModelError
-from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, Work, evaluate, find, total
+from pyprof.prof.ops.evaluation import evaluate, find
+from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, Work, total
 
 __all__ = ["ApiCall", "OpCount", "api_name", "api_work", "count_op", "model_of", "op_name"]
 

@@ -23,7 +23,8 @@ from pyprof.counting.gradient_sums import GradientSums
 from pyprof.counting.modes import DispatchedOps, FunctionCalls, has_wrapper, in_vmap, is_batched, next_sequence
 from pyprof.counting.python_functions import UNSEEN, calls_can_be_seen, without_override_check
 from pyprof.errors import ModelError
-from pyprof.prof.ops.model import MODELS, evaluate, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import MODELS, total
 
 __all__ = ["Counter"]
 

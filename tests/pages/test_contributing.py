@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from pyprof.prof.ops import model
-from pyprof.prof.ops.model import FAMILY, MODELS, Tensor, Work, evaluate
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import FAMILY, MODELS, Tensor, Work
 from tests.paths import ROOT
 
 CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)

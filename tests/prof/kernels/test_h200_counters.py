@@ -10,7 +10,8 @@ import pytest
 import pyprof.prof.ops.families  # noqa: F401 -- fills the registry
 from pyprof.prof.kernels.roles import AUX, MAIN, role
 from pyprof.prof.kernels.tensor_cores import tensor_core
-from pyprof.prof.ops.model import FAMILY, MATRIX, find
+from pyprof.prof.ops.evaluation import find
+from pyprof.prof.ops.model import FAMILY, MATRIX
 from tests.paths import GOLDEN
 
 CAPTURE = GOLDEN / "h200_ncu_suite.csv"

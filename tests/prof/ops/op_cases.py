@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
-from pyprof.prof.ops.model import Tensor, Work, evaluate, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import Tensor, Work, total
 
 NAN = math.nan
 Row = tuple[Any, ...]

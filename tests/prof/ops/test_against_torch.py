@@ -14,7 +14,8 @@ import torch.nn.functional as F  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import pyprof.prof.ops.families  # noqa: E402, F401  (fills the registry)
-from pyprof.prof.ops.model import Tensor, evaluate, find, total  # noqa: E402
+from pyprof.prof.ops.evaluation import evaluate, find  # noqa: E402
+from pyprof.prof.ops.model import Tensor, total  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

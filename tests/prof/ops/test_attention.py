@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.attention import unmasked
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, declare_tested, t, worked
 
 

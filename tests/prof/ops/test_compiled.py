@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.errors import ModelError
+from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.fused_names import fused_ops
-from pyprof.prof.ops.model import ModelError, evaluate, find
 from pyprof.prof.work.count import OpCall, count_call
 from tests.prof.ops.op_cases import Row, t, worked
 

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.conv import Window, output_shape, valid
-from pyprof.prof.ops.model import UNKNOWN, ShapeError, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, t, worked
 
 X, W, B = t(2, 4, 8, 8), t(6, 4, 3, 3), t(6)  # 512, 216, 6 elements

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, evaluate, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, i, t, worked
 
 X = t(2, 3)  # 6 elements, 24 bytes

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pyprof.errors import ModelError
+from pyprof.errors import ModelError, UnknownArgument
 from pyprof.parse.kineto.ranges import op_scope
 from pyprof.prof.ops.embedding_call import place_of_indices, understand
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, assumption, evaluate, find, total
+from pyprof.prof.ops.evaluation import assumption, evaluate, find
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from pyprof.prof.work.count import OpCall, count_call
 from tests.prof.ops.op_cases import NAN, Row, declare_tested, i, i32, t, worked
 

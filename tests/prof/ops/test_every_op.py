@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
-from pyprof.prof.ops.model import FAMILY, MODELS, Work, evaluate
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import FAMILY, MODELS, Work
 from tests.prof.ops import op_cases
 
 NO_ROWS = {"test_every_op", "test_against_torch"}  # the latter needs torch

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyprof.prof.ops.model import UNKNOWN, UnknownArgument, Work, evaluate
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Work
 from tests.prof.ops.op_cases import Row, t, worked
 
 H = "bfloat16"

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.prof.ops.model import FAMILY, UNKNOWN, ModelError, ShapeError, Tensor, Work, evaluate, total
+from pyprof.errors import ModelError, ShapeError
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import FAMILY, UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, t, worked
 
 H, F8, C64 = "bfloat16", "float8_e4m3fn", "complex64"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, evaluate, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, i, t, worked
 
 W = t(10, 6)  # a table of 60 elements, 240 bytes

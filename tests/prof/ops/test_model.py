@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pyprof.errors import ModelError
-from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, Tensor, Work, evaluate, model, parameters
+from pyprof.prof.ops.evaluation import evaluate, parameters
+from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, Tensor, Work, model
 
 X, W = Tensor((2, 3), "float32"), Tensor((4, 5), "float32")
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, t, worked
 
 X = t(2, 3, 4, 5)  # 120 elements in 3 channels of 40, 480 bytes

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, find, total
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.evaluation import evaluate, find
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, t, worked
 
 P = (t(2, 3), t(4))  # 10 parameters, 40 bytes

@@ -11,7 +11,8 @@ import pyprof.prof.ops.families  # noqa: F401  (fills the registry before `fresh
 from pyprof.errors import ModelError
 from pyprof.prof.cli import main as prof
 from pyprof.prof.diff.cli import main as diff
-from pyprof.prof.ops.model import FAMILY, MODELS, Tensor, Work, evaluate, find
+from pyprof.prof.ops.evaluation import evaluate, find
+from pyprof.prof.ops.model import FAMILY, MODELS, Tensor, Work
 from pyprof.prof.ops.plugins import load_model_file, load_models
 from pyprof.prof.perfetto.cli import main as perfetto
 from pyprof.prof.plot.cli import main as plot

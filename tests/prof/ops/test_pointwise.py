@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyprof.errors import ModelError, ShapeError
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, evaluate, find, total
+from pyprof.prof.ops.evaluation import evaluate, find
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from pyprof.prof.ops.operands import promoted, result_dtype
 from tests.prof.ops.op_cases import Row, t, worked
 

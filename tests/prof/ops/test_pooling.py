@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from pyprof.prof.ops.pooling import overlap
 from tests.prof.ops.op_cases import Row, i, t, worked
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, i, t, worked
 
 X = t(4, 6)  # 24 elements, 96 bytes

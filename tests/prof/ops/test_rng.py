@@ -7,7 +7,8 @@ import math
 import pytest
 
 from pyprof.prof.ops.collective import wire_factor
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, evaluate, total
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import NAN, Row, t, worked
 
 X = t(2, 3)  # 6 elements, 24 bytes

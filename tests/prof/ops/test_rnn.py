@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.prof.ops.model import UNKNOWN, ModelError, ShapeError, Tensor, UnknownArgument, Work, evaluate, total
+from pyprof.errors import ModelError, ShapeError, UnknownArgument
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, t, worked
 
 # LSTM, input 3, hidden 2, 5 steps of batch 4: w_ih [8,3], w_hh [8,2], biases [8]: 24 + 16 + 16 numbers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyprof.prof.ops.model import Tensor, UnknownArgument, Work
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.model import Tensor, Work
 from tests.prof.ops.op_cases import Row, worked
 
 DENSE = Tensor((8, 5), "float32")  # 160 bytes

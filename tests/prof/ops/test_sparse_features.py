@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, UnknownArgument, Work
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 from pyprof.prof.ops.no_arithmetic import never_computes
 from tests.prof.ops.op_cases import Row, i, i32, t, worked
 

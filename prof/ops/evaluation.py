@@ -1,0 +1,133 @@
+"""Which model counts an op, by the name that a profiler recorded, and what it counts for a call.
+
+``families`` imports all models; ``alias`` adds further names of ops, ``assumes`` what a count takes for granted.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+from pyprof.errors import ModelError, UnknownArgument
+from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, F, Parts, Tensor, Work, names
+
+ALIASES: list[tuple[re.Pattern[str], str]] = []  # a pattern of other names of an op, and the name of its model
+ASSUMPTIONS: dict[str, Callable[[tuple[Any, ...]], str]] = {}  # a model's name -> what it assumes of a call's arguments
+# Products, whose models take one sparse operand, and conversions.
+SPARSE = names(
+    "mm _sparse_mm addmm _sparse_addmm matmul matmul.backward addmm.backward mv addmv linear _to_dense _to_sparse "
+    "_to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc"
+)
+
+
+def alias(pattern: str, name: str) -> None:
+    """Let ops of a library whose names match count as ``name``, in which ``\\1`` is the match's first group."""
+    ALIASES.append((re.compile(pattern), name))
+
+
+def assumes(*names: str) -> Callable[[F], F]:
+    """Register a function of a call's arguments that says which figures of these models are inferred, and how."""
+
+    def register(function: F) -> F:
+        ASSUMPTIONS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def assumption(name: str, arguments: tuple[Any, ...]) -> str:
+    """What the model ``name`` assumes of a call; empty where it assumes nothing."""
+    try:
+        return ASSUMPTIONS[name](arguments) if name in ASSUMPTIONS else ""
+    except (ModelError, TypeError, ValueError):
+        return ""
+
+
+def find(op: str) -> str | None:
+    """The name of the model that counts an op; None where there is no model.
+
+    ``op`` may carry ``aten::`` and an overload. An in-place op (``add_``) counts as its out-of-place form unless it has
+    a model of its own: it reads and writes as many bytes.
+
+    >>> find("aten::exp_"), find("aten::add_.Tensor"), find("mylib::unheard_of")
+    ('exp', 'add_', None)
+    """
+    name = op.removeprefix("aten::").partition(".")[0]
+    if name in MODELS:
+        return name
+    if name.startswith("triton_"):
+        return _compiled(name)
+    if name.endswith("_") and not name.endswith("__") and name[:-1] in MODELS:
+        return name[:-1]
+    return _aliased(name) if "::" in name else None
+
+
+@lru_cache(maxsize=4096)
+def _aliased(name: str) -> str | None:
+    """The model's name for one of a library's op names; ``fb::`` was FBGEMM's first namespace."""
+    if name.startswith("fb::"):
+        return find(f"fbgemm::{name[4:]}")
+    for pattern, target in ALIASES:
+        match = pattern.fullmatch(name)
+        if match and match.expand(target) in MODELS:
+            return match.expand(target)
+    return None
+
+
+def _compiled(name: str) -> str | None:
+    """The model's name for a kernel that torch.compile wrote: its kind, and what it is a template of.
+
+    >>> _compiled("triton_tem_fused_mm_relu_1"), _compiled("triton_mine")
+    ('triton_tem_fused', None)
+    """
+    kind = name[:16]
+    for word in ("flex_attention_backward", "flex_attention", "convolution"):
+        if kind == "triton_tem_fused" and word in name:
+            return f"{kind}_{word}"
+    return kind if kind in MODELS else None
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
+    """How many positional arguments a model takes (None: any number), and whether it takes ``out``."""
+    parameters = inspect.signature(function).parameters.values()
+    kinds = [parameter.kind for parameter in parameters]
+    count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    named = any(parameter.name == "out" for parameter in parameters)
+    return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, named
+
+
+@cache
+def parameters(name: str) -> tuple[str, ...]:
+    """The model's words for an op's arguments, in the op's order."""
+    return ORDER[name].words if name in ORDER else tuple(inspect.signature(MODELS[name]).parameters)
+
+
+def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None) -> Work | Parts:
+    """The work of a call of the model registered as ``name`` (see ``find``).
+
+    ``args``: the op's arguments in its schema's order; those behind what the model takes are dropped. ``out``: the
+    outputs' descriptions, where there are any.
+
+    Raises UnknownArgument where the count depends on something that the capture does not have, and ModelError for
+    arguments that the model was not written for, whatever the model itself raised: a strange trace must not stop a
+    report.
+    """
+    function = MODELS[name]
+    takes_sparse = name in SPARSE or FAMILY[name] == "view"
+    if not takes_sparse and any(isinstance(a, Tensor) and a.nonzero is not None for a in args):
+        raise UnknownArgument(f"{name} of a sparse tensor has no model")
+    count, wants_out = _signature(function)
+    try:
+        positional, named = ORDER[name].bind(args) if name in ORDER else (args[:count], {})
+        work = function(*positional, **named, **({"out": out} if wants_out else {}))
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{name}: arguments {args!r:.200} do not fit its model: {error}") from error
+    if not isinstance(work, (Work, dict)):
+        raise ModelError(f"{name}: its model returned {work!r:.200}, expected Work")
+    return work
