@@ -80,3 +80,30 @@ def _undone() -> Iterator[None]:
 @pytest.fixture
 def recorder() -> Recorder:
     return record()
+
+
+class Domain:
+    """NVTX as a tool sees it."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.seen: list[tuple[int, str]] = []
+
+    def get_event_attributes(self, message: str) -> str:
+        return message
+
+    def push_range(self, message: str) -> None:
+        self.seen.append((len(self.open), message))
+        self.open.append(message)
+
+    def pop_range(self) -> None:
+        self.open.pop()
+
+
+@pytest.fixture
+def domain(monkeypatch: pytest.MonkeyPatch) -> Domain:
+    from pyprof.capture import sinks
+
+    found = Domain()
+    monkeypatch.setattr(sinks, "_nvtx_domain", lambda: found)
+    return found

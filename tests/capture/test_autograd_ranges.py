@@ -24,7 +24,7 @@ import pyprof  # noqa: E402
 from pyprof.capture import sinks  # noqa: E402
 from pyprof.capture.autograd_ranges import AutogradRanges  # noqa: E402
 
-from .test_special import Domain  # noqa: E402
+from .conftest import Domain  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

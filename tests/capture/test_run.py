@@ -21,7 +21,7 @@ from pyprof.capture.run import build_parser, main  # noqa: E402
 from pyprof.capture.run_script import rank_file  # noqa: E402
 from pyprof.marker import Marker, parse_marker  # noqa: E402
 
-from .test_special import Domain  # noqa: E402
+from .conftest import Domain  # noqa: E402
 
 
 def events(file: Path) -> list[dict[str, Any]]:

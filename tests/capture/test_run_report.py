@@ -14,8 +14,8 @@ from pyprof.capture import run as command
 from pyprof.capture.run_report import default_page
 from tests.answered import answer
 
+from .conftest import Domain
 from .test_run import pyprof_run, script
-from .test_special import Domain
 
 RELU = "import sys, torch\ntorch.relu(torch.ones(2))\nprint('printed', *sys.argv[1:])\n"
 NO_TORCH = "print('printed')\n"
