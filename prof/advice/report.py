@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.advice.run import HOST_SURE
-from pyprof.prof.summary.time_sentences import HOST_BOUND
+from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.quantities import ms
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pyprof.prof.advice.rows import Rows, numel, texts_of
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.summary.loading import loading
+from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.usage import covered
 from pyprof.prof.timing.warmup import warm_up

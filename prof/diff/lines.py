@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyprof.prof.diff.steps import Steps, Wanted, find_steps
 from pyprof.prof.limits.roofline import dtype_of_rows
 from pyprof.prof.load import LoadedFile
-from pyprof.prof.summary.loading import Leading, without_loading
+from pyprof.prof.timing.loading import Leading, without_loading
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.layer_path import layer_parts

@@ -16,7 +16,6 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.summary.components import Series, components, series
-from pyprof.prof.summary.loading import Leading, without_loading
 from pyprof.prof.summary.parts import Part, parts_of
 from pyprof.prof.summary.work_numbers import (
     Attention,
@@ -28,6 +27,7 @@ from pyprof.prof.summary.work_numbers import (
     uncounted_ops,
 )
 from pyprof.prof.timing.collectives import Collective, collectives
+from pyprof.prof.timing.loading import Leading, without_loading
 from pyprof.prof.timing.steps import PHASES, phase_places, phase_times, steps
 from pyprof.prof.timing.stragglers import Waiting, stragglers
 from pyprof.prof.timing.timeline import Timeline, exposed_ns, timeline

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.loading import Leading
 from pyprof.prof.summary.wording import amount, brief_time, counted, joined, layer_name, operation_name, rate
 from pyprof.prof.timing.collectives import Collective
+from pyprof.prof.timing.loading import Leading
 from pyprof.prof.timing.stragglers import Waiting
+from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.prof.timing.waiting import SyncPoint
 from pyprof.quantities import ms, share
 
@@ -17,7 +18,6 @@ MOST = 3  # parts that a sentence names
 OUTLIER = 1.2  # times the median: a layer that takes longer stands out
 LITTLE = 0.01  # of the time: less is not worth a sentence
 LATE = 0.05  # of the time: from here on a sentence says how long the GPU waits for launches
-HOST_BOUND = 0.25  # of the time the GPU waits for launches: from here on the CPU limits the speed
 QUEUED_NS = 100_000  # launching takes 5 to 50 µs: a kernel that waits longer has several launches before it
 CAUSES = {
     "launch": "late launches",

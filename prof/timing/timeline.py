@@ -16,6 +16,9 @@ from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
 __all__ = ["Timeline", "alone", "exposed_ns", "exposed_rows", "timeline"]
 
 
+HOST_BOUND = 0.25  # share of the time that the GPU waits for launches, from which the CPU limits the speed
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """A number a row, ns; 0 for rows without a start."""
