@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.ops.evaluation import assumption, find
 from pyprof.prof.ops.model import FAMILY, MODELS
 from pyprof.prof.timing.collectives import traffic
-from pyprof.prof.work.annotate import Annotation, kernel_names, repetition, signatures
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.calls import Calls, op_calls
 from pyprof.prof.work.collective_records import Message, messages
 from pyprof.prof.work.count import Counted
-from pyprof.prof.work.helpers.rules import file_of, rule_of
+from pyprof.prof.work.helpers.registry import rule_for
 from pyprof.prof.work.multi_tensor import explained
+from pyprof.prof.work.repeats import repetition
 from pyprof.table.columns import NULL, Table
 
 Line = tuple[str, str]  # what, and where it comes from
@@ -32,176 +35,213 @@ Line = tuple[str, str]  # what, and where it comes from
 
 def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
     """The lines of one row, counted from 0."""
-    codes, counted = signatures(table)
-    op = counted[int(codes[row])]
+    about = _Row(table, annotation, op_calls(table), row)
     return [
-        *_kernel(table, row),
-        *_attribution(table, row),
-        *_arguments(table, row),
-        *_count(op),
-        *_collective(table, annotation, row),
-        *_own(table, annotation, row, op),
-        *_share(table, annotation, row, op),
-        *_tensor_cores(table, annotation, row),
+        *_kernel(about),
+        *_attribution(about),
+        *_arguments(about),
+        *_formula(about.op),
+        *_collective(about),
+        *_own_work(about),
+        *_share(about),
+        *_tensor_cores(about),
     ]
 
 
-def _text(table: Table, key: str, row: int) -> str:
-    column = table.coded(key)
-    code = int(column.codes[row])
-    return column.values[code] if code >= 0 else ""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    table: Table
+    annotation: Annotation
+    calls: Calls
+    number: int
+
+    @property
+    def op(self) -> Counted:
+        return self.calls.of(self.number)
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name, with template arguments where they are known."""
+        return self.text("kLongName") or self.text("kShortName")
+
+    @property
+    def ns(self) -> int:
+        return int(self.table.ints("kDuration")[self.number])
+
+    @property
+    def role(self) -> str:
+        return self.annotation.role.take([self.number]).texts()[0]
+
+    def text(self, key: str) -> str:
+        return self.table.coded(key).take([self.number]).texts()[0]
+
+    def list(self, key: str) -> list[str]:
+        text = self.text(key)
+        return json.loads(text) if text else []
 
 
-def _list(table: Table, key: str, row: int) -> list[str]:
-    text = _text(table, key, row)
-    return json.loads(text) if text else []
+def _kernel(row: _Row) -> list[Line]:
+    api = row.text("api")
+    launch = f"launched by {api} (correlation id {row.table.ints('corr')[row.number]})" if api else row.text("reason")
+    return [("kernel", f"{row.text('kShortName')}, {row.ns:,} ns by the profiler's clock; {launch}")]
 
 
-def _kernel(table: Table, row: int) -> list[Line]:
-    duration, api = int(table.ints("kDuration")[row]), _text(table, "api", row)
-    launch = f"launched by {api}, correlation {table.ints('corr')[row]}" if api else _text(table, "reason", row)
-    return [("kernel", f"{_text(table, 'kShortName', row)}, {duration:,} ns on the profiler's clock; {launch}")]
-
-
-def _attribution(table: Table, row: int) -> list[Line]:
-    ops = _list(table, "op", row)
+def _attribution(row: _Row) -> list[Line]:
+    ops = row.list("op")
     if not ops:
-        return [("op", f"unknown: {_text(table, 'reason', row)}")]
-    name = ".".join((*_list(table, "mod", row)[:1], ops[0]))
-    marked = _list(table, "marker", row)
-    by_nccl = not _list(table, "nodes", row) and bool(_text(table, "comm", row))
-    source = "NCCL's range" if by_nccl else "the outermost op that PyTorch recorded"
-    source = "the marker around the call" if marked else source
-    lines = [("op", f"{name}: {source}")]
-    seqs = table.ragged("seqId").lists()[row]
-    if _text(table, "dir", row) == "bprop":
-        node = next((n for n in _list(table, "nodes", row) if "Backward" in n), "autograd's own range")
-        lines.append(("direction", f"bprop: inside {node}; sequence number {seqs} is the forward op's"))
-    for key in ("layer", "trace"):
-        found = _list(table, key, row)
-        if found:
-            lines.append((key, (" > " if key == "trace" else ".").join(found)))
+        return [("op", f"unknown: {row.text('reason')}")]
+    name = ".".join((*row.list("mod")[:1], ops[0]))
+    lines = [("op", f"{name}: {_source_of_op(row)}")]
+    if row.text("dir") == "bprop":
+        node = next((n for n in row.list("nodes") if "Backward" in n), "autograd's own range")
+        numbers = row.table.ragged("seqId").take([row.number]).values.tolist()
+        same = f"; the forward op has the same sequence number ({', '.join(map(str, numbers))})" if numbers else ""
+        lines.append(("direction", f"bprop: launched inside {node}{same}"))
+    for key, separator in (("layer", "."), ("trace", " > ")):
+        if row.list(key):
+            lines.append((key, separator.join(row.list(key))))
     return lines
 
 
-def _arguments(table: Table, row: int) -> list[Line]:
-    aten, sizes, dtypes = (_text(table, key, row) for key in ("aten", "sizes", "dtypes"))
+def _source_of_op(row: _Row) -> str:
+    if row.list("marker"):
+        return "from PyProf's marker around the call"
+    if not row.list("nodes") and row.text("comm"):
+        return "from NCCL's own range around the launch"
+    return "the outermost op that PyTorch recorded around the launch"
+
+
+def _arguments(row: _Row) -> list[Line]:
+    aten, sizes = row.text("aten"), row.text("sizes")
     if not aten:
         return []
-    around = _list(table, "nodes", row)
-    if not around:  # NCCL's own range
-        return [("aten op", f"{aten}: the range around the launch")]
-    lines = [("aten op", f"{aten}: the innermost around the launch, of {' > '.join(around)}")]
-    lines.append(("shapes", f"{sizes}: recorded" if sizes else "not recorded (record_shapes=True records them)"))
-    if dtypes:
-        lines.append(("dtypes", f"{dtypes}: recorded"))
+    around = row.list("nodes")
+    if not around:
+        return [("aten op", f"{aten}: NCCL's own range around the launch")]
+    lines = [("aten op", f"{aten}: the innermost op around the launch; all of them: {' > '.join(around)}")]
+    lines.append(("shapes", f"{sizes}: recorded" if sizes else "not recorded: profile with record_shapes=True"))
+    if row.text("dtypes"):
+        lines.append(("dtypes", f"{row.text('dtypes')}: recorded"))
     elif sizes:
-        long = _text(table, "kLongName", row) or _text(table, "kShortName", row)
-        told = kernel_dtypes(long, aten.removeprefix("aten::"), FAMILY.get(find(aten) or "", ""))
-        lines.append(("dtypes", f"not recorded; this kernel's name tells {told.rest or dict(told.at) or 'none'}"))
-    if _text(table, "outs", row):
-        lines.append(("output", f"{_text(table, 'outs', row)}: inferred from what consumed it, or from its gradient"))
-    if _text(table, "grads", row):
+        lines.append(("dtypes", _dtypes_by_name(row, aten)))
+    if row.text("outs"):
+        lines.append(("output", f"{row.text('outs')}: inferred from the op that read it, or from its gradient"))
+    if row.text("grads"):
         lines.append(("lists", "cut by the profiler; taken from the step's gradients where the launch proves them"))
     return lines
 
 
-def _count(op: Counted) -> list[Line]:
+def _dtypes_by_name(row: _Row, aten: str) -> str:
+    dtypes = kernel_dtypes(row.kernel, aten.removeprefix("aten::"), FAMILY.get(find(aten) or "", ""))
+    by_name = dtypes.rest or ", ".join(f"{dtype} for argument {i}" for i, dtype in dtypes.at if dtype)
+    return f"not recorded; the kernel's name says {by_name}" if by_name else "not recorded, nor in the kernel's name"
+
+
+def _formula(op: Counted) -> list[Line]:
     if not op.name:
         return [("formula", f"none: {op.why}")]
     function = MODELS[op.name]
     formula = (inspect.getdoc(function) or "the model has no docstring").splitlines()[0]
     lines = [("formula", f"{formula} ({_source(function)}: {function.__name__})")]
-    for part, (flop, nbytes) in op.parts.items():
-        what = f"the op's {part}" if part else "the op"
-        lines.append((what, f"{_amount(flop, 'FLOP')}, {_amount(nbytes, 'bytes')}"))
+    for part, amounts in op.parts.items():
+        lines.append((f"the op's {part}" if part else "the op", _flop_and_bytes(*amounts)))
     inferred = assumption(op.name, op.arguments) if op.parts else ""
     lines += [("inferred", inferred)] if inferred else []
     return [*lines, *([("not counted", op.why)] if op.why else [])]
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """The file of a model: ours from the checkout's root, a user's as it is."""
+    """The file of a model or rule: ours from the checkout's root, a user's as it is."""
     file = Path(inspect.getsourcefile(function) or "")
-    ours = Path(inspect.getsourcefile(find) or "").parent
-    return f"prof/ops/{file.name}" if file.parent == ours else str(file)
+    ours = Path(__file__).parent
+    return f"prof/{file.relative_to(ours).as_posix()}" if file.is_relative_to(ours) else str(file)
+
+
+def _flop_and_bytes(flop: int | None, nbytes: int | None) -> str:
+    return f"{_amount(flop, 'FLOP')}, {_amount(nbytes, 'bytes')}"
 
 
 def _amount(value: int | None, unit: str) -> str:
-    return f"unknown {unit}" if value is None else f"{value:,} {unit}"
+    return f"unknown {unit}" if value is None or value == NULL else f"{value:,} {unit}"
 
 
-def _collective(table: Table, annotation: Annotation, row: int) -> list[Line]:
+def _collective(row: _Row) -> list[Line]:
     """The record of a collective, and NCCL's two rates (nccl-tests, PERFORMANCE.md)."""
-    told = messages(_text(table, "comm", row))
-    if not told:
+    records = messages(row.text("comm"))
+    if not records:
         return []
-    aten = _text(table, "aten", row)
-    by = "NCCL's own record" if aten.startswith("nccl") and ":" not in aten else "recorded beside the launch"
-    lines = [("collective", f"{'; '.join(map(_message, told))}: {by}")]
-    sent, ns = traffic(table, annotation), int(table.ints("kDuration")[row])
-    if sent.wire[row] != NULL and ns > 0:
-        rates = f"bus {sent.busbw[row]:,.1f} GB/s, algorithm {sent.algbw[row]:,.1f} GB/s"
-        lines.append(("bandwidth", f"{rates}: {sent.wire[row]:,} bytes that this rank must send, over {ns:,} ns"))
+    aten = row.text("aten")
+    source = "by NCCL's own record" if aten.startswith("nccl") and ":" not in aten else "recorded beside the launch"
+    lines = [("collective", f"{'; '.join(map(_message, records))}: {source}")]
+    sent = traffic(row.table, row.annotation)
+    wire = int(sent.wire[row.number])
+    if wire != NULL and row.ns > 0:
+        rates = f"bus {sent.busbw[row.number]:,.1f} GB/s, algorithm {sent.algbw[row.number]:,.1f} GB/s"
+        lines.append(("bandwidth", f"{rates}: this rank must send {wire:,} bytes, and the kernel ran {row.ns:,} ns"))
     return lines
 
 
-def _message(told: Message) -> str:
-    ranks = f" among {told.ranks} ranks" if told.ranks else ""
-    read, written = ("unknown" if math.isnan(n) else f"{n:,.0f}" for n in (told.read, told.written))
-    return f"{told.op}{ranks}, {read} bytes in, {written} out"
+def _message(record: Message) -> str:
+    ranks = f" among {record.ranks} ranks" if record.ranks else ""
+    read, written = ("unknown" if math.isnan(n) else f"{n:,.0f}" for n in (record.read, record.written))
+    return f"{record.op}{ranks}, {read} bytes in, {written} bytes out"
 
 
-def _own(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:
-    """Work that is not a share of the op's: a chore's own bytes, an optimizer's, and what a repetition tells."""
-    multi = explained(table, kernel_names(table), row)
-    if multi:
-        return [("its own", f"{multi} (prof/work/multi_tensor.py)")]
-    if not _text(table, "aten", row) and not _list(table, "op", row):
-        found = repetition(table, row) if annotation.flops[row] != NULL or annotation.bytes[row] != NULL else None
-        if found is None:
-            return []
-        again, kernels = found
-        return [("repetition", f"FLOPs and bytes of row {again}: these {kernels} kernels ran in the same order there, "
-                               "on the same grids, with an op")]  # fmt: skip
-    name = _text(table, "kLongName", row) or _text(table, "kShortName", row)
-    said = rule_of(name)
-    chore = annotation.role.texts()[row] == "aux" or not op.parts
-    return [("its own", f"{said} ({file_of(name)})")] if said and chore and annotation.bytes[row] != NULL else []
+def _own_work(row: _Row) -> list[Line]:
+    """Work that is not a share of the op's: a helper kernel's bytes, an optimizer's work, that of a repetition."""
+    by_gradients = explained(row.table, row.calls.names, row.number)
+    if by_gradients:
+        return [("kernel's own work", f"{by_gradients} (prof/work/multi_tensor.py)")]
+    flops, nbytes = row.annotation.flops[row.number], row.annotation.bytes[row.number]
+    if not row.text("aten") and not row.list("op"):
+        run = repetition(row.table, row.calls.names, row.number) if flops != NULL or nbytes != NULL else None
+        return [("repetition", _repeated(*run))] if run else []
+    rule = rule_for(row.kernel)
+    if rule is None or nbytes == NULL or (row.role != "aux" and row.op.parts):
+        return []
+    return [("kernel's own work", f"{' '.join((rule.__doc__ or '').split())} ({_source(rule)})")]
 
 
-def _share(table: Table, annotation: Annotation, row: int, op: Counted) -> list[Line]:
-    role = annotation.role.texts()[row]
-    same = (table.ints("opId") == table.ints("opId")[row]) & (table.ints("pid") == table.ints("pid")[row])
-    kernels = int(same.sum()) if table.ints("opId")[row] != NULL else 1
-    main = int(np.count_nonzero(same & (np.array(annotation.role.texts()) == "main")))
-    helper = find_helper(_text(table, "kLongName", row) or _text(table, "kShortName", row))
-    why = {
-        "main": f"main: does the op's arithmetic, {_alone(main, kernels)}",
-        "aux": f"aux: a {helper.kind if helper else 'chore'} by its name, beside {main} main kernels; no FLOPs",
-    }.get(role, "none: no op")
-    flops, nbytes = int(annotation.flops[row]), int(annotation.bytes[row])
-    row_has = (
-        f"{_amount(None if flops == NULL else flops, 'FLOP')}, {_amount(None if nbytes == NULL else nbytes, 'bytes')}"
+def _repeated(original: int, kernels: int) -> str:
+    return (
+        f"FLOPs and bytes are those of row {original}, which has an op: there the same {kernels} kernels ran in the "
+        "same order, on the same grids"
     )
-    return [("role", why), ("this row", row_has)]
 
 
-def _alone(main: int, kernels: int) -> str:
+def _share(row: _Row) -> list[Line]:
+    calls, table = row.table.ints("opId"), row.table
+    has_op = calls[row.number] != NULL
+    same = (calls == calls[row.number]) & (table.ints("pid") == table.ints("pid")[row.number])
+    kernels = int(same.sum()) if has_op else 1
+    main = int(np.count_nonzero(same & row.annotation.role.among("main")))
+    helper = find_helper(row.kernel)
+    role = {
+        "main": f"main: {_main_share(main, kernels)}",
+        "aux": f"aux: a helper kernel ({helper.kind if helper else 'by its name'}) beside "
+        f"{main} main {'kernel' if main == 1 else 'kernels'}; it gets no FLOPs",
+    }.get(row.role, "none: no op")
+    amounts = int(row.annotation.flops[row.number]), int(row.annotation.bytes[row.number])
+    return [("role", role), ("this row", _flop_and_bytes(*amounts))]
+
+
+def _main_share(main: int, kernels: int) -> str:
+    if kernels == 1:
+        return "the op's only kernel"
     if main == 1:
-        return "alone" if kernels == 1 else f"alone of its {kernels} kernels"
-    return f"with {main - 1} others of its {kernels} kernels; they share by duration"
+        return f"of the op's {kernels} kernels the only one that does its arithmetic"
+    return f"one of {main} of the op's {kernels} kernels that do its arithmetic; they share it by duration"
 
 
-def _tensor_cores(table: Table, annotation: Annotation, row: int) -> list[Line]:
-    used, precision = annotation.tc.texts()[row], annotation.tcprec.texts()[row]
+def _tensor_cores(row: _Row) -> list[Line]:
+    used, precision = (column.take([row.number]).texts()[0] for column in (row.annotation.tc, row.annotation.tcprec))
     if used == "-":
         return [("tensor cores", "-: the op has no matrix product")]
-    name = _text(table, "kLongName", row) or _text(table, "kShortName", row)
-    found = find_product(name)
-    helper = find_helper(name)
+    helper, product = find_helper(row.kernel), find_product(row.kernel)
     if helper is not None:
-        why = f"a {helper.kind} kernel, seen in {helper.seen}"
+        why = f"a helper kernel ({helper.kind}); its name is known from {helper.seen}"
+    elif product is not None:
+        why = f"the kernel's name is of a family of matrix products, known from {product[0].seen}"
     else:
-        why = f"its name is of a family seen in {found[0].seen}" if found else "its name is of no known family"
+        why = "the kernel's name is of no known family of matrix products"
     return [("tensor cores", f"{used}{f' with {precision}' if precision else ''}: {why}")]

@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import pyprof.prof.ops.families  # noqa: E402 (fills the registry)
-import pyprof.prof.work.helpers.rows  # noqa: E402, F401 (fills the rules)
+import pyprof.prof.work.helpers.fill  # noqa: E402, F401 (fills the rules)
 from pyprof.prof.ops.model import FAMILY, MODELS, ORDER  # noqa: E402
-from pyprof.prof.work.helpers import rules as own  # noqa: E402
+from pyprof.prof.work.helpers import registry  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "ops.md"
 TESTS = sorted((ROOT / "tests" / "prof" / "ops").glob("test_*.py"))
@@ -87,10 +87,10 @@ def page() -> str:
 
 def _own() -> str:
     """The rules for kernels that have work of their own."""
-    inside = inspect.cleandoc(own.__doc__ or "")
+    inside = inspect.cleandoc(registry.__doc__ or "")
     rows = [
         f"| `{pattern.pattern.replace('|', chr(92) + '|')}` | {_cell(_formula(rule))} |\n"
-        for pattern, rule in own.RULES
+        for pattern, rule in registry.RULES
     ]
     head = "| kernel's name | FLOPs and bytes |\n|---|---|\n"
     return f"\n## kernels on their own\n\n```text\n{inside}\n```\n\n{head}{''.join(rows)}"

@@ -13,7 +13,8 @@ from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import limit_cells
-from pyprof.prof.work.annotate import Annotation, call_numbers
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.calls import call_numbers
 from pyprof.table.columns import Coded, Ints, Table
 
 __all__ = ["Captured"]

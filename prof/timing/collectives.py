@@ -17,9 +17,10 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.work.annotate import Annotation, call_numbers
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.calls import call_numbers
 from pyprof.prof.work.collective_records import messages, size_of, wire_of
-from pyprof.prof.work.integer_shares import split
+from pyprof.prof.work.shares import split
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct
 
 

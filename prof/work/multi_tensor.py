@@ -23,7 +23,7 @@ import numpy as np
 from pyprof.dtypes import ITEM_BYTES, cpp_bytes
 from pyprof.prof.kernels.type_names import parameters
 from pyprof.prof.work.cut_lists import CHUNK, blocks_along_x, chunks, shapes_of
-from pyprof.prof.work.integer_shares import split
+from pyprof.prof.work.shares import split
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 KERNEL = "multi_tensor_apply_kernel<"
@@ -157,17 +157,16 @@ def fill_multi_tensor(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> 
 
 def explained(table: Table, names: Coded, row: int) -> str:
     """Where the numbers of a multi-tensor kernel outside of any op come from; empty for other rows."""
-    for functor, rows, told in steps(table, names):
+    for functor, rows, proof in steps(table, names):
         if row in rows:
-            launches = f"{len(rows)} launches, {int(blocks_along_x(table)[rows].sum()):,} blocks"
-            if told is None:
+            launches = f"{len(rows)} launches with {int(blocks_along_x(table)[rows].sum()):,} blocks"
+            if proof is None:
                 return f"unknown: the step's gradients do not have as many chunks of {CHUNK:,} as its {launches}"
             rule = FUNCTORS[functor]
-            which = "another, equal" if told.again else "the"
-            if not told.exact:
-                told_of = f"at least {told.elements:,} elements of {told.tensors} gradients of {which} step"
-            else:
-                told_of = f"{told.elements:,} elements of {told.tensors} gradients of {which} step"
-            return (f"inferred: {told_of}, by its {launches} of {CHUNK:,} elements, shared by blocks; "
-                    f"{rule.flop} FLOP an element: {rule.why}")  # fmt: skip
+            count = f"{'' if proof.exact else 'at least '}{proof.elements:,} elements"
+            which = "another, equal" if proof.again else "the"
+            return (
+                f"inferred: {count} in {proof.tensors} gradients of {which} step, by its {launches} of {CHUNK:,} "
+                f"elements, shared by blocks; {rule.flop} FLOP per element: {rule.why}"
+            )
     return ""

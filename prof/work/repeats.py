@@ -98,3 +98,12 @@ def fill_repeats(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> None:
             agreed = np.all([amounts[copy] == told for copy in copies], axis=0)
             mine = agreed & (amounts[rows] < 0)
             amounts[rows[mine]] = told[mine]
+
+
+def repetition(table: Table, names: Coded, row: int) -> tuple[int, int] | None:
+    """(the attributed row that a row without an op repeats, kernels in the run that both stand in), or None."""
+    for rows, copies in repeats(table, names):
+        place = np.flatnonzero(rows == row)
+        if len(place):
+            return int(copies[0][int(place[0])]), len(rows)
+    return None

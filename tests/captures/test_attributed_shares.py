@@ -12,7 +12,8 @@ import pytest
 from pyprof.errors import PyprofError
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
-from pyprof.prof.work.annotate import annotate, call_numbers, signatures
+from pyprof.prof.work.annotate import annotate
+from pyprof.prof.work.calls import op_calls
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN, ROOT
 
@@ -86,8 +87,9 @@ def test_the_pages_tables_are_up_to_date(data: Path) -> None:
 def check_sums(table: Table) -> int:
     """Sums over kernels are sums over ops; the number of ops that were checked."""
     notes = annotate(table)
-    code, counted = signatures(table)
-    op, main = call_numbers(table), np.array([role == "main" for role in notes.role.texts()], bool)
+    calls = op_calls(table)
+    code, counted = calls.signature, calls.counted
+    op, main = calls.number, np.array([role == "main" for role in notes.role.texts()], bool)
     calls, first, group = np.unique(op, return_index=True, return_inverse=True)
     flops = np.bincount(group, np.where(notes.flops == NULL, 0, notes.flops), len(calls))
     moved = np.bincount(group, np.where(main & (notes.bytes != NULL), notes.bytes, 0), len(calls))

@@ -23,6 +23,7 @@ from typing import Any
 
 from pyprof.prof.kernels.precision import PRECISION_OF_WORD, PRECISIONS
 from pyprof.prof.ops.model import Tensor, Work
+from pyprof.prof.work.helpers.registry import HelperCall, Launch, rule
 
 SCALED = 32  # elements that share one 8-bit scale in the Mx types
 TYPE = r"(?:Mx)?(?:E4m3|E2m1)|Bfloat16|Fp16"
@@ -51,22 +52,21 @@ class Router:
         return filled + (self.tokens * k - filled) // each
 
 
-def expert_work(
-    name: str, grid: tuple[int, int, int], arguments: tuple[Any, ...], before: str, before_grid: tuple[int, int, int]
-) -> Work | None:
-    """The work of one kernel of the mixture; None where its launch does not tell."""
+def expert_work(kernel: Launch, arguments: tuple[Any, ...], before: Launch) -> Work | None:
+    """The work of one kernel of the mixture; None where its launch does not say. ``before``: the kernel before it."""
+    name = kernel.name
     router = _router(arguments)
     if router is None:
         return None
     product = PRODUCT.search(name)
     if product:
-        return _product(product, name, grid, router, before, before_grid)
+        return _product(product, kernel, router, before)
     if "quantize_with_block_size" in name:
         numbers = router.tokens * router.width
         return Work(numbers, numbers * router.dtype_bytes, _stored("MxE4m3", numbers)) if "Type)2" in name else None
-    previous = PRODUCT.search(before)
+    previous = PRODUCT.search(before.name)
     if "finalize" in name and previous:
-        return _gathered(previous, before_grid, router)
+        return _gathered(previous, before.grid, router)
     if "HistogramScores" in name:  # reads all scores for the best k of each token; the softmax of those is not counted
         return Work(0, router.tokens * router.experts * router.score_bytes, 0)
     return Work(0, INDEX_BYTES * router.tokens, 0) if "::routing" in name else None  # at least an index a token
@@ -80,26 +80,22 @@ def _router(arguments: tuple[Any, ...]) -> Router | None:
     return Router(tokens.shape[0], tokens.shape[1], scores.shape[1], tokens.itemsize, scores.itemsize)
 
 
-def _product(
-    kernel: re.Match[str], name: str, grid: tuple[int, int, int], router: Router, before: str, before_grid: Any
-) -> Work | None:
-    k = router.chosen(grid[1], int(kernel["n"])) if "transOut" in name else None
+def _product(match: re.Match[str], kernel: Launch, router: Router, before: Launch) -> Work | None:
+    k = router.chosen(kernel.grid[1], int(match["n"])) if "transOut" in kernel.name else None
     if k is None:
         return None
-    rows, features = router.tokens * k, grid[0] * int(kernel["m"])
-    previous = PRODUCT.search(before)
-    first = previous is None
-    columns = router.width if first or previous is None else _features(previous, before, before_grid)
+    rows, features = router.tokens * k, kernel.grid[0] * int(match["m"])
+    previous = PRODUCT.search(before.name)
+    columns = _written_features(previous, before) if previous else router.width
     reached = min(router.experts, rows)
-    read = _stored(kernel["a"], reached * features * columns)
-    read += _stored(kernel["b"] or kernel["a"], (router.tokens if first else rows) * columns)
-    made = features // 2 if "swiGlu" in name else features
-    return Work(2 * rows * features * columns, read, _stored(kernel["out"], rows * made))
+    read = _stored(match["a"], reached * features * columns)
+    read += _stored(match["b"] or match["a"], (rows if previous else router.tokens) * columns)
+    return Work(2 * rows * features * columns, read, _stored(match["out"], rows * _written_features(match, kernel)))
 
 
-def _features(kernel: re.Match[str], name: str, grid: tuple[int, int, int]) -> int:
-    features = grid[0] * int(kernel["m"])
-    return features // 2 if "swiGlu" in name else features
+def _written_features(match: re.Match[str], kernel: Launch) -> int:
+    features = kernel.grid[0] * int(match["m"])
+    return features // 2 if "swiGlu" in kernel.name else features
 
 
 def _gathered(product: re.Match[str], grid: tuple[int, int, int], router: Router) -> Work | None:
@@ -115,3 +111,9 @@ def _stored(dtype: str, count: int) -> float:
     bits = PRECISIONS[PRECISION_OF_WORD[dtype.removeprefix("Mx").lower()]].bits
     scales = math.ceil(count / SCALED) if dtype.startswith("Mx") else 0
     return math.ceil(count * bits / 8) + scales
+
+
+@rule(r"moe::dev::|quantize_with_block_size|^bmm_\w+_t\d+x\d+x\d+")
+def experts(call: HelperCall) -> Work | None:
+    """A mixture of experts whose op records tokens and router only (prof/work/helpers/experts.py)"""
+    return expert_work(call.kernel, call.arguments, call.before or Launch(""))

@@ -1,4 +1,4 @@
-"""Chores of cuDNN's recurrent layers: a cell's gates, between its products, and the biases' gradients (see ``own``).
+"""Chores of cuDNN's recurrent layers: a cell's gates, between its products, and the biases' gradients.
 
 Each launch works on one time step of a layer, but for the biases'. How many numbers it reads and writes for each of the
 batch's hidden units was measured on an H200 (cuDNN 9, 8,192 x 1,024 units): what is read to within 0.1%; writes stay in
@@ -11,7 +11,7 @@ import re
 
 from pyprof.dtypes import cpp_bytes
 from pyprof.prof.ops.model import Tensor, Work
-from pyprof.prof.work.helpers.rules import Call, rule
+from pyprof.prof.work.helpers.registry import HelperCall, rule
 
 INPUT, HIDDEN, TRAIN = 0, 4, 12  # positions in _cudnn_rnn and, but for the last, _cudnn_rnn_backward
 # cudnnRNNMode_t -> (numbers read, written in inference, written in training, where the backward needs them later). Both
@@ -20,7 +20,7 @@ CELLS = {0: (2, 1, 2), 1: (2, 1, 2), 2: (9, 2, 7), 3: (7, 1, 5)}
 GRADIENTS = {"RNN": (3, 1), "LSTM": (9, 5), "GRU": (7, 6)}  # numbers read, written
 
 
-def _units(call: Call) -> int | None:
+def _units(call: HelperCall) -> int | None:
     """Hidden units that the launch works on: a thread each; fewer than the batch's where sequences have ended."""
     hidden = call.tensor(HIDDEN)
     if hidden is None or len(hidden.shape) < 2 or not call.kernel.threads:
@@ -35,7 +35,7 @@ def _item(kernel: str) -> int:
 
 
 @rule(r"elemWiseRNNcell<")
-def cell(call: Call) -> Work | None:
+def cell(call: HelperCall) -> Work | None:
     """cuDNN: a cell's gates. 2 (RNN), 9 (LSTM), 7 (GRU) numbers read for each unit, 1, 2, 1 written, in training 2, 7,
     5"""
     mode = re.search(r"elemWiseRNNcell<(?:[^,<>]+,){3}\s*\(?(?:cudnnRNNMode_t)?\)?\s*(\d)", call.kernel.name)
@@ -48,7 +48,7 @@ def cell(call: Call) -> Work | None:
 
 
 @rule(r"(?:RNN|LSTM|GRU)_elementWise_bp1<")
-def cell_gradient(call: Call) -> Work | None:
+def cell_gradient(call: HelperCall) -> Work | None:
     """cuDNN: the gradients of a cell's gates. 3 (RNN), 9 (LSTM), 7 (GRU) numbers read for each unit, 1, 5, 6 written"""
     kind = re.search(r"(RNN|LSTM|GRU)_elementWise", call.kernel.name)
     units, item = _units(call), _item(call.kernel.name)
@@ -59,7 +59,7 @@ def cell_gradient(call: Call) -> Work | None:
 
 
 @rule(r"(?:GENERIC|GRU)_elementWise_bp2<")
-def bias_gradient(call: Call) -> Work | None:
+def bias_gradient(call: HelperCall) -> Work | None:
     """cuDNN: the biases' gradients, sums over all steps and sequences of the gates' gradients; of a GRU both biases'"""
     gates = re.search(r"_elementWise_bp2<(?:[^,<>]+,){3}\s*(?:\(int\))?(\d)", call.kernel.name)
     data, hidden, item = call.tensor(INPUT), call.tensor(HIDDEN), _item(call.kernel.name)

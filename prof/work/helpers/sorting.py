@@ -1,4 +1,4 @@
-"""Chores of scattered sums: indices are sorted, equal ones counted, before their rows are added up (see ``own``).
+"""Chores of scattered sums: indices are sorted, equal ones counted, before their rows are added up.
 
 cub does the sorting, counting and cumulating: in embedding's and index_put's backward, and in FBGEMM's updates of
 embedding tables. Its kernels' names tell the types, the op's arguments how many indices there are.
@@ -14,7 +14,7 @@ from pyprof.prof.ops.embedding_call import Lookup
 from pyprof.prof.ops.embedding_updates import gradient, touched
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 from pyprof.prof.ops.operands import broadcast, tensors
-from pyprof.prof.work.helpers.rules import Call, rule
+from pyprof.prof.work.helpers.registry import HelperCall, rule
 
 INDEXED = ("embedding_dense_backward", "_embedding_bag_dense_backward", "_embedding_bag_backward")  # by their second
 PUTS = ("index_put", "index_put_", "_index_put_impl_")  # by a list of indices, the second argument
@@ -26,18 +26,18 @@ TABLES = ("SplitLookupFunction_", "fbgemm::split_embedding_backward_codegen_")
 BINS = 256  # of a pass of cub's radix sort: 8 bits
 
 
-def _lookup(call: Call) -> Lookup | None:
+def _lookup(call: HelperCall) -> Lookup | None:
     return gradient(call.arguments)[1] if call.op.startswith(TABLES) else None
 
 
-def _indices(call: Call) -> Tensor | None:
+def _indices(call: HelperCall) -> Tensor | None:
     found = _lookup(call)
     if found:
         return found.indices
     return _put(call) if call.op in PUTS else call.tensor(1) if call.op in INDEXED else None
 
 
-def _put(call: Call) -> Tensor | None:
+def _put(call: HelperCall) -> Tensor | None:
     """All places of an index_put as one: its indices' common shape. Where they are not told, at least as many as the
     values have, if they index the shortest of the tensor's dimensions."""
     positions = call.arguments[1] if len(call.arguments) > 1 else UNKNOWN
@@ -50,7 +50,7 @@ def _put(call: Call) -> Tensor | None:
 
 
 @rule(r"DeviceRadixSort(?:Onesweep|Histogram|Upsweep|Downsweep|SingleTile)Kernel")
-def radix_sort(call: Call) -> Work | None:
+def radix_sort(call: HelperCall) -> Work | None:
     """cub sorts indices: keys read, and where it moves them keys and their places or weights read and written"""
     index = _indices(call)
     if index is None:
@@ -71,28 +71,28 @@ def _bytes(word: str) -> float:
 
 
 @rule(r"DeviceRadixSort(?:ExclusiveSum|ScanBins)Kernel")
-def bins(call: Call) -> Work | None:
+def bins(call: HelperCall) -> Work | None:
     """cub cumulates a sort's counts: at least a bin of 4 bytes for each value of 8 bits and block, read and written"""
     blocks = math.prod(call.kernel.grid)
     return Work(0, BINS * 4 * blocks, BINS * 4 * blocks) if blocks else None
 
 
 @rule(r"DeviceUniqueByKeySweepKernel|DeviceReduceByKeyKernel|DeviceRleSweepKernel")
-def unique(call: Call) -> Work | None:
+def unique(call: HelperCall) -> Work | None:
     """cub finds where each index begins in the sorted list, and how often it comes: the list read, at least"""
     index = _indices(call)
     return Work(0, index.nbytes, 0) if index else None
 
 
 @rule(r"Device(?:Compact|Scan|ReduceByKey)InitKernel")
-def scan_init(call: Call) -> Work | None:
+def scan_init(call: HelperCall) -> Work | None:
     """cub marks the tiles of a scan or count as not begun: at least 8 bytes each"""
     blocks, threads = math.prod(call.kernel.grid), math.prod(call.kernel.block)
     return Work(0, 0, 8 * ((blocks - 1) * threads + 1)) if blocks else None
 
 
 @rule(r"DeviceScanKernel")
-def scan(call: Call) -> Work | None:
+def scan(call: HelperCall) -> Work | None:
     """cub cumulates how often each index comes: a number an index (int32) read and written; of PyTorch's embeddings an
     int64 for as many rows as there can be"""
     found = _lookup(call)
@@ -107,14 +107,14 @@ PARTIAL = 10  # rows that a thread sums: NROWS_PER_THREAD, ATen/native/cuda/Embe
 
 
 @rule(r"krn_partial_(?:segment_offset|to_segment_idx)<")
-def partial_sums(call: Call) -> Work | None:
+def partial_sums(call: HelperCall) -> Work | None:
     """Where each partial sum begins, and of which row it is: at least an int64 for 10 indices written"""
     index = _indices(call)
     return Work(0, 0, 8 * -(-index.numel // PARTIAL)) if index else None
 
 
 @rule(r"linearize_index\w*kernel")
-def linearized(call: Call) -> Work | None:
+def linearized(call: HelperCall) -> Work | None:
     """FBGEMM numbers the rows of all tables in one sequence: indices read; rows (int64) and bags (int32) written"""
     found = _lookup(call)
     if found is None:
@@ -123,7 +123,7 @@ def linearized(call: Call) -> Work | None:
 
 
 @rule(r"embedding\w*_find_long_segments")
-def long_segments(call: Call) -> Work | None:
+def long_segments(call: HelperCall) -> Work | None:
     """FBGEMM looks for rows that come often: how often (int32) is read for each row that the update touches"""
     found = _lookup(call)
     if found is None:
@@ -132,7 +132,7 @@ def long_segments(call: Call) -> Work | None:
 
 
 @rule(r"grad_mean\w*kernel")
-def divided(call: Call) -> Work | None:
+def divided(call: HelperCall) -> Work | None:
     """FBGEMM divides the gradient by the bags' sizes before the update: read and written"""
     grad = call.tensor(0) if _lookup(call) else None
     return Work(0, grad.nbytes, grad.nbytes) if grad else None

@@ -133,8 +133,8 @@ def test_the_summary_tells_and_explain_says_why() -> None:
     said = " ".join(sentences(summarise(table, notes)))
     assert "counting the wait for other ranks: 300 GB/s in 1 all_reduce among 4 ranks (6 MB)." in said
     lines = dict(explain(table, notes, 0))
-    told = "all_reduce among 4 ranks, 4,000,000 bytes in, 4,000,000 out"
+    told = "all_reduce among 4 ranks, 4,000,000 bytes in, 4,000,000 bytes out"
     assert lines["collective"] == f"{told}: recorded beside the launch"
     assert lines["bandwidth"] == (
-        "bus 300.0 GB/s, algorithm 200.0 GB/s: 6,000,000 bytes that this rank must send, over 20,000 ns"
+        "bus 300.0 GB/s, algorithm 200.0 GB/s: this rank must send 6,000,000 bytes, and the kernel ran 20,000 ns"
     )

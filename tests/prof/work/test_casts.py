@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyprof.prof.kernels.operand_dtypes import Dtypes
-from pyprof.prof.work.annotate import _told, call_numbers, kernel_names
+from pyprof.prof.work.calls import call_numbers, dtypes_by_name, kernel_names
 from pyprof.table.columns import Coded, Ragged, Table
 
 DOWN = (  # bfloat16 <- float32
@@ -36,7 +36,7 @@ def told(*rows: tuple[str, str, str, str, list[int], list[str], str]) -> list[Dt
         "nodes": Coded.of(str(list(n)).replace("'", '"') for n in nodes), "op": Coded.of(f'["{o}"]' for o in op),
         "opId": np.arange(len(rows)), "kind": Coded.of(["kernel"] * len(rows)),
     })  # fmt: skip
-    codes, hints = _told(table, kernel_names(table), call_numbers(table), Coded.empty(len(table)))
+    codes, hints = dtypes_by_name(table, kernel_names(table), call_numbers(table), Coded.empty(len(table)))
     return [hints[code] for code in codes.tolist()]
 
 

@@ -20,7 +20,7 @@ def lines(kernel: str) -> dict[str, str]:
 
 def test_a_product_says_op_layer_line_formula_and_share():
     told = lines("sgemm_largek_lds64")  # fc1: 32 x 400 times 400 x 120
-    assert told["op"] == "torch.nn.functional.linear: the marker around the call"
+    assert told["op"] == "torch.nn.functional.linear: from PyProf's marker around the call"
     assert told["layer"] == "LeNet.fc1"
     assert told["trace"].endswith("examples/lenet.py:37")
     assert "prof/ops/gemm.py: addmm" in told["formula"]
@@ -31,7 +31,9 @@ def test_a_product_says_op_layer_line_formula_and_share():
 
 def test_a_chore_says_that_it_is_one():
     told = lines("splitKreduce_kernel")
-    assert told["role"].startswith("aux: a reduce by its name")
-    assert told["its own"].startswith("cuBLAS(Lt): at least two slices of partial sums read, the result written")
+    assert told["role"].startswith("aux: a helper kernel (reduce) beside 1 main kernel; it gets no FLOPs")
+    assert told["kernel's own work"].startswith(
+        "cuBLAS(Lt): at least two slices of partial sums read, the result written"
+    )
     assert told["this row"].startswith("0 FLOP")
-    assert told["direction"].startswith("bprop: inside AddmmBackward0")
+    assert told["direction"].startswith("bprop: launched inside AddmmBackward0")

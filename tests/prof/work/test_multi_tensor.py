@@ -106,9 +106,9 @@ def test_a_step_of_apex_has_its_gradients(tmp_path) -> None:
     assert notes.bytes.sum() == 28 * 135_546
     # by blocks: three quarters of 135,546 are 101,659.5
     assert notes.flops.tolist() == [13 * 101_660, 13 * 33_886]
-    (said,) = (text for what, text in explain(table, notes, 0) if what == "its own")
+    (said,) = (text for what, text in explain(table, notes, 0) if what == "kernel's own work")
     assert said.startswith(
-        "inferred: 135,546 elements of 3 gradients of the step, by its 2 launches, 4 blocks of 65,536"
+        "inferred: 135,546 elements in 3 gradients of the step, by its 2 launches with 4 blocks of 65,536 elements"
     )
 
 
@@ -131,10 +131,10 @@ def test_a_step_whose_backward_came_before_the_capture_did_what_an_equal_one_did
     table = correlate(read(path))
     notes = annotate(table)
     assert notes.flops.tolist() == [13 * 101_660, 13 * 33_886] * 2
-    said = [text for row in (0, 2) for what, text in explain(table, notes, row) if what == "its own"]
+    said = [text for row in (0, 2) for what, text in explain(table, notes, row) if what == "kernel's own work"]
     assert [text.partition(", by")[0] for text in said] == [
-        "inferred: 135,546 elements of 3 gradients of another, equal step",
-        "inferred: 135,546 elements of 3 gradients of the step",
+        "inferred: 135,546 elements in 3 gradients of another, equal step",
+        "inferred: 135,546 elements in 3 gradients of the step",
     ]
 
 
@@ -145,9 +145,9 @@ def test_what_the_blocks_do_not_prove_stays_unknown(tmp_path) -> None:
     table = correlate(read(path))
     notes = annotate(table)
     assert np.all(notes.flops == NULL) and np.all(notes.bytes == NULL)
-    (said,) = (text for what, text in explain(table, notes, 0) if what == "its own")
+    (said,) = (text for what, text in explain(table, notes, 0) if what == "kernel's own work")
     assert said.startswith(
-        "unknown: the step's gradients do not have as many chunks of 65,536 as its 2 launches, 4 blocks"
+        "unknown: the step's gradients do not have as many chunks of 65,536 as its 2 launches with 4 blocks"
     )
 
 

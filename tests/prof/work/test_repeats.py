@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
-from pyprof.prof.work.annotate import annotate, repetition
-from pyprof.prof.work.repeats import LEAST, fill_repeats, repeats
+from pyprof.prof.work.annotate import annotate
+from pyprof.prof.work.calls import kernel_names
+from pyprof.prof.work.repeats import LEAST, fill_repeats, repeats, repetition
 from pyprof.table.columns import NULL, Coded, Table
 
 Launch = tuple[str, bool]  # kernel, attributed
@@ -96,7 +97,7 @@ def test_a_real_trace_that_begins_late(data: Path) -> None:
     lost = np.flatnonzero(np.array([not aten and kind == "kernel" for aten, kind in texts]))
     assert len(lost) > 400
     assert (notes.flops[lost] != NULL).all() and (notes.bytes[lost] != NULL).all()
-    again = repetition(table, int(lost[100]))
+    again = repetition(table, kernel_names(table), int(lost[100]))
     assert again is not None
     assert again[1] == len(lost)  # all of them, one run
     names = table.coded("kLongName").texts()
@@ -105,7 +106,8 @@ def test_a_real_trace_that_begins_late(data: Path) -> None:
 
 def test_rows_with_an_op_repeat_nothing(data: Path) -> None:
     table, _ = a_table([(name, True) for name in STEP])
-    assert repetition(table.with_column("kLongName", Coded.of(STEP)), 3) is None
+    longer = table.with_column("kLongName", Coded.of(STEP))
+    assert repetition(longer, kernel_names(longer), 3) is None
 
 
 @pytest.mark.parametrize("count", [0, 1, LEAST - 1])

@@ -8,7 +8,7 @@ import pytest
 
 import pyprof.prof.work.helpers.recurrent  # noqa: F401
 from pyprof.prof.ops.model import Tensor
-from pyprof.prof.work.helpers.rules import Call, Launch, own_work
+from pyprof.prof.work.helpers.registry import HelperCall, Launch, helper_work
 
 F, H = "float", "__nv_bfloat16"
 SIZE = {F: "float32", H: "bfloat16"}
@@ -48,7 +48,7 @@ READ = [  # kernel, type, launch, bytes of DRAM read as counted (of three launch
 
 @pytest.mark.parametrize(("name", "kind", "launch", "counted"), READ)
 def test_what_is_read_is_what_was_counted(name: str, kind: str, launch: Any, counted: int) -> None:
-    found = own_work(Call(Launch(name, *launch), None, "_cudnn_rnn", arguments(SIZE[kind])))
+    found = helper_work(HelperCall(Launch(name, *launch), None, "_cudnn_rnn", arguments(SIZE[kind])))
     assert found is not None
     assert found.read == pytest.approx(counted, rel=2e-3)
     assert found.flop == 0
@@ -61,13 +61,13 @@ def test_what_is_read_is_what_was_counted(name: str, kind: str, launch: Any, cou
 def test_in_training_a_cell_keeps_what_its_backward_needs(name: str, alone: int, training: int) -> None:
     """H200, the last launch, which the cache no longer holds: 74.0, 243.8 and 178.2 MB written, 33.6 MB a number."""
     for train, numbers in ((True, training), (False, alone), (None, alone)):
-        found = own_work(Call(Launch(name, *STEP), None, "_cudnn_rnn", arguments("float32", train)))
+        found = helper_work(HelperCall(Launch(name, *STEP), None, "_cudnn_rnn", arguments("float32", train)))
         assert found is not None and found.write == numbers * UNITS * 4
 
 
 def test_sequences_that_have_ended_are_left_out() -> None:
     shorter = Launch(BP1.format(F, "GRU"), (2, 1, 1), (256, 1, 1))
-    found = own_work(Call(shorter, None, "_cudnn_rnn_backward", arguments("float32")))
+    found = helper_work(HelperCall(shorter, None, "_cudnn_rnn_backward", arguments("float32")))
     assert found is not None and (found.read, found.write) == (7 * 512 * 4, 6 * 512 * 4)
 
 
@@ -81,4 +81,4 @@ def test_sequences_that_have_ended_are_left_out() -> None:
     ],
 )
 def test_what_is_not_told_stays_unknown(name: str, given: tuple[Any, ...]) -> None:
-    assert own_work(Call(Launch(name, *STEP), None, "_cudnn_rnn", given)) is None
+    assert helper_work(HelperCall(Launch(name, *STEP), None, "_cudnn_rnn", given)) is None

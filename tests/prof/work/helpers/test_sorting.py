@@ -9,7 +9,7 @@ import pytest
 import pyprof.prof.work.helpers.sorting  # noqa: F401
 from pyprof.prof.kernels.roles import AUX, MAIN, assign_parts, role
 from pyprof.prof.ops.model import Tensor
-from pyprof.prof.work.helpers.rules import Call, Launch, own_work
+from pyprof.prof.work.helpers.registry import HelperCall, Launch, helper_work
 
 
 def t(*shape: int, dtype: str = "float32") -> Tensor:
@@ -85,14 +85,14 @@ CASES = [  # kernel, grid, block, op, arguments, read, written
 def test_own_bytes(
     name: str, blocks: int, threads: int, op: str, arguments: tuple[Any, ...], read: int, written: int
 ) -> None:
-    found = own_work(Call(Launch(name, (blocks, 1, 1), (threads, 1, 1)), None, op, arguments))
+    found = helper_work(HelperCall(Launch(name, (blocks, 1, 1), (threads, 1, 1)), None, op, arguments))
     assert found is not None
     assert (found.flop, found.read, found.write) == (0, read, written)
 
 
 def test_without_the_indices_nothing_is_told() -> None:
     for op, arguments in ((UPDATE, (t(3, 12),)), ("topk", (t(40),)), (PUT, (t(0, 5), None, t(4)))):
-        assert own_work(Call(Launch(CASES[1][0], (1, 1, 1), (1, 1, 1)), None, op, arguments)) is None
+        assert helper_work(HelperCall(Launch(CASES[1][0], (1, 1, 1), (1, 1, 1)), None, op, arguments)) is None
 
 
 MAIN_KERNELS = ["kernel_cta_per_row_1", "kernel_warp_per_row_1"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import pyprof.prof.work.helpers.sorting  # noqa: F401 (its rules are cases here, too)
+import pyprof.prof.work.helpers.fill  # noqa: F401 (registers all rules)
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
-from pyprof.prof.work.helpers.rules import Call, Launch, own_work
+from pyprof.prof.work.helpers.registry import HelperCall, Launch, helper_work
 
 H = "bfloat16"
 
@@ -81,20 +81,20 @@ def test_chores(
     name: str, grid: Any, block: Any, before: str, before_grid: Any, op: str, arguments: Any, read: int, write: int
 ) -> None:
     last = Launch(before, before_grid) if before else None
-    assert own_work(Call(Launch(name, grid, block), last, op, arguments)) == Work(0, read, write)
+    assert helper_work(HelperCall(Launch(name, grid, block), last, op, arguments)) == Work(0, read, write)
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        Call(Launch(SPLIT_K, (8, 64, 1), (32, 16, 1)), None, "mm", ()),  # no shapes
-        Call(Launch(SPLIT_K, (64, 64, 1), (32, 16, 1)), None, "mm", MM),  # far more threads than this result has
-        Call(Launch("void some_kernel()", (1, 1, 1), (32, 1, 1)), None, "mm", MM),
-        Call(Launch("void cudnn::fusion::convert_dq()", (1, 1, 1)), None, "x", (t(1), t(8, dtype=""))),  # no type
+        HelperCall(Launch(SPLIT_K, (8, 64, 1), (32, 16, 1)), None, "mm", ()),  # no shapes
+        HelperCall(Launch(SPLIT_K, (64, 64, 1), (32, 16, 1)), None, "mm", MM),  # far more threads than this result has
+        HelperCall(Launch("void some_kernel()", (1, 1, 1), (32, 1, 1)), None, "mm", MM),
+        HelperCall(Launch("void cudnn::fusion::convert_dq()", (1, 1, 1)), None, "x", (t(1), t(8, dtype=""))),  # no type
     ],
 )
-def test_what_nothing_tells_stays_unknown(call: Call) -> None:
-    assert own_work(call) is None
+def test_what_nothing_tells_stays_unknown(call: HelperCall) -> None:
+    assert helper_work(call) is None
 
 
 # --- a mixture of experts: 888 tokens of 3,072, 128 experts, on a B200 -------------------------------------------
@@ -120,20 +120,20 @@ EXPERTS = [
 
 @pytest.mark.parametrize(("name", "grid", "before", "before_grid", "flop", "nbytes"), EXPERTS)
 def test_experts(name: str, grid: Any, before: str, before_grid: Any, flop: int, nbytes: int) -> None:
-    found = own_work(Call(Launch(name, grid), Launch(before, before_grid) if before else None, "", ROUTER))
+    found = helper_work(HelperCall(Launch(name, grid), Launch(before, before_grid) if before else None, "", ROUTER))
     assert found is not None
     assert (found.flop, found.nbytes) == (flop, nbytes)
 
 
 def test_a_launch_that_fits_no_number_of_experts_is_not_counted() -> None:
-    assert own_work(Call(Launch(UP, (8, 343, 1)), None, "", ROUTER)) is None
+    assert helper_work(HelperCall(Launch(UP, (8, 343, 1)), None, "", ROUTER)) is None
 
 
 def test_an_output_that_is_known_otherwise_is_found_by_the_layout_s_grid() -> None:
     """NVTX tells no padding: 64 images of 196 pixels, 7 tiles of 32, and 768 channels, 24 tiles."""
     untold = (t(64, 3, 224, 224, dtype=H), t(768, 3, 16, 16, dtype=H), *[UNKNOWN] * 7)
     launch = Launch(TO_NCHW, (7, 24, 64), (256, 1, 1))
-    assert own_work(Call(launch, None, "cudnn_convolution", untold)) is None
+    assert helper_work(HelperCall(launch, None, "cudnn_convolution", untold)) is None
     made = (t(64, 768, 14, 14, dtype=H),)
-    found = own_work(Call(launch, None, "cudnn_convolution", untold, made))
+    found = helper_work(HelperCall(launch, None, "cudnn_convolution", untold, made))
     assert found == Work(0, 64 * 768 * 196 * 2, 64 * 768 * 196 * 2)

@@ -1,0 +1,132 @@
+"""The calls of ops in a kernel table: which rows belong to one, and what each distinct call counts.
+
+Calls of one signature (op, shapes, dtypes, options, ...) count alike, so a model runs once per distinct signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+import pyprof.prof.ops.families  # noqa: F401 (fills the registry)
+from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes, kernel_dtypes, merged
+from pyprof.prof.kernels.roles import MAIN, role
+from pyprof.prof.ops.evaluation import find
+from pyprof.prof.ops.model import FAMILY
+from pyprof.prof.ops.plugins import load_models
+from pyprof.prof.work.casts import uncover
+from pyprof.prof.work.count import Counted, OpCall, count_call
+from pyprof.prof.work.cut_lists import proven_lists
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+
+__all__ = ["Calls", "call_numbers", "dtypes_by_name", "kernel_names", "op_calls"]
+
+SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm", "forward")
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls that a table's rows belong to, aligned with the rows."""
+
+    number: Ints  # of each row's call
+    signature: Ints  # each row's index into ``counted``
+    counted: list[Counted]  # per distinct signature
+    names: Coded  # of the kernels
+
+    def of(self, row: int) -> Counted:
+        return self.counted[int(self.signature[row])]
+
+    def where(self, flags: list[bool]) -> Bools:
+        """Each row's flag, from one per signature."""
+        return np.array(flags or [False])[self.signature]
+
+    def amounts(self, values: list[int | None]) -> Ints:
+        """Each row's amount, from one per signature; NULL where unknown."""
+        return np.array([NULL if value is None else value for value in values] or [0], np.int64)[self.signature]
+
+
+def op_calls(table: Table) -> Calls:
+    """Number the calls of a table and count each distinct one."""
+    load_models()
+    names, number = kernel_names(table), call_numbers(table)
+    lists = proven_lists(table, number)
+    hint, hints = dtypes_by_name(table, names, number, lists)
+    columns = [*(table.coded(key) for key in SIGNATURE), lists]
+    signatures, signature = distinct(*(column.codes for column in columns), hint)
+    texts = [[*column.values, ""] for column in columns]
+    counted = []
+    for *codes, code in signatures:
+        cells = {key: text[i] for key, text, i in zip((*SIGNATURE, "lists"), texts, codes, strict=True)}
+        counted.append(count_call(OpCall(**cells, kernel=hints[code])))
+    return Calls(number, signature, counted, names)
+
+
+def call_numbers(table: Table) -> Ints:
+    """The number of each row's call: (pid, opId), and the launch where the call was captured into a CUDA graph, because
+    each replay does its work again. A row without an op is a call of its own."""
+    op, pid = table.ints("opId"), table.ints("pid")
+    replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
+    _, dense = distinct(pid, op, replay)
+    alone = op == NULL
+    dense[alone] = dense.max(initial=0) + 1 + np.arange(int(alone.sum()))
+    return dense
+
+
+def kernel_names(table: Table) -> Coded:
+    """Kernel names, one code per distinct (short, long) pair: the long name, with template arguments, where known."""
+    short, long = table.coded("kShortName"), table.coded("kLongName")
+    pairs, codes = distinct(short.codes, long.codes)
+    values = [([*long.values, ""][b] or [*short.values, ""][a]) for a, b in pairs]
+    return Coded(codes.astype(np.int32), values)
+
+
+# --- dtypes by the names of an op's kernels ------------------------------------------------------------------------
+
+
+def dtypes_by_name(table: Table, names: Coded, number: Ints, lists: Coded) -> tuple[Ints, list[Dtypes]]:
+    """What the names of each op's main kernels say of dtypes: each row's index into the list of what they say.
+
+    Names are read where the capture records shapes without dtypes: all of NVTX's, and Kineto's lists of tensors
+    (`[["", ""], ...]`, or `[[], ...]` where they are cut).
+    """
+    aten, sizes, dtypes, outs = (table.coded(key) for key in ("aten", "sizes", "dtypes", "outs"))
+    hint, hints = np.zeros(len(table), np.int64), {NOTHING: 0}
+    whole = np.array([*(bool(text) and '[""' not in text[1:] for text in dtypes.values), False])[dtypes.codes]
+    incomplete = ~whole | (lists.codes >= 0) | (outs.codes >= 0)
+    rows = np.flatnonzero(~sizes.among("") & incomplete & (names.codes >= 0))
+    pairs, pair = distinct(names.codes[rows], aten.codes[rows])
+    atens = [*aten.values, ""]  # code -1 finds the last
+    by_pair = [_of_kernel(names.values[name], atens[op]) for name, op in pairs]
+    hint[rows] = np.array([hints.setdefault(dtypes, len(hints)) for dtypes in by_pair], np.int64)[pair]
+    if hint.any():
+        hint = uncover(table, _shared(number, hint, hints), hints)
+    return hint, list(hints)
+
+
+def _of_kernel(name: str, aten: str) -> Dtypes:
+    op = aten.removeprefix("aten::")
+    family = FAMILY.get(find(op) or "", "")
+    return kernel_dtypes(name, op, family) if role(name, op, family) == MAIN else NOTHING
+
+
+def _shared(number: Ints, hint: Ints, hints: dict[Dtypes, int]) -> Ints:
+    """All rows of a call get what its kernels' names say together; ``hints`` grows by what several say together."""
+    known, size = list(hints), len(hints)
+    count = int(number.max(initial=0)) + 1
+    least, most = np.full(count, size, np.int64), np.zeros(count, np.int64)
+    some = hint > 0
+    np.minimum.at(least, number[some], hint[some])
+    np.maximum.at(most, number[some], hint[some])
+    rows = np.flatnonzero(some & (least < most)[number])
+    pairs = np.sort(number[rows] * size + hint[rows])
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+    bounds = np.flatnonzero(np.diff(pairs // size, prepend=-1, append=-1))
+    joined: dict[tuple[int, ...], int] = {}
+    for begin, end in pairwise(bounds.tolist()):
+        several = tuple((pairs[begin:end] % size).tolist())
+        if several not in joined:
+            joined[several] = hints.setdefault(merged(known[i] for i in several), len(hints))
+        most[pairs[begin] // size] = joined[several]
+    return most[number]

@@ -1,0 +1,66 @@
+"""Writes what helper kernels do into the table: once per distinct kernel of a distinct call, not per row."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+# These register the rules; where two patterns match, the one registered first is used.
+import pyprof.prof.work.helpers.attention
+import pyprof.prof.work.helpers.convolutions
+import pyprof.prof.work.helpers.experts
+import pyprof.prof.work.helpers.products
+import pyprof.prof.work.helpers.recurrent
+import pyprof.prof.work.helpers.sorting  # noqa: F401
+from pyprof.prof.work.calls import Calls
+from pyprof.prof.work.helpers.registry import NO_GRID, Grid, HelperCall, Launch, helper_work
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+
+
+def fill_helpers(table: Table, calls: Calls, aux: Bools, flops: Ints, nbytes: Ints) -> None:
+    """Write into ``flops`` and ``nbytes`` what is not known yet and a rule derives from the kernel.
+
+    ``aux``: rows whose role that is. An op whose model knows its FLOPs keeps them: its chores get bytes only.
+    """
+    bare = calls.where([not op.parts for op in calls.counted])  # the op has no model, or one that fails
+    kernel = table.coded("kind").among("kernel")
+    names = calls.names
+    rows = np.flatnonzero(kernel & (nbytes == NULL) & (aux | bare) & (names.codes >= 0))
+    if not len(rows):
+        return
+    grid, block = table.coded("grid"), table.coded("block")
+    before = _kernel_before(calls.number, kernel)[rows]
+    before_name = np.where(before >= 0, names.codes[before], -1)
+    before_grid = np.where(before >= 0, grid.codes[before], -1)
+    keys, number = distinct(
+        calls.signature[rows], names.codes[rows], grid.codes[rows], block.codes[rows], before_name, before_grid
+    )
+    order = np.argsort(number, kind="stable")
+    rows_of_key = np.split(rows[order], np.cumsum(np.bincount(number))[:-1])
+    for of_key, (signature, name, at, by, last, last_at) in zip(rows_of_key, keys, strict=True):
+        op = calls.counted[signature]
+        kernel_launch = Launch(names.values[name], _triple(grid, at), _triple(block, by))
+        previous = Launch(names.values[last], _triple(grid, last_at)) if last >= 0 else None
+        work = helper_work(HelperCall(kernel_launch, previous, op.name, op.arguments, op.outputs))
+        if work is not None:
+            nbytes[of_key] = round(work.nbytes)
+            flops[of_key] = np.where(flops[of_key] == NULL, work.flop, flops[of_key])
+
+
+def _kernel_before(number: Ints, kernel: Bools) -> Ints:
+    """The kernel before each row in the same call, -1 where there is none; copies and memsets do not count."""
+    rows = np.flatnonzero(kernel)
+    order = rows[np.argsort(number[rows], kind="stable")]
+    before = np.full(len(number), -1, np.int64)
+    same = number[order][1:] == number[order][:-1]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _triple(column: Coded, code: int) -> Grid:
+    """The three sizes of a grid or block; ``NO_GRID`` where the text holds none."""
+    sizes = json.loads(column.values[code]) if code >= 0 else None
+    if not isinstance(sizes, list) or len(sizes) != 3 or not all(type(n) is int and n >= 0 for n in sizes):
+        return NO_GRID
+    return (sizes[0], sizes[1], sizes[2])

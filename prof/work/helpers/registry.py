@@ -1,0 +1,85 @@
+"""The work of kernels that their op's model does not describe: the rules, and what they are given.
+
+An op's model counts its algorithm, on its main kernels. The chores around it (``aux``) move bytes of their own: slices
+of a split product, casts, layouts, cleared buffers. And some libraries' ops have no model because their arguments do
+not say the sizes, but their kernels' names and launches do. A rule names its kernels by a pattern and takes the kernel,
+the one before it in the same op, and the op's recorded arguments; what it cannot derive stays unknown.
+
+Bytes here are a lower bound wherever the docstring says "at least".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyprof.errors import ModelError
+from pyprof.prof.ops.model import Tensor, Work
+
+__all__ = ["NO_GRID", "RULES", "Grid", "HelperCall", "Launch", "helper_work", "rule", "rule_for"]
+
+Grid = tuple[int, int, int]
+NO_GRID: Grid = (0, 0, 0)
+LARGEST = 2**63  # the table's columns hold less
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel by its long name, with its grid in blocks and its block in threads; zeros where they are unknown."""
+
+    name: str
+    grid: Grid = NO_GRID
+    block: Grid = NO_GRID
+
+    @property
+    def threads(self) -> int:
+        return math.prod(self.grid) * math.prod(self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class HelperCall:
+    """A kernel within its op: ``arguments`` in the op's schema order, ``outputs`` where they are known."""
+
+    kernel: Launch
+    before: Launch | None
+    op: str
+    arguments: tuple[Any, ...]
+    outputs: tuple[Tensor, ...] = ()
+
+    def tensor(self, position: int) -> Tensor | None:
+        argument = self.arguments[position] if position < len(self.arguments) else None
+        return argument if isinstance(argument, Tensor) else None
+
+
+Rule = Callable[[HelperCall], "Work | None"]
+RULES: list[tuple[re.Pattern[str], Rule]] = []
+
+
+def rule(pattern: str) -> Callable[[Rule], Rule]:
+    """Register a rule for kernels whose names contain the pattern; the first registered one that matches is used."""
+
+    def register(function: Rule) -> Rule:
+        RULES.append((re.compile(pattern), function))
+        return function
+
+    return register
+
+
+def rule_for(kernel: str) -> Rule | None:
+    """The rule for a kernel, by its name."""
+    return next((function for pattern, function in RULES if pattern.search(kernel)), None)
+
+
+def helper_work(call: HelperCall) -> Work | None:
+    """The kernel's FLOPs and bytes by its rule; None where it has none or the rule cannot derive them."""
+    function = rule_for(call.kernel.name)
+    if function is None:
+        return None
+    try:
+        work = function(call)
+    except (ModelError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError):
+        return None  # arguments that the rule was not written for: a strange trace must not stop a report
+    return work if work is not None and work.flop < LARGEST and work.nbytes < LARGEST else None  # NaN: a type unknown

@@ -1,0 +1,168 @@
+"""An op's work shared among its rows: roles, tensor cores, and each row's FLOPs and bytes.
+
+The work goes to the op's main kernels, split by duration where several share it; aux kernels get no FLOPs. So sums over
+rows are sums over ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from pyprof.prof.kernels.roles import AUX, MAIN, assign_parts, role
+from pyprof.prof.kernels.tensor_cores import tensor_core
+from pyprof.prof.kernels.transfers import stays_on_device
+from pyprof.prof.ops.embedding_updates import may_leave_work
+from pyprof.prof.ops.model import MATRIX
+from pyprof.prof.work.calls import Calls
+from pyprof.prof.work.count import Counted
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+
+__all__ = ["Kernels", "fill_copies", "kernels", "shares", "split"]
+
+MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families that a copy may serve
+MOST_BYTES = 1 << 60  # that one copy can move: more is damage, and its double would not fit the column
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """What each row is to its op, and what it did with tensor cores."""
+
+    role: Coded  # "main", "aux" or empty
+    precision: Coded  # that entered the tensor cores
+    tensor: Coded  # "1", "0", "?" (unknown), or "-" where the op has no matrix product
+
+    @property
+    def main(self) -> Bools:
+        return self.role.among(MAIN)
+
+
+def kernels(table: Table, calls: Calls) -> Kernels:
+    """Role, tensor-core precision and use of each row, decided once per distinct (kernel name, signature, kind)."""
+    kinds = table.coded("kind")
+    keys, row = distinct(calls.names.codes, calls.signature, kinds.codes)
+    kind_texts = [*kinds.values, ""]
+    decided = [_kernel(calls.names.values[name], calls.counted[op], kind_texts[kind]) for name, op, kind in keys]
+    role_, precision, tensor = (Coded.of(decision[i] for decision in decided).take(row) for i in range(3))
+    return Kernels(_with_workers(table, calls, role_), precision, tensor)
+
+
+def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
+    """Role, precision that entered the tensor cores, and whether they were used."""
+    what = _role(name, op, kind)
+    if op.family not in MATRIX and (op.name or kind != "kernel"):
+        return what, "", "-"
+    if kind != "kernel" or what == AUX:
+        return what, "", "0"
+    use = tensor_core(name, op.family, op.dtype)
+    if use is None:
+        return what, "", "-"
+    return what, use.precision, "?" if use.tc is None else str(use.tc)
+
+
+def _role(name: str, op: Counted, kind: str) -> str:
+    if not op.name:
+        return ""
+    what = MAIN if kind == "cpu" else role(name, op.name, op.family)
+    if kind == "memcpy" and what == MAIN and op.family not in MOVES:
+        return AUX  # parameters or results on their way, beside the kernels that work (see _with_workers)
+    return what
+
+
+def _with_workers(table: Table, calls: Calls, roles: Coded) -> Coded:
+    """An op whose kernels are all chores by name did its work with them: none of its work may vanish. An exception is a
+    C++ Function's node that leaves its work to other ops (FBGEMM's since 0.5)."""
+    has_main = np.bincount(calls.number, weights=roles.among(MAIN)) > 0
+    may_work = roles.among(AUX) & table.coded("kind").among("kernel", "memcpy")
+    promoted = may_work & ~has_main[calls.number] & ~_may_leave_work(calls)
+    if not promoted.any():
+        return roles
+    values = list(dict.fromkeys((*roles.values, MAIN)))
+    return Coded(np.where(promoted, values.index(MAIN), roles.codes).astype(np.int32), values)
+
+
+def _may_leave_work(calls: Calls) -> Bools:
+    return calls.where([may_leave_work(op.name) for op in calls.counted])
+
+
+# --- FLOPs and bytes -----------------------------------------------------------------------------------------------
+
+
+def shares(table: Table, calls: Calls, main: Bools) -> tuple[Ints, Ints]:
+    """FLOPs and bytes of each row: its part of its op's work; NULL where unknown."""
+    flops, nbytes = np.full(len(table), NULL, np.int64), np.full(len(table), NULL, np.int64)
+    all_flops = calls.amounts([op.flop for op in calls.counted])
+    all_bytes = calls.amounts([op.nbytes for op in calls.counted])
+    pieces = calls.where([len(op.parts) > 1 for op in calls.counted])
+    pieces &= ~table.coded("kind").among("cpu")  # a CPU op is all of it
+    _, group, sizes = np.unique(calls.number, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    mains = np.bincount(group, weights=main, minlength=len(sizes))[group]
+    left = _may_leave_work(calls) & (mains == 0)
+    simple = (sizes[group] == 1) & ~pieces & ~left  # one kernel did it all
+    alone = ~simple & main & (mains == 1) & ~pieces  # one main kernel among aux ones
+    whole = simple | alone
+    flops[whole], nbytes[whole] = all_flops[whole], all_bytes[whole]
+    aux = ~simple & ~main & (mains > 0)
+    flops[aux] = np.where(all_flops[aux] == NULL, NULL, 0)
+    several = np.flatnonzero(~simple & ~alone & ~aux & ~left)
+    order = several[np.argsort(group[several], kind="stable")]
+    for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        if len(rows):
+            _share(rows, table, calls, main, (flops, nbytes))
+    return flops, nbytes
+
+
+def _share(rows: Ints, table: Table, calls: Calls, main: Bools, amounts: tuple[Ints, Ints]) -> None:
+    """Split the work of one call with several main kernels, or several pieces of work, among its rows."""
+    op = calls.of(rows[0])
+    if op.flop is None:
+        return
+    workers = rows[main[rows]] if main[rows].any() else rows
+    parts = np.array(_parts(op, [calls.names.values[calls.names.codes[row]] for row in workers.tolist()]))
+    for part in set(parts.tolist()):
+        of_part = workers[parts == part]
+        ns = table.ints("kDuration")[of_part].tolist()
+        for column, amount in zip(amounts, op.parts.get(part, (0, 0)), strict=True):
+            column[of_part] = NULL if amount is None else split(amount, ns)
+
+
+def _parts(op: Counted, names: list[str]) -> list[str]:
+    """The piece of the op's work that each kernel does."""
+    if len(op.parts) <= 1:
+        return [next(iter(op.parts))] * len(names)
+    return assign_parts(names, list(op.parts))
+
+
+def split(amount: int, weights: Sequence[int]) -> list[int]:
+    """``amount`` in whole shares by weight; the shares sum to it exactly.
+
+    >>> split(10, [1, 1, 1])
+    [3, 4, 3]
+    """
+    whole = sum(weights)
+    if not whole:
+        weights, whole = [1] * len(weights), len(weights)
+    edges = [0]
+    for weight in weights:
+        edges.append(edges[-1] + weight)
+    marks = [(2 * amount * edge + whole) // (2 * whole) for edge in edges]
+    return [b - a for a, b in pairwise(marks)]
+
+
+def fill_copies(table: Table, main: Bools, flops: Ints, nbytes: Ints) -> None:
+    """Write the work of copies and memsets that are not an op's main work: no FLOPs, and the bytes that the profiler
+    counted.
+
+    A copy within a device reads and writes; one to or from the host moves each byte once through the GPU's memory.
+    """
+    name, size = table.coded("kShortName"), table.ints("bytes")
+    copies = table.coded("kind").among("memcpy")
+    rows = (copies | table.coded("kind").among("memset")) & (~main | (nbytes == NULL))
+    rows &= (size >= 0) & (size < MOST_BYTES)
+    within = copies & np.array([*map(stays_on_device, name.values), False])[name.codes]
+    flops[rows] = 0
+    nbytes[rows] = np.where(within, 2 * np.where(rows, size, 0), size)[rows]
