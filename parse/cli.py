@@ -24,7 +24,7 @@ ENDINGS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz")
 def build_parser() -> Parser:
     parser = Parser(
         prog="parse.py",
-        description="Turn a profiler's file into the kernel table: one row a GPU operation, with op, layer, line, "
+        description="Turn a profiler's file into the kernel table: one row per GPU operation, with op, layer, line, "
         "shapes and direction.",
         epilog="Reads nsys and nvprof SQLite databases, .nsys-rep where nsys is installed, torch.profiler (Kineto) "
         "JSON traces and, experimentally, rocprofv3's and RPD's databases; gzipped or not. Several files, of the "

@@ -25,7 +25,7 @@ from pyprof.errors import InputError
 from pyprof.prof.diff.compare import Comparison
 from pyprof.prof.diff.lines import Side
 from pyprof.prof.diff.noise import Delta
-from pyprof.prof.table.condition import FLIPPED, Condition, Joined, Not, Relation, Tree, fold, parse
+from pyprof.prof.table.condition import FLIPPED, Condition, Relation, Tree, fold, parse, with_leaves
 from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Floats
@@ -124,8 +124,7 @@ def parse_gate(text: str) -> Gate:
     def test(relation: Relation) -> Test:
         return _test(condition, relation)
 
-    tree: Tree[Test] = fold(condition.tree, test, lambda every, parts: Joined(every, tuple(parts)), Not)
-    return Gate(text.strip(), tree)
+    return Gate(text.strip(), with_leaves(condition.tree, test))
 
 
 def _test(condition: Condition, relation: Relation) -> Test:

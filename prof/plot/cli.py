@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.style import Picture
 
 FIGURES = {
-    "roofline": "rate against FLOP/byte below the GPU's roofs; a dot an op, kernel or layer",
+    "roofline": "rate against FLOP/byte below the GPU's roofs; one dot per op, kernel or layer",
     "layers": "time by layer, forward and backward",
     "phases": "each step's time by phase",
     "timeline": "a step by phase, stream and launch",

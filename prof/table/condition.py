@@ -21,7 +21,19 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pyprof.errors import PyprofError
 
-__all__ = ["FLIPPED", "Condition", "ConditionError", "Joined", "Not", "Relation", "Tree", "Value", "fold", "parse"]
+__all__ = [
+    "FLIPPED",
+    "Condition",
+    "ConditionError",
+    "Joined",
+    "Not",
+    "Relation",
+    "Tree",
+    "Value",
+    "fold",
+    "parse",
+    "with_leaves",
+]
 
 LONGEST = 4000  # characters
 DEEPEST = 40  # levels of brackets and nots
@@ -34,6 +46,7 @@ FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}  
 ESCAPE = re.compile(r"\\([\\'\"])")
 
 Leaf = TypeVar("Leaf")
+Other = TypeVar("Other")
 Result = TypeVar("Result")
 
 
@@ -102,6 +115,15 @@ def fold(
     if isinstance(tree, Joined):
         return join(tree.every, [fold(part, leaf, join, negate) for part in tree.parts])
     return leaf(tree)
+
+
+def with_leaves(tree: Tree[Leaf], change: Callable[[Leaf], Tree[Other]]) -> Tree[Other]:
+    """The tree with each leaf replaced by what ``change`` makes of it."""
+    if isinstance(tree, Not):
+        return Not(with_leaves(tree.inner, change))
+    if isinstance(tree, Joined):
+        return Joined(tree.every, tuple(with_leaves(part, change) for part in tree.parts))
+    return change(tree)
 
 
 def parse(text: str, scopes: Collection[str] = (), units: Collection[str] = ()) -> Condition:

@@ -20,13 +20,13 @@ from pyprof.prof.table.condition import (
     FLIPPED,
     Condition,
     ConditionError,
-    Joined,
     Not,
     Relation,
     Tree,
     Value,
     fold,
     parse,
+    with_leaves,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def parse_where(text: str, columns: Mapping[str, Column]) -> Where:
     """
     condition = parse(text)
     reader = _Reader(condition, columns)
-    tree: Tree[Test] = fold(condition.tree, reader.test, lambda every, parts: Joined(every, tuple(parts)), Not)
+    tree = with_leaves(condition.tree, reader.test)
     return Where(tree, tuple(columns[name] for name in sorted(reader.used)))
 
 
