@@ -60,11 +60,11 @@ class Database:
         """
         self.require(source.table, *map(source.column, source.required))
         wanted = names or source.names
-        found = self.ints(source.table, *map(source.column, wanted), where=self._counted(source))
-        return dict(zip(wanted, found, strict=True))
+        columns = self.ints(source.table, *map(source.column, wanted), where=self._counted(source))
+        return dict(zip(wanted, columns, strict=True))
 
     def records(self, source: Source, *names: str) -> list[tuple[Any, ...]]:
-        """The rows of a source as Python values, whatever they are; a column that the table lacks is None.
+        """The rows of a source as Python values of any type; a column that the table lacks is None.
 
         There are none where the table or a required column is absent.
         """

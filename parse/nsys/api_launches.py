@@ -55,13 +55,13 @@ def read_calls(db: Database) -> TimedCalls:
 
 def launching_threads(db: Database) -> list[int]:
     """The globalTids of threads that call CUDA or capture graphs."""
-    found: list[int] = []
+    threads: list[int] = []
     for source in (API, GRAPH_NODES):
         if db.has(source.table, source.column("thread")):
             thread = db.expressions(source)["thread"]
             query = f'SELECT DISTINCT {thread} FROM "{source.table}" e WHERE {thread} IS NOT NULL'  # noqa: S608 (our own text)
-            found += [tid for (tid,) in db.rows(query)]
-    return found
+            threads += [tid for (tid,) in db.rows(query)]
+    return threads
 
 
 class Launches(NamedTuple):
@@ -117,7 +117,7 @@ def _graph_origins(db: Database, tids: dict[int, int], operations: Operations) -
 
 
 def _reasons(calls: ApiCalls, operations: Operations, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:
-    """Why an operation has no launch, and each one's reason; -1: it has one.
+    """The reasons why an operation has no launch, and the index of each operation's reason; -1: it has a launch.
 
     The first reason is for operations before the first API call of their process, in time or in correlation ids, which
     ascend: in a slice of FSDP with offloading, kernels of a second later were launched before it.

@@ -44,10 +44,10 @@ class DataFlow:
         made = np.flatnonzero(self._needed[parts.head] & (parts.op_id != NULL))
         self._remember((pid[made] << 40) + parts.op_id[made], ranges[made])
         row, position, producer = _links(parts, buffer)
-        found = self._find((pid[row] << 40) + producer)
-        hits = np.flatnonzero(found >= 0)
+        made_by = self._find((pid[row] << 40) + producer)  # ranges
+        hits = np.flatnonzero(made_by >= 0)
         codes = parts.head[row[hits]].tolist()
-        for code, place, index in zip(codes, position[hits].tolist(), found[hits].tolist(), strict=True):
+        for code, place, index in zip(codes, position[hits].tolist(), made_by[hits].tolist(), strict=True):
             if index not in self.outs:
                 if (code, place) not in self._shapes:
                     self._shapes[code, place] = _shape(heads[code], place)
@@ -69,11 +69,11 @@ class DataFlow:
 
     def _find(self, wanted: Ints) -> Ints:
         """The range of each op, the first one with that number; -1 for none."""
-        found = np.full(len(wanted), -1, np.int64)
+        first = np.full(len(wanted), -1, np.int64)
         for keys, ranges in self._runs:
             at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-            found = np.where((found < 0) & (keys[at] == wanted), ranges[at], found)
-        return found
+            first = np.where((first < 0) & (keys[at] == wanted), ranges[at], first)
+        return first
 
 
 def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:

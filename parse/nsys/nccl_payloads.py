@@ -1,4 +1,4 @@
-"""NCCL's own records in an nsys export: the payloads of its NVTX ranges (message size, ranks, root, peer, operation).
+"""What NCCL records in an nsys export: payloads of its NVTX ranges (message size, ranks, root, peer, operation).
 
 A report has them; an export has them where it was made with ``nsys export --include-blobs=true`` or
 ``--include-json=true``. A payload is JSON text, or bytes that NVTX_PAYLOAD_SCHEMA_ENTRIES describes: how many
@@ -61,14 +61,14 @@ def payloads(db: Database) -> list[Payload]:
     )
     schemas = _Schemas(db)
     known: dict[tuple[object, ...], dict[str, Any]] = {}
-    found = []
+    with_values = []
     for owner, start, domain, text, data in rows:
         key = (domain, text, data)
         if key not in known:
             known[key] = _of_json(text) or schemas.of_bytes(domain, data)
         if known[key] and type(owner) is int and type(start) is int:
-            found.append(Payload(owner, start, known[key]))
-    return found
+            with_values.append(Payload(owner, start, known[key]))
+    return with_values
 
 
 def missing_sizes(db: Database, messages: list[Payload]) -> str:
@@ -155,12 +155,12 @@ class Membership(NamedTuple):
 
 def memberships(messages: list[Payload]) -> list[Membership]:
     """The communicators that processes are in, from the calls that make or end one."""
-    found = []
+    joined = []
     for owner, _, values in messages:
         ranks, rank = count(values.get(RANKS)), count(values.get(RANK))
         if ranks is not None and rank is not None and rank < ranks:
-            found.append(Membership(process_of(owner), values.get(COMMUNICATOR), ranks, rank))
-    return found
+            joined.append(Membership(process_of(owner), values.get(COMMUNICATOR), ranks, rank))
+    return joined
 
 
 Groups = dict[tuple[int, object], tuple[int | None, int | None]]
@@ -213,7 +213,7 @@ class _Group:
         self.pending: list[dict[str, Any]] = []
 
     def launched(self, name: str, message: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The messages that the next call launches; ``message`` is its own, if it has one."""
+        """The messages that the next call launches. ``message``: the call's message, or an empty list."""
         if name == _GROUP:
             self.depth += 1
             return []

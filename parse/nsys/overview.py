@@ -71,7 +71,7 @@ def _capture(db: Database) -> tuple[Capture, Sample | None]:
 
 
 def _sample(duration: Ints) -> Sample:
-    """Of few operations, and of those without any time, each one is in the sample once."""
+    """A sample of the operations; all of them, once each, where they are few or have no time."""
     if len(duration) <= MOMENTS or not duration.any():
         return Sample(np.arange(len(duration)), np.ones(len(duration), np.int64))
     return draw(duration, MOMENTS)

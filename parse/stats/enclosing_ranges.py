@@ -9,7 +9,7 @@ from pyprof.parse.stats.recording import Calls, Spans, same_threads
 from pyprof.table.columns import Ints
 
 
-def holders(spans: Spans, launch: Calls) -> tuple[Ints, Ints]:
+def enclosing(spans: Spans, launch: Calls) -> tuple[Ints, Ints]:
     """Every pair of a launch and a range that contains the whole call: (rows of ``launch``, rows of ``spans``).
 
     All launches go outwards together, one range at a time. The two styles are nested separately, because start/end

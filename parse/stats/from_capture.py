@@ -111,5 +111,5 @@ def copy_name(name: str) -> str:
     if name.startswith("Memset"):
         return "[CUDA memset]"
     match = _COPY.match(name)
-    words = "-to-".join(_ENDS.get(letter, "") for letter in match.groups()) if match else ""
-    return f"[CUDA memcpy {words}]" if words in COPIES.values() else name
+    ends = "-to-".join(_ENDS.get(letter, "") for letter in match.groups()) if match else ""
+    return f"[CUDA memcpy {ends}]" if ends in COPIES.values() else name

@@ -48,6 +48,6 @@ class KinetoRecording(Recording):
 
     @cached_property
     def gpu(self) -> Gpu:
-        found = kineto_ranges.ranges(self._events, self._clock, self._threads)
-        rows = kineto_gpu.rows(self._events, self._clock, self._threads, self._trace, found)
+        ranges = kineto_ranges.ranges(self._events, self._clock, self._threads)
+        rows = kineto_gpu.rows(self._events, self._clock, self._threads, self._trace, ranges)
         return gpu_rows(rows.columns, rows.rows)

@@ -82,8 +82,11 @@ def time_rows(names: Coded, duration: Ints) -> list[list[Cell]]:
 
 def group_rows(group: Ints, duration: Ints, names: Sequence[str], last: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
     """Share, total, count and statistics of each group, largest first, equal ones by name; then its ``last`` cells."""
-    found = largest_first(summarise(group, duration), names)
-    return [[share, s.total, s.rows, *s.times(), *last[s.group]] for s, share in zip(found, shares(found), strict=True)]
+    summaries = largest_first(summarise(group, duration), names)
+    return [
+        [share, s.total, s.rows, *s.times(), *last[s.group]]
+        for s, share in zip(summaries, shares(summaries), strict=True)
+    ]
 
 
 def by_text(column: Coded) -> Coded:

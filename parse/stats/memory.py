@@ -21,10 +21,10 @@ def cuda_gpu_mem_size_sum(recording: Recording, _: str = "") -> list[list[Cell]]
     gpu = recording.gpu.of(MEMCPY, MEMSET)
     gpu = gpu.take(np.flatnonzero(gpu.bytes != NULL))
     names = by_text(gpu.name)
-    found = largest_first(summarise(names.codes.astype(np.int64), gpu.bytes), names.values)
+    summaries = largest_first(summarise(names.codes.astype(np.int64), gpu.bytes), names.values)
     return [
         [_mb(s.total), s.rows, *map(_mb, (s.mean, s.median, s.low, s.high, s.deviation)), names.values[s.group]]
-        for s in found
+        for s in summaries
     ]
 
 

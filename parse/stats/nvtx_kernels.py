@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.parse.stats.enclosing_ranges import holders
+from pyprof.parse.stats.enclosing_ranges import enclosing
 from pyprof.parse.stats.grouped import Cell, by_text, summarise
 from pyprof.parse.stats.kernels import named
 from pyprof.parse.stats.nvtx_times import STYLES
@@ -24,7 +24,7 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> list[list[Cell]]:
     if not len(spans):
         return []
     spans = spans.take(~spans.startend | spans.one_thread)
-    row, span = holders(spans, gpu.launch)
+    row, span = enclosing(spans, gpu.launch)
     outside = np.setdiff1d(np.arange(len(gpu)), row)
     row, span = np.concatenate([row, outside]), np.concatenate([span, np.full(len(outside), OUTSIDE)])
     ranges, kernels = by_text(spans.name), by_text(named(gpu, variant))
@@ -35,14 +35,14 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> list[list[Cell]]:
     )
     groups, code = distinct(name, style, gpu.launch.pid[row], gpu.launch.tid[row], kernels.codes[row])
     instances = _instances(code[inside], span[inside], len(groups))
-    found = summarise(code, (gpu.end - gpu.start)[row])
+    summaries = summarise(code, (gpu.end - gpu.start)[row])
 
     def place(group: Group, total: int) -> tuple[object, ...]:
         name, style, pid, tid, kernel = group
         return (ranges.values[name] if name >= 0 else "", style, pid, tid, -total, kernels.values[kernel])
 
     rows: list[list[Cell]] = []
-    for s in sorted(found, key=lambda s: place(groups[s.group], s.total)):
+    for s in sorted(summaries, key=lambda s: place(groups[s.group], s.total)):
         name_, style_, pid, tid, kernel = groups[s.group]
         head: list[Cell] = [None, None] if name_ == OUTSIDE else [ranges.values[name_], STYLES[style_]]
         owner: list[Cell] = [None if number == NULL else number for number in (pid, tid)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.parse.stats.enclosing_ranges import holders, parents
+from pyprof.parse.stats.enclosing_ranges import enclosing, parents
 from pyprof.parse.stats.grouped import Cell, by_text, largest_first, rounded, summarise
 from pyprof.parse.stats.nvtx_times import STYLES
 from pyprof.parse.stats.recording import Recording, Spans
@@ -21,26 +21,29 @@ from pyprof.table.columns import Ints, distinct
 
 @dataclass(slots=True)
 class _Projected:
+    """The ranges with GPU operations, and their times on the GPU in ns."""
+
     spans: Spans  # sorted by start, an outer range before the inner ones
-    start: Ints  # on the GPU
+    start: Ints
     end: Ints
-    operations: Ints
-    parent: Ints  # an index into these
-    level: Ints
-    children: Ints
+    operations: Ints  # how many were launched inside
+    parent: Ints  # an index into these ranges; -1 for none
+    level: Ints  # how many ranges are around it
+    children: Ints  # how many ranges have it as their parent
 
 
 def nvtx_gpu_proj_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
-    found = _project(recording)
-    names = by_text(found.spans.name)
-    groups, code = distinct(names.codes, found.spans.startend.astype(np.int64))
+    projected = _project(recording)
+    spans = projected.spans
+    names = by_text(spans.name)
+    groups, code = distinct(names.codes, spans.startend.astype(np.int64))
     texts = [names.values[name] for name, _ in groups]
     lengths, operations, levels, children = (
         summarise(code, column)
-        for column in (found.spans.end - found.spans.start, found.operations, found.level, found.children)
+        for column in (spans.end - spans.start, projected.operations, projected.level, projected.children)
     )
     rows: list[list[Cell]] = []
-    for s in largest_first(summarise(code, found.end - found.start), texts):
+    for s in largest_first(summarise(code, projected.end - projected.start), texts):
         g = s.group
         means = [rounded(column[g].mean) for column in (operations, levels, children)]
         style = STYLES[groups[g][1]]
@@ -50,17 +53,19 @@ def nvtx_gpu_proj_sum(recording: Recording, _: str = "") -> list[list[Cell]]:
 
 
 def nvtx_gpu_proj_trace(recording: Recording, _: str = "") -> list[list[Cell]]:
-    found = _project(recording)
-    spans = found.spans
+    projected = _project(recording)
+    spans = projected.spans
     numbers = spans.id.tolist()
     stack: list[str] = []
-    for number, parent in zip(numbers, found.parent.tolist(), strict=True):
+    for number, parent in zip(numbers, projected.parent.tolist(), strict=True):
         stack.append(f"{stack[parent] if parent >= 0 else ''}:{number}")
-    parents_ = [numbers[parent] if parent >= 0 else None for parent in found.parent.tolist()]
+    parent_ids = [numbers[parent] if parent >= 0 else None for parent in projected.parent.tolist()]
     styles = [STYLES[style] for style in spans.startend.tolist()]
-    times = [c.tolist() for c in (found.start, found.end - found.start, spans.start, spans.end - spans.start)]
-    counts = [c.tolist() for c in (spans.pid, spans.tid, found.operations, found.level, found.children)]
-    rows = zip(spans.name.texts(), *times, styles, *counts, numbers, parents_, stack, strict=True)
+    times = [
+        c.tolist() for c in (projected.start, projected.end - projected.start, spans.start, spans.end - spans.start)
+    ]
+    counts = [c.tolist() for c in (spans.pid, spans.tid, projected.operations, projected.level, projected.children)]
+    rows = zip(spans.name.texts(), *times, styles, *counts, numbers, parent_ids, stack, strict=True)
     listed = [list(row) for row in rows]
     return [listed[i] for i in np.argsort(spans.id, kind="stable").tolist()]
 
@@ -70,7 +75,7 @@ def _project(recording: Recording) -> _Projected:
     spans = spans.take(~spans.startend | spans.one_thread)
     spans = spans.take(np.lexsort((-spans.end, spans.start)))
     gpu = recording.gpu
-    row, span = holders(spans, gpu.launch)
+    row, span = enclosing(spans, gpu.launch)
     start, end = np.full(len(spans), np.iinfo(np.int64).max), np.full(len(spans), np.iinfo(np.int64).min)
     np.minimum.at(start, span, gpu.start[row])
     np.maximum.at(end, span, gpu.end[row])

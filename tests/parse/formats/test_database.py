@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from pyprof.errors import SchemaError
 from pyprof.parse.formats import database as module
 from pyprof.parse.formats.database import database
+from pyprof.parse.formats.source import Source
 from pyprof.table.columns import NULL
 
 BIG, SMALL = (1 << 63) - 1, -(1 << 63) + 1
@@ -100,3 +102,36 @@ def test_texts_are_joined_byte_by_byte(tmp_path: Path) -> None:
         found = list(db.chunks(["length(CAST(a AS BLOB))"], "t", text="a"))
     assert [part.tolist() for (part,), _ in found] == [[1, 0, 4], [70_000, 3]]
     assert [text for _, text in found] == ["aé\0b".encode(), b"x" * 70_000 + b"\xed\xa0\x80"]
+
+
+SOURCE = Source(
+    "t", (("number", "a"), ("kind", "b"), ("name", "c")), required=("number",), order=("number",), only=("kind", (1, 2))
+)
+
+
+def test_a_source_is_read_by_our_names_and_only_the_rows_that_count(tmp_path: Path) -> None:
+    path = made(tmp_path / "x", "CREATE TABLE t (a, b)", "INSERT INTO t VALUES (30, 2), (10, 1), (20, 3), (40, NULL)")
+    with database(path) as db:
+        data = {name: column.tolist() for name, column in db.read(SOURCE).items()}
+        assert data == {"number": [30, 10], "kind": [2, 1], "name": [NULL, NULL]}
+        assert list(db.read(SOURCE, "kind")) == ["kind"]
+    path = made(tmp_path / "y", "CREATE TABLE t (a)", "INSERT INTO t VALUES (30), (10)")
+    with database(path) as db:  # no column says which rows count
+        assert db.read(SOURCE, "number")["number"].tolist() == [30, 10]
+
+
+def test_records_are_sorted_and_of_any_type(tmp_path: Path) -> None:
+    path = made(tmp_path / "x", "CREATE TABLE t (a, b)", "INSERT INTO t VALUES (30, 'x'), (10, NULL), (20, x'00')")
+    with database(path) as db:
+        assert db.records(SOURCE) == [(10, None, None), (20, b"\0", None), (30, "x", None)]
+        assert db.records(replace(SOURCE, order=()), "kind", "number") == [("x", 30), (None, 10), (b"\0", 20)]
+
+
+def test_a_missing_table_has_no_rows_and_a_missing_required_column_is_an_error(tmp_path: Path) -> None:
+    with database(made(tmp_path / "x", "CREATE TABLE u (a)")) as db:
+        assert {name: len(column) for name, column in db.read(SOURCE).items()} == {"number": 0, "kind": 0, "name": 0}
+        assert db.records(SOURCE) == []
+    with database(made(tmp_path / "y", "CREATE TABLE t (b)", "INSERT INTO t VALUES (1)")) as db:
+        assert db.records(SOURCE) == []
+        with pytest.raises(SchemaError, match=r"table t has no column a \(export it again with a newer profiler\)"):
+            db.read(SOURCE)

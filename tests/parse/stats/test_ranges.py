@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.stats.enclosing_ranges import holders
+from pyprof.parse.stats.enclosing_ranges import enclosing
 from pyprof.parse.stats.recording import Calls, Spans
 from pyprof.table.columns import NULL, Coded
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, startend, thread
@@ -187,7 +187,7 @@ def test_holders_are_the_ranges_around_the_whole_call(ranges, calls):
     begin, took, caller = (np.array([c[i] for c in calls], np.int64) for i in range(3))
     begin = np.where(caller == 0, NULL, begin)  # no call
     launch = Calls(begin, np.where(caller == 0, NULL, begin + took), caller * 0, caller, Coded.empty(len(caller)))
-    row, span = holders(spans, launch)
+    row, span = enclosing(spans, launch)
     assert sorted(zip(row.tolist(), span.tolist(), strict=True)) == [
         (c, r)
         for c, (at, lasted, thread_) in enumerate(calls)
