@@ -1,9 +1,7 @@
 """init() and deinit(): the process's one session, which records everything that it replaces in PyTorch.
 
-From init() to deinit() a torch function mode is on (mode.py), and these are replaced: `handle_torch_function` and
-`has_torch_function` in some of PyTorch's modules (mode.py), `nn.Module.__call__` (layers.py), some collectives
-(collectives.py), two methods of optimizers (optimizers.py), and the first function of a new thread, so that threads are
-marked too. PyTorch's ops are not replaced. While neither a tool nor the embedded collector records, this costs less
+From init() to deinit() a torch function mode is on (mode.py) that marks PyTorch's calls, and some of PyTorch's Python
+functions are replaced (replaced_names.py). While neither a tool nor the embedded collector records, this costs less
 than a microsecond per call.
 """
 
@@ -16,10 +14,11 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyprof.capture.autograd_ranges import AutogradRanges
 from pyprof.capture.patch import Patches
+from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Nvtx, Sink
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class Session:
         self.mode = mode.MarkerMode(tracer, self._nvtx)
         self.set_profiler(None)
         try:
-            self._install()
+            replace_names(self.patches, self.mode, self.options.layers, self.autograd, lambda: current() is self)
         except BaseException:
             self.patches.undo()
             raise
@@ -92,76 +91,12 @@ class Session:
 
         if self.autograd is not None:
             self.autograd.close()
-        _give_back(self.patches)
+        restore_names(self.patches)
         if self._dispatch_mode is not None:
             self._dispatch_mode.__exit__(None, None, None)
         if self.mode is not None:
             self.mode.sink = None  # threads that still hold the mode
             mode.leave(self.mode)
-
-    def _install(self) -> None:
-        """Replace everything that the module's docstring lists."""
-        import torch
-
-        from pyprof.capture import collectives, optimizers
-        from pyprof.capture.layers import Layers
-        from pyprof.capture.mode import fast_handler, honest_asker
-
-        assert self.mode is not None
-        for module in _handler_users():
-            handler = fast_handler(self.mode, module.handle_torch_function)
-            self.patches.set(module, "handle_torch_function", handler)
-        for module in (torch.overrides, torch.autograd):
-            asker = honest_asker(self.mode, module.has_torch_function)
-            self.patches.set(module, "has_torch_function", asker)
-        if self.options.layers:
-            call = Layers().wrap(torch.nn.Module.__call__, self.mode)
-            self.patches.set(torch.nn.Module, "__call__", call)
-        collectives.install(self.patches, self.mode)
-        optimizers.install(self.patches, self.mode)
-        if self.autograd is not None:
-            self.autograd.install(self.patches)
-        self.patches.set(threading.Thread, "_bootstrap_inner", _thread_start(self))
-
-
-def _give_back(patches: Patches) -> None:
-    """Undo the patches, in dynamo too: imported meanwhile, it took our Module.__call__ for the original (2.13)."""
-    import torch
-
-    ours = torch.nn.Module.__call__
-    patches.undo()
-    for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
-        module = sys.modules.get(name)
-        if module is not None and getattr(module, "unpatched_nn_module_call", None) is ours:
-            module.unpatched_nn_module_call = torch.nn.Module.__call__  # type: ignore[attr-defined]
-
-
-def _handler_users() -> list[Any]:
-    """The modules whose Python functions call handle_torch_function by a global name of their own."""
-    import torch
-
-    modules = (torch.nn.functional, torch.functional, torch._tensor, torch.overrides, torch.autograd)
-    return [module for module in modules if hasattr(module, "handle_torch_function")]
-
-
-def _thread_start(session: Session) -> Any:
-    """threading's private first function of a thread (3.10 to 3.14), which enters our mode: modes are per thread."""
-    original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-
-    def _bootstrap_inner(thread: threading.Thread) -> None:
-        if _session is session and session.mode is not None:
-            from pyprof.capture import mode
-
-            mode.enter(session.mode)
-            if session.autograd is not None:
-                session.autograd.begin()
-        try:
-            original(thread)
-        finally:
-            if session.autograd is not None:
-                session.autograd.end()
-
-    return _bootstrap_inner
 
 
 _session: Session | None = None
