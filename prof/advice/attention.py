@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pyprof.dtypes import HALF
 from pyprof.prof.advice.alignment import Gemm, gemm
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.rows import numel
 from pyprof.prof.advice.run import START_NS, Run
+from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.kernels.precision import ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.unfused_attention import softmaxes_apart

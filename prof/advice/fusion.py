@@ -8,8 +8,8 @@ import numpy as np
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.rows import numel
 from pyprof.prof.advice.run import Run
+from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import Bools, Ints
 
 __all__ = ["chains"]

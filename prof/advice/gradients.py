@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.rows import numel
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
+from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import NULL, Floats
 
 __all__: list[str] = []

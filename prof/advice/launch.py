@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.host import LONG_NS, own_share
+from pyprof.prof.advice.host_time import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
 from pyprof.table.columns import NULL, Floats
 

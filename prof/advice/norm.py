@@ -9,8 +9,8 @@ import numpy as np
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.rows import numel
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
+from pyprof.prof.advice.run_columns import numel
 
 __all__: list[str] = []
 

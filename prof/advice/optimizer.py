@@ -9,7 +9,7 @@ import numpy as np
 
 from pyprof.dtypes import HALF
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.host import LIST_NS
+from pyprof.prof.advice.host_time import LIST_NS
 from pyprof.prof.advice.run import CALL_NS, STREAMED, Run
 from pyprof.table.columns import Floats, Ints
 

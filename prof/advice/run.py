@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.prof.advice.host import host_ns
-from pyprof.prof.advice.rows import Rows, numel, texts_of
+from pyprof.prof.advice.host_time import host_ns
+from pyprof.prof.advice.run_columns import Rows, numel, texts_of
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pyprof.prof.diff.compared_steps import Steps
 from pyprof.prof.diff.detail import common_detail
 from pyprof.prof.diff.kernels import Same, Swap, delta_of, lines_of, swaps, tensor_share
 from pyprof.prof.diff.lines import Line, Side
 from pyprof.prof.diff.match import Match, match, small
 from pyprof.prof.diff.noise import Delta
-from pyprof.prof.diff.steps import Steps
 from pyprof.prof.summary.components import COUNTED
 from pyprof.prof.timing.steps import PHASES
 from pyprof.table.columns import Floats

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyprof.prof.diff.kernels import Swap
     from pyprof.prof.diff.lines import Kernel, Side
     from pyprof.prof.diff.noise import Delta
-    from pyprof.prof.diff.rows import Row
+    from pyprof.prof.diff.table_rows import Row
 
 __all__ = ["Difference", "difference"]
 
@@ -149,8 +149,8 @@ class Difference(Record):
 
 
 def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
-    from pyprof.prof.diff.rows import every_entry
     from pyprof.prof.diff.sentences import headline, sentences
+    from pyprof.prof.diff.table_rows import every_entry
 
     rows = every_entry(found, 1.0)
     total = rows[-1]
@@ -243,7 +243,7 @@ def _entry(row: Row) -> Entry:
 
 
 def _table(found: Comparison, changes: Sequence[Change], work: bool) -> list[Part]:
-    from pyprof.prof.diff.rows import table_rows
+    from pyprof.prof.diff.table_rows import table_rows
 
     return [Part(name=row.name, **_row(row)) for row in table_rows(found, changes, 1.0, None, work)[:-1]]
 

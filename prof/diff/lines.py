@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.prof.diff.steps import Steps, Wanted, find_steps
+from pyprof.prof.diff.compared_steps import Steps, Wanted, find_steps
 from pyprof.prof.limits.roofline import dtype_of_rows
 from pyprof.prof.load import LoadedFile
 from pyprof.prof.timing.loading import Leading, without_loading

@@ -12,7 +12,6 @@ from pyprof.prof.colours import style_sheet
 from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.gate import Verdict
 from pyprof.prof.diff.noise import Delta
-from pyprof.prof.diff.rows import Row, every_entry, table_rows
 from pyprof.prof.diff.sentences import (
     digits,
     headline,
@@ -27,6 +26,7 @@ from pyprof.prof.diff.sentences import (
     verdict_words,
     warnings,
 )
+from pyprof.prof.diff.table_rows import Row, every_entry, table_rows
 from pyprof.prof.page import environment, part, policy, script
 
 __all__ = ["write_html"]

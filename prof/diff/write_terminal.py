@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from pyprof.command.terminal_text import cut_to, prose, safe, shown_width
 from pyprof.prof.diff.compare import IDLE, OVERLAP, Comparison
 from pyprof.prof.diff.gate import Verdict
-from pyprof.prof.diff.rows import Row, contributions, table_rows
 from pyprof.prof.diff.sentences import (
     digits,
     headline,
@@ -23,6 +22,7 @@ from pyprof.prof.diff.sentences import (
     verdict_words,
     warnings,
 )
+from pyprof.prof.diff.table_rows import Row, contributions, table_rows
 
 if TYPE_CHECKING:
     from rich.console import Console

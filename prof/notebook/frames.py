@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from pyprof.prof.notebook.tables import Columns
+from pyprof.prof.notebook.frame_columns import Columns
 from pyprof.table.columns import NULL, Coded
 
 if TYPE_CHECKING:

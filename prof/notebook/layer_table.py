@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyprof.prof.notebook.tables import Columns, own_column, ratio
+from pyprof.prof.notebook.frame_columns import Columns, own_column, ratio
 from pyprof.prof.table.cells import Data
 from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.layer_path import layer_parts

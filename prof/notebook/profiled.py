@@ -19,10 +19,10 @@ from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.notebook.captured import Captured
+from pyprof.prof.notebook.frame_columns import Columns, advice_columns, group_columns, op_columns, records
 from pyprof.prof.notebook.layer_table import layer_columns
 from pyprof.prof.notebook.step_table import step_columns
 from pyprof.prof.notebook.summary_view import SummaryText
-from pyprof.prof.notebook.tables import Columns, advice_columns, group_columns, op_columns, records
 from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.where import parse_where, rows_where
@@ -137,7 +137,7 @@ class Profile:
         return f"<pyprof.Profile {self._capture.name}{where}: {len(self):,} rows, {self.totals.time_ns / 1e6:.4g} ms>"
 
     def _repr_html_(self) -> str:
-        from pyprof.prof.notebook.page import profile_html
+        from pyprof.prof.notebook.cell_html import profile_html
 
         return profile_html(self)
 
@@ -354,7 +354,7 @@ class Profile:
         """Write the web page (``pyprof report``) and return its path; another file there stays unless ``force``."""
         with packages():
             from pyprof.files import check_output, open_output
-            from pyprof.prof.report.collect import page_model
+            from pyprof.prof.report.page_model import page_model
             from pyprof.prof.report.render import render
 
             check_output(path, force)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyprof.prof.notebook.tables import Columns, int_array, own_column, ratio
+from pyprof.prof.notebook.frame_columns import Columns, int_array, own_column, ratio
 from pyprof.prof.table.cells import Data
 from pyprof.prof.timing.steps import PHASES, Step
 from pyprof.table.columns import NULL, Bools, Coded, Ints

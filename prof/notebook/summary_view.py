@@ -52,6 +52,6 @@ class SummaryText:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from pyprof.prof.notebook.page import summary_html
+        from pyprof.prof.notebook.cell_html import summary_html
 
         return summary_html(self)

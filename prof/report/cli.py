@@ -40,8 +40,8 @@ def _run(args: argparse.Namespace) -> Done:
     check_standard_output(args, "page")
     from pyprof.files import open_output
     from pyprof.prof.advice import Run, advise
-    from pyprof.prof.report.collect import page_model
     from pyprof.prof.report.json_document import page_of
+    from pyprof.prof.report.page_model import page_model
     from pyprof.prof.report.render import render
 
     loaded, annotation, peaks = load_annotated(args)

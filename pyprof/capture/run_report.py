@@ -49,8 +49,8 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
         from pyprof.prof.advice import Run, advise
         from pyprof.prof.advice.report import brief
         from pyprof.prof.load import load_table
-        from pyprof.prof.report.collect import page_model
         from pyprof.prof.report.json_document import page_of
+        from pyprof.prof.report.page_model import page_model
         from pyprof.prof.report.render import render
         from pyprof.prof.summary.capture_numbers import summarise
         from pyprof.prof.summary.terminal import write_summary

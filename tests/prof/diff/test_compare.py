@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pyprof.command.terminal_text import shown_width
 from pyprof.prof.diff.compare import compare
-from pyprof.prof.diff.rows import contributions, every_entry, fitted, table_rows
 from pyprof.prof.diff.sentences import headline, percent, sentences, side_words, swap_words, warnings
+from pyprof.prof.diff.table_rows import contributions, every_entry, fitted, table_rows
 from pyprof.prof.diff.write_terminal import write_terminal
 from pyprof.table.columns import NULL, Coded, Table
 from tests.prof.diff.diff_rows import NO_TC, TC, compared, entry, mm, row, side, table_of

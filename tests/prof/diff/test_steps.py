@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pyprof.errors import InputError
+from pyprof.prof.diff.compared_steps import find_steps
 from pyprof.prof.diff.noise import band_ns
-from pyprof.prof.diff.steps import find_steps
 from pyprof.table.columns import NULL, Table
 from tests.prof.diff.diff_rows import US, row, side, table_of
 

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.load import load_table
-from pyprof.prof.perfetto import cli, gpu, lanes
+from pyprof.prof.perfetto import cli, lanes
+from pyprof.prof.perfetto import gpu_slices as gpu
 from pyprof.prof.perfetto import write_json as write_json_module
 from pyprof.prof.perfetto import write_proto as write_proto_module
-from pyprof.prof.perfetto.collect import collect
+from pyprof.prof.perfetto.build_trace import collect
 from pyprof.prof.perfetto.events import in_order
-from pyprof.prof.perfetto.gpu import load
+from pyprof.prof.perfetto.gpu_slices import load
 from pyprof.prof.perfetto.lanes import DEEPEST, nested_lanes, single_lanes
 from pyprof.prof.perfetto.projection import project
 from pyprof.prof.perfetto.tracks import Slices

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.report.collect import collect
+from pyprof.prof.report.page_model import collect
 from pyprof.prof.report.render import render
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.work.annotate import Annotation, annotate

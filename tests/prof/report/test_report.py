@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.page import ROOM
 from pyprof.prof.report import cli
-from pyprof.prof.report.collect import collect
+from pyprof.prof.report.page_model import collect
 from pyprof.prof.report.render import island, render
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.timing.steps import steps

@@ -22,7 +22,7 @@ from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.report.calls import call_columns
 from pyprof.prof.report.operations import operation_columns
 from pyprof.prof.summary.capture_numbers import Summary, summarise
-from pyprof.prof.summary.figures import figures
+from pyprof.prof.summary.headline_figures import figures
 from pyprof.prof.summary.sentences import assumptions, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps

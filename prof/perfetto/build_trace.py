@@ -15,8 +15,8 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
-from pyprof.prof.perfetto.gpu import ARGUMENTS, arguments, forward_of, load
-from pyprof.prof.perfetto.host import Host, calls_of, ranges_of
+from pyprof.prof.perfetto.gpu_slices import ARGUMENTS, arguments, forward_of, load
+from pyprof.prof.perfetto.host_slices import Host, calls_of, ranges_of
 from pyprof.prof.perfetto.lanes import nested_lanes, single_lanes
 from pyprof.prof.perfetto.projection import project, sums
 from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, grouped
