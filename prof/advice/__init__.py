@@ -16,9 +16,9 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     launch,
     layout,
     loss,
+    mixed_precision,
     norm,
     optimizer,
-    precision,
     tail,
 )
 from pyprof.prof.advice.card import RULES, Advice, Finding
