@@ -12,9 +12,9 @@ from pyprof.prof.advice.run_columns import Rows, numel, texts_of
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
+from pyprof.prof.timing.gpus import covered
 from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.timeline import alone
-from pyprof.prof.timing.usage import covered
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Floats, Ints, Table, distinct

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.errors import InputError
+from pyprof.prof.timing.gpus import devices_of_rows
 from pyprof.prof.timing.steps import PHASES, Step, steps
 from pyprof.prof.timing.timeline import timeline
 from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
@@ -61,7 +62,7 @@ class Steps:
 
 def find_steps(name: str, table: Table, wanted: Wanted | None = None) -> Steps:
     """The steps of a capture, chosen by ``wanted`` or by the rules above. Raises InputError if none is left."""
-    _, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    _, owner = devices_of_rows(table)
     on_gpu = table.ints("device") != NULL
     if on_gpu.any() and not on_gpu.all():  # rows without a device are the host's
         owner = np.where(on_gpu, owner, -1)

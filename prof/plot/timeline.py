@@ -10,8 +10,8 @@ import numpy as np
 
 from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
+from pyprof.prof.timing.gpus import covered
 from pyprof.prof.timing.steps import PHASES, Step, owners, short_owners, steps
-from pyprof.prof.timing.usage import covered
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.table.columns import NULL, Coded, Ints, Table

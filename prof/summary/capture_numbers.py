@@ -27,9 +27,10 @@ from pyprof.prof.summary.work_numbers import (
     uncounted_ops,
 )
 from pyprof.prof.timing.collectives import Collective, collectives
+from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
-from pyprof.prof.timing.steps import PHASES, phase_places, phase_times, steps
-from pyprof.prof.timing.stragglers import Waiting, stragglers
+from pyprof.prof.timing.steps import PHASES, phase_places, phase_times, slowest_steps
+from pyprof.prof.timing.stragglers import RankWaits, stragglers
 from pyprof.prof.timing.timeline import Timeline, exposed_ns, timeline
 from pyprof.prof.timing.usage import Usage, usage
 from pyprof.prof.timing.waiting import Waits, waits
@@ -37,7 +38,7 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows
-from pyprof.table.columns import NULL, Table, distinct
+from pyprof.table.columns import NULL, Table
 
 __all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "summarise"]
 
@@ -77,7 +78,7 @@ class Summary:
     exposed_ns: Annotated[int, doc("time of communication while nothing else ran")]
     collectives: Annotated[tuple[Collective, ...], doc("by kind and number of ranks, where they are on record")]
     waiting: Annotated[
-        Waiting, doc("how long ranks wait for each other in collectives, where all ranks of a group are in the table")
+        RankWaits, doc("how long ranks wait for each other in collectives, where all ranks of a group are in the table")
     ]
     counted_ns: Annotated[int, doc("time of the rows whose FLOPs are counted")]
     flop: Annotated[int, doc("FLOPs of these rows")]
@@ -189,25 +190,17 @@ def _summary(
 def _steps(table: Table) -> tuple[Part, ...]:
     """The marked steps in the order of their numbers. Of several GPUs a step is as long as on the slowest one."""
     number = table.ints("step")
-    _, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    spans: dict[int, int] = {}
-    for step in steps(table, owner):
-        if step.number is not None:
-            spans[step.number] = max(spans.get(step.number, 0), step.span_ns)
     timed = number[(table.ints("start") != NULL) & (number != NULL)]
     rows = dict(zip(*(values.tolist() for values in np.unique(timed, return_counts=True)), strict=True))
-    return tuple(Part(str(step), rows[step], spans[step]) for step in sorted(spans))
+    return tuple(Part(str(step), rows[step], span) for step, (_, span) in sorted(slowest_steps(table).items()))
 
 
 def _phases(table: Table, time: Timeline) -> tuple[Part, ...]:
     """In the order of a step; an instant counts once, and idle time for the phase of the row after it."""
     place = phase_places(table)
-    start = table.ints("start")
-    end = start + np.maximum(table.ints("kDuration"), 0)
+    start, end = table.ints("start"), ends(table)
     busy = dict.fromkeys(PHASES, 0)
-    keys, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    for device in range(len(keys)):
-        rows = np.flatnonzero((owner == device) & (start != NULL))
+    for _, rows in device_rows(table):
         for name, ns in phase_times(start[rows], end[rows], place[rows]).items():
             busy[name] += ns
     count = np.bincount(place, minlength=len(PHASES))

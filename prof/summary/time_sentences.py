@@ -9,7 +9,7 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import amount, brief_time, counted, joined, layer_name, operation_name, rate
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.loading import Leading
-from pyprof.prof.timing.stragglers import Waiting
+from pyprof.prof.timing.stragglers import RankWaits
 from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.prof.timing.waiting import SyncPoint
 from pyprof.quantities import ms, share
@@ -171,7 +171,7 @@ def _collective(sent: Collective) -> str:
     return f"{rate(sent.wire, sent.moving_ns)} in {sent.rows:,} {sent.op}{among} ({amount(sent.wire, 'B')})"
 
 
-def _straggler_sentences(waiting: Waiting) -> Iterator[str]:
+def _straggler_sentences(waiting: RankWaits) -> Iterator[str]:
     if not waiting.last:
         return
     last = waiting.last[0]

@@ -1,11 +1,12 @@
 """What collectives send: bytes on the wire, algorithm and bus bandwidth, from the records that the capture has.
 
-nccl-tests' definitions (PERFORMANCE.md); n ranks, S bytes of the full buffer, all ranks' parts where each has one::
+The definitions are those of nccl-tests (PERFORMANCE.md), for n ranks and S bytes of the full buffer, which is the
+parts of all ranks where each rank has one::
 
     algorithm bandwidth = S / time          bus bandwidth = algorithm bandwidth * factor(op, n)
 
-The bus bandwidth is what a rank must at least send, over the time: it compares with a link's speed whatever the
-number of ranks. A collective's time ends when the slowest rank has come, so that a rank's own rate is a least one.
+The bus bandwidth is what a rank must at least send, over the time: it can be compared with the speed of a link for any
+number of ranks. A collective ends when the slowest rank has sent its part, so the rate of one rank is a lower bound.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of each row, aligned with the table; several kernels of a call share its messages by duration."""
+    """A value per row of the table; the kernels of one call share its messages by duration."""
 
-    op: Coded  # the collective; several, each once, joined by +
+    op: Coded  # the collective; several are joined by +, each once
     ranks: Ints  # NULL: unknown, or several numbers
     wire: Ints  # bytes that this rank must send; NULL: unknown
     algbw: Floats  # GB/s; NaN: unknown
@@ -36,48 +37,49 @@ class Traffic:
 
 
 def traffic(table: Table, annotation: Annotation) -> Traffic:
-    """What each row sends. Rows without a collective have nothing known."""
+    """What each row sends; nothing is known for rows without a collective."""
     comm, duration = table.coded("comm"), table.ints("kDuration")
-    each = [messages(text) for text in comm.values]
-    ops = ["+".join(dict.fromkeys(m.op for m in found)) for found in each]
+    records = [messages(text) for text in comm.values]
     size, wire, ranks = (np.full(len(table), NULL, np.int64) for _ in range(3))
     rows = working_rows(table, annotation)
-    calls = call_numbers(table)
-    order = rows[np.lexsort((comm.codes[rows], calls[rows]))]
-    same = (np.diff(calls[order]) == 0) & (np.diff(comm.codes[order]) == 0)
-    for members in np.split(order, np.flatnonzero(~same) + 1):
-        if not len(members):
-            continue
-        found = each[comm.codes[members[0]]]
+    for members in _calls(table, rows):
+        record = records[comm.codes[members[0]]]
         ns = duration[members].tolist()
-        for column, amount in ((size, size_of(found)), (wire, wire_of(found))):
+        for column, amount in ((size, size_of(record)), (wire, wire_of(record))):
             if not math.isnan(amount):
                 column[members] = split(round(amount), ns)
-        numbers = {m.ranks for m in found} - {0}
+        numbers = {message.ranks for message in record} - {0}
         ranks[members] = numbers.pop() if len(numbers) == 1 else NULL
-    name = [""] * len(table)
-    for row in rows.tolist():
-        name[row] = ops[comm.codes[row]]
-    return Traffic(Coded.of(name), ranks, wire, _rate(size, duration), _rate(wire, duration))
+    ops = Coded.of("+".join(dict.fromkeys(message.op for message in record)) for record in records)
+    codes = np.full(len(table), -1, np.int32)
+    codes[rows] = ops.codes[comm.codes[rows]]
+    return Traffic(Coded(codes, ops.values), ranks, wire, _rate(size, duration), _rate(wire, duration))
+
+
+def _calls(table: Table, rows: Ints) -> list[Ints]:
+    """These rows by the call of an op that launched them, and by its record."""
+    calls, codes = call_numbers(table), table.coded("comm").codes
+    order = rows[np.lexsort((codes[rows], calls[rows]))]
+    same = (np.diff(calls[order]) == 0) & (np.diff(codes[order]) == 0)
+    return [members for members in np.split(order, np.flatnonzero(~same) + 1) if len(members)]
 
 
 def working_rows(table: Table, annotation: Annotation) -> Ints:
     """The rows that do a collective which is on record: not the copies and fills that prepare it."""
     comm = table.coded("comm")
-    told = np.array([*(bool(messages(text)) for text in comm.values), False])[comm.codes]
-    works = np.array([role != "aux" for role in annotation.role.texts()], bool)
-    return np.flatnonzero(told & works)
+    recorded = np.array([*(bool(messages(text)) for text in comm.values), False])[comm.codes]
+    return np.flatnonzero(recorded & ~annotation.role.among("aux"))
 
 
 def _rate(amount: Ints, ns: Ints) -> Floats:
     known = (amount != NULL) & (ns > 0)
-    found: Floats = np.divide(amount, ns, out=np.full(len(ns), np.nan), where=known)
-    return found
+    rate: Floats = np.divide(amount, ns, out=np.full(len(ns), np.nan), where=known)
+    return rate
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """All rows of a collective among as many ranks."""
+    """All rows of one kind of collective among the same number of ranks."""
 
     op: Annotated[
         str, doc("all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce, gather, scatter, send or recv")
@@ -91,17 +93,25 @@ class Collective:
 
 
 def collectives(table: Table, annotation: Annotation, wait: Ints) -> tuple[Collective, ...]:
-    """Each kind of collective that is on record, the longest first; ``wait``: what ``stragglers`` says of each row."""
+    """Each kind of collective that is on record, the longest first; ``wait``: from ``stragglers``, per row."""
     sent, ns = traffic(table, annotation), table.ints("kDuration")
     moving = ns - np.where(wait == NULL, 0, wait)
     keys, number = distinct(sent.op.codes.astype(np.int64), sent.ranks)
-    found = []
+    kinds = []
     for i, (op, ranks) in enumerate(keys):
-        if op >= 0:
-            rows = number == i
-            told = rows & (sent.wire != NULL)
-            found.append(
-                Collective(sent.op.values[op], None if ranks == NULL else ranks, int(rows.sum()), int(ns[rows].sum()),
-                           int(sent.wire[told].sum()), int(moving[told].sum()), bool((wait[told] != NULL).any()))
-            )  # fmt: skip
-    return tuple(sorted(found, key=lambda each: -each.ns))
+        if op < 0:
+            continue
+        rows = number == i
+        known = rows & (sent.wire != NULL)
+        kinds.append(
+            Collective(
+                op=sent.op.values[op],
+                ranks=None if ranks == NULL else ranks,
+                rows=int(rows.sum()),
+                ns=int(ns[rows].sum()),
+                wire=int(sent.wire[known].sum()),
+                moving_ns=int(moving[known].sum()),
+                waits_known=bool((wait[known] != NULL).any()),
+            )
+        )
+    return tuple(sorted(kinds, key=lambda kind: -kind.ns))

@@ -11,9 +11,10 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
+from pyprof.prof.timing.gpus import device_rows
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, kinds
-from pyprof.table.columns import NULL, Bools, Coded, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Table
 
 __all__ = ["Leading", "loading", "without_loading"]
 
@@ -66,13 +67,12 @@ def _copies(table: Table, row_kinds: Coded) -> tuple[Leading | None, Bools]:
 
 def _before_first_kernel(table: Table, moved: Bools) -> Bools:
     start = table.ints("start")
-    kernel = ~moved & ~table.coded("kind").among("memset") & (start != NULL)
+    kernel = ~moved & ~table.coded("kind").among("memset")
     before = np.zeros(len(table), bool)
-    keys, group = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    for number in range(len(keys)):
-        on_device = group == number
-        if (on_device & kernel).any():
-            before |= on_device & moved & (start != NULL) & (start < start[on_device & kernel].min())
+    for _, rows in device_rows(table):
+        kernels, copies = rows[kernel[rows]], rows[moved[rows]]
+        if len(kernels):
+            before[copies] = start[copies] < start[kernels].min()
     return before
 
 

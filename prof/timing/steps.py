@@ -1,7 +1,8 @@
 """Where each step's time went: forward, backward, optimizer, data, other, and no operation at all.
 
-Every instant counts once: where operations of two phases overlap it is the first of ``PHASES``. So the phases and the
-idle time sum to the step, which lasts from its first operation to that of the next step (the last one: to its end).
+Every instant counts once: where operations of two phases overlap, it counts for the first of them in ``PHASES``. So the
+phases and the idle time sum to the step. A step lasts from its first operation to that of the next step; the last step
+lasts to the end of its last operation.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.usage import covered
+from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
 from pyprof.table.columns import NULL, Ints, Table, distinct
 
-__all__ = ["PHASES", "Step", "owners", "phase_places", "phase_times", "short_owners", "steps"]
+__all__ = ["PHASES", "Step", "owners", "phase_places", "phase_times", "short_owners", "slowest_steps", "steps"]
 
 PHASES = ("forward", "backward", "optimizer", "data", "other")
 
@@ -33,9 +34,20 @@ class Step:
     idle_ns: Annotated[int, doc("time in which no operation ran")]
 
 
+def slowest_steps(table: Table) -> dict[int, tuple[int, int]]:
+    """Start and duration per marked step, by its number. Of several GPUs a step is as long as on the slowest one."""
+    _, owner = devices_of_rows(table)
+    found: dict[int, tuple[int, int]] = {}
+    for step in steps(table, owner):
+        if step.number is not None:
+            start, span = found.get(step.number, (step.start_ns, 0))
+            found[step.number] = min(start, step.start_ns), max(span, step.span_ns)
+    return found
+
+
 def owners(table: Table) -> tuple[Ints, list[str]]:
     """The number of each row's device, and the devices' names."""
-    keys, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    keys, owner = devices_of_rows(table)
     gpu = table.coded("gpu")
     names = []
     for number, key in enumerate(keys):
@@ -47,8 +59,8 @@ def owners(table: Table) -> tuple[Ints, list[str]]:
 
 
 def short_owners(table: Table) -> list[str]:
-    """The same devices by the one number that tells them apart, where one does: "rank 0"; empty if there is one."""
-    keys, _ = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    """The same devices named by one number where it is different for each: "rank 0". One device has no name."""
+    keys, _ = devices_of_rows(table)
     for place, what in ((0, "rank"), (2, "device"), (1, "process")):
         numbers = [key[place] for key in keys]
         if len(keys) > 1 and NULL not in numbers and len(set(numbers)) == len(keys):
@@ -67,8 +79,9 @@ def _words(key: Sequence[int]) -> list[str]:
 
 
 def steps(table: Table, owner: Ints) -> list[Step]:
-    """One record a (owner, step), in that order. Rows outside of all steps count only where there are no steps."""
-    start, number = table.ints("start"), table.ints("step")
+    """One record per (owner, step), in that order. Rows outside of all steps count only where there are no steps."""
+    start, end, number = table.ints("start"), ends(table), table.ints("step")
+    place = phase_places(table)
     rows = np.flatnonzero(start != NULL)
     if np.any(number[rows] != NULL):
         rows = rows[number[rows] != NULL]
@@ -77,21 +90,21 @@ def steps(table: Table, owner: Ints) -> list[Step]:
     keys, group = distinct(owner[rows], number[rows])
     order = np.argsort(group, kind="stable")
     members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1)
-    firsts = {key: int(start[mine].min()) for key, mine in zip(keys, members, strict=True)}
+    firsts = {key: int(start[rows].min()) for key, rows in zip(keys, members, strict=True)}
     return [
-        _step(table, mine, device, step, firsts.get((device, step + 1)))
-        for (device, step), mine in zip(keys, members, strict=True)
+        _step((device, step), start[rows], end[rows], place[rows], firsts.get((device, step + 1)))
+        for (device, step), rows in zip(keys, members, strict=True)
     ]
 
 
-def _step(table: Table, rows: Ints, owner: int, number: int, following: int | None) -> Step:
-    start = table.ints("start")[rows]
-    end = start + np.maximum(table.ints("kDuration")[rows], 0)
+def _step(key: tuple[int, int], start: Ints, end: Ints, place: Ints, following: int | None) -> Step:
+    """A step from its rows; ``following``: the start of the next step."""
+    owner, number = key
     low, high = int(start.min()), int(end.max())
     if following is not None and following > low:
         high = following
         start, end = np.minimum(start, high), np.minimum(end, high)
-    phases = phase_times(start, end, phase_places(table)[rows])
+    phases = phase_times(start, end, place)
     idle = high - low - sum(phases.values())
     return Step(owner, None if number == NULL else number, low, high - low, phases, idle)
 

@@ -1,7 +1,7 @@
 """How each device's time passed: working, idle, and idle because the CPU had launched nothing yet.
 
 Rows of a device by their start: what a row adds to the time already covered is its own working time, so that kernels
-that overlap count once, and the gap before it is idle time of its own.
+that overlap count once; the gap before it is its idle time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyprof.prof.timing.gpus import covered, device_rows, ends
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
+from pyprof.prof.work.kinds import NCCL, kinds
+from pyprof.table.columns import NULL, Bools, Ints, Table
 
 __all__ = ["Timeline", "alone", "exposed_ns", "exposed_rows", "timeline"]
 
@@ -21,7 +23,7 @@ HOST_BOUND = 0.25  # share of the time that the GPU waits for launches, from whi
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A number a row, ns; 0 for rows without a start."""
+    """A number per row, ns; 0 for rows without a start."""
 
     own_ns: Ints  # what the row adds to the time covered
     idle_ns: Ints  # the gap before it
@@ -30,65 +32,50 @@ class Timeline:
 
 def timeline(table: Table) -> Timeline:
     """The time of every device from its first operation to its last."""
-    found = Timeline(*(np.zeros(len(table), np.int64) for _ in range(3)))
-    start, duration = table.ints("start"), np.maximum(table.ints("kDuration"), 0)
-    keys, group = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    launched = table.ints("apiStart")
-    for number in range(len(keys)):
-        rows = np.flatnonzero((group == number) & (start != NULL))
-        rows = rows[np.argsort(start[rows], kind="stable")]
-        begin, end = start[rows], start[rows] + duration[rows]
+    own, idle, late = (np.zeros(len(table), np.int64) for _ in range(3))
+    start, end, launched = table.ints("start"), ends(table), table.ints("apiStart")
+    for _, unsorted in device_rows(table):
+        rows = unsorted[np.argsort(start[unsorted], kind="stable")]
         if not len(rows):
             continue
-        before = np.maximum.accumulate(np.concatenate([begin[:1], end]))[:-1]  # what was covered until then
-        found.own_ns[rows] = np.maximum(end - np.maximum(begin, before), 0)
-        gap = np.maximum(begin - before, 0)
-        found.idle_ns[rows] = gap
-        late = np.where(launched[rows] == NULL, 0, launched[rows] - before)
-        found.late_ns[rows] = np.clip(late, 0, gap)
-    return found
+        covered_until = np.maximum.accumulate(np.concatenate([start[rows[:1]], end[rows]]))[:-1]
+        own[rows] = np.maximum(end[rows] - np.maximum(start[rows], covered_until), 0)
+        idle[rows] = np.maximum(start[rows] - covered_until, 0)
+        not_launched = np.where(launched[rows] == NULL, 0, launched[rows] - covered_until)
+        late[rows] = np.clip(not_launched, 0, idle[rows])
+    return Timeline(own, idle, late)
 
 
-def exposed_ns(table: Table, rows: Bools) -> int:
+def exposed_ns(table: Table, chosen: Bools) -> int:
     """How long nothing ran on a device but these rows."""
-    from pyprof.prof.timing.usage import covered
-
-    start, end = table.ints("start"), table.ints("start") + np.maximum(table.ints("kDuration"), 0)
-    known = start != NULL
-    keys, group = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    start, end = table.ints("start"), ends(table)
     total = 0
-    for number in range(len(keys)):
-        mine = known & (group == number)
-        rest = mine & ~rows
-        total += covered(start[mine], end[mine]) - covered(start[rest], end[rest])
+    for _, rows in device_rows(table):
+        others = rows[~chosen[rows]]
+        total += covered(start[rows], end[rows]) - covered(start[others], end[others])
     return total
 
 
 def exposed_rows(table: Table, annotation: Annotation) -> Ints:
-    """Of each row of communication, ns in which nothing but communication ran on its device; NULL for other rows."""
-    from pyprof.prof.work.kinds import NCCL, kinds
-
-    what = kinds(table, annotation)
-    communication = np.array([*(value == NCCL for value in what.values), False])[what.codes]
-    start, took = table.ints("start"), np.maximum(table.ints("kDuration"), 0)
-    found = np.full(len(table), NULL, np.int64)
-    keys, group = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    for number in range(len(keys)):
-        mine = (group == number) & (start != NULL)
-        rows, rest = np.flatnonzero(mine & communication), np.flatnonzero(mine & ~communication)
-        found[rows] = alone(start[rows], start[rows] + took[rows], start[rest], start[rest] + took[rest])
-    return found
+    """Per row of communication, ns in which nothing but communication ran on its device; NULL for other rows."""
+    communication = kinds(table, annotation).among(NCCL)
+    start, end = table.ints("start"), ends(table)
+    exposed = np.full(len(table), NULL, np.int64)
+    for _, on_device in device_rows(table):
+        rows, others = on_device[communication[on_device]], on_device[~communication[on_device]]
+        exposed[rows] = alone(start[rows], end[rows], start[others], end[others])
+    return exposed
 
 
 def alone(start: Ints, end: Ints, from_: Ints, until: Ints) -> Ints:
-    """Of each interval, the part that lies in none of the others, from ``from_`` to ``until``."""
+    """The part of each interval that lies in none of the others, which last from ``from_`` to ``until``."""
     order = np.argsort(from_, kind="stable")
     others = (from_[order], np.maximum.accumulate(until[order]) if len(order) else until)
     return end - start - (_busy(*others, end) - _busy(*others, start))
 
 
 def _busy(start: Ints, last: Ints, at: Ints) -> Ints:
-    """ns in which an interval lasted, from the beginning to each time; ``last``: the latest end so far."""
+    """How long intervals lasted from the beginning to each time, ns; ``last``: the latest end so far."""
     if not len(start):
         return np.zeros(len(at), np.int64)
     first = np.flatnonzero(np.r_[True, start[1:] > last[:-1]])  # of each stretch without a gap

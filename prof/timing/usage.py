@@ -1,8 +1,8 @@
-"""How well a run used its GPUs: one record a device.
+"""How well a run used its GPUs: one record per device.
 
-GPU utilisation, estimated SM efficiency and estimated achieved occupancy are what PyTorch's tensorboard plugin calls so
-(kineto, tb_plugin: gpu_metrics_parser.py, range_utils.py), taken over the span from a device's first operation to its
-last, or a window that the caller gives (the plugin: its profiler steps).
+GPU utilisation, estimated SM efficiency and estimated achieved occupancy are defined as in PyTorch's tensorboard plugin
+(kineto, tb_plugin: gpu_metrics_parser.py, range_utils.py): over the span from a device's first operation to its last,
+or over a window that the caller gives (in the plugin its profiler steps).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import numpy as np
 from pyprof.command.json_schema import doc, nan_doc
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
+from pyprof.prof.timing.gpus import DeviceKey, covered, device_rows, ends
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
+from pyprof.table.columns import NULL, Floats, Ints, Table
 
-__all__ = ["Usage", "covered", "usage"]
+__all__ = ["Usage", "usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +75,12 @@ class Usage:
         return 100 * self.matrix_flop / (self.span_ns * 1e-9) / self.peak_flop_per_s
 
 
-def usage(table: Table, annotation: Annotation, found: Roofline, window: tuple[int, int] | None = None) -> list[Usage]:
-    """One record a (rank, process, device) with GPU operations, in that order."""
-    on_gpu = np.array([*(value != "cpu" for value in table.coded("kind").values), True])[table.coded("kind").codes]
-    keys, group = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    result = []
-    for number, (rank, pid, ordinal) in enumerate(keys):
-        rows = np.flatnonzero((group == number) & on_gpu & (table.ints("start") != NULL))
-        if len(rows):
-            owner = (_known(rank), _known(pid), _known(ordinal))
-            result.append(_usage(owner, rows, table, annotation, found, window))
-    return result
+def usage(table: Table, annotation: Annotation, limits: Roofline, window: tuple[int, int] | None = None) -> list[Usage]:
+    """One record per (rank, process, device) with GPU operations, in that order."""
+    on_gpu = ~table.coded("kind").among("cpu")
+    return [
+        _usage(key, rows, table, annotation, limits, window) for key, rows in device_rows(table, on_gpu) if len(rows)
+    ]
 
 
 def _known(value: int) -> int | None:
@@ -92,35 +88,35 @@ def _known(value: int) -> int | None:
 
 
 def _usage(
-    owner: tuple[int | None, int | None, int | None],
+    key: DeviceKey,
     rows: Ints,
     table: Table,
     annotation: Annotation,
-    found: Roofline,
+    limits: Roofline,
     window: tuple[int, int] | None,
 ) -> Usage:
-    start = table.ints("start")[rows]
-    end = start + np.maximum(table.ints("kDuration")[rows], 0)
+    start, end = table.ints("start")[rows], ends(table)[rows]
     low, high = window or (int(start.min()), int(end.max()))
     start, end = np.clip(start, low, high), np.clip(end, low, high)
     inside = end > start
     rows, start, end = rows[inside], start[inside], end[inside]
-    kinds = np.array(table.coded("kind").texts("kernel"), object)[rows]
-    kernel = np.isin(kinds, ("kernel", "graph"))
+    kernel = table.coded("kind").among("kernel", "graph", "")[rows]
     flops, nbytes = annotation.flops[rows], annotation.bytes[rows]
-    matrix = _is_matrix(annotation.family)[rows]
-    unit, peak = _dominant(found, rows[matrix & (flops > 0)], annotation)
+    matrix = annotation.family.among(*MATRIX)[rows]
+    blocks_per_sm = np.where(kernel, limits.geometry.blocks_per_sm[rows], np.nan)
+    unit, peak = _dominant(limits, rows[matrix & (flops > 0)], annotation)
+    rank, pid, ordinal = map(_known, key)
     return Usage(
-        rank=owner[0],
-        pid=owner[1],
-        ordinal=owner[2],
-        name=_name(found, rows),
+        rank=rank,
+        pid=pid,
+        ordinal=ordinal,
+        name=_name(limits, rows),
         operations=len(rows),
         span_ns=high - low,
         busy_ns=covered(start, end),
         kernel_ns=covered(start[kernel], end[kernel]),
-        sm_efficiency=_efficiency(start, end, np.where(kernel, found.geometry.blocks_per_sm[rows], np.nan), high - low),
-        occupancy=_mean(found.geometry.achieved[rows], (end - start).astype(np.float64)),
+        sm_efficiency=_efficiency(start, end, blocks_per_sm, high - low),
+        occupancy=_mean(limits.geometry.achieved[rows], (end - start).astype(np.float64)),
         flop=int(flops[flops != NULL].sum()),
         matrix_flop=int(flops[matrix & (flops != NULL)].sum()),
         nbytes=int(nbytes[nbytes != NULL].sum()),
@@ -130,32 +126,14 @@ def _usage(
     )
 
 
-def _name(found: Roofline, rows: Ints) -> str:
-    known = found.device[rows]
+def _name(limits: Roofline, rows: Ints) -> str:
+    known = limits.device[rows]
     known = known[known >= 0]
-    return found.devices[int(known[0])].name if len(known) else ""
-
-
-def _is_matrix(family: Coded) -> Bools:
-    return np.array([*(value in MATRIX for value in family.values), False])[family.codes]
-
-
-def covered(start: Ints, end: Ints) -> int:
-    """The length of the union of intervals, ns.
-
-    >>> covered(np.array([0, 5, 30]), np.array([10, 20, 40]))
-    30
-    """
-    if not len(start):
-        return 0
-    order = np.argsort(start, kind="stable")
-    start, last = start[order], np.maximum.accumulate(end[order])
-    idle = np.maximum(start[1:] - last[:-1], 0).sum()
-    return int(last[-1]) - int(start[0]) - int(idle)  # a strange table's times do not fit in 64 bits
+    return limits.devices[int(known[0])].name if len(known) else ""
 
 
 def _efficiency(start: Ints, end: Ints, blocks_per_sm: Floats, span_ns: int) -> float:
-    """Estimated SM efficiency, %: concurrent kernels' blocks per SM add up, and more than one is one."""
+    """Estimated SM efficiency, %: the blocks per SM of concurrent kernels add up, to at most 1."""
     known = blocks_per_sm > 0
     if not known.any() or not span_ns:
         return math.nan
@@ -172,13 +150,13 @@ def _mean(values: Floats, weights: Floats) -> float:
     return float((values[known] * (weights[known] / total)).sum()) if total else math.nan  # no product overflows
 
 
-def _dominant(found: Roofline, rows: Ints, annotation: Annotation) -> tuple[str, float]:
+def _dominant(limits: Roofline, rows: Ints, annotation: Annotation) -> tuple[str, float]:
     """The unit that did most of these rows' FLOPs, and its peak on their device."""
-    codes = found.unit.codes[rows]
+    codes = limits.unit.codes[rows]
     rows, codes = rows[codes >= 0], codes[codes >= 0]
     if not len(rows):
         return "", math.nan
     sums = np.bincount(codes, weights=annotation.flops[rows].astype(np.float64))
-    unit = found.unit.values[int(sums.argmax())]
-    device = int(found.device[rows[0]])
-    return unit, found.devices[device].peak(unit) if device >= 0 else math.nan
+    unit = limits.unit.values[int(sums.argmax())]
+    device = int(limits.device[rows[0]])
+    return unit, limits.devices[device].peak(unit) if device >= 0 else math.nan

@@ -1,10 +1,11 @@
-"""Why a GPU waits: what each gap was for, how long launches stood in the queue, where the CPU waited for the GPU.
+"""Why a GPU waits: the cause of each gap, how long launches were queued, and where the CPU waited for the GPU.
 
 A gap belongs to the row that ends it. Its cause:
 
 * ``sync``: the CPU had waited for the operation before (a copy to the host), and launched only then;
 * ``data``: the row is of the phase "data", and the CPU had not launched it: no batch was ready;
-* ``copy``: until then, or after the gap began, the CPU stood in a copy's call (from pageable memory it waits);
+* ``copy``: the row is a copy whose call waits (it is not from pinned memory), or the thread was in such a call when the
+  gap began;
 * ``launch``: the CPU had not launched the row, and did soon: launching is slower than the GPU;
 * ``host``: the same, for longer than a launch takes: Python did something else, or the process had no work;
 * ``queued``: the row was launched before the gap began: the GPU's own 1 to 2 µs between kernels, or a wait for
@@ -20,31 +21,33 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
+from pyprof.prof.timing.gpus import ends
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
 __all__ = ["CAUSES", "WORDS", "SyncPoint", "Waiting", "Waits", "sync_points", "waiting", "waits"]
 
 CAUSES = ("launch", "sync", "data", "copy", "host", "queued")
-WORDS = {  # how a reader is told
+WORDS = {  # for the page and Perfetto
     "launch": "the CPU was launching",
     "sync": "the CPU had waited for the GPU",
     "data": "no batch was ready",
-    "copy": "the CPU stood in a copy",
+    "copy": "the CPU was inside a copy",
     "host": "the CPU did something else",
     "queued": "between operations",
     "": "no launch is known",
 }
-DENSE_NS = 200_000  # a gap that is longer is no launch: an op of PyTorch's takes the CPU 5 to 50 µs, profiled up to 100
+# A longer gap is not due to launching: a PyTorch op takes the CPU 5 to 50 µs, and up to 100 µs under a profiler.
+DENSE_NS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A value a row. NULL, or no cause: unknown (no launch, no time)."""
+    """A value per row. NULL, or an empty cause, is unknown: the row has no launch or no time."""
 
     queue_ns: Ints  # from the end of the launching call to the start on the GPU; 0: it started while the call still ran
-    idle_ns: Ints  # before it, nothing ran on its GPU; the first row of a GPU has none
-    cause: Coded  # of that; empty where there is no gap
+    idle_ns: Ints  # the gap before the row, in which nothing ran on its GPU; 0 for a GPU's first row
+    cause: Coded  # of the gap; empty where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class SyncPoint:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """A capture's waiting, summed."""
+    """Sums over a capture."""
 
     causes: Annotated[
         tuple[tuple[str, int, int], ...], doc("cause of idle time, number of gaps, ns; the longest first")
@@ -74,19 +77,18 @@ class Waits:
 
 
 def waits(table: Table) -> Waits:
-    """``waiting``'s sums, and the copies from or to pageable memory."""
-    found = waiting(table)
-    sums = [(name, found.cause.codes == code) for code, name in enumerate(CAUSES)]
-    causes = [(name, int(rows.sum()), int(found.idle_ns[rows].sum())) for name, rows in sums if rows.any()]
-    queued = found.queue_ns[(found.queue_ns != NULL) & table.coded("kind").among("kernel")]
-    names, size = table.coded("kShortName"), table.ints("bytes")
-    pageable = np.array([*("Pageable" in name for name in names.values), False])[names.codes]
-    pageable &= table.coded("kind").among("memcpy")
+    """The sums of ``waiting``, and the copies from or to pageable memory."""
+    of_rows = waiting(table)
+    masks = [(name, of_rows.cause.codes == code) for code, name in enumerate(CAUSES)]
+    causes = [(name, int(rows.sum()), int(of_rows.idle_ns[rows].sum())) for name, rows in masks if rows.any()]
+    queued = of_rows.queue_ns[(of_rows.queue_ns != NULL) & table.coded("kind").among("kernel")]
+    size = table.ints("bytes")
+    pageable = _named(table, "Pageable") & table.coded("kind").among("memcpy")
     return Waits(
         causes=tuple(sorted(causes, key=lambda cause: -cause[2])),
         queued_ns=int(np.median(queued)) if len(queued) else 0,
         launches=len(queued),
-        syncs=tuple(sync_points(table, found)),
+        syncs=tuple(sync_points(table, of_rows)),
         pageable_rows=int(pageable.sum()),
         pageable_ns=int(table.ints("kDuration")[pageable].sum()),
         pageable_bytes=int(size[pageable & (size != NULL)].sum()),
@@ -95,8 +97,7 @@ def waits(table: Table) -> Waits:
 
 def waiting(table: Table) -> Waiting:
     """The gaps of every GPU and their causes. Rows of CPU ops have none."""
-    start, api = table.ints("start"), table.ints("apiStart")
-    took = np.maximum(table.ints("kDuration"), 0)
+    start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
     known = (api != NULL) & (start != NULL) & (table.ints("apiDuration") != NULL)
     called = np.where(known, api + np.where(known, table.ints("apiDuration"), 0), NULL)
     queue = np.where(known, np.maximum(start - called, 0), NULL)
@@ -105,12 +106,10 @@ def waiting(table: Table) -> Waiting:
     to_host, copies = _copies(table)
     data = table.coded("phase").among("data")
     for rows in _lanes(table):
-        begin, end = start[rows], start[rows] + took[rows]
-        reach = np.maximum.accumulate(end)
-        last = np.maximum.accumulate(np.where(end == reach, np.arange(len(rows)), 0))  # the row that ended last
-        idle[rows[0]] = 0
-        idle[rows[1:]] = np.maximum(begin[1:] - reach[:-1], 0)
+        last, reach = _last_ended(end[rows])
         at, before, since = rows[1:], rows[last[:-1]], reach[:-1]
+        idle[rows[0]] = 0
+        idle[at] = np.maximum(start[at] - since, 0)
         late = known[at] & (api[at] > since)
         inside = _in_copy(table, copies & known, called, at, since)
         tests = (  # the first that holds, in the order of the module's text
@@ -127,44 +126,50 @@ def waiting(table: Table) -> Waiting:
     return Waiting(queue, idle, Coded(cause, list(CAUSES)))
 
 
+def _last_ended(end: Ints) -> tuple[Ints, Ints]:
+    """Of rows in order of their start: up to each, which one ended last, and when."""
+    reach = np.maximum.accumulate(end)
+    return np.maximum.accumulate(np.where(end == reach, np.arange(len(end)), 0)), reach
+
+
 def _lanes(table: Table) -> list[Ints]:
     """The rows of each GPU that have a time, by their start."""
     start = table.ints("start")
     on_gpu = ~table.coded("kind").among("cpu") & (start != NULL)
     keys, group = distinct(table.ints("pid"), table.ints("device"))
-    found = [np.flatnonzero(on_gpu & (group == number)) for number in range(len(keys))]
-    return [rows[np.argsort(start[rows], kind="stable")] for rows in found if len(rows)]
+    lanes = [np.flatnonzero(on_gpu & (group == number)) for number in range(len(keys))]
+    return [rows[np.argsort(start[rows], kind="stable")] for rows in lanes if len(rows)]
 
 
 def _copies(table: Table) -> tuple[Bools, Bools]:
     """Copies to the host, and those between host and device that the capture does not call pinned."""
-    names = table.coded("kShortName")
     copy = table.coded("kind").among("memcpy")
-    to_host, either = (
-        np.array([*(any(word in name for word in words) for name in names.values), False])[names.codes]
-        for words in (("DtoH", "Device-to-Host"), ("DtoH", "HtoD", "Device-to-Host", "Host-to-Device"))
-    )
-    pinned = np.array([*("Pinned" in name for name in names.values), False])[names.codes]
-    return copy & to_host, copy & either & ~pinned
+    to_host, to_device = _named(table, "DtoH", "Device-to-Host"), _named(table, "HtoD", "Host-to-Device")
+    return copy & to_host, copy & (to_host | to_device) & ~_named(table, "Pinned")
+
+
+def _named(table: Table, *words: str) -> Bools:
+    """The rows whose names contain one of these words."""
+    names = table.coded("kShortName")
+    return np.array([*(any(word in name for word in words) for name in names.values), False])[names.codes]
 
 
 def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Bools:
-    """Is each row such a copy, or was its thread's launch before it one, whose call lasted into the gap?"""
+    """Whether each row is such a copy, or its thread's launch before it was one whose call lasted into the gap."""
     order = np.lexsort((table.ints("apiStart"), table.ints("tid"), table.ints("pid")))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     before = order[np.maximum(place[rows] - 1, 0)]
     same = (place[rows] > 0) & (table.ints("tid")[before] == table.ints("tid")[rows])
-    found: Bools = copies[rows] | (same & copies[before] & (called[before] > since))
-    return found
+    inside: Bools = copies[rows] | (same & copies[before] & (called[before] > since))
+    return inside
 
 
-def sync_points(table: Table, found: Waiting) -> list[SyncPoint]:
+def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
     """Places whose copies to the host the CPU waited for, the longest wait first; NVTX and Kineto record no others."""
     to_host, _ = _copies(table)
-    start, api = table.ints("start"), table.ints("apiStart")
-    end = start + np.maximum(table.ints("kDuration"), 0)
-    after = _after(table, found)
+    start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
+    after = _after(table, of_rows)
     rows = np.flatnonzero(to_host & (api != NULL) & (start != NULL) & (after >= 0))
     keys, group = distinct(*(table.coded(key).codes[rows] for key in ("op", "aten", "trace")))
     waited, idle = (np.bincount(group, weights=w, minlength=len(keys)) for w in ((end - api)[rows], after[rows]))
@@ -176,19 +181,19 @@ def sync_points(table: Table, found: Waiting) -> list[SyncPoint]:
     return sorted(points, key=lambda point: (-point.waited_ns, point.trace, point.op))
 
 
-def _after(table: Table, found: Waiting) -> Ints:
-    """For each row, the idle time after it for which it is the cause; -1 where what follows was launched before it
-    ended, and the CPU had not waited."""
+def _after(table: Table, of_rows: Waiting) -> Ints:
+    """Per row, the idle time that it causes after its end; -1 where the CPU did not wait for it.
+
+    The CPU did not wait where the next row was launched before this one ended.
+    """
     after = np.full(len(table), -1, np.int64)
-    sync = found.cause.codes == CAUSES.index("sync")
-    took = np.maximum(table.ints("kDuration"), 0)
+    sync = of_rows.cause.codes == CAUSES.index("sync")
+    all_ends = ends(table)
     for rows in _lanes(table):
-        end = table.ints("start")[rows] + took[rows]
-        api = table.ints("apiStart")[rows]
-        reach = np.maximum.accumulate(end)
-        last = np.maximum.accumulate(np.where(end == reach, np.arange(len(rows)), 0))[:-1]
+        end, api = all_ends[rows], table.ints("apiStart")[rows]
+        last, _ = _last_ended(end)
         waited = sync[rows[1:]] | ((api[1:] != NULL) & (api[1:] >= end[:-1]))
-        np.maximum.at(after, rows[last], np.where(waited, found.idle_ns[rows[1:]], -1))
+        np.maximum.at(after, rows[last[:-1]], np.where(waited, of_rows.idle_ns[rows[1:]], -1))
     return after
 
 

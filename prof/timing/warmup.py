@@ -1,19 +1,20 @@
-"""The first steps of a run, which compile, tune and allocate: no part of the steady state that a user asks about.
+"""The first steps of a run, which compile, tune and allocate: they are not the steady state that a user asks about.
 
-A capture of a whole program (`nsys profile python train.py`) begins with the making of the model, and its first step
-takes seconds where the later ones take milliseconds. Sums over both tell of neither.
+A capture of a whole program (`nsys profile python train.py`) begins with the construction of the model, and its first
+step takes seconds where the later ones take milliseconds. Sums over both describe neither.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import Annotated
 
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.steps import steps
-from pyprof.table.columns import NULL, Bools, Table, distinct
+from pyprof.prof.timing.steps import slowest_steps
+from pyprof.table.columns import NULL, Bools, Table
 
 LONG = 2.0  # times the median of the steps after it: a leading step as long is warm-up
 FEWEST = 2  # steps that must remain
@@ -21,7 +22,7 @@ FEWEST = 2  # steps that must remain
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """What stands before the first step of the steady state."""
+    """What ran before the first step of the steady state."""
 
     steps: Annotated[int, doc("number of leading steps that are left out")]
     longest_ns: Annotated[int, doc("duration of the longest of them; 0 without any")]
@@ -33,32 +34,22 @@ class WarmUp:
 def warm_up(table: Table) -> tuple[WarmUp | None, Bools]:
     """The warm-up, and the mask of its rows; None where nothing takes long before the first step of usual length.
 
-    A step is as long as the longest of its GPUs'. Steps without marks are none.
+    A capture that marks no steps has no warm-up.
     """
     nothing = None, np.zeros(len(table), bool)
-    _, owner = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    spans: dict[int, int] = {}
-    begins: dict[int, int] = {}
-    for step in steps(table, owner):
-        if step.number is not None and step.owner >= 0:
-            spans[step.number] = max(spans.get(step.number, 0), step.span_ns)
-            begins[step.number] = min(begins.get(step.number, step.start_ns), step.start_ns)
-    numbers = sorted(spans, key=lambda number: begins[number])
-    if len(numbers) < FEWEST:
+    in_order = sorted(slowest_steps(table).values())
+    if len(in_order) < FEWEST:
         return nothing
+    spans = [span for _, span in in_order]
     first = 0
-    while first < len(numbers) - FEWEST and spans[numbers[first]] > LONG * _median(spans, numbers[first + 1 :]):
+    while first < len(spans) - FEWEST and spans[first] > LONG * median(spans[first + 1 :]):
         first += 1
-    start, usual = table.ints("start"), _median(spans, numbers[first:])
-    before = (start != NULL) & (start < begins[numbers[first]])
+    start, begin, usual = table.ints("start"), in_order[first][0], median(spans[first:])
+    before = (start != NULL) & (start < begin)
     if not before.any():
         return nothing
-    lasted = begins[numbers[first]] - int(start[before].min())
+    lasted = begin - int(start[before].min())
     if not first and lasted <= LONG * usual:
         return nothing
-    longest = max((spans[number] for number in numbers[:first]), default=0)
+    longest = max(spans[:first], default=0)
     return WarmUp(first, longest, round(usual), int(before.sum()), lasted), before
-
-
-def _median(spans: dict[int, int], numbers: list[int]) -> float:
-    return float(np.median([spans[number] for number in numbers]))

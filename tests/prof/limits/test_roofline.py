@@ -19,7 +19,8 @@ from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.table import cells
 from pyprof.prof.table import limit_columns as limits
 from pyprof.prof.table.columns import COLUMN, COLUMNS, Limit
-from pyprof.prof.timing.usage import covered, usage
+from pyprof.prof.timing.gpus import covered
+from pyprof.prof.timing.usage import usage
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 

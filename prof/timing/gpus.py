@@ -1,0 +1,47 @@
+"""The devices of a table, and the time that their operations cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
+
+__all__ = ["DeviceKey", "covered", "device_rows", "devices_of_rows", "ends"]
+
+DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
+
+
+def devices_of_rows(table: Table) -> tuple[list[DeviceKey], Ints]:
+    """The devices in order, and each row's index into them."""
+    keys, device = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    return [tuple(key) for key in keys], device
+
+
+def device_rows(table: Table, wanted: Bools | None = None) -> Iterator[tuple[DeviceKey, Ints]]:
+    """Each device, and its rows that have a start; only those that are ``wanted``, if given."""
+    keys, device = devices_of_rows(table)
+    timed = table.ints("start") != NULL
+    chosen = timed if wanted is None else timed & wanted
+    for number, key in enumerate(keys):
+        yield key, np.flatnonzero(chosen & (device == number))
+
+
+def ends(table: Table) -> Ints:
+    """Each row's end, ns; a negative duration counts as none."""
+    return table.ints("start") + np.maximum(table.ints("kDuration"), 0)
+
+
+def covered(start: Ints, end: Ints) -> int:
+    """The length of the union of intervals, ns.
+
+    >>> covered(np.array([0, 5, 30]), np.array([10, 20, 40]))
+    30
+    """
+    if not len(start):
+        return 0
+    order = np.argsort(start, kind="stable")
+    start, last = start[order], np.maximum.accumulate(end[order])
+    idle = np.maximum(start[1:] - last[:-1], 0).sum()
+    return int(last[-1]) - int(start[0]) - int(idle)  # the times of a strange table exceed 64 bits
