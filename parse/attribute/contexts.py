@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from pyprof.parse.attribute.range_tree import Mask, RangeTree, value_at
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.table.columns import Ints, distinct
+from pyprof.table.columns import Bools, Ints, distinct, value_at
 
 Path = tuple[Scope, ...]  # outermost first
 
@@ -52,7 +52,7 @@ class Contexts:
         for depth, ranges in enumerate(tree.levels):
             self._number(ranges[asked[ranges]], outermost=depth == 0)
 
-    def _asked(self, inner: Ints) -> Mask:
+    def _asked(self, inner: Ints) -> Bools:
         tree = self.tree
         asked = tree.has_number.copy()
         asked[inner[inner >= 0]] = True

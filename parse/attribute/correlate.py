@@ -20,11 +20,11 @@ from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
 from pyprof.parse.attribute.optimizer_lists import gradients, outside_ops
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
-from pyprof.parse.attribute.range_tree import Mask, RangeTree, value_at
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.reasons import GRAPH_LAUNCH
 from pyprof.parse.attribute.sequence import sequence
 from pyprof.parse.attribute.steps import steps
-from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct, numbered
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct, numbered, value_at
 
 
 @uncollected()
@@ -73,7 +73,7 @@ class Attributed:
     inner: Ints  # the innermost range around the launch, -1: none
     node: Ints  # the backward node around it, -1: none
     forward: Ints  # of a row in a backward node: the forward op's range, -1: none
-    recomputed: Mask  # the row re-runs a forward op inside a backward node
+    recomputed: Bools  # the row re-runs a forward op inside a backward node
     columns: dict[str, Data]  # one for each field of ``Facts``
 
 

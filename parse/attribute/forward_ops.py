@@ -15,11 +15,11 @@ import numpy as np
 
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.cpp_functions import made_by
-from pyprof.parse.attribute.range_tree import Mask, RangeTree, value_at
-from pyprof.table.columns import NULL, Ints
+from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.table.columns import NULL, Bools, Ints, value_at
 
 
-def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[Ints, Mask]:
+def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[Ints, Bools]:
     """Of each row: the backward node around it (-1: none), and whether it re-runs a forward op inside of one.
 
     Ops that a node runs are not recorded for autograd, so they carry no sequence number; an op under a node that
@@ -29,7 +29,7 @@ def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[In
     return tree.ancestor(inner, levels), (levels > 0) & value_at(tree.recorded, inner, missing=False)
 
 
-def forward_ops(tree: RangeTree, node: Ints, recomputed: Mask) -> Ints:
+def forward_ops(tree: RangeTree, node: Ints, recomputed: Bools) -> Ints:
     """The forward op's range of each row that runs in a backward node, -1 for none."""
     forward = np.full(len(node), -1, np.int64)
     rows = np.flatnonzero((node >= 0) & ~recomputed)

@@ -13,10 +13,10 @@ from itertools import pairwise
 import numpy as np
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.range_tree import Mask, RangeTree, value_at
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.steps import is_update
-from pyprof.table.columns import NULL, Coded, Ints
+from pyprof.table.columns import NULL, Bools, Coded, Ints, value_at
 
 _LISTS = re.compile(r"aten::(?:_foreach_|_fused_|_amp_foreach_)")
 
@@ -26,17 +26,17 @@ def takes_cut_lists(scope: Scope) -> bool:
     return bool(_LISTS.match(scope.name)) and (not scope.sizes or "[]" in scope.dtypes)
 
 
-def outside_ops(capture: Capture, op: Ints) -> Mask:
+def outside_ops(capture: Capture, op: Ints) -> Bools:
     """A mask of the multi-tensor kernels that no op launched. ``op``: of each row its op's range, -1: none."""
     names = capture.columns.get("kShortName")
     if not isinstance(names, Coded):
         return np.zeros(capture.rows, bool)
     multi_tensor = np.array([*("multi_tensor_apply_kernel" in name for name in names.values), False])
-    mask: Mask = multi_tensor[names.codes] & (op < 0)
+    mask: Bools = multi_tensor[names.codes] & (op < 0)
     return mask
 
 
-def gradients(tree: RangeTree, op: Ints, pid: Ints, time: Ints, outside: Mask) -> Coded:
+def gradients(tree: RangeTree, op: Ints, pid: Ints, time: Ints, outside: Bools) -> Coded:
     """The shapes of the step's gradients, as JSON, of each row whose op has cut lists, and of the rows ``outside`` ops.
 
     ``op``: the row's op's range, -1 for none; ``pid`` and ``time``: its process and launch. A step's gradients are

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.cpp_functions import kinship
-from pyprof.parse.attribute.range_tree import RangeTree, value_at
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope, is_cpp_node
-from pyprof.table.columns import Coded, Ints, distinct
+from pyprof.table.columns import Coded, Ints, distinct, value_at
 
 _CUT = re.compile(r"[\[,]\[\]")  # among an op's dtypes: a list of tensors with none
 _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are a list of tensors or None

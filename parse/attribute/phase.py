@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.range_tree import RangeTree, value_at
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.steps import is_update
-from pyprof.table.columns import NULL, Coded, Ints
+from pyprof.table.columns import NULL, Coded, Ints, value_at
 
 TRANSFERS = ("", "in", "out")  # a copy from the host to the GPU, and back
 # a copy's name in nsys and nvprof, and in Kineto

@@ -10,24 +10,13 @@ the backward pass carries the number that the op got.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.nesting import innermost, nest
 from pyprof.parse.attribute.scope import Kind, Scope, is_cpp_node
-from pyprof.table.columns import NULL, Ints
-
-Mask = NDArray[np.bool_]
-T = TypeVar("T", bound=np.generic)
-
-
-def value_at(column: NDArray[T], index: Ints, missing: int) -> NDArray[T]:
-    """The column's values at these places, and ``missing`` where the place is -1."""
-    values: NDArray[T] = np.append(column, np.array(missing, column.dtype))[index]
-    return values
+from pyprof.table.columns import NULL, Bools, Ints
 
 
 class RangeTree:
@@ -62,7 +51,7 @@ class RangeTree:
         """The name of a range."""
         return self.scopes[int(self.scope[place])].name
 
-    def scopes_where(self, kind: Kind, test: Callable[[Scope], bool]) -> Mask:
+    def scopes_where(self, kind: Kind, test: Callable[[Scope], bool]) -> Bools:
         """A mask of the scopes of that kind that pass a test; the last entry, for no scope, is False."""
         mask = np.zeros(len(self.scopes) + 1, bool)
         for code in np.flatnonzero(self.scope_kind == kind).tolist():
@@ -76,9 +65,9 @@ class RangeTree:
         named = given.forward_range[self.source]
         return np.where(named >= 0, self.place[np.maximum(named, 0)], -1)
 
-    def _recorded(self) -> Mask:
+    def _recorded(self) -> Bools:
         """Whether each range is an op recorded for autograd, or stands in one and not across a backward node."""
-        recorded: Mask = self.has_number.copy()
+        recorded: Bools = self.has_number.copy()
         boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))
         for level in self.levels[1:]:
             recorded[level] |= recorded[self.parent[level]] & ~boundary[level]
@@ -94,7 +83,7 @@ class RangeTree:
             found[climbing] = self.parent[found[climbing]]
             left[climbing] -= 1
 
-    def innermost_of_rows(self, capture: Capture) -> tuple[Ints, Mask]:
+    def innermost_of_rows(self, capture: Capture) -> tuple[Ints, Bools]:
         """The innermost range around each row's launch (-1: none), and a mask of the nodes of CUDA graphs whose range
         is the graph launch's.
 

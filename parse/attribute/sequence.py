@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.parse.attribute.range_tree import Mask, RangeTree, value_at
-from pyprof.table.columns import NULL, Coded, Data, Ints, Ragged, numbered
+from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, numbered, value_at
 
 Mark = tuple[int, str]  # sequence number, name
 _NONE = 1 << 62  # stands for "no positive number around the launch"
 
 
-def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Mask, columns: dict[str, Data]) -> dict[str, Data]:
+def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools, columns: dict[str, Data]) -> dict[str, Data]:
     """The four columns. ``inner``: each row's innermost range; ``node``: the backward node around it, -1 for none.
 
     A training loop repeats the same ranges with ever higher numbers: a million stacks of ranges have a few hundred

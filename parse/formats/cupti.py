@@ -9,10 +9,9 @@ import numpy as np
 
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.key_join import matched
 from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle
 from pyprof.parse.formats.source import Source
-from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 
 # Columns of CUPTI's records: PyProf's name (the kernel table's, where it has the column), CUPTI's name.
 TIMES = (("start_ns", "start"), ("end_ns", "end"))
@@ -98,19 +97,19 @@ def launch_columns(call: Ints, calls: CallTimes, origin: int = 0) -> dict[str, D
 
     ``origin``: the time in ns that becomes 0.
     """
-    start = matched(calls.start, call)
+    start = value_at(calls.start, call)
     return {
-        "tid": matched(calls.tid, call),
+        "tid": value_at(calls.tid, call),
         "apiStart": np.where(start == NULL, NULL, start - np.where(start == NULL, 0, origin)),
-        "apiDuration": lasted(start, matched(calls.end, call)),
-        "api": Coded(matched(calls.name.codes, call, -1), calls.name.values),
+        "apiDuration": lasted(start, value_at(calls.end, call)),
+        "api": Coded(value_at(calls.name.codes, call, -1), calls.name.values),
     }
 
 
 def launch_fields(call: Ints, thread: Ints, columns: Mapping[str, Data]) -> dict[str, Any]:
     """The fields of ``Capture`` about launches. ``thread``: the number of each call's thread; columns of the table."""
     return {
-        "launch_thread": matched(thread, call, -1),
+        "launch_thread": value_at(thread, call, -1),
         "launch_time": columns["apiStart"],
         "reason": [NO_CALL],
         "reason_code": np.where(call >= 0, -1, 0),

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
-from numpy.typing import NDArray
 
-from pyprof.table.columns import NULL, Ints
-
-Number = TypeVar("Number", np.int32, np.int64)
+from pyprof.table.columns import Ints
 
 
 def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> Ints:
@@ -25,10 +20,3 @@ def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> 
         at = np.minimum(np.searchsorted(minors[lo:hi], wanted_minor[wanted]), hi - lo - 1) + lo
         row[wanted] = np.where(minors[at] == wanted_minor[wanted], order[at], -1)
     return row
-
-
-def matched(values: NDArray[Number], row: Ints, missing: int = NULL) -> NDArray[Number]:
-    """The value at each row that ``lookup`` found; ``missing`` where it found none (-1)."""
-    if not len(values):
-        return np.full(len(row), missing, values.dtype)
-    return np.where(row >= 0, values[np.maximum(row, 0)], values.dtype.type(missing))

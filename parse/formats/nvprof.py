@@ -25,7 +25,7 @@ from pyprof.parse.formats.cupti import (
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, short_name
-from pyprof.parse.formats.key_join import lookup, matched
+from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.formats.nvprof_tables import (
     DEVICE_UNITS,
     DEVICES,
@@ -40,7 +40,7 @@ from pyprof.parse.formats.nvprof_tables import (
 )
 from pyprof.parse.formats.possible_times import LATEST_NS
 from pyprof.parse.formats.text_ranges import OPEN, TextRange, Threads, ranges_of, thread_numbers
-from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 
 KINDS = ("kernel", "memcpy", "memset")
 BEGIN, END = 2, 4  # CUpti_ActivityFlag of a marker
@@ -96,7 +96,7 @@ def _capture(db: Database) -> Capture:
     only_pid = int(calls.pid[0]) if len(calls.pid) else next(iter(threads), (NULL, NULL))[0]  # one process per file
     columns = _columns(db, data)
     columns["start"] = data["start_ns"] - origin
-    columns["pid"] = matched(calls.pid, call, only_pid)
+    columns["pid"] = value_at(calls.pid, call, only_pid)
     columns.update(launch_columns(call, calls.times, origin))
     return Capture(
         file=str(db.file),

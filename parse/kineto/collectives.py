@@ -1,7 +1,7 @@
-"""What torch.distributed told its collectives to do, as a trace says: on `record_param_comms`, and on NCCL's kernels.
+"""What torch.distributed's collectives send, as a trace records it: on `record_param_comms`, and on NCCL's kernels.
 
-Collectives that are called inside torch.distributed's coalescing (DDP's buckets, batch_isend_irecv) launch nothing: one
-kernel does them all where it ends, in the range `nccl:coalesced`, which says nothing of them.
+Collectives that are called inside torch.distributed's coalescing (DDP's buckets, batch_isend_irecv) launch nothing. One
+kernel does them all where the coalescing ends, in the range `nccl:coalesced`, which does not list them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COALESCED = "nccl:coalesced"
 
 
 def message(a: Args) -> str:
-    """What an event says that a collective was told: the text of ``Scope.comm``; empty for other events."""
+    """What an event says that a collective sends: the text of ``Scope.comm``; empty for other events."""
     op = collective(a.collective) if isinstance(a.collective, str) else ""
     if not op:
         return ""
@@ -32,42 +32,43 @@ def message(a: Args) -> str:
 
 
 def with_coalesced(ranges: Ranges, scopes: list[Scope], thread: Ints, time: Ints) -> Ranges:
-    """The ranges, those of coalesced collectives with a scope that lists them: appended to ``scopes``, once a distinct
-    one. ``thread`` and ``time``: of the GPU operations' launches.
+    """The ranges, those of coalesced collectives with a scope that lists them.
+
+    Such scopes are appended to ``scopes``, once per distinct list. ``thread`` and ``time``: of the GPU operations'
+    launches.
     """
-    ends = np.array([*(s.kind == Kind.COMM and s.name == COALESCED for s in scopes), False])
-    told = np.array([*(bool(s.comm) for s in scopes), False])
-    if not ends.any():
+    is_end = np.array([*(s.kind == Kind.COMM and s.name == COALESCED for s in scopes), False])
+    is_collective = np.array([*(bool(s.comm) for s in scopes), False])
+    if not is_end.any():
         return ranges
-    rows = np.flatnonzero(ends[ranges.scope] | told[ranges.scope])
+    rows = np.flatnonzero(is_end[ranges.scope] | is_collective[ranges.scope])
     rows = rows[np.lexsort((ranges.start[rows], ranges.thread[rows]))]
-    launches = _launches(ranges, rows, thread, time)
-    scope, numbers = ranges.scope.copy(), dict[tuple[int, str], int]()
-    pending, owner = list[str](), -1
-    for row, on, number, launched in zip(
-        rows.tolist(), ranges.thread[rows].tolist(), ranges.scope[rows].tolist(), launches.tolist(), strict=True
-    ):
-        if on != owner:
-            pending, owner = [], on
-        if not ends[number]:
-            pending = [] if launched else [*pending, scopes[number].comm]
+    launches = _launches(ranges, rows, thread, time).tolist()
+    scope, codes = ranges.scope.copy(), dict[tuple[int, str], int]()
+    pending, pending_thread = list[str](), -1  # the messages of collectives that launched nothing yet
+    for row, launched in zip(rows.tolist(), launches, strict=True):
+        code = int(ranges.scope[row])
+        if ranges.thread[row] != pending_thread:
+            pending, pending_thread = [], int(ranges.thread[row])
+        if not is_end[code]:
+            pending = [] if launched else [*pending, scopes[code].comm]
             continue
         if pending:
-            words = listed([item for text in pending for item in json.loads(text)])
-            scope[row] = numbers.setdefault((number, words), len(scopes))
+            messages = listed([item for text in pending for item in json.loads(text)])
+            scope[row] = codes.setdefault((code, messages), len(scopes))
             if scope[row] == len(scopes):
-                scopes.append(scopes[number]._replace(comm=words))
+                scopes.append(scopes[code]._replace(comm=messages))
         pending = []
     return replace(ranges, scope=scope)
 
 
 def _launches(ranges: Ranges, rows: Ints, thread: Ints, time: Ints) -> Ints:
-    """How many launches each of some ranges holds."""
+    """How many launches each of some ranges contains."""
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
-    found = np.zeros(len(rows), np.int64)
-    for on in np.unique(ranges.thread[rows]).tolist():
-        mine, times = np.flatnonzero(ranges.thread[rows] == on), time[thread == on]
-        begin, end = ranges.start[rows[mine]], ranges.end[rows[mine]]
-        found[mine] = np.searchsorted(times, end, "right") - np.searchsorted(times, begin, "left")
-    return found
+    counts = np.zeros(len(rows), np.int64)
+    for number in np.unique(ranges.thread[rows]).tolist():
+        on_thread, times = np.flatnonzero(ranges.thread[rows] == number), time[thread == number]
+        begin, end = ranges.start[rows[on_thread]], ranges.end[rows[on_thread]]
+        counts[on_thread] = np.searchsorted(times, end, "right") - np.searchsorted(times, begin, "left")
+    return counts

@@ -1,61 +1,58 @@
-"""The events of a torch.profiler trace as typed records: what of them is used, under the file's keys."""
+"""The events of a torch.profiler trace as typed records: the parts that are used, with the file's keys."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from pyprof.table.columns import NULL
 
 WANTED = "expected a torch.profiler (Kineto) trace"
-# What stands for a number: AMD writes streams as "0x0", 2021's traces threads as "14412".
+# What may stand for a number: AMD writes streams as "0x0", traces of 2021 write threads as "14412".
 Number = int | float | str | bool | None
 NOTHING = Raw()
 
-_ARGS = {
-    "corr": "correlation", "ext": "External id", "old_ext": "external id", "dims": "Input Dims",
-    "old_dims": "Input dims", "types": "Input type", "strides": "Input Strides", "values": "Concrete Inputs",
-    "seq": "Sequence number", "forward_thread": "Fwd thread id", "registers": "registers per thread",
-    "shared": "shared memory", "occupancy": "est. achieved occupancy %", "graph_node": "graph node id",
-    "collective": "Collective name", "elements_in": "In msg nelems", "elements_out": "Out msg nelems",
-    "ranks": "Group size", "element": "dtype", "group": "Process Group Name",
-    "sender": "Src Rank", "receiver": "Dst Rank",
-}  # fmt: skip
+
+def _named(key: str) -> Any:
+    """A number under another key of the file; NULL without it."""
+    return field(default=NULL, name=key)
 
 
-class Args(Struct, gc=False, rename=_ARGS):
-    """What we use of an event's args; the keys in lower case are the 2021 ones."""
+class Args(Struct, gc=False):
+    """The args of an event that are used; ``old_`` ones have the keys of 2021."""
 
-    corr: Number = NULL
-    ext: Number = NULL
-    old_ext: Number = NULL
-    dims: Raw = NOTHING
-    old_dims: Raw = NOTHING
-    types: Raw = NOTHING
-    strides: Raw = NOTHING
-    values: Raw = NOTHING
-    seq: Number = NULL
-    forward_thread: Number = NULL
+    corr: Number = _named("correlation")
+    ext: Number = _named("External id")
+    old_ext: Number = _named("external id")
+    dims: Raw = field(default=NOTHING, name="Input Dims")
+    old_dims: Raw = field(default=NOTHING, name="Input dims")
+    types: Raw = field(default=NOTHING, name="Input type")
+    strides: Raw = field(default=NOTHING, name="Input Strides")
+    values: Raw = field(default=NOTHING, name="Concrete Inputs")
+    seq: Number = _named("Sequence number")
+    forward_thread: Number = _named("Fwd thread id")
     device: Number = NULL
     stream: Number = NULL
     grid: Raw = NOTHING
     block: Raw = NOTHING
-    registers: Number = NULL
-    shared: Number = NULL
-    occupancy: Number = None
+    registers: Number = _named("registers per thread")
+    shared: Number = _named("shared memory")
+    occupancy: Number = field(default=None, name="est. achieved occupancy %")
     bytes: Number = NULL
-    graph_node: Number = NULL
-    collective: Number = None  # these say what a collective was told: ParamCommsUtils.hpp, SaveNcclMeta.cpp
-    elements_in: Number = None
-    elements_out: Number = None
-    ranks: Number = None
-    element: Any = None
-    group: Any = None
-    sender: Any = None
-    receiver: Any = None
+    graph_node: Number = _named("graph node id")
+    # what a collective sends: ParamCommsUtils.hpp, SaveNcclMeta.cpp
+    collective: Number = field(default=None, name="Collective name")
+    elements_in: Number = field(default=None, name="In msg nelems")
+    elements_out: Number = field(default=None, name="Out msg nelems")
+    ranks: Number = field(default=None, name="Group size")
+    element: Any = field(default=None, name="dtype")
+    group: Any = field(default=None, name="Process Group Name")
+    sender: Any = field(default=None, name="Src Rank")
+    receiver: Any = field(default=None, name="Dst Rank")
 
 
 NO_ARGS = Args()
@@ -97,4 +94,4 @@ class Trace:
     events: list[Event]
     devices: Any = None  # deviceProperties as it is
     distributed: Any = None  # distributedInfo
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)

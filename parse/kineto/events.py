@@ -1,4 +1,4 @@
-"""A trace's events by what they are, and their numbers as arrays."""
+"""A trace's events in lists by category, and their numbers as arrays."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import numpy as np
 from pyprof.parse.kineto.event_types import NO_ARGS, Args, Event, Number
 from pyprof.table.columns import NULL, Ints
 
-# Category -> the Events list that it belongs to; today's names, then those of 2021.
+# List of Events -> the categories that go there; today's names, then those of 2021.
 CATEGORIES = {
-    "cpu_op": "ops", "user_annotation": "annotations", "python_function": "frames",
-    "kernel": "gpu", "gpu_memcpy": "gpu", "gpu_memset": "gpu",
-    "cuda_runtime": "calls", "cuda_driver": "calls", "hip_runtime": "calls", "hip_driver": "calls",
-    "xpu_runtime": "calls", "xpu_driver": "calls", "privateuse1_runtime": "calls", "privateuse1_driver": "calls",
-    "mtia_runtime": "calls", "glow_runtime": "calls", "mtia_ccp_events": "gpu",
-    "Operator": "ops", "Kernel": "gpu", "Memcpy": "gpu", "Memset": "gpu", "Runtime": "calls",
-}  # fmt: skip
+    "ops": "cpu_op Operator",
+    "annotations": "user_annotation",
+    "frames": "python_function",
+    "gpu": "kernel gpu_memcpy gpu_memset mtia_ccp_events Kernel Memcpy Memset",
+    "calls": "cuda_runtime cuda_driver hip_runtime hip_driver xpu_runtime xpu_driver privateuse1_runtime "
+    "privateuse1_driver mtia_runtime glow_runtime Runtime",
+}
 # Categories of libkineto's that say nothing of what ran (ActivityType.h of 2021 to 2026).
-OTHERS = frozenset(
-    ("", "Trace", "ac2g", "async_cpu_to_gpu", "async_gpu", "async", "fwdbwd", "gpu_user_annotation", "overhead",
-     "cpu_instant_event", "cuda_sync", "xpu_sync", "cuda_event", "cuda_profiler_range", "external_correlation",
-     "gpu_pm_counter", "mtia_insight", "collective_comm")
-)  # fmt: skip
+IGNORED = {
+    "",
+    *"Trace ac2g async_cpu_to_gpu async_gpu async fwdbwd gpu_user_annotation overhead cpu_instant_event".split(),
+    *"cuda_sync xpu_sync cuda_event cuda_profiler_range external_correlation gpu_pm_counter mtia_insight".split(),
+    "collective_comm",
+}
 LONGEST_US = 2**53  # 285 years: a larger time is damage, and would not fit the table
 
 
@@ -41,10 +42,10 @@ class Events:
     calls: list[Event] = field(default_factory=list)
     flow_starts: list[Event] = field(default_factory=list)  # forward op -> backward node
     flow_ends: list[Event] = field(default_factory=list)
-    begin: float | Decimal | None = None  # when the profiler says that it started
+    begin: float | Decimal | None = None  # the profiler's own start
     impossible: int = 0  # events left out
     categories: set[str] = field(default_factory=set)
-    unread: Counter[str] = field(default_factory=Counter)  # categories not known -> events that ran on a stream
+    unread: Counter[str] = field(default_factory=Counter)  # unknown category -> events that ran on a stream
 
     @property
     def known(self) -> bool:
@@ -52,29 +53,36 @@ class Events:
 
 
 def sort(events: Sequence[Event]) -> Events:
-    """Put every event where it belongs; what is of no use is dropped."""
+    """Put every event into its list; those of no use are dropped."""
     found = Events()
-    place: dict[str, Callable[[Event], None]] = {cat: getattr(found, name).append for cat, name in CATEGORIES.items()}
+    lists: dict[str, Callable[[Event], None]] = {
+        category: getattr(found, name).append
+        for name, categories in CATEGORIES.items()
+        for category in categories.split()
+    }
     flows = {"s": found.flow_starts.append, "f": found.flow_ends.append}
     for event in events:
-        put = place.get(event.cat) if event.ph == "X" else None
-        if put is None:
-            if event.cat == "fwdbwd" and event.ph in flows:
-                put = flows[event.ph]
-            else:
-                found.categories.add(event.cat)
-                if event.ph == "X" and event.args is not None and event.args.stream != NULL:
-                    found.unread[event.cat] += event.cat not in OTHERS
-                if event.cat == "Trace" and found.begin is None and abs(float(event.ts)) < LONGEST_US:
-                    found.begin = event.ts
-                continue
-        if -LONGEST_US < event.ts < LONGEST_US and -LONGEST_US < event.dur < LONGEST_US:
-            put(event)
+        append = lists.get(event.cat) if event.ph == "X" else None
+        if append is None and event.cat == "fwdbwd":
+            append = flows.get(event.ph)
+        if append is None:
+            _note_other(found, event)
+        elif -LONGEST_US < event.ts < LONGEST_US and -LONGEST_US < event.dur < LONGEST_US:
+            append(event)
         else:
             found.impossible += 1
     found.categories -= {"", "Trace", "ac2g"}
     found.unread = +found.unread
     return found
+
+
+def _note_other(found: Events, event: Event) -> None:
+    """What an event that goes into no list says of the trace."""
+    found.categories.add(event.cat)
+    if event.ph == "X" and event.args is not None and event.args.stream != NULL:
+        found.unread[event.cat] += event.cat not in IGNORED
+    if event.cat == "Trace" and found.begin is None and abs(float(event.ts)) < LONGEST_US:
+        found.begin = event.ts
 
 
 @dataclass(slots=True)
@@ -96,7 +104,10 @@ class Clock:
 
 
 def _nanoseconds(times: Sequence[float | Decimal]) -> Ints:
-    """Whole and fraction apart: 50 days of us, as floats, are right to 0.5 ns; their product by 1000 is not."""
+    """Microseconds as nanoseconds.
+
+    Whole and fraction apart: 50 days of µs, as floats, are right to 0.5 ns; their product by 1000 is not.
+    """
     if any(isinstance(time, Decimal) for time in times):
         return np.array([round(time * 1000) for time in times], np.int64)
     values = np.array(times, np.float64)

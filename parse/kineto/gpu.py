@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +18,19 @@ from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
-from pyprof.parse.kineto.ranges import Found
-from pyprof.table.columns import NULL, Coded, Data, Ints
+from pyprof.parse.kineto.ranges import TraceRanges
+from pyprof.table.columns import NULL, Coded, Data, Ints, value_at
 
-KINDS = {"kernel": "kernel", "Kernel": "kernel", "mtia_ccp_events": "kernel", "gpu_memcpy": "memcpy",
-         "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}  # fmt: skip
+KINDS = {
+    **dict.fromkeys(("kernel", "Kernel", "mtia_ccp_events"), "kernel"),
+    **dict.fromkeys(("gpu_memcpy", "Memcpy"), "memcpy"),
+    **dict.fromkeys(("gpu_memset", "Memset"), "memset"),
+}
 REASONS = [BEFORE_CAPTURE, NO_CALL]
 
 
 @dataclass(slots=True)
-class Rows:
+class GpuRows:
     """GPU operations in order of start, and where each was launched."""
 
     rows: int
@@ -50,7 +54,7 @@ class _Calls:
     name: Coded
 
 
-def rows(events: Events, clock: Clock, threads: Threads, trace: Trace, found: Found) -> Rows:
+def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named: TraceRanges) -> GpuRows:
     """The GPU operations of a trace, each with its launch or the reason for none."""
     calls = _calls(events.calls, clock, threads)
     start = clock.times(events.gpu)
@@ -59,28 +63,23 @@ def rows(events: Events, clock: Clock, threads: Threads, trace: Trace, found: Fo
     gpu = [events.gpu[i] for i in order.tolist()]
     details = args(gpu)
     start, corr = start[order], corr[order]
-    call, pid = _join(calls, corr, start, threads, found)
-    known = call >= 0
-    at = np.where(known, call, 0)
-    columns = _columns(gpu, details, trace)
-    columns.update(start=start, corr=corr, pid=pid)
+    call, pid = _join(calls, corr, start, threads, named)
+    launch_thread, launch_time = value_at(calls.thread, call, -1), value_at(calls.start, call, NULL)
+    columns = {**_columns(gpu, details, trace), "start": start, "corr": corr, "pid": pid}
     if len(calls.start):
-        columns["tid"] = np.where(known, np.array([tid for _, tid in threads.pairs], np.int64)[calls.thread[at]], NULL)
-        columns["apiStart"] = np.where(known, calls.start[at], NULL)
-        columns["apiDuration"] = np.where(known, calls.duration[at], NULL)
-        columns["api"] = Coded(np.where(known, calls.name.codes[at], -1).astype(np.int32), calls.name.values)
-        launch_thread = np.where(known, calls.thread[at], -1)
-        launch_time = np.where(known, calls.start[at], NULL)
-    else:
-        launch_thread, launch_time = np.full(len(gpu), -1, np.int64), np.full(len(gpu), NULL, np.int64)
-    named = _named_ranges(details, calls, call, pid, threads, found)
-    return Rows(
+        tid = np.array([tid for _, tid in threads.pairs], np.int64)
+        columns["tid"] = value_at(tid, launch_thread, NULL)
+        columns["apiStart"] = launch_time
+        columns["apiDuration"] = value_at(calls.duration, call, NULL)
+        columns["api"] = Coded(value_at(calls.name.codes, call, -1), calls.name.values)
+    ranges = _ranges_by_id(_launch_ids(details, calls, call), pid, threads, named)
+    return GpuRows(
         rows=len(gpu),
         columns=columns,
         launch_thread=launch_thread,
         launch_time=launch_time,
-        launch_range=_trusted(named, launch_thread, launch_time, found),
-        reason_code=_reasons(calls, known, corr, start),
+        launch_range=_trusted(ranges, launch_thread, launch_time, named),
+        reason_code=_reasons(calls, call >= 0, corr, start),
     )
 
 
@@ -103,47 +102,50 @@ def _external_ids(details: list[Args]) -> Ints:
     return np.where(today != NULL, today, old)
 
 
-def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, found: Found) -> tuple[Ints, Ints]:
+def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, named: TraceRanges) -> tuple[Ints, Ints]:
     """Each row's call, -1 for none, and its process.
 
     A GPU event's own "pid" is the device. A trace is one process's; where files were merged, a correlation id may be
     several processes', and the row belongs to the last of them to begin before it did.
     """
-    pids = np.unique(calls.pid) if len(calls.pid) else np.unique(threads.processes(found.ranges.thread))
+    pids = np.unique(calls.pid) if len(calls.pid) else np.unique(threads.processes(named.ranges.thread))
     owner = np.full(len(corr), int(pids[0]) if len(pids) == 1 else NULL, np.int64)
     if len(pids) <= 1 or not len(calls.pid):
         return lookup(calls.pid, calls.corr, owner, corr), owner
     call = np.full(len(corr), -1, np.int64)
     for pid in pids.tolist():
-        mine = lookup(calls.pid, calls.corr, np.full(len(corr), pid, np.int64), corr)
-        begun = np.where(mine >= 0, calls.start[mine], NULL)
-        before = np.where(call >= 0, calls.start[call], NULL)
-        better = (mine >= 0) & ((call < 0) | ((begun <= start) & ((begun > before) | (before > start))))
-        call[better] = mine[better]
+        other = lookup(calls.pid, calls.corr, np.full(len(corr), pid, np.int64), corr)
+        other_start, call_start = value_at(calls.start, other, NULL), value_at(calls.start, call, NULL)
+        later = (other_start <= start) & ((other_start > call_start) | (call_start > start))
+        better = (other >= 0) & ((call < 0) | later)
+        call[better] = other[better]
     return call, np.where(call >= 0, calls.pid[call], owner)
 
 
-def _named_ranges(details: list[Args], calls: _Calls, call: Ints, pid: Ints, threads: Threads, found: Found) -> Ints:
-    """The op that the trace names by its external id; correlation falls back on it where no range holds the call.
+def _launch_ids(details: list[Args], calls: _Calls, call: Ints) -> Ints:
+    """The external id of each row, or else of its call: the number of the op that launched it.
 
     On a few calls the external id is their own correlation id and names nothing.
     """
-    ext = _external_ids(details)
-    if len(calls.ext):
-        of_call = np.where(calls.ext == calls.corr, NULL, calls.ext)
-        ext = np.where((ext == NULL) & (call >= 0), of_call[call], ext)
-    ops = np.flatnonzero(found.is_op & (found.ranges.op_id != NULL))
-    at = lookup(threads.processes(found.ranges.thread[ops]), found.ranges.op_id[ops], pid, ext)
-    return np.where((at >= 0) & (ext != NULL), ops[at] if len(ops) else -1, -1)
+    of_row = _external_ids(details)
+    of_call = value_at(np.where(calls.ext == calls.corr, NULL, calls.ext), call, NULL)
+    return np.where(of_row == NULL, of_call, of_row)
 
 
-def _trusted(named: Ints, launch_thread: Ints, launch_time: Ints, found: Found) -> Ints:
-    """The named ranges, unless most do not hold the launch: in some files of 2023 the ids name unrelated ops."""
-    both = np.flatnonzero((named >= 0) & (launch_thread >= 0))
-    start, end, thread = (column[named[both]] for column in (found.ranges.start, found.ranges.end, found.ranges.thread))
-    time = launch_time[both]
-    holds = (start <= time) & (time <= end) | (thread != launch_thread[both])
-    return named if holds.sum() >= 0.9 * len(both) else np.full(len(named), -1, np.int64)
+def _ranges_by_id(op_id: Ints, pid: Ints, threads: Threads, named: TraceRanges) -> Ints:
+    """The op of each number, for rows whose call no range contains; -1: none."""
+    ops = np.flatnonzero(named.is_op & (named.ranges.op_id != NULL))
+    found = lookup(threads.processes(named.ranges.thread[ops]), named.ranges.op_id[ops], pid, op_id)
+    return np.where(op_id != NULL, value_at(ops, found, -1), -1)
+
+
+def _trusted(by_id: Ints, launch_thread: Ints, launch_time: Ints, named: TraceRanges) -> Ints:
+    """The ranges, unless most do not contain the launch: in some files of 2023 the ids name unrelated ops."""
+    rows = np.flatnonzero((by_id >= 0) & (launch_thread >= 0))
+    ranges, time = named.ranges, launch_time[rows]
+    start, end, thread = (column[by_id[rows]] for column in (ranges.start, ranges.end, ranges.thread))
+    contains = (start <= time) & (time <= end) | (thread != launch_thread[rows])
+    return by_id if contains.sum() >= 0.9 * len(rows) else np.full(len(by_id), -1, np.int64)
 
 
 def _reasons(calls: _Calls, known: NDArray[np.bool_], corr: Ints, start: Ints) -> Ints:
@@ -169,15 +171,15 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         "device": device,
         "stream": integers([a.stream for a in details]),
         "registers": integers([a.registers for a in details]),
-        "dynamicSmem": integers([a.shared for a in details]),  # the sum of static and dynamic: Kineto doesn't part them
+        "dynamicSmem": integers([a.shared for a in details]),  # Kineto has only the sum of static and dynamic
         "occupancy": np.array([_float(a.occupancy) for a in details], np.float64),
         "graphNode": integers([a.graph_node for a in details]),
         "bytes": integers([a.bytes for a in details]),
         "grid": _triples([a.grid for a in details]),
         "block": _triples([a.block for a in details]),
         "comm": Coded.of([message(a) for a in details]),
-        "gpu": _gpu_names(device, trace.devices),
-        "gpuInfo": _gpu_infos(device, trace.devices),
+        "gpu": _of_device(device, trace.devices, lambda entry: str(entry.get("name", ""))),
+        "gpuInfo": _of_device(device, trace.devices, kineto_info),
     }
 
 
@@ -186,10 +188,10 @@ def _float(value: Any) -> float:
 
 
 def _triples(raws: list[Raw]) -> Coded:
-    """Grid or block: each distinct one parsed once; what is no three numbers is empty."""
+    """Grid or block, each distinct text parsed once; empty where it is not three numbers."""
     texts = [bytes(raw) for raw in raws]
-    clean = {text: _triple(text) for text in set(texts)}
-    return Coded.of(clean[text] for text in texts)
+    triples = {text: _triple(text) for text in set(texts)}
+    return Coded.of(triples[text] for text in texts)
 
 
 def _triple(text: bytes) -> str:
@@ -202,17 +204,9 @@ def _triple(text: bytes) -> str:
     return f"[{values[0]}, {values[1]}, {values[2]}]"
 
 
-def _gpu_names(device: Ints, devices: Any) -> Coded:
-    """The GPU's name of each row. AMD numbers its events' devices otherwise: a single GPU is everyone's."""
-    listed = [entry for entry in devices if isinstance(entry, dict)] if isinstance(devices, list) else []
-    names = {integer(entry.get("id")): str(entry.get("name", "")) for entry in listed}
-    only = next(iter(names.values())) if len(names) == 1 else ""
-    return Coded.of(names.get(number, only) for number in device.tolist())
-
-
-def _gpu_infos(device: Ints, devices: Any) -> Coded:
-    """What the trace says of the GPU of each row, found as its name is."""
-    listed = [entry for entry in devices if isinstance(entry, dict)] if isinstance(devices, list) else []
-    infos = {integer(entry.get("id")): kineto_info(entry) for entry in listed}
-    only = next(iter(infos.values())) if len(infos) == 1 else ""
-    return Coded.of(infos.get(number, only) for number in device.tolist())
+def _of_device(device: Ints, devices: Any, text: Callable[[dict[str, Any]], str]) -> Coded:
+    """A text of each row's GPU. AMD numbers the devices of events otherwise, so a single GPU's text is every row's."""
+    entries = [entry for entry in devices if isinstance(entry, dict)] if isinstance(devices, list) else []
+    texts = {integer(entry.get("id")): text(entry) for entry in entries}
+    only = next(iter(texts.values())) if len(texts) == 1 else ""
+    return Coded.of(texts.get(number, only) for number in device.tolist())

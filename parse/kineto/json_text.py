@@ -1,7 +1,7 @@
-"""The text of a torch.profiler trace -> events, with nothing decoded that is not used.
+"""From the text of a torch.profiler trace to its events; what is not used is not decoded.
 
-A typed decoder takes half the time and a third of the memory of a JSON parser's dictionaries (of orjson's: measured on
-33 MB), and leaves shapes and types as slices of the text, so that each distinct one is parsed once.
+A typed decoder takes half the time and a third of the memory of orjson's dictionaries (measured on 33 MB), and leaves
+shapes and types as slices of the text, so that each distinct one is parsed once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyprof.parse.kineto.mend import piecewise
 from pyprof.text import as_utf8
 
 GZIP = b"\x1f\x8b"
-EXACT_US = 2.0**43  # up to here a float of microseconds tells nanoseconds apart: 101 days; Kineto's base is 3 months
+EXACT_US = 2.0**43  # 101 days: up to here a float of µs is exact to the nanosecond; Kineto's base is 3 months
 
 
 class _Whole(Header, kw_only=True):
@@ -30,7 +30,7 @@ class _Kept(Struct):
 
 
 def load(file: Path) -> Trace:
-    """Decode a trace, plain or gzip. Raises InputError where the file is none."""
+    """Decode a trace, plain or gzip. Raises InputError where the file is not a trace."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -54,7 +54,7 @@ def load(file: Path) -> Trace:
 
 
 def _inflate(file: Path, packed: bytes, warnings: list[str]) -> bytes:
-    """Decompress as far as possible: a cut file's beginning is as good as a whole one's."""
+    """Decompress as far as possible: the beginning of a cut file is still of use."""
     parts: list[bytes] = []
     while packed.startswith(GZIP):
         stream = zlib.decompressobj(wbits=31)
@@ -81,7 +81,7 @@ def _describe(text: bytes) -> str:
 
 
 def _decode(text: bytes, bare: bool) -> Trace | None:
-    """The events of valid JSON; None where it is not, or an event has not the form of one."""
+    """The events of valid JSON; None where it is invalid, or something in it is not an event."""
     try:
         if bare:
             return Trace(list(Decoder(list[FloatEvent]).decode(text)))

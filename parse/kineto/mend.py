@@ -1,6 +1,7 @@
-"""Traces that are no valid JSON: decoded event by event; what fails is mended, or left out and counted.
+"""Traces that are not valid JSON: decoded event by event; what fails is mended, or left out and counted.
 
-Cut files; ``nan`` and ``inf`` as C++ prints them; paths and quotes that are not escaped; bytes that are no UTF-8.
+Such are cut files, ``nan`` and ``inf`` as C++ prints them, paths and quotes that are not escaped, and bytes that are
+not UTF-8.
 """
 
 from __future__ import annotations
@@ -55,18 +56,18 @@ def piecewise(file: Path, text: bytes) -> Trace:
 
 
 def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[str]:
-    said = []
+    warnings = []
     if cut:
-        said.append(f"the file is cut: its {size:,} bytes hold {events:,} whole events, which were read")
+        warnings.append(f"the file is cut: its {size:,} bytes hold {events:,} whole events, which were read")
     if mended:
-        said.append(f"{mended:,} of {events:,} events were no valid JSON (nan, unescaped text) and were mended")
+        warnings.append(f"{mended:,} of {events:,} events were no valid JSON (nan, unescaped text) and were mended")
     if lost:
-        said.append(f"{lost:,} events could not be read and are left out")
-    return said
+        warnings.append(f"{lost:,} events could not be read and are left out")
+    return warnings
 
 
 def _pieces(text: bytes, start: int) -> Iterator[tuple[bytes, bool]]:
-    """The text of each event, and whether it is the last, which the file's end or another trace follows."""
+    """The text of each event, and whether it is the last before the file's end or another trace."""
     others = list(_EVENTS.finditer(text, start))
     for begin, end in zip(
         [start, *(match.end() for match in others)], [*(match.start() for match in others), len(text)], strict=True
@@ -91,7 +92,7 @@ def _end_of(piece: bytes) -> tuple[bytes, bytes | None]:
 
 
 def _header(before: bytes, after: bytes) -> Header:
-    """The facts around the events, as far as they can be read."""
+    """The keys before and after the events, as far as they can be read."""
     found = Header()
     for text in (before, after):
         for candidate in (text, _mend(text)):

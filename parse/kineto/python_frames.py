@@ -8,9 +8,11 @@ from pyprof.parse.attribute.scope import Kind, Scope
 
 _FRAME = re.compile(r"(.+)\((\d+)\): ", re.DOTALL)
 _MODULE = "nn.Module: "
-# Not the user's: torch, pyprof, and what of the standard library stands between a script and its functions.
-_SKIPPED = ("<", "torch/", "pyprof/", "importlib/", "concurrent/", "multiprocessing/", "asyncio/", "logging/",
-            "collections/", "encodings/", "json/", "re/")  # fmt: skip
+# Not the user's: torch, pyprof, and the parts of the standard library that stand between a script and its functions.
+_SKIPPED = (
+    *("<", "torch/", "pyprof/", "importlib/", "concurrent/", "multiprocessing/", "asyncio/", "logging/"),
+    *("collections/", "encodings/", "json/", "re/"),
+)
 _SKIPPED_FILES = frozenset(
     """
     abc.py bdb.py cProfile.py contextlib.py copy.py dataclasses.py enum.py functools.py inspect.py os.py pickle.py
@@ -38,7 +40,7 @@ def frame_scope(name: str) -> Scope | None:
 
 
 def short_path(path: str) -> str:
-    """What tells the file without telling the machine: from site-packages on, else the last two parts.
+    """A file's path without the machine's folders: from site-packages on, else the last two parts.
 
     >>> short_path("/home/me/work/nets/net.py"), short_path("nets/deep/er/net.py")
     ('nets/net.py', 'nets/deep/er/net.py')

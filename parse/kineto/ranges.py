@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from pyprof.dtypes import OF_CPP
 from pyprof.parse.attribute.capture import Ranges
@@ -19,20 +18,20 @@ from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integers
 from pyprof.parse.kineto.python_frames import frame_scope
-from pyprof.table.columns import NULL, Ints
+from pyprof.table.columns import NULL, Bools, Ints, value_at
 
 NO_TENSOR = frozenset(("", "Scalar", "ScalarList", "GenericList", "nullptr (uninitialized)"))
 COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:")  # torch.distributed's annotations: "nccl:all_reduce"
 
 
 @dataclass(slots=True)
-class Found:
+class TraceRanges:
     """The ranges of a trace."""
 
     ranges: Ranges
     scopes: list[Scope]
-    is_op: NDArray[np.bool_]  # of each range: a cpu_op
-    unread: int = 0  # distinct calls whose shapes have no form that we know
+    is_op: Bools  # of each range: a cpu_op
+    unread: int = 0  # distinct calls whose shapes are not lists of sizes
 
 
 class _Scopes:
@@ -59,7 +58,7 @@ class _Scopes:
         return np.array(codes, np.int64)
 
     def annotations(self, events: list[Event]) -> Ints:
-        """The scope of each annotation: a collective's says its tensors, where its op's record does not."""
+        """The scope of each annotation. A collective's has the sizes of its tensors: its op's record may have none."""
         codes = self.texts([event.name for event in events], annotation_scope)
         for at, event in enumerate(events):
             if event.args is not None and event.name.startswith(COMMUNICATION):
@@ -72,7 +71,7 @@ class _Scopes:
         return codes
 
     def texts(self, texts: list[str], make: Any) -> Ints:
-        """The scope of each text; -1 where ``make`` says that it is none."""
+        """The scope of each text; -1 where ``make`` returns None."""
         codes: dict[str, int] = {}
         for text in dict.fromkeys(texts):
             scope = make(text)
@@ -82,30 +81,32 @@ class _Scopes:
 
 
 def op_scope(
-    name: str, dims: bytes, types: bytes, strides: bytes, values: bytes, told_name: object = None, comm: str = ""
+    name: str, dims: bytes, types: bytes, strides: bytes, values: bytes, collective: object = None, comm: str = ""
 ) -> Scope:
     """The scope of an op by the bytes of its inputs' sizes, types, strides and values.
 
-    ``record_param_comms`` has its strings left out of the values; the fifth, the collective's name, stands beside them.
+    The values of ``record_param_comms`` lack its strings; the fifth, the collective's name, stands beside them.
     """
     sizes = _shapes(dims)
     scope = classify(name, True, _text(sizes))
     if scope.kind not in (Kind.OP, Kind.NODE):
         return scope
     dtypes = [dtype(kind, size) for kind, size in zip(_list(types), sizes, strict=False)]
-    told = _list(values)
-    if isinstance(told_name, str) and name == "record_param_comms" and len(told) > 4:
-        told[4] = told_name
-    return scope._replace(dtypes=_text(dtypes), strides=as_strides(_text(_list(strides))), args=_text(told), comm=comm)
+    arguments = _list(values)
+    if isinstance(collective, str) and name == "record_param_comms" and len(arguments) > 4:
+        arguments[4] = collective
+    return scope._replace(
+        dtypes=_text(dtypes), strides=as_strides(_text(_list(strides))), args=_text(arguments), comm=comm
+    )
 
 
 def dtype(kind: object, sizes: object) -> str | list[str]:
-    """torch's name of a tensor's type; empty for what is no tensor; a list of them for a list of tensors.
+    """torch's name of a tensor's type: empty where it is not a tensor, a list for a list of tensors.
 
     >>> dtype("c10::BFloat16", [2, 3]), dtype("Scalar", []), dtype("TensorList", [[2], [3]])
     ('bfloat16', '', ['', ''])
     """
-    if kind == "TensorList":  # the trace doesn't tell their types
+    if kind == "TensorList":  # the trace does not have their types
         return [""] * len(sizes) if isinstance(sizes, list) else []
     if not isinstance(kind, str) or kind in NO_TENSOR:
         return ""
@@ -121,9 +122,9 @@ def _list(raw: bytes) -> list[Any]:
 
 
 def _shapes(raw: bytes) -> list[Any]:
-    """The shapes; none where it is no list of shapes."""
-    found = _list(raw)
-    return found if as_sizes(_text(found)) else []
+    """The shapes; empty where the text is not a list of shapes."""
+    shapes = _list(raw)
+    return shapes if as_sizes(_text(shapes)) else []
 
 
 def _text(values: list[Any]) -> str:
@@ -141,74 +142,69 @@ def annotation_scope(name: str) -> Scope:
     return Scope(Kind.COMM, name) if name.startswith(COMMUNICATION) else classify(name, False)
 
 
-def ranges(events: Events, clock: Clock, threads: Threads) -> Found:
+def trace_ranges(events: Events, clock: Clock, threads: Threads) -> TraceRanges:
     """All ranges: ops, then annotations, then the user's frames and modules."""
     scopes = _Scopes()
     op_args = args(events.ops)
-    scope = np.concatenate([
-        scopes.ops(events.ops, op_args),
-        scopes.annotations(events.annotations),
-        scopes.texts([event.name for event in events.frames], frame_scope),
-    ])  # fmt: skip
+    frames = [event.name for event in events.frames]
+    parts = (scopes.ops(events.ops, op_args), scopes.annotations(events.annotations), scopes.texts(frames, frame_scope))
+    scope = np.concatenate(parts)
     every = [*events.ops, *events.annotations, *events.frames]
     kept = scope >= 0
     if not kept.all():
         every = [event for event, keep in zip(every, kept.tolist(), strict=True) if keep]
         scope = scope[kept]
     start = clock.times(every)
-    thread = threads.of(every)
     end = start + np.maximum(durations(every), 0)
     rest = len(every) - len(op_args)
     seq = _padded([a.seq for a in op_args], rest)
-    op_id = np.concatenate([
-        integers([a.ext for a in op_args]), integers([a.ext for a in args(every[len(op_args) :])])
-    ])  # fmt: skip
     seq[seq < 0] = NULL
-    found = Ranges(thread, start, end, scope, seq, op_id)
-    forward_thread = _padded([a.forward_thread for a in op_args], rest)
-    _link(found, events, clock, threads, forward_thread)
-    return Found(found, scopes.scopes, np.arange(len(every)) < len(op_args), scopes.unread)
+    annotation_ids = integers([a.ext for a in args(every[len(op_args) :])])
+    op_id = np.concatenate([integers([a.ext for a in op_args]), annotation_ids])
+    ranges = Ranges(threads.of(every), start, end, scope, seq, op_id)
+    _link(ranges, events, clock, threads, _padded([a.forward_thread for a in op_args], rest))
+    return TraceRanges(ranges, scopes.scopes, np.arange(len(every)) < len(op_args), scopes.unread)
 
 
 def _padded(values: list[Any], rest: int) -> Ints:
     return np.concatenate([integers(values), np.full(rest, NULL, np.int64)])
 
 
-def _link(found: Ranges, events: Events, clock: Clock, threads: Threads, forward_thread: Ints) -> None:
-    """Backward node -> forward op, by the trace's own flows; and -> the forward op's thread.
+def _link(ranges: Ranges, events: Events, clock: Clock, threads: Threads, forward_thread: Ints) -> None:
+    """Write each backward node's forward op, by the trace's own flows, and the thread of the forward op.
 
-    "Fwd thread id" is PyTorch's own numbering of threads (1, 2, ..); the flows tell which thread each number is.
+    "Fwd thread id" is PyTorch's own numbering of threads (1, 2, ..). Which thread a number means follows from the
+    flows: the thread that most of the forward ops of nodes with that number ran on.
     """
-    forward = _flows(found, events, clock, threads)
-    found.forward_range = forward if np.any(forward >= 0) else None
-    pid = threads.processes(found.thread)
+    forward = _flows(ranges, events, clock, threads)
+    ranges.forward_range = forward if np.any(forward >= 0) else None
+    pid = threads.processes(ranges.thread)
     linked = np.flatnonzero((forward >= 0) & (forward_thread > 0))
-    votes = Counter(zip(pid[linked].tolist(), forward_thread[linked].tolist(), found.thread[forward[linked]].tolist(),
-                        strict=True))  # fmt: skip
-    meant = {(owner, number): thread for (owner, number, thread), _ in reversed(votes.most_common())}
+    columns = (pid[linked], forward_thread[linked], ranges.thread[forward[linked]])
+    votes = Counter(zip(*(column.tolist() for column in columns), strict=True))
+    thread_of = {(owner, number): thread for (owner, number, thread), _ in reversed(votes.most_common())}
     nodes = np.flatnonzero(forward_thread > 0)
-    found.forward_thread = np.full(len(found), -1, np.int64)
-    found.forward_thread[nodes] = [
-        meant.get(key, -1) for key in zip(pid[nodes].tolist(), forward_thread[nodes].tolist(), strict=True)
+    ranges.forward_thread = np.full(len(ranges), -1, np.int64)
+    ranges.forward_thread[nodes] = [
+        thread_of.get(key, -1) for key in zip(pid[nodes].tolist(), forward_thread[nodes].tolist(), strict=True)
     ]
 
 
-def _flows(found: Ranges, events: Events, clock: Clock, threads: Threads) -> Ints:
+def _flows(ranges: Ranges, events: Events, clock: Clock, threads: Threads) -> Ints:
     """For each range the forward op that a fwdbwd flow leads to it from, -1 for none."""
-    forward = np.full(len(found), -1, np.int64)
+    forward = np.full(len(ranges), -1, np.int64)
     starts = {(event.pid, event.id): event for event in events.flow_starts}
-    pairs = [(starts[event.pid, event.id], event) for event in events.flow_ends if (event.pid, event.id) in starts]
-    ahead, back = [a for a, _ in pairs], [b for _, b in pairs]
-    by_length = np.argsort(found.end - found.start, kind="stable")  # of ranges that start together: the innermost
-    numbered = by_length[found.seq[by_length] != NULL]
-    if not pairs or not len(numbered):
+    ends = [event for event in events.flow_ends if (event.pid, event.id) in starts]
+    by_length = np.argsort(ranges.end - ranges.start, kind="stable")  # of ranges that start together: the innermost
+    numbered = by_length[ranges.seq[by_length] != NULL]
+    if not ends or not len(numbered):
         return forward
 
     def ranges_at(flows: list[Event]) -> Ints:
-        at = lookup(found.thread[numbered], found.start[numbered], threads.of(flows), clock.times(flows))
-        return np.where(at >= 0, numbered[at], -1)
+        at = lookup(ranges.thread[numbered], ranges.start[numbered], threads.of(flows), clock.times(flows))
+        return value_at(numbered, at, -1)
 
-    source, target = ranges_at(ahead), ranges_at(back)
+    source, target = ranges_at([starts[event.pid, event.id] for event in ends]), ranges_at(ends)
     both = (source >= 0) & (target >= 0)
     forward[target[both]] = source[both]
     return forward

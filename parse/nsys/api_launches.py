@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS
 from pyprof.parse.formats.cupti import CallTimes, launch_columns, texts_of
 from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.key_join import lookup, matched
+from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.nsys.operations import Operations
 from pyprof.parse.nsys.tables import API, GRAPH_NODES, STRINGS, process_of, thread_of
-from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[i
     ``tids``: the number of each globalTid; it gets the new ones.
     """
     call = lookup(calls.pid, calls.corr, operations.pid, operations.corr)
-    thread, time = matched(_threads(calls.global_tid, tids), call, -1), matched(calls.start, call)
+    thread, time = value_at(_threads(calls.global_tid, tids), call, -1), value_at(calls.start, call)
     reasons = _reasons(calls, operations, call >= 0)
     return call, Launches(thread, time, *reasons, *_graph_origins(db, tids, operations))
 
@@ -113,7 +113,7 @@ def _graph_origins(db: Database, tids: dict[int, int], operations: Operations) -
         if not moved.any():
             break
         event[clones[moved]] = further[moved]
-    return matched(_threads(tid, tids), event, -1), matched(start, event)
+    return value_at(_threads(tid, tids), event, -1), value_at(start, event)
 
 
 def _reasons(calls: ApiCalls, operations: Operations, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:

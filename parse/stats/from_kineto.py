@@ -9,10 +9,10 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.parse.kineto import gpu as kineto_gpu
-from pyprof.parse.kineto import ranges as kineto_ranges
 from pyprof.parse.kineto.event_types import WANTED, Event
 from pyprof.parse.kineto.events import Clock, Threads, durations, sort
 from pyprof.parse.kineto.json_text import load
+from pyprof.parse.kineto.ranges import trace_ranges
 from pyprof.parse.stats.from_capture import gpu_rows
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
 from pyprof.table.columns import Coded, Ints
@@ -48,6 +48,6 @@ class KinetoRecording(Recording):
 
     @cached_property
     def gpu(self) -> Gpu:
-        ranges = kineto_ranges.ranges(self._events, self._clock, self._threads)
-        rows = kineto_gpu.rows(self._events, self._clock, self._threads, self._trace, ranges)
+        ranges = trace_ranges(self._events, self._clock, self._threads)
+        rows = kineto_gpu.gpu_rows(self._events, self._clock, self._threads, self._trace, ranges)
         return gpu_rows(rows.columns, rows.rows)

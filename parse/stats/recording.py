@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.formats.cupti import sizes
-from pyprof.parse.formats.key_join import matched
-from pyprof.table.columns import NULL, Coded, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Ints, distinct, value_at
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
 
@@ -37,8 +36,8 @@ class Calls:
 
     def at(self, rows: Ints) -> Calls:
         """The calls of these rows; of row -1 one without a start (``NULL``)."""
-        start, end, pid, tid = (matched(column, rows) for column in (self.start, self.end, self.pid, self.tid))
-        return Calls(start, end, pid, tid, Coded(matched(self.name.codes, rows, -1), self.name.values))
+        start, end, pid, tid = (value_at(column, rows) for column in (self.start, self.end, self.pid, self.tid))
+        return Calls(start, end, pid, tid, Coded(value_at(self.name.codes, rows, -1), self.name.values))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from pyprof.table.schema import COLUMN, KERNELS, Kind
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Value = TypeVar("Value", bound=np.generic)
 NULL = int(np.iinfo(np.int64).min)  # an int column's "unknown"; a float column's is NaN
 
 
@@ -123,6 +124,13 @@ def blank(kind: Kind, rows: int) -> Data:
     if kind == "float":
         return np.full(rows, np.nan)
     return Ragged.empty(rows) if kind == "ints" else Coded.empty(rows)
+
+
+def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArray[Value]:
+    """The values at these places; ``missing`` where the place is -1."""
+    if not len(values):
+        return np.full(len(place), missing, values.dtype)
+    return np.where(place >= 0, values[np.maximum(place, 0)], values.dtype.type(missing))
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:

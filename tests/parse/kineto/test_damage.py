@@ -223,7 +223,7 @@ def test_other_accelerators_of_libkineto(tmp_path):
 def test_device_events_of_an_unknown_category_are_counted_out_loud(tmp_path):
     got = read_text(tmp_path, whole().replace('"cat": "kernel"', '"cat": "warp_job"', 1))
     assert got.rows == 1
-    words = "events on a device's stream of categories that are not known are left out: 1 warp_job"
+    words = "events on a device's stream of unknown categories are left out: 1 warp_job"
     assert words in got.warnings
 
 
