@@ -77,7 +77,7 @@ for _row in TABLE:
 def gelu(self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
     """0.5 x (1 + erf(x / sqrt 2)): 3 mul, add, erf = 5;  0.5 x (1 + tanh(b (x + k x^3))): 6 mul, 2 add, tanh = 9
 
-    An NVTX range does not tell the form: the exact one, PyTorch's default, is assumed.
+    An NVTX range does not have the form: the exact one, PyTorch's default, is assumed.
     """
     return apply("gelu", (self,), 9 if approximate == "tanh" else 5, out=out)
 
@@ -94,7 +94,7 @@ def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *, out:
 
 @model("elu_backward", family=FAMILY_NAME)
 def elu_backward(grad: Tensor, *rest: Any, out: Out = None) -> Work:
-    """g * alpha * exp(x), or g * (y + alpha): 3. Reads the gradient and x or y, which stands behind the numbers."""
+    """g * alpha * exp(x), or g * (y + alpha): 3. Reads the gradient, and x or y: the argument behind the numbers."""
     saved = next((argument for argument in rest if isinstance(argument, Tensor)), UNKNOWN)
     return apply("elu_backward", (grad, saved), 3, result="float", out=out)
 

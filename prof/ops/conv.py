@@ -27,7 +27,7 @@ from typing import Any
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.gemm import multiply_adds
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, given, moved
+from pyprof.prof.ops.operands import Out, first_output, given, moved
 
 FAMILY_NAME = "conv"
 
@@ -91,7 +91,7 @@ def output_shape(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
 
 
 def groups_of(x: Tensor, weight: Tensor, window: Window) -> int:
-    """The groups: as told, or from the channels (a transposed convolution's do not tell)."""
+    """The groups: as the call says, or from the channels (not those of a transposed convolution)."""
     if window.groups is not UNKNOWN:
         return int(window.groups)
     if window.transposed:
@@ -109,16 +109,15 @@ def check(op: str, x: Tensor, weight: Tensor) -> None:
         raise ShapeError(op, "x[N,Cin,..], weight[Cout,Cin/groups,..]", f"{x.shape}, {weight.shape}")
 
 
-def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, told: Any) -> bool:
-    """As told, or from the shapes: x has weight[1] * groups channels in a convolution, weight[0] in a
-    transposed one.
+def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, flag: Any) -> bool:
+    """Whether a convolution is transposed: as the flag says, or from the shapes.
 
-    Where both fit (as many channels out as in), a convolution does not enlarge and a transposed one does not
-    shrink its input in any network we know; if nothing but channels is left to go by, the question stays
-    open.
+    x has weight[1] * groups channels in a convolution, weight[0] in a transposed one. Where both fit (as many channels
+    out as in), a convolution does not enlarge its input and a transposed one does not shrink it, in any network that we
+    know. If only the channels are known, raises UnknownArgument.
     """
-    if told is not UNKNOWN:
-        return bool(told)
+    if flag is not UNKNOWN:
+        return bool(flag)
     cin, (cout, per_group) = channels(x, weight), weight.shape[:2]
     forward = cin % per_group == 0 and (y is None or channels(y, weight) == cout)
     transposed = cin == cout and (y is None or channels(y, weight) % per_group == 0)
@@ -131,7 +130,7 @@ def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, told: Any) -> boo
 
 
 def result_of(x: Tensor, weight: Tensor, window: Window, out: Out) -> Tensor:
-    """y: as the capture tells, or computed, in x's type."""
+    """y, as the capture describes it, or computed, in x's type."""
     described = out[0] if out and out[0] is not None else None
     if described is not None:
         return described if described.dtype else x.like(described.shape)
@@ -145,8 +144,8 @@ def multiplications(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> i
 
 def dtype_only(window: Window, out: Out) -> bool:
     """Is neither y nor what decides y's shape known? A transposed convolution's flop needs x alone."""
-    told = (window.stride, window.padding, window.dilation, window.output_padding, window.groups)
-    return not (out and out[0] is not None) and any(argument is UNKNOWN for argument in told)
+    moves = (window.stride, window.padding, window.dilation, window.output_padding, window.groups)
+    return first_output(out) is None and any(argument is UNKNOWN for argument in moves)
 
 
 def valid(x: Tensor, weight: Tensor, window: Window) -> int:
@@ -206,9 +205,9 @@ def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tupl
 
 
 def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
-    """Which gradients were computed: as told, or those of the outputs that there are.
+    """Which gradients were computed: as the output mask says, or those among the outputs.
 
-    Where the capture tells neither (NVTX ranges), the weight's and the data's are returned, each a part of
+    Where the capture has neither (NVTX ranges), the weight's and the data's are returned, each a part of
     its own: keep those whose kernels ran. A network's first layer has no data gradient. A bias gradient is
     left out: autograd asks for it where the forward had a bias, and most convolutions before a normalisation
     have none.

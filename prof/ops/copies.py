@@ -3,7 +3,7 @@
 read    the elements that are needed, each once (a stride of 0 once)
 write   the result
 
-Where a capture does not tell the result's shape or type, the bytes are NaN, not 0.
+Where a capture does not have the result's shape or type, the bytes are NaN, not 0.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def cat(pieces: Any, *, out: Out = None) -> Work:
     parts = tensors(tuple(pieces))
     described = first_output(out)
     if not parts and described is None:
-        raise UnknownArgument("the capture does not tell the list of tensors")
+        raise UnknownArgument("the capture does not have the list of tensors")
     if not parts and described is not None:
         return Work(0, moved(described.numel, described), moved(described.numel, described))
     dtype = result_dtype(*parts)
@@ -148,7 +148,7 @@ def kept(self: Tensor, below: int) -> int:
 
 @model("tril", family=FAMILY_NAME)
 def tril(self: Tensor, diagonal: Any = 0) -> Work:
-    """Read the triangle that is kept, write all: the other triangle as zeros. NVTX does not tell the diagonal: 0.
+    """Read the triangle that is kept, write all: the other triangle as zeros. An unknown diagonal is taken for 0.
 
     The kernel reads no more: 0.54 of 1.07 GB on an H200 (docs/explanation/accuracy.md).
     """

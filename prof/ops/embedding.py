@@ -1,6 +1,6 @@
 """Look-ups. n indices, rows of D elements, B bags.
 
-read    the gathered rows, one for each index though some may repeat, and the indices (int64 where not told)
+read    the gathered rows, one for each index though some may repeat, and the indices (int64 where types are unknown)
 write   the result; backward all of the table's gradient
 Bag offsets and the auxiliary int64 results of embedding_bag (bag of each index, bag sizes, maxima) are left out.
 """
@@ -60,7 +60,7 @@ def embedding_renorm(self: Tensor, positions: Tensor) -> Work:
 
 
 def mode_of(mode: Any) -> int:
-    """sum where it is not told, the default of aten::_embedding_bag."""
+    """The mode's number; where the capture does not have it, sum, the default of aten::_embedding_bag."""
     return {"sum": SUM, "mean": MEAN, "max": MAX}[mode] if isinstance(mode, str) else int(number(mode, SUM))
 
 

@@ -24,7 +24,7 @@ SPARSE_TYPES = {0: "float32", 1: "float16", 2: "uint8", 5: "bfloat16"}
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What the arguments of a call tell of it."""
+    """What the arguments of a call say of it."""
 
     weights: Tensor  # all tables' elements
     tables: int | None
@@ -56,7 +56,7 @@ class Lookup:
         return len(shape) != 2 or shape[0] != self.count or shape[0] * (self.tables or 1) == self.bags
 
     def width(self, result: Tensor | None) -> Fraction:
-        """The mean D of a lookup, by the result or its gradient, else by the widths that are told."""
+        """The mean D of a lookup, by the result or its gradient, else by the widths among the arguments."""
         if result is not None and result.shape:
             rows = self.bags if self.in_bags(result.shape) else self.count
             if rows:
@@ -64,13 +64,13 @@ class Lookup:
         if self.tables and self.total:
             return Fraction(self.total, self.tables)
         if self.rows and self.rows < self.weights.numel and self.weights.dtype != "uint8":
-            # an optimizer of a number a row tells the rows: of tables that differ, the longer ones weigh more
+            # An optimizer with one number per row gives the rows. Of tables that differ, longer ones weigh more.
             return Fraction(self.weights.numel, self.rows)
-        raise UnknownArgument("the capture does not tell the tables' widths")
+        raise UnknownArgument("the capture does not have the tables' widths")
 
 
 def _is_whole(argument: Any) -> bool:
-    """A vector of whole numbers, or of a type that the capture does not tell."""
+    """Whether an argument is a vector of whole numbers, or of a type that is not known."""
     return isinstance(argument, Tensor) and len(argument.shape) == 1 and argument.dtype in ("int32", "int64", "")
 
 
@@ -80,8 +80,8 @@ def place_of_indices(arguments: tuple[Any, ...]) -> int:
     for i, (first, second) in enumerate(pairwise(arguments)):
         if not _is_whole(first):
             continue
-        told = first.dtype or (i > 0 and not isinstance(arguments[i - 1], (Tensor, tuple)))
-        if told and _is_whole(second) and first.dtype == second.dtype:
+        is_typed = first.dtype or (i > 0 and not isinstance(arguments[i - 1], (Tensor, tuple)))
+        if is_typed and _is_whole(second) and first.dtype == second.dtype:
             third = arguments[i + 2] if i + 2 < len(arguments) else None
             follows = isinstance(third, Tensor) and _is_whole(third) and third.dtype == first.dtype
             return i + 1 if follows and first.numel in sizes else i  # hash_size_cumsum may stand right before
@@ -90,8 +90,10 @@ def place_of_indices(arguments: tuple[Any, ...]) -> int:
 
 
 def understand(arguments: tuple[Any, ...], updates: bool = False) -> Lookup:
-    """The arguments of a lookup, in any version's order, without a gradient; or of the op that a backward calls, which
-    is told the largest width only."""
+    """The arguments of a lookup, in any version's order, without a gradient.
+
+    ``updates``: they are those of the op that a backward calls, whose only width is the largest one.
+    """
     at = place_of_indices(arguments)
     before, after = arguments[:at], arguments[at + 2 :]
     index = indices(arguments[at])
@@ -134,8 +136,8 @@ def _weights(before: tuple[Any, ...], tables: int | None) -> Tensor:
             if argument.dtype in ("int32", "int64") or (not argument.dtype and argument.shape == (tables,) and found):
                 break  # placements or offsets of the tables
             found.append(argument)
-    told = [t for t in sorted(found, key=lambda t: -t.numel) if t.dtype]
-    dtype = told[0].dtype if told else ""
+    typed = [t for t in sorted(found, key=lambda t: -t.numel) if t.dtype]
+    dtype = typed[0].dtype if typed else ""
     return Tensor((sum(t.numel for t in found),), dtype)
 
 

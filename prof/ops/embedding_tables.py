@@ -60,7 +60,7 @@ def lookup(*arguments: Any, out: Out = None) -> Work:
     call = understand(arguments)
     described = first_output(out)
     if call.pooling is None and described is None and call.count != call.bags:
-        raise UnknownArgument("the capture does not tell whether the rows are summed: no output, no pooling mode")
+        raise UnknownArgument("the capture does not say whether the rows are summed: no output, no pooling mode")
     return lookup_work(call, described)
 
 
@@ -84,13 +84,14 @@ BITS = (2, 4, 8, 16, 32)  # of the kinds of rows that an inference table may hav
 def quantized_lookup(*arguments: Any, out: Out = None) -> Work:
     """The sum of each bag's rows, each element scaled and shifted: 2 N D more; a scale and a bias (4 bytes) a row
 
-    Tables of several precisions are not told apart: then it is unknown. The output is float16 where it is not told.
+    Tables of several precisions cannot be told apart by the call: their work is unknown. An output of unknown type is
+    taken for float16, FBGEMM's default.
     """
     at = place_of_indices(arguments)
     numbers = [a for a in arguments[:at] if type(a) is int]
     kinds = [bits for bits, widest in zip(BITS, numbers[1:], strict=False) if widest > 0]
     if len(kinds) != 1 or len(numbers) < 1 + len(BITS):
-        raise UnknownArgument("the capture does not tell the tables' precision")
+        raise UnknownArgument("the capture does not have the tables' precision")
     call, bits = understand(arguments), kinds[0]
     wide = Fraction(numbers[0], call.tables) if call.tables else call.width(out[0] if out else None)
     bagged = call.pooling != NONE

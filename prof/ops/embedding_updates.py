@@ -31,8 +31,10 @@ STATE = 4  # bytes of an element of optimizer state
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An optimizer: FLOPs of an element and of a row, numbers of state of an element and of a row. Without weight
-    decay, which no capture tells; ``why`` takes the sum apart."""
+    """An optimizer: its FLOPs and numbers of state per element and per row.
+
+    Weight decay is left out, because no capture has it. ``why`` derives the FLOPs.
+    """
 
     element: int
     row: int
@@ -101,7 +103,7 @@ def gradient(arguments: tuple[Any, ...]) -> tuple[Tensor, Lookup]:
     """A backward's gradient and the lookup that it belongs to."""
     grad, *rest = arguments
     if not isinstance(grad, Tensor) or not rest:
-        raise UnknownArgument("the capture does not tell the forward call that the gradient belongs to")
+        raise UnknownArgument("the capture does not have the forward call that the gradient belongs to")
     return grad, understand(tuple(rest), updates=True)
 
 
@@ -122,8 +124,8 @@ def _register(optimizer: str, rule: Update) -> None:
         update = update_work(call, grad, rule)
         return {"indice_weights": indice_weights_work(call, grad), "update": update} if call.weighted else update
 
-    told = f"{rule.element} an element and {rule.row} a row that is updated: {rule.why}"
-    backward.__doc__ = f"N D additions (weighted: as many products); {optimizer}: {told}"
+    price = f"{rule.element} an element and {rule.row} a row that is updated: {rule.why}"
+    backward.__doc__ = f"N D additions (weighted: as many products); {optimizer}: {price}"
     whole.__doc__ = f"{backward.__doc__}. The weights' own gradient: N (2 D - 1)"
     model(f"{OP}_{optimizer}", family=FAMILY_NAME)(backward)
     model(f"{NODE}_{optimizer}", family=FAMILY_NAME)(whole)

@@ -25,7 +25,7 @@ SOFTMAX = frozenset({"_softmax_backward_data", "_log_softmax_backward_data"})
 
 
 def from_forward(name: str, markers: list[Marker]) -> Work | None:
-    """The work of the backward op ``name``; None where the forward call's markers do not tell it.
+    """The work of the backward op ``name``; None where the forward call's markers do not say it.
 
     Raises ModelError where the marker's arguments do not fit.
     """

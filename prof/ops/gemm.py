@@ -8,7 +8,7 @@ read    each operand once, at its stored size; a transposed one has the same byt
 write   C once
 
 Convention: torch/utils/flop_counter.py (mm_flop), which knows neither complex numbers nor bytes.
-Where a capture tells no types, bytes are NaN and the flop is exact for real numbers.
+Where a capture has no types, bytes are NaN and the flop is exact for real numbers.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 flop    2*M*N*K as in ``gemm``, the products that are done; scaling is part of the epilogue
 read    operands as they are stored (packed), scales, offsets and bias once
-write   the result in the type that the op is told
+write   the result, in the type that the call asks for
 """
 
 from __future__ import annotations

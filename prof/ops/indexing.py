@@ -1,6 +1,6 @@
 """Reading and writing by index or mask. Comparisons and copies are free; an accumulating write is an addition.
 
-read    the elements that are gathered, and the indices (int64 where the capture does not tell) or the mask (bool)
+read    the elements that are gathered, and the indices (int64 where the capture has no types) or the mask (bool)
 write   the result. Out of place, a scatter copies all of self first; in place it touches only the indexed elements:
         reads them where it accumulates, and writes them
 """
@@ -36,7 +36,7 @@ def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
 
 @model("index_select", family=FAMILY_NAME)
 def index_select(self: Tensor, dim: Any, positions: Tensor, *, out: Out = None) -> Work:
-    """A copy of n slices; where the capture does not tell the dimension (NVTX), bytes are not known either"""
+    """A copy of n slices; where the capture does not have the dimension (NVTX), the bytes are not known"""
     described, index = first_output(out), required(positions)
     if described is not None:
         return gathered(self, described.numel, index)
@@ -116,7 +116,7 @@ def index_fill_(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Wo
 def index_count(self: Tensor, positions: Any) -> int:
     """Elements of ``self[positions]``: the indices' common shape in place of the dimensions that they index.
 
-    A missing index (None, or an empty size) keeps its dimension. Of a mask only the outputs tell how much it selects.
+    A missing index (None, or an empty size) keeps its dimension. Of a mask only the outputs say how much it selects.
     """
     listed = tuple(positions)
     used = [p if isinstance(p, Tensor) else None for p in listed] + [None] * (len(self.shape) - len(listed))
@@ -130,7 +130,7 @@ def is_mask(positions: Any) -> bool:
 
 @model("index _unsafe_index _index", family=FAMILY_NAME)
 def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
-    """self[i, j, ...]: a copy of the indexed elements; indices that the capture does not tell are left out"""
+    """self[i, j, ...]: a copy of the indexed elements; indices that the capture does not have are left out"""
     described = first_output(out)
     listed = tensors(positions)
     if described is None and (positions is UNKNOWN or not listed or is_mask(positions)):
@@ -157,7 +157,7 @@ def masked_fill(self: Tensor, mask: Tensor, value: Any = None) -> Work:
 
 @model("masked_select", family=FAMILY_NAME)
 def masked_select(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
-    """What the mask selects; how much only the outputs tell. Self and the mask are read whole."""
+    """What the mask selects; how much only the outputs say. Self and the mask are read whole."""
     return Work(0, distinct(self, bool_mask(mask)), moved(result_numel(out), self))
 
 
@@ -189,7 +189,7 @@ def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Work:
 
 @model("nonzero", "argwhere", family=FAMILY_NAME)
 def nonzero(self: Tensor, *, out: Out = None) -> Work:
-    """int64 coordinates of what is not zero; how many only the outputs tell"""
+    """int64 coordinates of what is not zero; how many only the outputs say"""
     described = first_output(out)
     return Work(0, self.nbytes, math.nan if described is None else 8 * described.numel)
 

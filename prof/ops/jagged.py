@@ -19,14 +19,14 @@ COPY, POINTWISE, REDUCTION, GEMM = "copy", "pointwise", "reduction", "gemm"
 
 def _longest(argument: Any) -> tuple[int, ...]:
     if argument is UNKNOWN:
-        raise UnknownArgument("the capture does not tell the padded lengths")
+        raise UnknownArgument("the capture does not have the padded lengths")
     return tuple(int(n) for n in (argument if isinstance(argument, (list, tuple)) else (argument,)))
 
 
 def sequences(starts: Any) -> int:
     found = tensors(starts)
     if not found:
-        raise UnknownArgument("the capture does not tell the offsets")
+        raise UnknownArgument("the capture does not have the offsets")
     return found[0].numel - 1
 
 
@@ -55,7 +55,7 @@ def padded_backward(grad: Tensor, starts: Any, total: Any) -> Work:
 def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
     """The rows of a padded tensor that are no padding; how many there are, ``total``"""
     if type(total) is not int:
-        raise UnknownArgument("the capture does not tell how many rows there are")
+        raise UnknownArgument("the capture does not say how many rows there are")
     rows = moved(total * (dense.shape[-1] if len(dense.shape) > 1 + len(tensors(starts)) else 1), dense)
     return Work(0, rows + offsets(starts), rows)
 

@@ -29,7 +29,7 @@ NAMES = {"none": NONE, "mean": MEAN, "batchmean": MEAN, "sum": SUM}
 
 
 def mode(reduction: Any) -> int:
-    """The reduction's number; mean where it is not told."""
+    """The reduction's number; mean where the capture does not have it."""
     return NAMES[reduction] if isinstance(reduction, str) else int(number(reduction, MEAN))
 
 

@@ -56,7 +56,7 @@ class Unknown:
     __slots__ = ()
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise UnknownArgument("the capture does not tell an argument that the count depends on")
+        raise UnknownArgument("the capture does not have an argument that the count depends on")
 
     __bool__ = __int__ = __index__ = __float__ = __len__ = __iter__ = __getitem__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __floordiv__ = __neg__ = _refuse

@@ -61,8 +61,8 @@ def batch_norm(
 ) -> Work:
     """In training by the batch's own statistics, else by the running ones; the two differ threefold.
 
-    Where the capture does not tell which, saved statistics among the outputs do; without them training is assumed: NVTX
-    ranges with shapes are autograd's, and are recorded of training steps.
+    Where the capture does not have the flag, saved statistics among the outputs show it. Without them training is
+    assumed: NVTX ranges with shapes are those of autograd, and are recorded of training steps.
     ``_native_batch_norm_legit.no_stats`` has no running statistics, and its flag in their place.
     """
     if isinstance(mean, bool):
@@ -111,7 +111,7 @@ def batch_eval_backward(grad: Tensor, self: Tensor, weight: Any, mean: Any, var:
 
 
 def wanted(mask: Any, weight: Any) -> tuple[bool, bool, bool]:
-    """The output mask; where it is not told, what has parameters gets their gradients."""
+    """The output mask; where the capture does not have it, the gradients of all parameters that there are."""
     if mask is UNKNOWN or mask is None:
         return (True, present(weight) > 0, present(weight) > 0)
     return (bool(mask[0]), bool(mask[1]) and present(weight) > 0, bool(mask[2]))

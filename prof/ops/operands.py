@@ -1,9 +1,9 @@
 """What all op models need: which arguments are tensors, how shapes broadcast, which type a result has.
 
-An argument that the capture does not tell (``UNKNOWN``) is, where the schema allows a tensor, an empty size list of an
-NVTX range: ``None``, a number or a 0-dimensional tensor. All three are read for a few bytes at most, so the models
-take it for "no tensor". Where the schema demands a tensor, it is 0-dimensional (``required``). Where a number decides
-the count, the model uses it, and so raises ``UnknownArgument``.
+``UNKNOWN`` is an argument that the capture does not have. Where the schema allows a tensor, it stands for an empty size
+list of an NVTX range: ``None``, a number or a 0-dimensional tensor. All three take a few bytes at most, so the models
+take it for "no tensor". Where the schema demands a tensor, that is a 0-dimensional one (``required``). Where a number
+decides the count, the model uses it, and so raises ``UnknownArgument``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INDEX_BYTES = 8  # int64, the type of positions
 
 
 def given(argument: Any) -> Tensor | None:
-    """An optional tensor argument: the tensor, or None where there is none or the capture does not tell."""
+    """An optional tensor argument: the tensor, or None where there is none or the capture does not have it."""
     return argument if isinstance(argument, Tensor) else None
 
 
@@ -35,12 +35,12 @@ def required(argument: Any) -> Tensor:
 
 
 def number(argument: Any, default: Any) -> Any:
-    """An argument whose default nearly every caller keeps: the value, or the default where the capture is silent."""
+    """The value of an argument whose default nearly every caller keeps; the default where the value is unknown."""
     return default if argument is UNKNOWN or argument is None else argument
 
 
 def tensors(argument: Any) -> tuple[Tensor, ...]:
-    """The tensors of an argument that is a tensor, a list of tensors, or none of both."""
+    """The tensors of an argument that is a tensor, a list of tensors, or neither."""
     if isinstance(argument, Tensor):
         return (argument,)
     if isinstance(argument, (tuple, list)):
@@ -177,8 +177,8 @@ def _of_number(value: Any) -> str:
 def result_dtype(*operands: Any) -> str:
     """torch.result_type: tensors with dimensions decide; 0-d tensors, then numbers, only raise the category.
 
-    Source: c10 and aten/src/ATen/native/TypeProperties.cpp, combine_categories. An operand that the capture does not
-    tell is a number or a 0-d tensor of the same category in nearly every program, and changes nothing.
+    Source: c10 and aten/src/ATen/native/TypeProperties.cpp, combine_categories. An operand that is
+    unknown is a number or a 0-d tensor of the same category in nearly every program, and changes nothing.
     """
     states: list[str | None] = [None, None, None]  # with dimensions, 0-d, numbers
     for operand in operands:

@@ -25,7 +25,7 @@ def listed(argument: Any) -> tuple[Tensor, ...]:
     """A list of tensors that the count depends on."""
     found = tensors(argument)
     if not found:
-        raise UnknownArgument("the capture does not tell the list of tensors")
+        raise UnknownArgument("the capture does not have the list of tensors")
     return found
 
 
@@ -75,7 +75,7 @@ def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Wo
     """self + value * tensor1 * tensor2
 
     Every optimizer of torch squares the gradient with it, so that equal descriptions are taken for the same tensor and
-    are read once, unless the capture tells memory apart (``Tensor.ident``).
+    are read once, unless the capture identifies memory (``Tensor.ident``).
     """
     work = Work()
     for i, tensor in enumerate(listed(self)):
@@ -138,7 +138,7 @@ def update_scale(self: Tensor, growth_tracker: Any, found_inf: Any) -> Work:
 
 
 def is_set(argument: Any) -> bool:
-    """A number that is told and not 0, or a flag that is on."""
+    """Whether an argument is a known number other than 0, or a flag that is on."""
     return isinstance(argument, (bool, int, float)) and bool(argument)
 
 

@@ -80,7 +80,7 @@ def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = N
 
 
 def mode_of(mode: Any) -> Any:
-    """A padding mode's name; constant where it is not told."""
+    """A padding mode's name; constant where the capture does not have it."""
     return "constant" if mode is UNKNOWN or mode is None else mode
 
 

@@ -177,7 +177,7 @@ for _row in TABLE:
 
 
 def scaled(factor: Any) -> int:
-    """The product that an ``alpha`` or ``value`` adds: none where it is 1, or not told (1 is the default)."""
+    """The product that an ``alpha`` or ``value`` adds: none where it is 1, the default, or unknown."""
     return 0 if number(factor, 1) == 1 else 1
 
 

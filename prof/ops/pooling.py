@@ -25,7 +25,7 @@ FAMILY_NAME = "pooling"
 def each(value: Any, n: int) -> tuple[int, ...]:
     """A kernel, stride or padding for n dimensions; one number serves them all."""
     if value is UNKNOWN:
-        raise UnknownArgument("the capture does not tell the pooling window")
+        raise UnknownArgument("the capture does not have the pooling window")
     listed = (value,) if isinstance(value, int) else tuple(value)
     return listed * n if len(listed) == 1 else listed
 

@@ -242,7 +242,7 @@ def count_nonzero(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
 
 
 def rows(self: Tensor, dim: Any) -> int:
-    """How many rows lie along a dimension; the last one where the capture does not tell, as in nearly every program.
+    """How many rows lie along a dimension; along the last one, as in nearly every program, where it is unknown.
 
     Only the few additions that a row saves depend on it: 1 of a row's 4 C flop in a softmax.
     """

@@ -39,7 +39,7 @@ def weighted(taps: int) -> int:
 
 
 def resized(self: Tensor, size: Any, arguments: tuple[Any, ...], out: Out) -> int | None:
-    """Elements of the result: as captured, by the output size, or by the scale factors; None if nothing tells."""
+    """Elements of the result: as described, by the output size, or by the scale factors; None where none is known."""
     described = first_output(out)
     if described is not None:
         return described.numel
@@ -79,7 +79,7 @@ for _kind, _taps in TAPS.items():
 
 
 def sampling_taps(grid: Tensor, mode: Any) -> int:
-    """Mode 0 is (bi- or tri-)linear, 1 nearest, 2 bicubic; linear, the default, where it is not told."""
+    """Mode 0 is (bi- or tri-)linear, 1 nearest, 2 bicubic; linear, the default, where the capture does not have it."""
     names = {"bilinear": 0, "nearest": 1, "bicubic": 2}
     dims = len(grid.shape) - 2
     kind = names[mode] if isinstance(mode, str) else int(number(mode, 0))

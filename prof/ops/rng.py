@@ -44,7 +44,7 @@ def _made(out: Out, size: Any, dtype: Any, default: str) -> Work:
 
 @model("rand", "randn", family=FAMILY_NAME)
 def rand(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """A new tensor, float32 unless told"""
+    """A new tensor, float32 unless the call asks for another type"""
     return _made(out, size, dtype, "float32")
 
 

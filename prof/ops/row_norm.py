@@ -14,7 +14,7 @@ from pyprof.prof.ops.operands import Out, accumulator, given, moved, numel
 
 
 def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out: Out) -> int:
-    """D, the elements of a row of layer norm: told, or as many as the parameters have, or as the statistics say."""
+    """D, the elements of a row of layer norm: by the normalised shape, else the parameters, else the statistics."""
     if isinstance(normalized_shape, (int, list, tuple)):
         return numel((normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape)
     for parameter in (given(weight), given(bias)):
@@ -22,7 +22,7 @@ def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out:
             return parameter.numel
     saved = out[-1] if out and len(out) > 1 else None
     if saved is None:
-        raise UnknownArgument("the normalised shape is not told")
+        raise UnknownArgument("the capture does not have the normalised shape")
     return self.numel // max(saved.numel, 1)
 
 
@@ -70,8 +70,10 @@ def layer_norm_backward(
 ) -> Work:
     """dx 10E with a weight, 9E without; parameters' gradients 3E - 2D"""
     size = self.numel // max(mean.numel, 1) if given(mean) else normalised(self, normalized_shape, weight, bias, None)
-    told = mask is not UNKNOWN and mask is not None
-    wants = (bool(mask[0]), bool(mask[1]), bool(mask[2])) if told else (True, present(weight) > 0, present(bias) > 0)
+    has_mask = mask is not UNKNOWN and mask is not None
+    wants = (
+        (bool(mask[0]), bool(mask[1]), bool(mask[2])) if has_mask else (True, present(weight) > 0, present(bias) > 0)
+    )
     wants = (wants[0], wants[1] and present(weight) > 0, wants[2] and present(bias) > 0)
     return row_backward(grad, self, weight, bias, size, self.numel // (size or 1), wants, (mean, rstd))
 
@@ -121,8 +123,8 @@ def rms_norm_backward(
     """dx: xhat, g xhat, its sum, xhat c, sub, rstd: 6E, and g weight E;  dweight 2E - D"""
     size = normalised(self, normalized_shape, weight, None, None)
     count = self.numel
-    told = mask is not UNKNOWN and mask is not None
-    wants = (bool(mask[0]), bool(mask[1])) if told else (True, True)
+    has_mask = mask is not UNKNOWN and mask is not None
+    wants = (bool(mask[0]), bool(mask[1])) if has_mask else (True, True)
     gain = wants[1] and present(weight) > 0
     flop = ((6 + present(weight)) * count if wants[0] else 0) + (max(2 * count - size, 0) if gain else 0)
     written = (moved(count, self) if wants[0] else 0) + (distinct(weight) if gain else 0)

@@ -35,7 +35,7 @@ def _reduces(arguments: tuple[Any, ...]) -> int:
 
 @model("scatter", family=FAMILY_NAME)
 def scatter(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arguments: Any) -> Work:
-    """self[index] = source, or combined with it where the op is told a reduction"""
+    """self[index] = source, or combined with it where the call has a reduction"""
     return scattered(self, positions, _part(source, positions), _reduces(arguments), positions.numel, False)
 
 

@@ -16,5 +16,5 @@ def converted(self: Tensor, *, out: Out = None) -> Work:
     """All that is stored is read, all that is stored then is written"""
     result = out[0] if out else None
     if result is None:
-        raise UnknownArgument("how much the result stores is not told")
+        raise UnknownArgument("the capture does not say how much the result stores")
     return Work(0, self.nbytes, result.nbytes)

@@ -40,7 +40,7 @@ def permuted_features(
 ) -> Work:
     """Lengths, values and weights in another order; of as many features as the order has, each perhaps several times
 
-    Where the capture does not tell how many values come out (permuted_lengths_sum), as many as go in.
+    Where the capture does not say how many values come out (permuted_lengths_sum), as many as go in.
     """
     factor = given(weights)
     count = total if type(total) is int else values.numel
@@ -176,7 +176,7 @@ def cache_places_kept(places: Tensor, new: Tensor) -> Work:
     family=COPY,
 )
 def cache_filled(*_: Any) -> Work:
-    """Rows that the cache lacks are fetched, others written back: how many, no capture tells"""
+    """Rows that the cache lacks are fetched, others written back; no capture says how many"""
     raise UnknownArgument("how many rows the cache lacks is in the data")
 
 
