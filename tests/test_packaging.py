@@ -196,7 +196,7 @@ def test_help_loads_nothing_heavy(module, bare, checkout):
 
 
 # What setup.py asks for, by the name that it is imported under.
-IMPORT_NAME: dict[str, str] = {}
+IMPORT_NAME = {"adjusttext": "adjustText"}
 
 
 @pytest.fixture(scope="module")
