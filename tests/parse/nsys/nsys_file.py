@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
+
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.nsys.reader import read
+from pyprof.table.columns import Table
 
 COLUMNS = {
     "StringIds": "id, value",
@@ -82,3 +87,13 @@ def write(path: Path, drop: dict[str, str] | None = None, **tables: list[tuple[A
 
 def _cells(row: tuple[Any, ...], keep: list[int]) -> list[Any]:
     return [row[i] if i < len(row) else None for i in keep]
+
+
+def read_table(tmp_path: Path, **tables: list[tuple[Any, ...]]) -> Table:
+    """The kernel table of an export with these tables."""
+    return correlate(read(write(tmp_path / "net.sqlite", **tables)))
+
+
+def texts(rows: Table, key: str) -> list[Any]:
+    """A text column; a JSON list becomes a list."""
+    return [json.loads(text) if text[:1] == "[" and key != "kShortName" else text for text in rows.coded(key).texts()]
