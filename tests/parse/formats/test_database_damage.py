@@ -136,8 +136,8 @@ def test_views_are_tables(nsys):
 def test_a_kernel_whose_times_cannot_be_stays_and_counts_nothing(nsys, change, left):
     table, warnings = parsed(damaged(nsys, f"UPDATE {KERNEL} SET {change} WHERE correlationId = 5"))
     assert (table.rows, int(table.ints("kDuration").sum())) == (3, left)
-    told = "1 GPU operations have impossible times (none, or an end before the start): they count as 0 ns"
-    assert (told in warnings) == (change != '"end" = start')
+    warning = "1 GPU operations have impossible times (none, or an end before the start): they count as 0 ns"
+    assert (warning in warnings) == (change != '"end" = start')
     assert table.ints("corr").tolist().count(5) == 1
     assert set(table.ints("start").tolist()) <= {100, 200, 300, 110, 99}
 

@@ -45,16 +45,16 @@ def test_forward_rows_have_pyprofs_ops_and_lines(golden):
     lists = {key: [json.loads(t) if t else [] for t in table.coded(key).texts()] for key in ("op", "mod", "trace")}
     marked = [i for i, row in enumerate(rows) if row["marker"]]
     assert len(marked) == 165  # lines of net.dict with a marker, counted with grep
-    for key, mine in lists.items():
-        assert [mine[i] for i in marked] == [rows[i][key] for i in marked], key
+    for key, texts in lists.items():
+        assert [texts[i] for i in marked] == [rows[i][key] for i in marked], key
 
 
 def test_direction_where_pyprof_knew_it(golden):
     # PyProf calls a kernel without any sequence number fprop: its gradient accumulation and clipping
     table, rows = golden
     ours = table.coded("dir").texts()
-    told = [i for i, row in enumerate(rows) if row["seqId"]]
-    assert [ours[i] for i in told] == [rows[i]["dir"] for i in told]
+    known = [i for i, row in enumerate(rows) if row["seqId"]]
+    assert [ours[i] for i in known] == [rows[i]["dir"] for i in known]
 
 
 def test_sequence_numbers_are_pyprofs(golden):

@@ -109,7 +109,7 @@ def test_what_rows_depend_on_is_read(what: str, tmp_path: Path) -> None:
     assert texts == expected
 
 
-def test_whether_the_capture_has_ops_is_told_of_all_threads(tmp_path: Path) -> None:
+def test_the_warning_about_missing_ops_considers_all_threads(tmp_path: Path) -> None:
     mine = [push(10, 40, "mine")]
     assert CaptureNotes.of(capture(tmp_path / "a", mine + IDLE, lean=True)).warnings == []  # aten::empty
     assert CaptureNotes.of(capture(tmp_path / "b", mine + IDLE[::2], lean=True)).warnings == [NO_OPS]

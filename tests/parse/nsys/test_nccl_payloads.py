@@ -57,14 +57,14 @@ def captured(path: Path, *events: tuple[Any, ...], at: int = 10, **tables: list[
     return correlate(read(write(path / "net.sqlite", **rows)))
 
 
-def told(table: Table, row: int = 0) -> Any:
+def messages_of(table: Table, row: int = 0) -> Any:
     text = table.coded("comm").texts()[row]
     return json.loads(text) if text else None
 
 
 def test_bytes_are_read_by_their_schema(tmp_path: Path) -> None:
     table = captured(tmp_path, joined(), nccl(5, 20, "ncclAllReduce", blob(5, struct.pack("<QQI", 77, 4096, 2))))
-    assert told(table) == [
+    assert messages_of(table) == [
         {"op": "all_reduce", "ranks": 4, "in": 4096, "out": 4096, "rank": 1, "reduction": "Max", "group": "77"}
     ]
     assert (table.coded("aten").texts(), table.coded("op").texts()) == (["ncclAllReduce"], ['["ncclAllReduce"]'])
@@ -74,12 +74,12 @@ def test_json_says_the_same(tmp_path: Path) -> None:
     made = json.dumps({COMMUNICATOR: 77, "No. of ranks": 2, "Rank": 0})
     sent = json.dumps({COMMUNICATOR: 77, SIZE: 100})
     table = captured(tmp_path, nccl(1, 2, "ncclCommInitRank", made), nccl(5, 20, "ncclAllGather", sent))
-    assert told(table) == [{"op": "all_gather", "ranks": 2, "in": 100, "out": 200, "rank": 0, "group": "77"}]
+    assert messages_of(table) == [{"op": "all_gather", "ranks": 2, "in": 100, "out": 200, "rank": 0, "group": "77"}]
 
 
 def test_without_the_communicators_making_the_ranks_are_unknown(tmp_path: Path) -> None:
     table = captured(tmp_path, nccl(5, 20, "ncclReduceScatter", blob(5, struct.pack("<QQI", 77, 100, 0))))
-    assert told(table) == [{"op": "reduce_scatter", "out": 100, "reduction": "Sum", "group": "77"}]
+    assert messages_of(table) == [{"op": "reduce_scatter", "out": 100, "reduction": "Sum", "group": "77"}]
 
 
 def test_a_group_is_launched_where_it_ends(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_group_is_launched_where_it_ends(tmp_path: Path) -> None:
         nccl(9, 20, "ncclGroupEnd"),
     ]
     table = captured(tmp_path, joined(), *sends)
-    assert told(table) == [
+    assert messages_of(table) == [
         {"op": "send", "ranks": 4, "in": 10, "out": 0, "rank": 1, "peer": 2, "group": "77"},
         {"op": "recv", "ranks": 4, "in": 0, "out": 20, "rank": 1, "peer": 0, "group": "77"},
     ]
@@ -102,20 +102,20 @@ def test_a_group_is_launched_where_it_ends(tmp_path: Path) -> None:
 def test_an_op_inside_a_collective_is_no_collective(tmp_path: Path) -> None:
     inner = push(8, 12, "aten::copy_, seq = 1, op_id = 3, sizes = [[4], [4], []]")
     table = captured(tmp_path, nccl(5, 20, "ncclAllReduce", blob(5, struct.pack("<QQI", 77, 4, 0))), inner)
-    assert (told(table), table.coded("aten").texts()) == (None, ["aten::copy_"])
+    assert (messages_of(table), table.coded("aten").texts()) == (None, ["aten::copy_"])
 
 
 def test_the_dispatchers_op_around_it_keeps_its_name(tmp_path: Path) -> None:
     outer = push(4, 30, "c10d::allreduce_, seq = -1, op_id = 3, sizes = [[[4]], []]")
     table = captured(tmp_path, outer, nccl(5, 20, "ncclAllReduce", blob(5, struct.pack("<QQI", 77, 16, 0))))
     assert table.coded("aten").texts() == ["c10d::allreduce_"]
-    assert told(table)[0]["in"] == 16
+    assert messages_of(table)[0]["in"] == 16
 
 
 def test_beside_markers(tmp_path: Path) -> None:
     marker = push(3, 40, str({"mod": "torch", "op": "all_reduce", "args": [{"name": "", "type": "int", "value": 3}]}))
     table = captured(tmp_path, marker, nccl(5, 20, "ncclAllReduce", blob(5, struct.pack("<QQI", 77, 16, 0))))
-    assert told(table)[0]["in"] == 16
+    assert messages_of(table)[0]["in"] == 16
     assert table.coded("op").texts() == ['["all_reduce"]']
 
 
@@ -125,7 +125,7 @@ def test_beside_markers(tmp_path: Path) -> None:
 )
 def test_damaged_bytes_tell_nothing(tmp_path: Path, payload: bytes) -> None:
     table = captured(tmp_path, joined(), nccl(5, 20, "ncclAllReduce", payload))
-    assert (told(table), table.coded("op").texts()) == (None, ['["ncclAllReduce"]'])
+    assert (messages_of(table), table.coded("op").texts()) == (None, ['["ncclAllReduce"]'])
 
 
 def test_schemas_that_processes_describe_differently_mean_nothing(tmp_path: Path) -> None:
@@ -133,13 +133,13 @@ def test_schemas_that_processes_describe_differently_mean_nothing(tmp_path: Path
     table = captured(
         tmp_path, nccl(5, 20, "ncclAllReduce", blob(5, struct.pack("<QQI", 77, 4, 0))), **{ENTRIES: entries}
     )
-    assert told(table) is None
+    assert messages_of(table) is None
 
 
 def test_an_export_without_the_sizes_says_how_to_have_them(tmp_path: Path) -> None:
     rows = {KERNEL: [kernel(100, 1)], API: [call(10, 1)], NVTX: [nccl(5, 20, "ncclAllReduce")], **SCHEMAS}
-    (said,) = read(write(tmp_path / "net.sqlite", **rows)).warnings
-    assert "export with --include-blobs=true" in said
+    (warning,) = read(write(tmp_path / "net.sqlite", **rows)).warnings
+    assert "export with --include-blobs=true" in warning
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_bytes_in_and_out() -> None:
 
 
 def test_four_ranks_on_four_h200() -> None:
-    """tests/device/collectives.py, the second time: 24 collectives of 1 MiB and 256 MiB; each rank is told."""
+    """tests/device/collectives.py, the second time: 24 collectives of 1 MiB and 256 MiB; each rank is known."""
     table = correlate(read(CAPTURE))
     comm, ns, rank = table.coded("comm").texts(), table.ints("kDuration"), table.ints("rank")
     assert sorted(set(rank.tolist())) == [0, 1, 2, 3]

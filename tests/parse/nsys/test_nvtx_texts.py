@@ -19,7 +19,7 @@ TEXTS = [  # text, head, sequence number, op id
         9,
     ),
     (b"aten::mm, op_id = 10", b"aten::mm, op_id = ", NULL, 10),
-    (b"conv2d, seq = 0", b"conv2d, op_id = ", 0, NULL),  # PyTorch 1.x: a number tells that autograd recorded it
+    (b"conv2d, seq = 0", b"conv2d, op_id = ", 0, NULL),  # PyTorch 1.x: a number shows that autograd recorded it
     (b"step 5, op_id = 1x", b"step 5, op_id = 1x", NULL, NULL),
     (b"3", b"3", NULL, NULL),
     (b"", b"", NULL, NULL),

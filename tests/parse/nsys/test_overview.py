@@ -68,7 +68,7 @@ def test_the_share_of_a_long_capture_is_within_its_bounds(long: Path) -> None:
 
 @pytest.mark.usefixtures("sampled")
 def test_all_else_is_the_files_own(long: Path) -> None:
-    told, held = brief(long)
+    notes, contents = brief(long)
     connection = sqlite3.connect(long)
     union = " UNION ALL ".join(f"SELECT start, end FROM CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "MEMSET"))
     count, time, span = connection.execute(
@@ -76,12 +76,12 @@ def test_all_else_is_the_files_own(long: Path) -> None:
     ).fetchone()
     (kernels,) = connection.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
     connection.close()
-    assert (held.rows, held.attribution.total_ns) == (count, time)
-    assert held.kinds == {"kernel": kernels, "memset": count - kernels}
-    assert [device.span_ns for device in held.devices] == [span]
-    assert (held.gpus, told.warnings) == ({"NVIDIA H200": 1}, [])
+    assert (contents.rows, contents.attribution.total_ns) == (count, time)
+    assert contents.kinds == {"kernel": kernels, "memset": count - kernels}
+    assert [device.span_ns for device in contents.devices] == [span]
+    assert (contents.gpus, notes.warnings) == ({"NVIDIA H200": 1}, [])
     # step 3 ends with the update of step 6: those between have no ranges
-    assert held.steps == [0, 1, 2, 3, 4, 5, 6]
+    assert contents.steps == [0, 1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.usefixtures("sampled")
@@ -104,11 +104,11 @@ def test_json_says_that_its_share_is_an_estimate(long: Path, capfdbinary: pytest
     first, second = found["files"]
     assert second["estimate"] is None and second["attributed_percent"] == 100  # 1,214 rows are looked at, all
     for part in (first, found["totals"]):
-        told = part["estimate"]
+        estimate = part["estimate"]
         missing = sum(each["time_ns"] for each in part["unattributed"])
         assert part["attributed_ns"] + missing == part["time_ns"]
-        assert told["low_percent"] < part["attributed_percent"] < told["high_percent"]
-        assert told["percent"] == 100 * told["time_ns"] / part["time_ns"] < 100
+        assert estimate["low_percent"] < part["attributed_percent"] < estimate["high_percent"]
+        assert estimate["percent"] == 100 * estimate["time_ns"] / part["time_ns"] < 100
     # the second file is a tenth as long: 800 of 1,100 parts
     assert found["totals"]["estimate"]["low_percent"] < 800 / 11 < found["totals"]["estimate"]["high_percent"]
     assert main([str(long), "--summary", "--json", "--exact"]) == 0
@@ -132,18 +132,18 @@ def test_a_selection_is_read_whole(sampled: None, long: Path, capsys: pytest.Cap
 def test_what_is_read_of_a_real_capture_is_as_if_all_were(
     moments: int, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With few moments, steps and warnings must be found that no sampled launch tells."""
+    """With few moments, steps and warnings must be found that no sampled launch shows."""
     monkeypatch.setattr(nsys_brief, "MOMENTS", moments)
     seen = 0
     for file in sorted((data / "nsys").glob("*.sqlite.gz")):
         if file.name.startswith(("IhorAtlanov", "amir-ghz")):  # no events
             continue
-        _, told, table = read_profile(file)
+        _, notes, table = read_profile(file)
         whole = Contents.of(table)
-        mine, held = brief(file)
-        assert replace(held, attribution=whole.attribution) == whole, file.name
-        assert replace(mine, ranges=told.ranges) == told, file.name
-        estimate = held.attribution.estimate
+        estimated_notes, contents = brief(file)
+        assert replace(contents, attribution=whole.attribution) == whole, file.name
+        assert replace(estimated_notes, ranges=notes.ranges) == notes, file.name
+        estimate = contents.attribution.estimate
         if estimate is not None:
             seen += 1
             assert estimate.low_ns <= whole.attribution.attributed_ns <= estimate.high_ns, file.name
@@ -161,11 +161,13 @@ def rows(count: int, **tables: list[tuple[object, ...]]) -> dict[str, list[tuple
 @pytest.mark.usefixtures("sampled")
 def test_ranges_that_began_long_before_and_never_end_are_found(tmp_path: Path) -> None:
     opened = [push(-5, None, "aten::mm, op_id = 1"), push(1, 500_999, "mine")]
-    told, held = brief(write(tmp_path / "net.sqlite", **rows(10_000, **{NVTX: opened})))  # the last begins at 1,000,900
-    found = held.attribution
+    notes, contents = brief(
+        write(tmp_path / "net.sqlite", **rows(10_000, **{NVTX: opened}))
+    )  # the last begins at 1,000,900
+    found = contents.attribution
     assert (found.total_ns, found.attributed_ns) == (100_000, 100_000)
     assert found.estimate is not None and found.estimate.high_ns == 100_000
-    assert (told.ranges, told.warnings) == (["mine"], [])
+    assert (notes.ranges, notes.warnings) == (["mine"], [])
 
 
 @pytest.mark.usefixtures("sampled")
@@ -179,11 +181,11 @@ def test_launches_on_another_thread_are_in_no_range_of_the_first(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("sampled")
-def test_marked_steps_are_told_whatever_is_sampled(tmp_path: Path) -> None:
+def test_marked_steps_are_found_whatever_is_sampled(tmp_path: Path) -> None:
     marks = [push(900 + 200_000 * i, 200_900 + 200_000 * i, f"ProfilerStep#{i + 3}") for i in range(3)]
     marks.append(startend(700_000, 900_000, "ProfilerStep#9"))
-    held = brief(write(tmp_path / "net.sqlite", **rows(10_000, **{NVTX: marks})))[1]
-    assert held.steps == [3, 4, 5, 9]
+    contents = brief(write(tmp_path / "net.sqlite", **rows(10_000, **{NVTX: marks})))[1]
+    assert contents.steps == [3, 4, 5, 9]
 
 
 @pytest.mark.usefixtures("sampled")
@@ -195,17 +197,17 @@ def test_steps_between_updates_need_a_backward_pass_that_no_sample_meets(tmp_pat
         push(time + 1_007, time + 1_009, "autograd::engine::evaluate_function: MmBackward0, op_id = 5", tid=3)
         for time in (at[0], at[2], at[3])
     ]
-    held = brief(write(tmp_path / "net.sqlite", **rows(10_000, **{NVTX: nvtx})))[1]
-    assert held.steps == [0, 1, 2, 3]  # the second and third update end one step; a node after the last begins one
+    contents = brief(write(tmp_path / "net.sqlite", **rows(10_000, **{NVTX: nvtx})))[1]
+    assert contents.steps == [0, 1, 2, 3]  # the second and third update end one step; a node after the last begins one
 
 
 @pytest.mark.usefixtures("sampled")
 def test_ops_that_no_sample_meets_are_ops_in_the_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nsys_brief, "MOMENTS", 16)
     nvtx = [push(1, 2_000_000, "mine"), push(5, 6, "aten::mm, op_id = 1", tid=9)]
-    told, held = brief(write(tmp_path / "a.sqlite", **rows(10_000, **{NVTX: nvtx})))
-    assert (told.warnings, held.attribution.attributed_ns) == ([], 0)
-    assert held.attribution.reasons == {"only user ranges around the launch": 100_000}
+    notes, contents = brief(write(tmp_path / "a.sqlite", **rows(10_000, **{NVTX: nvtx})))
+    assert (notes.warnings, contents.attribution.attributed_ns) == ([], 0)
+    assert contents.attribution.reasons == {"only user ranges around the launch": 100_000}
     assert brief(write(tmp_path / "b.sqlite", **rows(10_000, **{NVTX: nvtx[:1]})))[0].warnings == [NO_OPS]
 
 
@@ -223,7 +225,7 @@ def test_exact_and_estimated_figures_add_up() -> None:
     assert together([exact, exact]).attribution == Attribution(200, 180, False, {"a": 20})
 
 
-def test_a_report_is_told_as_its_export(long: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reports_summary_is_that_of_its_export(long: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nsys"
     tool.write_text(f'#!/bin/sh\nfor a in "$@"; do case $a in --output=*) cp {long} "${{a#--output=}}";; esac; done\n')
     tool.chmod(0o755)
@@ -232,14 +234,14 @@ def test_a_report_is_told_as_its_export(long: Path, tmp_path: Path, monkeypatch:
     report.write_bytes(b"\x01\0\0binary")
     from pyprof.parse.read import read_brief
 
-    told, held = read_brief(report)
-    assert told.file == str(report)
-    assert held == brief(long)[1]
+    notes, contents = read_brief(report)
+    assert notes.file == str(report)
+    assert contents == brief(long)[1]
 
 
-def test_json_page_of_estimates_is_held(sampled: None, long: Path) -> None:
+def test_the_json_of_an_estimate_has_these_keys(sampled: None, long: Path) -> None:
     from pyprof.parse.json_document import parsed
 
-    told, held = brief(long)
-    (file,) = parsed([told], [held], None).files
+    notes, contents = brief(long)
+    (file,) = parsed([notes], [contents], None).files
     assert plain(file)["estimate"].keys() == {"rows", "time_ns", "percent", "low_percent", "high_percent"}

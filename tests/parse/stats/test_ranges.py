@@ -181,7 +181,7 @@ ANY_CALL = st.tuples(st.integers(0, 30), st.integers(0, 4), st.integers(0, 2))
 
 
 @given(st.lists(ANY_RANGE, max_size=8), st.lists(ANY_CALL, max_size=6))
-def test_holders_are_the_ranges_around_the_whole_call(ranges, calls):
+def test_enclosing_ranges_are_those_around_the_whole_call(ranges, calls):
     start, length, tid, startend = (np.array([r[i] for r in ranges], np.int64) for i in range(4))
     spans = Spans(start, start + 1 + length, tid * 0, tid, Coded.empty(len(tid)), startend == 1, startend < 2, tid)
     begin, took, caller = (np.array([c[i] for c in calls], np.int64) for i in range(3))

@@ -232,11 +232,11 @@ def test_a_torch_profiler_trace(tmp_path):
     )
     with recording(file) as found:
         (api,) = plain(wanted("cuda_api_sum").rows(found))
-        (held,) = plain(wanted("nvtx_kern_sum:base").rows(found))
+        (row,) = plain(wanted("nvtx_kern_sum:base").rows(found))
         both = plain(wanted("cuda_gpu_sum").rows(found))
         assert wanted("osrt_sum").rows(found) == []
     assert api == ["100.0", 5000, 1, "5000.0", "5000.0", 5000, 5000, "0.0", "cudaLaunchKernel"]
-    assert held[:7] == [":aten::mm", "PushPop", 7, 70, 1, 1, 7000]
+    assert row[:7] == [":aten::mm", "PushPop", 7, 70, 1, 1, 7000]
     assert [(row[1], row[-2], row[-1]) for row in both] == [
         (7000, "CUDA_KERNEL", "void gemm<float>(int)"),
         (2000, "MEMORY_OPER", "[CUDA memcpy Host-to-Device]"),
@@ -282,13 +282,16 @@ def test_a_domain_row_without_numbers_names_nothing(tmp_path):
 
 def test_an_nvprof_database(tmp_path):
     with recording(nvprof_file(tmp_path / "net.sql")) as found:
-        api, kernels, held, ranges = (
+        api, kernels, in_ranges, ranges = (
             plain(wanted(name).rows(found))
             for name in ("cuda_api_sum", "cuda_gpu_kern_sum:mangled", "nvtx_kern_sum:base", "nvtx_sum")
         )
     assert [(row[1], row[-1]) for row in api] == [(10, "runtime call 4242"), (4, "cudaLaunchKernel")]
     assert [(row[1], row[-1]) for row in kernels] == [(10, "_Z4gemmIfEvi")]
-    assert [(row[0], row[2], row[3], row[-1]) for row in held] == [(":inner", 7, 1, "gemm"), (":outer", 7, 1, "gemm")]
+    assert [(row[0], row[2], row[3], row[-1]) for row in in_ranges] == [
+        (":inner", 7, 1, "gemm"),
+        (":outer", 7, 1, "gemm"),
+    ]
     assert [(row[1], row[-1]) for row in ranges] == [(100, ":outer"), (20, ":open"), (15, ":inner")]
 
 
