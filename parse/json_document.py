@@ -87,7 +87,7 @@ def parsed(notes: Sequence[CaptureNotes], contents: Sequence[Figures], output: s
     return ParsedFiles(
         files=[_file(file, rows) for file, rows in zip(notes, contents, strict=True)],
         totals=Contents(**_figures(whole)),
-        output=None if output is None else TableWritten(name=output, form=_form(output), rows=whole.rows),
+        output=None if output is None else TableWritten(output, _form(output), whole.rows),
     )
 
 
@@ -96,7 +96,7 @@ def _file(notes: CaptureNotes, contents: Figures) -> ParsedFile:
         name=notes.file,
         profiler=notes.profiler,
         **_figures(contents),
-        gpus=[Gpu(name=name or None, count=count) for name, count in contents.gpus.items()],
+        gpus=[Gpu(name or None, count) for name, count in contents.gpus.items()],
         pids=contents.pids,
         devices=contents.devices,
         ranges=notes.ranges,
@@ -114,10 +114,7 @@ def _figures(contents: Figures) -> dict[str, Any]:
         "attributed_ns": attribution.attributed_ns,
         "attributed_percent": attribution.attributed_percent,
         "estimate": _estimate(attribution),
-        "unattributed": [
-            Unattributed(reason=reason, time_ns=ns, percent=attribution.percent(ns))
-            for reason, ns in attribution.reasons.items()
-        ],
+        "unattributed": [Unattributed(why, ns, attribution.percent(ns)) for why, ns in attribution.reasons.items()],
         "steps": contents.steps,
         "ranks": contents.ranks,
     }
@@ -127,13 +124,7 @@ def _estimate(attribution: Attribution) -> Estimate | None:
     if attribution.estimate is None:
         return None
     rows, sampled, low, high = attribution.estimate
-    return Estimate(
-        rows=rows,
-        time_ns=sampled,
-        percent=attribution.percent(sampled),
-        low_percent=attribution.percent(low),
-        high_percent=attribution.percent(high),
-    )
+    return Estimate(rows, sampled, *(attribution.percent(ns) for ns in (sampled, low, high)))
 
 
 def _form(output: str) -> Literal["dict", "csv", "parquet"]:

@@ -26,8 +26,8 @@ SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # of -o, each also with .gz
 
 def print_table(args: argparse.Namespace) -> Done:
     """Write the rows; the lines for standard error say what the table holds and what was chosen of it."""
-    query = make_query(args.columns, DEFAULT.split(","), args.where, args.group or (), args.sort or (), args.top,
-                       args.layer_depth)  # fmt: skip
+    default, group, sort = DEFAULT.split(","), args.group or (), args.sort or ()
+    query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth)
     write = _writer(args)
     loaded, annotation, peaks = load_annotated(args)
     cells, rows, notes = answer(query, loaded.table, annotation, peaks)

@@ -13,7 +13,7 @@ from pyprof.command.json_schema import Record, doc, extended
 
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Change, Comparison
-    from pyprof.prof.diff.gate import Verdict
+    from pyprof.prof.diff.gate import Check, Verdict
     from pyprof.prof.diff.kernels import Swap
     from pyprof.prof.diff.lines import Kernel, Side
     from pyprof.prof.diff.noise import Delta
@@ -70,18 +70,18 @@ class Amounts(Record):
     byte: Annotated[Amount, doc("bytes that are counted")]
 
 
-class Entry(Times):
+class Entry(Times):  # its keys stand before those of Times; the defaults are those of overlap and idle time
     name: Annotated[str, doc("layer and op; overlap and idle, too")]
-    layer: Annotated[str, doc("repeated layers as one: blocks.*:attention")]
-    op: Annotated[str, doc("what the user called, or the kind of work")]
-    phase: Annotated[str, doc("forward, backward, optimizer, data, other")]
-    matched: Annotated[list[str], doc(f"how its rows were matched: {WAYS}")]
-    status: Annotated[str, doc("the least certain of these; overlap; idle")]
-    layers: Annotated[int, doc("layers that are one in `layer`")]
-    rows_before: Annotated[float | None, doc("GPU operations in A, per step")]
-    rows_after: Annotated[float | None, doc("GPU operations in B, per step")]
-    tc_lost: Annotated[int, doc("matrix products that ran on tensor cores in A only")]
-    tc_gained: Annotated[int, doc("matrix products that ran on tensor cores in B only")]
+    layer: Annotated[str, doc("repeated layers as one: blocks.*:attention")] = ""
+    op: Annotated[str, doc("what the user called, or the kind of work")] = ""
+    phase: Annotated[str, doc("forward, backward, optimizer, data, other")] = ""
+    matched: Annotated[tuple[str, ...], doc(f"how its rows were matched: {WAYS}")] = ()
+    status: Annotated[str, doc("the least certain of these; overlap; idle")] = ""
+    layers: Annotated[int, doc("layers that are one in `layer`")] = 0
+    rows_before: Annotated[float | None, doc("GPU operations in A, per step")] = None
+    rows_after: Annotated[float | None, doc("GPU operations in B, per step")] = None
+    tc_lost: Annotated[int, doc("matrix products that ran on tensor cores in A only")] = 0
+    tc_gained: Annotated[int, doc("matrix products that ran on tensor cores in B only")] = 0
 
 
 class Part(Times):
@@ -164,9 +164,7 @@ def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
         idle=Times(**_time(found.idle)),
         late=Times(**_time(found.late)),
         amounts=Amounts(
-            operations=Amount(**_amount(found.rows)),
-            flop=Amount(**_known(found, found.flop)),
-            byte=Amount(**_known(found, found.nbytes)),
+            Amount(**_amount(found.rows)), Amount(**_known(found, found.flop)), Amount(**_known(found, found.nbytes))
         ),
         tc_lost=found.tc_lost,
         tc_gained=found.tc_gained,
@@ -185,7 +183,7 @@ def _side(side: Side) -> CaptureSide:
     return CaptureSide(
         name=side.name,
         steps=[n for n in steps.numbers if n is not None],
-        left_out=[StepLeftOut(step=n, reason=why) for n, why in steps.left_out],
+        left_out=[StepLeftOut(n, why) for n, why in steps.left_out],
         devices=steps.devices,
         gpus=list(side.gpus),
         on_cpu=side.on_cpu,
@@ -227,19 +225,10 @@ def _known(found: Comparison, value: Delta) -> dict[str, Any]:
 def _entry(row: Row) -> Entry:
     entry = row.entry
     if entry is None:  # overlap and idle
-        where: dict[str, Any] = {
-            **dict.fromkeys(("layer", "op", "phase"), ""),
-            **dict.fromkeys(("layers", "tc_lost", "tc_gained"), 0),
-            **dict.fromkeys(("rows_before", "rows_after")),
-            "matched": [],
-            "status": row.name,
-        }
-    else:
-        where = {
-            key: getattr(entry, key) for key in ("layer", "op", "phase", "status", "layers", "tc_lost", "tc_gained")
-        }
-        where.update(matched=list(entry.how), rows_before=entry.count[0], rows_after=entry.count[1])
-    return Entry(name=row.name, **where, **_row(row))
+        return Entry(row.name, status=row.name, **_row(row))
+    shared = {key: getattr(entry, key) for key in ("layer", "op", "phase", "status", "layers", "tc_lost", "tc_gained")}
+    before, after = entry.count
+    return Entry(row.name, matched=entry.how, rows_before=before, rows_after=after, **shared, **_row(row))
 
 
 def _table(found: Comparison, changes: Sequence[Change], work: bool) -> list[Part]:
@@ -266,19 +255,13 @@ def _swap(swap: Swap) -> OpWithOtherKernels:
 
 
 def _kernels(kernels: Iterable[Kernel]) -> list[KernelOfOp]:
-    return [KernelOfOp(kernel=k.name, tc=k.tc, rows=k.count, ns=round(k.ns)) for k in kernels]
+    return [KernelOfOp(k.name, k.tc, k.count, round(k.ns)) for k in kernels]
 
 
 def _gate(verdict: Verdict) -> GateCondition:
-    tests = [
-        GateTest(
-            test=check.text,
-            unit=check.kind,
-            failed=check.fails,
-            **_amount(check.value),
-            noise=check.value.band,
-            counts=check.counts,
-        )
-        for check in verdict.checks
-    ]
-    return GateCondition(condition=verdict.text, failed=verdict.fails, tests=tests)
+    return GateCondition(verdict.text, verdict.fails, [_test(check) for check in verdict.checks])
+
+
+def _test(check: Check) -> GateTest:
+    amount, noise = _amount(check.value), check.value.band
+    return GateTest(check.text, check.kind, check.fails, **amount, noise=noise, counts=check.counts)

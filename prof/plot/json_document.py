@@ -50,13 +50,5 @@ def plotted(figure: Any, output: str, rows: int, numbers: Any) -> Plot:
 
 
 def _tracks(timeline: Timeline) -> Tracks:
-    lanes = [
-        Track(name=lane.name, kind=lane.kind, boxes=len(lane.start_ns), busy_ns=lane.busy_ns) for lane in timeline.lanes
-    ]
-    return Tracks(
-        step=timeline.step,
-        span_ns=timeline.span_ns,
-        lanes=tuple(lanes),
-        aligned=timeline.aligned,
-        left_out=timeline.left_out,
-    )
+    lanes = tuple(Track(lane.name, lane.kind, len(lane.start_ns), lane.busy_ns) for lane in timeline.lanes)
+    return Tracks(timeline.step, timeline.span_ns, lanes, timeline.aligned, timeline.left_out)

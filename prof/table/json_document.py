@@ -115,10 +115,8 @@ def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Seque
     shared: dict[str, Any] = {
         "columns": [_printed(column) for column in query.columns],
         "totals": _whole(totals),
-        "selected": SelectedRows(rows=len(rows), time_ns=selected_ns, percent=totals.percent(selected_ns)),
-        "uncounted": [
-            UncountedOp(op=op, time_ns=ns, percent=totals.percent(ns)) for op, ns in totals.uncounted.items()
-        ],
+        "selected": SelectedRows(len(rows), selected_ns, totals.percent(selected_ns)),
+        "uncounted": [UncountedOp(op, ns, totals.percent(ns)) for op, ns in totals.uncounted.items()],
         "assumptions": list(notes),
     }
     if query.group:
@@ -127,21 +125,15 @@ def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Seque
 
 
 def _printed(column: Column) -> PrintedColumn:
-    return PrintedColumn(name=column.name, type=TYPES[column.kind], unit=column.unit or None, meaning=column.meaning)
+    return PrintedColumn(column.name, TYPES[column.kind], column.unit or None, column.meaning)
 
 
 def _whole(totals: Totals) -> WholeTable:
-    return WholeTable(
-        rows=totals.rows,
-        time_ns=totals.total_ns,
-        on=totals.processor,
-        attributed_ns=totals.attributed_ns,
-        attributed_percent=totals.attributed_percent,
-        uncounted_ns=totals.uncounted_ns,
-        uncounted_percent=totals.percent(totals.uncounted_ns),
-    )
+    attributed, uncounted = totals.attributed_ns, totals.uncounted_ns
+    shares = totals.percent(attributed), totals.percent(uncounted)
+    return WholeTable(totals.rows, totals.total_ns, totals.processor, attributed, shares[0], uncounted, shares[1])
 
 
 def explained(row: int, lines: Sequence[Line]) -> Explanation:
     """``row``: its idx, from 1."""
-    return Explanation(row=row, lines=[ExplanationLine(what=what, text=text) for what, text in lines])
+    return Explanation(row=row, lines=[ExplanationLine(what, text) for what, text in lines])

@@ -1,7 +1,7 @@
 """numpy arrays and texts as Arrow arrays, and back, by their buffers.
 
-``pyarrow.array``, ``scalar`` and ``to_numpy`` look whether they were given pandas' objects and import pandas for that
-(seen in pyarrow 26), which takes longer than most of what we do with Arrow. Buffers take no such look.
+``pyarrow.array``, ``scalar`` and ``to_numpy`` check whether they were given objects of pandas and import pandas for
+that (seen in pyarrow 26), which takes longer than most of what we do with Arrow. Buffers are not checked so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST = (1 << 31) - 1  # bytes of all values of an Arrow string array
 
 
 def numbers(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> Any:
-    """An Arrow array of the numbers; null where they are not known."""
+    """An Arrow array of the numbers; null where ``known`` is false."""
     import pyarrow as pa
 
     valid = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))

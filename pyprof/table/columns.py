@@ -1,7 +1,7 @@
 """The kernel table in memory: columns, not rows.
 
-Twenty integers cost 386 bytes a row as a dataclass and 160 as columns, and texts repeat: a million kernels have a few
-thousand names, shapes and contexts. So a text column is a ``Coded``: one int32 a row and each distinct text once.
+Twenty integers cost 386 bytes per row as a dataclass and 160 as columns. Texts repeat: a million kernels have a few
+thousand names, shapes and contexts. So a text column is a ``Coded``: one int32 per row, and each distinct text once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Value = TypeVar("Value", bound=np.generic)
 NULL = int(np.iinfo(np.int64).min)  # an int column's "unknown"; a float column's is NaN
+NULL = int(np.iinfo(np.int64).min)  # an unknown value of an int column; in a float column it is NaN
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class Coded:
         return Coded(self.codes[rows], self.values)
 
     def used(self) -> Coded:
-        """The same rows with the texts that they have and no others."""
+        """The same rows, without the texts that no row has."""
         codes = np.unique(self.codes[self.codes >= 0])
         place = np.full(len(self.values) + 1, -1, np.int32)  # code -1 finds the last
         place[codes] = np.arange(len(codes), dtype=np.int32)
@@ -54,7 +55,7 @@ class Coded:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Coded:
-        """Encode a text a row; an empty one becomes code -1."""
+        """Encode one text per row; an empty one becomes code -1."""
         seen: dict[str, int] = {}
         codes = [seen.setdefault(text, len(seen)) if text else -1 for text in texts]
         return cls(np.array(codes, np.int32), list(seen))
@@ -65,7 +66,7 @@ class Coded:
 
     @classmethod
     def concat(cls, parts: Sequence[Coded]) -> Coded:
-        """One after the other; a text that several parts have is held once."""
+        """The rows of all parts, one part after the other; a text that several parts have is stored once."""
         seen: dict[str, int] = {}
         codes = []
         for part in parts:
@@ -180,7 +181,7 @@ def _numbered(key: Ints, room: int) -> tuple[Ints, Ints]:
 
 
 class Table:
-    """The kernel table. Every column of ``KERNELS`` is there; what a reader did not give is blank."""
+    """The kernel table. It has every column of ``KERNELS``; those that a reader did not give are blank."""
 
     def __init__(self, rows: int, columns: Mapping[str, Data]) -> None:
         unknown = columns.keys() - COLUMN.keys()

@@ -1,7 +1,7 @@
-"""A kernel table gathered part by part: a column takes raw texts or values and becomes one of ``pyprof.table.columns``.
+"""Build the columns of a kernel table part by part, from raw texts or from values.
 
-Raw texts are the fast way: a million rows have a few thousand distinct texts, so each text is parsed once, and numbers
-are parsed together. Whatever is not exactly as expected raises ValueError (``Wrong``), and the caller tells file and
+Raw texts are faster: a million rows have a few thousand distinct texts, of which each is parsed once, and numbers are
+parsed together. A value that is not exactly as expected raises ValueError (``WrongValue``); the caller adds file and
 line.
 """
 
@@ -19,7 +19,7 @@ from pyprof.table.columns import NULL, Coded, Data, Ints, Ragged
 from pyprof.table.schema import Column, Kind
 from pyprof.text import clean
 
-WANTED: dict[Kind, str] = {
+EXPECTED: dict[Kind, str] = {
     "int": "an integer or None",
     "float": "a number or None",
     "text": "a string",
@@ -27,25 +27,25 @@ WANTED: dict[Kind, str] = {
     "triple": "three integers",
     "ints": "a list of integers",
 }
-# Keys in which PyProf wrote [] for none. In ours [] is a value (an op without inputs) and None is unknown.
+# Keys in which PyProf wrote [] for an unknown list. Elsewhere [] is a value (an op without inputs); None is unknown.
 EMPTY_IS_NONE = frozenset({"layer", "trace", "reprMarkers", "marker", "seqMarker", "mod", "op"})
 
 
-class Wrong(ValueError):
-    """A value is not of its column's kind."""
+class WrongValue(ValueError):
+    """A value that is not of its column's kind."""
 
     def __init__(self, column: Column, found: object) -> None:
-        super().__init__(f"key {column.key!r}: expected {WANTED[column.kind]}, found {short(found)}")
+        super().__init__(f"key {column.key!r}: expected {EXPECTED[column.kind]}, found {short(found)}")
 
 
 def short(found: object) -> str:
-    """What was found, on one line and not too long."""
+    """A value as a text of at most 60 characters."""
     text = repr(found)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def literal(raw: bytes) -> Any:
-    """The value of a JSON text or Python literal. Raises ValueError, whatever is wrong with it."""
+    """The value of a JSON text or Python literal. Raises ValueError for anything else."""
     try:
         text = raw.decode().strip()
     except UnicodeDecodeError:
@@ -77,20 +77,20 @@ class Numbers:
     def check(self, values: Sequence[Any]) -> Any:
         types = set(map(type, values))
         if not types <= self.types:
-            raise Wrong(self.column, next(v for v in values if type(v) not in self.types))
+            raise WrongValue(self.column, next(v for v in values if type(v) not in self.types))
         if type(None) in types:
             values = [self.null if value is None else value for value in values]
         try:
             return np.array(values, self.dtype)
         except OverflowError:
-            raise Wrong(self.column, max(values, key=abs)) from None
+            raise WrongValue(self.column, max(values, key=abs)) from None
 
     def data(self) -> Data:
         return np.concatenate([np.zeros(0, self.dtype), *self.parts])
 
 
 class Texts:
-    """A text, json or triple column: each distinct text once."""
+    """A text, json or triple column, whose distinct texts are stored once."""
 
     def __init__(self, column: Column) -> None:
         self.column = column
@@ -102,7 +102,7 @@ class Texts:
     def parse(self, raws: Sequence[bytes]) -> Any:
         codes = list(map(self.by_raw.get, raws))
         if None in codes:
-            for raw in dict.fromkeys(raws):  # in their order: equal files give equal codes
+            for raw in dict.fromkeys(raws):  # in their order, so that equal files give equal codes
                 if raw not in self.by_raw:
                     self.by_raw[raw] = self._code(literal(raw))
             codes = list(map(self.by_raw.get, raws))
@@ -114,7 +114,7 @@ class Texts:
     def _code(self, value: Any) -> int:
         text = "" if value is None else self.form(value)
         if text is None:
-            raise Wrong(self.column, value)
+            raise WrongValue(self.column, value)
         if not text or (text == "[]" and self.column.key in EMPTY_IS_NONE):
             return -1
         return self.by_text.setdefault(text, len(self.by_text))
@@ -124,7 +124,7 @@ class Texts:
 
 
 class Lists:
-    """An ints column; a part is the rows' counts and their values."""
+    """An ints column; a part has the length of each row's list, and the values of all."""
 
     def __init__(self, column: Column) -> None:
         self.column = column
@@ -136,14 +136,14 @@ class Lists:
     def check(self, values: Sequence[Any]) -> tuple[Ints, Ints]:
         rows = [() if value is None else value for value in values]
         if not set(map(type, rows)) <= {list, tuple}:
-            raise Wrong(self.column, next(row for row in rows if type(row) not in {list, tuple}))
+            raise WrongValue(self.column, next(row for row in rows if type(row) not in {list, tuple}))
         flat = [number for row in rows for number in row]
         if not set(map(type, flat)) <= {int}:
-            raise Wrong(self.column, next(row for row in rows if not set(map(type, row)) <= {int}))
+            raise WrongValue(self.column, next(row for row in rows if not set(map(type, row)) <= {int}))
         try:
             return np.array(list(map(len, rows)), np.int64), np.array(flat, np.int64)
         except OverflowError:
-            raise Wrong(self.column, max(flat, key=abs)) from None
+            raise WrongValue(self.column, max(flat, key=abs)) from None
 
     def data(self) -> Data:
         none = np.zeros(0, np.int64)

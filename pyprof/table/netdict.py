@@ -25,15 +25,14 @@ import numpy as np
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.table.columns import NULL, Coded, Data, Ragged, Table
-from pyprof.table.gather import EMPTY_IS_NONE, Wrong, gatherer, literal, short
-from pyprof.table.schema import COLUMN, KERNELS, Column
+from pyprof.table.gather import EMPTY_IS_NONE, WrongValue, gatherer, literal, short
+from pyprof.table.schema import COLUMN, KERNELS, REQUIRED, Column
 from pyprof.text import clean
 
 CHUNK = 8192  # rows at a time: some 20 MB of text
 HEAD = 4096
 LONGEST = 4 << 20  # bytes of a line for the slow way: the Python parser takes 100 times as much memory
 FIRST_KEY = re.compile(rb"""\s*\{\s*(["'])(?P<key>\w{1,60})\1\s*:""")
-NEEDED = ("kShortName", "kDuration")  # what makes a line a row of ours
 ADVICE = "make net.dict with parse.py"
 
 
@@ -86,7 +85,7 @@ def _field_of(column: Column, key: str, data: Data) -> Field:
 
 
 def _coded_field(column: Column, key: str, data: Coded) -> Field:
-    """Each distinct text becomes a literal once, when a row first has it."""
+    """Make the literal of each distinct text once, when the first row with it is written."""
     made: dict[int, str] = {-1: key + _coded_literal(column, "")}
     values = data.values
 
@@ -180,7 +179,7 @@ def _check_head(head: bytes, name: str) -> None:
 
 
 class _Reader:
-    """A net.dict on its way into columns."""
+    """Reads a net.dict into columns, some thousand lines at a time."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -207,7 +206,7 @@ class _Reader:
             column.parts.append(part)
 
     def _cut(self, lines: list[bytes]) -> list[Any] | None:
-        """The columns of lines that are all as we write them, else None."""
+        """The columns of lines in the form that ``write_netdict`` writes; None if any line has another form."""
         rows = list(map(self.cut, lines)) if self.cut else [None]
         if None in rows:
             return None
@@ -222,10 +221,10 @@ class _Reader:
             return None
 
     def _parts(self, rows: list[tuple[int, dict[str, Any]]]) -> list[Any]:
-        """The columns of lines that came as dictionaries."""
+        """The columns of lines that were parsed as dictionaries."""
         try:
             return [column.check([row.get(column.column.key) for _, row in rows]) for column in self.columns]
-        except Wrong:
+        except WrongValue:
             for number, row in rows:  # again, to find the line
                 self._check(number, row)
             raise
@@ -234,7 +233,7 @@ class _Reader:
         try:
             for column in self.columns:
                 column.check([row.get(column.column.key)])
-        except Wrong as error:
+        except WrongValue as error:
             raise SchemaError(self.name, f"{error}; {ADVICE}", number) from None
 
     def _row(self, line: bytes, number: int) -> dict[str, Any]:
@@ -250,14 +249,14 @@ class _Reader:
             raise InputError(self.name, f"{cut}expected a Python dictionary, found {error}; {advice}", number) from None
         if not isinstance(row, dict):
             raise InputError(self.name, f"expected a Python dictionary, found {short(row)}; {ADVICE}", number)
-        for key in NEEDED:
+        for key in REQUIRED:
             if row.get(key) is None:
                 raise SchemaError(self.name, f"expected a row of the kernel table, found no {key!r}; {ADVICE}", number)
         return row
 
 
 def _cutter(keys: list[str]) -> Cut | None:
-    """How to cut a line of ours at its keys. None where a key needs more than looking for its text."""
+    """A function that cuts a line at its keys, for lines as ``write_netdict`` writes them; None for unusual keys."""
     if not all(re.fullmatch(r"\w+", key, re.ASCII) for key in keys):
         return None
     start = f'{{"{keys[0]}": '.encode()

@@ -17,16 +17,13 @@ from pyprof.files import Name, is_standard, open_output
 from pyprof.table import arrow
 from pyprof.table.columns import NULL, Coded, Data, Ragged, Table
 from pyprof.table.gather import gatherer, literal
-from pyprof.table.schema import COLUMN, KERNELS, Column
+from pyprof.table.schema import COLUMN, KERNELS, REQUIRED, Column
 
 MAGIC = b"PAR1"
-SCHEMA_VERSION = (
-    1  # raised where a column changes its meaning; a column more changes nothing for those who read the rest
-)
+SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when one is added
 VERSION_KEY = b"pyprof.schema_version"
 ROW_GROUP = 1 << 17
-DICTIONARY_PAGE = 16 << 20  # bytes; beyond it a row group holds its texts plainly, many times over
-NEEDED = ("kShortName", "kDuration")
+DICTIONARY_PAGE = 16 << 20  # bytes; a row group with more distinct texts repeats them in every row
 ADVICE = "make it with parse.py -o net.parquet"
 
 
@@ -50,19 +47,20 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
 
 
 def read_parquet(path: Path) -> Table:
-    """The table in a Parquet file of ours, or of another hand with our columns."""
+    """The table in a Parquet file, written by pyprof or by another program with these columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
             _check(file.schema_arrow, path)
-            found = file.read([name for name in file.schema_arrow.names if name in COLUMN])
+            arrow_table = file.read([name for name in file.schema_arrow.names if name in COLUMN])
     except (pa.ArrowException, OSError) as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(path, f"expected a Parquet file, found a broken one ({why}); {ADVICE}") from None
-    columns = {name: _column(pa, path, COLUMN[name], found.column(name)) for name in found.column_names}
-    return Table(found.num_rows, columns)
+    names = arrow_table.column_names
+    columns = {name: _column(pa, path, COLUMN[name], arrow_table.column(name)) for name in names}
+    return Table(arrow_table.num_rows, columns)
 
 
 def _column(pa: Any, path: Path, column: Column, found: Any) -> Data:
@@ -75,7 +73,7 @@ def _column(pa: Any, path: Path, column: Column, found: Any) -> Data:
 
 
 def is_parquet(name: Name) -> bool:
-    """Whether a file of that name begins as Parquet does."""
+    """Whether there is a file of that name that begins as Parquet does."""
     if is_standard(name) or not Path(str(name)).is_file():
         return False
     with Path(str(name)).open("rb") as file:
@@ -114,7 +112,7 @@ def _array(pa: Any, data: Data, texts: Any, rows: slice) -> Any:
 
 def _check(schema: Any, path: Path) -> None:
     names = schema.names
-    for key in NEEDED:
+    for key in REQUIRED:
         if key not in names:
             shown = ", ".join(names[:5]) or "none"
             message = f"expected the kernel table, found no column {key!r} (columns: {shown}, ...); {ADVICE}"
@@ -129,7 +127,7 @@ def _check(schema: Any, path: Path) -> None:
 
 
 def _data(pa: Any, column: Column, found: Any) -> Data:
-    """An Arrow column as one of ours."""
+    """An Arrow column as a column of ``Table``."""
     if _is_text(column):
         return _coded(pa, column, found)
     array = _whole(pa, found.cast(_arrow_type(pa, column.kind)))

@@ -1,4 +1,4 @@
-"""The kernel table from a file, whichever of its formats that is."""
+"""Read the kernel table from a file in any of its formats."""
 
 from __future__ import annotations
 

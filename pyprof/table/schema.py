@@ -1,8 +1,8 @@
-"""The kernel table: its columns, once.
+"""The columns of the kernel table.
 
-One row a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without a GPU, a CPU op
-that does work of its own. ``KERNELS`` is what net.dict's keys, the Parquet schema, the documentation and the tests
-derive from; the first nineteen keys are PyProf's, same names and same types.
+A row is a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without a GPU, a CPU op
+that does work itself. The keys of net.dict, the Parquet schema, the documentation and the tests derive from
+``KERNELS``. The first nineteen keys are PyProf's, with its names and types.
 """
 
 from __future__ import annotations
@@ -84,3 +84,4 @@ KERNELS: tuple[Column, ...] = (
 )
 
 COLUMN = {column.key: column for column in KERNELS}
+REQUIRED = ("kShortName", "kDuration")  # without these keys a file is no kernel table
