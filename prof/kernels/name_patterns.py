@@ -1,14 +1,15 @@
-"""What a GPU kernel's name tells: the tables behind ``tensorcore`` and ``roles``.
+"""What a GPU kernel's name says: the tables behind ``tensor_cores`` and ``roles``.
 
-``HELPERS`` are kernels that serve an op and do none of its arithmetic, although many carry its library's name.
+``HELPERS`` are kernels that serve an op and do none of its arithmetic, although many have its library's name.
 ``PRODUCTS`` are kernels that multiply matrices, with what their name says of the unit and the input precision.
-Both are read top down, the first pattern found anywhere in the name wins. ``seen`` says where a pattern comes
+In both, the first pattern from the top that occurs anywhere in the name decides. ``seen`` says where a pattern comes
 from: GPUs and library of a capture that holds it, or the source or document that spells the name.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -19,30 +20,26 @@ REACH = 400  # characters: more than any word of a real name that a pattern span
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """A trace is a stranger's file: with a bounded reach, no name takes longer than its length allows."""
+    """Compile with bounded repetitions: names come from strangers' files and must not take time beyond their length."""
     bounded = re.sub(r"(\\w|\[a-z\])([*+])", lambda m: f"{m[1]}{{{int(m[2] == '+')},{REACH}}}", pattern)
     return re.compile(bounded)
 
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A kernel that does a chore: ``kind`` is reduce, layout, transform, fill, index, cast, epilogue or gates."""
+    """A kernel that serves an op: ``kind`` is reduce, layout, transform, fill, index, cast, epilogue or gates."""
 
     kind: str
-    pattern: str
     seen: str
-    regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "regex", _compile(self.pattern))
+    regex: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
     """A kernel that multiplies matrices.
 
-    ``unit``: ``tc`` (tensor or matrix cores), ``fma`` (none), ``triton`` (the name does not tell, the dtype hints),
-    ``unknown`` (a product, and no more is known).
+    ``unit``: ``tc`` (tensor or matrix cores), ``fma`` (none), ``triton`` (the name does not say, the dtype suggests),
+    ``unknown`` (a product of which no more is known).
     ``precision``: what enters, where the pattern fixes it. Else the pattern's group ``p`` names the type (f32 there
     means none of the tensor cores), or with ``scan`` the types in the whole template do.
     """
@@ -58,53 +55,73 @@ class Product:
         object.__setattr__(self, "regex", _compile(self.pattern))
 
 
-HELPERS = (
+_HELPERS: Mapping[str, tuple[tuple[str, str], ...]] = {  # kind -> (pattern, where it was seen)
     # Sums of partial products. xmma's "execute_split_k_kernel" stands right behind an "execute_kernel" (or
     # "segment_k_on") of the same name, 254 times of 254 in an H100 capture, and takes a quarter to a twentieth of its
     # time: it only adds the slices up.
-    Helper("reduce", r"splitKreduce", "V100, A100, H100, H200: cuBLAS, cuBLASLt"),
-    Helper("reduce", r"xmma_\w*execute_split_k_kernel", "A100, H200: cuDNN wgrad; H100: cuBLAS fp32"),
-    Helper("reduce", r"ReduceSplitK|cutlass\w*::reduction::", "A100, H200: CUTLASS inside cuDNN"),
-    Helper("reduce", r"fmha_reduce_head", "H200: cuDNN attention's backward, dK and dV of heads that share them"),
-    Helper("reduce", r"reduce_wgrad_nchw_helper", "A100: cuDNN wgrad"),
-    Helper("reduce", r"reduce_1Block_kernel", "cuBLAS dot, after dot_kernel: public profiles"),
-    Helper("reduce", r"^Cijk_\w*PostGSU", "MI300: Tensile global split-U, KernelWriterConversion.py"),
-    Helper("reduce", r"splitkv_combine|FlashAttnFwdCombine|FlashAttentionForwardCombine|SplitKVCombine",
-           "FlashAttention 2, 3, 4 and ck_tile, their sources"),
+    "reduce": (
+        (r"splitKreduce", "V100, A100, H100, H200: cuBLAS, cuBLASLt"),
+        (r"xmma_\w*execute_split_k_kernel", "A100, H200: cuDNN wgrad; H100: cuBLAS fp32"),
+        (r"ReduceSplitK|cutlass\w*::reduction::", "A100, H200: CUTLASS inside cuDNN"),
+        (r"fmha_reduce_head", "H200: cuDNN attention's backward, dK and dV of heads that share them"),
+        (r"reduce_wgrad_nchw_helper", "A100: cuDNN wgrad"),
+        (r"reduce_1Block_kernel", "cuBLAS dot, after dot_kernel: public profiles"),
+        (r"^Cijk_\w*PostGSU", "MI300: Tensile global split-U, KernelWriterConversion.py"),
+        (
+            r"splitkv_combine|FlashAttnFwdCombine|FlashAttentionForwardCombine|SplitKVCombine",
+            "FlashAttention 2, 3, 4 and ck_tile, their sources",
+        ),
+    ),
     # Layout changes around a product.
-    Helper("layout", r"nchwToNhwc|nhwcToNchw|nhwcAddPadding|nchwAddPadding", "V100, A100, H200: cuDNN"),
-    Helper("layout", r"nhwcSliceCKernel|nchwToFoldedNhwcKernel|foldedNhwcToNchwKernel",
-           "H200: cuDNN; counters: no product"),
-    Helper("layout", r"\bRNN_copy_dh[xy]\b", "H200: cuDNN's persistent LSTM; counters: no product"),
-    Helper("layout", r"tensorTransform|transformTensor|convertTensor", "cuDNN"),
-    Helper("layout", r"transpose_readWrite_alignment_kernel", "V100: cuBLAS inside cuDNN's FFT convolution"),
-    Helper("layout", r"batched_transpose_\d+x\d+|SubTensorOpWith", "MIOpen, its source"),
+    "layout": (
+        (r"nchwToNhwc|nhwcToNchw|nhwcAddPadding|nchwAddPadding", "V100, A100, H200: cuDNN"),
+        (r"nhwcSliceCKernel|nchwToFoldedNhwcKernel|foldedNhwcToNchwKernel", "H200: cuDNN; counters: no product"),
+        (r"\bRNN_copy_dh[xy]\b", "H200: cuDNN's persistent LSTM; counters: no product"),
+        (r"tensorTransform|transformTensor|convertTensor", "cuDNN"),
+        (r"transpose_readWrite_alignment_kernel", "V100: cuBLAS inside cuDNN's FFT convolution"),
+        (r"batched_transpose_\d+x\d+|SubTensorOpWith", "MIOpen, its source"),
+    ),
     # Into the domain where a convolution is a product, and back.
-    Helper("transform", r"winograd_nonfused::|generateWinogradTilesKernel", "V100: cuDNN Winograd"),
-    Helper("transform", r"fft[12]d_(?:r2c|c2r)_|flip_filter", "V100, A100: cuDNN FFT convolution"),
-    Helper("transform", r"[iI]m2[cC]ol|[cC]ol2[iI]m|vol2col|col2vol|Im2d2Col",
-           "V100: cuDNN; A100: deformable convolution; ATen slow_conv"),
+    "transform": (
+        (r"winograd_nonfused::|generateWinogradTilesKernel", "V100: cuDNN Winograd"),
+        (r"fft[12]d_(?:r2c|c2r)_|flip_filter", "V100, A100: cuDNN FFT convolution"),
+        (
+            r"[iI]m2[cC]ol|[cC]ol2[iI]m|vol2col|col2vol|Im2d2Col",
+            "V100: cuDNN; A100: deformable convolution; ATen slow_conv",
+        ),
+    ),
     # Workspaces, scale factors.
-    Helper("fill", r"init_device_workspace_kernel", "H200: cuDNN wgrad, whose template it carries"),
-    Helper("fill", r"scale(?:Packed)?Tensor_kernel", "V100, H200: cuDNN, clears what a dgrad then adds to"),
-    Helper("fill", r"persistRNN_init|\bRNN_init_\d", "H200: cuDNN's persistent RNN; counters: no product"),
-    Helper("fill", r"Device(?:Compact|Scan|ReduceByKey)InitKernel", "A100, H200: cub, before a scan or count"),
-    Helper("fill", r"\bscal_kernel<", "H200: cuBLAS, scales C by beta before sgemm_largek"),
-    Helper("fill", r"^Cijk_\w*BetaOnly", "Tensile, scales C by beta before a split-U product, its source"),
+    "fill": (
+        (r"init_device_workspace_kernel", "H200: cuDNN wgrad, whose template it carries"),
+        (r"scale(?:Packed)?Tensor_kernel", "V100, H200: cuDNN, clears what a dgrad then adds to"),
+        (r"persistRNN_init|\bRNN_init_\d", "H200: cuDNN's persistent RNN; counters: no product"),
+        (r"Device(?:Compact|Scan|ReduceByKey)InitKernel", "A100, H200: cub, before a scan or count"),
+        (r"\bscal_kernel<", "H200: cuBLAS, scales C by beta before sgemm_largek"),
+        (r"^Cijk_\w*BetaOnly", "Tensile, scales C by beta before a split-U product, its source"),
+    ),
     # Where to read: tables of indices computed ahead; attention's dropout seed.
-    Helper("index", r"compute\w*OffsetsKernel|kern_precompute_indices", "V100, A100: cuDNN"),
-    Helper("index", r"strided_dgrad_indexed::kernel_helper_stage_\d", "H200: cuDNN; counters: no product"),
-    Helper("index", r"prepare_varlen_num_blocks|prepare_grouped_gemm_data", "FlashAttention 3, PyTorch: sources"),
-    Helper("index", r"philox::unpack", "H200: PyTorch's cuDNN attention"),
+    "index": (
+        (r"compute\w*OffsetsKernel|kern_precompute_indices", "V100, A100: cuDNN"),
+        (r"strided_dgrad_indexed::kernel_helper_stage_\d", "H200: cuDNN; counters: no product"),
+        (r"prepare_varlen_num_blocks|prepare_grouped_gemm_data", "FlashAttention 3, PyTorch: sources"),
+        (r"philox::unpack", "H200: PyTorch's cuDNN attention"),
+    ),
     # Casts and row sums around fused attention's main loop.
-    Helper("cast", r"convert_dq|convert_dkv|Bwd\w*Postprocess|BackwardPostprocess|bwd_postprocess|BwdConvertQGrad",
-           "H200: cuDNN; FlashAttention 2, 3, 4 and ck_tile, their sources"),
-    Helper("cast", r"dot_do_o|Bwd\w*Preprocess|BackwardPreprocess|bwd_preprocess|OGradDotO",
-           "H200: cuDNN; FlashAttention 2, 3, 4, AOTriton and ck_tile, their sources"),
-    Helper("epilogue", r"epilogue::impl::globalKernel", "A100, H200: cuBLASLt, adds addmm's bias"),
+    "cast": (
+        (
+            r"convert_dq|convert_dkv|Bwd\w*Postprocess|BackwardPostprocess|bwd_postprocess|BwdConvertQGrad",
+            "H200: cuDNN; FlashAttention 2, 3, 4 and ck_tile, their sources",
+        ),
+        (
+            r"dot_do_o|Bwd\w*Preprocess|BackwardPreprocess|bwd_preprocess|OGradDotO",
+            "H200: cuDNN; FlashAttention 2, 3, 4, AOTriton and ck_tile, their sources",
+        ),
+    ),
+    "epilogue": ((r"epilogue::impl::globalKernel", "A100, H200: cuBLASLt, adds addmm's bias"),),
     # Gates between a recurrent layer's products; the persistent kernels fuse them and are products.
-    Helper("gates", r"elemWiseRNNcell|(?:LSTM|GRU|RNN|GENERIC)_elementWise", "cuDNN RNN, public profiles"),
-)  # fmt: skip
+    "gates": ((r"elemWiseRNNcell|(?:LSTM|GRU|RNN|GENERIC)_elementWise", "cuDNN RNN, public profiles"),),
+}
+HELPERS = tuple(Helper(kind, seen, _compile(pattern)) for kind, rows in _HELPERS.items() for pattern, seen in rows)
 
 _X = r"c?(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|u8|i32|u32|i4)"  # xmma's types
 _T = r"(?:bf16|fp16|f16|tf32|e4m3|e5m2|s8|u8|int8)"  # CUTLASS's, cuBLAS's
@@ -122,14 +139,23 @@ PRODUCTS = (
     # xmma (cuBLAS, cuDNN): stored types, then multiplier and accumulator, then epilogue.
     Product("fma", r"xmma_\w*_(?:ffma|dfma|hfma2?|idp4a)", "H100, H200; counters on H200: tensor pipe 0%"),
     Product("tc", rf"xmma_\w*?_{_X}{_X}_c?f64c?f64_\w*(?:tensor|dmma)\d", "A100, H100: cuBLAS", "fp64"),
-    Product("tc", rf"xmma_\w*?_{_X}{_X}_c?(?P<p>bf16|tf32|f16|f32|e4m3|e5m2|i8|u8|i4){_X}",
-            "A100, H100, H200; counters on H200: tf32f32 tensor pipe 92%"),
+    Product(
+        "tc",
+        rf"xmma_\w*?_{_X}{_X}_c?(?P<p>bf16|tf32|f16|f32|e4m3|e5m2|i8|u8|i4){_X}",
+        "A100, H100, H200; counters on H200: tf32f32 tensor pipe 92%",
+    ),
     # CUTLASS by procedural name; the instruction's shape in cuBLAS's and cuDNN's own kernels.
     Product("fma", r"cutlass\w*_simt_", "A100, H100, H200: CUTLASS in cuBLAS"),
-    Product("tc", r"cutlass3x_sm\d+_bs(?:sp)?tensorop_\w{0,60}_ue\dm\dx(?P<p>e2m1|f4|e3m2|e2m3|f6|e4m3|e5m2|f8)",
-            "CUTLASS 4: block-scaled for Blackwell, public profiles"),
-    Product("tc", rf"cutlass3x_sm\d+_(?:sp)?tensorop_[a-z]?[\dx]{{0,12}}{_OF}[a-z_]{{0,40}}?_(?P<p>{_T}|e2m1|f4|f8)_",
-            "CUTLASS 3, docs/profiler.md"),
+    Product(
+        "tc",
+        r"cutlass3x_sm\d+_bs(?:sp)?tensorop_\w{0,60}_ue\dm\dx(?P<p>e2m1|f4|e3m2|e2m3|f6|e4m3|e5m2|f8)",
+        "CUTLASS 4: block-scaled for Blackwell, public profiles",
+    ),
+    Product(
+        "tc",
+        rf"cutlass3x_sm\d+_(?:sp)?tensorop_[a-z]?[\dx]{{0,12}}{_OF}[a-z_]{{0,40}}?_(?P<p>{_T}|e2m1|f4|f8)_",
+        "CUTLASS 3, docs/profiler.md",
+    ),
     Product("tc", rf"{_AT}(?:gz|[dz])(?:884|888|1688|16816){_OF}", "A100: cuBLAS, CUTLASS's generator", "fp64"),
     Product("tc", rf"{_AT}i(?:8832|16864){_OF}", "CUTLASS's generator", "int4"),
     Product("tc", rf"{_AT}i(?:8816|16816|16832|161616|32816|83216){_OF}", "H200: _int_mm; T4: cuDNN", "int8"),
@@ -140,17 +166,29 @@ PRODUCTS = (
     Product("tc", rf"{_AT}(?:gc|[sc])1688{_OF}", "A100: cuBLAS, cuDNN; f32 in and out, no type named", "tf32"),
     Product("tc", rf"{_AT}s16832{_OF}", "CUTLASS for Ada", "fp8"),
     Product("tc", rf"{_AT}s(?:16816|161616){_OF}", "A100: fp16 or bf16"),
-    Product("fma", r"(?:maxwell|pascal|volta|turing|ampere)_(?:\w+?_)?(?:gc|gz|[sdhczi])(?:gemm|cudnn)",
-            "V100, A100: cuBLAS, cuDNN"),
+    Product(
+        "fma",
+        r"(?:maxwell|pascal|volta|turing|ampere)_(?:\w+?_)?(?:gc|gz|[sdhczi])(?:gemm|cudnn)",
+        "V100, A100: cuBLAS, cuDNN",
+    ),
     # Vectors, odd shapes, MAGMA.
     Product("fma", r"gemv|gemmk1_kernel|gemmSN_|\bdot_kernel<|sgemm_largek", "A100, H200: cuBLAS"),
-    Product("fma", r"gemm_kernel\dx\d_core|[sdhcz]gemm_\d+x\d+x\d+|gemm_template_\w*kernel|magma\w*gemm"
-            r"|gemm_\w*fermi|fermiPlus", "cuBLAS before 11, MAGMA: their sources and public profiles"),
+    Product(
+        "fma",
+        r"gemm_kernel\dx\d_core|[sdhcz]gemm_\d+x\d+x\d+|gemm_template_\w*kernel|magma\w*gemm"
+        r"|gemm_\w*fermi|fermiPlus",
+        "cuBLAS before 11, MAGMA: their sources and public profiles",
+    ),
     # cuDNN's and PyTorch's convolutions without tensor cores.
-    Product("fma", r"(?:implicit|explicit|precomputed)_convolve_[a-z]*gemm|convolve_common_engine",
-            "V100, H200: cuDNN"),
-    Product("fma", r"(?:dgrad|wgrad)(?:2d)?_(?:\w*_)?(?:alg\d|engine)"
-            r"|(?:conv|dgrad|wgrad)2d_(?:grouped_direct|c1_k1|shmem)", "V100, H200: cuDNN"),
+    Product(
+        "fma", r"(?:implicit|explicit|precomputed)_convolve_[a-z]*gemm|convolve_common_engine", "V100, H200: cuDNN"
+    ),
+    Product(
+        "fma",
+        r"(?:dgrad|wgrad)(?:2d)?_(?:\w*_)?(?:alg\d|engine)"
+        r"|(?:conv|dgrad|wgrad)2d_(?:grouped_direct|c1_k1|shmem)",
+        "V100, H200: cuDNN",
+    ),
     Product("fma", r"pointwise_mult_and_sum_complex|winograd3x3Kernel", "V100: cuDNN FFT and Winograd"),
     Product("fma", r"(?i:conv_depthwise[23]d|depthwiseConvolution)", "PyTorch, ATen/native/cuda/DepthwiseConv2d.cu"),
     # Attention. cuDNN says f16 for bf16 too: the op's dtype tells which.
@@ -159,16 +197,28 @@ PRODUCTS = (
     Product("tc", r"fmha_cutlass[FB]_f32_\w*sm(?:8|9|1\d)\d", "H200: PyTorch, by three tf32 products", "tf32"),
     Product("tc", r"fmha_cutlass[FB]_(?P<p>f16|bf16)_\w*sm(?:[789]|1\d)\d", "V100 to H100: PyTorch, xFormers"),
     Product("fma", r"fmha_cutlass[FB]_", "PyTorch's gemm_kernel_utils.h: f32 before sm80, all before sm70"),
-    Product("tc", r"AttentionKernel<float, cutlass::arch::Sm(?:8|9|1\d)\d"
-            r"|AttentionBackwardKernel<cutlass::arch::Sm(?:8|9|1\d)\d, float", "the same by template", "tf32"),
-    Product("tc", r"Attention(?:Backward)?Kernel<(?:cutlass::arch::Sm\d+, )?cutlass::(?P<p>half_t|bfloat16_t)",
-            "the same by template"),
+    Product(
+        "tc",
+        r"AttentionKernel<float, cutlass::arch::Sm(?:8|9|1\d)\d"
+        r"|AttentionBackwardKernel<cutlass::arch::Sm(?:8|9|1\d)\d, float",
+        "the same by template",
+        "tf32",
+    ),
+    Product(
+        "tc",
+        r"Attention(?:Backward)?Kernel<(?:cutlass::arch::Sm\d+, )?cutlass::(?P<p>half_t|bfloat16_t)",
+        "the same by template",
+    ),
     Product("fma", r"AttentionKernel<float|AttentionBackwardKernel<cutlass::arch::Sm\d+, float", "the same"),
     Product("tc", r"fmhaSm\d+\w*Kernel_Qkv(?P<p>E4m3|E2m1|Bfloat16|Fp16)", "B200: TensorRT-LLM in vLLM"),
     Product("tc", r"fmha_v2_\w*?(?P<p>bf16|fp16|e4m3|int8)_", "TensorRT, TensorRT-LLM: public profiles"),
     Product("tc", r"flash_(?:fwd|bwd)_\w*kernel", "H100: FlashAttention 2, its own and PyTorch's", scan=True),
-    Product("tc", r"FlashAttn(?:Fwd|Bwd)Sm\d+|FlashAttention(?:Forward|Backward)Sm\d+", "FlashAttention 3, 4: sources",
-            scan=True),
+    Product(
+        "tc",
+        r"FlashAttn(?:Fwd|Bwd)Sm\d+|FlashAttention(?:Forward|Backward)Sm\d+",
+        "FlashAttention 3, 4: sources",
+        scan=True,
+    ),
     Product("tc", r"Batch(?:Prefill|Ragged)\w*Kernel|SinglePrefill\w*Kernel", "FlashInfer, its source", scan=True),
     Product("fma", r"(?:Batch|Single)DecodeWith\w*Kernel|paged_attention_v[12]_kernel", "FlashInfer, vLLM: sources"),
     # Recurrent layers: the persistent kernels name their instruction.
@@ -177,11 +227,18 @@ PRODUCTS = (
     Product("tc", r"\bRNN_persist_[fb]p<__half", "H200: cuDNN; counters: fp16", "fp16"),
     Product("tc", r"\bampere_lstm_(?:tile|bp_)\w*", "H200: cuDNN, for fp16 only; counters: fp16", "fp16"),
     # Templates that name their instruction or their unit.
-    Product("tc", r"\b(?:bmm|gemm)_\w+?_(?P<p>MxE2m1MxE4m3|MxE4m3|MxE2m1|E4m3|E2m1|Bfloat16|Fp16)\w*_Fp32_t\d",
-            "B200: TensorRT-LLM; fp4 weights against fp8 multiply at fp8's rate"),
+    Product(
+        "tc",
+        r"\b(?:bmm|gemm)_\w+?_(?P<p>MxE2m1MxE4m3|MxE4m3|MxE2m1|E4m3|E2m1|Bfloat16|Fp16)\w*_Fp32_t\d",
+        "B200: TensorRT-LLM; fp4 weights against fp8 multiply at fp8's rate",
+    ),
     Product("tc", r"(?:MMA|SM\d+)_\d+x\d+x\d+_[FS]\d\d(?P<p>TF32|BF16|F16|E4M3|E5M2|S8|U8|F64)", "CUTLASS 3's atoms"),
-    Product("tc", r"MmaTensorOp|MainloopSm(?:9|1\d)\d|GMMA::|SM100_MMA_|OpClassTensorOp",
-            "A100, H200: CUTLASS inside cuDNN, mangled and not; CUTLASS 3", scan=True),
+    Product(
+        "tc",
+        r"MmaTensorOp|MainloopSm(?:9|1\d)\d|GMMA::|SM100_MMA_|OpClassTensorOp",
+        "A100, H200: CUTLASS inside cuDNN, mangled and not; CUTLASS 3",
+        scan=True,
+    ),
     Product("fma", r"MmaSimt|UniversalFMA|OpClassSimt", "CUTLASS"),
     Product("tc", r"kernel_cutlass_\w*(?:[gG]emm|flash_(?:fwd|bwd))", "B200: CUTLASS 4's Python DSL", scan=True),
     Product("tc", r"deep_gemm::\w*fp8|fp8_gemm_kernel", "DeepGEMM, its source", "fp8"),
@@ -198,19 +255,25 @@ PRODUCTS = (
     Product("tc", r"xdl|Xdl|_mfma_|_wmma_|Fmha(?:Fwd|Bwd)\w*Kernel", "Composable Kernel, its source", scan=True),
     # Triton: the compiler decides from types and flags.
     Product("triton", r"^triton_tem_", "torch.compile's templates for mm, conv and attention"),
-    Product("triton", r"^_?attn_(?:fwd|bwd)|^bwd_kernel_d[kq]|^_(?:fwd|bwd)_kernel|^kernel_unified_attention",
-            "MI300: AOTriton; vLLM"),
+    Product(
+        "triton",
+        r"^_?attn_(?:fwd|bwd)|^bwd_kernel_d[kq]|^_(?:fwd|bwd)_kernel|^kernel_unified_attention",
+        "MI300: AOTriton; vLLM",
+    ),
     Product("triton", r"^_?(?:matmul|bmm|gemm|fused_moe)_kernel", "Triton's tutorials, vLLM"),
     # The instruction in the name, and last: a product, and no more is known.
     Product("tc", r"(?i:[hid]g?mma(?![a-z])|wgmma|tcgen05|tensorop)", "hmma, imma, dmma, igmma ...", scan=True),
-    Product("unknown", r"nvjet_|RNN_blockPersist|persistRNN|(?i:(?<!fb)gemm|matmul|implicit_conv|fmha)|Cijk_",
-            "none: so that a product no row above knows is not taken for something else"),
-)  # fmt: skip
+    Product(
+        "unknown",
+        r"nvjet_|RNN_blockPersist|persistRNN|(?i:(?<!fb)gemm|matmul|implicit_conv|fmha)|Cijk_",
+        "no capture: any other product, so that it is not taken for something else",
+    ),
+)
 
 
 @lru_cache(maxsize=65536)
 def find_helper(name: str) -> Helper | None:
-    """The chore a kernel does, or None where its name tells of none."""
+    """The row of the helper kernel that a name belongs to, or None."""
     return next((helper for helper in HELPERS if helper.regex.search(name)), None)
 
 

@@ -9,13 +9,12 @@ nothing. Where it tells the size of an element and not its meaning, the dtype is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from pyprof.dtypes import OF_CPP, OPAQUE
 from pyprof.prof.kernels.precision import DTYPE_OF_WORD
 from pyprof.prof.kernels.product_dtypes import product
+from pyprof.prof.kernels.template_dtypes import template
 from pyprof.prof.kernels.type_names import (
     NOTHING,
     Dtypes,
@@ -42,7 +41,7 @@ def kernel_dtypes(name: str, op: str, family: str) -> Dtypes:
     text = normal(name)
     if family in MATRIX:
         return product(text, name, op, family)
-    for find in (_copy, _scattered, _template, _many, _reduced, _opaque, _elementwise, _random, _collective):
+    for find in (_copy, _scattered, template, _many, _reduced, _opaque, _elementwise, _random, _collective):
         found = find(text, op)
         if found is not None:
             return found
@@ -73,91 +72,7 @@ def _copy(text: str, op: str) -> Dtypes | None:
     return Dtypes(at=((0, OF_CPP[direct[1]]), (1, source)), out=OF_CPP[direct[1]])
 
 
-# --- kernels whose template parameters are the operands' types ------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """``rest``, ``at`` and ``out`` are numbers of template parameters; a name in ``at`` is a dtype, or ``index``: the
-    last integer type. ``ops`` are the ops that the positions fit; ``flag``: position of an argument that is true."""
-
-    kernel: str
-    ops: str
-    rest: int | None
-    at: Mapping[int, int | str]
-    out: int | None
-    seen: str
-    flag: int | None = None
-
-
-PARAMETERS = dict.fromkeys(range(1, 5), "float32")  # cuDNN batch norm's weights and statistics, for half types too
-SAVED = dict.fromkeys(range(2, 7), "float32")
-TEMPLATES = (
-    # in, out, accumulator; the backward reads output and its gradient in the first type.
-    Template(r"softmax_warp_forward", r"_(?:log_)?softmax", 0, {}, 1, "H200, H100; PersistentSoftmax.cuh"),
-    Template(r"softmax_warp_backward", r"_(?:log_)?softmax_backward_data", 0, {}, 1, "H200; PersistentSoftmax.cuh"),
-    # in, accumulator, out; the backward the other way round: it reads what the forward wrote.
-    Template(r"cunn_SoftMaxForward\w*", r"_(?:log_)?softmax", 1, {}, 3, "H200; SoftMax.cu"),
-    Template(r"cunn_SoftMaxBackward\w*", r"_(?:log_)?softmax_backward_data", 3, {}, 1, "H200; SoftMax.cu"),
-    Template(r"cunn_SpatialSoftMaxForward", r"_(?:log_)?softmax", 0, {}, 2, "SoftMax.cu"),
-    Template(r"cunn_SpatialSoftMaxBackward", r"_(?:log_)?softmax_backward_data", 2, {}, 0, "SoftMax.cu"),
-    # Layer norm: all of the data's type, mean and rstd of the accumulator's. layer_norm_kernel.cu
-    Template(r"(?:vectorized_layer_norm_kernel|LayerNormForwardCUDAKernel)", r"native_layer_norm|_fused_rms_norm",
-             0, {}, None, "H200, H100, MI300"),
-    Template(r"(?:layer_norm_grad_input_kernel\w*|GammaBetaBackward\w+|cuComputePartGradGammaBeta|cuComputeGradInput)",
-             r"native_layer_norm_backward", 0, {3: 1, 4: 1}, None, "H200"),
-    # Batch norm channels-last: the statistics kernel does not tell the weights' type, the transform does.
-    Template(r"batch_norm_collect_statistics_channels_last_kernel", r"native_batch_norm", None, {0: 1}, None,
-             "H200; Normalization.cuh: transform, input, accumulator", flag=5),
-    Template(r"batch_norm_transform_input_channels_last_kernel", r"native_batch_norm", None, {0: 0, 1: 2, 2: 2}, None,
-             "H200; Normalization.cuh: input, accumulator, weight"),
-    Template(r"batch_norm_backward_(?:reduce|elemt)_channels_last_kernel", r"native_batch_norm_backward",
-             None, {0: 1, 1: 1, 2: 3, 5: 2, 6: 2}, None, "H200; Normalization.cuh: loads, input, accumulator, weight"),
-    # lambda(save_mean, save_var, running_mean, running_var): words are the lambda's parameters.
-    Template(r"batch_norm_update_stats_and_invert", r"native_batch_norm", None, {3: 2, 4: 3}, None,
-             "H200; Normalization.cu"),
-    # Batch norm, any layout: input, weights and running statistics, accumulator.
-    Template(r"batch_norm_collect_statistics_kernel", r"native_batch_norm", None,
-             {0: 1, 1: 2, 2: 2, 3: 2, 4: 2}, None, "Normalization.cuh: transform first", flag=5),
-    Template(r"batch_norm_transform_input_kernel", r"native_batch_norm", None,
-             {0: 0, 1: 1, 2: 1, 3: 1, 4: 1}, None, "Normalization.cuh"),
-    Template(r"batch_norm_backward_kernel", r"native_batch_norm_backward", None,
-             {0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2}, None, "Normalization.cuh"),
-    Template(r"bn_fw_tr_\w+", r"cudnn_batch_norm", None, {0: 0, **PARAMETERS}, None, "V100", flag=5),
-    Template(r"bn_bw_\w+", r"cudnn_batch_norm_backward", None, {0: 0, 1: 0, **SAVED}, None, "V100"),
-    Template(r"nll_loss_forward_(?:reduce|no_reduce)_cuda_kernel\w*", r"nll_loss_forward", 0, {1: "index"}, None,
-             "H200; NLLLoss.cu"),
-    Template(r"nll_loss_backward_(?:reduce|no_reduce)_cuda_kernel\w*", r"nll_loss_backward", 0,
-             {0: 0, 2: "index"}, None, "H200; NLLLoss.cu"),
-    Template(r"cunn_ClassNLLCriterion_updateOutput_kernel", r"nll_loss_forward", 0, {1: "int64"}, None,
-             "V100, PyTorch 1.8"),
-    Template(r"cunn_ClassNLLCriterion_updateGradInput_kernel", r"nll_loss_backward", 0, {0: 0, 2: "int64"}, None,
-             "V100, PyTorch 1.8"),
-    Template(r"max_pool_forward_n\w+", r"max_pool2d_with_indices", 0, {}, None, "V100, H200"),
-    Template(r"max_pool_backward_n\w+", r"max_pool2d_with_indices_backward", 0, {7: "int64"}, None, "V100, H200"),
-    Template(r"(?:adaptive_)?(?:avg|average)_?pool\w*", r"(?:_?adaptive_)?avg_pool[23]d(?:_backward)?", 0, {}, None,
-             "AveragePool2d.cu, AdaptiveAveragePooling.cu"),
-    Template(r"upsample_(?:nearest|bilinear|bicubic|linear)\w*", r"(?:_?upsample_\w+)", 0, {}, None, "UpSample*.cu"),
-    # Embedding: gradient, indices.
-    Template(r"(?:compute_grad_weight|sum_and_scatter)", r"embedding_dense_backward", 0, {1: 1}, None,
-             "H200; EmbeddingBackwardKernel.cu"),
-    Template(r"(?:compute_grad_weight_bags|sum_and_scatter)", r"_embedding_bag_dense_backward", None,
-             {0: 0, 1: 1, 2: 1, 3: 1, 4: 1}, None, "H200; EmbeddingBackwardKernel.cu"),
-    Template(r"embedding_backward_feature_kernel", r"embedding_dense_backward", 0, {1: 2}, None, "H200; Embedding.cu"),
-    Template(r"indexSelect(?:Large|Small)Index", r"index_select", 0, {2: 1}, None, "H100; Indexing.cu"),
-    Template(r"fused_dropout_kernel(?:_vec)?", r"native_dropout|_fused_dropout", 0, {}, None, "H200; Dropout.cu"),
-    # The pieces have one type; where only its size is told, see ``_opaque``. FBGEMM: rows, cached rows, sums.
-    Template(r"CatArrayBatchedCopy\w*(?!<[^,]*OpaqueType)", r"cat|concat|stack", 0, {}, 0, "A100; Shape.cu before 2.2"),
-    Template(r"\w*embedding(?:_nobag)?_codegen_forward_\w*kernel\w*", r"fb(?:gemm)?::(?:split|ssd)_\w+", None, {1: 0},
-             2, "A100; FBGEMM"),
-    # vectorized_gather_kernel<alignment, index>: bytes are moved, whatever they mean.
-    Template(r"vectorized_gather_kernel", r"gather|index_select|embedding", None, {2: 1}, None,
-             "H200, B200; IndexKernelUtils.cu"),
-)  # fmt: skip
-_TEMPLATES = [
-    (re.compile(rf"(?:^|[ :)])(?:{row.kernel})[<(]"), re.compile(rf"(?:{row.ops})_?"), row) for row in TEMPLATES
-]
-
+# --- scattered sums ------------------------------------------------------------------------------------------
 
 _SUMMED = re.compile(r"\bindexing_backward_kernel\w*<")
 
@@ -169,26 +84,6 @@ def _scattered(text: str, op: str) -> Dtypes | None:
         return None
     dtype = OF_CPP.get(parameters(text, match)[0], "")
     return Dtypes(at=((0, dtype), (2, dtype)), flags=((3, True),))
-
-
-def _template(text: str, op: str) -> Dtypes | None:
-    for kernel, ops, row in _TEMPLATES:
-        match = kernel.search(text) if ops.fullmatch(op) else None
-        if match:
-            words = parameters(text, match) if match[0][-1] == "<" else next(filter(None, lambdas(text)), [])
-            return _filled(row, words)
-    return None
-
-
-def _filled(row: Template, words: list[str]) -> Dtypes:
-    rest, out = dtype_at(words, row.rest), dtype_at(words, row.out)
-    index = next((OF_CPP[word] for word in reversed(words) if word in ("long", "int", "unsigned char")), "")
-    at = {}
-    for position, what in row.at.items():
-        at[position] = dtype_at(words, what) if isinstance(what, int) else index if what == "index" else what
-    known = tuple((position, dtype) for position, dtype in at.items() if dtype)
-    flags = () if row.flag is None else ((row.flag, True),)
-    return Dtypes(rest, known, out, flags)
 
 
 # --- lists of tensors, reductions, moved bytes ---------------------------------------------------------------------

@@ -14,8 +14,16 @@ from dataclasses import dataclass
 from pyprof.dtypes import OF_CPP
 
 __all__ = [
-    "NOTHING", "Dtypes", "dtype_at", "inside", "lambdas", "merged", "normal", "parameters", "split",
-]  # fmt: skip
+    "NOTHING",
+    "Dtypes",
+    "dtype_at",
+    "inside",
+    "lambdas",
+    "merged",
+    "normal",
+    "parameters",
+    "split",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +67,12 @@ def merged(several: Iterable[Dtypes]) -> Dtypes:
     flags = {position: value for one in told for position, value in one.flags}
     lists = {one.lists for one in told if one.lists}
     return Dtypes(
-        _agreed(one.rest for one in told), at, _agreed(one.out for one in told), tuple(sorted(flags.items())),
+        _agreed(one.rest for one in told),
+        at,
+        _agreed(one.out for one in told),
+        tuple(sorted(flags.items())),
         lists.pop() if len(lists) == 1 else 0,
-    )  # fmt: skip
+    )
 
 
 def _agreed(dtypes: Iterable[str]) -> str:

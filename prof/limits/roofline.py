@@ -140,8 +140,10 @@ def _positive(column: Ints) -> Floats:
 
 def _peaks(unit: Coded, number: Ints, devices: Sequence[Device]) -> Floats:
     """FLOP/s of each row's unit on its device."""
-    table = np.array([[*(device.peak(u) for u in unit.values), math.nan] for device in devices]
-                     + [[math.nan] * (len(unit.values) + 1)])  # fmt: skip
+    table = np.array(
+        [[*(device.peak(u) for u in unit.values), math.nan] for device in devices]
+        + [[math.nan] * (len(unit.values) + 1)]
+    )
     return table[number, unit.codes]
 
 

@@ -55,7 +55,7 @@ FUNCTORS = {
     "MaxNormFunctor": Functor(0, (0,), (), "comparisons"),
     "ScaleFunctor": Functor(1, (0,), (1,), "x scale"),
     "AxpbyFunctor": Functor(3, (0, 1), (2,), "a x + b y"),
-}  # fmt: skip
+}
 
 
 def functor_of(name: str) -> tuple[str, list[str]]:

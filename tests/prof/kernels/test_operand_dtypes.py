@@ -17,7 +17,7 @@ from pyprof.errors import InputError
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes, kernel_dtypes, merged
-from pyprof.prof.work import annotate as annotation
+from pyprof.prof.work.calls import call_numbers, dtypes_by_name, kernel_names
 from pyprof.table.columns import Coded, Table
 
 BF16, F16, F32, I64 = "bfloat16", "float16", "float32", "int64"
@@ -243,9 +243,9 @@ def _fits(told: str, recorded: str) -> bool:
 
 def _contradictions(table: Table) -> tuple[list[object], int, int]:
     """Claims that the recorded dtypes contradict; how many operands were claimed, and how many there are."""
-    names = annotation.kernel_names(table)
-    calls = annotation.call_numbers(table)
-    codes, hints = annotation._told(_without_dtypes(table), names, calls, Coded.empty(len(table)))
+    names = kernel_names(table)
+    calls = call_numbers(table)
+    codes, hints = dtypes_by_name(_without_dtypes(table), names, calls, Coded.empty(len(table)))
     columns = [table.coded(key) for key in ("aten", "sizes", "dtypes")]
     keys = np.stack([codes, *(c.codes for c in columns), names.codes], axis=1)
     wrong, claimed, operands = [], 0, 0

@@ -309,13 +309,13 @@ def test_both_demanglers_spell_the_same_kernel() -> None:
 @pytest.mark.parametrize("rows", [HELPERS, PRODUCTS])
 def test_every_pattern_says_where_it_was_seen(rows: tuple) -> None:  # type: ignore[type-arg]
     assert all(row.seen for row in rows)
-    assert len({row.pattern for row in rows}) == len(rows)
+    assert len({row.regex.pattern for row in rows}) == len(rows)
 
 
 def test_every_pattern_decides_a_name_of_these_tests() -> None:
     names = [name for name, *_ in ALL + BY_DTYPE] + NO_PRODUCT
     deciding = {id(find_helper(name)) for name in names} | {id((find_product(name) or [None])[0]) for name in names}
-    assert [row.pattern for row in (*HELPERS, *PRODUCTS) if id(row) not in deciding] == []
+    assert [row.regex.pattern for row in (*HELPERS, *PRODUCTS) if id(row) not in deciding] == []
 
 
 @given(st.text(max_size=200), st.sampled_from(["gemm", "conv", "norm", ""]), st.sampled_from(["", "bfloat16", "?"]))

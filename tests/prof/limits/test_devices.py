@@ -52,7 +52,7 @@ NAMES = [
     ("AMD Instinct MI300X VF", "MI300X", "tc_bf16", 1307.4, 5300),
     ("AMD Instinct MI325X", "MI325X", "tc_bf16", 1307.4, 6000),
     ("AMD Instinct MI355X", "MI355X", "tc_bf16", 2516.6, 8000),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "part", "unit", "tflops", "gbps"), NAMES)
@@ -67,9 +67,17 @@ def test_a_name_finds_its_part(name, part, unit, tflops, gbps):
 
 @pytest.mark.parametrize(
     "name",
-    ["", "NVIDIA A10G", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 3090 Ti",
-     "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "AMD Radeon Graphics", "Intel(R) Iris(R) Xe Graphics"],
-)  # fmt: skip
+    [
+        "",
+        "NVIDIA A10G",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        "AMD Radeon Graphics",
+        "Intel(R) Iris(R) Xe Graphics",
+    ],
+)
 def test_a_near_name_is_another_part(name):
     assert find_device(name) is None
 
@@ -85,9 +93,17 @@ def test_every_row_has_a_source_and_no_name_fits_two_rows():
 
 # part, SMs, MHz at which its data sheet counts the tensor cores
 CLOCKS = [
-    ("V100-SXM2", 80, 1530), ("T4", 40, 1590), ("A100-80GB-SXM4", 108, 1410), ("A10", 72, 1695), ("A40", 84, 1740),
-    ("L4", 58, 2040), ("L40S", 142, 2520), ("H100-SXM5", 132, 1830), ("H100-PCIe", 114, 1620), ("B200", 148, 1860),
-]  # fmt: skip
+    ("V100-SXM2", 80, 1530),
+    ("T4", 40, 1590),
+    ("A100-80GB-SXM4", 108, 1410),
+    ("A10", 72, 1695),
+    ("A40", 84, 1740),
+    ("L4", 58, 2040),
+    ("L40S", 142, 2520),
+    ("H100-SXM5", 132, 1830),
+    ("H100-PCIe", 114, 1620),
+    ("B200", 148, 1860),
+]
 
 
 @pytest.mark.parametrize(("name", "sms", "mhz"), CLOCKS)
@@ -99,8 +115,15 @@ def test_rates_times_clock_give_the_data_sheets_figures(name, sms, mhz):
             assert rate * sms * mhz * 1e6 == pytest.approx(device.peak(unit), rel=0.02), unit
 
 
-LAPTOP = {"smCount": 76, "clockRate": 1680000000, "memoryBandwidth": 576064000000, "computeMajor": 8,
-          "computeMinor": 9, "l2CacheSize": 67108864, "threadsPerWarp": 32}  # fmt: skip
+LAPTOP = {
+    "smCount": 76,
+    "clockRate": 1680000000,
+    "memoryBandwidth": 576064000000,
+    "computeMajor": 8,
+    "computeMinor": 9,
+    "l2CacheSize": 67108864,
+    "threadsPerWarp": 32,
+}
 
 
 def test_an_unlisted_gpu_by_compute_capability_sms_and_clock():
@@ -155,8 +178,18 @@ def test_a_slice_of_a_gpu_has_its_share():
     assert device.source.startswith("42 of 108 SMs of A100-40GB-SXM4")
 
 
-STRANGE = ["", "[]", "nonsense", "null", '{"smCount":-1}', '{"smCount":"132"}', '{"smCount":true}', '{"smCount":1e999}',
-           '{"computeMajor":9,"computeMinor":"0"}', f'{{"smCount":{10**400}}}']  # fmt: skip
+STRANGE = [
+    "",
+    "[]",
+    "nonsense",
+    "null",
+    '{"smCount":-1}',
+    '{"smCount":"132"}',
+    '{"smCount":true}',
+    '{"smCount":1e999}',
+    '{"computeMajor":9,"computeMinor":"0"}',
+    f'{{"smCount":{10**400}}}',
+]
 
 
 @pytest.mark.parametrize("info", STRANGE)

@@ -59,22 +59,65 @@ def one(row, annotation, peaks=None, **more):
 CUBE = 137438953472
 FOUR = [
     # ns, FLOPs, bytes, tc, precision, family, dtypes -> ai, TFLOP/s, GB/s, sol_ns, sol %, bound, unit
-    (176896, CUBE, 3 * 2 * 4096**2, "1", "bf16", "gemm", '["bfloat16","bfloat16"]',
-     1365.333, 776.948, 569.05, 138911.4, 78.527, "compute", "tc_bf16"),
-    (2678368, CUBE, 3 * 4 * 4096**2, "0", "", "gemm", '["float32","float32"]',
-     682.667, 51.3144, 75.1678, 2051327.7, 76.589, "compute", "fp32"),
-    (345792, CUBE, 3 * 4 * 4096**2, "1", "tf32", "gemm", '["float32","float32"]',
-     682.667, 397.461, 582.22, 277822.8, 80.344, "compute", "tc_tf32"),
-    (30976, 0, 2 * 4 * 4096**2, "-", "", "pointwise", '["float32"]',
-     0, 0, 4332.96, 27962.0, 90.270, "memory", ""),
-]  # fmt: skip
+    (
+        176896,
+        CUBE,
+        3 * 2 * 4096**2,
+        "1",
+        "bf16",
+        "gemm",
+        '["bfloat16","bfloat16"]',
+        1365.333,
+        776.948,
+        569.05,
+        138911.4,
+        78.527,
+        "compute",
+        "tc_bf16",
+    ),
+    (
+        2678368,
+        CUBE,
+        3 * 4 * 4096**2,
+        "0",
+        "",
+        "gemm",
+        '["float32","float32"]',
+        682.667,
+        51.3144,
+        75.1678,
+        2051327.7,
+        76.589,
+        "compute",
+        "fp32",
+    ),
+    (
+        345792,
+        CUBE,
+        3 * 4 * 4096**2,
+        "1",
+        "tf32",
+        "gemm",
+        '["float32","float32"]',
+        682.667,
+        397.461,
+        582.22,
+        277822.8,
+        80.344,
+        "compute",
+        "tc_tf32",
+    ),
+    (30976, 0, 2 * 4 * 4096**2, "-", "", "pointwise", '["float32"]', 0, 0, 4332.96, 27962.0, 90.270, "memory", ""),
+]
 
 
 @pytest.mark.parametrize("case", FOUR)
 def test_four_kernels_that_ncu_measured(case):
     ns, flops, nbytes, tc, precision, family, dtypes, *expected = case
-    found = one({"kDuration": ns, "dtypes": dtypes, "aten": "aten::mm", "grid": "[132, 1, 1]"},
-                (flops, nbytes, tc, precision, family))  # fmt: skip
+    found = one(
+        {"kDuration": ns, "dtypes": dtypes, "aten": "aten::mm", "grid": "[132, 1, 1]"},
+        (flops, nbytes, tc, precision, family),
+    )
     numbers = [float(a[0]) for a in (found.ai, found.tflops, found.gbps, found.sol_ns, found.sol)]
     assert numbers == pytest.approx(expected[:5], rel=1e-4)
     assert [found.bound.texts()[0], found.unit.texts()[0]] == expected[5:]
@@ -98,7 +141,7 @@ UNITS = [  # tc, precision, family, dtypes, kernel name -> unit
     ("-", "", "optimizer", '[["float32","float32"],["float32"]]', "multi_tensor_apply_kernel", "fp32"),
     ("-", "", "pointwise", "", ADD, "fp64"),
     ("-", "", "", "", "my_kernel", ""),  # an op nobody knows
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("tc", "precision", "family", "dtypes", "name", "unit"), UNITS)
@@ -217,11 +260,18 @@ def test_occupancy_is_ncus(case):
     assert (limits[0][0], limits[1][0]) == (by_warps, by_registers)
     major, minor = divmod(int(arch[3:]), 10)
     launch = geometry(
-        table({"grid": f"[{blocks}, 1, 1]", "block": f"[{threads}, 1, 1]", "registers": registers, "staticSmem": 0,
-               "dynamicSmem": smem}),
+        table(
+            {
+                "grid": f"[{blocks}, 1, 1]",
+                "block": f"[{threads}, 1, 1]",
+                "registers": registers,
+                "staticSmem": 0,
+                "dynamicSmem": smem,
+            }
+        ),
         np.zeros(1, np.int64),
         [find_device("GPU", {"computeMajor": major, "computeMinor": minor, "smCount": sms})],
-    )  # fmt: skip
+    )
     assert launch.occupancy[0] == pytest.approx(occupancy, abs=0.005)
     assert launch.waves[0] == pytest.approx(waves, abs=0.005)
 
@@ -261,9 +311,16 @@ def test_achieved_occupancy_is_the_captures_unless_it_is_none_or_0(told, achieve
     assert found.achieved[0] == achieved
 
 
-NOTHING = [{"registers": None}, {"block": "[0, 1, 1]"}, {"block": "nonsense"}, {"gpu": ""},
-           {"staticSmem": None, "dynamicSmem": None}, {"registers": 255, "block": "[2048, 1, 1]"},
-           {"dynamicSmem": 300000}, {"kind": "memset"}]  # fmt: skip
+NOTHING = [
+    {"registers": None},
+    {"block": "[0, 1, 1]"},
+    {"block": "nonsense"},
+    {"gpu": ""},
+    {"staticSmem": None, "dynamicSmem": None},
+    {"registers": 255, "block": "[2048, 1, 1]"},
+    {"dynamicSmem": 300000},
+    {"kind": "memset"},
+]
 
 
 @pytest.mark.parametrize("row", NOTHING)
@@ -380,15 +437,31 @@ def test_without_columns_of_limits_nothing_is_computed(monkeypatch):
 
 
 def test_cells_of_limits():
-    row = {"kDuration": 176896, "aten": "aten::mm", "grid": "[132, 1, 1]", "block": "[384, 1, 1]", "registers": 168,
-           "dynamicSmem": 213188}  # fmt: skip
+    row = {
+        "kDuration": 176896,
+        "aten": "aten::mm",
+        "grid": "[132, 1, 1]",
+        "block": "[384, 1, 1]",
+        "registers": 168,
+        "dynamicSmem": 213188,
+    }
     found = limits.limit_cells(one(row, (CUBE, 3 * 2 * 4096**2, "1", "bf16", "gemm")))
     texts = {name: cells.shown(data) if cells.is_float(data) else data for name, data in found.items()}
     assert {name: data.texts()[0] if isinstance(data, Coded) else data[0] for name, data in texts.items()} == {
-        "ai": "1365", "tflops": "776.9", "gbps": "569.1", "unit": "tc_bf16", "sol_ns": 138911, "sol": "78.53",
-        "bound": "compute", "occ": "18.75", "occ_limit": "registers", "occ_est": "18.75", "waves": "1", "tail": "0",
+        "ai": "1365",
+        "tflops": "776.9",
+        "gbps": "569.1",
+        "unit": "tc_bf16",
+        "sol_ns": 138911,
+        "sol": "78.53",
+        "bound": "compute",
+        "occ": "18.75",
+        "occ_limit": "registers",
+        "occ_est": "18.75",
+        "waves": "1",
+        "tail": "0",
         "sm_eff": "100",
-    }  # fmt: skip
+    }
     assert found.keys() == {column.name for column in LIMITS}
 
 
@@ -403,21 +476,35 @@ def test_shown_numbers_keep_four_digits(numbers):
 def test_a_million_rows_take_about_a_second():
     rows = 1_100_000
     source = np.random.default_rng(0)
-    data = Table(rows, {
-        "kind": Coded(np.zeros(rows, np.int32), ["kernel"]),
-        "gpu": Coded(np.zeros(rows, np.int32), [H200]),
-        "kDuration": source.integers(1000, 100000, rows), "start": np.arange(rows, dtype=np.int64) * 50000,
-        "grid": Coded(source.integers(0, 500, rows).astype(np.int32), [f"[{i + 1}, 1, 1]" for i in range(500)]),
-        "block": Coded(source.integers(0, 8, rows).astype(np.int32), [f"[{128 * (i + 1)}, 1, 1]" for i in range(8)]),
-        "registers": source.integers(16, 64, rows), "dynamicSmem": source.integers(0, 40000, rows),
-        "dtypes": Coded(source.integers(-1, 50, rows).astype(np.int32), [f'["float32","{i}"]' for i in range(50)]),
-        "aten": Coded(source.integers(0, 30, rows).astype(np.int32), [f"aten::op{i}" for i in range(30)]),
-        "kLongName": Coded(source.integers(0, 300, rows).astype(np.int32), [f"kernel{i}" for i in range(300)]),
-        "seqId": Ragged.empty(rows),
-    })  # fmt: skip
+    data = Table(
+        rows,
+        {
+            "kind": Coded(np.zeros(rows, np.int32), ["kernel"]),
+            "gpu": Coded(np.zeros(rows, np.int32), [H200]),
+            "kDuration": source.integers(1000, 100000, rows),
+            "start": np.arange(rows, dtype=np.int64) * 50000,
+            "grid": Coded(source.integers(0, 500, rows).astype(np.int32), [f"[{i + 1}, 1, 1]" for i in range(500)]),
+            "block": Coded(
+                source.integers(0, 8, rows).astype(np.int32), [f"[{128 * (i + 1)}, 1, 1]" for i in range(8)]
+            ),
+            "registers": source.integers(16, 64, rows),
+            "dynamicSmem": source.integers(0, 40000, rows),
+            "dtypes": Coded(source.integers(-1, 50, rows).astype(np.int32), [f'["float32","{i}"]' for i in range(50)]),
+            "aten": Coded(source.integers(0, 30, rows).astype(np.int32), [f"aten::op{i}" for i in range(30)]),
+            "kLongName": Coded(source.integers(0, 300, rows).astype(np.int32), [f"kernel{i}" for i in range(300)]),
+            "seqId": Ragged.empty(rows),
+        },
+    )
     zeros = np.zeros(rows, np.int32)
-    notes = Annotation(source.integers(0, 10**9, rows), source.integers(0, 10**8, rows), Coded(zeros, ["-"]),
-                       Coded(zeros - 1, []), Coded(zeros, ["main"]), Coded(zeros, ["pointwise"]), {})  # fmt: skip
+    notes = Annotation(
+        source.integers(0, 10**9, rows),
+        source.integers(0, 10**8, rows),
+        Coded(zeros, ["-"]),
+        Coded(zeros - 1, []),
+        Coded(zeros, ["main"]),
+        Coded(zeros, ["pointwise"]),
+        {},
+    )
     began = time.perf_counter()
     usage(data, notes, roofline(data, notes))
     assert time.perf_counter() - began < 6  # 1 s on an idle core; the margin is for a busy machine

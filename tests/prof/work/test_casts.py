@@ -30,12 +30,21 @@ B, F, UNKNOWN = "bfloat16", "float32", ""
 def told(*rows: tuple[str, str, str, str, list[int], list[str], str]) -> list[Dtypes]:
     """What is known of each row: (kernel, aten, sizes, dir, seq, nodes, op)."""
     name, aten, sizes, direction, seq, nodes, op = zip(*rows, strict=True)
-    table = Table(len(rows), {
-        "kLongName": Coded.of(name), "aten": Coded.of(f"aten::{a}" for a in aten), "sizes": Coded.of(sizes),
-        "dir": Coded.of(direction), "seqId": Ragged.of(seq), "pid": np.ones(len(rows), np.int64),
-        "nodes": Coded.of(str(list(n)).replace("'", '"') for n in nodes), "op": Coded.of(f'["{o}"]' for o in op),
-        "opId": np.arange(len(rows)), "kind": Coded.of(["kernel"] * len(rows)),
-    })  # fmt: skip
+    table = Table(
+        len(rows),
+        {
+            "kLongName": Coded.of(name),
+            "aten": Coded.of(f"aten::{a}" for a in aten),
+            "sizes": Coded.of(sizes),
+            "dir": Coded.of(direction),
+            "seqId": Ragged.of(seq),
+            "pid": np.ones(len(rows), np.int64),
+            "nodes": Coded.of(str(list(n)).replace("'", '"') for n in nodes),
+            "op": Coded.of(f'["{o}"]' for o in op),
+            "opId": np.arange(len(rows)),
+            "kind": Coded.of(["kernel"] * len(rows)),
+        },
+    )
     codes, hints = dtypes_by_name(table, kernel_names(table), call_numbers(table), Coded.empty(len(table)))
     return [hints[code] for code in codes.tolist()]
 

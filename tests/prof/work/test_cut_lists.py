@@ -59,9 +59,26 @@ def test_blocks_prove_the_lists(aten, grids, grads, dtypes, proven):
 
 @pytest.mark.parametrize(
     "grads",
-    ["[null]", "null", "3", "{}", '"[[3]]"', "[3]", "[[null]]", "[[-3]]", "[[3.0]]", "[[true]]", '[["3"]]', "[[[3]]]",
-     '[{"3": 3}]', "[[3", "no json", pytest.param("[" * 100_000, id="deep"), "[]"],
-)  # fmt: skip
+    [
+        "[null]",
+        "null",
+        "3",
+        "{}",
+        '"[[3]]"',
+        "[3]",
+        "[[null]]",
+        "[[-3]]",
+        "[[3.0]]",
+        "[[true]]",
+        '[["3"]]',
+        "[[[3]]]",
+        '[{"3": 3}]',
+        "[[3",
+        "no json",
+        pytest.param("[" * 100_000, id="deep"),
+        "[]",
+    ],
+)
 def test_gradients_that_are_no_shapes_prove_nothing(grads):
     for aten in ("aten::_foreach_mul_", "aten::_foreach_add_"):
         assert proven_lists(table(aten, [1], grads, '[[],""]'), np.zeros(1, np.int64)).texts() == [""]

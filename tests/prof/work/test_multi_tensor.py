@@ -85,9 +85,11 @@ def step(ts: float, corr: int, name: str = ADAM) -> list[dict]:
     """An optimizer's step of two launches, 3 blocks and 1: outside of any op."""
     return [
         x("user_annotation", "Optimizer.step#FusedAdam.step", ts, 90),
-        call(ts + 10, corr), kernel(ts + 500, 90, corr, name, grid=[3, 1, 1]),
-        call(ts + 30, corr + 1), kernel(ts + 700, 30, corr + 1, name, grid=[1, 1, 1]),
-    ]  # fmt: skip
+        call(ts + 10, corr),
+        kernel(ts + 500, 90, corr, name, grid=[3, 1, 1]),
+        call(ts + 30, corr + 1),
+        kernel(ts + 700, 30, corr + 1, name, grid=[1, 1, 1]),
+    ]
 
 
 def accumulated(ts: float, *shapes: list[int]) -> list[dict]:
@@ -115,19 +117,25 @@ def test_a_step_of_apex_has_its_gradients(tmp_path) -> None:
 def test_each_step_has_its_own_gradients(tmp_path) -> None:
     """The second step's have 4 chunks, too: 262,144 elements."""
     path = write(
-        tmp_path / "t.json", begin(0),
-        *accumulated(10, [70_000], [256, 256], [10]), *step(100, 1),
-        *accumulated(300, [512, 512]), *step(400, 3),
-    )  # fmt: skip
+        tmp_path / "t.json",
+        begin(0),
+        *accumulated(10, [70_000], [256, 256], [10]),
+        *step(100, 1),
+        *accumulated(300, [512, 512]),
+        *step(400, 3),
+    )
     notes = annotate(correlate(read(path)))
     assert notes.flops.tolist() == [13 * 101_660, 13 * 33_886, 13 * 196_608, 13 * 65_536]
 
 
 def test_a_step_whose_backward_came_before_the_capture_did_what_an_equal_one_did(tmp_path) -> None:
     path = write(
-        tmp_path / "t.json", begin(0), *step(100, 1),
-        *accumulated(300, [70_000], [256, 256], [10]), *step(400, 3),
-    )  # fmt: skip
+        tmp_path / "t.json",
+        begin(0),
+        *step(100, 1),
+        *accumulated(300, [70_000], [256, 256], [10]),
+        *step(400, 3),
+    )
     table = correlate(read(path))
     notes = annotate(table)
     assert notes.flops.tolist() == [13 * 101_660, 13 * 33_886] * 2
@@ -154,8 +162,11 @@ def test_what_the_blocks_do_not_prove_stays_unknown(tmp_path) -> None:
 def test_torchs_own_lists_keep_their_op(tmp_path) -> None:
     """A kernel of `_foreach_add_` is its op's, whatever its name."""
     path = write(
-        tmp_path / "t.json", begin(0), *accumulated(10, [70_000]),
+        tmp_path / "t.json",
+        begin(0),
+        *accumulated(10, [70_000]),
         op("aten::_foreach_mul_", 100, 50, Input_Dims=[[], []], Input_type=["TensorList", "Scalar"]),
-        call(110, 1), kernel(500, 9, 1, multi("ScaleFunctor<float, float>"), grid=[2, 1, 1]),
-    )  # fmt: skip
+        call(110, 1),
+        kernel(500, 9, 1, multi("ScaleFunctor<float, float>"), grid=[2, 1, 1]),
+    )
     assert annotate(correlate(read(path))).flops.tolist() == [70_000]  # 1 an element

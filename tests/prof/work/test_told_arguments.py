@@ -116,8 +116,10 @@ def test_an_activations_gradient_without_shapes_of_its_own():
 
 def test_a_norms_gradient_without_shapes_of_its_own():
     # E = 8 * 16, R = 8, D = 16: dx 10E with a weight, parameters 3E - 2D; reads dy, x, weight and 2R, writes dx and 2D
-    args = [{"name": name, "type": "tensor", "shape": shape, "dtype": "float32"} for name, shape in
-            (("input", [8, 16]), ("weight", [16]), ("bias", [16]))]  # fmt: skip
+    args = [
+        {"name": name, "type": "tensor", "shape": shape, "dtype": "float32"}
+        for name, shape in (("input", [8, 16]), ("weight", [16]), ("bias", [16]))
+    ]
     args.insert(1, {"name": "normalized_shape", "type": "tuple", "items": [{"type": "int", "value": 16}]})
     text = json.dumps({"v": 1, "mod": "torch.nn.functional", "op": "layer_norm", "args": args}, separators=(",", ":"))
     norm = counted(aten="native_layer_norm_backward", marker=json.dumps([text]), dir="bprop")
