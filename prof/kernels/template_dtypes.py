@@ -153,10 +153,11 @@ TEMPLATES = (
     ),
     Template(r"indexSelect(?:Large|Small)Index", r"index_select", "H100; Indexing.cu", rest=0, at={2: 1}),
     Template(r"fused_dropout_kernel(?:_vec)?", r"native_dropout|_fused_dropout", "H200; Dropout.cu", rest=0),
-    # The pieces have one type; where the name has only its size, see ``operand_dtypes``. FBGEMM: rows, cached rows, sums.
+    # The pieces have one type; where the name has only its size, see ``operand_dtypes``.
     Template(
         r"CatArrayBatchedCopy\w*(?!<[^,]*OpaqueType)", r"cat|concat|stack", "A100; Shape.cu before 2.2", rest=0, out=0
     ),
+    # FBGEMM: rows, cached rows, sums.
     Template(
         r"\w*embedding(?:_nobag)?_codegen_forward_\w*kernel\w*",
         r"fb(?:gemm)?::(?:split|ssd)_\w+",
