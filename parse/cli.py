@@ -42,13 +42,13 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--summary",
         action="store_true",
-        help="print what the files hold, and make no table; for a long nsys export the share of the time that has an "
-        "op is an estimate, and labelled so",
+        help="print a summary of the files and make no table; for a long nsys export the attributed share of the time "
+        "is an estimate, and labelled so",
     )
     parser.add_argument(
         "--exact",
         action="store_true",
-        help="with --summary: that share of all rows, in about the time of a table",
+        help="with --summary: the attributed share of all rows, which takes about as long as a table",
     )
     add_json(parser, "one JSON object of what was read and, with -o, written; errors too (pyprof schema parse)")
     add_common(parser, writes="file")
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _check_options(args: argparse.Namespace) -> None:
     if args.summary and args.output:
-        raise UsageError("--summary prints words on standard output: leave out -o")
+        raise UsageError("--summary prints text on standard output: leave out -o")
     if args.exact and not args.summary:
         raise UsageError("--exact goes with --summary: a table's share is exact")
     check_standard_output(args, "table")
@@ -156,8 +156,8 @@ def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wante
     kept = []
     for profile, table in zip(parsed, tables, strict=True):
         spans = None if wanted.range_name is None else named_spans(profile.capture, wanted.range_name)
-        own_pids = profile.table.with_column("rank", table.ints("rank"))
-        kept.append(table.take(select(own_pids, wanted, spans)))
+        ranked = profile.table.with_column("rank", table.ints("rank"))  # with the file's own process numbers
+        kept.append(table.take(select(ranked, wanted, spans)))
     if not any(map(len, kept)):
         available = _available(parsed, tables, wanted)
         raise PyprofError(f"{', '.join(files)}: no row is left by {wanted.options()}; {available}")

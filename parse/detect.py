@@ -39,7 +39,7 @@ BriefReader = Callable[[Path], "tuple[CaptureNotes, Contents]"]
 
 
 def reader(file: Path) -> Reader:
-    """The reader of a file's format. Raises InputError where it is none that we know."""
+    """The reader of a file's format. Raises InputError where the format is unknown."""
     head = _head(file)
     found = _reader(file, head)
     if found is None:
@@ -48,7 +48,7 @@ def reader(file: Path) -> Reader:
 
 
 def lean_reader(file: Path) -> Reader:
-    """A reader for the kernel table alone: ranges that no row depends on may be left out. Raises as ``reader``."""
+    """A reader for the kernel table alone, which may leave out ranges that no row depends on. Raises as ``reader``."""
     read = reader(file)
     if read is _read_report:
         from pyprof.parse.nsys import nsys_rep as nsys_report
@@ -63,9 +63,9 @@ def lean_reader(file: Path) -> Reader:
 
 
 def brief_reader(file: Path) -> BriefReader | None:
-    """What tells a file's summary without reading it all; None where a format has nothing shorter than reading.
+    """A reader that sums up a file without reading it all; None where the format needs a full read.
 
-    A torch.profiler trace is one text, of which all must be read. Raises InputError as ``reader`` does.
+    A torch.profiler trace does: it is one text. Raises InputError as ``reader`` does.
     """
     read = reader(file)
     if read is _read_report:
@@ -81,7 +81,7 @@ def brief_reader(file: Path) -> BriefReader | None:
 
 
 def is_table(file: Path) -> bool:
-    """Whether a file is a kernel table; False: a profiler's. Raises InputError where it is neither."""
+    """Whether a file is a kernel table (True) or a profiler's (False). Raises InputError where it is neither."""
     head = _head(file)
     if _is_table(head):
         return True
@@ -97,7 +97,7 @@ def _reader(file: Path, head: bytes) -> Reader | None:
         from pyprof.parse.kineto import reader as kineto
 
         return kineto.read
-    if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the one format that no documented mark tells
+    if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the one format without a documented mark
         return _read_report
     return None
 
@@ -121,7 +121,9 @@ def _database_reader(file: Path) -> Reader:
     from pyprof.parse.nsys import reader as nsys
 
     with database(file) as db:
-        return nvprof.read if nvprof.is_nvprof(db) else rocpd.read if rocpd.is_rocpd(db) else nsys.read
+        if nvprof.is_nvprof(db):
+            return nvprof.read
+        return rocpd.read if rocpd.is_rocpd(db) else nsys.read
 
 
 def _read_report(file: Path) -> Capture:

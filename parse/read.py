@@ -21,11 +21,11 @@ class Parsed(NamedTuple):
 
 
 def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lean: bool = False) -> Parsed:
-    """Read one file; ``say`` hears what is done. ``brief``: for a summary, without the columns that it does not tell.
+    """Read one file, reporting progress to ``say``.
 
-    ``lean``: for the table alone; the capture, and so the names in ``notes``, may lack ranges that no row depends on.
-
-    Raises InputError where it is no profiler's, or damaged.
+    ``brief``: for a summary, without the columns that it does not use. ``lean``: for the table alone; the capture, and
+    so the names in ``notes``, may lack ranges that no row depends on.
+    Raises InputError where the file is not a profiler's, or is damaged.
     """
     say(f"reading {file.name}")
     capture = (lean_reader if lean else reader)(file)(file)
@@ -34,7 +34,7 @@ def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lea
 
 
 def read_brief(file: Path, say: Say = lambda _: None) -> tuple[CaptureNotes, Contents]:
-    """What a summary tells of a file, without reading more of a long one than that takes; the share is then estimated.
+    """The summary of a file. Of a long one only a part is read, and the attributed share is then an estimate.
 
     Raises InputError as ``read_profile`` does.
     """

@@ -1,8 +1,7 @@
 """Which rows of the kernel table a user asked for: by time, step, rank and named range.
 
-Pure: a table, a selection and the spans of the named ranges in, a mask out. A row counts to where it was *launched* for
-steps and ranges, whatever the thread: backward kernels are launched by autograd's thread while the step or range that
-they belong to stands on the user's.
+A row belongs to the steps and ranges in which it was *launched*, on whatever thread: backward kernels are launched by
+autograd's thread, while the step or range that they belong to is open on the user's.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ class Selection:
     range_name: str | None = None  # may hold * and ?
 
     def options(self) -> str:
-        """As on the command line, for messages.
+        """The selection as options of the command line, for messages.
 
         >>> Selection(begin_ns=5, steps=(2, 3)).options()
         '--from 5ns --step 2-3'
         """
         steps = "" if self.steps is None else "-".join(map(str, dict.fromkeys(self.steps)))
-        told = (
+        options = (
             ("--from", None if self.begin_ns is None else f"{self.begin_ns}ns"),
             ("--to", None if self.end_ns is None else f"{self.end_ns}ns"),
             ("--step", steps or None),
             ("--rank", self.rank),
             ("--range", self.range_name),
         )
-        return " ".join(f"{option} {value}" for option, value in told if value is not None)
+        return " ".join(f"{option} {value}" for option, value in options if value is not None)
 
 
 class Spans(NamedTuple):
@@ -84,7 +83,7 @@ def parse_steps(text: str) -> tuple[int, int]:
 
 
 def select(table: Table, wanted: Selection, spans: Spans | None = None) -> NDArray[np.bool_]:
-    """A mask of the rows that a selection keeps. ``spans``: of the ranges that it names."""
+    """A mask of the rows that a selection keeps. ``spans``: the times of the ranges that it names."""
     keep = np.ones(len(table), bool)
     start, step = table.ints("start"), table.ints("step")
     if wanted.begin_ns is not None:
@@ -101,28 +100,26 @@ def select(table: Table, wanted: Selection, spans: Spans | None = None) -> NDArr
 
 
 def launched(table: Table) -> Ints:
-    """When each row was launched: the API call's start, a CPU op's own; ``NULL`` where that is not known."""
-    kind = table.coded("kind")
-    is_cpu = np.array([value == "cpu" for value in [*kind.values, ""]])[kind.codes]
-    return np.where(is_cpu, table.ints("start"), table.ints("apiStart"))
+    """When each row was launched: its API call's start, a CPU op's own start; ``NULL`` where that is not known."""
+    return np.where(table.coded("kind").among("cpu"), table.ints("start"), table.ints("apiStart"))
 
 
 def _inside(time: Ints, pid: Ints, spans: Spans) -> NDArray[np.bool_]:
-    """Which points lie in a span of their process. Spans may overlap: merged, they are searched by halves."""
-    found = np.zeros(len(time), bool)
+    """Which points lie in a span of their process. Spans may overlap: the furthest end so far makes them one."""
+    inside = np.zeros(len(time), bool)
     for owner in np.unique(spans.pid).tolist():
-        mine = np.flatnonzero(spans.pid == owner)
-        mine = mine[np.argsort(spans.start[mine], kind="stable")]
-        start = spans.start[mine]
-        reach = np.maximum.accumulate(np.maximum(spans.end[mine], start + 1))  # one of 0 ns holds 1
+        of_process = np.flatnonzero(spans.pid == owner)
+        of_process = of_process[np.argsort(spans.start[of_process], kind="stable")]
+        start = spans.start[of_process]
+        reach = np.maximum.accumulate(np.maximum(spans.end[of_process], start + 1))  # a span of 0 ns holds 1
         rows = np.flatnonzero((pid == owner) & (time != NULL))
         at = np.searchsorted(start, time[rows], "right") - 1
-        found[rows] = (at >= 0) & (time[rows] < reach[at])
-    return found
+        inside[rows] = (at >= 0) & (time[rows] < reach[at])
+    return inside
 
 
 def named_spans(capture: Capture, name: str) -> Spans:
-    """Where the ranges called ``name`` stand: an annotation, layer, op or step, with * and ? as in file names.
+    """The times of the ranges of a name (annotations, layers, ops, steps), with * and ? as in file names.
 
     NVTX start/end ranges count as those of a thread do.
     """
@@ -136,5 +133,5 @@ def named_spans(capture: Capture, name: str) -> Spans:
 
 
 def _plain(name: str) -> str:
-    """Our own and the user's annotations are ``layer:NAME`` in the file; square brackets are no wildcards."""
+    """The name without ``layer:``, which the scopes of layers lack too; square brackets are not wildcards."""
     return name.removeprefix("layer:").replace("[", "[[]")

@@ -1,4 +1,4 @@
-"""The kernel table as CSV: the columns of net.dict, a header, unknown empty, RFC 4180's quotes."""
+"""The kernel table as CSV: a header, the columns of net.dict, unknown values empty, quotes as in RFC 4180."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUOTED = re.compile(r'[",\r\n]')
 
 
 def write_csv(table: Table, out: BinaryIO) -> None:
-    """Write a header and a line a row, UTF-8. Lists are JSON, as in Parquet."""
+    """Write a header and one line per row, in UTF-8. Lists are JSON, as in Parquet."""
     out.write((",".join(column.key for column in KERNELS) + "\n").encode())
     cells = [_cells(column, table) for column in KERNELS]
     for begin in range(0, len(table), CHUNK):
@@ -24,10 +24,10 @@ def write_csv(table: Table, out: BinaryIO) -> None:
 
 
 def _cells(column: Column, table: Table) -> Callable[[slice], Iterable[str]]:
-    """What makes a column's fields of some rows."""
+    """A function from some rows to the fields of a column."""
     data = table.columns[column.key]
     if isinstance(data, Coded):
-        texts = [*map(_field, data.values), ""]  # code -1 finds the last
+        texts = [*map(_field, data.values), ""]  # code -1 selects the last
         codes = data.codes
         return lambda rows: map(texts.__getitem__, codes[rows].tolist())
     if isinstance(data, Ragged):
