@@ -196,9 +196,9 @@ class Sweeps:
 
     def _neighbour(self) -> Any:
         cuda = self.torch.cuda
-        mine = self.device.index or 0
-        reached = (n for n in range(cuda.device_count()) if n != mine and cuda.can_device_access_peer(mine, n))
-        number = next(reached, None)
+        this = self.device.index or 0
+        peers = (n for n in range(cuda.device_count()) if n != this and cuda.can_device_access_peer(this, n))
+        number = next(peers, None)
         return None if number is None else self.torch.device("cuda", number)
 
 

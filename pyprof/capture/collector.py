@@ -3,7 +3,7 @@
 The embedded collector is PyTorch's profiler (Kineto) with our markers in it. While it records,
 the program's ops take longer on the CPU, and the records stay in memory until they are written as a Chrome trace at the
 end.
-An attached tool is only told when to start and stop (cudaProfilerStart and Stop).
+For an attached tool, only cudaProfilerStart and Stop are called.
 """
 
 from __future__ import annotations
@@ -159,10 +159,10 @@ class TraceFile(Collector):
         write_trace(self._profiler, self._sink.texts, self.file, self._force)
 
 
-def cuda_profiler(what: str) -> None:
+def cuda_profiler(action: str) -> None:
     """Call cudaProfilerStart or Stop, after the GPU has finished what was launched. Without a GPU nothing happens."""
     import torch
 
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-        (torch.cuda.profiler.start if what == "start" else torch.cuda.profiler.stop)()
+        (torch.cuda.profiler.start if action == "start" else torch.cuda.profiler.stop)()

@@ -121,18 +121,18 @@ def stop() -> None:
     _mark_range("stop")
 
 
-def _mark_range(what: str) -> None:
+def _mark_range(action: str) -> None:
     import torch
 
-    if what == "stop":
+    if action == "stop":
         _close_step()
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()
     collector = _collector
     if collector is not None:
-        collector.start() if what == "start" else collector.stop()
+        collector.start() if action == "start" else collector.stop()
     else:
-        cuda_profiler(what)
+        cuda_profiler(action)
 
 
 class _Step(threading.local):

@@ -152,8 +152,8 @@ def _strides_identify(tensor: Tensor) -> bool:
 def _with_trace(entry: Entry, trace: str) -> Entry:
     if len(entry.with_trace) >= _CALLS_MOST:
         entry.with_trace.clear()
-    found = entry.with_trace[trace] = Entry(entry.text[:-1] + trace + "}")
-    return found
+    traced = entry.with_trace[trace] = Entry(entry.text[:-1] + trace + "}")
+    return traced
 
 
 def _autocast_dtype() -> torch.dtype | None:

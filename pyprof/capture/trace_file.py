@@ -75,7 +75,7 @@ def repaired(lines: Iterable[str], texts: dict[str, str]) -> Iterator[str]:
             continue
         if "pyprof#" in line and _TOKEN.search(line):
             category = category.replace("cpu_op", "user_annotation")
-            line = _TOKEN.sub(lambda found: json.dumps(texts.get(found[1], found[1])), line)
+            line = _TOKEN.sub(lambda token: json.dumps(texts.get(token[1], token[1])), line)
         elif '"name"' in line:
             line = _escaped(line)
         else:
@@ -86,8 +86,9 @@ def repaired(lines: Iterable[str], texts: dict[str, str]) -> Iterator[str]:
     yield category
 
 
-def _event(found: re.Match[str], texts: dict[str, str]) -> str:
-    before, category, between, name, after = found.groups()
+def _event(event: re.Match[str], texts: dict[str, str]) -> str:
+    """An event's first line, in the form of PyTorch up to 2.12."""
+    before, category, between, name, after = event.groups()
     if name in texts:
         return f"{before}user_annotation{between}{json.dumps(texts[name])[1:-1]}{after}"
     name = json.dumps(name)[1:-1] if '"' in name else name
@@ -96,5 +97,7 @@ def _event(found: re.Match[str], texts: dict[str, str]) -> str:
 
 def _escaped(line: str) -> str:
     """The line with the quotes in its name escaped, which Kineto does not do."""
-    found = _NAME.match(line)
-    return line if found is None or '"' not in found[2] else f"{found[1]}{json.dumps(found[2])[1:-1]}{found[3]}"
+    parts = _NAME.match(line)
+    if parts is None or '"' not in parts[2]:
+        return line
+    return f"{parts[1]}{json.dumps(parts[2])[1:-1]}{parts[3]}"

@@ -67,11 +67,11 @@ def model_of(func: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
         model, arguments = python_arguments(func, args, kwargs)
         return (model, arguments) if model in MODELS else ("", ())
     name = api_name(func)
-    found = find(name)
-    if found is None or name in CASTS or name in MOVES or FAMILY[found] == "view":
+    model_name = find(name)
+    if model_name is None or name in CASTS or name in MOVES or FAMILY[model_name] == "view":
         return "", ()
     fitting = resolved(name, args, kwargs)
-    return (found, fitting) if fitting is not None else ("", ())
+    return (model_name, fitting) if fitting is not None else ("", ())
 
 
 def api_work(call: ApiCall, in_optimizer: bool) -> Work | None:
