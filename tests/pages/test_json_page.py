@@ -73,9 +73,15 @@ def test_every_answer_has_its_example():
 
 @pytest.mark.parametrize(
     ("shown", "found"),
-    [({"a": 1}, {"a": 1, "b": 2}), ({"a": 1, LEFT_OUT: LEFT_OUT}, {"a": 2}), ([1], [1, 2]), ([2, LEFT_OUT], [1, 2]),
-     (1, 1.0), ({}, [])],
-)  # fmt: skip
+    [
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ({"a": 1, LEFT_OUT: LEFT_OUT}, {"a": 2}),
+        ([1], [1, 2]),
+        ([2, LEFT_OUT], [1, 2]),
+        (1, 1.0),
+        ({}, []),
+    ],
+)
 def test_a_difference_is_seen(shown, found):
     with pytest.raises(AssertionError):
         agrees(shown, found)
