@@ -66,6 +66,11 @@ def test_what_the_page_shows_is_printed(mark, command, text, tmp_path, monkeypat
     agrees(shown, found)
 
 
+def test_the_keys_on_the_page_are_those_of_the_documents():
+    done = subprocess.run([sys.executable, str(ROOT / "tools" / "json_page.py")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
 def test_every_answer_has_its_example():
     shown = {json.loads(text)["schema"].split("/")[1] for _, _, text in EXAMPLES}
     assert shown == {answer.what for answer in ANSWERS}
