@@ -63,7 +63,7 @@ def _register(row: Activation, name: str) -> None:
     def count(*arguments: Any, out: Out = None) -> Work:
         return apply(name, arguments[: row.tensors], row.flop, result="float" if row.flop else "same", out=out)
 
-    count.__doc__ = f"{row.flop} flop an element: {row.formula}"
+    count.__doc__ = f"{row.flop} flop per element: {row.formula}"
     count.__name__ = count.__qualname__ = name
     model(name, family=FAMILY_NAME)(count)
 
@@ -113,7 +113,7 @@ def softplus_backward(grad: Tensor, self: Tensor, beta: Any = 1, *, out: Out = N
 
 @model("glu", family=FAMILY_NAME)
 def glu(self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
-    """a * sigmoid(b), a and b the halves of x: 4 flop an element of the result"""
+    """a * sigmoid(b), a and b the halves of x: 4 flop per element of the result"""
     half = required(self).numel // 2
     written = output(out, Tensor((half,), self.dtype))
     return elementwise(4 * half, self.nbytes, written)
@@ -121,7 +121,7 @@ def glu(self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
 
 @model("glu_backward", family=FAMILY_NAME)
 def glu_backward(grad: Tensor, self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
-    """s = sigmoid(b): 3; da = g s: 1; db = g a s (1 - s): 4; so 8 an element of g. Reads g and x, writes dx."""
+    """s = sigmoid(b): 3; da = g s: 1; db = g a s (1 - s): 4; so 8 per element of g. Reads g and x, writes dx."""
     return elementwise(8 * grad.numel, distinct(grad, self), output(out, self.like(self.shape)))
 
 

@@ -7,7 +7,7 @@ flop    the two matrix products over the pairs (query, key) that are not masked 
         where the mask is known from the arguments: causal, sliding window, sequences of different lengths. A
         mask given as a tensor is computed in full. Softmax and scale are not products and not counted.
 read    Q, K, V, each at its own number of heads (grouped queries share K and V), the mask at its stored size
-write   O, and the logarithm of the softmax' sum for the backward: float32, one a query and head
+write   O, and the logarithm of the softmax' sum for the backward: float32, one per query and head
         dropout: the random generator's seed and offset, 16 bytes; its mask is never stored
 Backward, five products over the same pairs: Q K' again (D), dP = dO V' (Dv), dV = P' dO (Dv), dQ = dS K (D),
 dK = dS' Q (D): 2 * batch * query heads * pairs * (3 D + 2 Dv). It reads Q, K, V, O, dO, the logarithms and

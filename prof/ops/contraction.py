@@ -234,7 +234,7 @@ def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None) 
 def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *, out: Out = None) -> Work:
     """y[..,P,R]: the p-norm of the difference of each row of x1[..,P,M] to each of x2[..,R,M]
 
-    flop    a pair and element: a difference, its power (p = 2: a product; p = 1, 0, inf: none; else 1), a
+    flop    per pair and element: a difference, its power (p = 2: a product; p = 1, 0, inf: none; else 1), a
             sum, but one sum less a pair; and a root at the end (p = 2 and other powers)
     ``_euclidean_dist`` computes the same by a matrix product; its traces show ``mm`` or ``bmm`` with K = M +
     2.
@@ -249,7 +249,7 @@ def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *, out: Out = None) -> Work:
 
 @model("_cdist_backward", family="distance")
 def cdist_backward(dy: Tensor, x1: Tensor, x2: Tensor, p: Any = 2.0, y: Any = None) -> Work:
-    """dx1: a pair and element: the difference times dy (p = 2: over y, a division a pair), summed over x2"""
+    """dx1, per pair and element: the difference times dy (p = 2: over y, a division per pair), summed over x2"""
     pairs, m = dy.numel, x1.shape[-1]
     divided = p is not UNKNOWN and p in (0, 1, math.inf)
     flop = pairs * (2 * m + (0 if divided else 1)) + max(0, pairs * m - x1.numel)

@@ -10,7 +10,7 @@ read    x, weight, bias, each once
 write   y
 Backward, as separate kernels run it:
 dgrad   reads dy, weight, writes dx;  wgrad   reads dy, x, writes dweight: the forward's flop each
-bias    reads dy, writes dbias: one sum an element of dy, less one a channel
+bias    reads dy, writes dbias: one sum per element of dy, less one per channel
 
 ``valid`` counts the products without those with a padding zero, which some algorithms skip and some hardware
 counters therefore do not see.

@@ -186,7 +186,7 @@ def frexp(self: Tensor) -> Work:
 
 @model("nonzero_static", family=FAMILY_NAME)
 def nonzero_static(self: Tensor, size: int) -> Work:
-    """So many positions, 8 bytes a dimension"""
+    """So many positions, 8 bytes per dimension"""
     return Work(0, self.nbytes, 8 * size * len(self.shape))
 
 

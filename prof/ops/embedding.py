@@ -47,13 +47,13 @@ def embedding_backward(
 
 @model("renorm", family=FAMILY_NAME)
 def renorm(self: Tensor) -> Work:
-    """The norm of each slice (2 an element), and its scaling (1, counted for all)"""
+    """The norm of each slice (2 per element), and its scaling (1, counted for all)"""
     return Work(3 * self.numel, self.nbytes, moved(self.numel, self))
 
 
 @model("embedding_renorm", family=FAMILY_NAME)
 def embedding_renorm(self: Tensor, positions: Tensor) -> Work:
-    """The norm of each gathered row (2 an element), and its scaling (1, counted for all)"""
+    """The norm of each gathered row (2 per element), and its scaling (1, counted for all)"""
     index = indices(required(positions))
     count = index.numel * self.shape[-1]
     return Work(3 * count, moved(count, self) + index.nbytes, moved(count, self))

@@ -33,8 +33,8 @@ class Lookup:
     indices: Tensor
     bags: int
     pooling: int | None
-    weighted: Tensor | None  # a factor an index
-    rows: int | None  # of all tables, where the optimizer keeps a number a row
+    weighted: Tensor | None  # a factor per index
+    rows: int | None  # of all tables, where the optimizer keeps a number per row
     out: str | None  # the output's dtype
 
     @property

@@ -74,8 +74,10 @@ def touched(call: Lookup, wide: Fraction) -> tuple[Fraction, Fraction]:
     elements = call.count * wide
     if call.weights.numel:
         elements = min(elements, Fraction(call.weights.numel))
-    known = call.rows if call.rows and call.rows < call.weights.numel else 0  # a number a row: the rows themselves
-    rows = Fraction(known) if known else elements / wide if wide else Fraction(0)
+    if call.rows and call.rows < call.weights.numel:  # the optimizer keeps a number per row
+        rows = Fraction(call.rows)
+    else:
+        rows = elements / wide if wide else Fraction(0)
     return elements, min(Fraction(call.count), rows)
 
 
@@ -109,7 +111,7 @@ def gradient(arguments: tuple[Any, ...]) -> tuple[Tensor, Lookup]:
 
 @model("fbgemm::split_embedding_codegen_grad_indice_weights", family=FAMILY_NAME)
 def grad_indice_weights(*arguments: Any) -> Work:
-    """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1 an index"""
+    """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1 per index"""
     grad, call = gradient(arguments)
     return indice_weights_work(call, grad)
 
@@ -124,7 +126,7 @@ def _register(optimizer: str, rule: Update) -> None:
         update = update_work(call, grad, rule)
         return {"indice_weights": indice_weights_work(call, grad), "update": update} if call.weighted else update
 
-    price = f"{rule.element} an element and {rule.row} a row that is updated: {rule.why}"
+    price = f"{rule.element} per element and {rule.row} per row that is updated: {rule.why}"
     backward.__doc__ = f"N D additions (weighted: as many products); {optimizer}: {price}"
     whole.__doc__ = f"{backward.__doc__}. The weights' own gradient: N (2 D - 1)"
     model(f"{OP}_{optimizer}", family=FAMILY_NAME)(backward)
@@ -153,5 +155,5 @@ alias(r"torch::autograd::CppNode<.*?LookupFunction_(\w+?)_Op\w*>", r"SplitLookup
 def touched_rows(arguments: tuple[Any, ...]) -> str:
     """That each index updates a row of its own, besides what the lookup assumes."""
     _, call = gradient(arguments)
-    touches = f"rows updated: one an index, at most the {call.weights.numel:,} elements there are"
+    touches = f"rows updated: one per index, at most the {call.weights.numel:,} elements there are"
     return "; ".join(filter(None, (mean_width(tuple(arguments[1:])), touches)))

@@ -66,19 +66,19 @@ def liger_layer_norm(self: Tensor, weight: Tensor, bias: Any = None) -> Work:
 
 @model("LigerSiLUMulFunction", family=POINTWISE)
 def liger_silu_mul(a: Tensor, b: Tensor) -> Work:
-    """silu(a) * b: 4 an element"""
+    """silu(a) * b: 4 per element"""
     return Work(4 * a.numel, distinct(a, b), moved(a.numel, a))
 
 
 @model("LigerGELUMulFunction", family=POINTWISE)
 def liger_gelu_mul(a: Tensor, b: Tensor) -> Work:
-    """gelu(a) * b, by tanh: 10 an element"""
+    """gelu(a) * b, by tanh: 10 per element"""
     return Work(10 * a.numel, distinct(a, b), moved(a.numel, a))
 
 
 @model("LigerRopeFunction", family=POINTWISE)
 def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Work:
-    """Each pair turned by its place's angle, in place: 3 an element"""
+    """Each pair turned by its place's angle, in place: 3 per element"""
     return Work(3 * (q.numel + k.numel), distinct(q, k, cos, sin), moved(q.numel, q) + moved(k.numel, k))
 
 
@@ -89,14 +89,14 @@ def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Work:
 def dequantize_4bit(
     packed: Tensor, scales: Tensor, _block: Any, _kind: Any, shape: Any, dtype: Any = None, *_: Any
 ) -> Work:
-    """Two numbers a byte, each looked up and scaled: 1 an element"""
+    """Two numbers per byte, each looked up and scaled: 1 per element"""
     numbers = math.prod(shape) if isinstance(shape, (list, tuple)) else 2 * packed.numel
     return Work(numbers, distinct(packed, scales), moved(numbers, packed.like((), dtype_name(dtype) or "")))
 
 
 @model("bitsandbytes::gemv_4bit", family=GEMM)
 def gemv_4bit(x: Tensor, packed: Tensor, shape: Any, scales: Tensor) -> Work:
-    """y[..,N] = x[..,K] @ W', W of 4 bits: 2 an element and row; the weights' own scaling is left out"""
+    """y[..,N] = x[..,K] @ W', W of 4 bits: 2 per element and row; the weights' own scaling is left out"""
     n, k = shape
     rows = x.numel // k if k else 0
     return Work(2 * rows * n * k, distinct(x, packed, scales), moved(rows * n, x))
@@ -111,6 +111,6 @@ def int8_linear(a: Tensor, b: Tensor) -> Work:
 
 @model("bitsandbytes::int8_vectorwise_quant", family=POINTWISE)
 def int8_rows(a: Tensor) -> Work:
-    """Each row scaled by its largest: 1 an element; int8 and a scale a row written"""
+    """Each row scaled by its largest: 1 per element; int8 and a scale per row written"""
     rows = a.numel // a.shape[-1] if a.shape and a.shape[-1] else 0
     return Work(a.numel, a.nbytes, a.numel + BLOCKS * rows)

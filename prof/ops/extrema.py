@@ -17,7 +17,7 @@ FAMILY_NAME = "reduction"
 
 @model("amax.backward", "amin.backward", family=FAMILY_NAME)
 def amax_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """g / (how many are equal) where x is the maximum: a division a row. Reads x, g and the result, writes dx."""
+    """g / (how many are equal) where x is the maximum: a division per row. Reads x, g and the result, writes dx."""
     kept_ = kept(self, dim, out)
     return Work(kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 

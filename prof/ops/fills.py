@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, dtype_name, first_output, moved, output, required
+from pyprof.prof.ops.operands import Out, dtype_name, first_output, moved, output, required, type_of_number
 
 FAMILY_NAME = "copy"
 
@@ -23,34 +23,31 @@ def fill_(self: Tensor, value: Any = None, *, out: Out = None) -> Work:
     return Work(0, distinct(value), moved(result.numel, result))
 
 
-def _named(out: Out, size: Any, dtype: str) -> Tensor:
-    """A new tensor's description: as captured, else from its size and type arguments."""
-    described = first_output(out)
-    if described is not None:
-        return described
-    return Tensor((size,) if isinstance(size, int) else tuple(size), dtype)
+def filled(out: Out, size: Any, dtype: str) -> Work:
+    """A new tensor written: as the capture describes it, else by its size and type arguments."""
+    result = first_output(out)
+    if result is None:
+        result = Tensor((size,) if isinstance(size, int) else tuple(size), dtype)
+    return Work(0, 0, moved(result.numel, result))
 
 
 @model("zeros", "ones", family=FAMILY_NAME)
 def zeros(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """Write every element of a new tensor; the default type is float32"""
-    result = _named(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or "float32")
-    return Work(0, 0, moved(result.numel, result))
+    return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or "float32")
 
 
 @model("full", family=FAMILY_NAME)
 def full(size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
     """Write every element of a new tensor, whose type follows the value"""
-    kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
-    result = _named(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or kind)
-    return Work(0, 0, moved(result.numel, result))
+    kind = type_of_number(value) if isinstance(value, int) else "float32"
+    return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or kind)
 
 
 @model("new_zeros", "new_ones", family=FAMILY_NAME)
 def new_zeros(self: Tensor, size: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """As ``zeros``, in self's type"""
-    result = _named(out, size, dtype_name(dtype) or self.dtype)
-    return Work(0, 0, moved(result.numel, result))
+    return filled(out, size, dtype_name(dtype) or self.dtype)
 
 
 @model("new_full", family=FAMILY_NAME)
@@ -89,7 +86,8 @@ def arange(*bounds: Any, out: Out = None) -> Work:
         return Work(0, 0, math.nan)
     start, end, step = ([0, *numbers, 1] if len(numbers) == 1 else [*numbers, 1])[:3]
     dtype = "int64" if all(isinstance(x, int) for x in numbers) else "float32"
-    typed = result.dtype if result is not None else dtype_name(bounds[-4]) if len(bounds) > 4 else None
+    asked = dtype_name(bounds[-4]) if len(bounds) > 4 else None
+    typed = asked if result is None else result.dtype
     return Work(0, 0, moved(math.ceil((end - start) / step), Tensor((), typed or dtype)))
 
 
@@ -97,13 +95,12 @@ def arange(*bounds: Any, out: Out = None) -> Work:
 def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None) -> Work:
     """Write ``steps`` elements; their arithmetic is not counted. ``logspace`` has a base before the type."""
     asked = next((a for a in arguments[:2] if isinstance(a, str)), None)
-    result = _named(out, steps, dtype_name(asked) or "float32")
-    return Work(0, 0, moved(result.numel, result))
+    return filled(out, steps, dtype_name(asked) or "float32")
 
 
 @model("tril_indices", family=FAMILY_NAME)
 def tril_indices(row: Any, col: Any, offset: Any = 0, *, out: Out = None) -> Work:
-    """Write two int64 an element of the triangle"""
+    """Write two int64 per element of the triangle"""
     described = first_output(out)
     if described is not None:
         return Work(0, 0, moved(described.numel, described))
@@ -113,15 +110,14 @@ def tril_indices(row: Any, col: Any, offset: Any = 0, *, out: Out = None) -> Wor
 
 @model("triu_indices", family=FAMILY_NAME)
 def triu_indices(row: Any, col: Any, offset: Any = 0) -> Work:
-    """Write two int64 an element of the triangle"""
+    """Write two int64 per element of the triangle"""
     return Work(0, 0, 2 * 8 * sum(col - min(max(i + offset, 0), col) for i in range(row)))
 
 
 @model("eye", family=FAMILY_NAME)
 def eye(n: Any, m: Any = None, *, out: Out = None) -> Work:
     """Write an n by n, or n by m, matrix"""
-    result = _named(out, (n, m if isinstance(m, int) else n), "float32")
-    return Work(0, 0, moved(result.numel, result))
+    return filled(out, (n, m if isinstance(m, int) else n), "float32")
 
 
 @model("scalar_tensor", family=FAMILY_NAME)

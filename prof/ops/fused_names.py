@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, names
-from pyprof.prof.ops.no_arithmetic import trial
+from pyprof.prof.ops.no_arithmetic import first_trial
 
 KINDS = ("poi", "red", "per", "spl")
 
@@ -19,7 +19,7 @@ KINDS = ("poi", "red", "per", "spl")
 NO_WORK = frozenset({"view", "copy", "indexing", "embedding", "sort"})  # families that compute nothing
 
 
-# Names of inductor's and prims' own that are no aten ops: FLOPs an element.
+# Names of inductor's and prims' own that are no aten ops: FLOPs per element.
 OWN = {
     "prepare_softmax_online": 3,  # running maximum, exp of the difference, sum
     **dict.fromkeys(names("max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put"), 1),
@@ -40,7 +40,7 @@ OWN = {
 AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
 
 
-# Norms: FLOPs an element of their statistics and of their result, which may be kernels of their own. A layer norm's
+# Norms: FLOPs per element of their statistics and of their result, which may be kernels of their own. A layer norm's
 # statistics subtract, square and add, its result subtracts, scales by the deviation and the weight, adds the bias.
 NORMS = {
     **dict.fromkeys(
@@ -131,4 +131,4 @@ def _generic(name: str, rows: int, columns: int) -> int | None:
     elementwise = ((t,), (t, t), (t, t, t))
     by_rows = ((t, [1]), (t, 1), (t, 1, False), (t, t, 1, "float32"))  # a reduction, a scan, a softmax, its backward
     calls = elementwise if FAMILY[registered_name] == "pointwise" else (*by_rows, *elementwise)
-    return next((flop for call in calls if (flop := trial(registered_name, call)) is not None), None)
+    return first_trial(registered_name, calls)

@@ -193,7 +193,7 @@ def matmul(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 def matmul_backward(a: Tensor, b: Tensor) -> Parts:
     """Two products of the forward's size.
 
-    A dot product's gradients are a vector times a number: 1 product an element, no sum.
+    A dot product's gradients are a vector times a number: 1 product per element, no sum.
     """
     shape, k = general("matmul", a, b)
     if shape:
@@ -272,7 +272,7 @@ def dot(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 
 @model("dot.backward vdot.backward linalg_vecdot.backward", family=FAMILY_NAME)
 def dot_backward(a: Tensor, b: Tensor) -> Parts:
-    """Da = dy * b, db = dy * a: one product an element each, no sums"""
+    """Da = dy * b, db = dy * a: one product per element each, no sums"""
     shape = broadcast("dot", a.shape, b.shape)
     return scaled_vectors(a, b, a.like(shape[:-1]), math.prod(shape))
 
@@ -301,7 +301,7 @@ def inner(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 
 @model("inner.backward", family=FAMILY_NAME)
 def inner_backward(a: Tensor, b: Tensor) -> Parts:
-    """Two products of the forward's size; for two vectors, a product an element"""
+    """Two products of the forward's size; for two vectors, a product per element"""
     if len(a.shape) < 2 and len(b.shape) < 2:
         return dot_backward(a, b)
     shape = (*a.shape[:-1], *b.shape[:-1])
@@ -310,7 +310,7 @@ def inner_backward(a: Tensor, b: Tensor) -> Parts:
 
 @model("outer", "ger", family=FAMILY_NAME)
 def outer(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
-    """a[M] b[N]': K = 1, so nothing is summed: one product an element"""
+    """a[M] b[N]': K = 1, so nothing is summed: one product per element"""
     result = output(out, a.like((a.numel, b.numel)))
     return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import (
+    INDEX_BYTES,
     Out,
     addition_flop,
     bool_mask,
@@ -49,7 +50,7 @@ def index_select(self: Tensor, dim: Any, positions: Tensor, *, out: Out = None) 
 
 @model("index_select.backward", "index_select_backward", family=FAMILY_NAME)
 def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: Any) -> Work:
-    """dx[index] += g: an addition an element of g. Writes all of dx, reads g and the indices.
+    """dx[index] += g: an addition per element of g. Writes all of dx, reads g and the indices.
 
     aten::index_select_backward(grad, self_sizes, dim, index) has other arguments than the forward op.
     """
@@ -141,7 +142,7 @@ def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
 
 @model("index.backward", family=FAMILY_NAME)
 def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
-    """dx[i, j, ...] += g, into zeros: an addition an element of g. Reads g and the indices, writes all of dx."""
+    """dx[i, j, ...] += g, into zeros: an addition per element of g. Reads g and the indices, writes all of dx."""
     described = first_output(out)
     count = described.numel if described is not None else index_count(self, positions)
     inputs = moved(count, self) + distinct(*map(indices, tensors(positions)))
@@ -177,7 +178,7 @@ def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any = UNKNOWN, *,
 
 @model("isin", family=FAMILY_NAME)
 def isin(elements: Any, tests: Any) -> Work:
-    """Comparisons; a byte an element"""
+    """Comparisons; a byte per element"""
     return Work(0, distinct(elements, tests), required(elements).numel if isinstance(elements, Tensor) else 1)
 
 
@@ -197,9 +198,10 @@ def nonzero(self: Tensor, *, out: Out = None) -> Work:
 @model("one_hot", family=FAMILY_NAME)
 def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
     """int64 zeros and ones"""
-    described = first_output(out)
-    count = described.numel if described is not None else self.numel * classes if number(classes, -1) > 0 else None
-    return Work(0, indices(self).nbytes, math.nan if count is None else 8 * count)
+    count = result_numel(out)
+    if count is None and number(classes, -1) > 0:
+        count = self.numel * classes
+    return Work(0, indices(self).nbytes, math.nan if count is None else INDEX_BYTES * count)
 
 
 @model("select_backward slice_backward diagonal_backward unfold_backward _narrow_backward", family=FAMILY_NAME)

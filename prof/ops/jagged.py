@@ -62,7 +62,7 @@ def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
 
 @model("fbgemm::jagged_dense_elementwise_add", family=POINTWISE)
 def jagged_add(values: Tensor, starts: Any, dense: Tensor) -> Work:
-    """Rows added to a padded tensor's: 1 an element that is no padding; the padded tensor is copied"""
+    """Rows added to a padded tensor's: 1 per element that is no padding; the padded tensor is copied"""
     return Work(values.numel, distinct(values, dense) + offsets(starts), moved(dense.numel, values))
 
 
@@ -72,7 +72,7 @@ def jagged_add(values: Tensor, starts: Any, dense: Tensor) -> Work:
     family=POINTWISE,
 )
 def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor) -> Work:
-    """Rows with a padded tensor's, as many as there are rows: 1 an element"""
+    """Rows with a padded tensor's, as many as there are rows: 1 per element"""
     return Work(values.numel, values.nbytes + moved(values.numel, dense) + offsets(starts), values.nbytes)
 
 
@@ -82,7 +82,7 @@ def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor) -> Work:
     family=POINTWISE,
 )
 def jagged_elementwise_two(values: Tensor, starts: Any, dense: Tensor, other: Tensor) -> Work:
-    """Rows and two padded tensors': 2 an element"""
+    """Rows and two padded tensors': 2 per element"""
     read = values.nbytes + moved(values.numel, dense) + moved(values.numel, other)
     return Work(2 * values.numel, read + offsets(starts), values.nbytes)
 
@@ -104,6 +104,6 @@ def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any) -> Work:
 
 @model("fbgemm::segment_sum_csr", family=REDUCTION)
 def segment_sum(batch: Any, starts: Tensor, values: Tensor) -> Work:
-    """The sum of each segment, whose offsets count in ``batch`` values: an addition a value but the first"""
+    """The sum of each segment, whose offsets count in ``batch`` values: an addition per value but the first"""
     segments = max(starts.numel - 1, 0)
     return Work(max(values.numel - segments, 0), distinct(starts, values), moved(segments, values))

@@ -5,7 +5,7 @@ algorithm; iterative ones (eigenvalues, singular values) depend on the data, and
 used. Bytes are exact: each argument once, each result once; a library's work space is not counted.
 
 Source: Golub and Van Loan, Matrix Computations (4th ed.): Cholesky n^3/3 (4.2), LU 2n^3/3 (3.2), triangular
-solve n^2 a right hand side (3.1), Householder QR 2n^2 (m - n/3) (5.2), symmetric eigenvalues 4n^3/3 and with
+solve n^2 per right hand side (3.1), Householder QR 2n^2 (m - n/3) (5.2), symmetric eigenvalues 4n^3/3 and with
 vectors 9n^3 (8.3), Hessenberg QR 10n^3 and 25n^3 (7.5), singular values 4mn^2 - 4n^3/3 and with thin vectors
 14mn^2 + 8n^3 (8.6); LAPACK Working Note 41 for the inverse (LU and 4n^3/3).
 """
@@ -21,7 +21,7 @@ from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, broadcast, floating, given, moved, result_dtype
 
 FAMILY_NAME = "linalg"
-INFO_BYTES = 4  # int32: a status a matrix, and a pivot a row
+INFO_BYTES = 4  # int32: a status per matrix, and a pivot per row
 
 
 def scaled(flop: float, a: Tensor) -> int:
@@ -104,7 +104,7 @@ def lu(a: Tensor, *, out: Out = None) -> Work:
 
 @model("_linalg_solve_ex linalg_solve_ex linalg_solve", family=FAMILY_NAME)
 def solve(a: Tensor, b: Tensor) -> Work:
-    """A x = b by LU: 2n^3/3, and 2n^2 a right hand side; the factors are not counted as results"""
+    """A x = b by LU: 2n^3/3, and 2n^2 per right hand side; the factors are not counted as results"""
     batch, n = square("solve", a)
     flop = batch * (2 * n**3 / 3 + 2 * n * n * columns(a, b))
     return Work(scaled(flop, a), distinct(a, b), moved(b.numel, b))
@@ -112,7 +112,7 @@ def solve(a: Tensor, b: Tensor) -> Work:
 
 @model("linalg_lu_solve", "lu_solve", family=FAMILY_NAME)
 def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
-    """From the factors: 2n^2 a right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
+    """From the factors: 2n^2 per right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
     factors, b = (
         (second, first)
         if len(second.shape) >= len(first.shape)
@@ -127,13 +127,13 @@ def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
 
 @model("triangular_solve", family=FAMILY_NAME)
 def triangular_solve(b: Tensor, a: Tensor) -> Work:
-    """T x = b: n^2 a right hand side; reads the triangle"""
+    """T x = b: n^2 per right hand side; reads the triangle"""
     return linalg_solve_triangular(a, b)
 
 
 @model("linalg_solve_triangular", family=FAMILY_NAME)
 def linalg_solve_triangular(a: Tensor, b: Tensor) -> Work:
-    """T x = b: n^2 a right hand side; reads the triangle, n (n + 1) / 2 numbers"""
+    """T x = b: n^2 per right hand side; reads the triangle, n (n + 1) / 2 numbers"""
     batch, n = square("solve_triangular", a)
     triangle = moved(batch * n * (n + 1) // 2, a)
     return Work(scaled(batch * n * n * columns(a, b), a), triangle + b.nbytes, moved(b.numel, b))
@@ -149,7 +149,7 @@ def cholesky_solve(b: Tensor, a: Tensor) -> Work:
 
 @model("linalg_ldl_solve", family=FAMILY_NAME)
 def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor) -> Work:
-    """L D L' x = b: two triangular solves, 2n^2 a right hand side; reads the triangle"""
+    """L D L' x = b: two triangular solves, 2n^2 per right hand side; reads the triangle"""
     batch, n = square("ldl_solve", factors)
     triangle = moved(batch * n * (n + 1) // 2, factors)
     flop = 2 * batch * n * n * columns(factors, b)
@@ -168,7 +168,8 @@ def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = Tr
 def cross(a: Tensor, b: Tensor) -> Work:
     """a x b: two products and a difference an element; complex 2 * 6 + 2"""
     result = a.like(broadcast("linalg_cross", a.shape, b.shape), result_dtype(a, b))
-    price = 14 if result.is_complex else 3 if floating(result.dtype) else 0
+    price = 3 if floating(result.dtype) else 0
+    price = 14 if result.is_complex else price
     return Work(price * result.numel, distinct(a, b), moved(result.numel, result))
 
 
@@ -195,7 +196,8 @@ def qr(a: Tensor, mode: Any = "reduced", *, out: Out = None) -> Work:
     batch, m, n = tall("qr", a)
     factor = 2 * n * n * (m - n / 3)
     complete = mode == "complete" or mode is False
-    form = 0.0 if mode == "r" else 4 * (m * m * n - m * n * n + n**3 / 3) if complete else factor
+    form = 4 * (m * m * n - m * n * n + n**3 / 3) if complete else factor
+    form = 0.0 if mode == "r" else form
     rows, cols = a.shape[-2:]
     side = rows if complete else min(rows, cols)
     size = batch * (side * cols + (0 if mode == "r" else rows * side))
@@ -239,7 +241,7 @@ def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *, out: Out = None) -
 
 @model("linalg_lstsq", "lstsq", family=FAMILY_NAME)
 def lstsq(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
-    """By QR: 2n^2 (m - n/3), then 4mn - n^2 a right hand side"""
+    """By QR: 2n^2 (m - n/3), then 4mn - n^2 per right hand side"""
     batch, m, n = tall("lstsq", a)
     k = b.numel // (batch * a.shape[-2]) if batch and a.shape[-2] else 0
     flop = batch * (2 * n * n * (m - n / 3) + k * (4 * m * n - n * n))

@@ -53,7 +53,7 @@ def compared_backward(self: Tensor, flop: int, *inputs: Any) -> Work:
 
 
 def incoming(self: Tensor, reduction: Any) -> Tensor:
-    """The gradient that a loss receives: a scalar, or one an element where nothing was reduced."""
+    """The gradient that a loss receives: a scalar, or one per element where nothing was reduced."""
     return self.like(self.shape if mode(reduction) == NONE else ())
 
 
@@ -65,7 +65,9 @@ def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = 
     """
     count, item = target.numel, self.itemsize
     gathered = count * item * (2 if given(weight) else 1)
-    weighting = 0 if not given(weight) else count + (max(count - 1, 0) if mode(reduction) == MEAN else 0)
+    weighting = 0
+    if given(weight):
+        weighting = count + (max(count - 1, 0) if mode(reduction) == MEAN else 0)
     written = (count if mode(reduction) == NONE else 1) + 1
     flop = reducing(count, reduction) + weighting
     return Work(flop, (gathered if count else 0) + indices(target).nbytes, written * item)
@@ -123,25 +125,25 @@ def cross_entropy_backward(
 
 @model("mse_loss", family=FAMILY_NAME)
 def mse_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """(x - t)^2: 2 an element"""
+    """(x - t)^2: 2 per element"""
     return compared(self, target, 2, reduction)
 
 
 @model("mse_loss_backward", family=FAMILY_NAME)
 def mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """(x - t) * (2 g / n): 2 an element; unreduced 2 (x - t) g: 3"""
+    """(x - t) * (2 g / n): 2 per element; unreduced 2 (x - t) g: 3"""
     return compared_backward(self, 3 if mode(reduction) == NONE else 2, required(grad), self, target)
 
 
 @model("l1_loss", family=FAMILY_NAME)
 def l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """|x - t|: 1 an element"""
+    """|x - t|: 1 per element"""
     return compared(self, target, 1, reduction)
 
 
 @model("l1_loss.backward", family=FAMILY_NAME)
 def l1_loss_backward(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Parts:
-    """sign(x - t) * g: 2 an element"""
+    """sign(x - t) * g: 2 per element"""
     return _each(self, target, 2, reduction)
 
 
@@ -154,7 +156,7 @@ def _each(self: Tensor, target: Tensor, flop: int, reduction: Any) -> Parts:
 
 @model("smooth_l1_loss", "huber_loss", family=FAMILY_NAME)
 def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """z = |x - t|; 0.5 z z / beta: 4 an element, the quadratic branch counted for all (huber: delta (z - delta / 2))"""
+    """z = |x - t|; 0.5 z z / beta: 4 per element; the quadratic branch counts for all (huber: delta (z - delta / 2))"""
     return compared(self, target, 4, reduction)
 
 
@@ -166,7 +168,7 @@ def smooth_l1_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reductio
 
 @model("soft_margin_loss", family=FAMILY_NAME)
 def soft_margin_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """log1p(exp(-t x)): 3 an element"""
+    """log1p(exp(-t x)): 3 per element"""
     return compared(self, target, 3, reduction)
 
 
@@ -178,7 +180,7 @@ def soft_margin_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduct
 
 @model("binary_cross_entropy", family=FAMILY_NAME)
 def bce(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
-    """(t - 1) log(1 - x) - t log(x): 2 log, 3 sub, 2 mul = 7 an element, and 1 with a weight"""
+    """(t - 1) log(1 - x) - t log(x): 2 log, 3 sub, 2 mul = 7 per element, and 1 with a weight"""
     return compared(self, target, 8 if given(weight) else 7, reduction, weight)
 
 
@@ -186,7 +188,7 @@ def bce(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN)
 def bce_backward(
     grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any
 ) -> Work:
-    """g (x - t) / ((1 - x) x): 2 sub, 2 mul, div = 5 an element, and 1 with a weight"""
+    """g (x - t) / ((1 - x) x): 2 sub, 2 mul, div = 5 per element, and 1 with a weight"""
     return compared_backward(self, 6 if given(weight) else 5, required(grad), self, target, weight)
 
 
@@ -194,7 +196,7 @@ def bce_backward(
 def bce_logits(
     self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN, *_: Any
 ) -> Work:
-    """(1 - t) x - logsigmoid(x): 6 an element. A weight adds 1, a positive weight ((p - 1) t + 1) * 3.
+    """(1 - t) x - logsigmoid(x): 6 per element. A weight adds 1, a positive weight ((p - 1) t + 1) * 3.
 
     The fused algorithm's bytes; PyTorch runs several kernels.
     """
@@ -206,20 +208,20 @@ def bce_logits(
 def bce_logits_backward(
     self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN, *_: Any
 ) -> Work:
-    """(sigmoid(x) - t) g: 5 an element. A weight adds 1, a positive weight 3."""
+    """(sigmoid(x) - t) g: 5 per element. A weight adds 1, a positive weight 3."""
     flop = 5 + (1 if given(weight) else 0) + (3 if given(pos_weight) else 0)
     return compared_backward(self, flop, self, target, weight, pos_weight, incoming(self, reduction))
 
 
 @model("kl_div", family=FAMILY_NAME)
 def kl_div(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False) -> Work:
-    """t (log t - x), or exp(t) (t - x): 3 an element"""
+    """t (log t - x), or exp(t) (t - x): 3 per element"""
     return compared(self, target, 3, reduction)
 
 
 @model("kl_div.backward", family=FAMILY_NAME)
 def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False) -> Parts:
-    """dx = -t g reads t only: 1 an element, 2 where t is a logarithm. dt = g (log t - x + 1): 4 an element."""
+    """dx = -t g reads t only: 1 per element, 2 where t is a logarithm. dt = g (log t - x + 1): 4 per element."""
     grad = incoming(self, reduction)
     flop = 2 if number(log_target, False) else 1
     parts = {}
@@ -233,7 +235,7 @@ def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_tar
 
 @model("multi_margin_loss_backward", "multilabel_margin_loss_backward", family=FAMILY_NAME)
 def margin_backward(grad: Tensor, self: Tensor, target: Tensor) -> Work:
-    """g / C where the margin is not kept: 1 an element; an estimate"""
+    """g / C where the margin is not kept: 1 per element; an estimate"""
     return Work(self.numel, distinct(required(grad), self, indices(target)), moved(self.numel, self))
 
 
@@ -251,7 +253,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, *, out: Out = None) -> Work:
 
 @model("_ctc_loss_backward", family=FAMILY_NAME)
 def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
-    """beta as alpha, 7 a state, and for each probability exp(x) - exp(ab + nll - x), times g: 5; an estimate"""
+    """beta as alpha, 7 per state, and for each probability exp(x) - exp(ab + nll - x), times g: 5; an estimate"""
     forward = ctc_loss(log_probs, targets)
     read = distinct(grad, log_probs) + indices(targets).nbytes + forward.write
     return Work(forward.flop + 5 * log_probs.numel, read, moved(log_probs.numel, log_probs))
@@ -259,6 +261,6 @@ def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
 
 @model("multi_margin_loss", "multilabel_margin_loss_forward", family=FAMILY_NAME)
 def multi_margin_loss(self: Tensor, target: Tensor, *, out: Out = None) -> Work:
-    """max(0, margin - x[y] + x[i]): 3 an element with the row's sum and mean; an estimate"""
+    """max(0, margin - x[y] + x[i]): 3 per element with the row's sum and mean; an estimate"""
     result = output(out, self.like(()))
     return Work(3 * self.numel, distinct(self, indices(target)), moved(result.numel, result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -30,11 +31,13 @@ def never_computes(name: str) -> bool:
 
 def _zero(name: str) -> bool:
     """An element-wise op that its own model counts 0 for, of real and of complex numbers."""
-    for dtype in ("float32", "complex64"):
-        calls = ((Tensor((64,), dtype),) * count for count in (1, 2, 3))
-        if next((flop for call in calls if (flop := trial(name, call)) is not None), 1) != 0:
-            return False
-    return True
+    real, complex_ = ([(Tensor((64,), dtype),) * count for count in (1, 2, 3)] for dtype in ("float32", "complex64"))
+    return first_trial(name, real) == first_trial(name, complex_) == 0
+
+
+def first_trial(name: str, calls: Iterable[tuple[Any, ...]]) -> int | None:
+    """FLOPs of the first of the calls whose arguments the model takes; None where it takes none of them."""
+    return next((flop for flop in (trial(name, call) for call in calls) if flop is not None), None)
 
 
 def trial(name: str, arguments: tuple[Any, ...]) -> int | None:

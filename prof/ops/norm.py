@@ -1,9 +1,9 @@
 """Normalisations. E elements in R rows that are normalised together (R = C channels for batch norm), C parameters.
 
-forward    mean 1 an element, variance 3, (x - mean) * rstd 1, with the difference reused: 5; weight 1, bias 1; and for
+forward    mean 1 per element, variance 3, (x - mean) * rstd 1, with the difference reused: 5; weight 1, bias 1; and for
            each row the addition of eps and the root: 2
 backward   xhat = (x - mean) * rstd: 2;  g * xhat, and both sums over the row: 3;  dx = rstd * (g - mean(g) - xhat *
-           mean(g * xhat)): 4;  together 9 an element: the R additions that each sum saves pay its division
+           mean(g * xhat)): 4;  together 9 per element: the R additions that each sum saves pay its division
 bytes      the data in its type; statistics and parameters in theirs. Saved statistics are float32 for half types, as on
            CUDA (the CPU saves them in the data's type)
 
@@ -165,7 +165,7 @@ def batch_norm_stats(self: Tensor) -> Work:
 def batch_norm_gather_stats(
     self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None, running_var: Any = None, *_: Any
 ) -> Work:
-    """Every rank's statistics merged: about 10 a rank and channel, an estimate"""
+    """Every rank's statistics merged: about 10 per rank and channel, an estimate"""
     rows = mean.shape[-1]
     written = 2 * moved(rows, mean) + distinct(running_mean, running_var)
     return Work(10 * mean.numel, distinct(mean, rstd, running_mean, running_var), written)

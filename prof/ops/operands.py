@@ -167,11 +167,13 @@ def _integers(a: str, b: str) -> str:
     return {"uint8": "int16", "uint16": "int32", "uint32": "int64"}.get(unsigned, "float32")
 
 
-def _of_number(value: Any) -> str:
+def type_of_number(value: Any) -> str:
     """The type of a Python number in an expression; floats have the default type, float32."""
     if isinstance(value, bool):
         return "bool"
-    return "int64" if isinstance(value, int) else "complex64" if isinstance(value, complex) else "float32"
+    if isinstance(value, int):
+        return "int64"
+    return "complex64" if isinstance(value, complex) else "float32"
 
 
 def result_dtype(*operands: Any) -> str:
@@ -185,7 +187,7 @@ def result_dtype(*operands: Any) -> str:
         if isinstance(operand, Tensor):
             place, dtype = (0 if operand.shape else 1), operand.dtype
         elif isinstance(operand, (bool, int, float, complex)):
-            place, dtype = 2, _of_number(operand)
+            place, dtype = 2, type_of_number(operand)
         else:
             continue
         before = states[place]
@@ -208,7 +210,9 @@ def _combined(higher: str | None, lower: str | None) -> str | None:
 
 def addition_flop(tensor: Tensor) -> int:
     """What an addition costs: 1, of complex numbers 2, of integers and booleans nothing."""
-    return (2 if tensor.is_complex else 1) if floating(tensor.dtype) else 0
+    if not floating(tensor.dtype):
+        return 0
+    return 2 if tensor.is_complex else 1
 
 
 def elementwise(flop: int, inputs: float, result: Tensor) -> Work:

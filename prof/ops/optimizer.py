@@ -100,7 +100,7 @@ def foreach_zero(self: Any) -> Work:
 
 @model("_foreach_norm", family=FAMILY_NAME)
 def foreach_norm(self: Any, order: Any = 2) -> Work:
-    """The norm of each tensor: 2 an element for p = 2"""
+    """The norm of each tensor: 2 per element for p = 2"""
     return sum((linalg_vector_norm(t, number(order, 2)) for t in listed(self)), Work())
 
 
@@ -112,7 +112,7 @@ def foreach_max(self: Any) -> Work:
 
 @model("clip_grad_norm_", "clip_grad_norm", family=FAMILY_NAME)
 def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2) -> Work:
-    """The norm of all gradients, 2 an element (the largest: 0), and their scaling, 1 an element, which happens always
+    """The norm of all gradients, 2 per element (the largest: 0), and their scaling, 1 per element, which happens always
 
     The scalars in between (stack, norm, add, div, clamp) are left out.
     """
@@ -125,7 +125,7 @@ def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2) -> Work:
 
 @model("_amp_foreach_non_finite_check_and_unscale_", family=FAMILY_NAME)
 def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None) -> Work:
-    """g * (1 / scale): 1 an element; the check is free"""
+    """g * (1 / scale): 1 per element; the check is free"""
     found = listed(self)
     nbytes = sum(moved(t.numel, t) for t in found)
     return Work(sum(t.numel for t in found), nbytes + distinct(found_inf, inv_scale), nbytes + distinct(found_inf))
@@ -143,7 +143,7 @@ def is_set(argument: Any) -> bool:
 
 
 def fused(flop: int, read: tuple[Any, ...], written: tuple[Any, ...], grads: Any, grad_scale: Any) -> Work:
-    """A fused step: so many flop a parameter. With a gradient scale, gradients are divided by it and written back."""
+    """A fused step: so many flop per parameter. With a gradient scale, gradients are divided by it and written back."""
     count = sum(t.numel for t in listed(grads))
     scaled = given(grad_scale) is not None
     back = distinct(grads) if scaled else 0
@@ -167,7 +167,7 @@ def fused_adam(
 ) -> Work:
     """m = m + (1 - b1) (g - m): 3;  v = b2 v + (1 - b2) g g: 4;  sqrt(v) / c2 + eps: 3;  p - s m / denom: 3
 
-    13 a parameter. Weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad keeps a maximum: free.
+    13 per parameter. Weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad keeps a maximum: free.
     Source: aten/src/ATen/native/cuda/fused_adam_utils.cuh, torch 2.13.
     """
     flop = 13 + (2 if is_set(weight_decay) else 0)

@@ -163,7 +163,7 @@ def _register(row: Price, name: str) -> None:
         operands = arguments[: row.operands]
         return apply(name, operands, row.flop, row.complex_flop, result=row.result, out=out, inplace=True)
 
-    count.__doc__ = count_inplace.__doc__ = f"{row.flop} flop an element of the result: {row.why}"
+    count.__doc__ = count_inplace.__doc__ = f"{row.flop} flop per element of the result: {row.why}"
     count.__name__ = count.__qualname__ = name
     count_inplace.__name__ = count_inplace.__qualname__ = f"{name}_"
     model(name, family=FAMILY_NAME)(count)
@@ -183,7 +183,7 @@ def scaled(factor: Any) -> int:
 
 @model("add sub subtract rsub", family=FAMILY_NAME)
 def add(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
-    """self + alpha * other: 1 flop an element, 2 where alpha is not 1"""
+    """self + alpha * other: 1 flop per element, 2 where alpha is not 1"""
     times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
     return apply("add", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out)
 
@@ -197,7 +197,7 @@ def add_(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
 
 @model("div divide true_divide", family=FAMILY_NAME)
 def div(self: Tensor, other: Any, *mode: Any, out: Out = None) -> Work:
-    """self / other: 1 flop an element; rounding is free. Integers divide as float32 unless the result is rounded."""
+    """self / other: 1 flop per element; rounding is free. Integers divide as float32 unless the result is rounded."""
     result = "same" if "floor" in mode or "trunc" in mode else "float"
     return apply("div", (self, other), 1, COMPLEX_DIV, result=result, out=out)
 
@@ -232,21 +232,21 @@ def pow_inplace(self: Any, exponent: Any, *, out: Out = None) -> Work:
 
 @model("addcmul", family=FAMILY_NAME)
 def addcmul(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Out = None) -> Work:
-    """self + value * tensor1 * tensor2: 2 flop an element, 3 where value is not 1"""
+    """self + value * tensor1 * tensor2: 2 flop per element, 3 where value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcmul", (self, tensor1, tensor2), 2 + times, 8 + COMPLEX_MUL * times, out=out)
 
 
 @model("addcdiv", family=FAMILY_NAME)
 def addcdiv(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Out = None) -> Work:
-    """self + value * tensor1 / tensor2: 2 flop an element, 3 where value is not 1"""
+    """self + value * tensor1 / tensor2: 2 flop per element, 3 where value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcdiv", (self, tensor1, tensor2), 2 + times, 13 + COMPLEX_MUL * times, out=out)
 
 
 @model("lerp", family=FAMILY_NAME)
 def lerp(self: Tensor, end: Any, weight: Any, *, out: Out = None) -> Work:
-    """self + weight * (end - self): 3 flop an element"""
+    """self + weight * (end - self): 3 flop per element"""
     return apply("lerp", (self, end, weight if isinstance(weight, Tensor) else None), 3, 10, out=out)
 
 
@@ -262,7 +262,7 @@ def where(condition: Any, self: Any, other: Any, *, out: Out = None) -> Work:
 
 @model("polar", family=FAMILY_NAME)
 def polar(self: Tensor, angle: Tensor, *, out: Out = None) -> Work:
-    """r * cos(angle), r * sin(angle): 4 an element"""
+    """r * cos(angle), r * sin(angle): 4 per element"""
     copied = complex_(self, angle, out=out)
     return copied + Work(4 * numel(broadcast("polar", self.shape, angle.shape)))
 

@@ -18,7 +18,7 @@ FAMILY_NAME = "pointwise"
 
 @model("mul.backward", "multiply.backward", family=FAMILY_NAME)
 def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
-    """da = g * b, db = g * a: 1 an element each
+    """da = g * b, db = g * a: 1 per element each
 
     An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
     """
@@ -33,7 +33,7 @@ def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
 
 @model("div.backward divide.backward true_divide.backward", family=FAMILY_NAME)
 def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
-    """da = g / b (1 an element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once
+    """da = g / b (1 per element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once
 
     An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
     """
@@ -94,7 +94,7 @@ def _register_gradient(row: Gradient, name: str) -> None:
         nbytes = distinct(result, *limits) + moved(result.numel, result)
         return elementwise(row.flop * result.numel, nbytes, Tensor(result.shape, result.dtype))
 
-    count.__doc__ = f"{row.flop} flop an element: {row.formula}, fused: reads g and the saved x or y, writes dx"
+    count.__doc__ = f"{row.flop} flop per element: {row.formula}, fused: reads g and the saved x or y, writes dx"
     count.__name__ = count.__qualname__ = f"{name}.backward"
     model(f"{name}.backward", family=FAMILY_NAME)(count)
 
@@ -127,14 +127,15 @@ def where_backward(condition: Tensor, self: Any, other: Any, *, out: Out = None)
 def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
     """dx = g * (n * x ** (n-1)): 2 products and the smaller power, fused: read g and x, write dx
 
-    A tensor exponent takes dn = g * x**n * log(x): 3 an element, read g, the result and x.
+    A tensor exponent takes dn = g * x**n * log(x): 3 per element, read g, the result and x.
     """
     present = [operand for operand in (self, exponent) if isinstance(operand, Tensor)]
     shape = broadcast("pow", *(operand.shape for operand in present))
     grad = output(out, Tensor(shape, result_dtype(self, exponent)))
     parts = {}
     if isinstance(self, Tensor) and self.needs_grad:
-        lower = power(exponent - 1) if isinstance(exponent, (int, float)) else 2 if isinstance(exponent, Tensor) else 1
+        lower = 2 if isinstance(exponent, Tensor) else 1
+        lower = power(exponent - 1) if isinstance(exponent, (int, float)) else lower
         parts["self"] = _into(self, grad, 2 + lower, 3 * COMPLEX_MUL, distinct(self, exponent) + grad.nbytes)
     if isinstance(exponent, Tensor) and exponent.needs_grad:
         parts["exponent"] = _into(exponent, grad, 3, 3 * COMPLEX_MUL, 2 * grad.nbytes + distinct(self))
@@ -143,7 +144,7 @@ def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
 
 @model("addcmul.backward", family=FAMILY_NAME)
 def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
-    """dt1 = value * g * t2, dt2 = value * g * t1: a product an element, two where value is not 1; self's is g itself"""
+    """dt1 = value * g * t2, dt2 = value * g * t1: a product per element, 2 where value is not 1; self's is g itself"""
     grad, flop = _grad_of(out, self, tensor1, tensor2), 1 + scaled(value)
     parts = _summed(self, grad)
     if tensor1.needs_grad:

@@ -2,7 +2,7 @@
 
 maximum     0 flop forward; backward an addition of each gradient to its position: O
 average     forward the window's k - 1 additions and a division, padding zeros included: k an element of the result;
-            backward a division an element of g, and an addition wherever windows overlap
+            backward a division per element of g, and an addition wherever windows overlap
 adaptive    windows floor(i E / O) to ceil((i + 1) E / O) of each dimension, which may overlap
 read        the input (backward: g, and the positions), not the input's values
 write       the result, and int64 positions
@@ -91,7 +91,7 @@ for _n in (1, 2, 3):
 
 @model("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", family=FAMILY_NAME)
 def max_pool_backward(grad: Tensor, self: Tensor) -> Work:
-    """dx[position] += g: an addition an element of g. Reads g and the positions, writes all of dx."""
+    """dx[position] += g: an addition per element of g. Reads g and the positions, writes all of dx."""
     return Work(grad.numel, grad.nbytes + INDEX_BYTES * grad.numel, moved(self.numel, self))
 
 
@@ -151,7 +151,7 @@ def _register_adaptive(n: int) -> None:
 
 
 def _adaptive_backward(grad: Tensor, self: Tensor, n: int) -> Work:
-    """A division an element of g, and an addition wherever a window falls on an element again."""
+    """A division per element of g, and an addition wherever a window falls on an element again."""
     shared = numel(self.shape[:-n]) * spans(self.shape[-n:], grad.shape[-n:]) - self.numel
     return Work(grad.numel + max(shared, 0), grad.nbytes, moved(self.numel, self))
 
@@ -168,12 +168,12 @@ def overlap(size: int, count: int, kernel: int, stride: int, padding: int) -> tu
 
 def _register_avg(n: int) -> None:
     def avg(call: Pool, out: Out = None) -> Work:
-        """k - 1 additions and a division an element of the result"""
+        """k - 1 additions and a division per element of the result"""
         count = numel(call.result_shape(n, out))
         return Work(count * numel(each(call.kernel, n)), call.x.nbytes, moved(count, call.x))
 
     def backward(grad: Tensor, self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0) -> Work:
-        """A division an element of g, and an addition wherever a window falls on an element again"""
+        """A division per element of g, and an addition wherever a window falls on an element again"""
         moves = (each(kernel, n), each(steps(kernel, stride), n), each(padding, n))
         counts = [overlap(*dimension) for dimension in zip(self.shape[-n:], grad.shape[-n:], *moves, strict=True)]
         shared = math.prod(c for c, _ in counts) - math.prod(c for _, c in counts)

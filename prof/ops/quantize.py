@@ -15,7 +15,7 @@ FAMILY_NAME = "pointwise"
 
 @model("quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic", family=FAMILY_NAME)
 def quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *arguments: Any, out: Out = None) -> Work:
-    """x * (1 / scale) + zero point: 2 an element"""
+    """x * (1 / scale) + zero point: 2 per element"""
     asked = next((dtype_name(a) for a in reversed(arguments) if isinstance(a, str) and dtype_name(a)), None)
     result = output(out, Tensor(self.shape, asked or "qint8"))
     return Work(2 * self.numel, distinct(self, scale, zero_point), moved(result.numel, result))
@@ -34,7 +34,7 @@ def dequantize(self: Tensor, *, out: Out = None) -> Work:
     family=FAMILY_NAME,
 )
 def fake_quantize(self: Tensor, scale: Any = None, zero_point: Any = None) -> Work:
-    """There and back: x * (1 / scale) + zero point, (q - zero point) * scale: 4 an element; a byte of mask each"""
+    """There and back: x * (1 / scale) + zero point, (q - zero point) * scale: 4 per element; a byte of mask each"""
     return Work(4 * self.numel, distinct(self, scale, zero_point), moved(self.numel, self) + self.numel)
 
 
@@ -50,5 +50,5 @@ def fake_quantize_backward(grad: Tensor, mask: Tensor) -> Work:
 
 @model("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant", family=FAMILY_NAME)
 def scaled_fp8_quant(result: Tensor, self: Tensor, scale: Any = None) -> Work:
-    """vLLM: x * (1 / scale): 1 an element (dynamic: the maximum that gives the scale is free)"""
+    """vLLM: x * (1 / scale): 1 per element (dynamic: the maximum that gives the scale is free)"""
     return Work(self.numel, distinct(self, scale), moved(result.numel, result))

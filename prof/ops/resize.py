@@ -4,7 +4,7 @@ nearest 1 tap (a copy, 0 flop), linear 2, bilinear 4, trilinear 8, bicubic 16; t
 not counted. The input counts whole, though only the touched elements are read.
 
 backward   nearest: the sums of gradients that fall on the same element, elements of g less elements of dx;
-           the others: t products and t sums an element of g, less the first one of each element of dx
+           the others: t products and t sums per element of g, less the first one of each element of dx
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _register(kind: str, taps: int) -> None:
         sums = max(taps * grad.numel - count, 0)
         return Work(sums + (taps * grad.numel if taps > 1 else 0), grad.nbytes, moved(count, grad))
 
-    forward.__doc__ = f"{taps} taps: {weighted(taps)} flop an element of the result"
+    forward.__doc__ = f"{taps} taps: {weighted(taps)} flop per element of the result"
     backward.__doc__ = f"{taps} taps: products (more than one tap), and sums of what falls on the same element"
     name = f"_upsample{kind}" if kind.startswith("_") else f"upsample_{kind}"
     model(name, family=FAMILY_NAME)(forward)
@@ -100,7 +100,7 @@ def grid_sampler(self: Tensor, grid: Tensor, mode: Any = 0) -> Work:
 def grid_sampler_backward(
     grad: Tensor, self: Tensor, grid: Tensor, mode: Any = 0, padding: Any = 0, align: Any = False, mask: Any = None
 ) -> Work:
-    """dx: t products and t sums a point and channel;  dgrid: for each coordinate t products and t sums more
+    """dx: t products and t sums per point and channel;  dgrid: for each coordinate t products and t sums more
 
     The grid's gradient is an estimate: the factors that depend on the point only are left out.
     """

@@ -1,6 +1,6 @@
 """Random numbers and dropout. Random bits are integer work: 0 flop. Generators write, and read nothing.
 
-Dropout selects by a random mask (free) and scales what is kept: 1 multiplication an element.
+Dropout selects by a random mask (free) and scales what is kept: 1 multiplication per element.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pyprof.prof.ops.fills import filled
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, first_output, given, moved, numel, required
 
@@ -34,12 +35,9 @@ def sample(self: Tensor, p: Any = None) -> Work:
 
 def _made(out: Out, size: Any, dtype: Any, default: str) -> Work:
     """A new random tensor."""
-    described = first_output(out)
-    if described is None and size is UNKNOWN:
+    if first_output(out) is None and size is UNKNOWN:
         return Work(0, 0, math.nan)
-    named = "" if dtype is UNKNOWN else dtype_name(dtype) or default
-    result = described if described is not None else Tensor((size,) if isinstance(size, int) else tuple(size), named)
-    return Work(0, 0, moved(result.numel, result))
+    return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or default)
 
 
 @model("rand", "randn", family=FAMILY_NAME)
@@ -50,7 +48,7 @@ def rand(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
 
 @model("normal", family=FAMILY_NAME)
 def normal(mean: Any, std: Any = 1, size: Any = None, *, out: Out = None) -> Work:
-    """Normal numbers around given means: a product and a sum an element where a mean or deviation is a tensor"""
+    """Normal numbers around given means: a product and a sum per element where a mean or deviation is a tensor"""
     parameters = [t for t in (given(mean), given(std)) if t is not None]
     if not parameters:
         return _made(out, size, None, "float32")
@@ -103,7 +101,7 @@ def dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
 
 @model("native_dropout", "_fused_dropout", family=FAMILY_NAME)
 def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
-    """x * mask / (1 - p): 1 an element. Writes the result and a byte of mask an element. In evaluation nothing runs."""
+    """x * mask / (1 - p): 1 per element. Writes the result, and a byte of mask each. In evaluation nothing runs."""
     if _is_off(train):
         return Work()
     return Work(self.numel, self.nbytes, moved(self.numel, self) + self.numel)
@@ -111,7 +109,7 @@ def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
 
 @model("native_dropout_backward", "_masked_scale", family=FAMILY_NAME)
 def native_dropout_backward(grad: Tensor, mask: Tensor) -> Work:
-    """g * mask * scale: 1 an element"""
+    """g * mask * scale: 1 per element"""
     return Work(grad.numel, distinct(grad, bool_mask(mask)), moved(grad.numel, grad))
 
 

@@ -3,7 +3,7 @@
 flop    the matrix products alone: each step of each sequence multiplies by every weight matrix of every layer
         and direction (input, hidden, projection) once,
             2 * (elements of all weight matrices) * (steps of all sequences)
-        The gates' element-wise work (27 flop a hidden number and step for LSTM, 21 for GRU) is not a product
+        The gates' element-wise work (27 flop per hidden number and step for LSTM, 21 for GRU) is not a product
         and not counted here; the fused cells below count it.
 read    input, first states, weights and biases, each once: cuDNN's persistent kernels keep the weights on
         chip, others read them again at each step

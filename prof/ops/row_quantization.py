@@ -31,7 +31,7 @@ SCALES = 8  # bytes of a row's scale and bias beside its 8-bit numbers
     family=POINTWISE,
 )
 def to_rows_of_bytes(rows: Tensor) -> Work:
-    """(x - min) / scale: 2 an element; a byte an element and 8 a row written"""
+    """(x - min) / scale: 2 per element; a byte per element and 8 per row written"""
     count = rows.numel // rows.shape[-1] if rows.shape and rows.shape[-1] else 0
     return Work(2 * rows.numel, rows.nbytes, rows.numel + SCALES * count)
 
@@ -44,17 +44,17 @@ def _from_bytes(rows: Tensor, dtype: str) -> Work:
 
 @model("fbgemm::Fused8BitRowwiseQuantizedToFloat", family=POINTWISE)
 def from_rows_of_bytes(rows: Tensor) -> Work:
-    """x scale + bias: 2 an element"""
+    """x scale + bias: 2 per element"""
     return _from_bytes(rows, "float32")
 
 
 @model("fbgemm::Fused8BitRowwiseQuantizedToHalf", family=POINTWISE)
 def from_rows_of_bytes_to_half(rows: Tensor) -> Work:
-    """x scale + bias: 2 an element"""
+    """x scale + bias: 2 per element"""
     return _from_bytes(rows, "float16")
 
 
 @model("fbgemm::Fused8BitRowwiseQuantizedToFloatOrHalf", family=POINTWISE)
 def from_rows_of_bytes_to(rows: Tensor, dtype: Any = UNKNOWN) -> Work:
-    """x scale + bias: 2 an element; SparseType 0 is float32, 1 float16"""
+    """x scale + bias: 2 per element; SparseType 0 is float32, 1 float16"""
     return _from_bytes(rows, {0: "float32", 1: "float16", 5: "bfloat16"}.get(dtype, "") if type(dtype) is int else "")

@@ -47,7 +47,7 @@ def scatter_(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arg
 
 @model("scatter_add", "scatter_reduce", family=FAMILY_NAME)
 def scatter_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Work:
-    """self[index] += source: an addition an index"""
+    """self[index] += source: an addition per index"""
     additions = _reduces(arguments) if arguments else 1
     return scattered(self, positions, _part(source, positions), additions, positions.numel, False)
 
@@ -68,7 +68,7 @@ def _part(source: Any, positions: Tensor) -> Any:
 
 @model("index_add", "index_reduce", family=FAMILY_NAME)
 def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Work:
-    """self[index] += alpha * source: an addition an element of the source, a product where alpha is not 1"""
+    """self[index] += alpha * source: an addition per element of the source, a product where alpha is not 1"""
     return scattered(self, positions, source, _times(alpha), required(source).numel, False)
 
 
@@ -112,7 +112,7 @@ def _put(self: Tensor, positions: Any, values: Any, accumulate: Any, inplace: bo
 
 @model("index_put", "_unsafe_index_put", family=FAMILY_NAME)
 def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Work:
-    """self[i, j, ...] = values, or += with an addition an element; all of self is copied"""
+    """self[i, j, ...] = values, or += with an addition per element; all of self is copied"""
     return _put(self, positions, values, accumulate, False)
 
 

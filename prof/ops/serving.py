@@ -30,13 +30,13 @@ def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
 
 @model("_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul", family=POINTWISE)
 def gated(result: Tensor, self: Tensor) -> Work:
-    """act(a) * b of x's halves, the activation counted as silu: 4 an element of the result; an estimate for gelu"""
+    """act(a) * b of x's halves, the activation counted as silu: 4 per element of the result; an estimate for gelu"""
     return Work(4 * result.numel, distinct(self), moved(result.numel, result))
 
 
 @model("_C::rotary_embedding", family=POINTWISE)
 def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int, cache: Tensor) -> Work:
-    """Each pair turned by its position's angle: 4 products, 2 sums, so 3 an element of the rotated part; in place"""
+    """Each pair turned by its position's angle: 4 products, 2 sums, so 3 per element of the rotated part; in place"""
     part = cache.shape[-1] / head_size
     heads = [tensor for tensor in (query, key) if isinstance(tensor, Tensor)]
     turned = int(sum(tensor.numel for tensor in heads) * part)

@@ -17,7 +17,9 @@ FAMILY_NAME = "softmax"
 
 def _typed(self: Tensor, option: Any, out: Out) -> Tensor:
     """The result: ``option`` is ``half_to_float`` in ``_softmax`` and a dtype in ``softmax``."""
-    cast = "" if option is UNKNOWN else "float32" if option is True else dtype_name(option) or self.dtype
+    cast = "" if option is UNKNOWN else dtype_name(option) or self.dtype
+    if option is True:
+        cast = "float32"
     return output(out, Tensor(self.shape, cast))
 
 

@@ -18,7 +18,7 @@ SCAN, SORT = "scan", "sort"
 
 @model("cumsum cumprod _cumsum _cumprod", family=SCAN)
 def cumsum(self: Tensor, dim: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """An addition an element but the first of each row: E - R"""
+    """An addition per element but the first of each row: E - R"""
     named = dtype_name(dtype) or (self.dtype if floating(self.dtype) else "int64")
     return Work((self.numel - rows(self, dim)) * addition_flop(self), self.nbytes, result(self.numel, named, out))
 
@@ -66,7 +66,7 @@ def _top(self: Tensor, k: Any, dim: Any, out: Out) -> int:
 
 @model("topk", family=SORT)
 def topk(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
-    """Comparisons; k values and positions a row"""
+    """Comparisons; k values and positions per row"""
     count = _top(self, k, dim, out)
     return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)
 
@@ -99,7 +99,7 @@ def bucketize(self: Any, boundaries: Tensor, *, out: Out = None) -> Work:
 
 @model("bincount", family=SORT)
 def bincount(self: Tensor, weights: Any = None, *, out: Out = None) -> Work:
-    """An integer count an element, or an addition of its weight; how many bins only the outputs say"""
+    """An integer count per element, or an addition of its weight; how many bins only the outputs say"""
     described = first_output(out)
     flop = self.numel if isinstance(weights, Tensor) else 0
     return Work(flop, distinct(self, weights), math.nan if described is None else described.nbytes)

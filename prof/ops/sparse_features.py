@@ -113,7 +113,7 @@ def summed_lengths(lengths: Tensor) -> Work:
 
 @model("fbgemm::asynchronous_complete_cumsum", "fbgemm::asynchronous_batched_complete_cumsum", family=COPY)
 def completely_summed(lengths: Tensor) -> Work:
-    """Offsets from lengths, and the end: an integer more a row"""
+    """Offsets from lengths, and the end: an integer more per row"""
     rows = rows_of(lengths) if len(lengths.shape) > 1 else 1
     return Work(0, lengths.nbytes, moved(lengths.numel + rows, lengths))
 
@@ -188,7 +188,7 @@ def cache_filled(*_: Any) -> Work:
 
 @model("fbgemm::batched_unary_embeddings", family=EMBEDDING)
 def unary_embeddings(weight: Tensor, tables: Tensor, starts: Tensor, values: Tensor) -> Work:
-    """The sum of each bag's numbers, one a row, for each of several tasks: (N - bags) additions a task"""
+    """The sum of each bag's numbers, one per row, for each of several tasks: (N - bags) additions per task"""
     tasks, bags = rows_of(weight), max(starts.numel - 1, 0)
     read = moved(tasks * values.numel, weight) + distinct(tables, starts, values)
     return Work(tasks * max(values.numel - bags, 0), read, moved(tasks * bags, weight))

@@ -222,7 +222,7 @@ def test_what_is_inferred_is_said() -> None:
     )
     assert assumption(LOOKUP, pt2(widest=6)) == ""  # 2 tables of at most 6 elements, 12 in all: both have 6
     assert assumption(NODE + "sgd", (GRAD, *pt2(widest=6))) == (
-        "rows updated: one an index, at most the 80 elements there are"
+        "rows updated: one per index, at most the 80 elements there are"
     )
 
 

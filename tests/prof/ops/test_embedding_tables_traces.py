@@ -96,5 +96,5 @@ def test_explain_says_what_was_inferred(tmp_path: Path) -> None:
     (said,) = (text for what, text in explain(table, annotate(table), row) if what == "inferred")
     assert said == (
         "each lookup has the mean width of its 2 tables: which one it is in, is not recorded; "
-        "rows updated: one an index, at most the 80 elements there are"
+        "rows updated: one per index, at most the 80 elements there are"
     )
