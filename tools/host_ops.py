@@ -2,12 +2,13 @@
 
     python tools/host_ops.py > parse/kineto/data/cpu_ops.txt      (torch 2.13, CPU; four minutes on an idle machine)
 
-The dispatcher says which ops have a CPU kernel and their schemas which only view. That leaves two kinds that it doesn't
-tell: kernels that call others to work (relu calls clamp_min, mean calls sum) and composite ops that work themselves
-(copy_, the mkldnn convolutions). So each op is called with operands made up from its schema, at two sizes, under the
-profiler: what hands most of its time to others is a caller, what takes longer on more data without them is a worker.
-The reader takes a caller, as it takes an op that this table doesn't know, for a worker where no worker is inside of it.
-So the few ops that stand near a limit, and change sides from run to run, are rows either way; review the diff anyway.
+The dispatcher knows which ops have a CPU kernel, and the schemas which ops only make a view. Two kinds remain: kernels
+that call others to work (relu calls clamp_min, mean calls sum), and composite ops that work themselves (copy_, the
+mkldnn convolutions). So each op is called under the profiler, at two sizes, with operands made up from its schema. An
+op that spends most of its time in others is a caller; one that takes longer on more data without them is a worker.
+
+A row of a capture is a worker's call, or the call of a caller or of an unknown op that has no worker's call inside. So
+the few ops that stand near a limit, and change sides from run to run, are rows either way; review the diff anyway.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ new_zeros new_ones new_full unsafe_split unsafe_split_with_sizes embedding mv is
 _fused_sdp_choice _make_dep_token _foobar from_file _empty_affine_quantized
 _empty_per_channel_affine_quantized _nested_compute_contiguous_strides_offsets
 _test_optional_filled_intlist _test_optional_floatlist _test_optional_intlist""".split()
-# Work themselves, or call who does: the trace tells.
+# Work themselves or call others, as the trace of a call shows: left out of the table.
 EITHER = """stack addbmm addbmm_ normal quantized_lstm quantized_gru _native_multi_head_attention
 _transformer_encoder_layer_fwd _pack_padded_sequence""".split()
 
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def classes() -> tuple[set[str], set[str]]:
-    """Ops that do work, and ops that never do. A CPU kernel that calls others, on the operands tried, is in neither."""
+    """Ops that work, and ops that never do. A CPU kernel that calls others, with the operands tried, is in neither."""
     overloads: dict[str, list[Any]] = defaultdict(list)
     for schema in torch._C._jit_get_all_schemas():
         if schema.name.startswith("aten::") and dispatched(schema):
@@ -157,11 +158,18 @@ def operand(argument: Any, size: int, whole: bool) -> Any:
     kind = str(argument.type)
     index = whole and any(word in argument.name for word in ("ind", "target", "offset", "lengths"))
     tensor = torch.zeros(size, size, dtype=torch.int64) if index else torch.rand(size, size) + 0.1
-    return {
-        "Tensor": tensor, "Optional[Tensor]": None, "List[Tensor]": [tensor, tensor],
-        "number": 2, "float": 0.5, "bool": False, "str": "none",
-        "int": 0 if argument.name == "dim" else 1, "List[int]": [size, size] if "size" in argument.name else [0],
-    }.get(kind)  # fmt: skip
+    operands = {
+        "Tensor": tensor,
+        "Optional[Tensor]": None,
+        "List[Tensor]": [tensor, tensor],
+        "number": 2,
+        "float": 0.5,
+        "bool": False,
+        "str": "none",
+        "int": 0 if argument.name == "dim" else 1,
+        "List[int]": [size, size] if "size" in argument.name else [0],
+    }
+    return operands.get(kind)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ NO_CALLS = "the capture has no API rows of its process"
 NO_RANGE = "no range around the launch"
 ONLY_USER_RANGES = "only user ranges around the launch"  # followed by ": " and the innermost range's name
 GRAPH_LAUNCH = "op of the graph's launch, not of its capture"  # of a row that has an op: how it got it
-UNKNOWN = "unknown"  # PyProf's own net.dict has no reasons
+UNKNOWN = "the capture does not say why"  # PyProf's own net.dict has no reasons
 
 _REMEDIES = {
     BEFORE_CAPTURE: "these were in the queue when the capture began: let the GPU finish first "

@@ -29,6 +29,7 @@ from pyprof.prof.timing.steps import PHASES, Step, owners, steps
 from pyprof.prof.timing.waiting import CAUSES, WORDS
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES
+from pyprof.table.attribution import attributed_rows
 from pyprof.table.columns import NULL, Coded, Table, distinct
 from pyprof.table.json_lists import first_text
 
@@ -130,7 +131,7 @@ def _first(name: str) -> str:
 
 def _unattributed(table: Table) -> list[dict[str, Any]]:
     """Rows without an op by their reason, the longest first, each with its rows by name."""
-    rows = np.flatnonzero(table.coded("op").codes < 0)
+    rows = np.flatnonzero(~attributed_rows(table.coded("op")))
     reason, name = (Coded.of(table.coded(key).take(rows).texts()) for key in ("reason", "kShortName"))
     keys, group = distinct(reason.codes, name.codes)
     sums = np.zeros(len(keys), np.int64)

@@ -13,6 +13,7 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
+from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.summary.components import Series, components, series
@@ -149,14 +150,12 @@ def _summary(
     counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
     return Summary(
-        on_cpu=[part.name for part in kinds_of_rows] == ["cpu"],
+        on_cpu=attributed.on_cpu,
         warm_up=warm,
         kinds_of_rows=kinds_of_rows,
         total_ns=attributed.total_ns,
         attributed_ns=attributed.attributed_ns,
-        reasons=parts_of(
-            table.coded("reason"), duration, np.flatnonzero(~has_op), empty="the capture does not say why"
-        ),
+        reasons=parts_of(table.coded("reason"), duration, np.flatnonzero(~has_op), empty=UNKNOWN),
         devices=tuple(usage(table, annotation, limits)),
         span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),
         busy_ns=int(time.own_ns.sum()),
