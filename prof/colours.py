@@ -17,7 +17,7 @@ __all__ = ["DARK", "LIGHT", "THEMES", "Theme", "ink_on", "style_sheet"]
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours as #rrggbb: surfaces and lines by what they are for, then one a class and one a phase."""
+    """Colours as #rrggbb: surfaces and lines by their use, then one per class and one per phase."""
 
     page: str
     card: str
@@ -26,7 +26,7 @@ class Theme:
     line: str
     grid: str
     accent: str
-    mark: str  # behind what is chosen
+    mark: str  # background of what is chosen
     idle: str
     classes: tuple[str, ...]  # in the order of CLASSES
     phases: tuple[str, ...]  # in the order of PHASES
@@ -38,30 +38,50 @@ class Theme:
         return self.phases[PHASES.index(name)]
 
 
-# matrix product, convolution, attention, element-wise, normalisation,
-# softmax and loss and reduction, copy and index and random, optimizer, communication, other
-_ON_LIGHT = (
-    "#1f93f7", "#13635e", "#3b187a", "#eaaf13", "#9d2f00",
-    "#53131a", "#83caa4", "#ac3aab", "#d66f24", "#918e94",
-)  # fmt: skip
-_ON_DARK = (
-    "#39b7ff", "#96f8f9", "#955ddb", "#f4ef6d", "#895626",
-    "#de6e4b", "#92cd1d", "#c22e87", "#e8c3a3", "#a39da3",
-)  # fmt: skip
+# On light and on dark, one pair per class in the order of CLASSES.
+_CLASSES = (
+    ("#1f93f7", "#39b7ff"),  # GEMM, recurrent layers
+    ("#13635e", "#96f8f9"),  # convolution
+    ("#3b187a", "#955ddb"),  # attention
+    ("#eaaf13", "#f4ef6d"),  # element-wise
+    ("#9d2f00", "#895626"),  # normalisation
+    ("#53131a", "#de6e4b"),  # softmax, loss, reductions
+    ("#83caa4", "#92cd1d"),  # copies, indexing, random numbers
+    ("#ac3aab", "#c22e87"),  # optimizer
+    ("#d66f24", "#e8c3a3"),  # communication
+    ("#918e94", "#a39da3"),  # other
+)
+_ON_LIGHT, _ON_DARK = zip(*_CLASSES, strict=True)
 
 LIGHT = Theme(
-    page="#f4f4f2", card="#ffffff", ink="#16181d", dim="#5c6068", line="#dcdcd8", grid="#ececea", accent="#2a5fc4",
-    mark="#fff3c4", idle="#e4e4e0", classes=_ON_LIGHT,
-    phases=(_ON_LIGHT[0], _ON_LIGHT[8], _ON_LIGHT[7], _ON_LIGHT[6], _ON_LIGHT[9]),
-)  # fmt: skip
+    page="#f4f4f2",
+    card="#ffffff",
+    ink="#16181d",
+    dim="#5c6068",
+    line="#dcdcd8",
+    grid="#ececea",
+    accent="#2a5fc4",
+    mark="#fff3c4",
+    idle="#e4e4e0",
+    classes=_ON_LIGHT,
+    phases=tuple(_ON_LIGHT[i] for i in (0, 8, 7, 6, 9)),
+)
 DARK = Theme(
-    page="#131417", card="#1c1e22", ink="#eceef1", dim="#a2a7b0", line="#363940", grid="#2a2d33", accent="#84adf5",
-    mark="#4a3f14", idle="#31343a", classes=_ON_DARK,
-    phases=(_ON_DARK[0], _ON_DARK[5], _ON_DARK[7], _ON_DARK[6], _ON_DARK[9]),
-)  # fmt: skip
+    page="#131417",
+    card="#1c1e22",
+    ink="#eceef1",
+    dim="#a2a7b0",
+    line="#363940",
+    grid="#2a2d33",
+    accent="#84adf5",
+    mark="#4a3f14",
+    idle="#31343a",
+    classes=_ON_DARK,
+    phases=tuple(_ON_DARK[i] for i in (0, 5, 7, 6, 9)),
+)
 THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
 SURFACES = ("page", "card", "ink", "dim", "line", "grid", "accent", "mark", "idle")
-SPLIT = 0.26  # luminance from which on black is read better than white
+SPLIT = 0.26  # luminance from which black is easier to read than white
 
 
 def style_sheet() -> str:
@@ -78,7 +98,7 @@ def _properties(scheme: str, theme: Theme) -> str:
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever is read better on a colour: by WCAG 2's relative luminance, as the page does.
+    """Black or white, whichever is easier to read on a colour, by WCAG 2's relative luminance, as the page does.
 
     >>> ink_on("#eaaf13"), ink_on("#3b187a")
     ('#111111', '#ffffff')

@@ -1,7 +1,7 @@
 """The frame of our web pages: templates, our scripts and styles, and the content security policy.
 
-A page is one file that needs nothing else and reaches for nothing else. Texts of a capture are escaped; the policy
-allows the page's own scripts by their hashes and no connection of any kind, should something get through all the same.
+A page is one file that needs no other file and no network. Texts of a capture are escaped. Should markup get through
+all the same, the policy allows only the page's own scripts, by their hashes, and no connection of any kind.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 __all__ = ["environment", "part", "policy", "script"]
 
-ROOM = Path(__file__).resolve().parent  # each output has its templates in a folder of its own
+ROOM = Path(__file__).resolve().parent  # each output has a folder with its own templates
 
 
 def environment(output: str) -> Environment:
     """The templates of an output (``report`` or ``diff``) and the page that they extend.
 
-    Every text is escaped, and no name may be missing.
+    Every text is escaped, and a missing name is an error.
     """
     folders = [ROOM / output / "templates", ROOM / "templates"]
     return Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)

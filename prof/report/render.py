@@ -1,7 +1,7 @@
-"""The model -> one file of HTML that needs nothing else and reaches for nothing else.
+"""The model -> one file of HTML that needs no other file and no network.
 
-All data is one JSON island, escaped so that no text in it can end the island or be markup; the page's scripts put texts
-in with ``textContent`` or onto a canvas, never as HTML.
+All data is one JSON island, escaped so that no text in it can end the island or be markup. The page's scripts insert
+texts with ``textContent`` or draw them on a canvas, never as HTML.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from pyprof.prof.page import environment, part, policy, script
 __all__ = ["island", "render"]
 
 LIBRARY = "report/templates/vendor/echarts.min.js"
-# In the order in which they run; each fills one name of the page's namespace.
-SCRIPTS = (
-    "format", "model", "theme", "state", "draw", "phases", "roofline", "layers", "timeline", "op", "kernels", "lists",
-    "main",
-)  # fmt: skip
+# In the order in which they run; each defines one name of the page's namespace.
+SCRIPTS = "format model theme state draw phases roofline layers timeline op kernels lists main".split()
 ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 

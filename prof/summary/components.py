@@ -1,7 +1,7 @@
-"""Which part of the model each row serves: attention, MLP, norm, embedding, loss, optimizer, communication, copies.
+"""Which part of the model each row belongs to: attention, MLP, norm, embedding, loss, optimizer, communication, copies.
 
-By the names of its layers, innermost first; where these say nothing, by its op's family; copies, collectives and the
-optimizer by what they are. And the layers that a model repeats, one beside the other.
+The names of its layers decide, innermost first; where these say nothing, the family of its op; copies, collectives and
+the optimizer are parts of their own. The layers that a model repeats are compared with each other.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ OF_LAYER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"pool", "pooling"),
     )
 )
-OF_FAMILY = {"attention": "attention", "norm": "norm", "embedding": "embedding", "loss": "loss", "conv": "convolution",
-             "pooling": "pooling", "optimizer": "optimizer", "rnn": "recurrent layers"}  # fmt: skip
+OF_FAMILY = {
+    **{name: name for name in ("attention", "norm", "embedding", "loss", "pooling", "optimizer")},
+    "conv": "convolution",
+    "rnn": "recurrent layers",
+}
 REST = "other"
 LEAST = 3  # layers that make a series
-# At most so many times the median, or so few, takes at least half of a series: else its layers are no equals.
+# At least half of the layers of a series take between 1/1.5 and 1.5 times the median: otherwise they are not alike.
 ALIKE = 1.5
 COUNTED = re.compile(r"^(.*?[._])(\d+)$")  # h.3, DecoderLayer_3; not fc3
 
 
 def components(table: Table, annotation: Annotation, kinds: Coded) -> Coded:
-    """The part of the model of every row, decided once a (layer, family, phase, kind)."""
+    """The part of the model of every row, decided once per distinct (layer, family, phase, kind)."""
     columns = [table.coded("layer"), annotation.family, table.coded("phase"), kinds]
     rows, row = distinct(*(column.codes for column in columns))
     texts = [[*column.values, ""] for column in columns]
@@ -68,7 +71,7 @@ def _component(layer: str, family: str, phase: str, kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The layers that one name counts: `Model:h.*`."""
+    """Layers whose names differ by a number only: `Model:h.*`."""
 
     name: Annotated[str, doc("the layers' common name")]
     numbers: Annotated[list[int], doc("numbers of the layers, ascending")]
@@ -79,15 +82,15 @@ class Series:
         return float(np.median(self.ns))
 
     def outliers(self, far: float) -> list[tuple[int, float]]:
-        """Those whose time is ``far`` times the median or more, or less than a ``far``-th, with that ratio."""
-        ratios = (
-            [(n, ns / self.median_ns) for n, ns in zip(self.numbers, self.ns, strict=True)] if self.median_ns else []
-        )
-        return [(n, ratio) for n, ratio in ratios if ratio >= far or ratio * far <= 1]
+        """Layers that take ``far`` times the median or more, or a ``far``-th of it or less, with that ratio."""
+        if not self.median_ns:
+            return []
+        ratios = [(number, ns / self.median_ns) for number, ns in zip(self.numbers, self.ns, strict=True)]
+        return [(number, ratio) for number, ratio in ratios if ratio >= far or ratio * far <= 1]
 
 
 def series(layers: Coded, duration: Ints) -> Series | None:
-    """The layers that the model repeats: of all names that count, the one with most time; of these the outermost."""
+    """The layers that the model repeats: those with most time; of layers inside each other the outermost."""
     sums = np.zeros(len(layers.values) + 1)
     np.add.at(sums, layers.codes, duration)
     found: dict[str, dict[int, int]] = {}

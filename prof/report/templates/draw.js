@@ -67,7 +67,7 @@ const draw = (() => {
     ...Object.fromEntries(Object.entries(more).filter(([key]) => key !== "axisLabel")),
   });
 
-  // Black or white, whichever is read better on a colour (WCAG 2's relative luminance).
+  // Black or white, whichever is easier to read on a colour (WCAG 2's relative luminance).
   function inkOn(color) {
     const [r, g, b] = [1, 3, 5].map((i) => (parseInt(color.slice(i, i + 2), 16) / 255) ** 2.2);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.26 ? "#111" : "#fff";

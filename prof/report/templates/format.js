@@ -1,5 +1,5 @@
 "use strict";
-// Numbers as texts, and elements. Text goes into the page by textContent alone.
+// Numbers as texts, and elements. Text is inserted with textContent only.
 
 const format = {
   ns(ns) {
@@ -23,7 +23,9 @@ const format = {
   percent(part, whole) {
     if (!(whole > 0)) return "";
     const share = (100 * part) / whole;
-    return share > 0 && share < 0.05 ? "<0.1%" : `${share.toFixed(1)}%`;
+    if (share > 0 && share < 0.05) return "<0.1%";
+    if (share >= 99.95 && share < 100) return ">99.9%";
+    return share === 0 || share === 100 ? `${share}%` : `${share.toFixed(1)}%`;
   },
   cut(text, length) {
     if (text.length <= length) return text;
@@ -38,7 +40,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-// A line of a list: what it names, what is told of it, what a click does.
+// A line of a list: its name, the texts on its right, and what a click does.
 function listEntry(name, right, choose) {
   return element("button", { type: "button", onclick: choose }, element("span", { textContent: name }),
     ...right.map((textContent) => element("span", { className: "dim", textContent })));

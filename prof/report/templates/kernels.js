@@ -1,4 +1,4 @@
-// The kernel table: only the rows in sight are in the document.
+// The table of kernels. Only the visible rows are in the document.
 
 const kernels = (() => {
   const box = document.getElementById("kernels"), group = document.getElementById("kernels-group");
@@ -8,7 +8,7 @@ const kernels = (() => {
   const number = (key, name, get, shown, width = 96) => ({ key, name, width, number: true, get, shown });
   const clean = (value, by) => (by ? value.replaceAll(by, " › ") : value);
 
-  // What a line may show; `at` is a line: sums over its rows, and one of their calls.
+  // The columns. `at` is a line of the table: sums over its rows, and the call of the first of them.
   const COLUMNS = [
     number("count", "count", (at) => at.count, (v) => v.toLocaleString("en"), 70),
     number("start", "start", (at) => at.start, (v) => format.ns(v - timeline.bounds()[0])),
@@ -21,22 +21,22 @@ const kernels = (() => {
     number("bytes", "bytes", (at) => at.bytes, (v) => format.si(v, "B")),
     number("flop_s", "FLOP/s", (at) => perSecond(at.flops, at.ns), (v) => format.si(v, "")),
     number("byte_s", "bytes/s", (at) => perSecond(at.bytes, at.ns), (v) => format.si(v, "B/s")),
-    number("sol", "% of limit", (at) => at.sol / at.ns, (v) => format.percent(v, 1), 90),
+    number("sol", "share of limit", (at) => at.sol / at.ns, (v) => format.percent(v, 1), 90),
     text("bound", "bound by", 90), text("tc", "TC", 50), text("tcprec", "TC format", 90), text("unit", "unit", 80),
     number("wait", "launch to start", (at) => at.wait, format.ns, 120),
     number("idle", "idle before", (at) => at.idle, format.ns, 100),
-    { key: "why", name: "idle because", width: 200, get: (at) => (at.idle > 0 ? model.data.why[model.rows.why[at.row]]?.words ?? "" : ""), shown: (v) => v },
+    { key: "why", name: "cause of idle time", width: 200, get: (at) => (at.idle > 0 ? model.data.why[model.rows.why[at.row]]?.words ?? "" : ""), shown: (v) => v },
     number("step", "step", (at) => at.step, (v) => String(v), 60),
     { key: "lane", name: "stream", width: 110, get: (at) => model.data.lanes[at.lane].name, shown: (v) => v },
     text("grid", "grid", 100), text("block", "block", 100), text("role", "role", 60), text("trace", "code line", 220, "\n"),
-    text("long", "full name", 320), text("reason", "why no op", 200),
+    text("long", "full name", 320), text("reason", "why it has no op", 200),
   ];
-  const ONE = new Set(["start", "wait", "idle", "why", "step", "lane"]); // of a single row only
+  const ONE = new Set(["start", "wait", "idle", "why", "step", "lane"]); // of single operations only
   const GROUPS = {
     "": "each operation", name: "by kernel", op: "by op", layer: "by layer", work: "by kind of work", aten: "by aten op",
     sizes: "by shapes", params: "by arguments", phase: "by phase", path: "by layer, op and kernel",
   };
-  // Which texts every row of a group shares.
+  // The texts that all rows of a group have in common.
   const SHARED = { name: ["name"], op: ["op"], layer: ["layer"], work: ["work"], aten: ["aten"], sizes: ["sizes"], params: ["params"], phase: ["phase"], path: ["layer", "op", "name"] };
   const chosen = new Set(["count", "dur", "share", "name", "op", "dir", "layer", "work", "sizes", "flops", "flop_s", "byte_s", "sol", "bound"]);
   const sort = { key: "dur", down: true };
@@ -50,7 +50,7 @@ const kernels = (() => {
     };
   }
 
-  // A group's sums; one row without a count leaves the group without.
+  // The sums of each group; unknown FLOPs of one row make those of its group unknown.
   function gather(mask) {
     const found = new Map(), key = group.value, texts = model.texts[key];
     for (let row = 0; row < mask.length; row++) {
@@ -86,7 +86,7 @@ const kernels = (() => {
 
   function build() {
     const least = columns.reduce((sum, column) => sum + column.width, 0), width = Math.max(least, box.clientWidth - 1);
-    const wide = columns.find((column) => !column.number); // takes what is left of the box
+    const wide = columns.find((column) => !column.number); // takes the remaining width
     widths = new Map(columns.map((column) => [column, column.width + (column === wide ? width - least : 0)]));
     const head = element("div", { className: "head" }, ...columns.map(headCell)), body = element("div", { className: "body" });
     body.style.cssText = `position:relative;height:${lines.length * HEIGHT}px;width:${width}px`;
@@ -136,7 +136,7 @@ const kernels = (() => {
     return cell;
   }
 
-  // A group's line filters by the group; an operation's shows all there is to say, and filters by its kernel.
+  // A click on a group filters by it; a click on an operation shows its details and filters by its kernel.
   function picked(at) {
     if (group.value) {
       const value = model.texts[group.value][at.call];
@@ -185,7 +185,7 @@ const kernels = (() => {
     try {
       await navigator.clipboard.writeText(content);
       return true;
-    } catch { // not allowed for a file in this browser: the old way
+    } catch { // this browser does not allow it for a file: copy from a text area
       const area = element("textarea", { value: content });
       document.body.append(area);
       area.select();

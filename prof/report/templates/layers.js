@@ -1,8 +1,8 @@
-// Layers as an icicle, outermost left: a click makes a layer the whole and filters by it.
+// Layers as an icicle, the outermost on the left. A click enlarges a layer to the whole width and filters by it.
 
 const layers = (() => {
   const metric = document.getElementById("layers-metric"), direction = document.getElementById("layers-dir");
-  const SMALLEST = 1.2; // pixels: lower boxes are left out
+  const SMALLEST = 1.2; // pixels: smaller boxes are not drawn
   let boxes = [];
 
   function tree() {
@@ -43,7 +43,7 @@ const layers = (() => {
 
   // Boxes from the node to the right: [depth, top, bottom, node].
   function place(top, columns, height) {
-    const found = [], total = top.value, first = top.children.size ? -1 : 0; // the top itself stands in the path above
+    const found = [], total = top.value, first = top.children.size ? -1 : 0; // the top itself is named in the path above
     (function walk(at, depth, low) {
       const share = at.value / total;
       if (share * height < SMALLEST) return;
@@ -70,7 +70,7 @@ const layers = (() => {
       tooltip: draw.tooltip(({ dataIndex }) => tip(boxes[dataIndex][3], root)),
       xAxis: { type: "value", min: 0, max: columns, show: false },
       yAxis: { type: "value", min: 0, max: 1, inverse: true, show: false },
-      graphic: boxes.length ? [] : [{ type: "text", left: "center", top: "middle", style: { text: "Nothing to show for this choice", fill: draw.colors.dim } }],
+      graphic: boxes.length ? [] : [{ type: "text", left: "center", top: "middle", style: { text: "No operation passes the filters", fill: draw.colors.dim } }],
       series: [{ type: "custom", clip: true, renderItem: (_, api) => rectangle(api), encode: { x: [0], y: [1, 2] },
         data: boxes.map(([depth, low, high], i) => [depth, low, high, i]) }],
     };
@@ -115,7 +115,7 @@ const layers = (() => {
   }
 
   if (!model.texts.layer.some(Boolean)) {
-    document.getElementById("layers-hint").textContent = "The capture names no layers: these are ops and kernels (pyprof.init() or pyprof run names them).";
+    document.getElementById("layers-hint").textContent = "The capture names no layers, so these are ops and kernels. Capture with pyprof.init() or pyprof run to record layers.";
   }
   const made = draw.chart("layers", option, picked);
   metric.onchange = () => made.update();

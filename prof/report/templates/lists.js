@@ -1,4 +1,4 @@
-// Advice, what has no op, what has no count.
+// Advice, operations without an op, operations without known FLOPs.
 
 const lists = (() => {
   const { data } = model;
@@ -10,15 +10,15 @@ const lists = (() => {
   }
 
   function unattributed() {
-    const told = ({ rows, ns }) => [`${rows.toLocaleString("en")} ×`, format.ns(ns), format.percent(ns, model.total)];
+    const amounts = ({ rows, ns }) => [`${rows.toLocaleString("en")} ×`, format.ns(ns), format.percent(ns, model.total)];
     fill("unattributed", data.unattributed.slice(0, 50).flatMap((each) => [
-      element("h3", {}, listEntry(each.reason || "the capture does not say why", told(each), () => choose(each.reason))),
+      element("h3", {}, listEntry(each.reason || "the capture does not say why", amounts(each), () => choose(each.reason))),
       ...(each.remedy ? [element("p", { className: "dim", textContent: each.remedy })] : []),
-      ...each.names.slice(0, 100).map((one) => listEntry(one.name || "(no name)", told(one), () => choose(each.reason, one.name))),
+      ...each.names.slice(0, 100).map((one) => listEntry(one.name || "(no name)", amounts(one), () => choose(each.reason, one.name))),
     ]), "Every operation has an op.");
   }
 
-  // Rows without an op: of a reason, or of a kernel among them.
+  // Filters by the reason, or by a kernel without an op for that reason.
   function choose(reason, name) {
     if (name === undefined) return state.toggle("reason", reason, `no op: ${reason}`);
     if (reason) state.set("reason", reason, `no op: ${reason}`);
@@ -28,10 +28,10 @@ const lists = (() => {
   function uncounted() {
     fill("uncounted", data.uncounted.slice(0, 500).map(({ name, ns }) => listEntry(
       name, [format.ns(ns), format.percent(ns, model.total)],
-      () => state.toggle(...dimension(name)))), "Every operation has a count.");
+      () => state.toggle(...dimension(name)))), "FLOPs are known for every operation.");
   }
 
-  // Named by the innermost op there is: aten, op or kernel.
+  // The entry is named by the innermost op there is: aten op, op or kernel.
   function dimension(name) {
     const key = ["aten", "op", "name"].find((found) => model.texts[found].includes(name)) ?? "name";
     return [key, name, `${key === "name" ? "kernel" : key}: ${name}`];

@@ -1,4 +1,4 @@
-// The page: theme, then each part, then what follows the shared filter.
+// Starts the page: the theme, then each part, then what follows the filters.
 
 (() => {
   theme.start(() => {
@@ -16,7 +16,7 @@
   op.start();
   state.subscribe(drawFilters);
   state.subscribe(() => draw.charts.forEach((chart) => chart.update()));
-  // What a test (or a curious reader) may ask of the page.
+  // For tests and curious readers.
   window.pyprof = { model, state, draw, phases, roofline, layers, timeline, op, kernels };
   requestAnimationFrame(() => { document.documentElement.dataset.ready = String(Math.round(performance.now())); });
 })();

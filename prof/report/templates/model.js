@@ -11,7 +11,7 @@ const model = (() => {
     return new Type(list.count).fill(list.all === null ? (Type === Float64Array ? NaN : -1) : list.all);
   }
 
-  // A column that is held as steps from one row to the next.
+  // A column that is stored as differences from one row to the next.
   function rising(name) {
     const values = column(name, Float64Array);
     if (!Array.isArray(data.rows[name])) return values;
@@ -31,7 +31,7 @@ const model = (() => {
     api_dur: column("api_dur", Float64Array),
     thread: column("thread", Int32Array),
     instance: rising("instance"), // which call of an op
-    why: column("why", Int32Array), // of the gap before it
+    why: column("why", Int32Array), // cause of the gap before it, an index
   };
   const texts = {};
   for (const [key, coded] of Object.entries(data.calls.texts)) {
@@ -43,7 +43,7 @@ const model = (() => {
 
   rows.idle = gapsBefore();
 
-  // What each device waited before each row; rows come by their start.
+  // The gap before each row on its device; rows come in order of their start.
   function gapsBefore() {
     const idle = new Float64Array(call.length), last = new Map();
     for (let row = 0; row < idle.length; row++) {
@@ -55,7 +55,7 @@ const model = (() => {
     return idle;
   }
 
-  // The layers' path: layers, then ops, then the kernel.
+  // The path of a call: layers, then the op, then the kernel.
   const path = [];
   for (let i = 0; i < calls; i++) {
     const layer = texts.layer[i] ? texts.layer[i].split("\x1f") : [];

@@ -1,5 +1,5 @@
-// The page of one op: shown while an op is chosen. Every set of arguments with what its calls took, who calls it, how
-// long calls last. Its address is #op=NAME.
+// The page of one op, shown while the filter names an op: its sets of arguments with the time of their calls, its layers
+// and code lines, and how long its calls last. Its address is #op=NAME.
 
 const op = (() => {
   const section = document.getElementById("op");
@@ -7,7 +7,7 @@ const op = (() => {
   const BINS = 30;
   let chart = null, calls = [];
 
-  // The op that is filtered by, or that a chosen layer's path leads to.
+  // The op in the filter, or the op at the end of the path in the filter.
   function name() {
     if (state.value("op")) return state.value("op");
     const path = state.value("path");
@@ -48,17 +48,17 @@ const op = (() => {
   const COLUMNS = [
     ["direction", (at) => direction(model.texts.dir[at.call])],
     ["aten op", (at) => model.texts.aten[at.call].replace("aten::", "")],
-    ["arguments", (at) => model.texts.params[at.call].replaceAll(",", ", ") || "(not told)", "wide"],
+    ["arguments", (at) => model.texts.params[at.call].replaceAll(",", ", ") || "(not recorded)", "wide"],
     ["calls", (at) => at.times.size.toLocaleString("en"), "number"],
     ["time", (at) => format.ns(at.ns), "number"],
     ["share", (at) => format.percent(at.ns, model.total), "number"],
-    ["a call", (at) => format.ns(at.ns / at.times.size), "number"],
-    ["least to most", (at) => spread([...at.times.values()]), "number"],
-    ["FLOPs a call", (at) => format.si(at.flops / at.times.size, ""), "number"],
-    ["bytes a call", (at) => format.si(at.bytes / at.times.size, "B"), "number"],
+    ["time per call", (at) => format.ns(at.ns / at.times.size), "number"],
+    ["range", (at) => spread([...at.times.values()]), "number"],
+    ["FLOPs per call", (at) => format.si(at.flops / at.times.size, ""), "number"],
+    ["bytes per call", (at) => format.si(at.bytes / at.times.size, "B"), "number"],
     ["FLOP/s", (at) => (at.ns > 0 ? format.si((at.flops / at.ns) * 1e9, "") : ""), "number"],
     ["bytes/s", (at) => (at.ns > 0 ? format.si((at.bytes / at.ns) * 1e9, "B/s") : ""), "number"],
-    ["% of limit", (at) => (Number.isNaN(at.sol) ? "" : format.percent(at.sol, at.ns)), "number"],
+    ["share of limit", (at) => (Number.isNaN(at.sol) ? "" : format.percent(at.sol, at.ns)), "number"],
     ["bound by", (at) => ordered(at.bounds)[0]?.[0] ?? ""],
     ["TC", (at) => model.texts.tc[at.call]],
     ["kernels", (at) => ordered(at.kernels).map(([text, count]) => `${format.cut(text, 60)} × ${count.toLocaleString("en")}`).join(", "), "wide"],
@@ -82,7 +82,7 @@ const op = (() => {
     document.getElementById("op-sets").replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...lines)));
   }
 
-  // A set is its direction, aten op and arguments; once more takes the choice back.
+  // Filters by the direction, aten op and arguments of a set; a second click removes the filter.
   function pick(call) {
     const mine = [["dir", "direction"], ["aten", "aten op"], ["params", "arguments"]].map(([key, label]) => [key, label, model.texts[key][call]]);
     const again = mine.every(([key, , value]) => !value || state.value(key) === value);
@@ -144,10 +144,10 @@ const op = (() => {
     calls = times(rows);
     const ns = rows.reduce((sum, row) => sum + model.rows.dur[row], 0);
     section.querySelector("h2").textContent = `Op: ${wanted}`;
-    section.querySelector(".hint").textContent = `${calls.length.toLocaleString("en")} calls in ${rows.length.toLocaleString("en")} operations, ${format.ns(ns)}, ${format.percent(ns, model.total)} of all time. A call is one of an aten op; it may launch several kernels. A click filters.`;
+    section.querySelector(".hint").textContent = `${calls.length.toLocaleString("en")} calls in ${rows.length.toLocaleString("en")} operations, ${format.ns(ns)}, ${format.percent(ns, model.total)} of all time. A call is one call of an aten op, which may launch several kernels. Click a line to filter by it.`;
     table(sets(rows));
-    list("op-layers", rows, "layer", "(no layer is named)", "layer");
-    list("op-traces", rows, "trace", "(no line is known)", "line");
+    list("op-layers", rows, "layer", "(no layer)", "layer");
+    list("op-traces", rows, "trace", "(no code line)", "line");
     list("op-kernels", rows, "name", "(no name)", "kernel");
     if (was) chart.instance.resize();
     chart.update();
@@ -162,7 +162,7 @@ const op = (() => {
   function follow() {
     if (!location.hash.startsWith("#op=")) return;
     let wanted = "";
-    try { wanted = decodeURIComponent(location.hash.slice(4)); } catch { return; } // not ours
+    try { wanted = decodeURIComponent(location.hash.slice(4)); } catch { return; } // not an address of this page
     if (!model.texts.op.includes(wanted) || wanted === name()) return;
     state.set("op", wanted);
     requestAnimationFrame(() => requestAnimationFrame(go));

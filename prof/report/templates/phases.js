@@ -1,4 +1,4 @@
-// Step time by phase: the whole step while nothing is chosen, else the time of the chosen operations.
+// Step time by phase: the whole step, or, when a filter is set, the time of the operations that pass it.
 
 const phases = (() => {
   const { data } = model;
@@ -35,8 +35,8 @@ const phases = (() => {
     const found = bars();
     const whole = found.some((bar) => bar.span !== undefined);
     hint().textContent = whole
-      ? "Every instant counts once; idle: no operation ran on the device. Click a phase to filter."
-      : "Time of the chosen operations by phase. Click a phase to filter.";
+      ? "Every instant counts once. Idle: no operation runs on the device. Click a phase to filter by it."
+      : "Sum of the durations of the operations that pass the filters. Click a phase to filter by it.";
     box.style.height = `${Math.min(found.length, LIMIT) * 26 + 90}px`;
     const names = [...data.phases, "idle"].filter((name) => found.some((bar) => amount(bar, name) > 0));
     const many = found.length > LIMIT, longest = Math.max(...found.map(all));

@@ -1,8 +1,8 @@
-// Roofline, log-log: a dot an op, kernel or layer; its size is its time, its colour its class.
+// The roofline, log-log: one dot per op, kernel or layer. Its size is its time, its colour its class of work.
 
 const roofline = (() => {
   const group = document.getElementById("roofline-group"), choice = document.getElementById("roofline-roofs");
-  const DOTS = 400; // the longest; the rest would be specks
+  const DOTS = 400; // the longest; the others would be too small to see
   let shown = [];
 
   function dots() {
@@ -96,8 +96,8 @@ const roofline = (() => {
     const { list, without, total } = dots();
     shown = list;
     document.getElementById("roofline-hint").textContent = total
-      ? `${format.percent(total - without, total)} of the time shown: the rest has no FLOPs or no count. Rates are a group's sums; a dot above a roof reads from the caches.`
-      : "Nothing passes the filter.";
+      ? `The dots are ${format.percent(total - without, total)} of the time; the rest has no FLOPs, or FLOPs or bytes are unknown. A dot is the sum of its operations. A dot above a roof reads from caches.`
+      : "No operation passes the filters.";
     const ai = list.map((dot) => dot.flops / dot.bytes), longest = Math.max(1, ...list.map((dot) => dot.ns));
     const low = 10 ** Math.floor(Math.log10(Math.min(0.1, ...ai))), high = 10 ** Math.ceil(Math.log10(Math.max(1000, ...ai)));
     const scale = heights(list), place = (dot) => Math.log(dot.flops / dot.bytes / low) / Math.log(high / low); // 0 left, 1 right

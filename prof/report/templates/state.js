@@ -1,5 +1,5 @@
-// The one filter that all parts share: dimension -> what was chosen. A part leaves its own dimension out of its mask,
-// so that the other choices stay to be seen, pale.
+// The filters that all parts of the page share: dimension -> what was chosen. A part leaves its own dimension out of its
+// mask, so that what was not chosen stays visible, pale.
 
 const state = (() => {
   const filters = new Map(); // dimension -> {value, label}
@@ -69,7 +69,7 @@ const state = (() => {
   };
 })();
 
-// The bar of chosen filters; each goes when clicked.
+// The bar of filters; a click on one removes it.
 function drawFilters() {
   const bar = document.getElementById("filters");
   bar.replaceChildren();

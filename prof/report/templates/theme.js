@@ -1,4 +1,4 @@
-// Light, dark, or as the system is: the page's button goes through them.
+// The theme: light, dark or the system's. The button switches between them.
 
 const theme = (() => {
   const root = document.documentElement, button = document.getElementById("theme");
@@ -7,24 +7,24 @@ const theme = (() => {
   let name = stored() ?? "system";
 
   function stored() {
-    try { return localStorage.getItem("pyprof-theme"); } catch { return null; } // a file may be refused storage
+    try { return localStorage.getItem("pyprof-theme"); } catch { return null; } // browsers may refuse storage to a file
   }
 
-  function dress() {
+  function apply() {
     root.dataset.theme = name === "system" ? (dark.matches ? "dark" : "light") : name;
     button.textContent = `Theme: ${name}`;
   }
 
-  // Dress the page; `changed` is called whenever it is dressed anew.
+  // Sets the theme; `changed` is called after each change.
   function start(changed) {
-    const again = () => { dress(); changed(); };
+    const again = () => { apply(); changed(); };
     button.onclick = () => {
       name = NAMES[(NAMES.indexOf(name) + 1) % NAMES.length];
-      try { localStorage.setItem("pyprof-theme", name); } catch { /* for this visit only */ }
+      try { localStorage.setItem("pyprof-theme", name); } catch { /* the choice holds for this visit only */ }
       again();
     };
     dark.addEventListener("change", again);
-    dress();
+    apply();
   }
 
   return { start };

@@ -1,5 +1,5 @@
-// Timeline on a canvas: what lies within the view is found by bisection, and what shares a pixel is drawn once, so that
-// the work a frame is that of the pixels and not of the kernels.
+// The timeline, on a canvas. What lies within the view is found by bisection, and what shares a pixel is drawn once, so
+// that the work per frame depends on the number of pixels and not of kernels.
 
 const timeline = (() => {
   const box = document.getElementById("timeline"), canvas = box.querySelector("canvas");
@@ -47,7 +47,7 @@ const timeline = (() => {
   function track(name, kind, number, list, startOf, durOf) {
     list.sort((a, b) => startOf(a) - startOf(b));
     const start = Float64Array.from(list, startOf), end = Float64Array.from(list, (row) => startOf(row) + durOf(row));
-    const until = end.slice(); // the latest end so far: what bisection may lean on where rows overlap
+    const until = end.slice(); // the latest end so far, which rises also where rows overlap: bisection needs that
     for (let i = 1; i < until.length; i++) until[i] = Math.max(until[i], until[i - 1]);
     return { name, kind, number, list, start, end, until };
   }
@@ -60,7 +60,7 @@ const timeline = (() => {
     return { name, kind: "gap", list: null, next, start: end.map((time, i) => time - rows.idle[next[i]]), end, until: end };
   }
 
-  // What each call is part of: phase, layers, op; and for each level a number that stands for all down to it.
+  // What each call is part of (phase, layers, op), and per level a number for everything down to it.
   const parts = [], nodes = [];
   function takeApart() {
     const known = new Map();
@@ -78,7 +78,7 @@ const timeline = (() => {
     }
   }
 
-  // Neighbours on a stream that share a phase, a layer, a call of an op: a track a level.
+  // One track per level: neighbours on a stream that share a phase, a layer or a call of an op.
   function ranges(name, list) {
     if (!parts.length) takeApart();
     list.sort((a, b) => rows.start[a] - rows.start[b]);
@@ -140,7 +140,7 @@ const timeline = (() => {
     if (hit !== null) flow(context, scale);
   }
 
-  // Of a range, whether any of its operations passes the filter; counted once a filter.
+  // Whether any operation of a range passes the filters; computed once per filter.
   function passing(each, mask) {
     if (each.kind !== "range") return null;
     if (each.mask !== mask) {
@@ -166,7 +166,7 @@ const timeline = (() => {
         bar(context, each, row, i, Math.max(0, left), Math.min(width, right) - (right - left > 3 ? 0.5 : 0), passes);
       }
     }
-    // What is less than a pixel wide: the pixel in the longest one's colour, as strong as it is covered.
+    // Operations narrower than a pixel: the pixel has the colour of the longest, as strong as the pixel is covered.
     for (let x = 0; x < width; x++) {
       if (longest[x] < 0) continue;
       context.globalAlpha = Math.min(1, Math.max(cover[x], each.kind === "launch" ? 0.4 : 0.1));
@@ -214,7 +214,7 @@ const timeline = (() => {
     }
   }
 
-  // From the launch to the operation under the pointer.
+  // A line from the launch to the operation under the pointer.
   function flow(context, scale) {
     const from = tracks.find((each) => each.kind === "launch" && each.number === rows.thread[hit]);
     const to = tracks.find((each) => each.kind === "row" && each.number === rows.lane[hit]);
@@ -248,11 +248,11 @@ const timeline = (() => {
       [model.text("op", row), model.text("dir", row), model.text("layer", row).replaceAll("\x1f", " › ")].filter(Boolean).join(" · "),
       rows.wait[row] >= 0 ? `${format.ns(rows.wait[row])} after its launch began` : "",
       each.kind === "row" && flops > 0 ? `${format.si((flops / rows.dur[row]) * 1e9, "FLOP/s")}, ${format.si((bytes / rows.dur[row]) * 1e9, "B/s")}` : "",
-      each.kind === "row" && sol > 0 ? `${format.percent(sol, rows.dur[row])} of the limit (${model.text("bound", row) || "bound not known"})` : "",
+      each.kind === "row" && sol > 0 ? `${format.percent(sol, rows.dur[row])} of the limit (${model.text("bound", row) || "bound unknown"})` : "",
     ]);
   }
 
-  const whyOf = (row) => data.why[rows.why[row]]?.words ?? "why is not known";
+  const whyOf = (row) => data.why[rows.why[row]]?.words ?? "cause unknown";
 
   function hover(event) {
     const found = at(event.offsetX, event.offsetY), row = found && found.each.kind !== "range" ? found.row ?? null : null;
@@ -330,7 +330,7 @@ const timeline = (() => {
   canvas.onkeydown = ({ key }) => ({ ArrowLeft: actions.left, ArrowRight: actions.right, "+": actions.in, "-": actions.out })[key]?.();
 
   function chooseWhy(why) {
-    if (why >= 0) state.toggle("why", why, `idle before because: ${data.why[why].words}`);
+    if (why >= 0) state.toggle("why", why, `cause of idle time: ${data.why[why].words}`);
   }
 
   function chooseRange({ each, row }) {
@@ -340,7 +340,7 @@ const timeline = (() => {
     state.toggle("path", path, `layer: ${path.replaceAll("\x1f", " › ")}`);
   }
 
-  // What the devices waited for, of the operations chosen.
+  // Causes of the idle time before the operations that pass the filters.
   function causes() {
     const sums = data.why.map(() => 0), mask = state.mask("why");
     let unknown = 0;
@@ -350,9 +350,9 @@ const timeline = (() => {
     }
     const found = sums.map((ns, i) => ({ ns, i })).filter(({ ns }) => ns > 0).sort((a, b) => b.ns - a.ns);
     const swatch = (name) => { const made = element("i"); made.style.background = draw.whyColor(name); return made; };
-    const buttons = found.map(({ ns, i }) => element("button", { type: "button", onclick: () => chooseWhy(i), title: "filter by what ended these gaps" }, swatch(data.why[i].name), `${data.why[i].words} ${format.ns(ns)}`));
-    document.getElementById("timeline-idle").replaceChildren(...(found.length ? [element("span", { className: "dim", textContent: "idle before the operations chosen:" })] : []),
-      ...buttons, ...(found.length && unknown ? [element("span", { className: "dim", textContent: `why is not known: ${format.ns(unknown)}` })] : []));
+    const buttons = found.map(({ ns, i }) => element("button", { type: "button", onclick: () => chooseWhy(i), title: "filter by the operations that ended these gaps" }, swatch(data.why[i].name), `${data.why[i].words} ${format.ns(ns)}`));
+    document.getElementById("timeline-idle").replaceChildren(...(found.length ? [element("span", { className: "dim", textContent: "idle time before these operations:" })] : []),
+      ...buttons, ...(found.length && unknown ? [element("span", { className: "dim", textContent: `cause unknown: ${format.ns(unknown)}` })] : []));
   }
 
   function controls() {
@@ -369,7 +369,7 @@ const timeline = (() => {
     build();
     if (!model.timed) {
       for (const id of ["timeline-tools", "timeline-hint"]) document.getElementById(id).hidden = true;
-      box.replaceChildren(element("p", { className: "hint", textContent: "The table has no start times, so there is no timeline (PyProf's own net.dict)." }));
+      box.replaceChildren(element("p", { className: "hint", textContent: "There is no timeline, because the table has no start times (as in PyProf's own net.dict)." }));
       return;
     }
     show(...bounds);
