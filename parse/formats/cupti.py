@@ -10,40 +10,29 @@ import numpy as np
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle
-from pyprof.parse.formats.source import Source
+from pyprof.parse.formats.source import Source, named
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 
-# Columns of CUPTI's records: PyProf's name (the kernel table's, where it has the column), CUPTI's name.
-TIMES = (("start_ns", "start"), ("end_ns", "end"))
-OPERATION = (*TIMES, ("corr", "correlationId"), ("device", "deviceId"), ("stream", "streamId"))
-LAUNCH = (
-    *((f"{size}_{axis.lower()}", f"{size}{axis}") for size in ("grid", "block") for axis in "XYZ"),
-    ("registers", "registersPerThread"),
-    ("staticSmem", "staticSharedMemory"),
-    ("dynamicSmem", "dynamicSharedMemory"),
+# Columns of CUPTI's records: PyProf's name (the kernel table's, where it has the column) and CUPTI's.
+TIMES = named("start_ns=start, end_ns=end")
+OPERATION = (*TIMES, *named("corr=correlationId, device=deviceId, stream=streamId"))
+LAUNCH = named(
+    "grid_x=gridX, grid_y=gridY, grid_z=gridZ, block_x=blockX, block_y=blockY, block_z=blockZ,"
+    " registers=registersPerThread, staticSmem=staticSharedMemory, dynamicSmem=dynamicSharedMemory"
 )
-COPY = (("bytes", "bytes"), ("copy_kind", "copyKind"))
+COPY = named("bytes, copy_kind=copyKind")
 REQUIRED = ("start_ns", "end_ns", "corr")
 BY_START = ("start_ns", "corr")
 # Columns that the kernel table has under the same name and in the same unit.
 SAME = ("corr", "device", "stream", "registers", "staticSmem", "dynamicSmem", "bytes", "graphNode")
 
-# CUpti_ActivityMemcpyKind; labels as nsys stats prints them.
-COPIES = {
-    1: "Host-to-Device",
-    2: "Device-to-Host",
-    3: "Host-to-Array",
-    4: "Array-to-Host",
-    5: "Array-to-Array",
-    6: "Array-to-Device",
-    7: "Device-to-Array",
-    8: "Device-to-Device",
-    9: "Host-to-Host",
-    10: "Peer-to-Peer",
-    11: "Unified Host-to-Device",
-    12: "Unified Device-to-Host",
-    13: "Unified Device-to-Device",
-}
+# CUpti_ActivityMemcpyKind from 1 on; labels as nsys stats prints them.
+_COPIES = (
+    "Host-to-Device, Device-to-Host, Host-to-Array, Array-to-Host, Array-to-Array, Array-to-Device, Device-to-Array,"
+    " Device-to-Device, Host-to-Host, Peer-to-Peer, Unified Host-to-Device, Unified Device-to-Host,"
+    " Unified Device-to-Device"
+)
+COPIES = dict(enumerate(_COPIES.split(", "), 1))
 
 
 def gpu_operations(

@@ -11,26 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.source import Source
+from pyprof.parse.formats.source import Source, named
 
-FACTS = (
-    "smCount",
-    "clockRate",
-    "memoryBandwidth",
-    "computeMajor",
-    "computeMinor",
-    "totalMemory",
-    "l2CacheSize",
-    "threadsPerWarp",
-)
-# Key of gpuInfo -> Kineto's key (libkineto, deviceProperties)
-KINETO: Mapping[str, str] = {
-    "smCount": "numSms",
-    "computeMajor": "computeMajor",
-    "computeMinor": "computeMinor",
-    "totalMemory": "totalGlobalMem",
-    "threadsPerWarp": "warpSize",
-}
+_FACTS = "smCount, clockRate, memoryBandwidth, computeMajor, computeMinor, totalMemory, l2CacheSize, threadsPerWarp"
+FACTS = tuple(_FACTS.split(", "))
+# Key of gpuInfo, and Kineto's key (libkineto, deviceProperties)
+KINETO = named("smCount=numSms, computeMajor, computeMinor, totalMemory=totalGlobalMem, threadsPerWarp=warpSize")
 
 
 def info_text(facts: Iterable[tuple[str, Any]]) -> str:
@@ -44,7 +30,7 @@ def info_text(facts: Iterable[tuple[str, Any]]) -> str:
 
 def kineto_info(properties: Mapping[str, Any]) -> str:
     """``gpuInfo`` of an entry of deviceProperties."""
-    return info_text((key, properties.get(theirs)) for key, theirs in KINETO.items())
+    return info_text((key, properties.get(theirs)) for key, theirs in KINETO)
 
 
 def database_infos(db: Database, gpus: Source, units: Mapping[str, int] | None = None) -> dict[int, str]:

@@ -14,30 +14,12 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.cupti import (
-    CallTimes,
-    gpu_operations,
-    launch_columns,
-    launch_fields,
-    name_operations,
-    table_columns,
-)
+from pyprof.parse.formats import cupti
+from pyprof.parse.formats import nvprof_tables as tables
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.key_join import lookup
-from pyprof.parse.formats.nvprof_tables import (
-    DEVICE_UNITS,
-    DEVICES,
-    DRIVER,
-    KERNELS,
-    MARKERS,
-    MEMCPY,
-    MEMSET,
-    PREFIX,
-    RUNTIME,
-    STRINGS,
-)
 from pyprof.parse.formats.possible_times import LATEST_NS
 from pyprof.parse.formats.text_ranges import OPEN, TextRange, Threads, ranges_of, thread_numbers
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
@@ -62,12 +44,12 @@ class Calls(NamedTuple):
 
     pid: Ints
     corr: Ints
-    times: CallTimes
+    times: cupti.CallTimes
 
 
 def is_nvprof(db: Database) -> bool:
     """Whether a database is nvprof's."""
-    return db.has(STRINGS.table) and any(table.startswith(PREFIX) for table in db.columns)
+    return db.has(tables.STRINGS.table) and any(table.startswith(tables.PREFIX) for table in db.columns)
 
 
 def read(file: Path) -> Capture:
@@ -97,7 +79,7 @@ def _capture(db: Database) -> Capture:
     columns = _columns(db, data)
     columns["start"] = data["start_ns"] - origin
     columns["pid"] = value_at(calls.pid, call, only_pid)
-    columns.update(launch_columns(call, calls.times, origin))
+    columns.update(cupti.launch_columns(call, calls.times, origin))
     return Capture(
         file=str(db.file),
         profiler="nvprof",
@@ -107,32 +89,32 @@ def _capture(db: Database) -> Capture:
         rows=len(call),
         columns=columns,
         warnings=warnings,
-        **launch_fields(call, thread, columns),
+        **cupti.launch_fields(call, thread, columns),
     )
 
 
 def read_operations(db: Database) -> tuple[dict[str, Ints], list[str]]:
     """All GPU operations in order of start, and warnings. Raises SchemaError where a table lacks a column."""
-    kernels = next((source for source in KERNELS if db.has(source.table)), KERNELS[0])
-    return gpu_operations(db, (kernels, MEMCPY, MEMSET), earliest=1)
+    kernels = next((source for source in tables.KERNELS if db.has(source.table)), tables.KERNELS[0])
+    return cupti.gpu_operations(db, (kernels, tables.MEMCPY, tables.MEMSET), earliest=1)
 
 
 def operation_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded, Coded]:
     """Long, short and mangled names of GPU operations."""
     used, codes = distinct(data["name"])
-    strings = db.texts(STRINGS)
+    strings = db.texts(tables.STRINGS)
     mangled = [strings.get(id_, "") for (id_,) in used]
     longs, shorts = [demangle(name) for name in mangled], [short_name(name) for name in mangled]
     long, short, raw = (Coded(codes.astype(np.int32), texts) for texts in (longs, shorts, mangled))
-    name_operations((long, short, raw), data, KINDS)
+    cupti.name_operations((long, short, raw), data, KINDS)
     return long, short, raw
 
 
 def _columns(db: Database, data: dict[str, Ints]) -> dict[str, Data]:
-    columns = table_columns(data, KINDS)
+    columns = cupti.table_columns(data, KINDS)
     columns["kLongName"], columns["kShortName"], _ = operation_names(db, data)
-    strings, infos = db.texts(STRINGS), database_infos(db, DEVICES, DEVICE_UNITS)
-    names = {id_: strings.get(name, "") for id_, name in db.records(DEVICES, "id", "name")}
+    strings, infos = db.texts(tables.STRINGS), database_infos(db, tables.DEVICES, tables.DEVICE_UNITS)
+    names = {id_: strings.get(name, "") for id_, name in db.records(tables.DEVICES, "id", "name")}
     device = data["device"].tolist()
     columns["gpu"] = Coded.of(names.get(number, "") for number in device)
     columns["gpuInfo"] = Coded.of(infos.get(number, "") for number in device)
@@ -141,14 +123,14 @@ def _columns(db: Database, data: dict[str, Ints]) -> dict[str, Data]:
 
 def read_calls(db: Database) -> Calls:
     """Runtime calls, then driver calls: a runtime call that launches comes before the driver call under it."""
-    tables = [db.read(source) for source in (RUNTIME, DRIVER)]
-    data = {name: np.concatenate([table[name] for table in tables]) for name in RUNTIME.names}
-    is_driver = np.repeat(np.arange(2), [len(table["corr"]) for table in tables])
+    apis = [db.read(source) for source in (tables.RUNTIME, tables.DRIVER)]
+    data = {name: np.concatenate([api[name] for api in apis]) for name in tables.RUNTIME.names}
+    is_driver = np.repeat(np.arange(2), [len(api["corr"]) for api in apis])
     used, codes = distinct(is_driver, data["callback"])
     functions = [(("runtime", "driver")[api], callback) for api, callback in used]
     names = [FUNCTIONS.get((api, callback), f"{api} call {callback}") for api, callback in functions]
     name = Coded(codes.astype(np.int32), names)
-    times = CallTimes(data["tid"] & 0xFFFFFFFF, data["start_ns"], data["end_ns"], name)
+    times = cupti.CallTimes(data["tid"] & 0xFFFFFFFF, data["start_ns"], data["end_ns"], name)
     return Calls(data["pid"], data["corr"], times)
 
 
@@ -159,12 +141,12 @@ def find_calls(calls: Calls, corr: Ints) -> Ints:
 
 def read_markers(db: Database) -> list[TextRange]:
     """Ranges of threads in order of start; the end of one that was never closed is ``OPEN``."""
-    strings = db.texts(STRINGS)
+    strings = db.texts(tables.STRINGS)
     opened: dict[int, int] = {}
     begun: list[tuple[int, object, str]] = []
     ends: list[int] = []
     for flags, time, id_, kind, owner, name in db.records(
-        MARKERS, "flags", "time_ns", "id", "object_kind", "object", "name"
+        tables.MARKERS, "flags", "time_ns", "id", "object_kind", "object", "name"
     ):
         if type(time) is not int or not 1 <= time <= LATEST_NS:
             continue

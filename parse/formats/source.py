@@ -26,3 +26,13 @@ class Source:
     def column(self, name: str) -> str:
         """The profiler's name of a column."""
         return dict(self.columns)[name]
+
+
+def named(text: str) -> tuple[tuple[str, str], ...]:
+    """Columns as pairs of names, from a text: PyProf's, and the profiler's where that is another.
+
+    >>> named("start_ns=start, device")
+    (('start_ns', 'start'), ('device', 'device'))
+    """
+    pairs = (pair.partition("=") for pair in text.split(", "))
+    return tuple((name, column or name) for name, _, column in pairs)
