@@ -15,7 +15,7 @@ from pyprof.prof.load import load_annotated
 from pyprof.prof.table import write_plain
 from pyprof.prof.table.cells import Cells
 from pyprof.prof.table.columns import DEFAULT
-from pyprof.prof.table.query import answer, make_query
+from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import percent_text, totals
 from pyprof.table.columns import Ints, Table
 
@@ -30,7 +30,7 @@ def print_table(args: argparse.Namespace) -> Done:
     query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth)
     write = _writer(args)
     loaded, annotation, peaks = load_annotated(args)
-    cells, rows, notes = answer(query, loaded.table, annotation, peaks)
+    cells, rows, notes = run_query(query, loaded.table, annotation, peaks)
     whole = totals(loaded.table, annotation)
     if as_json(args):
         from pyprof.prof.table.json_document import rows_of

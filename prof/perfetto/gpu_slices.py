@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.perfetto.tracks import Arg
 from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.table.limit_columns import bound
+from pyprof.prof.table.limit_columns import with_limits
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table
 
@@ -66,7 +66,7 @@ def arguments(
     names: Sequence[str], table: Table, annotation: Annotation, peaks: Peaks | None
 ) -> tuple[list[Arg], list[str]]:
     """The columns of every row, and what the limits among them rest on."""
-    columns, notes = bound([COLUMN[name] for name in names], table, annotation, peaks)
+    columns, notes = with_limits([COLUMN[name] for name in names], table, annotation, peaks)
     return [Arg(column.name, column.get(table, annotation)) for column in columns], notes
 
 

@@ -50,7 +50,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Gets a column of limits. ``limit_columns.bound`` computes all of them at once; alone, each would do it again."""
+    """Gets a column of limits. ``with_limits`` computes all of them at once; alone, each would do it again."""
 
     name: str
 

@@ -13,10 +13,10 @@ from pyprof.prof.table.columns import Column, Limit
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table
 
-__all__ = ["bound", "limit_cells"]
+__all__ = ["limit_cells", "with_limits"]
 
 
-def bound(
+def with_limits(
     columns: Sequence[Column], table: Table, annotation: Annotation, peaks: Peaks | None = None
 ) -> tuple[list[Column], list[str]]:
     """The columns, those of limits computed all at once; and the peaks that they rest on, one line per device."""

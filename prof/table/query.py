@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Ints, Table
 
-__all__ = ["Query", "Sort", "answer", "make_query"]
+__all__ = ["Query", "Sort", "make_query", "run_query"]
 
 AGGREGATE = {column.name: column for column in AGGREGATES}
 TIME = "sil"
@@ -91,16 +91,16 @@ def _named(name: str, known: Mapping[str, Column], option: str) -> Column:
     return known[name]
 
 
-def answer(
+def run_query(
     query: Query, table: Table, annotation: Annotation, peaks: Peaks | None = None
 ) -> tuple[Cells, Ints, list[str]]:
     """The printed cells, the numbers of the rows that --where chose, and which peaks the limits rest on."""
     import numpy as np
 
     from pyprof.prof.table.cells import Cells
-    from pyprof.prof.table.limit_columns import bound
+    from pyprof.prof.table.limit_columns import with_limits
 
-    reads, notes = bound(query.reads(), table, annotation, peaks)
+    reads, notes = with_limits(query.reads(), table, annotation, peaks)
     data: dict[str, Data] = {column.name: column.get(table, annotation) for column in reads}
     if query.layer_depth is not None and "layer" in data:
         from pyprof.prof.work.layer_path import layer_texts

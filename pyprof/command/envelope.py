@@ -101,7 +101,7 @@ def envelope(
         "input": [(file if isinstance(file, Input) else Input(str(file)))._asdict() for file in input],
         "warnings": list(warnings),
     }
-    keys = plain(own)
+    keys = dict(own) if isinstance(own, Mapping) else _fields(own)
     assert not head.keys() & keys.keys(), f"header keys given as {what}'s own: {head.keys() & keys.keys()}"
     return {**head, **keys}
 
@@ -155,7 +155,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (float, Decimal)):
         return float(value) if math.isfinite(value) else None
     if hasattr(value, "__struct_fields__"):
-        return _plain_record(value)
+        return plain(_fields(value))
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -169,12 +169,12 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def _plain_record(record: Any) -> dict[str, Any]:
-    """A msgspec record without its optional keys that are not set."""
+def _fields(record: Any) -> dict[str, Any]:
+    """The fields of a msgspec record without the optional ones that are not set."""
     from msgspec import UNSET
 
     values = {name: getattr(record, name) for name in record.__struct_fields__}
-    return {name: plain(value) for name, value in values.items() if value is not UNSET}
+    return {name: value for name, value in values.items() if value is not UNSET}
 
 
 # Failing

@@ -19,8 +19,7 @@ from pyprof.prof import cli
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.table import json_document as answers
 from pyprof.prof.table.columns import COLUMN, COLUMNS
-from pyprof.prof.table.query import answer as ask
-from pyprof.prof.table.query import make_query
+from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import totals
 from pyprof.prof.table.write_jsonl import json_rows
 from pyprof.prof.work.annotate import annotate
@@ -231,7 +230,7 @@ def test_words_of_the_reader_are_warnings(tmp_path, capfdbinary, data):
 def test_any_table_is_strict_json_and_says_what_its_lines_say(table):
     annotation = annotate(table)
     query = make_query([column.name for column in COLUMNS if column.name != "advice"], [])
-    cells, rows, notes = ask(query, table, annotation)
+    cells, rows, notes = run_query(query, table, annotation)
     own = answers.rows_of(query, table, totals(table, annotation), rows, notes)
     out = io.BytesIO()
     write_envelope(envelope("kernels", own), out, json_rows(cells))
