@@ -182,14 +182,14 @@ def general(op: str, a: Tensor, b: Tensor) -> tuple[tuple[int, ...], int]:
     return (*batch, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ())), k
 
 
-@model("matmul", "linalg_matmul", family=FAMILY_NAME)
+@model("matmul linalg_matmul mv", family=FAMILY_NAME)
 def matmul(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """By numpy.matmul's rules; each operand read once, whatever copies are made to broadcast"""
     shape, k = general("matmul", a, b)
     return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
 
 
-@model("matmul.backward", "linalg_matmul.backward", family=FAMILY_NAME)
+@model("matmul.backward linalg_matmul.backward mv.backward", family=FAMILY_NAME)
 def matmul_backward(a: Tensor, b: Tensor) -> Parts:
     """Two products of the forward's size.
 
@@ -235,18 +235,6 @@ def linear_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any = UN
         math.prod(shape) * k,
         bias,
     )
-
-
-@model("mv", family=FAMILY_NAME)
-def mv(a: Tensor, x: Tensor, *, out: Out = None) -> Work:
-    """y[M] = A[M,K] @ x[K]"""
-    return matmul(a, x, out=out)
-
-
-@model("mv.backward", family=FAMILY_NAME)
-def mv_backward(a: Tensor, x: Tensor) -> Parts:
-    """DA = dy x' (M*K products, counted as the multiply-adds of a K = 1 product), dx = A' @ dy"""
-    return matmul_backward(a, x)
 
 
 @model("addmv", family=FAMILY_NAME)

@@ -123,22 +123,34 @@ def cross_entropy_backward(
     return nll_loss_backward(grad, self, target, weight, reduction) + through + smooth
 
 
-@model("mse_loss", family=FAMILY_NAME)
-def mse_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """(x - t)^2: 2 per element"""
-    return compared(self, target, 2, reduction)
+PRICES = {  # FLOPs per element
+    "mse_loss": (2, "(x - t)^2"),
+    "l1_loss": (1, "|x - t|"),
+    "smooth_l1_loss huber_loss": (
+        4,
+        "z = |x - t|; 0.5 z z / beta, the quadratic branch for all elements (huber: delta (z - delta / 2))",
+    ),
+    "soft_margin_loss": (3, "log1p(exp(-t x))"),
+    "kl_div": (3, "t (log t - x), or exp(t) (t - x)"),
+}
+
+
+def _register(names: str, flop: int, formula: str) -> None:
+    def loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
+        return compared(self, target, flop, reduction)
+
+    loss.__doc__ = f"{formula}: {flop} per element, and the reduction"
+    model(names, family=FAMILY_NAME)(loss)
+
+
+for _names, (_flop, _formula) in PRICES.items():
+    _register(_names, _flop, _formula)
 
 
 @model("mse_loss_backward", family=FAMILY_NAME)
 def mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """(x - t) * (2 g / n): 2 per element; unreduced 2 (x - t) g: 3"""
     return compared_backward(self, 3 if mode(reduction) == NONE else 2, required(grad), self, target)
-
-
-@model("l1_loss", family=FAMILY_NAME)
-def l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """|x - t|: 1 per element"""
-    return compared(self, target, 1, reduction)
 
 
 @model("l1_loss.backward", family=FAMILY_NAME)
@@ -154,22 +166,10 @@ def _each(self: Tensor, target: Tensor, flop: int, reduction: Any) -> Parts:
     return {name: Work(flop * t.numel, inputs, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
 
 
-@model("smooth_l1_loss", "huber_loss", family=FAMILY_NAME)
-def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """z = |x - t|; 0.5 z z / beta: 4 per element; the quadratic branch counts for all (huber: delta (z - delta / 2))"""
-    return compared(self, target, 4, reduction)
-
-
 @model("smooth_l1_loss_backward", "huber_loss_backward", family=FAMILY_NAME)
 def smooth_l1_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """(x - t) g / (n beta): sub, mul, div an element"""
     return compared_backward(self, 3, required(grad), self, target)
-
-
-@model("soft_margin_loss", family=FAMILY_NAME)
-def soft_margin_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """log1p(exp(-t x)): 3 per element"""
-    return compared(self, target, 3, reduction)
 
 
 @model("soft_margin_loss_backward", family=FAMILY_NAME)
@@ -211,12 +211,6 @@ def bce_logits_backward(
     """(sigmoid(x) - t) g: 5 per element. A weight adds 1, a positive weight 3."""
     flop = 5 + (1 if given(weight) else 0) + (3 if given(pos_weight) else 0)
     return compared_backward(self, flop, self, target, weight, pos_weight, incoming(self, reduction))
-
-
-@model("kl_div", family=FAMILY_NAME)
-def kl_div(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False) -> Work:
-    """t (log t - x), or exp(t) (t - x): 3 per element"""
-    return compared(self, target, 3, reduction)
 
 
 @model("kl_div.backward", family=FAMILY_NAME)

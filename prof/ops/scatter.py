@@ -6,7 +6,10 @@ write   out of place all of self, which is copied first; in place the indexed el
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.ops.indexing import index_count, is_mask
@@ -16,13 +19,38 @@ from pyprof.prof.ops.operands import addition_flop, indices, moved, number, requ
 FAMILY_NAME = "indexing"
 
 
-def scattered(self: Tensor, index: Tensor, source: Any, additions: int, count: int, inplace: bool) -> Work:
-    """A write of ``count`` elements by index: into a copy of self, or into self."""
-    flop = additions * count * addition_flop(self)
-    inputs = indices(index).nbytes + distinct(source)
-    if not inplace:
-        return Work(flop, self.nbytes + inputs, moved(self.numel, self))
-    return Work(flop, inputs + (moved(count, self) if additions else 0), moved(count, self))
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write of ``count`` elements into a tensor, with so many additions each; NaN where the count is not known."""
+
+    into: Tensor
+    inputs: float  # bytes of the indices and the source
+    count: float
+    additions: int = 0
+
+    def work(self, inplace: bool) -> Work:
+        """Into the tensor itself, or into a copy of it."""
+        flop = round(self.additions * self.count) * addition_flop(self.into) if self.additions else 0
+        if not inplace:
+            return Work(flop, self.into.nbytes + self.inputs, moved(self.into.numel, self.into))
+        touched = math.nan if math.isnan(self.count) else moved(round(self.count), self.into)
+        return Work(flop, self.inputs + (touched if self.additions else 0), touched)
+
+
+def writes(names: str, inplace: str) -> Callable[[Callable[..., Write]], Callable[..., Write]]:
+    """Register a write under its out-of-place and its in-place names."""
+
+    def register(function: Callable[..., Write]) -> Callable[..., Write]:
+        for ops, is_inplace in ((names, False), (inplace, True)):
+
+            @functools.wraps(function)
+            def count(*arguments: Any, is_inplace: bool = is_inplace) -> Work:
+                return function(*arguments).work(is_inplace)
+
+            model(ops, family=FAMILY_NAME)(count)
+        return function
+
+    return register
 
 
 REDUCING = {"add": 1, "sum": 1, "multiply": 1, "prod": 1, "mean": 1, "amax": 0, "amin": 0}
@@ -33,105 +61,59 @@ def _reduces(arguments: tuple[Any, ...]) -> int:
     return 0 if name is None else REDUCING.get(name, 1)
 
 
-@model("scatter", family=FAMILY_NAME)
-def scatter(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arguments: Any) -> Work:
-    """self[index] = source, or combined with it where the call has a reduction"""
-    return scattered(self, positions, _part(source, positions), _reduces(arguments), positions.numel, False)
-
-
-@model("scatter_", family=FAMILY_NAME)
-def scatter_(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arguments: Any) -> Work:
-    """As ``scatter``, in place"""
-    return scattered(self, positions, _part(source, positions), _reduces(arguments), positions.numel, True)
-
-
-@model("scatter_add", "scatter_reduce", family=FAMILY_NAME)
-def scatter_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Work:
-    """self[index] += source: an addition per index"""
-    additions = _reduces(arguments) if arguments else 1
-    return scattered(self, positions, _part(source, positions), additions, positions.numel, False)
-
-
-@model("scatter_add_", "scatter_reduce_", family=FAMILY_NAME)
-def scatter_add_(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Work:
-    """As ``scatter_add``, in place"""
-    additions = _reduces(arguments) if arguments else 1
-    return scattered(self, positions, _part(source, positions), additions, positions.numel, True)
-
-
-def _part(source: Any, positions: Tensor) -> Any:
-    """The source is read as far as there are indices."""
+def _elements(self: Tensor, positions: Tensor, source: Any, additions: int) -> Write:
+    """An element per index; of a larger source only as much is read."""
     if isinstance(source, Tensor) and source.numel > positions.numel:
-        return Tensor(positions.shape, source.dtype)
-    return source
+        source = Tensor(positions.shape, source.dtype)
+    return Write(self, indices(positions).nbytes + distinct(source), positions.numel, additions)
 
 
-@model("index_add", "index_reduce", family=FAMILY_NAME)
-def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Work:
+@writes("scatter", inplace="scatter_")
+def scatter(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arguments: Any) -> Write:
+    """self[index] = source, or combined with it where the call has a reduction"""
+    return _elements(self, positions, source, _reduces(arguments))
+
+
+@writes("scatter_add scatter_reduce", inplace="scatter_add_ scatter_reduce_")
+def scatter_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Write:
+    """self[index] += source: an addition per index"""
+    return _elements(self, positions, source, _reduces(arguments) if arguments else 1)
+
+
+@writes("index_add index_reduce", inplace="index_add_ index_reduce_")
+def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Write:
     """self[index] += alpha * source: an addition per element of the source, a product where alpha is not 1"""
-    return scattered(self, positions, source, _times(alpha), required(source).numel, False)
+    additions = 1 if isinstance(alpha, str) or number(alpha, 1) == 1 else 2
+    return Write(self, indices(positions).nbytes + distinct(source), required(source).numel, additions)
 
 
-@model("index_add_", "index_reduce_", family=FAMILY_NAME)
-def index_add_(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Work:
-    """As ``index_add``, in place"""
-    return scattered(self, positions, source, _times(alpha), required(source).numel, True)
-
-
-def _times(alpha: Any) -> int:
-    return 1 if isinstance(alpha, str) or number(alpha, 1) == 1 else 2
-
-
-@model("index_copy", family=FAMILY_NAME)
-def index_copy(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Work:
+@writes("index_copy", inplace="index_copy_")
+def index_copy(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Write:
     """self[index] = source"""
-    return scattered(self, positions, source, 0, required(source).numel, False)
+    return Write(self, indices(positions).nbytes + distinct(source), required(source).numel)
 
 
-@model("index_copy_", family=FAMILY_NAME)
-def index_copy_(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Work:
-    """As ``index_copy``, in place"""
-    return scattered(self, positions, source, 0, required(source).numel, True)
+@writes("index_put _unsafe_index_put", inplace="index_put_ _index_put_impl_")
+def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Write:
+    """self[i, j, ...] = values, or += with an addition per element
 
-
-def _put(self: Tensor, positions: Any, values: Any, accumulate: Any, inplace: bool) -> Work:
+    How many elements a mask selects is not known, unless the values are as many.
+    """
     listed = tensors(positions)
     if positions is UNKNOWN or not listed or is_mask(positions):
         count = values.numel if isinstance(values, Tensor) else 0
         if count <= 1 and accumulate is not True:
-            inputs = distinct(*listed, values) + (0 if inplace else self.nbytes)
-            return Work(0, inputs, math.nan if inplace else moved(self.numel, self))
+            return Write(self, distinct(*listed, values), math.nan)
     else:
         count = index_count(self, positions)
-    flop = count * addition_flop(self) if number(accumulate, False) else 0
-    inputs = distinct(*map(indices, listed), values)
-    if not inplace:
-        return Work(flop, self.nbytes + inputs, moved(self.numel, self))
-    return Work(flop, inputs + (moved(count, self) if number(accumulate, False) else 0), moved(count, self))
+    return Write(self, distinct(*map(indices, listed), values), count, 1 if number(accumulate, False) else 0)
 
 
-@model("index_put", "_unsafe_index_put", family=FAMILY_NAME)
-def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Work:
-    """self[i, j, ...] = values, or += with an addition per element; all of self is copied"""
-    return _put(self, positions, values, accumulate, False)
-
-
-@model("index_put_", "_index_put_impl_", family=FAMILY_NAME)
-def index_put_(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Work:
-    """As ``index_put``, in place: only the indexed elements are touched"""
-    return _put(self, positions, values, accumulate, True)
-
-
-@model("put", family=FAMILY_NAME)
-def put(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False) -> Work:
-    """self.flat[index] = source, or +=; all of self is copied"""
-    return scattered(self, positions, source, int(number(accumulate, False)), positions.numel, False)
-
-
-@model("put_", family=FAMILY_NAME)
-def put_(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False) -> Work:
-    """As ``put``, in place"""
-    return scattered(self, positions, source, int(number(accumulate, False)), positions.numel, True)
+@writes("put", inplace="put_")
+def put(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False) -> Write:
+    """self.flat[index] = source, or +="""
+    inputs = indices(positions).nbytes + distinct(source)
+    return Write(self, inputs, positions.numel, int(number(accumulate, False)))
 
 
 @model("select_scatter slice_scatter diagonal_scatter as_strided_scatter", family=FAMILY_NAME)
