@@ -1,4 +1,4 @@
-"""A capture as a whole, and what is computed of it: each once, when it is asked for."""
+"""A whole capture, and what is computed from it: each value once, when it is first used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Captured"]
 
 
 class Captured:
-    """A capture: its table, and what ``Profile`` asks of the whole run."""
+    """A capture: its table, and what ``Profile`` needs of the whole run."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Captured:
 
     @cached_property
     def call(self) -> Ints:
-        """A number a row, the same for the kernels of one call of an op."""
+        """A number per row, the same for the kernels of one call of an op."""
         return call_numbers(self.table)
 
     @cached_property

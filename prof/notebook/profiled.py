@@ -76,7 +76,7 @@ def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a profile's rows. What no row tells is None."""
+    """Sums over a profile's rows; None where no row has the amount."""
 
     rows: int
     time_ns: int  # overlaps count twice
@@ -94,8 +94,8 @@ class Totals:
 class Profile:
     """A capture, or some of its rows: DataFrames, sums, sentences and figures.
 
-    Columns have the names of ``prof.py -c``; each DataFrame's ``attrs["units"]`` and ``attrs["meanings"]`` tell what
-    they are. Times are ns.
+    Columns have the names of ``prof.py -c``; each DataFrame's ``attrs["units"]`` and ``attrs["meanings"]`` describe
+    them. Times are ns.
 
         p.kernels, p.ops, p.layers, p.steps, p.advice           DataFrames
         p.where("op == 'linear' and dir == 'bprop'")            a Profile of those rows
@@ -110,7 +110,7 @@ class Profile:
 
     @property
     def inputs(self) -> tuple[tuple[str, str | None], ...]:
-        """The files read, and what recorded each as far as it tells: ("net.sqlite", "nsys 2025.3.1")."""
+        """The files read, and the profiler that recorded each, if known: ("net.sqlite", "nsys 2025.3.1")."""
         return self._capture.inputs
 
     @property
@@ -120,12 +120,12 @@ class Profile:
 
     @property
     def is_run(self) -> bool:
-        """Whether these rows are a whole run, or one cut in time or by device: there ``summary()`` makes sense."""
+        """Whether these rows are a whole run, or one cut in time or by device; only then ``summary()`` works."""
         return self._cut
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the readers had to say, as parse.py prints it."""
+        """The readers' warnings, as parse.py prints them."""
         return self._capture.warnings
 
     def __len__(self) -> int:
@@ -154,20 +154,19 @@ class Profile:
 
     @cached_property
     def annotation(self) -> Annotation:
-        """What the models say of each row."""
+        """What the op models compute for each row."""
         if self._rows is None:
             return self._capture.annotation
-        mine = self._capture.annotation.take(self._rows)
-        return replace(mine, uncounted=uncounted_of(self.table, mine.flops))
+        annotation = self._capture.annotation.take(self._rows)
+        return replace(annotation, uncounted=uncounted_of(self.table, annotation.flops))
 
     def where(self, condition: str) -> Profile:
-        """The rows of which a condition is true, written as for ``prof.py --where``: ``"bound == 'memory'"``.
+        """The rows for which a condition is true, written as for ``prof.py --where``: ``"bound == 'memory'"``.
 
         FLOPs, limits and advice stay those of the whole run. Raises ConditionError for what is no condition.
         """
         wanted = parse_where(condition, COLUMN)
-        found = rows_where(wanted, {column.name: self._column(column.name) for column in wanted.columns})
-        rows = np.flatnonzero(found)
+        rows = np.flatnonzero(rows_where(wanted, {column.name: self._column(column.name) for column in wanted.columns}))
         cut = self._cut and all(column.name in CUTTING for column in wanted.columns)
         return Profile(
             self._capture, rows if self._rows is None else self._rows[rows], (*self.conditions, condition), cut
@@ -205,7 +204,7 @@ class Profile:
         )
 
     def group(self, by: str | Sequence[str], layer_depth: int | None = None) -> pd.DataFrame:
-        """A row for all rows that agree in these columns, the longest time first, as ``prof.py --group`` has it.
+        """One row for all rows that agree in these columns, the longest time first, as ``prof.py --group`` has it.
 
         ``by``: ``"op,dir"`` or ``["op", "dir"]``. ``layer_depth``: the outermost parts of layers only. Columns: those,
         ``count``, ``time`` (ns), ``share`` (% of this profile's time), ``flops``, ``bytes`` (of the rows that are
@@ -225,7 +224,7 @@ class Profile:
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
-        """A row a GPU operation (or CPU op), with every column of ``prof.py -c all``.
+        """One row per GPU operation (or CPU op), with every column of ``prof.py -c all``.
 
         The ones to know: ``op``, ``aten``, ``layer``, ``dir``, ``phase``, ``step``, ``kernel``, ``sil`` (its duration,
         ns), ``start`` (ns), ``flops``, ``bytes``, ``tc`` (tensor cores), ``ai`` (FLOP/byte), ``tflops`` (TFLOP/s),
@@ -235,8 +234,10 @@ class Profile:
 
     @cached_property
     def ops(self) -> pd.DataFrame:
-        """A row an op and direction: ``calls``, ``count`` (rows), ``time`` (ns), ``share`` (%), ``flops``, ``bytes``,
-        ``tflops``, ``gbps``, ``uncounted`` (% of the time without FLOPs), ``sol`` (% of the limit), longest first.
+        """One row per op and direction, the longest time first.
+
+        Columns: ``calls``, ``count`` (rows), ``time`` (ns), ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``,
+        ``uncounted`` (% of the time without FLOPs), ``sol`` (% of the limit).
         """
         return _frame(self._ops)
 
@@ -252,10 +253,12 @@ class Profile:
 
     @cached_property
     def layers(self) -> pd.DataFrame:
-        """A row a layer, each with all that is in it: ``layer`` (its path), ``depth``, ``count``, ``time``, ``own``,
-        ``forward``, ``backward`` (ns), ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``, ``uncounted`` (%).
+        """One row per layer, each with everything inside it.
 
-        In the order in which they first ran. ``own`` sums to all time, ``time`` does not: layers hold each other.
+        Columns: ``layer`` (its path), ``depth``, ``count``, ``time``, ``own``, ``forward``, ``backward`` (ns),
+        ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``, ``uncounted`` (%).
+
+        In the order in which they first ran. ``own`` sums to all time, ``time`` does not: layers contain each other.
         """
         table, notes = self.table, self.annotation
         layer, phase, start, time = *map(table.coded, ("layer", "phase")), *map(table.ints, ("start", "kDuration"))
@@ -263,29 +266,30 @@ class Profile:
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """A row a device and step: ``start``, ``time``, each phase and ``idle`` (ns), ``count``, ``flops``, ``bytes``,
-        ``tflops`` (idle time included), ``uncounted`` (%). Phases and idle time sum to ``time``.
+        """One row per device and step.
 
-        ``time``, phases and ``idle`` are the whole run's also where this profile has some of its rows; ``count`` and
-        what follows is of these. Empty where the table has no start times (PyProf's own net.dict).
+        Columns: ``start``, ``time``, each phase and ``idle`` (ns), ``count``, ``flops``, ``bytes``, ``tflops`` (idle
+        time included), ``uncounted`` (%). Phases and idle time sum to ``time``.
+
+        If this profile has only some of the run's rows, ``time``, the phases and ``idle`` are still those of the whole
+        run, and ``count`` and the columns after it are of these rows. Empty where the table has no start times
+        (PyProf's own net.dict).
         """
         whole = self._capture.table
         owner, names = owners(whole)
-        found = steps(whole, owner)
+        shown = steps(whole, owner)
         if self._rows is not None:
             owner = owner[self._rows]
-            there = set(zip(owner.tolist(), self._ints("step").tolist(), strict=True))
-            found = [each for each in found if (each.owner, NULL if each.number is None else each.number) in there]
-        notes = self.annotation
-        return _frame(
-            step_columns(found, names, owner, self._ints("step"), self._ints("sil"), notes.flops, notes.bytes)
-        )
+            present = set(zip(owner.tolist(), self._ints("step").tolist(), strict=True))
+            shown = [step for step in shown if (step.owner, NULL if step.number is None else step.number) in present]
+        step, time, work = self._ints("step"), self._ints("sil"), self.annotation
+        return _frame(step_columns(shown, names, owner, step, time, work.flops, work.bytes))
 
     @cached_property
     def advice(self) -> pd.DataFrame:
-        """A row a piece of advice, the greatest saving first: ``rule``, ``saved_ms`` (a step), ``why``, ``change``, ...
+        """One row per card, the greatest saving first: ``rule``, ``saved_ms`` per step, ``why``, ``change``...
 
-        Of some rows: the cards of the whole run that concern any of them, with the whole run's figures.
+        If this profile has only some of the run's rows: the cards of the whole run that concern any of them.
         """
         made = _frame(advice_columns(self.cards), plain=("why", "change", "trace"))
         made["confidence"] = made["confidence"].cat.set_categories(["low", "medium", "high"], ordered=True)
@@ -294,13 +298,14 @@ class Profile:
     @property
     def cards(self) -> list[Advice]:
         """The advice as records."""
-        mine = None if self._rows is None else np.isin(np.arange(len(self._capture.table)), self._rows)
-        return [card for card, rows in self._capture.cards if mine is None or bool(mine[rows].any())]
+        if self._rows is None:
+            return [card for card, _ in self._capture.cards]
+        return [card for card, rows in self._capture.cards if bool(np.isin(rows, self._rows).any())]
 
     # Words, figures, page
 
     def summary(self) -> SummaryText:
-        """The run in sentences and tables: print it, or let a notebook show it; ``.numbers`` has what is behind them.
+        """The run in sentences and tables, to print or to show in a notebook; ``.numbers`` are the numbers behind them.
 
         Of a profile that was narrowed by step, start, rank, pid or device, that part of the run. Raises PyprofError
         after any other condition: the time between some ops of a run is not idle.
@@ -320,11 +325,11 @@ class Profile:
 
         whole = self._rows is None
         limits = self._capture.limits if whole else None
-        found = summarise(self.table, self.annotation, self._capture.peaks, limits)
-        if found.on_cpu:
-            return SummaryText(found, self.conditions)
+        numbers = summarise(self.table, self.annotation, self._capture.peaks, limits)
+        if numbers.on_cpu:
+            return SummaryText(numbers, self.conditions)
         run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)
-        return SummaryText(found, self.conditions, brief(run, self.cards if whole else advise(run)))
+        return SummaryText(numbers, self.conditions, brief(run, self.cards if whole else advise(run)))
 
     def plot(self, figure: str, **options: Any) -> Picture:
         """A figure: ``"roofline"``, ``"layers"``, ``"phases"`` or ``"timeline"``.

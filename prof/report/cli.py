@@ -16,7 +16,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof report",
         description="Write a run as one web page: step times, roofline, layers, timeline, kernels. It needs no network "
-        "and no server; send it as it is.",
+        "and no server, so the file can be sent as it is.",
     )
     add_input(parser)
     parser.add_argument(

@@ -79,12 +79,12 @@ def _before_first_kernel(table: Table, moved: Bools) -> Bools:
 def _ways(table: Table, moved: Bools) -> tuple[str, ...]:
     """The directions of these copies, by their names."""
     names = table.coded("kShortName")
-    found = []
+    ways = []
     for way, spellings in WAYS:
         named = np.array([*(any(spelling in name for spelling in spellings) for name in names.values), False])
         if (named[names.codes] & moved).any():
-            found.append(way)
-    return tuple(found)
+            ways.append(way)
+    return tuple(ways)
 
 
 def _span(table: Table, rows: Bools) -> int:
