@@ -54,7 +54,7 @@ class Contexts:
 
     def _asked(self, inner: Ints) -> Bools:
         tree = self.tree
-        asked = tree.has_number.copy()
+        asked: Bools = tree.has_number.copy()
         asked[inner[inner >= 0]] = True
         if tree.forward_range is not None:
             asked[tree.forward_range[tree.forward_range >= 0]] = True

@@ -17,7 +17,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, Launch, facts
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
-from pyprof.parse.attribute.optimizer_lists import gradients, outside_ops
+from pyprof.parse.attribute.optimizer_lists import gradients
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
@@ -43,9 +43,7 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     columns["outs"] = outputs(capture, tree, op, rows.node, rows.forward)
-    pid = columns["pid"]
-    assert isinstance(pid, np.ndarray)
-    columns["grads"] = gradients(tree, op, pid, capture.launch_time, outside_ops(capture, op))
+    columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
     return Table(capture.rows, columns)
 

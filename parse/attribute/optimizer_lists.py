@@ -26,7 +26,7 @@ def takes_cut_lists(scope: Scope) -> bool:
     return bool(_LISTS.match(scope.name)) and (not scope.sizes or "[]" in scope.dtypes)
 
 
-def outside_ops(capture: Capture, op: Ints) -> Bools:
+def _outside_ops(capture: Capture, op: Ints) -> Bools:
     """A mask of the multi-tensor kernels that no op launched. ``op``: of each row its op's range, -1: none."""
     names = capture.columns.get("kShortName")
     if not isinstance(names, Coded):
@@ -36,15 +36,17 @@ def outside_ops(capture: Capture, op: Ints) -> Bools:
     return mask
 
 
-def gradients(tree: RangeTree, op: Ints, pid: Ints, time: Ints, outside: Bools) -> Coded:
-    """The shapes of the step's gradients, as JSON, of each row whose op has cut lists, and of the rows ``outside`` ops.
+def gradients(capture: Capture, tree: RangeTree, op: Ints) -> Coded:
+    """The shapes of the step's gradients, as JSON, of the rows whose op has cut lists or whose kernel no op launched.
 
-    ``op``: the row's op's range, -1 for none; ``pid`` and ``time``: its process and launch. A step's gradients are
-    those accumulated since the optimizer's step before it.
+    ``op``: each row's op's range, -1 for none. A step's gradients are those accumulated since the optimizer's step
+    before it.
     """
+    time, pid = capture.launch_time, capture.columns["pid"]
+    assert isinstance(pid, np.ndarray)
     found = Coded.empty(len(op))
     cut = tree.scopes_where(Kind.OP, takes_cut_lists)[value_at(tree.scope, op, -1)]
-    rows = np.flatnonzero((cut | outside) & (time != NULL))
+    rows = np.flatnonzero((cut | _outside_ops(capture, op)) & (time != NULL))
     accumulates = tree.scopes_where(Kind.NODE, lambda s: s.name.endswith("AccumulateGrad") and bool(s.sizes))
     if not len(rows) or not accumulates.any():
         return found

@@ -117,7 +117,7 @@ def test_the_suffix_decides_the_format(name, trace, tmp_path):
     assert main([str(trace), "-q", "-o", str(tmp_path / name), "--force"]) == 0
 
 
-def test_csv_holds_the_columns_of_net_dict(trace, tmp_path):
+def test_csv_has_the_columns_of_net_dict(trace, tmp_path):
     assert main([str(trace), "-q", "-o", str(tmp_path / "a.csv")]) == 0
     with (tmp_path / "a.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))

@@ -1,4 +1,4 @@
-"""What a file is, told by its content; .nsys-rep through nsys."""
+"""The format of a file follows from its content; .nsys-rep goes through nsys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.parse.nsys.nsys_file import API, KERNEL, call, kernel, write
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_is_no_capture_is_told_in_one_line(content, found, packed, tmp_path, capsys):
+def test_other_content_is_named_in_one_line(content, found, packed, tmp_path, capsys):
     path = tmp_path / "net.sqlite"
     path.write_bytes(gzip.compress(content) if packed else content)
     assert main([str(path), "-o", str(tmp_path / "net.dict")]) == 1
@@ -62,7 +62,7 @@ output = next(word for word in sys.argv if word.startswith("--output=")).partiti
 
 @pytest.fixture(name="nsys")
 def fixture_nsys(tmp_path, monkeypatch):
-    """A command nsys on the PATH that does what it is told and writes down its words."""
+    """A command nsys on the PATH that runs the given code and writes down its arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))

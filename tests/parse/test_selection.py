@@ -29,7 +29,7 @@ def test_times_have_units(text, ns):
 
 
 @pytest.mark.parametrize("text", ["", "ms", "1e3", "1.5", "0.0001us", "5 ms", "5m", "٣ms", "9" * 20, "1.s", "+5"])
-def test_what_is_no_time_is_refused(text):
+def test_other_text_than_a_time_is_refused(text):
     with pytest.raises(ValueError, match="expected"):
         parse_time(text)
 
@@ -48,7 +48,7 @@ def small(**columns) -> Table:
     return Table(rows, {"kind": Coded.of(["kernel"] * rows), **made})
 
 
-def test_a_window_of_time_holds_what_starts_in_it():
+def test_a_window_of_time_keeps_the_rows_that_start_in_it():
     table = small(start=[-5, 0, 9, 10, 11])
     assert select(table, Selection(begin_ns=0, end_ns=10)).tolist() == [False, True, True, False, False]
     assert select(table, Selection(end_ns=0)).tolist() == [True, False, False, False, False]
@@ -75,7 +75,7 @@ def test_inside_a_span_equals_the_quadratic_definition(spans, launches):
     ]
 
 
-def test_a_range_holds_what_other_threads_launched_meanwhile(tmp_path):
+def test_a_range_keeps_what_other_threads_launched_meanwhile(tmp_path):
     path = write(
         tmp_path / "net.sqlite",
         **{

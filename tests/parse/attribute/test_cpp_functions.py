@@ -1,4 +1,4 @@
-"""The forward op of a C++ autograd Function's node, and the outputs' shapes that backward nodes tell."""
+"""The forward op of a C++ autograd Function's node, and the outputs' shapes that follow from backward nodes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_lookups_without_an_op_between_them_belong_to_their_nodes_in_order(tmp_p
 
 
 def test_two_lookups_for_one_node_are_none(tmp_path):
-    """One of them needed no gradient: which, nothing tells."""
+    """One of them needed no gradient, and nothing in the capture says which."""
     rows = found(
         tmp_path,
         op("aten::view", 10, 2, Sequence_number=4, Fwd_thread_id=0),

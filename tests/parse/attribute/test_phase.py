@@ -158,7 +158,7 @@ def test_steps_without_marks_end_with_the_optimizers(tmp_path):
     assert steps(tmp_path, twice, 1, 8, 9, 18, 19) == [0, 0, 1, 1, 1]  # nothing new begins after the last
 
 
-def test_markers_alone_tell_steps_by_what_other_threads_launch(tmp_path):
+def test_with_markers_alone_launches_of_other_threads_separate_steps(tmp_path):
     """Two steps: forward at 1 and 11, backward by autograd's thread at 4 and 14, two updates each."""
     updates = [push(at + i, at + i + 1, "Optimizer.step#SGD.step") for at in (5, 15) for i in (0, 1)]
     launches = [(1, 1), (4, 2), (6, 1), (11, 1), (14, 2), (16, 1)]

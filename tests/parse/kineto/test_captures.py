@@ -141,7 +141,7 @@ def test_ranks_and_gpus(data):
         assert set(got.columns["device"].tolist()) == {rank}
 
 
-def test_what_is_no_json_is_refused(data):
+def test_text_that_is_not_json_is_refused(data):
     (file,) = (data / "kineto").glob("*MACOSX*.json")
     with pytest.raises(InputError, match="found a binary file"):
         read(file)

@@ -1,4 +1,4 @@
-"""What a trace says that its collectives were told to do."""
+"""What a trace records of the data that its collectives send."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def told(table: Table) -> list[Any]:
     return [json.loads(text) if text else None for text in table.coded("comm").texts()]
 
 
-def test_the_record_around_a_launch_tells(tmp_path: Path) -> None:
+def test_the_record_around_a_launch_counts(tmp_path: Path) -> None:
     table = captured(tmp_path, record(10, 20, "_allgather_base", 8, 32), call(15, 1), kernel(50, 5, 1))
     assert told(table) == [[{"op": "all_gather", "ranks": 4, "in": 16, "out": 64, "group": "1"}]]
 
 
-def test_a_kernels_own_record_tells_without_any_op(tmp_path: Path) -> None:
+def test_a_kernels_own_record_counts_without_any_op(tmp_path: Path) -> None:
     meta = {key.replace("_", " "): value for key, value in META.items()}
     own = kernel(50, 5, 1, "ncclDevKernel_Broadcast", **meta)
     own["args"].update({"Collective name": "broadcast", "In msg nelems": 3, "Out msg nelems": 3})
@@ -77,7 +77,7 @@ def test_coalesced_collectives_are_launched_where_they_end(tmp_path: Path) -> No
         ({"Process_Group_Name": {"a": 1}}, {"op": "all_reduce", "ranks": 4, "in": 16, "out": 16}),
     ],
 )
-def test_what_is_no_number_is_left_out(tmp_path: Path, args: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_other_values_than_numbers_are_left_out(tmp_path: Path, args: dict[str, Any], expected: dict[str, Any]) -> None:
     table = captured(tmp_path, record(10, 20, "allreduce", **args), call(15, 1), kernel(50, 5, 1))
     assert told(table) == [[expected]]
 

@@ -37,7 +37,7 @@ def read_text(tmp_path: Path, text: str | bytes) -> Capture:
 
 
 @pytest.mark.parametrize("word", ["NaN", "-NaN", "nan", "-nan", "nan(ind)", "Infinity", "-Infinity", "inf", "-inf"])
-def test_words_for_what_is_no_number_are_unknown(tmp_path, word):
+def test_words_in_place_of_numbers_are_unknown(tmp_path, word):
     text = whole().replace('"stream": 7', f'"stream": {word}', 1)
     got = read_text(tmp_path, text)
     assert correlate(got).ints("stream").tolist()[1] == 7
@@ -164,7 +164,7 @@ def test_a_byte_order_mark_and_blanks_are_allowed(tmp_path):
         (b'{"traceEvents": [' + b'{"a":' * 50_000, "expected a torch.profiler"),
     ],
 )
-def test_what_is_no_trace_is_named_in_one_line(tmp_path, content, found):
+def test_other_content_is_named_in_one_line(tmp_path, content, found):
     with pytest.raises(InputError) as error:
         read_text(tmp_path, content)
     message = str(error.value)
