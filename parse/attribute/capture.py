@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Data, Ints
 
+OPEN = 1 << 62  # the end of a range that was never closed, before its origin is subtracted: beyond all other times
+
 
 @dataclass(slots=True)
 class Ranges:
@@ -26,6 +28,11 @@ class Ranges:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def last_time(self) -> int:
+        """The last time at which a range began or was closed; ``NULL`` without ranges."""
+        closed = self.end[self.end < OPEN // 2]
+        return int(max(closed.max(initial=NULL), self.start.max(initial=NULL)))
 
     @classmethod
     def empty(cls) -> Ranges:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.formats import cupti
 from pyprof.parse.formats import nvprof_tables as tables
 from pyprof.parse.formats.database import Database, database
@@ -21,7 +21,7 @@ from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.formats.possible_times import LATEST_NS
-from pyprof.parse.formats.text_ranges import OPEN, TextRange, Threads, ranges_of, thread_numbers
+from pyprof.parse.formats.text_ranges import TextRange, Threads, ranges_of, thread_numbers
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 
 KINDS = ("kernel", "memcpy", "memset")

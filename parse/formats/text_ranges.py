@@ -11,7 +11,6 @@ from pyprof.parse.attribute.capture import Ranges
 from pyprof.parse.attribute.scope import Scope, classify, split
 from pyprof.table.columns import NULL, Ints, distinct
 
-OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
 Threads = dict[tuple[int, int], int]  # (process, thread) -> its number
 
 

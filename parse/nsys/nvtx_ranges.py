@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.errors import SchemaError
-from pyprof.parse.attribute.capture import Ranges
+from pyprof.parse.attribute.capture import OPEN, Ranges
 from pyprof.parse.attribute.scope import Kind, Scope, classify
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.shape_text import as_sizes
 from pyprof.parse.nsys import nvtx_selection
 from pyprof.parse.nsys.dataflow import DataFlow
-from pyprof.parse.nsys.nvtx_selection import OPEN
 from pyprof.parse.nsys.nvtx_sql import RangeSql, count_ranges, domain_names
 from pyprof.parse.nsys.nvtx_texts import LINKS, OP_ID, Buffer, Heads, Parts, split_one, split_texts
 from pyprof.parse.nsys.tables import NVTX

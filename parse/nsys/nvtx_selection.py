@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.attribute.scope import ENGINE, STEP_TEXTS
 from pyprof.parse.formats.database import Database
 from pyprof.parse.nsys.nvtx_sql import RangeSql, count_ranges
 from pyprof.parse.nsys.tables import NVTX, process_sql
 from pyprof.table.columns import Ints
 
-OPEN = 1 << 62  # the end of a range that was never closed: it lasts to the end of the capture
 PROBES = 64  # rows that show whether a large part of the ranges is of threads that launch nothing
 
 

@@ -45,19 +45,12 @@ class CaptureRecording(Recording):
         pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread].T
         names = Coded(ranges.scope.astype(np.int32), [f":{_text(scope)}" for scope in capture.scopes])
         pushed = np.zeros(len(ranges), np.bool_)
-        end = np.minimum(ranges.end, self._last)
+        end = np.minimum(ranges.end, ranges.last_time())  # of ranges that were never closed, too
         spans = Spans(ranges.start, end, pid, tid, names, pushed, ~pushed, np.zeros(len(ranges), np.int64))
         frames = np.array([scope.kind == Kind.FRAME for scope in capture.scopes])
         spans = spans.take(~frames[ranges.scope])
         spans.id = by_start(spans.start, spans.end)
         return spans
-
-    @property
-    def _last(self) -> int:
-        """When the capture ended. Readers give a range that was never closed an end beyond all others."""
-        ranges = self._capture.ranges
-        closed = ranges.end[ranges.end < 1 << 61]
-        return int(max(closed.max(initial=NULL), ranges.start.max(initial=NULL)))
 
 
 def _text(scope: Scope) -> str:

@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.formats import nvprof
 from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.text_ranges import OPEN
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
 from pyprof.table.columns import Coded
 

@@ -107,11 +107,8 @@ def ranges_of(capture: Capture, rank: int) -> Host:
 
 
 def _last(capture: Capture) -> int:
-    """When the capture ended: readers give a range that was never closed an end beyond all others."""
-    ranges = capture.ranges
-    closed = ranges.end[ranges.end < 1 << 61]
-    launched = capture.launch_time
-    return int(max(closed.max(initial=NULL), ranges.start.max(initial=NULL), launched.max(initial=NULL)))
+    """When the capture ended: ranges that were never closed end then."""
+    return max(capture.ranges.last_time(), int(capture.launch_time.max(initial=NULL)))
 
 
 def _same(text: str, rows: int) -> Coded:
