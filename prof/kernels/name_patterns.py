@@ -191,7 +191,7 @@ PRODUCTS = (
     ),
     Product("fma", r"pointwise_mult_and_sum_complex|winograd3x3Kernel", "V100: cuDNN FFT and Winograd"),
     Product("fma", r"(?i:conv_depthwise[23]d|depthwiseConvolution)", "PyTorch, ATen/native/cuda/DepthwiseConv2d.cu"),
-    # Attention. cuDNN says f16 for bf16 too: the op's dtype tells which.
+    # Attention. cuDNN says f16 for bf16 too: the op's dtype decides.
     Product("tc", r"sdpa_sm\d+\w*_(?P<p>e4m3|e5m2|fp8|f8)_", "cuDNN 9"),
     Product("tc", r"cudnn_generated_\w*sdpa", "H200"),
     Product("tc", r"fmha_cutlass[FB]_f32_\w*sm(?:8|9|1\d)\d", "H200: PyTorch, by three tf32 products", "tf32"),

@@ -1,9 +1,9 @@
-"""The dtypes of an op's operands, as its kernel's name tells them.
+"""The dtypes of an op's operands, as its kernel's name says them.
 
 NVTX ranges record shapes without dtypes; most kernels are templates that name them. A claim here is what the code that
 spells the name stores in memory, never what is likely: ``lambda(float)`` inside a bfloat16 kernel is its arithmetic,
-``LoadWithCast`` means that some operand has another type than the arithmetic, and a name that tells nothing yields
-nothing. Where it tells the size of an element and not its meaning, the dtype is ``opaque1`` to ``opaque16``.
+``LoadWithCast`` means that some operand has another type than the arithmetic, and a name that says nothing yields
+nothing. Where it says the size of an element and not its meaning, the dtype is ``opaque1`` to ``opaque16``.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _elementwise(text: str, op: str) -> Dtypes | None:
 
 
 def _cast(inputs: list[str], out: str, op: str) -> Dtypes:
-    """At least one operand has another type than the arithmetic: which one, the name does not tell.
+    """At least one operand has another type than the arithmetic; which one is not in the name.
 
     An op that is neither in place nor given ``out=`` allocates its output in the arithmetic's type (promotion).
     """
@@ -196,10 +196,12 @@ def _cast(inputs: list[str], out: str, op: str) -> Dtypes:
 
 def _functor(words: list[str], kind: str) -> str:
     """The functor among an elementwise kernel's parameters: first if unrolled, second after a width, or in the loop."""
-    place = 0 if kind == "unrolled_" else 1 if kind == "vectorized_" else 2
+    place = {"unrolled_": 0, "vectorized_": 1}.get(kind, 2)
     text = words[place] if place < len(words) else ""
     match = _IMPL.search(text)
-    return split(inside(text, match.end() - 1))[0] if match else "" if place == 2 else text
+    if match:
+        return split(inside(text, match.end() - 1))[0]
+    return "" if place == 2 else text
 
 
 def signature(functor: str) -> tuple[list[str], str]:

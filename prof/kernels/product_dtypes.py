@@ -1,4 +1,4 @@
-"""The dtypes of matrix products' operands, as their kernels' names tell them."""
+"""The dtypes of matrix products' operands, as their kernels' names say them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROCEDURAL = re.compile(
     rf"(?:_(?:relu|optimized|analytic|fixed_channels|few_channels|forwardCompat))*(?:_({_WORD})(?=_|$))?"
 )
 _PLAIN = re.compile(r"(?:simt|maxwell|pascal|volta|turing|ampere)_([sdhcz])(?:gemm|cudnn)|^void (s)gemm_largek")
-# Vendors' templates whose floating parameters are all of one type, or else tell nothing.
+# Vendors' templates whose floating parameters are all of one type, or else say nothing.
 _UNIFORM = re.compile(
     r"(?:\b|_)(?:implicit_convolve_sgemm|explicit_convolve_sgemm|dgrad2d_\w+|dgrad_\w*engine|wgrad\w*_engine\w*"
     r"|conv2d_\w+|conv_depthwise\w+|gemv\w*|gemvNSP_kernel|gemmk1_kernel|gemmSN_\w+|dot_kernel|winogradForwardOutput\w*)<"
@@ -44,6 +44,7 @@ ATTENTION = {
 
 
 def product(text: str, name: str, op: str, family: str) -> Dtypes:
+    """What the name of a product's kernel says of its op's operands; ``text`` is the name in CUPTI's spelling."""
     if family == "attention":
         dtype = _attention(text, name, family)
         return Dtypes(dtype, tuple(ATTENTION.get(op, {}).items()), dtype, _causal(text, op)) if dtype else NOTHING
@@ -109,7 +110,7 @@ def _nvjet(text: str) -> tuple[str, str] | None:
         return None
     letters = match[1]
     if len(letters) == 5 and letters[0] != letters[1]:
-        return "", NVJET.get(letters[-1], "")  # column-major: which of both comes first is not told
+        return "", NVJET.get(letters[-1], "")  # column-major: the operand order is not in the name
     return NVJET.get(letters[0], ""), NVJET.get(letters[-1], "")
 
 
@@ -126,6 +127,6 @@ def _procedural(text: str) -> tuple[str, str] | None:
     if rounded:  # s1688tf32gemm, s16816bf16gemm: float32, rounded on its way into the product
         return "float32", ""
     if accumulator == "i":
-        return ("uint8" if operand == "u8" else "int8"), "int32" if not result else DTYPE_OF_WORD[result]
+        return DTYPE_OF_WORD["u8" if operand == "u8" else "i8"], DTYPE_OF_WORD[result or "i32"]
     kind = BLAS[accumulator]
     return DTYPE_OF_WORD.get(operand or "", kind), DTYPE_OF_WORD.get(result or "", kind)

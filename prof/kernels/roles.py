@@ -1,7 +1,7 @@
 """What a kernel is to its op: ``main``, the arithmetic that the op's model counts, or ``aux``, a chore around it.
 
-FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Chores are told by name
-(``kernels.HELPERS``); a copy, a fill or a sort is a chore inside a product and the work itself inside ``copy_``,
+FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Chores are recognised by name
+(``name_patterns.HELPERS``); a copy, a fill or a sort is a chore inside a product and the work itself inside ``copy_``,
 ``fill_`` or ``sort``.
 """
 
@@ -86,7 +86,7 @@ PART_NAMES = (
 @lru_cache(maxsize=65536)
 def part(name: str) -> str:
     """``dgrad``, ``wgrad`` or ``bias`` of a convolution's backward kernel, ``indice_weights`` or ``update`` of an
-    embedding tables'; empty where the name does not tell.
+    embedding tables'; empty where the name does not say.
 
     cuDNN runs plain GEMMs (nvjet, cutlass ``_nt_``) as either gradient of 1x1 convolutions.
     """

@@ -1,7 +1,7 @@
-"""Did a kernel use tensor cores, and what precision entered them: from its name, the only witness in a capture.
+"""Whether a kernel used tensor cores, and in what precision: by its name, the only evidence in a capture.
 
-The names and where each was seen are the tables of ``kernels``. What they cannot tell is said to be unknown; what the
-op's dtype suggests (Triton) is marked a guess.
+The names, and where each was seen, are the tables of ``name_patterns``. What they leave open is unknown; what only the
+op's dtype suggests (Triton) is marked as a guess.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PLAIN = re.compile(
     r"|at::native::|at_cuda_detail::|\bcub::|softmax_warp|kernelPointwiseApply|kernelReduceAll"
 )
 
-# Chores that only products have: 0 even where the op is not known.
+# Helper kernels that only products have: 0 even where the op is not known.
 OF_PRODUCTS = frozenset({"reduce", "fill", "cast", "epilogue", "gates"})
 
 
@@ -60,7 +60,7 @@ def tensor_core(name: str, family: str, dtype: str = "") -> TensorCore | None:
     """What a kernel did with tensor cores; None where neither its op nor its name has a matrix product.
 
     ``family`` is the innermost op's (``model.FAMILY``), empty where unknown; ``dtype`` its first operand's, as torch
-    names it, for the kernels whose name does not tell. On AMD ``fp32`` is a precision of the matrix cores.
+    names it, for the kernels whose name does not say. On AMD ``fp32`` is a precision of the matrix cores.
     """
     return _tensor_core(name, family in MATRIX, dtype.removeprefix("torch."))
 

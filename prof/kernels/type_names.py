@@ -1,4 +1,4 @@
-"""Types as kernel names spell them, and what a name can tell of an op's operands.
+"""Types as kernel names spell them, and what a name can say of an op's operands.
 
 Names come in two spellings: as CUPTI and cu++filt demangle (``float const*``, ``{lambda(float)#1}``,
 ``(anonymous namespace)``, ``4``) and as nsys does (``const float *``, ``[lambda(float) (instance 1)]``, ``<unnamed>``,
@@ -33,7 +33,7 @@ class Dtypes:
     ``at``: arguments by position in the aten op's schema. An empty dtype there means that the operand's type is known
     to be hidden (a cast on load): no argument may take it from ``rest``. ``rest``: every other tensor. Both leave out
     0-dimensional tensors, which may be numbers of any type, but for position 0 in ``at``. ``out``: the (first) output,
-    where the name tells it apart from the inputs. ``flags``: arguments that are no tensors and that the choice of the
+    where the name distinguishes it from the inputs. ``flags``: arguments other than tensors that the choice of the
     kernel proves, such as batch norm's ``training``. ``lists``: how many lists a _foreach_ or _fused_ op takes.
     """
 
@@ -48,7 +48,7 @@ class Dtypes:
         return dict(self.at).get(position, self.rest)
 
     def hides(self, position: int) -> bool:
-        """Is the argument cast on its way into the arithmetic?"""
+        """Whether the argument is cast on its way into the arithmetic."""
         return (position, "") in self.at
 
     def __bool__(self) -> bool:
@@ -59,17 +59,17 @@ NOTHING = Dtypes()
 
 
 def merged(several: Iterable[Dtypes]) -> Dtypes:
-    """What the kernels of one op call say together, in any order. Where two contradict each other, neither is believed:
-    each spoke of operands of its own."""
-    told = list(several)
-    places = sorted({position for one in told for position, _ in one.at})
-    at = tuple((i, _agreed(dict(one.at).get(i, "") for one in told)) for i in places)
-    flags = {position: value for one in told for position, value in one.flags}
-    lists = {one.lists for one in told if one.lists}
+    """What the kernels of one op call say together, in any order. Where two contradict each other, neither counts: they
+    work on different operands."""
+    kernels = list(several)
+    places = sorted({position for dtypes in kernels for position, _ in dtypes.at})
+    at = tuple((i, _agreed(dict(dtypes.at).get(i, "") for dtypes in kernels)) for i in places)
+    flags = {position: value for dtypes in kernels for position, value in dtypes.flags}
+    lists = {dtypes.lists for dtypes in kernels if dtypes.lists}
     return Dtypes(
-        _agreed(one.rest for one in told),
+        _agreed(dtypes.rest for dtypes in kernels),
         at,
-        _agreed(one.out for one in told),
+        _agreed(dtypes.out for dtypes in kernels),
         tuple(sorted(flags.items())),
         lists.pop() if len(lists) == 1 else 0,
     )
@@ -86,7 +86,7 @@ _DIGITS = re.compile(r"(?<=[<( ])(\d+)u?l*(?=[,>])")
 
 
 def normal(name: str) -> str:
-    """nsys' spelling in CUPTI's, as far as types are concerned."""
+    """A name as CUPTI spells its types, from nsys' spelling or CUPTI's own."""
     text = _LAMBDA.sub(r"{lambda\1#\2}", _CASTS.sub("", name))
     return _DIGITS.sub(r"\1", text.replace("<unnamed>", "(anonymous namespace)").replace("operator ()", "operator()"))
 

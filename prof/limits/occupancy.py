@@ -1,7 +1,7 @@
 """Launch geometry: blocks, waves, theoretical occupancy and what limits it, for every kernel of a table at once.
 
-The arithmetic of CUDA's occupancy calculator (cuda_occupancy.h, and the spreadsheet before it): registers are handed
-out in units a warp from the SM's partition that the warp runs on, shared memory in units a block with the system's own
+The arithmetic of CUDA's occupancy calculator (cuda_occupancy.h, and the spreadsheet before it): registers are allocated
+in units per warp, from the SM's partition that the warp runs on; shared memory in units per block, with the system's
 share added. Thread block clusters and the split between L1 and shared memory are ignored: the driver chooses the split
 so that as many blocks fit as the rest allows.
 """
@@ -24,7 +24,7 @@ LIMITERS = ("threads", "registers", "shared memory", "blocks")
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A launch a row. NaN and empty where unknown, or where the row is no kernel."""
+    """The launch of each row. NaN and empty where unknown, or where the row is not a kernel."""
 
     blocks: Floats  # of the grid
     threads: Floats  # of a block
@@ -48,20 +48,20 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
     resident, limiter = _resident(threads, _floats(table.ints("registers")), _smem(table), device, limits)
     most = by_device(device, [math.nan if limit is None else float(limit.threads) for limit in limits])
     warp = by_device(device, [math.nan if limit is None else float(limit.warp_threads) for limit in limits])
-    held = np.ceil(threads / warp) * warp  # a warp's slots are taken, whether its threads are used or not
+    occupied = np.ceil(threads / warp) * warp  # a warp takes all its slots, whether its threads are used or not
     per_sm = blocks / sms
     waves = per_sm / resident
     full = np.ceil(waves)
     estimated = 100 * np.minimum(per_sm, resident) * threads / most
-    told = table.columns["occupancy"]
-    assert isinstance(told, np.ndarray)
+    recorded = table.columns["occupancy"]
+    assert isinstance(recorded, np.ndarray)
     # Kineto before 2026 prints 0 where a block has more than 48 KiB of shared memory: its call of the calculator fails.
-    achieved = np.where(kernel & (told > 0), told, estimated)
+    achieved = np.where(kernel & (recorded > 0), recorded, estimated)
     return Geometry(
         blocks=blocks,
         threads=threads,
         resident=resident,
-        occupancy=100 * resident * held / most,
+        occupancy=100 * resident * occupied / most,
         limiter=limiter,
         waves=waves,
         tail=(full - waves) / full,
@@ -104,7 +104,7 @@ def _smem(table: Table) -> Floats:
 
 
 def by_device(device: Ints, values: Sequence[float]) -> Floats:
-    """A value a device, spread over the rows; NaN where a row has no device (-1)."""
+    """Each row's value, from one per device; NaN where a row has no device (-1)."""
     return np.array([*values, math.nan])[device]
 
 
@@ -115,14 +115,14 @@ def _resident(
     resident = np.full(len(threads), np.nan)
     code = np.full(len(threads), -1, np.int32)
     for number, limit in enumerate(limits):
-        mine = np.flatnonzero((device == number) & (threads > 0))
-        if limit is None or not len(mine):
+        rows = np.flatnonzero((device == number) & (threads > 0))
+        if limit is None or not len(rows):
             continue
-        fits = np.stack(block_limits(limit, threads[mine], registers[mine], smem[mine]))
+        fits = np.stack(block_limits(limit, threads[rows], registers[rows], smem[rows]))
         least = np.min(fits, axis=0)  # NaN where one of them is unknown
         good = least >= 1  # a kernel that ran fits at least once: else the device is another than we think
-        resident[mine[good]] = least[good]
-        code[mine[good]] = np.argmin(fits[:, good], axis=0)
+        resident[rows[good]] = least[good]
+        code[rows[good]] = np.argmin(fits[:, good], axis=0)
     return resident, Coded(code, list(LIMITERS))
 
 

@@ -8,7 +8,7 @@ unit. FLOPs and bytes are the algorithm's, so a kernel that reads from the L2 ca
 100%; one that reads everything twice cannot pass 50%. Clocks move, too: peaks are data sheets' (see ``devices``).
 
 Unknown stays unknown (NaN, empty): without both amounts, without the device, for copies to and from the host and for
-collectives, whose limit is a link that the capture does not tell.
+collectives, whose limit is a link that the capture does not record.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BOUNDS = ("compute", "memory", "latency")
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Limits a row, aligned with the table; NaN and empty where unknown."""
+    """The limits of each row, aligned with the table; NaN and empty where unknown."""
 
     ai: Floats  # FLOP/byte, arithmetic intensity
     tflops: Floats  # rate: TFLOP/s
@@ -57,7 +57,7 @@ class Roofline:
     on_cpu: Bools
 
     def notes(self) -> list[str]:
-        """What the figures rest on, a line a device, for the report's head or foot."""
+        """What the figures rest on, a line per device, for a report's head or foot."""
         said = []
         for device in self.devices:
             if device.known:
@@ -98,14 +98,14 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
         geometry=launch,
         device=number,
         devices=devices,
-        on_cpu=_coded_is(table.coded("kind"), "cpu") > 0,
+        on_cpu=table.coded("kind").among("cpu"),
     )
 
 
 def _devices(table: Table, peaks: Peaks | None) -> tuple[Ints, list[Device]]:
     """Each row's device, by the name and the facts that the capture has of it."""
     names, infos = table.coded("gpu"), table.coded("gpuInfo")
-    on_cpu = _coded_is(table.coded("kind"), "cpu")
+    on_cpu = table.coded("kind").among("cpu")
     pairs, row = distinct(names.codes, infos.codes, on_cpu)
     devices: list[Device] = []
     number = []
@@ -118,16 +118,11 @@ def _devices(table: Table, peaks: Peaks | None) -> tuple[Ints, list[Device]]:
 
 
 def _device(name: str, info: str, cpu: bool, peaks: Peaks | None) -> Device | None:
-    """A CPU has what its own peaks file says, a GPU never that."""
+    """A CPU's peaks come from a file measured on it; a GPU never takes those."""
     found = None if cpu else find_device(name, info)
     if peaks is None or cpu != (peaks.arch == "cpu"):
         return found if found is not None or not name else Device(name)
     return with_peaks(found, peaks, name or peaks.device)
-
-
-def _coded_is(column: Coded, *texts: str) -> Ints:
-    """1 where the column has one of the texts, else 0."""
-    return np.array([*(int(value in texts) for value in column.values), 0], np.int64)[column.codes]
 
 
 def _amount(column: Ints) -> Floats:
@@ -156,13 +151,13 @@ def _elsewhere(table: Table, annotation: Annotation) -> Bools:
     kind, family, name = table.coded("kind"), annotation.family, table.coded("kShortName")
     within = np.array([*map(stays_on_device, name.values), False])[name.codes]
     nccl = np.array([*map(is_collective, name.values), False])[name.codes]
-    copies = _coded_is(kind, "memcpy") == 1
-    linked: Bools = (copies & ~within) | (_coded_is(family, "collective") == 1) | nccl
+    copies = kind.among("memcpy")
+    linked: Bools = (copies & ~within) | family.among("collective") | nccl
     return linked
 
 
 def _bound(compute: Floats, memory: Floats, duration: Floats, launch: Geometry) -> Coded:
-    """What holds a row back; empty where a limit is unknown, or where there is none and its time is not short."""
+    """What limits each row; empty where a limit is unknown, or where there is none and its time is not short."""
     limit = np.maximum(compute, memory)
     code = np.where(compute >= memory, 0, 1).astype(np.int32)
     few = (duration <= SHORT_NS) | (launch.blocks_per_sm < 1)
@@ -175,13 +170,13 @@ def _bound(compute: Floats, memory: Floats, duration: Floats, launch: Geometry) 
 
 
 def _units(table: Table, annotation: Annotation) -> Coded:
-    """The unit of each row, decided once a (tensor-core use, kind of op, dtype)."""
+    """The unit of each row, decided once per distinct (tensor-core use, kind of op, dtype)."""
     dtype = dtype_of_rows(table, annotation.family)
     name = table.coded("kLongName")
     hgemm = np.array([*("hgemm" in value for value in name.values), False], np.int64)[name.codes]
-    told = [annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), dtype]
-    rows, row = distinct(*(column.codes for column in told), hgemm)
-    texts = [[*column.values, ""] for column in told]
+    columns = [annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), dtype]
+    rows, row = distinct(*(column.codes for column in columns), hgemm)
+    texts = [[*column.values, ""] for column in columns]
     units = [_unit([text[i] for text, i in zip(texts, codes[:-1], strict=True)], bool(codes[-1])) for codes in rows]
     values = {unit: i for i, unit in enumerate(dict.fromkeys(u for u in units if u))}
     code = np.array([values.get(unit, -1) for unit in units], np.int32)
@@ -189,11 +184,11 @@ def _units(table: Table, annotation: Annotation) -> Coded:
 
 
 def dtype_of_rows(table: Table, family: Coded) -> Coded:
-    """The dtype that each row computes with: its first operand's, else what the kernel's name tells."""
-    told = table.coded("dtypes")
-    texts = [_first_float(text) for text in told.values]
-    codes = np.where(np.array([*map(bool, texts), False])[told.codes], told.codes, -1)
-    silent = np.flatnonzero((codes < 0) & (_coded_is(table.coded("kind"), "cpu") == 0))
+    """The dtype that each row computes with: its first operand's, else what the kernel's name says."""
+    recorded = table.coded("dtypes")
+    texts = [_first_float(text) for text in recorded.values]
+    codes = np.where(np.array([*map(bool, texts), False])[recorded.codes], recorded.codes, -1)
+    silent = np.flatnonzero((codes < 0) & ~table.coded("kind").among("cpu"))
     if len(silent):
         columns = [table.coded("kLongName"), table.coded("aten"), family]
         rows, row = distinct(*(column.codes[silent] for column in columns))
@@ -203,13 +198,13 @@ def dtype_of_rows(table: Table, family: Coded) -> Coded:
     return Coded(codes.astype(np.int32), texts)
 
 
-def _unit(told: Sequence[str], hgemm: bool) -> str:
+def _unit(cells: Sequence[str], hgemm: bool) -> str:
     """Which of ``precision.UNITS`` did the arithmetic, empty where that is unknown.
 
     PyTorch computes half precision in float wherever no tensor core does it: element-wise kernels (ATen/OpMathType.h)
     and matrix products (cuBLAS's 32-bit compute type), but for the kernels that call themselves hgemm.
     """
-    tc, precision, family, kind, dtype = told
+    tc, precision, family, kind, dtype = cells
     if kind == "cpu":  # measured by products in that dtype
         return HOST_PRECISION.get(dtype, "fp32")
     if tc == "1":
@@ -235,5 +230,5 @@ def _first_float(dtypes: str) -> str:
 
 
 def _of_name(name: str, aten: str, family: str) -> str:
-    told = kernel_dtypes(name, aten.removeprefix("aten::").partition(".")[0], family)
-    return told.of(0) or told.rest or told.out
+    dtypes = kernel_dtypes(name, aten.removeprefix("aten::").partition(".")[0], family)
+    return dtypes.of(0) or dtypes.rest or dtypes.out

@@ -1,6 +1,6 @@
 """What hides behind a cast, from autograd's counterpart of the op.
 
-A kernel that casts on load names its arithmetic's type and not its operand's. In training another kernel tells it,
+A kernel that casts on load names its arithmetic's type and not its operand's. In training another kernel names it,
 for a gradient has the dtype of the tensor it is the gradient of (torch/csrc/autograd/engine.cpp, validate_outputs casts
 it where a node returned another):
 
@@ -29,9 +29,9 @@ BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")
 PLACE = ("op", "layer", "marker", "trace")  # what a forward op and the casts of its gradients share
 
 
-def uncover(table: Table, told: Ints, hints: dict[Dtypes, int]) -> Ints:
-    """``told``, each row's number in ``hints``, with hidden types filled in where backward or forward tells them."""
-    rows = _Rows(table, told.copy(), hints)
+def uncover(table: Table, hint: Ints, hints: dict[Dtypes, int]) -> Ints:
+    """``hint``, each row's number in ``hints``, with hidden types filled in where backward or forward names them."""
+    rows = _Rows(table, hint.copy(), hints)
     _converted(rows)
     hidden = rows.where(lambda hint: hint.hides(0) or hint.hides(1))
     if hidden.any():
@@ -39,24 +39,24 @@ def uncover(table: Table, told: Ints, hints: dict[Dtypes, int]) -> Ints:
         binary = rows.of(BINARY) & hidden
         _reversed_casts(rows, copies, hidden)
         _mixed(rows, copies, binary)
-    return rows.told
+    return rows.hint
 
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows, and what their kernels told, by its number in ``hints``."""
+    """The rows, and the number in ``hints`` of what their kernels' names say."""
 
     table: Table
-    told: Ints
+    hint: Ints
     hints: dict[Dtypes, int]
 
     def where(self, says: Callable[[Dtypes], object]) -> Ints:
-        """Bools of the rows whose kernels told something that ``says`` holds for."""
-        return np.array([bool(says(hint)) for hint in self.hints])[self.told]
+        """Mask of the rows whose kernels' names say something that ``says`` is true of."""
+        return np.array([bool(says(hint)) for hint in self.hints])[self.hint]
 
     def of(self, names: tuple[str, ...]) -> Ints:
-        """Bools of the rows of these aten ops whose kernels told something."""
-        return _mask(self.table.coded("aten"), lambda name: name in names) & (self.told > 0)
+        """Mask of the rows of these aten ops whose kernels' names say something."""
+        return _mask(self.table.coded("aten"), lambda name: name in names) & (self.hint > 0)
 
     def directed(self, direction: str) -> Ints:
         return _mask(self.table.coded("dir"), lambda text: text == direction)
@@ -80,17 +80,17 @@ class _Rows:
         """A number that a call shares with its reverse, of each row (others have 0); and how many there are."""
         keys = (self.table.ints("pid"), self.sequence(), self.table.coded("sizes").codes)
         found, numbers = distinct(*(key[rows] for key in keys))
-        number = np.zeros(len(self.told), np.int64)
+        number = np.zeros(len(self.hint), np.int64)
         number[rows] = numbers
         return number, len(found)
 
-    def tell(self, rows: Ints, others: Ints, new: Callable[[Dtypes, Dtypes], Dtypes]) -> None:
-        """Replace what ``rows`` were told by ``new`` of it and of what each one's counterpart was told (0: none)."""
+    def replace(self, rows: Ints, others: Ints, new: Callable[[Dtypes, Dtypes], Dtypes]) -> None:
+        """Replace the hint of ``rows`` by ``new`` of it and of the hint of each one's counterpart (0: none)."""
         rows, others = rows[others > 0], others[others > 0]
-        pairs, pair = distinct(self.told[rows], others)
+        pairs, pair = distinct(self.hint[rows], others)
         known = list(self.hints)
         results = [self.hints.setdefault(new(known[a], known[b]), len(self.hints)) for a, b in pairs]
-        self.told[rows] = np.array(results, np.int64)[pair]
+        self.hint[rows] = np.array(results, np.int64)[pair]
 
 
 def _mask(column: Coded, holds: Callable[[str], bool]) -> Ints:
@@ -110,7 +110,7 @@ def _converted(rows: _Rows) -> None:
     within = rows.table.coded("nodes").values
     unsure = tuple(f"aten::{op}" for op in CONVERTING if any(f'"aten::{op}", "aten::to"' in text for text in within))
     found = np.flatnonzero(rows.of(unsure))
-    rows.tell(found, rows.told[found], lambda hint, _: replace(hint, rest="", at=((0, ""),)))
+    rows.replace(found, rows.hint[found], lambda hint, _: replace(hint, rest="", at=((0, ""),)))
 
 
 def _reversed_casts(rows: _Rows, copies: Ints, hidden: Ints) -> None:
@@ -119,11 +119,11 @@ def _reversed_casts(rows: _Rows, copies: Ints, hidden: Ints) -> None:
     numbered = copies & (rows.sequence() != NULL)
     forward = np.flatnonzero(numbered & rows.directed("fprop"))
     backward = np.flatnonzero(numbered & rows.directed("bprop") & rows.node("ToCopyBackward0"))
-    before, after = (_only(number[way], rows.told[way], count) for way in (forward, backward))
+    before, after = (_only(number[way], rows.hint[way], count) for way in (forward, backward))
     for way, mine, other in ((forward, before, after), (backward, after, before)):
         way = way[hidden[way]]
         alone = mine[number[way]] > 0  # several casts of one number and shape: not known which is which
-        rows.tell(way, np.where(alone, other[number[way]], 0), _reverse)
+        rows.replace(way, np.where(alone, other[number[way]], 0), _reverse)
 
 
 def _reverse(hint: Dtypes, other: Dtypes) -> Dtypes:
@@ -146,19 +146,19 @@ def _mixed(rows: _Rows, copies: Ints, binary: Ints) -> None:
     place = (rows.table.coded(key).codes[some] for key in PLACE)
     groups, group = distinct(rows.table.ints("pid")[some], *place, shape, wide)
     is_call = calls[some]
-    lesser = _only(group[~is_call], rows.told[some[~is_call]], len(groups))
+    lesser = _only(group[~is_call], rows.hint[some[~is_call]], len(groups))
     as_many = np.bincount(group[is_call], minlength=len(groups)) == np.bincount(group[~is_call], minlength=len(groups))
     forward, other = some[is_call], np.where(as_many, lesser, 0)[group[is_call]]
     # both operands have one shape: which of them is the lesser matters to nothing that is counted
-    rows.tell(forward, other, lambda hint, cast: _with(hint, hint.out, cast.of(0)))
+    rows.replace(forward, other, lambda hint, cast: _with(hint, hint.out, cast.of(0)))
     _products(rows, forward[other > 0], np.flatnonzero(binary & rows.of(("aten::mul",)) & rows.node("MulBackward0")))
 
 
 def _products(rows: _Rows, forward: Ints, backward: Ints) -> None:
     """The gradient, of the output's type, by the operand that was saved: of the lesser type, or there were no cast."""
     number, count = rows.calls(np.concatenate([forward, backward]))
-    before = _only(number[forward], rows.told[forward], count)
-    rows.tell(backward, before[number[backward]], lambda hint, call: _with(hint, call.out, call.of(1)))
+    before = _only(number[forward], rows.hint[forward], count)
+    rows.replace(backward, before[number[backward]], lambda hint, call: _with(hint, call.out, call.of(1)))
 
 
 def _wide(rows: _Rows, casts: Ints) -> Ints:
@@ -166,7 +166,7 @@ def _wide(rows: _Rows, casts: Ints) -> Ints:
     types = {"": 0}
     reads = np.array([types.setdefault(hint.of(1), len(types)) for hint in rows.hints])
     returns = np.array([types.setdefault(hint.out, len(types)) for hint in rows.hints])
-    return np.where(casts, reads[rows.told], returns[rows.told])
+    return np.where(casts, reads[rows.hint], returns[rows.hint])
 
 
 def _numbers(column: Coded, of: Callable[[str], str]) -> Ints:

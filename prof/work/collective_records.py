@@ -15,7 +15,7 @@ MOST = 1 << 60  # bytes: more is damage
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A collective as its record tells it. Bytes are NaN and ranks 0 where it does not."""
+    """A collective, by its record. Bytes are NaN and ranks 0 where it has none."""
 
     op: str  # one of pyprof.parse.formats.collective_records': all_reduce, reduce_scatter, ..
     ranks: int = 0
@@ -37,20 +37,25 @@ class Message:
 
 
 def messages(text: str) -> tuple[Message, ...]:
-    """The records of a row's ``comm``; what is none, in a file from elsewhere, is left out."""
+    """The records of a row's ``comm``; anything else, in a file from elsewhere, is left out."""
     try:
-        told = json.loads(text) if text else None
+        records = json.loads(text) if text else None
     except (ValueError, RecursionError):
         return ()
-    return tuple(_message(item) for item in told if isinstance(item, dict)) if isinstance(told, list) else ()
+    if not isinstance(records, list):
+        return ()
+    return tuple(_message(record) for record in records if isinstance(record, dict))
 
 
-def _message(told: dict[str, Any]) -> Message:
-    op, ranks = told.get("op"), _whole(told.get("ranks"))
-    read, written = (math.nan if (n := _whole(told.get(key))) is None else float(n) for key in ("in", "out"))
-    group = told.get("group")
+def _message(record: dict[str, Any]) -> Message:
+    texts = {key: value for key, value in record.items() if isinstance(value, str)}
+    read, written = (_whole(record.get(key)) for key in ("in", "out"))
     return Message(
-        op if isinstance(op, str) else "", ranks or 0, read, written, group if isinstance(group, str) else ""
+        op=texts.get("op", ""),
+        ranks=_whole(record.get("ranks")) or 0,
+        read=math.nan if read is None else float(read),
+        written=math.nan if written is None else float(written),
+        group=texts.get("group", ""),
     )
 
 

@@ -32,10 +32,10 @@ def proven_lists(table: Table, op: Ints) -> Coded:
     pairs, pair = distinct(grads.codes[rows], blocks[op[rows]])
     plain = _adds_a_number(table)
     for number, (code, launched) in enumerate(pairs):
-        mine = rows[pair == number]
+        of_pair = rows[pair == number]
         for counter in (False, True):
             texts = _proven(grads.values[code], launched, counter)
-            chosen = mine[plain[mine] == counter]
+            chosen = of_pair[plain[of_pair] == counter]
             if texts and len(chosen):
                 out.values.append(texts)
                 out.codes[chosen] = len(out.values) - 1
@@ -43,7 +43,7 @@ def proven_lists(table: Table, op: Ints) -> Coded:
 
 
 def blocks_along_x(table: Table) -> Ints:
-    """Blocks of each row's launch along x; 0 for what is no multi-tensor kernel."""
+    """Blocks of each row's launch along x; 0 for all but multi-tensor kernels."""
     grid, name = table.coded("grid"), table.coded("kShortName")
     along: Ints = np.array([*(_along_x(g) for g in grid.values), 0], np.int64)
     multi = np.array([*("multi_tensor" in n for n in name.values), False])
@@ -51,7 +51,7 @@ def blocks_along_x(table: Table) -> Ints:
 
 
 def _along_x(grid: str) -> int:
-    """The first number of `[4, 1, 1]`; 0 where the text is none such."""
+    """The first number of `[4, 1, 1]`; 0 for any other text."""
     found = re.match(r"\[(\d{1,10}),", grid, re.ASCII)
     return int(found[1]) if found else 0
 
@@ -85,7 +85,7 @@ def _proven(grads: str, launched: int, may_count: bool) -> str:
 
 
 def shapes_of(grads: str) -> list[list[int]] | None:
-    """The shapes, None where the text is anything but a list of lists of sizes: a file may say what it likes."""
+    """The shapes, None where the text is anything but a list of lists of sizes: the file may come from anywhere."""
     try:
         shapes = json.loads(grads)
     except (ValueError, RecursionError):

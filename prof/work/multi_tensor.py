@@ -1,6 +1,6 @@
 """Optimizers of apex, DeepSpeed and Transformer Engine: multi-tensor kernels that no op launches.
 
-Nothing records what they were given. But autograd records each gradient that it accumulates, whose shapes are the
+Their arguments are not recorded. But autograd records each gradient that it accumulates, whose shapes are the
 parameters', and such a kernel has a block for each chunk of 65,536 elements of each tensor (apex: chunk_size of 2048*32
 in multi_tensor_apply/__init__.py, block_to_chunk in csrc/multi_tensor_apply.cuh). So where the blocks that a step
 launched of one kind are as many as its gradients have chunks, or a multiple, it worked on those tensors. The sum over
@@ -9,7 +9,7 @@ gradients without them are tried next. Where no more than one in a hundred chunk
 is left. A step without such proof, because the capture began in its middle, did what another one of the same launches
 did.
 
-FLOPs are those of PyTorch's fused optimizers (``ops/optimizer``), without weight decay, which nothing tells.
+FLOPs are those of PyTorch's fused optimizers (``ops/optimizer``), without weight decay, which is not recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEAST = 100  # of a step's chunks one may be missing
 
 @dataclass(frozen=True, slots=True)
 class Functor:
-    """FLOPs an element, and of which template parameter's type each list is that is read or written."""
+    """FLOPs per element, and for each list that is read or written the template parameter that is its type."""
 
     flop: int
     read: tuple[int, ...]
@@ -59,7 +59,7 @@ FUNCTORS = {
 
 
 def functor_of(name: str) -> tuple[str, list[str]]:
-    """The functor of a multi-tensor kernel by its long name, and its template parameters; empty for what is none known.
+    """The functor of a multi-tensor kernel by its long name, and its template parameters; empty for other kernels.
 
     >>> functor_of("void multi_tensor_apply_kernel<TensorListMetadata<2>, ScaleFunctor<float, c10::Half>, float>()")
     ('ScaleFunctor', ['float', 'c10::Half'])
@@ -73,22 +73,24 @@ def functor_of(name: str) -> tuple[str, list[str]]:
 
 
 def element_bytes(functor: str, words: list[str]) -> float:
-    """Bytes that an element of the lists costs; NaN where a type is not known."""
+    """Bytes read and written per element of the lists; NaN where a type is not known."""
     rule = FUNCTORS[functor]
     types = [cpp_bytes(word) for word in words]
     floats = [size for size in types if size is not None]
 
     def size(place: int) -> float:
         own = types[place] if place < len(types) else None
-        return own if own is not None else floats[0] if floats else math.nan
+        if own is not None:
+            return own
+        return floats[0] if floats else math.nan
 
     copies = ITEM_BYTES["float16"] if functor == "SGDFunctor" and words[:1] == ["4"] else 0  # the model's own weights
     return sum(map(size, rule.read)) + sum(map(size, rule.write)) + copies
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The elements that the launches of one kind in a step worked on."""
+class Proof:
+    """The elements that the launches of one functor in a step worked on, as the gradients' shapes prove."""
 
     elements: int
     tensors: int
@@ -96,11 +98,11 @@ class Told:
     again: bool = False  # proven of another step, which launched the same blocks
 
 
-def elements(grads: str, launched: int) -> Told | None:
-    """What so many blocks worked on, by the shapes of the step's gradients; None where they do not tell.
+def elements(grads: str, launched: int) -> Proof | None:
+    """What so many blocks worked on, by the shapes of the step's gradients; None where these prove nothing.
 
     >>> elements("[[65537], [10], []]", 3)  # 2 + 1 chunks, without the one of no dimension
-    Told(elements=65547, tensors=2, exact=True)
+    Proof(elements=65547, tensors=2, exact=True)
     """
     shapes = shapes_of(grads)
     if not shapes or not launched:
@@ -111,15 +113,15 @@ def elements(grads: str, launched: int) -> Told | None:
         whole = sum(map(chunks, some))
         if whole and launched % whole == 0:
             count = sum(map(math.prod, some))
-            return Told(launched // whole * count, len(some), True)
+            return Proof(launched // whole * count, len(some), True)
     missing = sum(map(chunks, shapes)) - launched
     if 0 < missing * LEAST <= launched:
         count = sum(map(math.prod, shapes))
-        return Told(max(count - missing * CHUNK, 0), len(shapes), False)
+        return Proof(max(count - missing * CHUNK, 0), len(shapes), False)
     return None
 
 
-def steps(table: Table, names: Coded) -> list[tuple[str, Ints, Told | None]]:
+def steps(table: Table, names: Coded) -> list[tuple[str, Ints, Proof | None]]:
     """(functor, its rows in a step, what they worked on) of every multi-tensor kernel outside of an op."""
     grads, aten = table.coded("grads"), table.coded("aten")
     found = [functor_of(name)[0] for name in names.values]
@@ -131,28 +133,28 @@ def steps(table: Table, names: Coded) -> list[tuple[str, Ints, Told | None]]:
     step = np.where(grads.codes < 0, table.ints("step"), 0)  # the capture began after its backward pass
     keys, place = distinct(table.ints("pid")[rows], grads.codes[rows], step[rows], kind[rows])
     blocks = blocks_along_x(table)
-    called, told = list(number), []
-    seen: dict[tuple[int, tuple[int, ...]], Told] = {}
+    functors, runs = list(number), []
+    seen: dict[tuple[int, tuple[int, ...]], Proof] = {}
     for i, (_, code, _, functor) in enumerate(keys):
-        mine = rows[place == i]
-        launches = (functor, tuple(blocks[mine].tolist()))
+        of_key = rows[place == i]
+        launches = (functor, tuple(blocks[of_key].tolist()))
         proof = elements(grads.values[code], sum(launches[1])) if code >= 0 else None
         if proof is not None:
             seen.setdefault(launches, replace(proof, again=True))
-        told.append((called[functor], mine, launches, proof))
-    return [(functor, mine, proof or seen.get(launches)) for functor, mine, launches, proof in told]
+        runs.append((functors[functor], of_key, launches, proof))
+    return [(functor, of_key, proof or seen.get(launches)) for functor, of_key, launches, proof in runs]
 
 
 def fill_multi_tensor(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> None:
     """Write into ``flops`` and ``nbytes`` the work of multi-tensor kernels outside of any op."""
     blocks = blocks_along_x(table)
-    for functor, rows, told in steps(table, names):
-        if told is None:
+    for functor, rows, proof in steps(table, names):
+        if proof is None:
             continue
-        for row, share in zip(rows.tolist(), split(told.elements, blocks[rows].tolist()), strict=True):
-            each = element_bytes(*functor_of(names.values[names.codes[row]]))
+        for row, share in zip(rows.tolist(), split(proof.elements, blocks[rows].tolist()), strict=True):
+            per_element = element_bytes(*functor_of(names.values[names.codes[row]]))
             flops[row] = FUNCTORS[functor].flop * share
-            nbytes[row] = NULL if math.isnan(each) else int(each * share)
+            nbytes[row] = NULL if math.isnan(per_element) else int(per_element * share)
 
 
 def explained(table: Table, names: Coded, row: int) -> str:

@@ -84,20 +84,20 @@ def _windows(key: Ints, stream: Ints, known: Bools) -> tuple[Hashes, Bools]:
 def _length(key: Ints, stream: Ints, known: Bools, run: slice, at: int) -> int:
     """How many launches of an unattributed run equal those from ``at``, attributed and on one stream."""
     most = min(run.stop - run.start, len(key) - at)
-    mine, its = slice(run.start, run.start + most), slice(at, at + most)
-    same = (key[mine] == key[its]) & known[its] & (stream[its] == stream[at])
+    unknown, original = slice(run.start, run.start + most), slice(at, at + most)
+    same = (key[unknown] == key[original]) & known[original] & (stream[original] == stream[at])
     ends = np.flatnonzero(~same)
     return int(ends[0]) if len(ends) else most
 
 
 def fill_repeats(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> None:
-    """Write into ``flops`` and ``nbytes`` what is not known and a repetition tells."""
+    """Write into ``flops`` and ``nbytes`` what is unknown and known of the kernels that a run repeats."""
     for rows, copies in repeats(table, names):
         for amounts in (flops, nbytes):
-            told = amounts[copies[0]]
-            agreed = np.all([amounts[copy] == told for copy in copies], axis=0)
-            mine = agreed & (amounts[rows] < 0)
-            amounts[rows[mine]] = told[mine]
+            original = amounts[copies[0]]
+            agreed = np.all([amounts[copy] == original for copy in copies], axis=0)
+            unknown = agreed & (amounts[rows] < 0)
+            amounts[rows[unknown]] = original[unknown]
 
 
 def repetition(table: Table, names: Coded, row: int) -> tuple[int, int] | None:

@@ -28,7 +28,7 @@ LAYOUT_TILE = 32  # pixels and channels that a block of cuDNN's layout kernels m
 
 @rule(r"nchwToNhwcKernel|nhwcToNchwKernel")
 def layout(call: HelperCall) -> Work | None:
-    """cuDNN: a tensor of the convolution read and written in another layout; the grid tells which: blocks of pixels,
+    """cuDNN: a tensor of the convolution read and written in another layout; the grid says which: blocks of pixels,
     blocks of channels, images"""
     pixels, channels, images = call.kernel.grid
     for tensor in _tensors_of_convolution(call):
@@ -58,7 +58,7 @@ def _tensors_of_convolution(call: HelperCall) -> list[Tensor]:
 @rule(r"nhwcAddPaddingKernel")
 def padded(call: HelperCall) -> Work | None:
     """cuDNN widens channels to a multiple, at least of 4: the image's, then the weight's; after the product it narrows
-    the result's. In a backward the order does not tell which tensor it is."""
+    the result's. In a backward the order does not say which tensor it is."""
     before = call.before.name if call.before else ""
     tensors = _tensors_of_convolution(call) if call.op == "cudnn_convolution" else []
     if before and "AddPadding" not in before:

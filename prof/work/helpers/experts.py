@@ -1,7 +1,7 @@
 """TensorRT-LLM's mixture of experts, as vLLM calls it (``vllm::moe_forward``).
 
 The op records the tokens and the router's scores, and neither the experts' sizes nor how many of them a token goes to.
-The launches of its products tell both:
+The launches of its products determine both:
 
 * ``bmm_<out>_<A><B>_Fp32_t<M>x<N>x<K>...``: a block computes M features of N of an expert's tokens (``transOut``), so
   the grid is (features / M, blocks of tokens). Types: E4m3 fp8, E2m1 fp4, Mx with a scale every 32 elements.
@@ -29,7 +29,7 @@ SCALED = 32  # elements that share one 8-bit scale in the Mx types
 TYPE = r"(?:Mx)?(?:E4m3|E2m1)|Bfloat16|Fp16"
 PRODUCT = re.compile(rf"^bmm_(?P<out>{TYPE})_(?P<a>{TYPE})(?P<b>{TYPE})?_Fp32_t(?P<m>\d+)x(?P<n>\d+)x\d+")
 INDEX_BYTES = 2
-LARGEST = 64  # experts a token; DeepSeek's 8 is the most in use
+LARGEST = 64  # experts per token; DeepSeek's 8 is the most in use
 
 
 @dataclass(frozen=True, slots=True)

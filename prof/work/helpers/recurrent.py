@@ -29,9 +29,9 @@ def _units(call: HelperCall) -> int | None:
 
 
 def _item(kernel: str) -> int:
-    """Bytes of a number: the template's first type. 0 where it is none that is known."""
-    found = re.search(r"<\s*(\w+)", kernel)
-    return (found and cpp_bytes(found[1])) or 0
+    """Bytes of a number: the template's first type. 0 where the type is unknown."""
+    match = re.search(r"<\s*(\w+)", kernel)
+    return cpp_bytes(match[1]) or 0 if match else 0
 
 
 @rule(r"elemWiseRNNcell<")

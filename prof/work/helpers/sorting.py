@@ -1,7 +1,7 @@
 """Chores of scattered sums: indices are sorted, equal ones counted, before their rows are added up.
 
 cub does the sorting, counting and cumulating: in embedding's and index_put's backward, and in FBGEMM's updates of
-embedding tables. Its kernels' names tell the types, the op's arguments how many indices there are.
+embedding tables. Its kernels' names say the types, the op's arguments how many indices there are.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ def _indices(call: HelperCall) -> Tensor | None:
     found = _lookup(call)
     if found:
         return found.indices
-    return _put(call) if call.op in PUTS else call.tensor(1) if call.op in INDEXED else None
+    if call.op in PUTS:
+        return _put(call)
+    return call.tensor(1) if call.op in INDEXED else None
 
 
 def _put(call: HelperCall) -> Tensor | None:
-    """All places of an index_put as one: its indices' common shape. Where they are not told, at least as many as the
+    """All places of an index_put as one: its indices' common shape. Where they are unknown, at least as many as the
     values have, if they index the shortest of the tensor's dimensions."""
     positions = call.arguments[1] if len(call.arguments) > 1 else UNKNOWN
     if isinstance(positions, tuple) and (listed := tensors(positions)):
@@ -65,7 +67,7 @@ def radix_sort(call: HelperCall) -> Work | None:
 
 
 def _bytes(word: str) -> float:
-    """Bytes of a C++ type, NaN for what is none; cub sorts keys alone with values of NullType."""
+    """Bytes of a C++ type, NaN for what is not one; cub sorts keys alone with values of NullType."""
     nbytes = 0 if word.endswith("NullType") else cpp_bytes(word)
     return math.nan if nbytes is None else nbytes
 

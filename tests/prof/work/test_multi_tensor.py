@@ -12,7 +12,7 @@ from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
 from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
-from pyprof.prof.work.multi_tensor import FUNCTORS, Told, element_bytes, elements, functor_of
+from pyprof.prof.work.multi_tensor import FUNCTORS, Proof, element_bytes, elements, functor_of
 from pyprof.table.columns import NULL
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x
 
@@ -65,19 +65,19 @@ def test_other_kernels_are_none() -> None:
 @pytest.mark.parametrize(
     ("grads", "blocks", "told"),
     [
-        ([[65536], [65537], [3, 5]], 4, Told(65536 + 65537 + 15, 3, True)),  # 1 + 2 + 1 chunks
-        ([[65536], [65537], [3, 5]], 8, Told(2 * (65536 + 65537 + 15), 3, True)),  # LAMB: norms of two lists
-        ([[65537], [10], []], 3, Told(65547, 2, True)),  # the scalar has another optimizer
-        ([[7], [9], [7], [9]], 2, Told(16, 2, True)),  # gradients accumulated in two passes
-        ([[7], [9]] * 3, 2, Told(16, 2, True)),
+        ([[65536], [65537], [3, 5]], 4, Proof(65536 + 65537 + 15, 3, True)),  # 1 + 2 + 1 chunks
+        ([[65536], [65537], [3, 5]], 8, Proof(2 * (65536 + 65537 + 15), 3, True)),  # LAMB: norms of two lists
+        ([[65537], [10], []], 3, Proof(65547, 2, True)),  # the scalar has another optimizer
+        ([[7], [9], [7], [9]], 2, Proof(16, 2, True)),  # gradients accumulated in two passes
+        ([[7], [9]] * 3, 2, Proof(16, 2, True)),
         ([[7], [9], [9], [7]], 2, None),  # other orders prove nothing
-        ([[65536 * 200], [1]], 200, Told(65536 * 199 + 1, 2, False)),  # of 201 one is missing, of up to 65,536
+        ([[65536 * 200], [1]], 200, Proof(65536 * 199 + 1, 2, False)),  # of 201 one is missing, of up to 65,536
         ([[65536 * 50], [1]], 50, None),  # one of 51 may be anything
         ([[7]], 0, None),
         ([], 3, None),
     ],
 )
-def test_elements(grads: list[list[int]], blocks: int, told: Told | None) -> None:
+def test_elements(grads: list[list[int]], blocks: int, told: Proof | None) -> None:
     assert elements(json.dumps(grads), blocks) == told
 
 
