@@ -7,30 +7,27 @@ whole: FLOPs, limits and advice are those of the run, whatever rows are looked a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyprof.errors import InputError, PyprofError, packages
+from pyprof.errors import PyprofError, packages
 from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
-from pyprof.prof.limits.peaks_file import Peaks, load_peaks
-from pyprof.prof.notebook.captured import Captured
+from pyprof.prof.captured import CapturedRows, read_capture
+from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.notebook.frame_columns import Columns, advice_columns, group_columns, op_columns, records
 from pyprof.prof.notebook.layer_table import layer_columns
 from pyprof.prof.notebook.step_table import step_columns
 from pyprof.prof.notebook.summary_view import SummaryText
-from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.table.where import parse_where, rows_where
 from pyprof.prof.timing.steps import owners, steps
-from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
 from pyprof.prof.work.layer_path import layer_texts
 from pyprof.table.attribution import AttributedTime
-from pyprof.table.columns import NULL, Coded, Ints, Table
+from pyprof.table.columns import NULL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,9 +35,6 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.style import Picture
 
 __all__ = ["Profile", "Totals", "load"]
-
-# Conditions on these alone cut the run in time or by device: what is left is a run, with idle time of its own.
-CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
 
 
 def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile:
@@ -54,24 +48,7 @@ def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile
     """
     if not files:
         raise PyprofError("load(): expected a file, found none")
-    with packages():
-        from pyprof.parse.merge import apart
-        from pyprof.prof.load import load_table
-
-        read = [load_table(file) for file in files]
-        table = Table.concat(apart([each.table for each in read]))
-        if not len(table):
-            raise InputError(read[0].name, "expected kernels, found none")
-        several = len(read) > 1
-        return Profile(
-            Captured(
-                inputs=tuple((each.name, each.profiler) for each in read),
-                warnings=tuple(f"{each.name}: {text}" if several else text for each in read for text in each.warnings),
-                table=table,
-                annotation=annotate(table),
-                peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
-            )
-        )
+    return Profile(read_capture(files, peaks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +68,7 @@ class Totals:
         return None if self.flop is None or not self.counted_ns else self.flop / self.counted_ns / 1e3
 
 
-class Profile:
+class Profile(CapturedRows):
     """A capture, or some of its rows: DataFrames, sums, sentences and figures.
 
     Columns have the names of ``prof.py -c``; each DataFrame's ``attrs["units"]`` and ``attrs["meanings"]`` describe
@@ -105,33 +82,6 @@ class Profile:
         p.report("report.html")                                 the web page
     """
 
-    def __init__(self, capture: Captured, rows: Ints | None = None, conditions: tuple[str, ...] = (), cut: bool = True):
-        self._capture, self._rows, self.conditions, self._cut = capture, rows, conditions, cut
-
-    @property
-    def inputs(self) -> tuple[tuple[str, str | None], ...]:
-        """The files read, and the profiler that recorded each, if known: ("net.sqlite", "nsys 2025.3.1")."""
-        return self._capture.inputs
-
-    @property
-    def name(self) -> str:
-        """The file's name, or the first one's."""
-        return self._capture.name
-
-    @property
-    def is_run(self) -> bool:
-        """Whether these rows are a whole run, or one cut in time or by device; only then ``summary()`` works."""
-        return self._cut
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The readers' warnings, as parse.py prints them."""
-        return self._capture.warnings
-
-    def __len__(self) -> int:
-        """Rows: GPU operations, or CPU ops where there was no GPU."""
-        return len(self._capture.table) if self._rows is None else len(self._rows)
-
     def __repr__(self) -> str:
         where = "".join(f", where {condition}" for condition in self.conditions)
         return f"<pyprof.Profile {self._capture.name}{where}: {len(self):,} rows, {self.totals.time_ns / 1e6:.4g} ms>"
@@ -140,51 +90,6 @@ class Profile:
         from pyprof.prof.notebook.cell_html import profile_html
 
         return profile_html(self)
-
-    # Rows
-
-    @cached_property
-    def table(self) -> Table:
-        """The kernel table's rows (``pyprof.table.schema.KERNELS`` has its columns)."""
-        if self._rows is None:
-            return self._capture.table
-        taken = self._capture.table.take(self._rows)
-        columns = {key: data.used() if isinstance(data, Coded) else data for key, data in taken.columns.items()}
-        return Table(len(taken), columns)  # and nothing of other rows, which a report would show
-
-    @cached_property
-    def annotation(self) -> Annotation:
-        """What the op models compute for each row."""
-        if self._rows is None:
-            return self._capture.annotation
-        annotation = self._capture.annotation.take(self._rows)
-        return replace(annotation, uncounted=uncounted_of(self.table, annotation.flops))
-
-    def where(self, condition: str) -> Profile:
-        """The rows for which a condition is true, written as for ``prof.py --where``: ``"bound == 'memory'"``.
-
-        FLOPs, limits and advice stay those of the whole run. Raises ConditionError for what is no condition.
-        """
-        wanted = parse_where(condition, COLUMN)
-        rows = np.flatnonzero(rows_where(wanted, {column.name: self._column(column.name) for column in wanted.columns}))
-        cut = self._cut and all(column.name in CUTTING for column in wanted.columns)
-        return Profile(
-            self._capture, rows if self._rows is None else self._rows[rows], (*self.conditions, condition), cut
-        )
-
-    def _column(self, name: str) -> Data:
-        data = self._capture.column(name)
-        if self._rows is None:
-            return data
-        return data.take(self._rows) if isinstance(data, Coded) else data[self._rows]
-
-    def _columns(self, *names: str) -> dict[str, Data]:
-        return {name: self._column(name) for name in names}
-
-    def _ints(self, name: str) -> Ints:
-        data = self._column(name)
-        assert not isinstance(data, Coded)
-        return data.astype(np.int64)
 
     # Sums
 

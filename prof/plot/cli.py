@@ -11,7 +11,7 @@ from pyprof.command.argument_types import file_name, number, parsed, whole_numbe
 from pyprof.command.envelope import Input, write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
-from pyprof.errors import MissingPackage, PyprofError, UsageError
+from pyprof.errors import MissingPackage, PyprofError, UsageError, packages
 from pyprof.prof.load import add_models, add_peaks, load_model_files
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.where import parse_where
@@ -148,19 +148,23 @@ def _growth(args: argparse.Namespace) -> Figure:
 
 
 def _of_capture(args: argparse.Namespace) -> Figure:
-    from pyprof.prof.notebook import load
+    from pyprof.prof.captured import CapturedRows, read_capture
+    from pyprof.table.attribution import AttributedTime
 
     load_model_files(args)
-    profile = load(*args.files, peaks=args.peaks)
+    capture = read_capture(args.files, args.peaks)
+    rows = CapturedRows(capture)
     if args.where:
-        profile = profile.where(args.where)
+        rows = rows.where(args.where)
     own = {option: getattr(args, option) for option in OPTION_OF if getattr(args, option) is not None}
     try:
-        shown, figure = profile.drawn(args.figure, **own, **_look(args))
+        with packages():
+            from pyprof.prof.plot.figures import drawn
+
+            shown, figure = drawn(args.figure, rows.table, rows.annotation, capture.peaks, {**own, **_look(args)})
     except MissingPackage:
         raise
     except PyprofError as error:  # there is nothing to show: in which file?
         raise PyprofError(f"{', '.join(args.files)}: {error}") from error
-    totals = profile.totals
-    what = f"{totals.rows:,} rows, {totals.time_ns / 1e6:.4g} ms"
-    return Figure(figure, shown, totals.rows, what, [Input(*each) for each in profile.inputs], profile.warnings)
+    content = f"{len(rows):,} rows, {AttributedTime.of(rows.table).total_ns / 1e6:.4g} ms"
+    return Figure(figure, shown, len(rows), content, [Input(*each) for each in rows.inputs], rows.warnings)

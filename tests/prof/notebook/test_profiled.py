@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 import pyprof
 from pyprof.errors import InputError, PyprofError
-from pyprof.prof.notebook.captured import Captured
+from pyprof.prof.captured import Captured
 from pyprof.prof.notebook.profiled import Profile
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.condition import ConditionError

@@ -1,0 +1,182 @@
+"""Captures read into one table, whole or narrowed by conditions; each value is computed once, when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from pyprof.errors import InputError, packages
+from pyprof.prof.advice import Advice, Run, advise, row_rules
+from pyprof.prof.advice.rank import findings
+from pyprof.prof.limits.peaks_file import Peaks, load_peaks
+from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.table.cells import Data
+from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.table.limit_columns import limit_cells
+from pyprof.prof.table.where import parse_where, rows_where
+from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
+from pyprof.prof.work.calls import call_numbers
+from pyprof.table.columns import Coded, Ints, Table
+
+# Conditions on these alone cut the run in time or by device: what is left is a run, with idle time of its own.
+CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
+
+
+class Captured:
+    """A capture: its table, and what is computed from the whole run."""
+
+    def __init__(
+        self,
+        inputs: tuple[tuple[str, str | None], ...],
+        warnings: tuple[str, ...],
+        table: Table,
+        annotation: Annotation,
+        peaks: Peaks | None,
+    ) -> None:
+        self.inputs, self.warnings = inputs, warnings
+        self.table, self.annotation, self.peaks = table, annotation, peaks
+        self._columns: dict[str, Data] = {}
+
+    @cached_property
+    def name(self) -> str:
+        first = self.inputs[0][0]
+        more = f" and {len(self.inputs) - 1} more" if len(self.inputs) > 1 else ""
+        return ("standard input" if first == "-" else Path(first).name) + more
+
+    @cached_property
+    def limits(self) -> Roofline:
+        return roofline(self.table, self.annotation, self.peaks)
+
+    @cached_property
+    def run(self) -> Run:
+        return Run(self.table, self.annotation, self.peaks)
+
+    @cached_property
+    def cards(self) -> list[tuple[Advice, Ints]]:
+        """The advice, and the rows of the table that each card is about."""
+        rows = [self.run.origin[finding.rows] for _, finding in findings(self.run)]
+        return list(zip(advise(self.run), rows, strict=True))
+
+    @cached_property
+    def call(self) -> Ints:
+        """A number per row, the same for the kernels of one call of an op."""
+        return call_numbers(self.table)
+
+    @cached_property
+    def limit_cells(self) -> Mapping[str, Data]:
+        return limit_cells(self.limits)
+
+    def column(self, name: str) -> Data:
+        """A column of ``prof.py -c``, of all rows."""
+        if name not in self._columns:
+            self._columns[name] = self._made(name)
+        return self._columns[name]
+
+    def _made(self, name: str) -> Data:
+        if name == "advice":
+            return Coded.of(row_rules(self.run, len(self.table)))
+        return self.limit_cells[name] if name in self.limit_cells else COLUMN[name].get(self.table, self.annotation)
+
+
+def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None = None) -> Captured:
+    """The files as one annotated table: a single capture, or those of the ranks of a job.
+
+    Raises InputError where a file is no capture, and MissingPackage where a dependency is not installed.
+    """
+    with packages():
+        from pyprof.parse.merge import apart
+        from pyprof.prof.load import load_table
+
+        read = [load_table(file) for file in files]
+        table = Table.concat(apart([each.table for each in read]))
+        if not len(table):
+            raise InputError(read[0].name, "expected kernels, found none")
+        several = len(read) > 1
+        return Captured(
+            inputs=tuple((each.name, each.profiler) for each in read),
+            warnings=tuple(f"{each.name}: {text}" if several else text for each in read for text in each.warnings),
+            table=table,
+            annotation=annotate(table),
+            peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
+        )
+
+
+R = TypeVar("R", bound="CapturedRows")
+
+
+class CapturedRows:
+    """A capture, or some of its rows. FLOPs, limits and advice are those of the whole run."""
+
+    def __init__(self, capture: Captured, rows: Ints | None = None, conditions: tuple[str, ...] = (), cut: bool = True):
+        self._capture, self._rows, self.conditions, self._cut = capture, rows, conditions, cut
+
+    @property
+    def inputs(self) -> tuple[tuple[str, str | None], ...]:
+        """The files read, and the profiler that recorded each, if known: ("net.sqlite", "nsys 2025.3.1")."""
+        return self._capture.inputs
+
+    @property
+    def name(self) -> str:
+        """The file's name, or the first one's."""
+        return self._capture.name
+
+    @property
+    def is_run(self) -> bool:
+        """Whether these rows are a whole run, or one cut in time or by device; only then ``summary()`` works."""
+        return self._cut
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The readers' warnings, as parse.py prints them."""
+        return self._capture.warnings
+
+    def __len__(self) -> int:
+        """Rows: GPU operations, or CPU ops where there was no GPU."""
+        return len(self._capture.table) if self._rows is None else len(self._rows)
+
+    @cached_property
+    def table(self) -> Table:
+        """The kernel table's rows (``pyprof.table.schema.KERNELS`` has its columns)."""
+        if self._rows is None:
+            return self._capture.table
+        taken = self._capture.table.take(self._rows)
+        columns = {key: data.used() if isinstance(data, Coded) else data for key, data in taken.columns.items()}
+        return Table(len(taken), columns)  # and nothing of other rows, which a report would show
+
+    @cached_property
+    def annotation(self) -> Annotation:
+        """What the op models compute for each row."""
+        if self._rows is None:
+            return self._capture.annotation
+        annotation = self._capture.annotation.take(self._rows)
+        return replace(annotation, uncounted=uncounted_of(self.table, annotation.flops))
+
+    def where(self: R, condition: str) -> R:
+        """The rows for which a condition is true, written as for ``prof.py --where``: ``"bound == 'memory'"``.
+
+        FLOPs, limits and advice stay those of the whole run. Raises ConditionError for what is no condition.
+        """
+        wanted = parse_where(condition, COLUMN)
+        rows = np.flatnonzero(rows_where(wanted, self._columns(*(column.name for column in wanted.columns))))
+        rows = rows if self._rows is None else self._rows[rows]
+        cut = self._cut and all(column.name in CUTTING for column in wanted.columns)
+        return type(self)(self._capture, rows, (*self.conditions, condition), cut)
+
+    def _column(self, name: str) -> Data:
+        data = self._capture.column(name)
+        if self._rows is None:
+            return data
+        return data.take(self._rows) if isinstance(data, Coded) else data[self._rows]
+
+    def _columns(self, *names: str) -> dict[str, Data]:
+        return {name: self._column(name) for name in names}
+
+    def _ints(self, name: str) -> Ints:
+        data = self._column(name)
+        assert not isinstance(data, Coded)
+        return data.astype(np.int64)
