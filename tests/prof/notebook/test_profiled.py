@@ -52,10 +52,18 @@ def sample() -> Table:
             "device": np.zeros(6, np.int64),
             "aten": Coded.of(["aten::mm", "aten::relu", "aten::mm", "aten::mm", "", "mine::op"]),
             "sizes": Coded.of(["[[2, 3], [3, 4]]", "[[8]]", "[[2, 3], [3, 4]]", "[[2, 3], [3, 4]]", "", "[[9]]"]),
-            "dtypes": Coded.of(['["float32", "float32"]', '["float32"]', '["float32", "float32"]',
-                                '["float32", "float32"]', "", '["float16"]']),
+            "dtypes": Coded.of(
+                [
+                    '["float32", "float32"]',
+                    '["float32"]',
+                    '["float32", "float32"]',
+                    '["float32", "float32"]',
+                    "",
+                    '["float16"]',
+                ]
+            ),
         },
-    )  # fmt: skip
+    )
 
 
 def stored(tmp_path, table: Table, name: str = "net.dict") -> str:
@@ -150,7 +158,10 @@ def test_totals(profile):
 def test_group_is_that_of_the_command(profile):
     found = profile.group("op, dir".replace(" ", ""))
     assert found[["op", "dir", "time"]].values.tolist()[:3] == [
-        ["custom", "fprop", 1000], ["linear", "fprop", 400], ["linear", "bprop", 400]]  # fmt: skip
+        ["custom", "fprop", 1000],
+        ["linear", "fprop", 400],
+        ["linear", "bprop", 400],
+    ]
     assert profile.group(["layer"], layer_depth=2)["layer"].tolist()[:2] == ["net:h.1", "net:h.0"]
     for wrong in ("nothing", "sol"):
         with pytest.raises(PyprofError, match=rf"group\(\): '{wrong}' is no column to group by; there are: idx, seq"):
@@ -181,12 +192,21 @@ def test_only_the_texts_in_use_are_kept():
 
 def test_a_call_of_two_kernels_stays_one_where_only_one_is_left(tmp_path):
     """What the run counted is not counted again for a part of it."""
-    two = Table(2, {
-        "kShortName": Coded.of(["gemm", "splitKreduce_kernel"]), "kDuration": np.array([100, 50]),
-        "op": Coded.of(['["mm"]'] * 2), "mod": Coded.of(['["torch"]'] * 2), "aten": Coded.of(["aten::mm"] * 2),
-        "sizes": Coded.of(["[[2, 3], [3, 4]]"] * 2), "dtypes": Coded.of(['["float32", "float32"]'] * 2),
-        "opId": np.array([1, 1]), "start": np.array([0, 100]), "kind": Coded.of(["kernel"] * 2),
-    })  # fmt: skip
+    two = Table(
+        2,
+        {
+            "kShortName": Coded.of(["gemm", "splitKreduce_kernel"]),
+            "kDuration": np.array([100, 50]),
+            "op": Coded.of(['["mm"]'] * 2),
+            "mod": Coded.of(['["torch"]'] * 2),
+            "aten": Coded.of(["aten::mm"] * 2),
+            "sizes": Coded.of(["[[2, 3], [3, 4]]"] * 2),
+            "dtypes": Coded.of(['["float32", "float32"]'] * 2),
+            "opId": np.array([1, 1]),
+            "start": np.array([0, 100]),
+            "kind": Coded.of(["kernel"] * 2),
+        },
+    )
     profile = pyprof.load(stored(tmp_path, two))
     assert profile.kernels["flops"].tolist() == [48, 0]
     assert profile.where("kernel like 'splitK*'").kernels["flops"].tolist() == [0]
@@ -254,8 +274,9 @@ def test_importing_pyprof_stays_cheap_and_load_needs_no_torch(root):
     assert (done.returncode, done.stdout, done.stderr) == (0, "|\n|\npandas\n", "")
 
 
-@pytest.mark.parametrize(("package", "use", "what"), [("pandas", "p.kernels", "."),
-                                                      ("matplotlib", "p.roofline()", "'.[plot]'")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("package", "use", "what"), [("pandas", "p.kernels", "."), ("matplotlib", "p.roofline()", "'.[plot]'")]
+)
 def test_a_package_that_is_missing_is_one_line(package, use, what, root):
     code = (
         f"import sys; sys.modules[{package!r}] = None; import pyprof\n"
@@ -322,8 +343,13 @@ def test_any_table_has_frames_words_and_figures_or_says_why_not(table):
 
 def test_the_summary_is_the_commands(profile, root):
     lenet = str(root / "tests" / "golden" / "h200_lenet_init.sqlite.gz")
-    done = subprocess.run([sys.executable, "-m", "pyprof", "prof", "--summary", "-w", "90", lenet], cwd=root,
-                          capture_output=True, text=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "pyprof", "prof", "--summary", "-w", "90", lenet],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert pyprof.load(lenet).summary().text(90) == done.stdout
 
 
@@ -368,8 +394,15 @@ def captures(root, tmp_path_factory):
     return both
 
 
-@pytest.mark.parametrize("name", ["h200_gpt2_step.sqlite.gz", "h200_gpt2_init.sqlite.gz", "h200_lenet_init.sqlite.gz",
-                                  "h200_resnet50_init.sqlite.gz"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "h200_gpt2_step.sqlite.gz",
+        "h200_gpt2_init.sqlite.gz",
+        "h200_lenet_init.sqlite.gz",
+        "h200_resnet50_init.sqlite.gz",
+    ],
+)
 def test_times_are_those_of_the_database(name, captures):
     profile, database = captures(name)
     made = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
@@ -380,9 +413,12 @@ def test_times_are_those_of_the_database(name, captures):
     assert (len(kernels), kernels["sil"].sum()) == (count, took)
     assert profile.ops["time"].sum() == profile.ops["time"].sum() == profile.layers["own"].sum() == took
     assert profile.ops["count"].sum() == count
-    by_name = dict(database.execute(
-        "SELECT value, sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds ON id = shortName GROUP BY value"
-    ).fetchall())  # fmt: skip
+    by_name = dict(
+        database.execute(
+            "SELECT value, sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL"
+            " JOIN StringIds ON id = shortName GROUP BY value"
+        ).fetchall()
+    )
     mine = kernels[kernels["kind"] == "kernel"].groupby("kernel", observed=True)["sil"].sum()
     assert {key: int(ns) for key, ns in mine.items()} == by_name
     grids = database.execute(

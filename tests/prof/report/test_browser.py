@@ -210,8 +210,14 @@ def test_what_has_no_op_is_told_with_its_reason_and_a_click_chooses_it(chromium,
 
 
 def test_measured_roofs_stand_beside_those_of_the_data_sheet(chromium, root, tmp_path):
-    peaks = {"format": "pyprof peaks", "version": 1, "device": "NVIDIA H200", "arch": "sm_90",
-             "flop_per_s": {"tc_bf16": 8.11e14}, "byte_per_s": 4.25e12}  # fmt: skip
+    peaks = {
+        "format": "pyprof peaks",
+        "version": 1,
+        "device": "NVIDIA H200",
+        "arch": "sm_90",
+        "flop_per_s": {"tc_bf16": 8.11e14},
+        "byte_per_s": 4.25e12,
+    }
     (tmp_path / "peaks.json").write_text(json.dumps(peaks))
     file = root / "tests/golden/h200_gpt2_step.sqlite.gz"
     assert cli.main([str(file), "-q", "-o", str(tmp_path / "page.html"), "--peaks", str(tmp_path / "peaks.json")]) == 0

@@ -50,8 +50,12 @@ def test_the_page_has_the_summary_of_the_capture():
     assert (figures["attributed"], figures["GPU busy"]) == ("84.4%", "73.0%")  # 54 of 74
     (phases,) = [table["rows"] for table in summary["tables"] if table["key"] == "phases"]
     assert [row[:2] for row in phases] == [
-        ("forward", "2"), ("backward", "1"), ("optimizer", "1"), ("other", "1"), ("all", "5")
-    ]  # fmt: skip
+        ("forward", "2"),
+        ("backward", "1"),
+        ("optimizer", "1"),
+        ("other", "1"),
+        ("all", "5"),
+    ]
     page = page_of(small())
     assert all(html.escape(sentence) in page for sentence in summary["sentences"])
     assert '<th scope="row">optimizer</th><td>1</td>' in page
@@ -92,13 +96,21 @@ def test_gaps_have_a_cause_by_row():
     found = model_of(small(apiStart=api, apiDuration=np.full(5, 2)))
     names = [cause["name"] for cause in found["why"]]
     assert [None if code is None else names[code] for code in found["rows"]["why"]] == [
-        None, None, None, "launch", "queued",
-    ]  # fmt: skip
+        None,
+        None,
+        None,
+        "launch",
+        "queued",
+    ]
 
 
 def test_kernels_of_torch_compile_have_the_class_of_their_name():
-    made = small((("triton_red_fused_sum_0", '["f"]', "forward", "fprop", 0, 1, 0, 7),
-                  ("triton_poi_fused_add_1", '["f"]', "forward", "fprop", 2, 1, 0, 7)))  # fmt: skip
+    made = small(
+        (
+            ("triton_red_fused_sum_0", '["f"]', "forward", "fprop", 0, 1, 0, 7),
+            ("triton_poi_fused_add_1", '["f"]', "forward", "fprop", 2, 1, 0, 7),
+        )
+    )
     family = Coded(np.zeros(2, np.int32), ["compiled"])
     found = classes(made, Annotation(*[uncounted(2).flops] * 2, *[Coded.empty(2)] * 3, family, {}))
     assert found.texts() == ["softmax, loss, reductions", "element-wise"]
@@ -220,6 +232,16 @@ def test_nothing_is_overwritten_unasked_and_bad_input_is_one_line(tmp_path, caps
 def test_the_options_are_these():
     options = {name for action in cli.build_parser()._actions for name in action.option_strings}
     assert options == {
-        "-h", "--help", "-o", "--output", "--force", "--title", "--peaks", "--models", "--json",
-        "-q", "--quiet", "--version",
-    }  # fmt: skip
+        "-h",
+        "--help",
+        "-o",
+        "--output",
+        "--force",
+        "--title",
+        "--peaks",
+        "--models",
+        "--json",
+        "-q",
+        "--quiet",
+        "--version",
+    }

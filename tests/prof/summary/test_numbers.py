@@ -51,21 +51,43 @@ def run_of(*rows: dict[str, object], gpu: str = H200) -> Table:
 
     names = text("name")
     columns = {
-        "kShortName": names, "kLongName": names, "start": number("start", US), "kDuration": number("ns", US),
-        "apiStart": number("launched", US), "kind": text("kind", "kernel"), "phase": text("phase"), "op": text("op"),
-        "mod": text("op"), "aten": text("aten"), "sizes": text("sizes"), "dtypes": text("dtypes"),
-        "layer": text("layer"), "reason": text("reason"), "bytes": number("bytes"), "step": number("step"),
-        "gpu": Coded.of([gpu] * len(rows)), "device": np.zeros(len(rows), np.int64),
-        "pid": np.ones(len(rows), np.int64), "stream": number("stream"),
+        "kShortName": names,
+        "kLongName": names,
+        "start": number("start", US),
+        "kDuration": number("ns", US),
+        "apiStart": number("launched", US),
+        "kind": text("kind", "kernel"),
+        "phase": text("phase"),
+        "op": text("op"),
+        "mod": text("op"),
+        "aten": text("aten"),
+        "sizes": text("sizes"),
+        "dtypes": text("dtypes"),
+        "layer": text("layer"),
+        "reason": text("reason"),
+        "bytes": number("bytes"),
+        "step": number("step"),
+        "gpu": Coded.of([gpu] * len(rows)),
+        "device": np.zeros(len(rows), np.int64),
+        "pid": np.ones(len(rows), np.int64),
+        "stream": number("stream"),
         "opId": np.array([i if row.get("op") else NULL for i, row in enumerate(rows)], np.int64),
-    }  # fmt: skip
+    }
     return Table(len(rows), columns)
 
 
 def mm(start: int, ns: int, **more: object) -> dict[str, object]:
     """1024³: 2.147 GFLOP, 6 MiB in bf16; on an H200's 989.4 TFLOP/s 2.17 us, at 4.8 TB/s 1.31 us."""
-    return {"name": GEMM, "start": start, "ns": ns, "op": '["linear"]', "aten": "aten::mm",
-            "sizes": "[[1024, 1024], [1024, 1024]]", "dtypes": '["bfloat16", "bfloat16"]', **more}  # fmt: skip
+    return {
+        "name": GEMM,
+        "start": start,
+        "ns": ns,
+        "op": '["linear"]',
+        "aten": "aten::mm",
+        "sizes": "[[1024, 1024], [1024, 1024]]",
+        "dtypes": '["bfloat16", "bfloat16"]',
+        **more,
+    }
 
 
 def summary(table: Table) -> Summary:
@@ -84,9 +106,17 @@ def step() -> Table:
         mm(10, 20, phase="forward", step=0),
         mm(12, 8, phase="forward", step=0),  # beside the one before
         mm(50, 40, phase="backward", launched=42, step=0),  # 12 of the 20 us idle had passed when it was called for
-        {"name": "multi_tensor_apply_kernel", "start": 95, "ns": 5, "phase": "optimizer", "op": '["step"]',
-         "launched": 60, "step": 1, "aten": "my::adam"},
-    )  # fmt: skip
+        {
+            "name": "multi_tensor_apply_kernel",
+            "start": 95,
+            "ns": 5,
+            "phase": "optimizer",
+            "op": '["step"]',
+            "launched": 60,
+            "step": 1,
+            "aten": "my::adam",
+        },
+    )
 
 
 def test_time_by_phase_counts_overlaps_once_and_gaps_before_the_phase():
@@ -94,7 +124,10 @@ def test_time_by_phase_counts_overlaps_once_and_gaps_before_the_phase():
     assert (found.span_ns, found.busy_ns, found.idle_ns) == (100 * US, 75 * US, 25 * US)
     assert found.late_ns == 12 * US
     assert [(p.name, p.rows, p.ns, p.idle_ns) for p in found.phases] == [
-        ("forward", 3, 30 * US, 0), ("backward", 1, 40 * US, 20 * US), ("optimizer", 1, 5 * US, 5 * US)]  # fmt: skip
+        ("forward", 3, 30 * US, 0),
+        ("backward", 1, 40 * US, 20 * US),
+        ("optimizer", 1, 5 * US, 5 * US),
+    ]
     assert found.total_ns == 83 * US
     assert [(p.name, p.ns) for p in found.steps] == [
         ("0", 95 * US),
@@ -161,11 +194,16 @@ def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_
     assert (attention.fused_rows, attention.apart_rows, attention.apart_ns) == (0, 2, 30 * US)
     assert "No fused attention kernel runs: 2 times a softmax runs between two matrix products" in said(table)
     by_hand = ("MaxOps", "exp_kernel_cuda", "sum_functor", "DivFunctor")  # a softmax of one's own
-    table = run_of(*({"name": name, "start": 10 * i, "ns": 10, "stream": 7}
-                     for i, name in enumerate((SGEMM, *by_hand, SGEMM, *by_hand, SGEMM, "MaxOps", SGEMM))))  # fmt: skip
+    table = run_of(
+        *(
+            {"name": name, "start": 10 * i, "ns": 10, "stream": 7}
+            for i, name in enumerate((SGEMM, *by_hand, SGEMM, *by_hand, SGEMM, "MaxOps", SGEMM))
+        )
+    )
     assert (summary(table).attention.apart_rows, summary(table).attention.apart_ns) == (2, 80 * US)
-    loss = run_of(*({"name": name, "start": 10 * i, "ns": 10, "stream": 7}
-                    for i, name in enumerate((SGEMM, LOSS, SGEMM))))  # fmt: skip
+    loss = run_of(
+        *({"name": name, "start": 10 * i, "ns": 10, "stream": 7} for i, name in enumerate((SGEMM, LOSS, SGEMM)))
+    )
     assert summary(loss).attention.apart_rows == 0
     warp = "softmax_warp_forward<float, float, float, 10, {}, false>"
     for name, times in ((warp.format("true"), 0), (warp.format("false"), 1), ("void " + warp.format("(bool)1"), 0)):
@@ -177,8 +215,10 @@ def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_
     scores = [128, 64, 64]
     for result, operands, times in (([8192, 8], "[[8192, 1024]]", 0), (scores, f"[{scores}]", 1), (scores, "", 1)):
         sizes = ("", f"[{result}, []]", operands)
-        rows = [{"name": name, "start": 10 * i, "ns": 10, "sizes": sizes[i]}
-                for i, name in enumerate((SGEMM, SOFTMAX, SGEMM))]  # fmt: skip
+        rows = [
+            {"name": name, "start": 10 * i, "ns": 10, "sizes": sizes[i]}
+            for i, name in enumerate((SGEMM, SOFTMAX, SGEMM))
+        ]
         assert summary(run_of(*rows)).attention.apart_rows == times
     flash = run_of({"name": "flash_fwd_kernel<bfloat16>", "start": 0, "ns": 10})
     assert "Attention runs in 1 kernel that fuses it (flash_fwd_kernel<bfloat16>), 0.0100 ms in all." in said(flash)
@@ -261,7 +301,7 @@ def test_layers_of_unequal_work_are_no_series():
         (SOFTMAX, "softmax"),
         ("who_knows", "other"),
     ],
-)  # fmt: skip
+)
 def test_kinds_by_kernel_name(name, kind):
     table = run_of({"name": name, "start": 0, "ns": 1})
     assert kinds(table, annotate(table)).texts() == [kind]
@@ -337,8 +377,16 @@ def test_json_is_one_object_without_nan(tmp_path):
     assert found["sentences"]
 
 
-@pytest.mark.parametrize(("ns", "text"), [(0, "0.0000 ms"), (123_456, "0.1235 ms"), (1_234_567, "1.235 ms"),
-                                          (123_456_789, "123.5 ms"), (12_345_678_901, "12,346 ms")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0.0000 ms"),
+        (123_456, "0.1235 ms"),
+        (1_234_567, "1.235 ms"),
+        (123_456_789, "123.5 ms"),
+        (12_345_678_901, "12,346 ms"),
+    ],
+)
 def test_times_have_four_digits(ns, text):
     assert ms(ns) == text
 
@@ -415,8 +463,9 @@ def test_the_2_7b_run_says_by_itself_what_is_wrong_with_it(data, tmp_path, capfd
 
 
 def test_the_command_prints_it_plain_in_a_pipe_and_nothing_else(captures):
-    done = subprocess.run([sys.executable, "-m", "pyprof.prof", "--summary", captures("h200_lenet")],
-                          capture_output=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "pyprof.prof", "--summary", captures("h200_lenet")], capture_output=True, check=True
+    )
     assert done.stderr == b""
     assert b"\x1b" not in done.stdout
     assert done.stdout.startswith(b"52 kernels and 5 memsets on one NVIDIA H200.")

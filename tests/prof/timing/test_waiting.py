@@ -36,7 +36,7 @@ GAPS = {  # what comes before and what ends the gap -> its length in µs and its
     "a batch in time": ([kernel(10, 40, 0), copy(52, 10, 1, PINNED, phase="data")], 2, "queued"),
     "a pageable copy": ([kernel(10, 40, 0), copy(90, 10, 1, PAGEABLE, 95 * US)], 40, "copy"),
     "launches unknown": ([kernel(10, 40, 0), {**kernel(90, 10, 80), "apiStart": None}], 40, ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("why", GAPS)
@@ -75,10 +75,14 @@ def test_cpu_ops_wait_for_nothing():
 def test_places_where_the_cpu_waits():
     told = {"op": ["Tensor.item"], "trace": ["train.py:9", "loop.py:41"]}
     rows = [
-        kernel(10, 90, 0), copy(100, 1, 20, ITEM, **told), kernel(131, 9, 121),  # from 20 to 101, then idle for 30
-        copy(140, 1, 130, ITEM, **told), kernel(151, 9, 145),  # 11, and 10
-        copy(160, 2, 155, "Memcpy DtoH (Device -> Pinned)"), kernel(170, 9, 156),  # launched before the copy's end
-    ]  # fmt: skip
+        kernel(10, 90, 0),
+        copy(100, 1, 20, ITEM, **told),
+        kernel(131, 9, 121),  # from 20 to 101, then idle for 30
+        copy(140, 1, 130, ITEM, **told),
+        kernel(151, 9, 145),  # 11, and 10
+        copy(160, 2, 155, "Memcpy DtoH (Device -> Pinned)"),
+        kernel(170, 9, 156),  # launched before the copy's end
+    ]
     made = table(*rows)
     found = waits(made)
     assert found.syncs == (SyncPoint("Tensor.item", "loop.py:41", 2, 92 * US, 40 * US),)
@@ -93,8 +97,11 @@ def test_pageable_copies_are_summed():
 
 
 def test_exposed_communication_a_row():
-    rows = [kernel(0, 100, 0, aten="aten::mm"), kernel(50, 100, 0, kShortName="ncclDevKernel_AllReduce_RING_LL"),
-            kernel(120, 10, 0, aten="aten::mm")]  # fmt: skip
+    rows = [
+        kernel(0, 100, 0, aten="aten::mm"),
+        kernel(50, 100, 0, kShortName="ncclDevKernel_AllReduce_RING_LL"),
+        kernel(120, 10, 0, aten="aten::mm"),
+    ]
     made = table(*rows)
     # from 100 to 120 and from 130 to 150
     assert COLUMN["exposed"].get(made, annotate(made)).tolist() == [NULL, 40 * US, NULL]
