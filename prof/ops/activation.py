@@ -127,7 +127,7 @@ def glu_backward(grad: Tensor, self: Tensor, dim: Any = -1, *, out: Out = None) 
 
 @model("_prelu_kernel_backward", family=FAMILY_NAME)
 def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor) -> Work:
-    """dx = g * w below 0 and dw = g * x below 0, each of x's shape; the sum of dw is an op of its own"""
+    """dx = g * w below 0 and dw = g * x below 0, each of x's shape; the sum of dw is another op"""
     return Work(2 * self.numel, distinct(grad, self, weight), 2 * self.numel * self.itemsize)
 
 

@@ -1,16 +1,16 @@
-"""Kernels that torch.compile writes (inductor's in Triton), from what torch.profiler records of their call.
+"""Kernels that torch.compile writes (inductor's in Triton), from what torch.profiler records of their launch.
 
-A kernel's name lists the aten ops fused into it, each once, sorted (``triton_poi_fused_add_gelu_3``), and its kind:
-``poi`` runs over elements, ``red`` and ``per`` reduce, ``tem`` is a template for a product. Its arguments are its
-tensors, those it updates in place first and those it writes last, then numbers, the last of which are the sizes of its
-loops. What is exact and what is not:
+A kernel's name has its kind (``poi`` runs over elements, ``red`` and ``per`` reduce, ``tem`` is a template for a
+product) and the aten ops fused into it, each once, sorted: ``triton_poi_fused_add_gelu_3``. Its arguments are tensors,
+first those that it updates in place and last those that it writes, and then numbers, which end with the sizes of its
+loops.
 
-* bytes are each tensor once, but of one larger than the loops as many elements as they have: a slice, or gathered rows.
-  The call does not say which tensors are updated in place, and so read as well as written (counted where nothing else
-  can be), nor how many slices of one are read: so the bytes are a lower bound.
-* FLOPs of ``poi``, ``red`` and ``per`` are inferred: each op of the name once an element, as its own model counts it.
-  An op that the kernel runs twice is named once. A kernel whose name holds an op that we do not know has no FLOPs.
-* FLOPs of a template's product are exact, those of its epilogue left out.
+bytes   each tensor once; of a tensor larger than the loops only as many elements as the loops have (a slice, or
+        gathered rows). They are a lower bound: the call does not say which tensors are updated in place, and so read as
+        well as written, nor how many slices of one tensor are read. An update is counted where it is certain.
+flop    of ``poi``, ``red`` and ``per`` inferred: each op of the name once per element, as its own model counts it. An
+        op that the kernel runs twice is named once. A kernel with an unknown op in its name has no FLOPs.
+        Of a template's product exact; its epilogue is left out.
 
 Source: torch/_inductor/codegen/{triton,common}.py and runtime/triton_heuristics.py, 2.4 to 2.11.
 """
@@ -103,7 +103,7 @@ def is_compiled(name: str) -> bool:
 
 
 def fused_bytes(op: str, arguments: tuple[Any, ...]) -> float:
-    """Bytes of the kernel's tensors, each once, and again if it is surely updated; NaN where a type is not known."""
+    """Bytes of the kernel's tensors, each once, twice if an update is certain; NaN where a type is not known."""
     tensors = _tensors(arguments)
     if "_tem_" in op[:11]:
         return sum(t.nbytes for t in tensors)
@@ -114,13 +114,15 @@ def fused_bytes(op: str, arguments: tuple[Any, ...]) -> float:
 
 
 def _updates_first(op: str, tensors: tuple[Tensor, ...], loops: float) -> bool:
-    """Does an element-wise kernel surely read and write its first tensor? It writes one of the loops' size, which comes
-    first where it is also read, and last where it is not. So it is the first where nothing else can be it:
+    """Whether it is certain that an element-wise kernel reads and writes its first tensor.
 
-    * it is the only one, and the name has an op that reads, and none that makes numbers;
-    * the last is smaller;
-    * there are two and the op is a backward, which reads a gradient and what was saved;
-    * only the last is the flat result of a product, which the name says the kernel reads (``_unsafe_view``).
+    It writes a tensor of the loops' size: the first one where it reads it, too, otherwise the last one. So it updates
+    the first where no other can be the one that it writes:
+
+    * there is only one tensor, and the name has an op that reads and none that makes numbers;
+    * the last tensor is smaller than the loops;
+    * there are two tensors and the op is a backward, which reads a gradient and a saved tensor;
+    * only the last tensor is the flat result of a product, which the kernel reads by its name (``_unsafe_view``).
     """
     full = [t for t in tensors if t.numel == loops]
     if op[7:10] != "poi" or not full or tensors[0].numel != loops:

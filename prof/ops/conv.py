@@ -143,7 +143,7 @@ def multiplications(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> i
 
 
 def dtype_only(window: Window, out: Out) -> bool:
-    """Is neither y nor what decides y's shape known? A transposed convolution's flop needs x alone."""
+    """Whether neither y's shape is known nor what decides it. The flop of a transposed convolution needs only x."""
     moves = (window.stride, window.padding, window.dilation, window.output_padding, window.groups)
     return first_output(out) is None and any(argument is UNKNOWN for argument in moves)
 
@@ -229,7 +229,7 @@ def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
 def convolution_backward(
     dy: Tensor, x: Tensor, weight: Tensor, transposed: Any = UNKNOWN, output_mask: Any = UNKNOWN, out: Out = None
 ) -> Parts:
-    """dgrad, wgrad and bias by output_mask; flop need the shapes alone"""
+    """dgrad, wgrad and bias by output_mask; the flop needs only the shapes"""
     check("convolution_backward", x, weight)
     dx, dw, db = mask_of(output_mask, out)
     return backward(dy, x, weight, is_transposed(x, weight, dy, transposed), (dx, dw, db))
@@ -241,7 +241,7 @@ def convolution_backward(
     takes=Call,
 )
 def whole_backward(call: Call, out: Out = None) -> Parts:
-    """dgrad, wgrad and bias as wanted; of the input as it is, also where "same" pads it in a kernel of its own"""
+    """dgrad, wgrad and bias as wanted; of the input without padding, even where "same" pads it in another kernel"""
     x, weight, bias = call.x, call.weight, given(call.bias)
     check("convolution", x, weight)
     mask = (x.needs_grad, weight.needs_grad, bias is not None and bias.needs_grad)

@@ -50,7 +50,7 @@ def to_copy(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
 def to(self: Tensor, *options: Any, out: Out = None) -> Work:
     """``_to_copy``, or nothing where the type stays: then the op returns its argument
 
-    A change of the device alone is not seen.
+    A move to another device in the same type is not recognised, and counts as nothing.
     """
     other = next(iter(tensors(options[:1])), None)
     named = other.dtype if other else next(filter(None, map(dtype_name, options[:2])), None)
@@ -192,5 +192,5 @@ def nonzero_static(self: Tensor, size: int) -> Work:
 
 @model("_nested_tensor_from_mask_left_aligned", family=FAMILY_NAME)
 def is_left_aligned(self: Tensor, mask: Tensor) -> Work:
-    """Does each row of a padding mask end in padding, and in nothing else? Reads the mask"""
+    """Checks that padding stands only at the end of each row of a mask, which is read"""
     return Work(0, mask.nbytes)

@@ -1,20 +1,13 @@
-"""FBGEMM's table-batched embeddings: T tables in one buffer, looked up by one kernel, updated by another.
+"""FBGEMM's table-batched embeddings: T tables in one buffer, which one kernel looks up and another updates.
 
-N indices in bags, B bags a table, rows of D elements, another D for each table; total_D is their sum. The forward sums
-each bag's rows as embedding_bag does; the backward adds the bags' gradients to the rows and lets the optimizer update
-them, so that no gradient of a table is ever stored.
+N indices in bags, B bags per table, rows of D elements; D may differ between tables, and total_D is their sum. The
+forward sums each bag's rows, as embedding_bag does. How many lookups each table has is not recorded: where all tables
+have one width, counts are exact; where they may not, each lookup counts as the mean width, total_D / T (the output's
+elements over the bags).
 
-Arguments differ between the versions, and are found by what they are: the indices and the offsets of the bags are the
-two integer vectors that follow each other and have one type. Two things are not recorded:
-
-* how many lookups each table has. Where all tables have one width, counts are exact; where they may not, each lookup
-  counts as the mean width, total_D / T (the output's elements over the bags);
-* which rows occur. An index counts as a row of its own, as in embedding, but of no more elements than the tables have:
-  an update touches min(N D, all) elements.
-
-read    the gathered rows, indices (and weights); backward the gradient once, the touched rows and their optimizer state
-write   the bags' sums; backward the touched rows and their state, which is float32
-Sources: FBGEMM 0.2 to 1.8, fbgemm_gpu/codegen: the host templates (arguments), genscript/optimizers.py (the updates).
+read    the gathered rows, the indices (and weights)
+write   the bags' sums
+Source: FBGEMM 0.2 to 1.8, fbgemm_gpu/codegen, the host templates.
 """
 
 from __future__ import annotations

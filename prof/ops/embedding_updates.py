@@ -1,7 +1,7 @@
 """The backward of FBGEMM's table-batched embeddings: the bags' gradients go to the rows, which the optimizer updates.
 
 N indices in bags, rows of D elements. No gradient of a table is ever stored. Which rows occur is not recorded: an index
-counts as a row of its own, as in embedding, but of no more elements than the tables have, so that an update touches
+counts as another row, as in embedding, but of no more elements than the tables have, so that an update touches
 min(N D, all) elements.
 
 read    the gradient once, the indices (and weights), the touched rows and their optimizer state
@@ -138,7 +138,7 @@ for _optimizer, _rule in UPDATES.items():
 
 
 def may_leave_work(name: str) -> bool:
-    """Whether an op does its work itself in some versions of FBGEMM and leaves it to ops of its own in others (0.5)."""
+    """Whether an op does its work itself in some versions of FBGEMM, and calls other ops for it in others (0.5)."""
     return name.startswith(f"{NODE}_")
 
 
@@ -153,7 +153,7 @@ alias(r"torch::autograd::CppNode<.*?LookupFunction_(\w+?)_Op\w*>", r"SplitLookup
 
 @assumes(*(f"{OP}_{name}" for name in UPDATES), *(f"{NODE}_{name}" for name in UPDATES))
 def touched_rows(arguments: tuple[Any, ...]) -> str:
-    """That each index updates a row of its own, besides what the lookup assumes."""
+    """That each index updates another row, besides what the lookup assumes."""
     _, call = gradient(arguments)
     touches = f"rows updated: one per index, at most the {call.weights.numel:,} elements there are"
     return "; ".join(filter(None, (mean_width(tuple(arguments[1:])), touches)))

@@ -1,8 +1,8 @@
 """Ops of libraries beside PyTorch that its profiler records by name: flash-attn, xFormers, apex, Liger, bitsandbytes.
 What they compute is what PyTorch's own ops do, so their counts are those; only the order of arguments differs.
 
-Where a library hands its kernels more than an op (Transformer Engine's modules, DeepSpeed's optimizers), the trace has
-no op with the sizes, and the work stays unknown.
+Where a library launches its kernels outside of an op (Transformer Engine's modules, DeepSpeed's optimizers), the trace
+has no sizes, and the work stays unknown.
 Sources: flash_attn/flash_attn_interface.py 2.6 to 2.8; xformers/ops/fmha/flash.py 0.0.24 to 0.0.30; apex/normalization;
 liger_kernel/ops; bitsandbytes/_ops.py 0.45.
 """

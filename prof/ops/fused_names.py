@@ -19,7 +19,7 @@ KINDS = ("poi", "red", "per", "spl")
 NO_WORK = frozenset({"view", "copy", "indexing", "embedding", "sort"})  # families that compute nothing
 
 
-# Names of inductor's and prims' own that are no aten ops: FLOPs per element.
+# Names of inductor and prims that are not aten ops: FLOPs per element.
 OWN = {
     "prepare_softmax_online": 3,  # running maximum, exp of the difference, sum
     **dict.fromkeys(names("max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put"), 1),
@@ -40,7 +40,7 @@ OWN = {
 AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
 
 
-# Norms: FLOPs per element of their statistics and of their result, which may be kernels of their own. A layer norm's
+# Norms: FLOPs per element of their statistics and of their result, which may be two kernels. A layer norm's
 # statistics subtract, square and add, its result subtracts, scales by the deviation and the weight, adds the bias.
 NORMS = {
     **dict.fromkeys(

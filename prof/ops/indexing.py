@@ -158,7 +158,7 @@ def masked_fill(self: Tensor, mask: Tensor, value: Any = None) -> Work:
 
 @model("masked_select", family=FAMILY_NAME)
 def masked_select(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
-    """What the mask selects; how much only the outputs say. Self and the mask are read whole."""
+    """The elements that the mask selects; only the outputs say how many. Self and the mask are read whole."""
     return Work(0, distinct(self, bool_mask(mask)), moved(result_numel(out), self))
 
 
@@ -190,7 +190,7 @@ def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Work:
 
 @model("nonzero", "argwhere", family=FAMILY_NAME)
 def nonzero(self: Tensor, *, out: Out = None) -> Work:
-    """int64 coordinates of what is not zero; how many only the outputs say"""
+    """int64 coordinates of the elements that are not zero; only the outputs say how many"""
     described = first_output(out)
     return Work(0, self.nbytes, math.nan if described is None else 8 * described.numel)
 

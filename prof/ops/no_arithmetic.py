@@ -20,7 +20,7 @@ GATHERS = names(
 
 @lru_cache(maxsize=4096)
 def never_computes(name: str) -> bool:
-    """Is an op, by its name in the registry, one that compares, selects, moves or fills, and no more?
+    """Whether an op, by its registered name, only compares, selects, moves or fills.
 
     >>> never_computes("cat"), never_computes("threshold_backward"), never_computes("add")
     (True, True, False)

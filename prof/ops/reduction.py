@@ -90,7 +90,7 @@ def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 
 @model("trace", family=FAMILY_NAME)
 def trace(self: Tensor) -> Work:
-    """The sum of the diagonal, which alone is read"""
+    """The sum of the diagonal; only the diagonal is read"""
     return sum_(Tensor((min(self.shape),), self.dtype))
 
 

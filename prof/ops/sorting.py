@@ -79,7 +79,7 @@ def topk_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Wo
 
 @model("unique _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive", family=SORT)
 def unique(self: Tensor, *, out: Out = None) -> Work:
-    """Comparisons; how many values differ only the outputs say"""
+    """Comparisons; only the outputs say how many values differ"""
     return Work(0, self.nbytes, math.nan if not out else sum(t.nbytes for t in out if t is not None))
 
 
@@ -99,7 +99,7 @@ def bucketize(self: Any, boundaries: Tensor, *, out: Out = None) -> Work:
 
 @model("bincount", family=SORT)
 def bincount(self: Tensor, weights: Any = None, *, out: Out = None) -> Work:
-    """An integer count per element, or an addition of its weight; how many bins only the outputs say"""
+    """An integer count per element, or an addition of its weight; only the outputs say how many bins there are"""
     described = first_output(out)
     flop = self.numel if isinstance(weights, Tensor) else 0
     return Work(flop, distinct(self, weights), math.nan if described is None else described.nbytes)

@@ -1,4 +1,4 @@
-"""Sparse layouts: what is stored, indices included, is what is read and written. Their products are in ``gemm``."""
+"""Conversions of sparse layouts: the stored elements and their indices are read and written. Products: ``gemm``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""FBGEMM's sparse and jagged features: what a recommendation model does around its embedding tables.
+"""FBGEMM's sparse features: what a recommendation model does around its embedding tables.
 
-Features are lists of integers: values one after the other, lengths or offsets that say whose they are. Most ops move
-them, so that they do no floating-point work. What depends on the data's values only (which rows a cache lacks) is
-unknown. Lists of offsets are int64 where the capture has no types.
-Sources: fbgemm_gpu/src/sparse_ops, src/jagged_tensor_ops, src/permute_pooled_embedding_ops, FBGEMM 0.2 to 1.8.
+A feature is a list of integers: its values lie one after the other, and lengths or offsets say which values belong to
+which sample. Most of these ops only move values, so they do no floating-point work. Work that depends on the values
+themselves (which rows a cache lacks) is unknown. Lists of offsets are int64 where the capture has no types.
+Source: fbgemm_gpu/src/sparse_ops, src/permute_pooled_embedding_ops, FBGEMM 0.2 to 1.8.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def reordered(first: Tensor, second: Tensor) -> Work:
 
 @model("fbgemm::bounds_check_indices", family=COPY)
 def checked_indices(rows: Tensor, values: Tensor, starts: Tensor) -> Work:
-    """Compared with the tables' sizes; what is wrong is replaced"""
+    """Indices are compared with the tables' sizes, and those out of bounds replaced"""
     return Work(0, distinct(rows, values, starts), 0)
 
 
@@ -159,7 +159,7 @@ WAYS = 32  # rows of a set of FBGEMM's cache, a warp's width; a tag of 8 bytes e
 
 @model("fbgemm::lxu_cache_lookup", family=COPY)
 def cache_places(values: Tensor, state: Any) -> Work:
-    """Each index sought among the tags of its set of 32 rows; its place (int32) written"""
+    """Each index is looked up among the tags of its set of 32 rows, and its place written (int32)"""
     ways = state.shape[-1] if isinstance(state, Tensor) and state.shape else WAYS
     return Work(0, values.nbytes + values.numel * ways * 8, 4 * values.numel)
 
