@@ -52,13 +52,17 @@ class Database:
                     self.file, f"table {table} has no column {column} (export it again with a newer profiler)"
                 )
 
+    def check(self, source: Source) -> None:
+        """Raise ``SchemaError`` where the table is there without a required column."""
+        self.require(source.table, *map(source.column, source.required))
+
     def read(self, source: Source, *names: str) -> dict[str, Ints]:
         """Integer columns of a source, all or only these ``names``, in the table's own order.
 
         A column that the table lacks is ``NULL``; a table that is absent has no rows. Raises SchemaError where a
         required column is missing or a value is no integer.
         """
-        self.require(source.table, *map(source.column, source.required))
+        self.check(source)
         wanted = names or source.names
         columns = self.ints(source.table, *map(source.column, wanted), where=self._counted(source))
         return dict(zip(wanted, columns, strict=True))
@@ -171,7 +175,7 @@ class Database:
         """
         if not self.has(source.table):
             return {}
-        self.require(source.table, *map(source.column, source.required))
+        self.check(source)
         key, text = source.column("id"), source.column("text")
         query = f'SELECT "{key}", CAST("{text}" AS TEXT) FROM "{source.table}" ORDER BY "{key}"'  # noqa: S608
         numbers = None if wanted is None else set(np.unique(wanted).tolist())

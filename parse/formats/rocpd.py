@@ -58,7 +58,6 @@ def _capture(file: Path, events: Events) -> Capture:
     start, end = times.start[order], times.end[order]
     pid, device, stream, gx, gy, gz, bx, by, bz, size, launched = numbers[order, 2:].T
     operations = [events.operations[i] for i in order.tolist()]
-    names = [operation.name for operation in operations]
     calls = np.array([[number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
     markers = [marker for marker in events.markers if all(type(value) is int for value in marker[:4])]
     first_call = [time for time in calls[:1, 2].tolist() if time > 0]
@@ -69,8 +68,8 @@ def _capture(file: Path, events: Events) -> Capture:
     call_times = CallTimes(calls[:, 1], calls[:, 2], calls[:, 3], Coded.of(call.text for call in events.calls))
     columns = {
         "kind": Coded.of(operation.kind for operation in operations),
-        "kShortName": Coded.of(short_name(name) for name in names),
-        "kLongName": Coded.of(demangle(name) for name in names),
+        "kShortName": Coded.of(short_name(operation.name) for operation in operations),
+        "kLongName": Coded.of(demangle(operation.name) for operation in operations),
         "start": start - origin,
         "kDuration": end - start,
         "pid": pid,

@@ -57,7 +57,7 @@ def read_ranges(
     numbers = tids if tids is not None else {}
     if not db.has(NVTX.table):
         return Nvtx(Ranges.empty(), Ranges.empty(), [], numbers, {})
-    db.require(NVTX.table, *map(NVTX.column, NVTX.required))
+    db.check(NVTX)
     ranges = _Reader(numbers, one_by_one=around is not None or count_ranges(db) < FEW)
     try:
         conditions = [] if around is None else [nvtx_selection.around(db, around)]

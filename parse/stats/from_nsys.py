@@ -63,7 +63,7 @@ class NsysRecording(Recording):
 
 
 def _spans(db: Database) -> Spans:
-    db.require(NVTX.table, *map(NVTX.column, NVTX.required))
+    db.check(NVTX)
     sql, e = RangeSql.of(db), db.expressions(NVTX)
     names = ("start_ns", "end_ns", "thread", "end_thread", "event_type", "domain")
     columns = ", ".join([*(f"coalesce({e[name]}, {NULL})" for name in names), "e.rowid"])
