@@ -64,10 +64,11 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
 
     file = Path(str(name))
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
-        say(f"reading {'standard input' if is_standard(name) else file.name}")
+        shown = "standard input" if is_standard(name) else str(name)
+        say(f"reading {shown if is_standard(name) else file.name}")
         table = link_backward_rows(read_table(name))
-        check_cells(table, "standard input" if is_standard(name) else str(name))
-        return LoadedFile("-" if is_standard(name) else str(name), table)
+        check_cells(table, shown)
+        return LoadedFile("-" if is_standard(name) else shown, table)
     from pyprof.parse.read import read_profile
 
     capture, notes, table = read_profile(file, say)
