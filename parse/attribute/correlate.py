@@ -22,7 +22,7 @@ from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.reasons import GRAPH_LAUNCH
-from pyprof.parse.attribute.sequence import sequence
+from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.steps import steps
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct, numbered, value_at
 

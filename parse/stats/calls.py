@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyprof.parse.stats.grouped import Cell, time_rows
+from pyprof.parse.stats.group_statistics import Cell, time_rows
 from pyprof.parse.stats.recording import Calls, Recording
 from pyprof.table.columns import Coded
 

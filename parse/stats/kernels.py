@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.parse.stats.grouped import Cell, by_text, group_rows, time_rows
+from pyprof.parse.stats.group_statistics import Cell, by_text, group_rows, time_rows
 from pyprof.parse.stats.recording import KERNEL, Gpu, Recording
 from pyprof.table.columns import Coded, distinct
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyprof.parse.stats.calls import function_names
-from pyprof.parse.stats.grouped import Cell, Summary, by_text, rounded, summarise
+from pyprof.parse.stats.group_statistics import Cell, Summary, by_text, rounded, summarise
 from pyprof.parse.stats.kernels import named
 from pyprof.parse.stats.recording import KERNEL, Recording
 from pyprof.table.columns import NULL, distinct

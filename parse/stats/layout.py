@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
-from pyprof.parse.stats.grouped import Cell
+from pyprof.parse.stats.group_statistics import Cell
 from pyprof.parse.stats.reports import TEXTS, Rows, Wanted
 from pyprof.text import inert
 

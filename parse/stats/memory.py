@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.parse.stats.grouped import THOUSANDTH, Cell, by_text, largest_first, rounded, summarise, time_rows
+from pyprof.parse.stats.group_statistics import THOUSANDTH, Cell, by_text, largest_first, rounded, summarise, time_rows
 from pyprof.parse.stats.recording import MEMCPY, MEMSET, Recording
 from pyprof.table.columns import NULL
 

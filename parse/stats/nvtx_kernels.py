@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyprof.parse.stats.enclosing_ranges import enclosing
-from pyprof.parse.stats.grouped import Cell, by_text, summarise
+from pyprof.parse.stats.group_statistics import Cell, by_text, summarise
 from pyprof.parse.stats.kernels import named
 from pyprof.parse.stats.nvtx_times import STYLES
 from pyprof.parse.stats.recording import KERNEL, Recording

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.parse.stats.enclosing_ranges import enclosing, parents
-from pyprof.parse.stats.grouped import Cell, by_text, largest_first, rounded, summarise
+from pyprof.parse.stats.group_statistics import Cell, by_text, largest_first, rounded, summarise
 from pyprof.parse.stats.nvtx_times import STYLES
 from pyprof.parse.stats.recording import Recording, Spans
 from pyprof.table.columns import Ints, distinct

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyprof.parse.stats.calls import cuda_api_sum, osrt_sum
-from pyprof.parse.stats.grouped import Cell
+from pyprof.parse.stats.group_statistics import Cell
 from pyprof.parse.stats.kernels import cuda_gpu_kern_gb_sum, cuda_gpu_kern_sum, cuda_gpu_sum
 from pyprof.parse.stats.launches import cuda_kern_exec_sum
 from pyprof.parse.stats.memory import cuda_gpu_mem_size_sum, cuda_gpu_mem_time_sum

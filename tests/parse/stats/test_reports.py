@@ -11,10 +11,11 @@ import pytest
 
 from pyprof.errors import SchemaError
 from pyprof.parse.nsys import reader as nsys
-from pyprof.parse.stats import calls, from_capture, grouped, kernels
+from pyprof.parse.stats import calls, from_capture, kernels
+from pyprof.parse.stats import group_statistics as grouped
 from pyprof.parse.stats.calls import without_version
 from pyprof.parse.stats.from_capture import CaptureRecording, copy_name
-from pyprof.parse.stats.grouped import THOUSANDTH, rounded, summarise
+from pyprof.parse.stats.group_statistics import THOUSANDTH, rounded, summarise
 from pyprof.parse.stats.open_recording import recording
 from pyprof.parse.stats.reports import REPORTS, wanted
 from tests.parse.kineto import kineto_file
