@@ -12,8 +12,6 @@ from pyprof.parse.attribute.contents import Contents as Figures
 if TYPE_CHECKING:
     from pyprof.parse.attribute.notes import CaptureNotes
 
-__all__ = ["ParsedFiles", "parsed"]
-
 
 class Unattributed(Record):
     reason: Annotated[str, doc("why these rows have no op")]

@@ -8,19 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = [
-    "BYTES_OF_SCALAR_TYPE",
-    "DTYPES",
-    "HALF",
-    "INTEGERS",
-    "ITEM_BYTES",
-    "OF_CPP",
-    "OF_NUMBER",
-    "OPAQUE",
-    "DType",
-    "cpp_bytes",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DType:

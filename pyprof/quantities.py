@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ms", "percent", "share"]
-
 
 def ms(ns: float) -> str:
     """A time in ms with four digits.

@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Comparison
 
-__all__ = ["assert_no_regression"]
-
 WIDTH = 100  # characters per line of the report in a failure
 
 

@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal
 from pyprof.command.json_schema import Record, Schema, doc, extended, schema_of_class
 from pyprof.parse.stats.reports import REPORTS, TEXTS, Report, Rows, Wanted
 
-__all__ = ["Tables", "tables_of"]
-
 UNIT = re.compile(r"\((%|ns|MB)\)")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_bytes", "facts", "free_bytes"]
-
 UNKNOWN_CACHE_BYTES = 64 << 20
 UNKNOWN_FREE_BYTES = 4 << 30
 

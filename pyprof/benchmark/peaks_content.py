@@ -12,8 +12,6 @@ from pyprof.command.envelope import plain
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.limits.architectures import unit_of
 
-__all__ = ["Peaks", "peaks_content"]
-
 Points = list[Annotated[tuple[float, float], doc("size, rate")]]
 Rates = dict[str, float]
 

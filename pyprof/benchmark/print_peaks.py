@@ -12,8 +12,6 @@ from pyprof.prof.limits.devices import find_device
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["print_peaks"]
-
 
 def print_peaks(peaks: Mapping[str, Any]) -> None:
     """Print the content of a peaks file as tables on standard output."""

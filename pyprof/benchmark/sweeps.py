@@ -13,8 +13,6 @@ from typing import Any
 from pyprof.benchmark.device_facts import facts, free_bytes
 from pyprof.benchmark.timer import Effort, Timer
 
-__all__ = ["Curve", "ProductRates", "Say", "Sweeps", "memory_rate", "on_plateau"]
-
 Curve = list[tuple[int, float]]  # (size, rate), by rising size
 Say = Callable[[str], None]
 

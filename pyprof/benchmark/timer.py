@@ -15,8 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FULL", "QUICK", "Effort", "Timer"]
-
 CPU_TRIAL_S = 1e-4  # long against reading the clock
 SHORTEST_CALL_S = 1e-9  # keeps a division defined
 

@@ -7,8 +7,6 @@ from typing import Annotated
 from pyprof.command.json_schema import FileWritten, Record, doc
 from pyprof.prof.report.json_document import Page
 
-__all__ = ["ScriptRun"]
-
 
 class ScriptRun(Record):
     """The trace collected, and the script's exit code."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyprof.capture.mode import MarkerMode
     from pyprof.capture.patch import Patches
 
-__all__ = ["replace_names", "restore_names"]
-
 
 def replace_names(
     patches: Patches, mode: MarkerMode, layers: bool, autograd: AutogradRanges | None, is_on: Callable[[], bool]

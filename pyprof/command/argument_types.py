@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from pyprof.errors import PyprofError
 
-__all__ = ["file_name", "imported", "number", "parsed", "whole_number"]
-
 T = TypeVar("T")
 
 

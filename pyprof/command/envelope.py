@@ -27,18 +27,6 @@ from pyprof.errors import OutputError, PyprofError, UsageError
 from pyprof.files import Name, open_output, tell
 from pyprof.text import clean
 
-__all__ = [
-    "ANSWERS",
-    "Answer",
-    "Input",
-    "envelope",
-    "fail",
-    "plain",
-    "usage_error",
-    "write_answer",
-    "write_envelope",
-]
-
 
 class Answer(NamedTuple):
     """A document that a command may print with ``--json``."""

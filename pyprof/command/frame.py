@@ -30,8 +30,6 @@ from pyprof.command.parser import Parser, wants_json
 from pyprof.errors import PyprofError, UsageError, packages
 from pyprof.files import tell
 
-__all__ = ["Done", "check_standard_output", "run_command", "warned"]
-
 
 class Done(NamedTuple):
     """What a command's work comes to."""

@@ -20,8 +20,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-__all__ = ["DIALECT", "FileWritten", "Record", "Schema", "doc", "extended", "nan_doc", "schema_of_class"]
-
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]

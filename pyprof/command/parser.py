@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 from pyprof._version import __version__
 from pyprof.command.envelope import usage_error
 
-__all__ = ["Parser", "add_common", "add_json", "wants_json"]
-
 JSON_HELP = "one JSON object with everything that is printed, errors too (pyprof schema prints its schema)"
 
 

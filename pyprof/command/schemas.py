@@ -14,8 +14,6 @@ from pyprof.command.json_schema import DIALECT, Record, Schema, doc, extended, s
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.files import open_output
 
-__all__ = ["Failure", "Schemas", "commands", "main", "schema_of", "schemas"]
-
 
 class InputFile(Record):
     name: Annotated[str, doc("as given; - is standard input")]

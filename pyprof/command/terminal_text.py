@@ -15,8 +15,6 @@ from pyprof.text import clean
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Cut", "cut_to", "output_width", "prose", "safe", "shown_width"]
-
 Cut = Literal["right", "middle", "left"]  # where a text that is too long loses its characters
 
 DOTS = ".."

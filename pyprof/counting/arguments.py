@@ -10,18 +10,6 @@ import torch
 
 from pyprof.prof.ops.model import Tensor
 
-__all__ = [
-    "as_autocast",
-    "described",
-    "in_order",
-    "outputs_of",
-    "resolved",
-    "tensors",
-    "unseen",
-    "wants_gradient",
-    "with_contents",
-]
-
 SPELLING = {"input": "self", "axis": "dim", "keepdims": "keepdim"}  # names in torch's Python API -> in aten's schemas
 SHAPELESS = "a tensor without a shape"  # stands in place of one: no model takes it
 MOST_LENGTHS = 1 << 14  # cumulative lengths longer than this are not read

@@ -10,8 +10,6 @@ import torch
 
 from pyprof.counting.arguments import described, unseen, with_contents
 
-__all__ = ["flex_attention_arguments", "jagged_attention_arguments"]
-
 # operator -> the place of the block mask among its arguments, and how far the mask's lists are read
 FLEX_ATTENTION = {"flex_attention": (4, 6), "flex_attention_backward": (9, 10)}
 

@@ -13,8 +13,6 @@ from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, Work, total
 
-__all__ = ["ApiCall", "OpCount", "api_name", "api_work", "count_op", "model_of", "op_name"]
-
 # Whether these copy depends on their arguments, and only the dispatcher knows: no model of the call does.
 CASTS = frozenset({"to", "type_as", "type", "float", "half", "double", "bfloat16", "long", "int", "bool", "_to_copy"})
 MOVES = frozenset({"cpu", "cuda", "contiguous", "reshape", "flatten", "ravel", "detach", "requires_grad_"})

@@ -40,8 +40,6 @@ from pyprof.counting.counter import Counter
 from pyprof.counting.counts import Counts
 from pyprof.prof.ops.plugins import load_models
 
-__all__ = ["count"]
-
 
 class _Block:
     """``with pyprof.count() as work``"""

@@ -26,8 +26,6 @@ from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import MODELS, total
 
-__all__ = ["Counter"]
-
 _autocast_is_on: Callable[[], bool] = torch._C._is_any_autocast_enabled
 _current_node: Callable[[], Any] = torch._C._current_autograd_node  # the node whose backward runs, None outside of one
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from pyprof.errors import packages
 from pyprof.prof.ops.model import FAMILY, MATRIX, Work
 
-__all__ = ["ACCUMULATE", "BACKWARD", "FORWARD", "Counts", "OpWork", "Row"]
-
 FORWARD, BACKWARD, ACCUMULATE = "forward", "backward", "accumulate"
 
 

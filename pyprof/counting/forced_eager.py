@@ -14,8 +14,6 @@ import torch
 
 from pyprof.capture.patch import Patches
 
-__all__ = ["ForcedEager"]
-
 
 class ForcedEager:
     """Sets PyTorch's stance "force_eager" (since 2.6) once the compiler is loaded.

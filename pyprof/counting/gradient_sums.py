@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["GradientSums"]
-
 Target = tuple[str, int, int]  # where a gradient goes: "node" or "leaf", which one, and the number of its input
 
 

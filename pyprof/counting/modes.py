@@ -20,8 +20,6 @@ from pyprof.counting.python_functions import calls_can_be_seen
 if TYPE_CHECKING:
     from pyprof.counting.counter import Counter
 
-__all__ = ["DispatchedOps", "FunctionCalls", "has_wrapper", "in_vmap", "is_batched", "next_sequence"]
-
 # Functions that have no work of their own: what they run is counted.
 TRANSPARENT = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 ATTRIBUTES = frozenset({"__get__", "__set__"})

@@ -12,9 +12,6 @@ import torch
 
 from pyprof.counting.arguments import described
 
-__all__ = ["PYTHON_API", "UNSEEN", "calls_can_be_seen", "python_arguments", "without_override_check"]
-
-
 # Functions with a model -> the model's name, and the model's arguments from the function's own.
 PYTHON_API: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[Any, ...]]]] = {
     "torch.nn.functional.multi_head_attention_forward": ("multi_head_attention_forward", lambda a: tuple(a.values())),

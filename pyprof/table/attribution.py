@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from pyprof.quantities import ms, share
 from pyprof.table.columns import Coded, Ints, Table
 
-__all__ = ["AttributedTime", "attributed_rows", "runs_on_cpu"]
-
 
 def attributed_rows(op: Coded) -> NDArray[np.bool_]:
     """A mask of the attributed rows: those whose ``op`` is not empty."""
