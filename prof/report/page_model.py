@@ -39,12 +39,20 @@ FORMAT = 2  # of the model; the page checks it
 
 
 def page_model(
-    table: Table, annotation: Annotation, peaks: Peaks | None, cards: Sequence[Advice], title: str = ""
+    table: Table,
+    annotation: Annotation,
+    peaks: Peaks | None,
+    cards: Sequence[Advice],
+    title: str = "",
+    summary: Summary | None = None,
 ) -> dict[str, Any]:
-    """``collect`` with the limits, by ``peaks`` beside the data sheets where they are given."""
+    """``collect`` with the limits, by ``peaks`` beside the data sheets where they are given.
+
+    ``summary``: the capture's, where it has been computed already.
+    """
     limits = roofline(table, annotation, peaks)
     sheets = roofline(table, annotation).devices if peaks else ()
-    summary = summarise(table, annotation, peaks, limits)
+    summary = summary or summarise(table, annotation, peaks, limits)
     unit = "step" if bool((table.ints("step") != NULL).any()) else "capture"
     return collect(
         table,

@@ -11,7 +11,7 @@ from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.loading import Leading
 from pyprof.prof.timing.stragglers import RankWaits
 from pyprof.prof.timing.timeline import HOST_BOUND
-from pyprof.prof.timing.waiting import SyncPoint
+from pyprof.prof.timing.waiting import NOUNS, SyncPoint
 from pyprof.quantities import ms, share
 
 MOST = 3  # parts that a sentence names
@@ -19,14 +19,6 @@ OUTLIER = 1.2  # times the median: a layer that takes longer stands out
 LITTLE = 0.01  # of the time: less is not worth a sentence
 LATE = 0.05  # of the time: from here on a sentence says how long the GPU waits for launches
 QUEUED_NS = 100_000  # launching takes 5 to 50 µs: a kernel that waits longer has several launches before it
-CAUSES = {
-    "launch": "late launches",
-    "sync": "launches after a wait for a copy to the host",
-    "data": "late input data",
-    "copy": "copies from or to pageable memory",
-    "host": "pauses of 0.2 ms or longer without a launch",
-    "queued": "launched work that had not started yet",
-}
 
 
 def warm_up_sentences(summary: Summary) -> Iterator[str]:
@@ -87,7 +79,7 @@ def busy_sentences(summary: Summary) -> Iterator[str]:
 
 def idle_sentences(summary: Summary) -> Iterator[str]:
     """The causes of the gaps."""
-    causes = [f"{CAUSES[name]} {ms(ns)}" for name, _, ns in summary.waits.causes if ns > LITTLE * summary.span_ns]
+    causes = [f"{NOUNS[name]} {ms(ns)}" for name, _, ns in summary.waits.causes if ns > LITTLE * summary.span_ns]
     if causes:
         yield f"Idle time by the cause of each gap: {joined(causes[: MOST + 1])}."
 

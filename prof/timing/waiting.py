@@ -25,10 +25,18 @@ from pyprof.prof.timing.gpus import ends
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
-__all__ = ["CAUSES", "WORDS", "SyncPoint", "Waiting", "Waits", "sync_points", "waiting", "waits"]
+__all__ = ["CAUSES", "NOUNS", "WORDS", "SyncPoint", "Waiting", "Waits", "sync_points", "waiting", "waits"]
 
 CAUSES = ("launch", "sync", "data", "copy", "host", "queued")
-WORDS = {  # for the page and Perfetto
+NOUNS = {  # what the gaps of a capture are due to
+    "launch": "late launches",
+    "sync": "launches after a wait for a copy to the host",
+    "data": "late input data",
+    "copy": "copies from or to pageable memory",
+    "host": "pauses of 0.2 ms or longer without a launch",
+    "queued": "launched work that had not started yet",
+}
+WORDS = {  # what happened during one gap
     "launch": "the CPU was launching",
     "sync": "the CPU had waited for the GPU",
     "data": "no batch was ready",

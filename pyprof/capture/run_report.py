@@ -61,10 +61,10 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
             annotation = annotate(loaded.table)
         run = Run(loaded.table, annotation, None)
         cards = advise(run)
-        model = page_model(loaded.table, annotation, None, cards, trace.name)
+        numbers = summarise(loaded.table, annotation)
+        model = page_model(loaded.table, annotation, None, cards, trace.name, numbers)
         with open_output(page, force) as out:
             render(model, out)
-        numbers = summarise(loaded.table, annotation, None)
         text = io.BytesIO()
         width, terminal = _terminal()
         write_summary(numbers, text, width, terminal, () if numbers.on_cpu else brief(run, cards))
