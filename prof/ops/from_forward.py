@@ -1,6 +1,6 @@
 """A backward op's work from its forward call, where the capture has no shapes of the backward itself.
 
-Markers say the forward call's tensors; the ranges that autograd wrote without record_shapes say only which op ran.
+Markers record the forward call's tensors; the ranges that autograd wrote without record_shapes only which op ran.
 That is enough where each gradient's shape follows: the gradients of a product are products of the same three sizes,
 and an activation's or softmax's backward works on tensors of its input's shape.
 """
@@ -12,20 +12,22 @@ from typing import Any
 from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.marker_calls import call_arguments
-from pyprof.prof.ops.model import FAMILY, Tensor, Work
+from pyprof.prof.ops.model import FAMILY, Tensor, Work, names
 
 # products that autograd runs as a product's gradients
-PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul"})
+PRODUCTS = names("mm bmm addmm baddbmm matmul")
 # gradients of the input's shape: (gradient, input or result, ...)
-ALIKE = frozenset({"threshold_backward", "tanh_backward", "sigmoid_backward", "gelu_backward", "silu_backward",
-                   "elu_backward", "leaky_relu_backward", "hardtanh_backward"})  # fmt: skip
+ALIKE = names(
+    "threshold_backward tanh_backward sigmoid_backward gelu_backward silu_backward elu_backward leaky_relu_backward "
+    "hardtanh_backward"
+)
 # whole backwards, whose models take the forward call's arguments
 WHOLE = {"native_layer_norm_backward": "layer_norm", "native_group_norm_backward": "group_norm"}
-SOFTMAX = frozenset({"_softmax_backward_data", "_log_softmax_backward_data"})
+SOFTMAX = names("_softmax_backward_data _log_softmax_backward_data")
 
 
 def from_forward(name: str, markers: list[Marker]) -> Work | None:
-    """The work of the backward op ``name``; None where the forward call's markers do not say it.
+    """The work of the backward op ``name``; None where the forward call's markers do not determine it.
 
     Raises ModelError where the marker's arguments do not fit.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,39 +14,51 @@ from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 __all__ = ["softmaxes_apart"]
 
 
+STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # of a softmax in several kernels, by their functors
+
+
 def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
     """How many softmaxes stand between two products of a stream, and all rows between such products.
 
     A softmax is one kernel, or the maximum, the exponential and the sum that make one; a loss's does not count.
     ``what``: each row's kind of work (``pyprof.prof.work.kinds``).
     """
-    start = table.ints("start")
-    names = table.coded("kLongName") if table.coded("kLongName").values else table.coded("kShortName")
-    product = what.among(PRODUCTS)
-    marks = [
-        np.array([*map(test, names.values), False])[names.codes]
-        for test in (is_softmax, lambda n: "MaxOps" in n, lambda n: "exp_kernel" in n, lambda n: "sum_functor" in n)
-    ]
-    losses = [np.array([*map(is_loss, c.values), False])[c.codes] for c in (table.coded("aten"), table.coded("op"))]
-    marks[0] = marks[0] & ~losses[0] & ~losses[1]
+    start, product = table.ints("start"), what.among(PRODUCTS)
+    kernel = (start != NULL) & table.coded("kind").among("kernel", "")
+    whole, steps = _softmaxes(table)
     count, between = 0, np.zeros(len(table), bool)
     keys, group = distinct(table.ints("pid"), table.ints("device"), table.ints("stream"))
     for number in range(len(keys)):
-        rows = np.flatnonzero((group == number) & (start != NULL) & table.coded("kind").among("kernel", ""))
+        rows = np.flatnonzero((group == number) & kernel)
         rows = rows[np.argsort(start[rows], kind="stable")]
         section = np.cumsum(product[rows], dtype=np.int64)  # 0 before the first product
         last = int(section[-1]) if len(rows) else 0
         inside = (section > 0) & (section < last) & ~product[rows]
-        whole, *steps = (np.bincount(section[inside & mark[rows]], minlength=last + 1) > 0 for mark in marks)
-        softmax = whole & ~_another(table, rows, section, inside & marks[0][rows]) | np.logical_and.reduce(steps)
-        count += int(softmax.sum())
-        between[rows[inside & softmax[section]]] = True
+        has_whole, *has_step = (
+            np.bincount(section[inside & mask[rows]], minlength=last + 1) > 0 for mask in (whole, *steps)
+        )
+        attention = has_whole & ~_another(table, rows, section, inside & whole[rows])
+        attention |= np.logical_and.reduce(has_step)
+        count += int(attention.sum())
+        between[rows[inside & attention[section]]] = True
     return count, between
 
 
+def _softmaxes(table: Table) -> tuple[Bools, list[Bools]]:
+    """Rows of whole softmaxes that are not a loss's, and the rows of each of the steps that make one."""
+    long = table.coded("kLongName")
+    names = long if long.values else table.coded("kShortName")
+
+    def where(column: Coded, test: Callable[[str], bool]) -> Bools:
+        return np.array([*map(test, column.values), False])[column.codes]
+
+    whole = where(names, is_softmax) & ~where(table.coded("aten"), is_loss) & ~where(table.coded("op"), is_loss)
+    return whole, [np.array([*(step in name for name in names.values), False])[names.codes] for step in STEPS]
+
+
 def _another(table: Table, rows: Ints, section: Ints, softmax: Bools) -> Bools:
-    """Sections whose softmax is no attention's: the product that follows does not take its result, where the shapes of
-    both are known. Such is a router's of a mixture of experts."""
+    """Sections whose softmax is not attention's: the product that follows does not take its result, where the shapes of
+    both are known. The softmax of a router, in a mixture of experts, is one."""
     sizes = table.coded("sizes")
     found = np.zeros(int(section[-1]) + 1 if len(rows) else 1, bool)
     places = np.flatnonzero(softmax)
@@ -61,7 +74,7 @@ def _takes(product: str, softmax: str) -> bool:
     """Whether one of a product's operands may be the softmax's result: as many elements, in rows as long."""
     result, operands = _shapes(softmax)[:1], _shapes(product)
     if not result or not result[0] or not any(operands):
-        return True  # nobody knows
+        return True  # shapes are not recorded
     return any(math.prod(shape) == math.prod(result[0]) and shape[-1] == result[0][-1] for shape in operands if shape)
 
 
