@@ -166,7 +166,8 @@ class Profile(CapturedRows):
         In the order in which they first ran. ``own`` sums to all time, ``time`` does not: layers contain each other.
         """
         table, notes = self.table, self.annotation
-        layer, phase, start, time = *map(table.coded, ("layer", "phase")), *map(table.ints, ("start", "kDuration"))
+        layer, phase = table.coded("layer"), table.coded("phase")
+        start, time = table.ints("start"), table.ints("kDuration")
         return _frame(layer_columns(layer, phase, start, time, notes.flops, notes.bytes))
 
     @cached_property
