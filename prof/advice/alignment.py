@@ -22,8 +22,6 @@ from pyprof.prof.advice.conv_padding import conv_padding
 from pyprof.prof.advice.run import Run
 from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISIONS, tensor_unit
 
-__all__ = ["Gemm", "gemm", "padded_to"]
-
 LINE = 16  # bytes
 # Precision of the operands -> bytes per element in memory.
 ITEM = {name: PRECISIONS[name].bits // 8 for name in ("bf16", "fp16", "tf32", "fp8", "int8")}

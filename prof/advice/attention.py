@@ -19,8 +19,6 @@ from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.table.columns import Bools
 
-__all__ = ["Pattern", "in_math", "patterns"]
-
 NEAR = 12  # rows before and after a softmax that may belong to its attention (scale, mask, dropout, casts, products)
 LEAST = 1 << 16  # scores: with fewer, launching takes longer than moving them
 LEAST_NS = 30_000  # time of the kernels around a softmax, used where the number of scores is unknown

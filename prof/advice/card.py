@@ -13,8 +13,6 @@ from pyprof.table.columns import Floats, Ints
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
 
-__all__ = ["RULES", "Advice", "Confidence", "Finding", "rule"]
-
 Confidence = Literal["high", "medium", "low"]
 
 

@@ -10,8 +10,6 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding
 from pyprof.prof.advice.run import Run
 
-__all__ = ["conv_padding"]
-
 LINE = 16  # bytes
 ITEM = {name: ITEM_BYTES[name] for name in ("bfloat16", "float16", "float32")}
 PADS = ("nhwcAddPadding", "nhwcRemovePadding")  # cuDNN's kernels; seen on H200

@@ -11,8 +11,6 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.table.columns import NULL, Bools
 
-__all__ = ["PINNED"]
-
 # bytes/s that copies from pinned memory reach: PCIe 4 ×16 has 25 to 26 GB/s at its best, PCIe 5 ×16 twice that (`pyprof
 # peaks` on an H200: 55.5 GB/s; from pageable memory there 18.6)
 PINNED = 20e9

@@ -12,8 +12,6 @@ from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import Bools, Ints
 
-__all__ = ["chains"]
-
 CHAIN = 3  # kernels at least; of two, the first result is often needed elsewhere
 LEAST = 1 << 18  # elements: with fewer, launching takes longer than moving them
 FUSED_NS = 3000.0  # per kernel, besides its bytes

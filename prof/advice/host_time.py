@@ -11,8 +11,6 @@ from pyprof.table.columns import NULL, Ints
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
 
-__all__ = ["LIST_NS", "LONG_NS", "host_ns", "own_share"]
-
 # How much of the host's time under a profiler is its own. 45 programs on an H200 (PyTorch 2.11, tests/device/
 # advice_measured.py): Python's time without a profiler over the time between the first and the last launch under
 # torch.profiler with shapes, as pyprof.profile records: median 0.53, four fifths of them 0.35 to 0.66. GPT-2's step

@@ -11,8 +11,6 @@ from pyprof.prof.advice.card import Advice
 if TYPE_CHECKING:
     from pyprof.prof.advice import Run
 
-__all__ = ["AdviceDocument", "advice_document"]
-
 
 class AdviceDocument(Record):
     """With --advise: what to change, and what it saves."""

@@ -11,8 +11,6 @@ from pyprof.prof.advice.host_time import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
 from pyprof.table.columns import NULL, Floats
 
-__all__ = ["gaps"]
-
 MANY = 30  # launches per step: fewer do not limit a step
 # In a CUDA graph: small kernels take a tenth longer than launched one by one, and follow each other after 0.25 µs
 # (three programs of 80 to 1,100 kernels on an H200).

@@ -12,8 +12,6 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.table.columns import Floats, Ints
 
-__all__ = ["TRANSFORMS"]
-
 TRANSFORMS = ("nchwToNhwc", "nhwcToNchw")  # cuDNN's; seen on V100, A100, H200
 NORMS = ("native_batch_norm", "cudnn_batch_norm", "_batch_norm_impl_index", "miopen_batch_norm")
 NEAR = 4  # rows that may lie between a bias and the norm: a memset, a counter

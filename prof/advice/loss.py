@@ -11,8 +11,6 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.table.columns import Ints
 
-__all__ = ["VOCABULARY"]
-
 VOCABULARY = 16384
 STEPS = (
     "_log_softmax",

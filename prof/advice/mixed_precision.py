@@ -14,8 +14,6 @@ from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.run import START_NS, Run
 from pyprof.table.columns import Bools, Floats, Ints
 
-__all__ = ["EFFICIENCY", "full_precision"]
-
 # Of what a matrix product reaches; convolutions on tensor cores reach less (ResNet-50 in bf16 on an H200: 20 to 60%
 # of the peak; half of a GEMM's is taken).
 EFFICIENCY = {"gemm": 1.0, "conv": 0.5, "attention": 0.3}

@@ -13,8 +13,6 @@ from pyprof.prof.advice.host_time import LIST_NS
 from pyprof.prof.advice.run import CALL_NS, STREAMED, Run
 from pyprof.table.columns import Floats, Ints
 
-__all__ = ["optimizer"]
-
 # Of the bandwidth. Fused AdamW on an H200: GPT-2's 124 M parameters 1.00 ms, 24 × 2048² 0.79 ms: 0.72 and 0.74.
 REACHED = 0.72
 WORTH = 1.15

@@ -9,8 +9,6 @@ import numpy as np
 from pyprof.prof.advice.card import RULES, Advice, Finding
 from pyprof.prof.advice.run import HOST_SURE, Run
 
-__all__ = ["LEAST_NS", "LEAST_SHARE", "advise", "findings", "row_rules", "together_ms"]
-
 # A card that saves less than either is not worth reading: launches and clocks alone vary by as much.
 LEAST_SHARE = 0.005  # of the step
 LEAST_NS = 5000.0  # per step

@@ -15,8 +15,6 @@ from pyprof.quantities import ms
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run
 
-__all__ = ["brief", "cards", "title", "write_advice"]
-
 WIDTH = 80
 INDENT = "   "
 FIRST = 5  # pieces of advice that the summary shows

@@ -19,8 +19,6 @@ from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
 
-__all__ = ["CALL_NS", "HOST_SURE", "SMALL_MESSAGE", "START_NS", "STREAMED", "Run"]
-
 # Time of a product: START_NS + max(flops / (REACHED × peak), bytes / (STREAMED × bandwidth)). Fitted to an H200,
 # PyTorch 2.11: bf16 products of 4.2 to 1687 GFLOP take 11.5 to 2118 µs, the formula gives 10.1 to 2084; those of
 # GPT-2's layers (14 to 19 GFLOP, 21 to 30 µs) 23 to 29.

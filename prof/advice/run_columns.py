@@ -14,8 +14,6 @@ from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table
 
-__all__ = ["Rows", "numel", "texts_of"]
-
 
 class Rows:
     """The columns of a table and its annotation as arrays."""

@@ -12,8 +12,6 @@ from pyprof.prof.advice.alignment import gemm
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 
-__all__ = ["rows_that_fit", "waves"]
-
 TILE = re.compile(r"nvjet_sm\d+_\w+?_(\d+)x(\d+)_\d+x\d+_")  # cuBLAS on Hopper and later; seen in 12.8 and 13.0
 SPLIT = ("splitK", "streamK")
 MOST = 4  # waves; with more, the last one is a small part

@@ -24,8 +24,6 @@ from pyprof.prof.summary.components import COUNTED
 from pyprof.prof.timing.steps import PHASES
 from pyprof.table.columns import Floats
 
-__all__ = ["IDLE", "OVERLAP", "Change", "Comparison", "Entry", "compare"]
-
 IDLE, OVERLAP = "idle", "overlap"
 MOSTLY = 0.5  # share of its matrix products' time from which a line counts as using tensor cores
 DISTINCT = 4  # layers that a table by layer should show at least

@@ -22,8 +22,6 @@ from pyprof.prof.timing.steps import PHASES, Step, steps
 from pyprof.prof.timing.timeline import timeline
 from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
 
-__all__ = ["Steps", "Wanted", "find_steps"]
-
 FAR = 5 * 1.4826  # times the median distance from the median
 LEAST = 0.1  # relative distance from the median below which a step is no outlier
 RARE = 20  # steps per outlier, at least

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from pyprof.prof.diff.lines import Kernel, Line
 
-__all__ = ["common_detail", "merged_kernels"]
-
 Lines = tuple[Line, ...]
 Change = Callable[[Line], Line]
 

@@ -31,8 +31,6 @@ from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Floats
 from pyprof.table.json_lists import first_text
 
-__all__ = ["QUANTITIES", "Check", "Gate", "Verdict", "check", "parse_gate"]
-
 COVERAGE = 5  # percentage points by which the counted shares of the operations may differ
 COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,

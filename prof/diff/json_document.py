@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyprof.prof.diff.noise import Delta
     from pyprof.prof.diff.table_rows import Row
 
-__all__ = ["Difference", "difference"]
-
 NS = "ns per step"
 WAYS = "same, args (shapes changed), op, moved, layer, kind, graph, appeared, vanished: docs/how-to/diff.md"
 

@@ -13,8 +13,6 @@ from pyprof.prof.diff.lines import Kernel, Line, Place
 from pyprof.prof.diff.match import SMALL, Match, small
 from pyprof.prof.diff.noise import Delta
 
-__all__ = ["Same", "Swap", "delta_of", "lines_of", "swaps", "tensor_share"]
-
 HARDLY = 0.02  # share of an op's time below which different kernels do not count as a change
 
 Same = Callable[[Kernel], str]  # the name by which kernels of two captures are the same

@@ -26,8 +26,6 @@ from pyprof.table.attribution import AttributedTime, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
-__all__ = ["Kernel", "Line", "Place", "Side", "make_side"]
-
 VARYING = "varying"  # shapes that differ from step to step
 GENERATED = re.compile(r"^(triton_\w+?)_\d+$")  # torch.compile numbers its kernels anew in each run
 FUSED = re.compile(r"^triton_|^CompiledF")

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from pyprof.prof.diff.lines import VARYING, Line
 from pyprof.prof.work.kinds import ATTENTION, CONVS, COPIES, GRAPHS, NCCL, PRODUCTS
 
-__all__ = ["SMALL", "Match", "match", "small"]
-
 APART = frozenset({PRODUCTS, CONVS, ATTENTION, NCCL, COPIES, GRAPHS, "recurrent layers", "optimizer", "FFT"})
 PADDED = 64  # sizes that round up to the same multiple may be one size before and after padding
 SMALL = "element-wise, norms, copies"  # the name of all other kinds, which compilers fuse

@@ -14,8 +14,6 @@ import numpy as np
 
 from pyprof.table.columns import Floats
 
-__all__ = ["Delta", "band_ns"]
-
 # Two-sided 99% quantiles of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 STUDENT_99 = """
     63.657 9.925 5.841 4.604 4.032 3.707 3.499 3.355 3.250 3.169 3.106 3.055 3.012 2.977 2.947

@@ -12,21 +12,6 @@ from pyprof.prof.diff.kernels import Swap
 from pyprof.prof.diff.lines import VARYING, Kernel, Side
 from pyprof.prof.diff.noise import Delta
 
-__all__ = [
-    "digits",
-    "headline",
-    "percent",
-    "sentences",
-    "shown_kernels",
-    "shown_ms",
-    "side_words",
-    "signed_ms",
-    "swap_words",
-    "tally",
-    "verdict_words",
-    "warnings",
-]
-
 NAMED = 3  # entries that a sentence names
 HARDLY = 0.02  # share of an op's time below which a kernel is not named, such as a memset
 MENTIONED = 0.001  # share of the step below which a change is not mentioned

@@ -10,8 +10,6 @@ from pyprof.prof.diff.noise import Delta
 
 LEAST = 0.0005  # share of the step: smaller changes share a row
 
-__all__ = ["Row", "contributions", "every_entry", "fitted", "table_rows"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

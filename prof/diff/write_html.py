@@ -29,8 +29,6 @@ from pyprof.prof.diff.sentences import (
 from pyprof.prof.diff.table_rows import Row, every_entry, table_rows
 from pyprof.prof.page import environment, part, policy, script
 
-__all__ = ["write_html"]
-
 SWAPS = 60  # changes of kernels; the rest is in --json
 
 

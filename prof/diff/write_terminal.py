@@ -27,8 +27,6 @@ from pyprof.prof.diff.table_rows import Row, contributions, table_rows
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["write_terminal"]
-
 TOP = 12  # entries in the first table
 MOST = 8  # rows in the other tables
 SWAPS = 6  # changes of kernels that are shown

@@ -60,8 +60,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> Done:
     check_standard_output(args, "trace")
     from pyprof.files import open_output
-    from pyprof.prof.perfetto.build_trace import collect
-    from pyprof.prof.perfetto.gpu_slices import ARGUMENTS
+    from pyprof.prof.perfetto.build_trace import ARGUMENTS, collect
     from pyprof.prof.perfetto.json_document import trace_written
     from pyprof.prof.perfetto.write_json import write_json
     from pyprof.prof.perfetto.write_proto import write_proto

@@ -1,115 +1,128 @@
-"""GPU operations as slices with prof.py's columns as arguments, the flows between them, and the counters."""
+"""The tracks of one GPU: its steps, its idle time, its counters, and of each stream the program and the operations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pyprof.prof.limits.peaks_file import Peaks
-from pyprof.prof.perfetto.tracks import Arg
-from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.table.limit_columns import with_limits
+from pyprof.prof.limits.roofline import Roofline
+from pyprof.prof.perfetto.lanes import nested_lanes, single_lanes
+from pyprof.prof.perfetto.projection import project, sums
+from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace
+from pyprof.prof.timing.steps import PHASES, steps
+from pyprof.prof.timing.waiting import WORDS, waiting
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Bools, Floats, Ints, Table
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
 
-__all__ = ["ARGUMENTS", "arguments", "forward_of", "load"]
-
-# What the slice itself tells (its name, start and duration) is left out.
-ARGUMENTS = (
-    "idx",
-    "op",
-    "mod",
-    "layer",
-    "trace",
-    "dir",
-    "phase",
-    "step",
-    "params",
-    "args",
-    "flops",
-    "bytes",
-    "ai",
-    "tflops",
-    "gbps",
-    "sol",
-    "sol_ns",
-    "bound",
-    "unit",
-    "tc",
-    "tcprec",
-    "dtype",
-    "advice",
-    "role",
-    "family",
-    "aten",
-    "seq",
-    "occ",
-    "occ_limit",
-    "waves",
-    "tail",
-    "grid",
-    "block",
-    "longname",
-    "reason",
-    "device",
-    "stream",
-    "tid",
-    "pid",
-    "rank",
-)
+STEPS = "a step lasts from its first operation to the next step's; where two phases overlap, the first counts"
+IDLE = "nothing ran on the GPU; late_ns: until the CPU called for the operation that ended it"
+PROGRAM = "phases, layers and ops over the operations that they launched on this stream"
 
 
-def arguments(
-    names: Sequence[str], table: Table, annotation: Annotation, peaks: Peaks | None
-) -> tuple[list[Arg], list[str]]:
-    """The columns of every row, and what the limits among them rest on."""
-    columns, notes = with_limits([COLUMN[name] for name in names], table, annotation, peaks)
-    return [Arg(column.name, column.get(table, annotation)) for column in columns], notes
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The whole run that a trace shows. ``limits`` has one value per row of the table, as the annotation has."""
+
+    table: Table
+    annotation: Annotation
+    limits: Roofline
 
 
-def forward_of(table: Table, annotation: Annotation) -> Ints:
-    """Of the first row of each backward op: the row of its forward op that did the arithmetic; -1 for all others.
+def add_gpus(trace: Trace, run: Run, rows: Ints) -> Ints:
+    """Add the tracks of all GPUs; returns the track of each row of the table, -1 for those that are not in ``rows``."""
+    track = np.full(len(run.table), -1, np.int64)
+    devices, device = distinct(*(run.table.ints(key) for key in ("rank", "pid", "device")))
+    for number, (rank, pid, ordinal) in enumerate(devices):
+        of_gpu = rows[device[rows] == number]
+        if len(of_gpu):
+            _add_gpu(trace, trace.process(rank, pid), ordinal, run, of_gpu, track)
+    return track
 
-    A forward op is known by its process, name and sequence number. Of the numbers around a launch the greatest is the
-    innermost op's, and so its own: composite ops show the number that the next node gets. Of several such ops (a graph
-    is replayed) it is the last before.
-    """
-    found = np.full(len(table), -1, np.int64)
-    start = table.ints("start")
-    order = np.argsort(np.where(start == NULL, np.iinfo(np.int64).max, start), kind="stable")
-    numbers = [
-        (*own, *others)
-        for own, others in zip(table.ragged("seqId").lists(), table.ragged("altSeqId").lists(), strict=True)
-    ]
-    keys: list[NDArray[Any]] = [table.ints("rank"), table.ints("pid"), table.coded("op").codes]
-    owner: list[tuple[int, ...]] = list(zip(*(column.tolist() for column in keys), strict=True))
-    replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
-    call = list(zip(table.ints("opId").tolist(), replay.tolist(), strict=True))
-    direction, role = table.coded("dir").texts(), annotation.role.texts()
-    exact: dict[tuple[object, int], int] = {}
-    around: dict[tuple[object, int], int] = {}
-    done: set[object] = set()
-    for row in order.tolist():
-        if not numbers[row] or owner[row][2] < 0:
-            continue
-        if direction[row] == "fprop":
-            key = (owner[row], max(numbers[row]))
-            if role[row] != "aux" or key not in exact:
-                exact[key] = row
-            around.update(((owner[row], number), row) for number in numbers[row])
-        elif direction[row] == "bprop" and (mine := (owner[row], numbers[row][0], call[row])) not in done:
-            done.add(mine)
-            found[row] = exact.get(mine[:2], around.get(mine[:2], -1))
-    return found
+
+def _add_gpu(trace: Trace, process: int, ordinal: int, run: Run, rows: Ints, track: Ints) -> None:
+    table = run.table.take(rows)
+    name = next(filter(None, table.coded("gpu").texts()), "")
+    title = ("GPU" if ordinal == NULL else f"GPU {ordinal}") + (f": {name}" if name else "")
+    group = trace.child(process, title, "\n".join(run.limits.notes()), "group")
+    _steps(trace, group, table)
+    streams = table.ints("stream")
+    for stream in np.unique(streams).tolist():
+        of_stream = rows[streams == stream]
+        title = "stream" if stream == NULL else f"stream {stream}"
+        _program(trace, group, f"{title}: layers", run, of_stream)
+        start = run.table.ints("start")[of_stream]
+        lane = single_lanes(start, start + np.maximum(run.table.ints("kDuration")[of_stream], 0))
+        track[of_stream] = trace.on_lanes(group, title, lane)
+    _idle(trace, group, table, rows)
+    _counters(trace, group, table, run.annotation.flops[rows], run.annotation.bytes[rows])
+
+
+def _steps(trace: Trace, group: int, table: Table) -> None:
+    marked = [step for step in steps(table, np.zeros(len(table), np.int64)) if step.number is not None]
+    if not marked:
+        return
+    start = np.array([step.start_ns for step in marked], np.int64)
+    span = np.array([step.span_ns for step in marked], np.int64)
+    args = [Arg(f"{phase}_ns", np.array([s.phase_ns.get(phase, NULL) for s in marked], np.int64)) for phase in PHASES]
+    args.append(Arg("idle_ns", np.array([step.idle_ns for step in marked], np.int64)))
+    names = Coded.of(f"step {step.number}" for step in marked)
+    track = trace.on_lanes(group, "steps", single_lanes(start, start + span), STEPS)
+    trace.slices.append(Slices(track, start, span, names, same("step", len(marked)), args))
+
+
+def _idle(trace: Trace, group: int, table: Table, rows: Ints) -> None:
+    waited = waiting(table)
+    ending = np.flatnonzero(waited.idle_ns > 0)  # the operations before which the GPU was idle
+    if not len(ending):
+        return
+    length, end = waited.idle_ns[ending], table.ints("start")[ending]
+    called = table.ints("apiStart")[ending]
+    late = np.where(called == NULL, NULL, np.clip(np.where(called == NULL, 0, called) - (end - length), 0, length))
+    cause = waited.cause.take(ending)
+    names = Coded.of(WORDS[text] for text in cause.texts())
+    before = table.coded("kShortName").take(ending)
+    args = [Arg("idle_why", cause), Arg("late_ns", late), Arg("before", before), Arg("before_idx", rows[ending] + 1)]
+    track = trace.on_lanes(group, "idle", single_lanes(end - length, end), IDLE)
+    trace.slices.append(Slices(track, end - length, length, names, same("idle", len(ending)), args))
+
+
+def _counters(trace: Trace, group: int, table: Table, flop: Ints, nbytes: Ints) -> None:
+    """Rates are sums over the operations that run at a time. One without FLOPs adds nothing; a counter shows these."""
+    start, duration = table.ints("start"), np.maximum(table.ints("kDuration"), 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tflops = np.where(flop == NULL, np.nan, flop / duration / 1e3)
+        gbps = np.where(nbytes == NULL, np.nan, nbytes / duration)
+    one = np.ones(len(table))
+    counters = (
+        ("operations at once", one, "", "0: the GPU is idle"),
+        ("TFLOP/s", tflops, "TFLOP/s", "of the operations that run and whose FLOPs are known"),
+        ("GB/s", gbps, "GB/s", "of the operations that run and whose bytes are known"),
+        ("operations without FLOPs", np.where(flop == NULL, one, np.nan), "", "no model counts them"),
+    )
+    for name, value, unit, about in counters:
+        time, total = load(start, start + duration, value)
+        if len(time):
+            trace.counters.append(Counter(trace.child(group, name, about, "counter", unit), time, total))
+
+
+def _program(trace: Trace, group: int, title: str, run: Run, rows: Ints) -> None:
+    shown = project(run.table, rows)
+    if len(shown.start):
+        track = trace.on_lanes(group, title, nested_lanes(shown.start, shown.end), PROGRAM)
+        args = sums(shown, run.table, run.annotation, run.limits)
+        trace.slices.append(Slices(track, shown.start, shown.end - shown.start, shown.name, shown.level, args))
+
+
+def same(text: str, rows: int) -> Coded:
+    """The same text in each row."""
+    return Coded(np.zeros(rows, np.int32), [text])
 
 
 def load(start: Ints, end: Ints, value: Floats) -> tuple[Ints, Floats]:
-    """The sum of the values of the intervals that are open, from each time on at which it changes.
+    """The times at which the sum of the values of all open intervals changes, and the sum from each time on.
 
-    Exact where at most one is open: a sum of differences would leave a rest behind.
+    Exact where at most one interval is open: a sum of differences would leave a rounding error behind.
 
     >>> times, values = load(np.array([0, 5]), np.array([10, 8]), np.array([1.5, 2.0]))
     >>> times.tolist(), values.tolist()
@@ -125,7 +138,7 @@ def load(start: Ints, end: Ints, value: Floats) -> tuple[Ints, Floats]:
     sign = np.concatenate([np.full(len(end), -1), np.ones(len(start), np.int64)])[order]
     change = np.concatenate([-value, value])[order]
     number = np.concatenate([-owner, owner])[order]
-    count, total, which = np.cumsum(sign), np.cumsum(change), np.cumsum(number)  # of one open interval, its number
+    count, total, which = np.cumsum(sign), np.cumsum(change), np.cumsum(number)  # which: the number of a single one
     one: Bools = count == 1
     total = np.where(one, value[np.where(one, which, 0)], np.where(count == 0, 0.0, total))
     times = times[order]

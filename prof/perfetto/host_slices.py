@@ -1,4 +1,4 @@
-"""What the CPU threads did: the CUDA calls, and the ranges where the input is a profiler's file."""
+"""The slices of the CPU threads: the CUDA calls, and if the input is a profiler's file, its ranges."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pyprof.prof.perfetto.gpu_slices import same
 from pyprof.prof.perfetto.tracks import Arg
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 if TYPE_CHECKING:
     from pyprof.parse.attribute.capture import Capture
-
-__all__ = ["Host", "calls_of", "ranges_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,9 @@ class Host:
 
 
 def calls_of(table: Table, capture: Capture | None) -> tuple[Host, Ints]:
-    """The CUDA calls, and of each row the one that launched it (-1: none is known).
+    """The CUDA calls, and for each row the index of the call that launched it (-1: unknown).
 
-    A kernel table knows the calls that launched its rows, a profiler's file the others too (synchronisations).
+    A kernel table has the calls that launched its rows, a profiler's file also the others (synchronisations).
     """
     start = table.ints("apiStart")
     rows = np.flatnonzero((start != NULL) & (table.coded("kind").codes >= 0))
@@ -51,42 +50,38 @@ def calls_of(table: Table, capture: Capture | None) -> tuple[Host, Ints]:
     rank, pid, tid = (table.ints(key)[first] for key in ("rank", "pid", "tid"))
     api, begin = table.coded("api").take(first), start[first]
     corr = Arg("correlation", table.ints("corr")[first])
-    own = Host(rank, pid, tid, begin, begin + length[first], api, _same("api", len(first)), [corr])
-    return (own if capture is None else _with_others(own, capture)), call
+    launches = Host(rank, pid, tid, begin, begin + length[first], api, same("api", len(first)), [corr])
+    return (launches if capture is None else _with_others(launches, capture)), call
 
 
-def _with_others(own: Host, capture: Capture) -> Host:
+def _with_others(launches: Host, capture: Capture) -> Host:
     """The calls of the table first, then those of the file that launched none of its rows."""
     from pyprof.parse.stats.open_recording import recording
 
     with recording(Path(capture.file)) as events:
         api = events.api
-    known = set(zip(own.pid.tolist(), own.tid.tolist(), own.start.tolist(), strict=True))
-    each = zip(api.pid.tolist(), api.tid.tolist(), api.start.tolist(), strict=True)
-    rest = np.array([i for i, key in enumerate(each) if key not in known], np.int64)
+    known = set(zip(launches.pid.tolist(), launches.tid.tolist(), launches.start.tolist(), strict=True))
+    calls = zip(api.pid.tolist(), api.tid.tolist(), api.start.tolist(), strict=True)
+    rest = np.array([i for i, call in enumerate(calls) if call not in known], np.int64)
     if not len(rest):
-        return own
+        return launches
     others = api.at(rest)
-    ranks = np.unique(own.rank)
+    ranks = np.unique(launches.rank)
+    unknown = np.full(len(rest), NULL, np.int64)
     rank = np.full(len(rest), ranks[0] if len(ranks) == 1 else NULL, np.int64)
+    (correlation,) = (arg.data for arg in launches.args)
+    assert isinstance(correlation, np.ndarray)
     return Host(
-        np.concatenate([own.rank, rank]),
-        np.concatenate([own.pid, others.pid]),
-        np.concatenate([own.tid, others.tid]),
-        np.concatenate([own.start, others.start]),
-        np.concatenate([own.end, others.end]),
-        Coded.concat([own.name, others.name]),
-        _same("api", len(own) + len(rest)),
-        [
-            Arg(arg.name, np.concatenate([arg.data, np.full(len(rest), NULL, np.int64)]))
-            for arg in own.args
-            if isinstance(arg.data, np.ndarray)
-        ],
+        np.concatenate([launches.rank, rank]),
+        *(np.concatenate([getattr(launches, key), getattr(others, key)]) for key in ("pid", "tid", "start", "end")),
+        Coded.concat([launches.name, others.name]),
+        same("api", len(launches) + len(rest)),
+        [Arg("correlation", np.concatenate([correlation, unknown]))],
     )
 
 
 def ranges_of(capture: Capture, rank: int) -> Host:
-    """The ranges of a profiler's file, but those that are rows themselves (in a capture without a GPU)."""
+    """The ranges of a profiler's file, without those that are rows themselves (in a capture without a GPU)."""
     from pyprof.parse.attribute.scope import ENGINE, Kind
 
     ranges = capture.ranges
@@ -107,9 +102,5 @@ def ranges_of(capture: Capture, rank: int) -> Host:
 
 
 def _last(capture: Capture) -> int:
-    """When the capture ended: ranges that were never closed end then."""
+    """The end of the capture, at which ranges that were never closed end."""
     return max(capture.ranges.last_time(), int(capture.launch_time.max(initial=NULL)))
-
-
-def _same(text: str, rows: int) -> Coded:
-    return Coded(np.zeros(rows, np.int32), [text])

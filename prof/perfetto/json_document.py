@@ -9,11 +9,9 @@ from pyprof.command.json_schema import FileWritten, Record, doc
 if TYPE_CHECKING:
     from pyprof.prof.perfetto.tracks import Trace
 
-__all__ = ["TraceWritten", "trace_written"]
-
 
 class TraceWritten(Record):
-    """The trace written, and what it holds."""
+    """The trace written, and what it contains."""
 
     output: Annotated[FileWritten, doc("the trace written")]
     operations: Annotated[int, doc("rows of the kernel table")]

@@ -1,4 +1,4 @@
-"""Slices that overlap get lanes of their own: on one track of a trace every slice must nest in those that are open."""
+"""Lanes for slices that overlap: on one track of a trace, every slice must nest in those that are open."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import numpy as np
 
 from pyprof.table.columns import Ints
 
-__all__ = ["nested_lanes", "single_lanes"]
-
-DEEPEST = 200  # slices around one another; Perfetto (v52) keeps 512 and loses the ends of further ones
+DEEPEST = 200  # nested slices on a lane; Perfetto (v52) keeps 512 open slices and loses the ends of further ones
 
 
 def single_lanes(start: Ints, end: Ints) -> Ints:
-    """A lane a slice so that no two on a lane overlap, the lowest that is free; as few lanes as there can be.
+    """The lane of each slice: the lowest free one, so that no two on a lane overlap; as few lanes as possible.
 
     >>> single_lanes(np.array([0, 5, 10, 6]), np.array([10, 8, 12, 7])).tolist()
     [0, 1, 0, 2]
@@ -26,37 +24,37 @@ def single_lanes(start: Ints, end: Ints) -> Ints:
         return lane
     busy: list[tuple[int, int]] = []  # (end, lane)
     free: list[int] = []
-    found = []
+    lanes = []
     for low, high in zip(begin.tolist(), finish.tolist(), strict=True):
         while busy and busy[0][0] <= low:
             heapq.heappush(free, heapq.heappop(busy)[1])
         number = heapq.heappop(free) if free else len(busy)
         heapq.heappush(busy, (high, number))
-        found.append(number)
-    lane[order] = found
+        lanes.append(number)
+    lane[order] = lanes
     return lane
 
 
 def nested_lanes(start: Ints, end: Ints) -> Ints:
-    """A lane a slice so that those on one lane nest: each goes to the first lane where it does.
+    """The lane of each slice: the first on which it nests in the slices that are open.
 
     >>> nested_lanes(np.array([0, 2, 6, 7]), np.array([10, 4, 14, 9])).tolist()
     [0, 0, 1, 0]
     """
     lane = np.zeros(len(start), np.int64)
     order = np.lexsort((-end, start))
-    stacks: list[list[int]] = []  # of each lane the ends of its open slices, the innermost last
-    found = []
+    stacks: list[list[int]] = []  # for each lane, the ends of its open slices, the innermost last
+    lanes = []
     for low, high in zip(start[order].tolist(), end[order].tolist(), strict=True):
         for number, stack in enumerate(stacks):
             while stack and stack[-1] <= low:
                 stack.pop()
             if not stack or (high <= stack[-1] and len(stack) < DEEPEST):
                 stack.append(high)
-                found.append(number)
+                lanes.append(number)
                 break
         else:
             stacks.append([high])
-            found.append(len(stacks) - 1)
-    lane[order] = found
+            lanes.append(len(stacks) - 1)
+    lane[order] = lanes
     return lane

@@ -1,9 +1,9 @@
 """The program on the GPU's clock: phases, layers and ops as slices over the operations that they launched.
 
-Operations of a stream in order of start: neighbours of the same phase are one slice of that phase, within it those of
-the same layer, and so on down to the call of an op. A slice begins with its first operation and ends with its last, or
-where the next one of its level begins, should operations of the stream overlap. Waiting inside of a layer is in its
-slice; nsys calls the like "NVTX projected to the GPU".
+The operations of a stream are taken in order of their start. Neighbours of the same phase are one slice of that phase,
+within it neighbours of the same layer are one slice, and so on down to the call of an op. A slice begins with its first
+operation. It ends with its last, or where the next slice of its level begins if operations of the stream overlap. Time
+in which a layer waits belongs to its slice. nsys calls such slices "NVTX projected to the GPU".
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
-__all__ = ["Projection", "project", "sums"]
-
 PHASE, LAYER, OP = LEVELS = ("phase", "layer", "op")
 
 
@@ -33,10 +31,10 @@ class Projection:
     start: Ints
     end: Ints
     name: Coded
-    level: Coded  # of LEVELS
-    first: Ints  # slice i holds rows[first[i]:last[i]]
+    level: Coded  # one of LEVELS
+    first: Ints  # slice i covers rows[first[i]:last[i]]
     last: Ints
-    rows: Ints  # of the stream, in order of start
+    rows: Ints  # the rows of the stream in order of start
 
 
 def project(table: Table, rows: Ints) -> Projection:
@@ -48,28 +46,19 @@ def project(table: Table, rows: Ints) -> Projection:
     start = table.ints("start")[rows]
     end = start + np.maximum(table.ints("kDuration")[rows], 0)
     following = np.append(start[1:], np.iinfo(np.int64).max)
-    found = [_runs(nodes, start, end, following) for nodes in _levels(paths, path, call)]
-    columns = [np.concatenate([part[i] for part in found]) for i in range(5)]
-    first, last, begin, finish, node = columns
-    order = np.lexsort((np.repeat(np.arange(len(found)), [len(part[0]) for part in found]), begin))
-    labels = np.array([*call.label], np.int64)[node[order]].astype(np.int32)
-    return Projection(
-        begin[order],
-        finish[order],
-        Coded(labels, [name for _, name in names]),
-        Coded(
-            np.array([LEVELS.index(level) for level, _ in names], np.int32)[labels] if len(labels) else labels,
-            list(LEVELS),
-        ),
-        first[order],
-        last[order],
-        rows,
-    )
+    levels = [_runs(nodes, start, end, following) for nodes in _levels(paths, path, call)]
+    first, last, begin, finish, node = (np.concatenate([part[i] for part in levels]) for i in range(5))
+    depth = np.repeat(np.arange(len(levels)), [len(part[0]) for part in levels])
+    order = np.lexsort((depth, begin))
+    label = np.array(call.label, np.int64)[node[order]].astype(np.int32)
+    level = np.array([LEVELS.index(level) for level, _ in names], np.int32)[label] if len(label) else label
+    texts = Coded(label, [name for _, name in names])
+    return Projection(begin[order], finish[order], texts, Coded(level, list(LEVELS)), first[order], last[order], rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """The tree of paths: each node's label, and of each row the node of its op's call (-1: none) and its depth."""
+    """The tree of paths: the label of each node; for each row the node of its op's call (-1: none) and its depth."""
 
     label: list[int]
     node: Ints
@@ -80,17 +69,20 @@ def _paths(table: Table, rows: Ints, names: dict[tuple[str, str], int]) -> tuple
     """The labels of each distinct (step, phase, layer), and each row's number among them."""
     phase, layer = table.coded("phase"), table.coded("layer")
     keys, path = distinct(table.ints("step")[rows], phase.codes[rows], layer.codes[rows])
-    found = []
+    labels = []
     for _, phase_code, layer_code in keys:
         texts = [(PHASE, phase.values[phase_code])] if phase_code >= 0 else []
         texts += [(LAYER, part) for part in layer_parts(layer.values[layer_code] if layer_code >= 0 else "")]
-        found.append([names.setdefault(text, len(names)) for text in texts if text[1]])
+        labels.append([names.setdefault(text, len(names)) for text in texts if text[1]])
     steps = {step: number for number, step in enumerate(dict.fromkeys(key[0] for key in keys))}
-    return [[-1 - steps[key[0]], *labels] for key, labels in zip(keys, found, strict=True)], path
+    return [[-1 - steps[key[0]], *below] for key, below in zip(keys, labels, strict=True)], path
 
 
 def _calls(table: Table, rows: Ints, paths: list[list[int]], path: Ints, names: dict[tuple[str, str], int]) -> _Nodes:
-    """Number the nodes of the tree: (parent, label); the ops' calls hang below their paths. ``paths`` become nodes."""
+    """Number the nodes of the tree, each a (parent, label); calls of ops are below their paths.
+
+    In ``paths`` the labels are replaced by nodes.
+    """
     label: list[int] = []
     known: dict[tuple[int, int], int] = {}
     for nodes in paths:
@@ -112,13 +104,13 @@ def _calls(table: Table, rows: Ints, paths: list[list[int]], path: Ints, names: 
 
 
 def _levels(paths: Sequence[Sequence[int]], path: Ints, call: _Nodes) -> list[Ints]:
-    """Of each level but the steps' the node of every row, -1 where it has none."""
+    """For each level below the steps, the node of every row (-1: none)."""
     deepest = max((len(nodes) for nodes in paths), default=0)
-    found = []
+    levels = []
     for level in range(1, deepest + 1):
         of_path = np.array([nodes[level] if level < len(nodes) else -1 for nodes in paths], np.int64)
-        found.append(np.where(call.depth == level, call.node, of_path[path]))
-    return found
+        levels.append(np.where(call.depth == level, call.node, of_path[path]))
+    return levels
 
 
 def _runs(node: Ints, start: Ints, end: Ints, following: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
@@ -135,9 +127,9 @@ def _runs(node: Ints, start: Ints, end: Ints, following: Ints) -> tuple[Ints, In
     return first, last, start[first], np.minimum(latest, following[last - 1]), node[first]
 
 
-def sums(found: Projection, table: Table, annotation: Annotation, limits: Roofline) -> list[Arg]:
-    """What a slice's operations did together. Rates are over the time that they ran, waiting left out."""
-    rows, first, last = found.rows, found.first, found.last
+def sums(shown: Projection, table: Table, annotation: Annotation, limits: Roofline) -> list[Arg]:
+    """The sums over the operations of each slice. Rates are over the time in which these ran, without waiting."""
+    rows, first, last = shown.rows, shown.first, shown.last
 
     def total(values: Any) -> Any:
         before = np.concatenate([np.zeros(1, values.dtype), np.cumsum(values)])

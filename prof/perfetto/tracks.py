@@ -1,18 +1,19 @@
-"""A trace as its writers take it: tracks, slices with arguments and flows, counters. Times are ns."""
+"""A trace as its writers get it: tracks, slices with arguments and flows, counters. Times are ns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from pyprof.table.columns import Coded, Floats, Ints, Ragged
-
-__all__ = ["Arg", "Counter", "Slices", "Trace", "Track", "TrackKind"]
+from pyprof.table.columns import NULL, Coded, Floats, Ints, Ragged
 
 TrackKind = Literal["process", "group", "thread", "slices", "counter"]
+
+LARGEST = (1 << 31) - 1  # the largest number of a process or thread in a trace
+MADE_UP = 1 << 30  # numbers from here on replace those that are unknown, too large or used already
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """An argument of slices: a value a slice; empty texts, ``NULL`` and NaN are left out."""
+    """An argument of slices: one value per slice; empty texts, ``NULL`` and NaN are left out."""
 
     name: str
     data: Coded | Ints | Floats
@@ -38,7 +39,7 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Slices with the same arguments, of any tracks. On one track all slices of a trace nest."""
+    """Slices with the same arguments, on any tracks. On one track all slices of a trace nest."""
 
     track: Ints  # index into Trace.tracks
     start: Ints
@@ -47,7 +48,7 @@ class Slices:
     category: Coded
     args: Sequence[Arg] = ()
     opens: Ragged | None = None  # numbers of the flows that leave each slice
-    closes: Ragged | None = None  # and of those that end in it
+    closes: Ragged | None = None  # numbers of the flows that end in each slice
 
     def __len__(self) -> int:
         return len(self.start)
@@ -55,7 +56,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A number over time: ``value[i]`` holds from ``time[i]`` on. Times ascend."""
+    """A number over time: ``value[i]`` is valid from ``time[i]`` on. Times ascend."""
 
     track: int
     time: Ints
@@ -68,16 +69,59 @@ class Trace:
     slices: list[Slices] = field(default_factory=list)
     counters: list[Counter] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-    def add(self, track: Track) -> int:
-        """The number of the new track."""
-        self.tracks.append(track)
-        return len(self.tracks) - 1
+    _processes: dict[tuple[int, int], int] = field(default_factory=dict)
+    _threads: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    _taken: set[int] = field(default_factory=set)  # numbers of processes and threads
 
     def first(self) -> int:
         """The earliest time, ns."""
         starts = [int(part.start.min()) for part in self.slices if len(part)]
         return min([*starts, *(int(counter.time[0]) for counter in self.counters if len(counter.time))], default=0)
+
+    def add(self, track: Track) -> int:
+        """Add a track and return its index."""
+        self.tracks.append(track)
+        return len(self.tracks) - 1
+
+    def process(self, rank: int, pid: int) -> int:
+        """The track of a process, made at its first use."""
+        key = (rank, pid)
+        if key not in self._processes:
+            names = [f"rank {rank}"] if rank != NULL else []
+            known = pid if 0 < pid <= LARGEST else 0
+            number = self._number(known)
+            if number != known and pid != NULL:
+                names.append(f"process {pid}")
+            self._processes[key] = self.add(Track("process", ", ".join(names) or "process", -1, number))
+        return self._processes[key]
+
+    def thread(self, rank: int, pid: int, tid: int) -> int:
+        """The track of a thread, made at its first use."""
+        key = (rank, pid, tid)
+        if key not in self._threads:
+            process = self.process(rank, pid)
+            above = self.tracks[process].pid
+            known = tid if 0 < tid <= LARGEST else 0
+            number = above if known == pid else self._number(known)  # the main thread has its process's number
+            name = "thread" if tid in (number, NULL) else f"thread {tid}"
+            self._threads[key] = self.add(Track("thread", name, process, above, number))
+        return self._threads[key]
+
+    def _number(self, wanted: int) -> int:
+        """The number itself, or one that no other process or thread of the trace has."""
+        number = wanted
+        while not number or number in self._taken:
+            number = MADE_UP + len(self._taken) if number < MADE_UP else number + 1
+        self._taken.add(number)
+        return number
+
+    def child(self, parent: int, name: str, about: str = "", kind: TrackKind = "slices", unit: str = "") -> int:
+        """Add a track below another one."""
+        return self.add(Track(kind, name, parent, self.tracks[parent].pid, unit=unit, about=about))
+
+    def on_lanes(self, parent: int, name: str, lane: Ints, about: str = "") -> Ints:
+        """Add one track per lane below another track; returns the track of each slice from the lane of each slice."""
+        return np.array([self.child(parent, name, about) for _ in range(int(lane.max()) + 1)], np.int64)[lane]
 
 
 def grouped(owner: Ints, value: Ints, rows: int) -> Ragged:
@@ -85,3 +129,37 @@ def grouped(owner: Ints, value: Ints, rows: int) -> Ragged:
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=rows)
     return Ragged(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), value[order])
+
+
+def in_order(parts: Sequence[Slices]) -> tuple[Ints, Ints, Ints]:
+    """(time, slice, 1 where it begins and 0 where it ends) of every event; slices count through all parts.
+
+    Events at the same time are in the order in which slices nest: slices that began earlier end first, the innermost
+    before the others; then slices begin, the longest first, and a slice of 0 ns ends as soon as it begins.
+    """
+    start = np.concatenate([part.start for part in parts])
+    end = start + np.concatenate([part.duration for part in parts])
+    count = len(start)
+    place = np.empty(count, np.int64)  # an outer slice before the inner ones
+    place[np.lexsort((np.arange(count), -end, start))] = np.arange(count)
+    empty = end == start
+    time = np.concatenate([start, end])
+    late = np.concatenate([np.ones(count, np.int64), empty.astype(np.int64)])
+    tie = np.concatenate([2 * place, np.where(empty, 2 * place + 1, -place)])
+    order = np.lexsort((tie, late, time))
+    begins = np.concatenate([np.ones(count, np.int64), np.zeros(count, np.int64)])
+    return time[order], order % count, begins[order]
+
+
+Made = TypeVar("Made")
+
+
+def per_value(data: Coded | Ints | Floats, make: Callable[[Any], Made]) -> list[Made]:
+    """``make`` of the value of each row, called once per distinct value; of a missing text it gets ""."""
+    if isinstance(data, Coded):
+        made = {code: make(data.values[code]) for code in np.unique(data.codes).tolist() if code >= 0}
+        made[-1] = make("")
+        return [made[code] for code in data.codes.tolist()]
+    values, which = np.unique(data, return_inverse=True)
+    texts = [make(value) for value in values.tolist()]
+    return [texts[i] for i in which.reshape(-1).tolist()]

@@ -1,25 +1,22 @@
 """A trace as Chrome's trace events, which ui.perfetto.dev, chrome://tracing and scripts read.
 
-Their times are microseconds. Each is written as digits, so that no nanosecond is lost on the way through a float.
-Tracks are threads of a process there, so streams get numbers of their own and their names by events.
+Their times are microseconds, written without conversion to a float so that no nanosecond is lost. Their tracks are
+threads of a process, so streams get numbers that no thread has, and events name them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, islice, repeat
 from math import floor, log10
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
 from pyprof._version import __version__
-from pyprof.prof.perfetto.events import in_order
-from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track
+from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, in_order, per_value
 from pyprof.table import netdict
 from pyprof.table.columns import NULL, Coded
-
-__all__ = ["write_json"]
 
 DIGITS = 9
 BLOCK = 8192  # events that are written together
@@ -30,20 +27,15 @@ def write_json(trace: Trace, out: BinaryIO) -> None:
     notes = ",".join(map(json_string, trace.notes))
     head = f'{{"displayTimeUnit":"ns","otherData":{{"pyprof":{json_string(__version__)},"notes":[{notes}]}},'
     out.write(f'{head}"traceEvents":[\n'.encode())
-    held: list[str] = []
-    begun = False
-    for event in _events(trace):
-        held.append(event)
-        if len(held) == BLOCK:
-            out.write(((",\n" if begun else "") + ",\n".join(held)).encode())
-            held, begun = [], True
-    if held:
-        out.write(((",\n" if begun else "") + ",\n".join(held)).encode())
+    events, before = _events(trace), ""
+    while block := list(islice(events, BLOCK)):
+        out.write((before + ",\n".join(block)).encode())
+        before = ",\n"
     out.write(b"\n]}\n")
 
 
 def json_string(text: str) -> str:
-    """A string of JSON. A backslash at its end is a number: Perfetto (v52) takes the quote after it for an escaped one.
+    """A JSON string. A backslash at its end is written as a number: Perfetto (v52) takes the quote after it as escaped.
 
     >>> print(json_string("a" + 2 * chr(92)))
     "a\\\\\\u005c"
@@ -87,7 +79,7 @@ def _events(trace: Trace) -> Iterator[str]:
 
 
 def _places(trace: Trace) -> list[str]:
-    """Each track's process and thread, as they stand in an event: other tracks have numbers that no thread has."""
+    """The process and thread of each track as in an event; tracks that are no thread get numbers that no thread has."""
     taken = {track.tid for track in trace.tracks if track.kind == "thread"}
     free = (number for number in count(1) if number not in taken)
     return [f'"pid":{track.pid},"tid":{track.tid if track.kind == "thread" else next(free)}' for track in trace.tracks]
@@ -104,7 +96,7 @@ def _names(trace: Trace, places: Sequence[str]) -> Iterator[str]:
 
 
 def _name(track: Track, trace: Trace) -> str:
-    """A track below a GPU says which: ``stream 7, GPU 0``."""
+    """The name of a track; one below a GPU says which GPU: ``stream 7, GPU 0``."""
     above = trace.tracks[track.parent]
     return f"{track.name}, {above.name.partition(':')[0]}" if above.kind == "group" else track.name
 
@@ -117,8 +109,8 @@ def _slices(part: Slices, places: Sequence[str]) -> Iterator[str]:
     if not len(part):
         return iter(())
     fields: list[Iterable[str]] = [
-        _coded(part.name, lambda text: f'"name":{json_string(text or "(no name)")},'),
-        _coded(part.category, lambda text: f'"cat":{json_string(text)},'),
+        per_value(part.name, lambda text: f'"name":{json_string(text or "(no name)")},'),
+        per_value(part.category, lambda text: f'"cat":{json_string(text)},'),
         [places[track] for track in part.track.tolist()],
         [f',"ts":{_us(ns)}' for ns in part.start.tolist()],
         [f',"dur":{_us(ns)},"args":{{' for ns in part.duration.tolist()],
@@ -127,40 +119,27 @@ def _slices(part: Slices, places: Sequence[str]) -> Iterator[str]:
     values = zip(*args, strict=True) if args else repeat(())
     heads = zip(*fields, strict=True)
     return (
-        '{"ph":"X",' + "".join(head) + ",".join(filter(None, told)) + "}}"
-        for head, told in zip(heads, values, strict=False)
+        '{"ph":"X",' + "".join(head) + ",".join(filter(None, known)) + "}}"
+        for head, known in zip(heads, values, strict=False)
     )
 
 
 def _argument(arg: Arg) -> list[str]:
     key = f"{json_string(arg.name)}:"
-    data = arg.data
-    if isinstance(data, Coded):
-        return _coded(data, lambda text: f"{key}{json_string(text)}" if text else "")
-    if data.dtype.kind == "f":
-        return _numbers(data, lambda value: f"{key}{_float(value)}" if np.isfinite(value) else "")
-    return _numbers(data, lambda value: f"{key}{value}" if value != NULL else "")
-
-
-def _coded(data: Coded, make: Callable[[str], str]) -> list[str]:
-    made = {code: make(data.values[code] if code >= 0 else "") for code in np.unique(data.codes).tolist()}
-    return [made[code] for code in data.codes.tolist()]
-
-
-def _numbers(data: np.ndarray[tuple[int], np.dtype[Any]], make: Callable[[Any], str]) -> list[str]:
-    values, which = np.unique(data, return_inverse=True)
-    made = [make(value) for value in values.tolist()]
-    return [made[i] for i in which.reshape(-1).tolist()]
+    if isinstance(arg.data, Coded):
+        return per_value(arg.data, lambda text: f"{key}{json_string(text)}" if text else "")
+    if arg.data.dtype.kind == "f":
+        return per_value(arg.data, lambda value: f"{key}{_float(value)}" if np.isfinite(value) else "")
+    return per_value(arg.data, lambda value: f"{key}{value}" if value != NULL else "")
 
 
 def _flows(part: Slices, places: Sequence[str]) -> Iterator[str]:
-    """A flow's two ends: each binds to the slice that is open there and then."""
+    """The two ends of each flow; each belongs to the slice that is open on that track at that time."""
     for flows, phase in ((part.opens, '"ph":"s"'), (part.closes, '"ph":"f","bp":"e"')):
         if flows is None or not len(flows.values):
             continue
-        told = zip(part.track.tolist(), part.start.tolist(), flows.lists(), strict=True)
-        for track, start, listed in told:
-            for flow in listed:
+        for track, start, numbers in zip(part.track.tolist(), part.start.tolist(), flows.lists(), strict=True):
+            for flow in numbers:
                 yield f'{{{phase},"id":{flow},"name":"flow","cat":"flow",{places[track]},"ts":{_us(start)}}}'
 
 

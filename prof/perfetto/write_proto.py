@@ -1,26 +1,23 @@
-"""A trace in Perfetto's own format: a protobuf of packets, names once, times in whole ns.
+"""A trace in Perfetto's own format: a protobuf of packets, each name written once, times in whole ns.
 
-The fields written are fifteen, and protobuf never renumbers a field; so they stand here, and no protobuf package, whose
-versions other packages pin against each other, is needed. Source: protos/perfetto/trace/perfetto_trace.proto (v52). The
-tests read the files with Perfetto's own trace processor.
+Only fifteen fields are written, and protobuf never renumbers a field. So their numbers are constants here, and no
+protobuf package is needed, whose versions other packages pin against each other. Source:
+protos/perfetto/trace/perfetto_trace.proto (v52). The tests read the files with Perfetto's own trace processor.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
-from pyprof.prof.perfetto.events import in_order
-from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track
+from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, in_order, per_value
 from pyprof.table.columns import NULL, Coded, Ints, Ragged
 from pyprof.text import clean
-
-__all__ = ["write_proto"]
 
 CHUNK = 1 << 20  # bytes of packets that are compressed together
 LEVEL = 3
@@ -28,7 +25,7 @@ FIRST_UUID = 1  # of tracks; 0 is no track
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes it, 7 bits a byte, the lowest first; a negative one as its 64-bit complement.
+    """A number as protobuf writes it, 7 bits per byte, the lowest first; a negative one as its 64-bit complement.
 
     >>> varint(300).hex(), len(varint(-1))
     ('ac02', 10)
@@ -36,12 +33,12 @@ def varint(number: int) -> bytes:
     if 0 <= number < len(SMALL):
         return SMALL[number]
     number &= (1 << 64) - 1
-    found = bytearray()
+    encoded = bytearray()
     while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 SMALL: list[bytes] = []
@@ -103,36 +100,34 @@ def _packets(trace: Trace, begins: Sequence[bytes], interned: _Interned) -> Iter
 
 
 def _chunks(packets: Iterator[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = 0
+    chunk = bytearray()
     for packet in packets:
-        held.append(packet)
-        size += len(packet)
-        if size >= CHUNK:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
+        chunk += packet
+        if len(chunk) >= CHUNK:
+            yield bytes(chunk)
+            chunk.clear()
+    if chunk:
+        yield bytes(chunk)
 
 
 def _descriptor(index: int, track: Track, rank: int) -> bytes:
-    """A TrackDescriptor: children stand in the order in which they were made."""
-    found = number(1, FIRST_UUID + index) + number(11, 3) + number(12, rank)  # .child_ordering: EXPLICIT
+    """A TrackDescriptor; children are shown in the order in which they were made."""
+    fields = number(1, FIRST_UUID + index) + number(11, 3) + number(12, rank)  # .child_ordering: EXPLICIT
     if track.parent >= 0:
-        found += number(5, FIRST_UUID + track.parent)
+        fields += number(5, FIRST_UUID + track.parent)
     if track.about:
-        found += block(14, _text(track.about))
+        fields += block(14, _text(track.about))
     if track.kind == "process":
-        return found + block(3, number(1, track.pid) + block(6, _text(track.name)))
+        return fields + block(3, number(1, track.pid) + block(6, _text(track.name)))
     if track.kind == "thread":
-        return found + block(4, number(1, track.pid) + number(2, track.tid) + block(5, _text(track.name)))
+        return fields + block(4, number(1, track.pid) + number(2, track.tid) + block(5, _text(track.name)))
     if track.kind == "counter":
-        found += block(8, block(6, _text(track.unit)) if track.unit else b"")
-    return found + block(2, _text(track.name))
+        fields += block(8, block(6, _text(track.unit)) if track.unit else b"")
+    return fields + block(2, _text(track.name))
 
 
 class _Interned:
-    """Texts that are written once and have a number from then on, for each use its own numbers."""
+    """Texts that are written once and referred to by number; each use (names, values...) has its own numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, dict[str, int]] = {CATEGORIES: {}, NAMES: {}, ARG_NAMES: {}, VALUES: {}}
@@ -153,49 +148,32 @@ class _Interned:
 
 
 def _begins(part: Slices, interned: _Interned) -> Iterator[bytes]:
-    """TracePacket.track_event of each slice's begin, and the fields after it."""
+    """TracePacket.track_event of each slice's begin, and the packet's fields after it."""
     if not len(part):
         return iter(())
     fields: list[Sequence[bytes] | Iterator[bytes]] = [
-        _coded(part.category, lambda text: number(3, interned.number(CATEGORIES, text))),
-        _coded(part.name, lambda text: number(10, interned.number(NAMES, text)), "(no name)"),
-        _numbers(part.track, lambda track: number(11, FIRST_UUID + track)),
+        per_value(part.category, lambda text: number(3, interned.number(CATEGORIES, text)) if text else b""),
+        per_value(part.name, lambda text: number(10, interned.number(NAMES, text or "(no name)"))),
+        per_value(part.track, lambda track: number(11, FIRST_UUID + track)),
         *(_argument(arg, interned) for arg in part.args),
         _flows(part.opens, OPENS),
         _flows(part.closes, CLOSES),
     ]
     kind = number(9, SLICE_BEGIN)
-    after = SEQUENCE + FURTHER
-    return (
-        block(11, kind + b"".join(told)) + after for told in zip(*fields, strict=False)
-    )  # strict: repeat never ends
+    # not strict, because repeat() never ends
+    return (block(11, kind + b"".join(parts)) + SEQUENCE + FURTHER for parts in zip(*fields, strict=False))
 
 
 def _argument(arg: Arg, interned: _Interned) -> Sequence[bytes]:
-    """A DebugAnnotation a slice, of each distinct value made once."""
+    """One DebugAnnotation per slice, made once per distinct value."""
     name = number(1, interned.number(ARG_NAMES, arg.name))
-    data = arg.data
-    if isinstance(data, Coded):
-        return _coded(data, lambda text: block(4, name + number(17, interned.number(VALUES, text))))
-    if data.dtype.kind == "f":
-        return _numbers(data, lambda value: block(4, name + double(5, value)) if np.isfinite(value) else b"")
-    return _numbers(data, lambda value: block(4, name + number(4, value)) if value != NULL else b"")
-
-
-def _coded(data: Coded, make: Callable[[str], bytes], empty: str = "") -> Sequence[bytes]:
-    made = {
-        code: make(data.values[code] or empty) if data.values[code] or empty else b""
-        for code in np.unique(data.codes).tolist()
-        if code >= 0
-    }
-    made[-1] = make(empty) if empty else b""
-    return [made[code] for code in data.codes.tolist()]
-
-
-def _numbers(data: np.ndarray[tuple[int], np.dtype[Any]], make: Callable[[Any], bytes]) -> Sequence[bytes]:
-    values, which = np.unique(data, return_inverse=True)
-    made = [make(value) for value in values.tolist()]
-    return [made[i] for i in which.reshape(-1).tolist()]
+    if isinstance(arg.data, Coded):
+        return per_value(
+            arg.data, lambda text: block(4, name + number(17, interned.number(VALUES, text))) if text else b""
+        )
+    if arg.data.dtype.kind == "f":
+        return per_value(arg.data, lambda value: block(4, name + double(5, value)) if np.isfinite(value) else b"")
+    return per_value(arg.data, lambda value: block(4, name + number(4, value)) if value != NULL else b"")
 
 
 def _flows(flows: Ragged | None, tag: bytes) -> Sequence[bytes] | Iterator[bytes]:
@@ -208,15 +186,15 @@ def _flows(flows: Ragged | None, tag: bytes) -> Sequence[bytes] | Iterator[bytes
 
 
 def _events(trace: Trace, begins: Sequence[bytes]) -> Iterator[bytes]:
-    """The packets: a time, then what happens. ``begins`` and the like are whole fields of a TracePacket."""
+    """The packets: each a time and an event. ``begins`` has the encoded fields of a TracePacket for each slice."""
     time, which, is_begin = in_order(trace.slices)
     ends = [
         block(11, number(9, SLICE_END) + number(11, FIRST_UUID + track)) + SEQUENCE + FURTHER
         for track in range(len(trace.tracks))
     ]
     track = np.concatenate([part.track for part in trace.slices]).tolist()
-    each = zip(varints(time), which.tolist(), is_begin.tolist(), strict=True)
-    yield from _packets_at((at, begins[i] if begin else ends[track[i]]) for at, i, begin in each)
+    events = zip(varints(time), which.tolist(), is_begin.tolist(), strict=True)
+    yield from _packets_at((at, begins[i] if begin else ends[track[i]]) for at, i, begin in events)
     for counter in trace.counters:
         yield from _packets_at(zip(varints(counter.time), _values(counter), strict=True))
 

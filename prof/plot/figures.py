@@ -16,8 +16,6 @@ from pyprof.table.columns import Table
 if TYPE_CHECKING:
     from pyprof.prof.plot.style import Picture
 
-__all__ = ["FIGURES", "Figure", "drawn"]
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:

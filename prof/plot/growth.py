@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pyprof.prof.plot.style import Look, Picture
 
-__all__ = ["Curve", "Growth", "draw", "numbers", "read"]
-
 MARKERS = "osDv^Pp*Xh"
 MOST = 10  # curves per panel
 

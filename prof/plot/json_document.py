@@ -11,8 +11,6 @@ from pyprof.prof.plot.phases import Phases
 from pyprof.prof.plot.roofline import Rooflines
 from pyprof.prof.plot.timeline import Timeline
 
-__all__ = ["Plot", "plotted"]
-
 
 class Track(Record):
     """A lane of the timeline; its boxes are rows of the kernel table, which pyprof prof --json prints."""

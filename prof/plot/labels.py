@@ -15,8 +15,6 @@ from matplotlib.text import Text
 from pyprof.prof.colours import Theme
 from pyprof.prof.plot.style import FONT, plain
 
-__all__ = ["Along", "Label", "Side", "place"]
-
 LONGEST = 34  # characters of a name
 ITERATIONS = 300  # of adjustText; a limit in seconds would make the figure depend on the machine
 

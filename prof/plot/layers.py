@@ -17,8 +17,6 @@ from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 if TYPE_CHECKING:
     from pyprof.prof.plot.style import Look, Picture
 
-__all__ = ["Bar", "Layers", "draw", "numbers"]
-
 MOST = 32  # bars: of more layers, the longest have one each and the others share one
 NONE = "(no layer)"
 

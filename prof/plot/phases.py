@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from pyprof.prof.plot.style import Look, Picture
 
-__all__ = ["Phases", "draw", "numbers"]
-
 FEW = 14  # steps per device up to which each has a horizontal bar; more become narrow columns
 DEVICES = 8
 PARTS = (*PHASES, "idle")

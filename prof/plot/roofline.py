@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.labels import Along
     from pyprof.prof.plot.style import Look, Picture
 
-__all__ = ["GROUPS", "Dot", "Roof", "Rooflines", "draw", "numbers"]
-
 GROUPS = ("op", "kernel", "layer")
 DOTS = 400  # of more groups, those that take longest
 LEAST = 0.0005  # share of the time of all groups: a dot of less would be a speck

@@ -18,21 +18,6 @@ from matplotlib.figure import Figure
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.colours import DARK, LIGHT, Theme
 
-__all__ = [
-    "FONT",
-    "FORMATS",
-    "Look",
-    "Picture",
-    "amount",
-    "bare",
-    "legend",
-    "picture",
-    "plain",
-    "save",
-    "time_unit",
-    "titled",
-]
-
 FORMATS = ("png", "svg", "pdf")
 FONT = 8.5  # points: readable when a figure of 9 inches is shrunk to a column of text
 

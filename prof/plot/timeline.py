@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from pyprof.prof.plot.style import Look, Picture
 
-__all__ = ["Lane", "Timeline", "draw", "numbers"]
-
 DEVICES = 8
 LANES = 8  # streams (or threads) per device; of more, the busiest are shown
 MANY = 3000  # boxes per lane above which SVG and PDF hold them as an image

@@ -20,11 +20,10 @@ from pyprof.prof.perfetto import gpu_slices as gpu
 from pyprof.prof.perfetto import write_json as write_json_module
 from pyprof.prof.perfetto import write_proto as write_proto_module
 from pyprof.prof.perfetto.build_trace import collect
-from pyprof.prof.perfetto.events import in_order
 from pyprof.prof.perfetto.gpu_slices import load
 from pyprof.prof.perfetto.lanes import DEEPEST, nested_lanes, single_lanes
 from pyprof.prof.perfetto.projection import project
-from pyprof.prof.perfetto.tracks import Slices
+from pyprof.prof.perfetto.tracks import Slices, in_order
 from pyprof.prof.perfetto.write_json import write_json
 from pyprof.prof.perfetto.write_proto import varint, varints, write_proto
 from pyprof.prof.work.annotate import annotate
