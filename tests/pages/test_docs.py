@@ -44,6 +44,12 @@ def test_links_and_paths(checker, page, text, complaints):
     assert list(checker.check(page, root)) == [f"{Path('docs/page.md')}: {line}" for line in complaints]
 
 
+def test_the_changelog_may_name_files_that_are_gone(checker, page):
+    changelog = page.with_name("CHANGELOG.md")
+    changelog.write_text("`docs/missing.md` [a](missing.md)")
+    assert list(checker.check(changelog, page.parents[1])) == ["docs/CHANGELOG.md: the link missing.md leads nowhere"]
+
+
 def test_a_changed_help_is_found_and_written(checker, page):
     page.write_text("before\n<!-- help: pyprof -->\n```text\nusage: old\n```\n<!-- /help -->\nafter\n")
     root = page.parents[1]
