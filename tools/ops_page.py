@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import pyprof.prof.ops.families  # noqa: E402 (fills the registry)
-import pyprof.prof.work.helpers.fill  # noqa: E402, F401 (fills the rules)
+import pyprof.prof.work.helper_kernels  # noqa: E402, F401 (fills the rules)
 from pyprof.prof.ops.model import FAMILY, MODELS, ORDER  # noqa: E402
 from pyprof.prof.work.helpers import registry  # noqa: E402
 

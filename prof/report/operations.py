@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.prof.report.calls import known
+from pyprof.prof.report.distinct_calls import known
 from pyprof.prof.timing.waiting import waiting
 from pyprof.table.columns import NULL, Ints, Table, distinct
 

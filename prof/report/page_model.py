@@ -19,7 +19,7 @@ from pyprof.prof.advice.report import title as title_of_card
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
-from pyprof.prof.report.calls import call_columns
+from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.operations import operation_columns
 from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.headline_figures import figures

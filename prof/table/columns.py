@@ -63,7 +63,7 @@ class Limit:
 
 def _module(name: str) -> Any:
     """A module of prof/, imported when a column needs it."""
-    return importlib.import_module(f"pyprof.prof.{name}")
+    return importlib.import_module(name)
 
 
 def _number(key: str) -> Get:
@@ -114,31 +114,33 @@ def _index(table: Table, _: Annotation) -> Ints:
 
 
 def _waiting(field: str) -> Get:
-    return lambda table, _: getattr(_module("timing.waiting").waiting(table), field)
+    return lambda table, _: getattr(_module("pyprof.prof.timing.waiting").waiting(table), field)
 
 
 def _traffic(field: str) -> Get:
-    return lambda table, annotation: getattr(_module("timing.collectives").traffic(table, annotation), field)
+    return lambda table, annotation: getattr(
+        _module("pyprof.prof.timing.collectives").traffic(table, annotation), field
+    )
 
 
 def _exposed(table: Table, annotation: Annotation) -> Any:
-    return _module("timing.timeline").exposed_rows(table, annotation)
+    return _module("pyprof.prof.timing.timeline").exposed_rows(table, annotation)
 
 
 def _wait(table: Table, annotation: Annotation) -> Any:
-    return _module("timing.stragglers").stragglers(table, annotation).wait
+    return _module("pyprof.prof.timing.stragglers").stragglers(table, annotation).wait
 
 
 def _params(table: Table, _: Annotation) -> Any:
-    return _module("table.params").params(table)
+    return _module("pyprof.prof.table.params").params(table)
 
 
 def _args(table: Table, _: Annotation) -> Any:
-    return _module("table.params").aten_params(table)
+    return _module("pyprof.prof.table.params").aten_params(table)
 
 
 def _dtype(table: Table, annotation: Annotation) -> Any:
-    return _module("limits.roofline").dtype_of_rows(table, annotation.family)
+    return _module("pyprof.prof.limits.roofline").dtype_of_rows(table, annotation.family)
 
 
 def _advice(table: Table, annotation: Annotation) -> Coded:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyprof.prof.kernels.roles import AUX
 from pyprof.prof.work.calls import op_calls
-from pyprof.prof.work.helpers.fill import fill_helpers
+from pyprof.prof.work.helper_kernels import fill_helpers
 from pyprof.prof.work.multi_tensor import fill_multi_tensor
 from pyprof.prof.work.repeats import fill_repeats
 from pyprof.prof.work.shares import fill_copies, kernels, shares

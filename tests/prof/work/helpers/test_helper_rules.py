@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import pyprof.prof.work.helpers.fill  # noqa: F401 (registers all rules)
+import pyprof.prof.work.helper_kernels  # noqa: F401 (registers all rules)
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 from pyprof.prof.work.helpers.registry import HelperCall, Launch, helper_work
 

@@ -1,0 +1,158 @@
+"""The rooms of the code, and which room may import which: the table below is the whole truth."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.paths import ROOT
+
+MOST = 25  # modules per room; prof/ops has one file per family of ops and is exempt
+
+# Every module stands in the room that its folder names. The top of pyprof/ has two: the ground, on which all others
+# stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
+# Rooms come after all that they import, so that no import runs in a circle.
+GROUND = frozenset("_version dtypes errors files gc_pause marker quantities text".split())
+ALLOWED = {
+    "ground": "",
+    "pyprof/command": "ground",
+    "pyprof/table": "ground",
+    "pyprof/capture": "ground pyprof/command",
+    # parse/ imports nothing of prof/: a capture becomes a kernel table whatever is made of it
+    "parse/attribute": "ground pyprof/command pyprof/table",
+    "parse/formats": "ground pyprof/table parse/attribute",
+    "parse/nsys": "ground pyprof/table parse/attribute parse/formats",
+    "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
+    "parse": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/nsys parse/kineto",
+    "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
+    # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
+    "prof/ops": "ground",
+    "prof/kernels": "ground prof/ops",
+    "prof/work/helpers": "ground prof/ops prof/kernels",
+    "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
+    "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
+    "prof/timing": "pyprof/command pyprof/table prof/ops prof/kernels prof/work prof/limits",
+    "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
+    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
+    "prof/timing prof/advice",
+    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/limits prof/timing prof/advice",
+    # the outputs, and the commands at the top of prof/
+    "prof": "ground pyprof/command pyprof/table parse prof/ops prof/kernels prof/work/helpers prof/work prof/limits "
+    "prof/timing prof/advice prof/summary prof/table",
+    "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
+    "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/work prof/limits "
+    "prof/timing prof/table",
+    "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
+    "prof/table",
+    "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/work prof/limits prof/timing "
+    "prof/advice prof/summary prof/table",
+    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
+    "prof/summary prof/table prof/plot prof/report",
+    "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",
+    "pyprof/counting": "ground pyprof/capture prof/ops",
+    "pyprof": "ground pyprof/command prof prof/diff",
+}
+# `pyprof run --report` writes the page of what it has just collected. Only these modules of capture/ reach so far.
+FURTHER = {
+    "pyprof.capture.run_report": "prof prof/work prof/limits prof/advice prof/summary prof/report",
+    "pyprof.capture.json_document": "prof/report",  # whose document is part of that of the run
+}
+
+
+# The tables of commands and of JSON documents name modules of all rooms, and import one when it is asked for.
+REGISTRIES = ("pyprof.cli", "pyprof.command.envelope")
+
+
+def modules() -> dict[str, Path]:
+    """Each module by the name that Python imports it under."""
+    found = {}
+    for folder, package in (("pyprof", "pyprof"), ("parse", "pyprof.parse"), ("prof", "pyprof.prof")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[".".join([package, *(part for part in parts if part != "__init__")])] = path
+    return found
+
+
+def room(path: Path) -> str:
+    folder = path.parent.relative_to(ROOT).as_posix()
+    return "ground" if folder == "pyprof" and path.stem in GROUND else folder
+
+
+def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """The modules of ours that a file imports, at any place in it but for types alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    for_types = {id(inner) for node in types for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name in known)
+        elif isinstance(node, ast.Constant) and str(node.value).count(".") > 1 and node.value in known:
+            yield str(node.value)  # imported by name, when it is needed
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [f"{node.module}.{name.name}" for name in node.names]
+            yield from (name if name in known else node.module for name in names if node.module in known)
+
+
+def arrows() -> set[tuple[str, str, str]]:
+    """(module, its room, a room that it imports)"""
+    known = modules()
+    return {
+        (name, room(path), room(known[other]))
+        for name, path in known.items()
+        if path.name != "__init__.py" and name not in REGISTRIES
+        for other in imports(path, known)
+    }
+
+
+def test_every_import_between_rooms_is_allowed():
+    wrong = {
+        f"{name} imports {other}"
+        for name, own, other in arrows()
+        if own != other and other not in (*ALLOWED[own].split(), *FURTHER.get(name, "").split())
+    }
+    assert wrong == set()
+
+
+def test_every_row_is_used():
+    used = {(own, other) for _, own, other in arrows()}
+    assert {(own, other) for own, row in ALLOWED.items() for other in row.split()} - used == set()
+
+
+def test_no_room_imports_one_that_comes_after_it():
+    order = list(ALLOWED)
+    assert [(a, b) for a, row in ALLOWED.items() for b in row.split() if order.index(b) > order.index(a)] == []
+
+
+def test_every_folder_is_a_room_with_a_sentence_about_it():
+    rooms = {path.parent.relative_to(ROOT).as_posix() for path in modules().values()}
+    assert rooms == set(ALLOWED) - {"ground"}
+    for folder in rooms:
+        assert ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text(encoding="utf-8"))), folder
+
+
+def test_no_room_holds_more_modules_than_a_reader_can_scan():
+    count = Counter(room(path) for path in modules().values() if path.name not in ("__init__.py", "__main__.py"))
+    assert {name: n for name, n in count.items() if n > MOST and name != "prof/ops"} == {}
+
+
+# Rooms mirror each other in these: commands have a cli.py, readers a reader.py, families of ops their advice.
+MIRRORED = frozenset(
+    "attention cli copies json_document loss norm optimizer reader roofline sentences sorting timeline".split()
+)
+
+
+def test_a_module_name_stands_once_in_each_top_folder():
+    for folder in ("pyprof", "parse", "prof"):
+        count = Counter(path.stem for path in (ROOT / folder).rglob("*.py") if not path.stem.startswith("__"))
+        assert {name for name, n in count.items() if n > 1} - MIRRORED == set(), folder
+
+
+def test_no_room_has_the_name_of_a_public_function():
+    """Importing the room would hide the function."""
+    import pyprof
+
+    assert {path.name for path in (ROOT / "pyprof").iterdir() if path.is_dir()} & set(pyprof.__all__) == set()
