@@ -71,13 +71,12 @@ def _with_others(launches: Host, capture: Capture) -> Host:
     rank = np.full(len(rest), ranks[0] if len(ranks) == 1 else NULL, np.int64)
     (correlation,) = (arg.data for arg in launches.args)
     assert isinstance(correlation, np.ndarray)
-    return Host(
-        np.concatenate([launches.rank, rank]),
-        *(np.concatenate([getattr(launches, key), getattr(others, key)]) for key in ("pid", "tid", "start", "end")),
-        Coded.concat([launches.name, others.name]),
-        same("api", len(launches) + len(rest)),
-        [Arg("correlation", np.concatenate([correlation, unknown]))],
+    pid, tid, start, end = (
+        np.concatenate([getattr(launches, key), getattr(others, key)]) for key in ("pid", "tid", "start", "end")
     )
+    names, kinds = Coded.concat([launches.name, others.name]), same("api", len(pid))
+    args = [Arg("correlation", np.concatenate([correlation, unknown]))]
+    return Host(np.concatenate([launches.rank, rank]), pid, tid, start, end, names, kinds, args)
 
 
 def ranges_of(capture: Capture, rank: int) -> Host:

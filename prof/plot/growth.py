@@ -107,33 +107,31 @@ def _points(points: Sequence[Sequence[float]]) -> Points:
 
 def draw(shown: Growth, look: Look) -> Picture:
     """The figure: products on the left, memory on the right."""
-    from pyprof.prof.plot.style import amount, legend, picture, titled
+    from pyprof.prof.plot.style import amount, legend, log_ticks, picture, titled
 
-    panels = [(curves, what) for curves, what in ((shown.products, "products"), (shown.memory, "memory")) if curves]
+    panels = [curves for curves in (shown.products, shown.memory) if curves]
     with picture(look, 0.44 * look.width) as figure:
         titled(figure, look, f"Measured rates: {shown.device}" if shown.device else "Measured rates", caption(shown))
-        for axes, (curves, what) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for axes, curves in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _panel(axes, curves, look)
-            if what == "products":
+            if curves is shown.products:
                 axes.set(yscale="log", xlabel="rows and columns of the matrices", ylabel="FLOP/s")
-                low, high = axes.get_ylim()
-                _ticks(axes.yaxis, amount, (1.0, 2.0, 5.0) if high < 300 * low else (1.0,))
-                _ticks(axes.xaxis, lambda value: f"{value:,.0f}", base=2)
+                log_ticks(axes.yaxis, amount, axes.get_ylim())
+                log_ticks(axes.xaxis, lambda value: f"{value:,.0f}", base=2)
             else:
                 axes.set(xlabel="bytes moved", ylabel="B/s", ylim=(0, None))
                 axes.yaxis.set_major_formatter(lambda value, _: amount(value))
-                _ticks(axes.xaxis, size_text, base=2)
+                log_ticks(axes.xaxis, size_text, base=2)
                 if shown.cache_bytes:
-                    axes.axvline(shown.cache_bytes, color=look.theme.dim, linewidth=0.8, linestyle=":", zorder=1)
-                    axes.annotate(
-                        f" last cache\n {size_text(shown.cache_bytes)}",
-                        (shown.cache_bytes, 0.02),
-                        xycoords=axes.get_xaxis_transform(),
-                        fontsize=7.4,
-                        color=look.theme.dim,
-                    )
+                    _mark_cache(axes, shown.cache_bytes, look)
             legend(axes, look, width=look.width / len(panels))
     return figure
+
+
+def _mark_cache(axes: Axes, nbytes: float, look: Look) -> None:
+    axes.axvline(nbytes, color=look.theme.dim, linewidth=0.8, linestyle=":", zorder=1)
+    words, place = f" last cache\n {size_text(nbytes)}", axes.get_xaxis_transform()
+    axes.annotate(words, (nbytes, 0.02), xycoords=place, fontsize=7.4, color=look.theme.dim)
 
 
 def caption(shown: Growth) -> str:
@@ -150,39 +148,16 @@ def _panel(axes: Axes, curves: Sequence[Curve], look: Look) -> None:
     axes.set_xscale("log", base=2)
     for i, curve in enumerate(curves):
         colour = look.theme.classes[i % len(look.theme.classes)]
+        style = {"marker": MARKERS[i % len(MARKERS)], "color": colour}
         sizes, rates = zip(*curve.points, strict=True)
-        axes.plot(
-            sizes,
-            rates,
-            marker=MARKERS[i % len(MARKERS)],
-            markersize=4,
-            linewidth=1.5,
-            color=colour,
-            label=plain(curve.name, 20),
-            zorder=3,
-        )
+        axes.plot(sizes, rates, markersize=4, linewidth=1.5, label=plain(curve.name, 20), zorder=3, **style)
         if curve.lasting:
-            axes.plot(
-                [curve.best[0]],
-                [curve.lasting],
-                marker=MARKERS[i % len(MARKERS)],
-                markersize=5.5,
-                color=colour,
-                markerfacecolor=look.theme.card,
-                zorder=4,
-            )
+            best = [curve.best[0]], [curve.lasting]
+            axes.plot(*best, markersize=5.5, markerfacecolor=look.theme.card, zorder=4, **style)
     sheets = {curve.sheet: i for i, curve in enumerate(curves) if curve.sheet}
     for rate, i in sheets.items():
         colour = look.theme.classes[i % len(look.theme.classes)] if len(sheets) > 1 else look.theme.dim
         axes.axhline(rate, color=colour, linewidth=0.9, linestyle=(0, (5, 3)), alpha=0.8, zorder=2)
-
-
-def _ticks(axis: Any, text: Any, subs: Sequence[float] = (1.0,), base: int = 10) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(base=base, subs=subs, numticks=7 if base == 2 else 9))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def size_text(nbytes: float) -> str:

@@ -1,4 +1,4 @@
-"""The words of a roofline: names beside its dots (placed by adjustText), along its slope and beside its roofs."""
+"""The texts of a roofline: names beside its dots (placed by adjustText), along its slope and beside its roofs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """Words above a line that is straight in the picture, ``at`` (0 to 1) of its length."""
+    """A text above a straight line of the picture, ``at`` (0 to 1) of its length."""
 
     text: str
     start: Point
@@ -42,7 +42,7 @@ class Along:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Words at the right of the axes, at a height in their units."""
+    """A text to the right of the axes, at a height in their units."""
 
     text: str
     y: float
@@ -51,7 +51,7 @@ class Side:
 def place(
     figure: Figure, axes: Axes, labels: Sequence[Label], lines: Sequence[Along], sides: Sequence[Side], theme: Theme
 ) -> list[Text]:
-    """Write all words; returns the texts that stand. A name that finds no room is left out: the longest come first."""
+    """Write all texts and return those that are shown. A name for which there is no room is left out."""
     beside = [_beside_axes(axes, side, theme) for side in sides]
     figure.draw_without_rendering()  # lays the axes out, which places in pixels depend on
     _spread(beside, figure.dpi / 72)
@@ -60,18 +60,9 @@ def place(
 
 
 def _beside_axes(axes: Axes, side: Side, theme: Theme) -> Text:
-    return axes.annotate(
-        side.text,
-        (1, side.y),
-        (4, 0),
-        axes.get_yaxis_transform(),
-        "offset points",
-        va="center",
-        color=theme.dim,
-        fontsize=FONT - 1.2,
-        linespacing=1.05,
-        annotation_clip=False,
-    )
+    style = {"va": "center", "color": theme.dim, "fontsize": FONT - 1.2, "linespacing": 1.05}
+    place = (1, side.y), (4, 0), axes.get_yaxis_transform(), "offset points"
+    return axes.annotate(side.text, *place, annotation_clip=False, **style)
 
 
 def _spread(texts: Sequence[Text], scale: float) -> None:
@@ -85,7 +76,7 @@ def _spread(texts: Sequence[Text], scale: float) -> None:
 
 
 def _above_line(axes: Axes, line: Along, theme: Theme) -> Text:
-    """The words, turned like their line."""
+    """Write the text, rotated like its line."""
     (x0, y0), (x1, y1) = axes.transData.transform([line.start, line.end])
     words = _words(axes, line.text, FONT - 0.9, theme.dim, theme)
     words.set_position(axes.transData.inverted().transform((x0 + line.at * (x1 - x0), y0 + line.at * (y1 - y0))))
@@ -94,7 +85,7 @@ def _above_line(axes: Axes, line: Along, theme: Theme) -> Text:
 
 
 def _beside_dots(axes: Axes, labels: Sequence[Label], taken: Sequence[Text], theme: Theme) -> list[Text]:
-    """The names, moved until none lies over another, over a dot or over the words that stand already."""
+    """Write the names, moved until none overlaps another, a dot or the texts that are there already."""
     names = [_words(axes, plain(label.text, LONGEST, "middle"), FONT - 0.6, theme.ink, theme) for label in labels]
     for name, label in zip(names, labels, strict=True):
         name.set_position((label.x, label.y))

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.errors import PyprofError
-from pyprof.prof.timing.steps import PHASES, owners
+from pyprof.prof.timing.steps import PHASES, owners, phase_places
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
@@ -95,36 +95,36 @@ def _deepest(paths: set[tuple[str, ...]]) -> int:
 
 def _bars(table: Table, rows: Ints, layers: Coded) -> list[Bar]:
     layers = Coded.concat([layers])
-    phase = table.coded("phase").take(rows)
-    place = np.array([*(PHASES.index(p) if p in PHASES else len(PHASES) - 1 for p in phase.values), len(PHASES) - 1])
     sums = np.zeros((len(layers.values) + 1, len(PHASES)), np.int64)
-    np.add.at(sums, (layers.codes, place[phase.codes]), table.ints("kDuration")[rows])
+    np.add.at(sums, (layers.codes, phase_places(table)[rows]), table.ints("kDuration")[rows])
     counts = np.bincount(layers.codes + 1, minlength=len(layers.values) + 1)
     start = np.where(table.ints("start") == NULL, np.arange(len(table)), table.ints("start"))[rows]
     first = np.full(len(layers.values) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, layers.codes, start)
     first[-1] = np.iinfo(np.int64).max
-    found = []
+    bars = []
     for code in np.argsort(first, kind="stable").tolist():
         none = code == len(layers.values)
         count = int(counts[0 if none else code + 1])
         path = () if none else tuple(layers.values[code].split("\x1f"))
         if count:
             times = {name: int(ns) for name, ns in zip(PHASES, sums[code].tolist(), strict=True) if ns}
-            found.append(Bar(path, ":".join(path) or NONE, count, times))
-    return found
+            bars.append(Bar(path, ":".join(path) or NONE, count, times))
+    return bars
 
 
 def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The parts with which all paths begin: ("net",) for ("net", "a"), ("net", "b") and ("net",)."""
     outer: tuple[str, ...] = ()
     while True:
-        heads = {path[: len(outer) + 1] for path in paths if len(path) > len(outer) + 1}
-        if len(heads) != 1 or any(
-            path != next(iter(heads))[: len(path)] for path in paths if len(path) <= len(outer) + 1
-        ):
+        depth = len(outer) + 1
+        heads = {path[:depth] for path in paths if len(path) > depth}
+        if len(heads) != 1:
             return outer
-        (outer,) = heads
+        (head,) = heads
+        if any(path != head[: len(path)] for path in paths if len(path) <= depth):
+            return outer
+        outer = head
 
 
 def _fewer(bars: list[Bar]) -> list[Bar]:
@@ -142,7 +142,7 @@ def draw(shown: Layers, look: Look) -> Picture:
     """The figure."""
     from matplotlib.patches import Patch
 
-    from pyprof.prof.plot.style import FONT, bare, legend, picture, plain, time_unit, titled
+    from pyprof.prof.plot.style import FONT, bare, legend, picture, plain, stacked, time_unit, titled
 
     times = max(shown.steps, 1)
     longest = max(bar.time_ns for bar in shown.bars) / times
@@ -154,21 +154,13 @@ def draw(shown: Layers, look: Look) -> Picture:
         bare(axes, look.theme)
         axes.grid(False, axis="y")
         places = range(len(shown.bars))
-        before = [0.0] * len(shown.bars)
-        for name in phases:
-            wide = [bar.phase_ns.get(name, 0) / times / scale for bar in shown.bars]
-            axes.barh(places, wide, left=before, height=0.74, color=look.theme.of_phase(name), zorder=2)
-            before = [left + more for left, more in zip(before, wide, strict=True)]
-        for place, (bar, end) in enumerate(zip(shown.bars, before, strict=True)):
+        lengths = {name: [bar.phase_ns.get(name, 0) / times / scale for bar in shown.bars] for name in phases}
+        stacked(axes, places, [(look.theme.of_phase(n), part) for n, part in lengths.items()], True, height=0.74)
+        for place, bar in enumerate(shown.bars):
+            end = sum(part[place] for part in lengths.values())
             share = 100 * bar.time_ns / shown.whole_ns if shown.whole_ns else 0.0
-            axes.text(
-                end + 0.008 * longest / scale,
-                place,
-                f"{end:.3g} {unit}, {share:.1f}%",
-                va="center",
-                fontsize=FONT - 1.2,
-                color=look.theme.dim,
-            )
+            words, left = f"{end:.3g} {unit}, {share:.1f}%", end + 0.008 * longest / scale
+            axes.text(left, place, words, va="center", fontsize=FONT - 1.2, color=look.theme.dim)
         axes.set_yticks(places, [plain(bar.name, 38, "left") for bar in shown.bars])
         axes.tick_params(axis="y", labelcolor=look.theme.ink)
         axes.set(ylim=(len(shown.bars) - 0.4, -0.6), xlim=(0, 1.16 * longest / scale or 1), xlabel=_per(shown, unit))

@@ -87,11 +87,9 @@ def draw(shown: Phases, look: Look) -> Picture:
 
 def caption(shown: Phases) -> str:
     more = f" {shown.left_out} more devices are not shown." if shown.left_out else ""
-    span = (
-        "A step ends where the first operation of the next begins." if shown.marked else "The capture marks no steps."
-    )
+    marked, unmarked = "A step ends where the first operation of the next begins.", "The capture marks no steps."
     overlap = "Time in which several phases ran counts for the first of the list."
-    return f"{overlap} Idle: no operation ran. {span}{more}"
+    return f"{overlap} Idle: no operation ran. {marked if shown.marked else unmarked}{more}"
 
 
 def _colour(name: str, look: Look) -> str:
@@ -106,28 +104,20 @@ def _device(axes: Axes, name: str, look: Look) -> None:
 
 def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, longest: int) -> None:
     """One bar per step, the first on top. Shares are written where there is room."""
-    from pyprof.prof.plot.style import FONT, bare, time_unit
+    from pyprof.prof.plot.style import FONT, bare, stacked, time_unit
 
     scale, unit = time_unit(longest)
     bare(axes, look.theme)
     axes.grid(False, axis="y")
     places = range(len(mine))
+    lengths = {name: [part(step, name) / scale for step in mine] for name in names}
+    rims = {"edgecolor": look.theme.card, "linewidth": 0.6}
+    stacked(axes, places, [(_colour(name, look), part) for name, part in lengths.items()], True, height=0.72, **rims)
     before = [0.0] * len(mine)
-    for name in names:
-        wide = [part(step, name) / scale for step in mine]
-        axes.barh(
-            places,
-            wide,
-            left=before,
-            height=0.72,
-            color=_colour(name, look),
-            edgecolor=look.theme.card,
-            linewidth=0.6,
-            zorder=2,
-        )
+    for name, wide in lengths.items():
+        ink = look.theme.dim if name == "idle" else ink_on(_colour(name, look))
         for place, (step, left, width) in enumerate(zip(mine, before, wide, strict=True)):
             if width * scale > 0.055 * longest * 9 / look.width:
-                ink = look.theme.dim if name == "idle" else ink_on(_colour(name, look))
                 share = f"{100 * part(step, name) / step.span_ns:.0f}%"
                 axes.text(left + width / 2, place, share, ha="center", va="center", color=ink, fontsize=FONT - 1)
         before = [left + width for left, width in zip(before, wide, strict=True)]
@@ -139,16 +129,13 @@ def _columns(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look)
     """One column per step, side by side."""
     from matplotlib.ticker import MaxNLocator
 
-    from pyprof.prof.plot.style import bare, time_unit
+    from pyprof.prof.plot.style import bare, stacked, time_unit
 
     scale, unit = time_unit(max(step.span_ns for step in mine))
     bare(axes, look.theme)
     axes.grid(False, axis="x")
     places = [step.number if step.number is not None else 0 for step in mine]
-    before = [0.0] * len(mine)
-    for name in names:
-        high = [part(step, name) / scale for step in mine]
-        axes.bar(places, high, bottom=before, width=0.9 if len(mine) < 80 else 1.0, color=_colour(name, look), zorder=2)
-        before = [low + more for low, more in zip(before, high, strict=True)]
+    lengths = [(_colour(name, look), [part(step, name) / scale for step in mine]) for name in names]
+    stacked(axes, places, lengths, False, width=0.9 if len(mine) < 80 else 1.0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlim=(min(places) - 0.6, max(places) + 0.6), ylabel=unit, xlabel="step")

@@ -123,16 +123,16 @@ def numbers(table: Table, annotation: Annotation, peaks: Peaks | None = None, by
 def _dots(table: Table, annotation: Annotation, found: Roofline, rows: Ints, by: str) -> list[Dot]:
     """One dot per group of these rows, those that take longest first."""
     names = _names(table, by)
-    back = np.array([*(value == "bprop" for value in table.coded("dir").values), False])[table.coded("dir").codes]
-    back &= by != "kernel"
+    back = table.coded("dir").among("bprop") & (by != "kernel")
     keys, group = distinct(names.codes[rows], back[rows].astype(np.int64))
+    duration = table.ints("kDuration")
     time, flop, nbytes = (
-        _sums(values[rows], group, len(keys))
-        for values in (table.ints("kDuration"), annotation.flops, annotation.bytes)
+        _sums(values[rows], group, len(keys)) for values in (duration, annotation.flops, annotation.bytes)
     )
     count = np.bincount(group, minlength=len(keys))
-    kind = _most(classes(table, annotation), table.ints("kDuration"), rows, group, len(keys))
-    unit = _most(found.unit, table.ints("kDuration"), rows, group, len(keys))
+    kind, unit = (
+        _most(column, duration, rows, group, len(keys)) for column in (classes(table, annotation), found.unit)
+    )
     dots = [
         Dot(
             name=_shown([*names.values, ""][code], bool(is_back)),
@@ -154,20 +154,18 @@ def _names(table: Table, by: str) -> Coded:
     """The name of the group that each row belongs to."""
     if by == "kernel":
         return Coded.concat([table.coded("kShortName")])
-    column = table.coded(by)
-    texts = [_text(text, by) for text in column.values]
-    if by == "op":  # the op that the user called; for rows without one, the aten op
+    if by == "op":
         aten = table.coded("aten")
-        picked = np.where(column.codes >= 0, np.arange(len(table)), len(table) + np.arange(len(table)))
-        short = [text.removeprefix("aten::") for text in aten.values]
-        return Coded.concat([Coded(column.codes, texts), Coded(aten.codes, short)]).take(picked)
-    return Coded.concat([Coded(column.codes, texts)])
+        return op_names(table, Coded(aten.codes, [text.removeprefix("aten::") for text in aten.values]))
+    layer = table.coded("layer")
+    return Coded.concat([Coded(layer.codes, [":".join(layer_parts(text)) if text else "" for text in layer.values])])
 
 
-def _text(text: str, by: str) -> str:
-    if not text:
-        return ""
-    return first_text(text) if by == "op" else ":".join(layer_parts(text))
+def op_names(table: Table, otherwise: Coded) -> Coded:
+    """The op that the user called; for rows without one, the other text."""
+    op, rows = table.coded("op"), np.arange(len(table))
+    both = Coded.concat([Coded(op.codes, [first_text(text) if text else "" for text in op.values]), otherwise])
+    return both.take(np.where(op.codes >= 0, rows, len(table) + rows))
 
 
 def _shown(name: str, back: bool) -> str:
@@ -225,43 +223,39 @@ def _alike(a: Roof, b: Roof) -> bool:
 def draw(shown: Rooflines, look: Look) -> Picture:
     """The figure."""
     from pyprof.prof.plot.labels import Label, Side, place
-    from pyprof.prof.plot.style import bare, legend, picture, titled
+    from pyprof.prof.plot.style import amount, bare, legend, log_ticks, picture, titled
 
     theme = look.theme
-    kinds = [name for name in CLASSES if any(dot.kind == name for dot in shown.dots)]
     with picture(look, 0.62 * look.width) as figure:
         axes = figure.add_subplot()
         bare(axes, theme)
         titled(figure, look, f"Roofline{f': {shown.device}' if shown.device else ''}", caption(shown))
-        (low, high), (bottom, top) = _edges(shown)
-        axes.set(
-            xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top), xlabel="FLOP / byte", ylabel="FLOP/s"
-        )
-        _ticks(axes)
+        x_limits, (bottom, top) = _edges(shown)
+        axes.set(xscale="log", yscale="log", xlim=x_limits, ylim=(bottom, top), xlabel="FLOP / byte", ylabel="FLOP/s")
+        log_ticks(axes.xaxis, amount, axes.get_xlim())
+        log_ticks(axes.yaxis, amount, axes.get_ylim())
         slope = _draw_memory(axes, shown.roofs, theme) if shown.roofs else []
         flat = [roof for roof in shown.roofs[1:] if roof.best <= top]
         for roof in flat:
             _draw_roof(axes, roof, shown.roofs[0], theme)
         sides = [Side("\n".join(roof_words(roof)), max(roof.rates)) for roof in flat]
-        longest = max(dot.time_ns for dot in shown.dots)
-        for name in kinds:
-            mine = [dot for dot in shown.dots if dot.kind == name]
-            axes.scatter(
-                [dot.ai for dot in mine],
-                [dot.flop_per_s for dot in mine],
-                s=[_area(dot, longest) * MARKERS[_marker(dot)] for dot in mine],
-                marker=_marker(mine[0]),
-                color=theme.of_class(name),
-                edgecolors=theme.card,
-                linewidths=0.7,
-                alpha=0.9,
-                zorder=3,
-                label=name,
-            )
+        _scatter(axes, shown.dots, theme)
         legend(axes, look)
         names = [Label(dot.name, dot.ai, dot.flop_per_s) for dot in shown.dots[:LABELLED]]
         place(figure, axes, names, slope, sides, theme)
     return figure
+
+
+def _scatter(axes: Axes, dots: Sequence[Dot], theme: Theme) -> None:
+    """Draw the dots, class by class; a dot's area in points² has a minimum, so that every dot can be seen."""
+    longest = max(dot.time_ns for dot in dots)
+    style = {"edgecolors": theme.card, "linewidths": 0.7, "alpha": 0.9, "zorder": 3}
+    for (marker, factor), name in zip(MARKERS.items(), CLASSES, strict=True):
+        of_class = [dot for dot in dots if dot.kind == name]
+        if of_class:
+            ai, rates = [dot.ai for dot in of_class], [dot.flop_per_s for dot in of_class]
+            areas = [(18.0 + 550.0 * dot.time_ns / longest) * factor for dot in of_class]
+            axes.scatter(ai, rates, s=areas, marker=marker, color=theme.of_class(name), label=name, **style)
 
 
 def caption(shown: Rooflines) -> str:
@@ -274,18 +268,7 @@ def caption(shown: Rooflines) -> str:
     if not shown.roofs:
         return f"{words} There are no roofs because the limits of the device are unknown."
     measured = any(roof.measured for roof in shown.roofs)
-    return (
-        f"{words} Roofs: measured (solid), data sheet (dashed)." if measured else f"{words} Roofs: data sheet, dense."
-    )
-
-
-def _area(dot: Dot, longest: int) -> float:
-    """The area in points²; a dot of no time can still be seen."""
-    return 18.0 + 550.0 * dot.time_ns / longest
-
-
-def _marker(dot: Dot) -> str:
-    return list(MARKERS)[CLASSES.index(dot.kind)]
+    return f"{words} Roofs: {'measured (solid), data sheet (dashed)' if measured else 'data sheet, dense'}."
 
 
 def _edges(shown: Rooflines) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -296,17 +279,6 @@ def _edges(shown: Rooflines) -> tuple[tuple[float, float], tuple[float, float]]:
     ridges = [peak / memory for peak in peaks if memory > 0]
     low, high = min([0.06, *(0.4 * x for x in ai)]), max([60.0, *(4 * x for x in (*ai, *ridges))])
     return (low, high), (0.35 * min(rate), 3.0 * max([*rate, *peaks]))
-
-
-def _ticks(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    from pyprof.prof.plot.style import amount
-
-    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300 * low else (1.0,), numticks=20))
-        axis.set_minor_formatter(NullFormatter())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
 
 
 def _draw_memory(axes: Axes, roofs: Sequence[Roof], theme: Theme) -> list[Along]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.colours import DARK, LIGHT, Theme
@@ -77,11 +79,9 @@ def _settings() -> Iterator[None]:
 @contextmanager
 def picture(look: Look, height: float) -> Iterator[Picture]:
     """An empty picture, ``height`` inches high unless the look says otherwise, to be filled within the block."""
-    theme = look.theme
     with _settings():
-        made = Picture(
-            figsize=(look.width, look.height or height), dpi=look.dpi, facecolor=theme.card, layout="constrained"
-        )
+        size = (look.width, look.height or height)
+        made = Picture(figsize=size, dpi=look.dpi, facecolor=look.theme.card, layout="constrained")
         FigureCanvasAgg(made)
         yield made
 
@@ -121,27 +121,44 @@ def bare(axes: Axes, theme: Theme) -> None:
 
 def legend(axes: Axes, look: Look, handles: list[Any] | None = None, width: float | None = None) -> None:
     """Add the legend in a line or two above the axes."""
-    found = axes.get_legend_handles_labels()[0] if handles is None else handles
-    if not found:
+    shown = axes.get_legend_handles_labels()[0] if handles is None else handles
+    if not shown:
         return
-    inches = sum(0.36 + 0.067 * len(handle.get_label()) for handle in found)
-    columns = math.ceil(len(found) / math.ceil(inches / ((width or look.width) - 0.8)))
-    made = axes.legend(
-        handles=found,
-        loc="lower left",
-        bbox_to_anchor=(-0.01, 1.0),
-        ncols=columns,
-        frameon=False,
-        fontsize=FONT - 0.3,
-        handlelength=1.1,
-        handletextpad=0.5,
-        columnspacing=1.3,
-        borderpad=0.2,
-    )
+    inches = sum(0.36 + 0.067 * len(handle.get_label()) for handle in shown)
+    columns = math.ceil(len(shown) / math.ceil(inches / ((width or look.width) - 0.8)))
+    spacing = {"handlelength": 1.1, "handletextpad": 0.5, "columnspacing": 1.3, "borderpad": 0.2}
+    place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1.0), "ncols": columns}
+    made = axes.legend(handles=shown, frameon=False, fontsize=FONT - 0.3, **place, **spacing)
     for text, handle in zip(made.get_texts(), made.legend_handles, strict=True):
         text.set_color(look.theme.ink)
         if hasattr(handle, "set_sizes"):
             handle.set_sizes([38.0])
+
+
+def stacked(
+    axes: Axes, places: Sequence[float], parts: Iterable[tuple[str, Sequence[float]]], flat: bool, **look: Any
+) -> None:
+    """Draw a bar of consecutive parts at each place: to the right if ``flat``, otherwise upwards.
+
+    ``parts``: each a colour and its length in each bar. ``look`` is passed to matplotlib.
+    """
+    before = [0.0] * len(places)
+    for colour, lengths in parts:
+        if flat:
+            axes.barh(places, lengths, left=before, color=colour, zorder=2, **look)
+        else:
+            axes.bar(places, lengths, bottom=before, color=colour, zorder=2, **look)
+        before = [done + length for done, length in zip(before, lengths, strict=True)]
+
+
+def log_ticks(
+    axis: Axis, text: Callable[[float], str], limits: tuple[float, float] | None = None, base: int = 10
+) -> None:
+    """Ticks of a logarithmic axis with these texts; between ``limits`` that are near, also at 2 and 5."""
+    near = limits is not None and limits[1] < 300 * limits[0]
+    axis.set_major_locator(LogLocator(base, (1.0, 2.0, 5.0) if near else (1.0,), numticks=7 if base == 2 else 20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def plain(text: str, size: int = 60, cut: Any = "right") -> str:
@@ -167,6 +184,5 @@ def time_unit(longest_ns: float) -> tuple[float, str]:
     >>> time_unit(47e6), time_unit(3e3), time_unit(9e9), time_unit(12)
     ((1000000.0, 'ms'), (1000.0, 'µs'), (1000000000.0, 's'), (1.0, 'ns'))
     """
-    return next(
-        ((size, unit) for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if longest_ns >= size), (1.0, "ns")
-    )
+    units = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
+    return next(((size, unit) for size, unit in units if longest_ns >= size), (1.0, "ns"))

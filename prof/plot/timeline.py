@@ -10,12 +10,12 @@ import numpy as np
 
 from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
+from pyprof.prof.plot.roofline import op_names
 from pyprof.prof.timing.gpus import covered
-from pyprof.prof.timing.steps import PHASES, Step, owners, short_owners, steps
+from pyprof.prof.timing.steps import PHASES, Step, owners, phase_places, short_owners, steps
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.table.columns import NULL, Coded, Ints, Table
-from pyprof.table.json_lists import first_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,6 @@ LANES = 8  # streams (or threads) per device; of more, the busiest are shown
 MANY = 3000  # boxes per lane above which SVG and PDF hold them as an image
 NARROW = 0.3  # inches: wider boxes may hold their name
 SHORTEST = 10  # characters to which a name may be cut
-
 
 LaneKind = Literal["phase", "stream", "launches"]
 
@@ -106,20 +105,19 @@ def _device_lanes(table: Table, kinds: Coded, owner: Ints, window: Step, zero: i
         inside &= table.ints("step") == window.number
     rows = np.flatnonzero(inside)
     rows = rows[np.argsort(start[rows], kind="stable")]
-    phase = table.coded("phase")
-    place = np.array([*(PHASES.index(p) if p in PHASES else len(PHASES) - 1 for p in phase.values), len(PHASES) - 1])
+    phase = phase_places(table)
     of_class = np.array([CLASSES.index(name) for name in kinds.values], np.int64)[kinds.codes]
-    names = _names_of(table)
+    names = op_names(table, table.coded("kShortName"))
 
     def lane(name: str, kind: LaneKind, mine: Ints, begin: Ints, took: Ints) -> Lane:
         return Lane(f"{device}: {name}" if device else name, kind, begin - zero, took, of_class[mine], names.take(mine))
 
     lanes = []
     for number, name in enumerate(PHASES):
-        mine = rows[place[phase.codes[rows]] == number]
+        mine = rows[phase[rows] == number]
         if len(mine):
             lanes.append(lane(name, "phase", mine, start[mine], duration[mine]))
-    on_cpu = np.array([*(value == "cpu" for value in table.coded("kind").values), False])[table.coded("kind").codes]
+    on_cpu = table.coded("kind").among("cpu")
     for cpu, key, word in ((False, "stream", "stream"), (True, "tid", "thread")):
         mine = rows[on_cpu[rows] == cpu]
         for number in np.unique(table.ints(key)[mine]).tolist():
@@ -131,14 +129,6 @@ def _device_lanes(table: Table, kinds: Coded, owner: Ints, window: Step, zero: i
         took = np.where(table.ints("apiDuration") == NULL, 0, table.ints("apiDuration"))[called]
         lanes.append(lane("launches", "launches", called, table.ints("apiStart")[called], np.maximum(took, 0)))
     return lanes
-
-
-def _names_of(table: Table) -> Coded:
-    """The op that the user called; for rows without an op, the kernel."""
-    op, kernel = table.coded("op"), table.coded("kShortName")
-    rows = np.arange(len(table))
-    both = Coded.concat([Coded(op.codes, [first_text(text) if text else "" for text in op.values]), kernel])
-    return both.take(np.where(op.codes >= 0, rows, len(table) + rows))
 
 
 # Drawing
@@ -182,17 +172,9 @@ def _boxes(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
     corners = np.stack(
         [np.stack(pair, axis=-1) for pair in ((left, low), (right, low), (right, high), (left, high))], 1
     )
-    axes.add_collection(
-        PolyCollection(
-            corners,
-            facecolors=colours,
-            linewidths=0,
-            zorder=2,
-            snap=False,  # snapping would make a box that is narrower than a pixel vanish or fill it
-            rasterized=len(left) > MANY,
-        ),
-        autolim=False,
-    )
+    # Without snap: it would make a box that is narrower than a pixel vanish or fill the pixel.
+    style = {"linewidths": 0, "zorder": 2, "snap": False, "rasterized": len(left) > MANY}
+    axes.add_collection(PolyCollection(corners, facecolors=colours, **style), autolim=False)
     if lane.kind == "stream":
         _names(axes, lane, top, span_ns, scale, look)
 
@@ -208,17 +190,10 @@ def _names(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
         name = lane.text.values[code] if code >= 0 else ""
         if len(name) > room < SHORTEST:
             continue
-        text = plain(name, room, "middle")
-        axes.text(
-            (lane.start_ns[i] + lane.dur_ns[i] / 2) / scale,
-            top + HIGH[lane.kind] / 2,
-            text,
-            ha="center",
-            va="center",
-            fontsize=FONT - 1.7,
-            color=ink_on(look.theme.classes[int(lane.of_class[i])]),
-            clip_on=True,
-        )
+        x, y = (lane.start_ns[i] + lane.dur_ns[i] / 2) / scale, top + HIGH[lane.kind] / 2
+        ink = ink_on(look.theme.classes[int(lane.of_class[i])])
+        style = {"ha": "center", "va": "center", "fontsize": FONT - 1.7, "color": ink, "clip_on": True}
+        axes.text(x, y, plain(name, room, "middle"), **style)
 
 
 def _legend(axes: Axes, shown: Timeline, look: Look) -> None:
