@@ -164,10 +164,7 @@ def _all_attributions(files: Sequence[Contents]) -> Attribution:
         bounds = (
             file.attribution.estimate
             or Estimate(
-                file.rows,
-                file.attribution.total_ns,
-                file.attribution.attributed_ns,
-                file.attribution.attributed_ns,
+                file.rows, file.attribution.total_ns, file.attribution.attributed_ns, file.attribution.attributed_ns
             )
             for file in files
         )

@@ -42,10 +42,7 @@ class Nvtx(NamedTuple):
 
 
 def read_ranges(
-    db: Database,
-    around: Ints | None = None,
-    tids: dict[int, int] | None = None,
-    launching: Sequence[int] | None = None,
+    db: Database, around: Ints | None = None, tids: dict[int, int] | None = None, launching: Sequence[int] | None = None
 ) -> Nvtx:
     """All push/pop and all start/end ranges, in the table's order.
 

@@ -35,8 +35,7 @@ API = Source(
 )
 OS_CALLS = Source("OSRT_API", _CALL, required=(*_CALLED, "name"), only=("event_class", (27,)))
 GRAPH_NODES = Source(
-    "CUDA_GRAPH_NODE_EVENTS",
-    named("node=graphNodeId, original=originalGraphNodeId, start_ns=start, thread=globalTid"),
+    "CUDA_GRAPH_NODE_EVENTS", named("node=graphNodeId, original=originalGraphNodeId, start_ns=start, thread=globalTid")
 )
 
 # NVTX ranges and marks. `end_thread` is the thread that ended a range where it is another than `thread`. Texts stand in

@@ -80,8 +80,4 @@ def _plain(cell: Cell) -> int | float | str | None:
     return float(cell) if isinstance(cell, Decimal) else cell
 
 
-FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
-    "column": columns,
-    "csv": comma_separated,
-    "json": as_json,
-}
+FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {"column": columns, "csv": comma_separated, "json": as_json}

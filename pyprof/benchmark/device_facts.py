@@ -30,9 +30,11 @@ def facts(device: Any) -> dict[str, Any]:
 
 
 def cache_bytes(device: Any) -> int:
-    """The size of the last cache before memory; 64 MiB if it is not known."""
+    """The size of the last cache before memory, on a CPU the first core's largest (Linux); 64 MiB if not known."""
     if device.type != "cuda":
-        return cpu_cache_bytes()
+        folder = Path("/sys/devices/system/cpu/cpu0/cache")
+        sizes = [_kib_to_bytes(file) for file in folder.glob("index*/size")] if folder.is_dir() else []
+        return max(sizes, default=0) or UNKNOWN_CACHE_BYTES
     import torch
 
     return int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) or UNKNOWN_CACHE_BYTES)
@@ -59,13 +61,6 @@ def cpu_name() -> str:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next((name for name in names if name), "CPU")
-
-
-def cpu_cache_bytes() -> int:
-    """The largest cache of the first core (Linux), else 64 MiB."""
-    folder = Path("/sys/devices/system/cpu/cpu0/cache")
-    sizes = [_kib_to_bytes(file) for file in folder.glob("index*/size")] if folder.is_dir() else []
-    return max(sizes, default=0) or UNKNOWN_CACHE_BYTES
 
 
 def _kib_to_bytes(file: Path) -> int:

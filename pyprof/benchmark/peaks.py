@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pyprof.benchmark.device_facts import facts
 from pyprof.benchmark.print_peaks import print_peaks
 from pyprof.benchmark.sweeps import Sweeps
 from pyprof.benchmark.timer import FULL, QUICK
@@ -88,11 +89,7 @@ def measure(device: str, *, quick: bool = False, shown: bool = False) -> dict[st
     with progress(None, shown) as say:
         sweeps = Sweeps(device, QUICK if quick else FULL, say)
         return peaks_content(
-            sweeps.facts(),
-            list(sweeps.products()),
-            sweeps.memory(),
-            sweeps.elementwise(),
-            sweeps.links(),
+            facts(sweeps.device), list(sweeps.products()), sweeps.memory(), sweeps.elementwise(), sweeps.links()
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pyprof.benchmark.device_facts import facts, free_bytes
+from pyprof.benchmark.device_facts import free_bytes
 from pyprof.benchmark.timer import Effort, Timer
 
 Curve = list[tuple[int, float]]  # (size, rate), by rising size
@@ -63,10 +63,6 @@ class Sweeps:
         self.timer = Timer(device, effort)
         self.device: Any = self.timer.device
         self.effort, self.say = effort, say
-
-    def facts(self) -> dict[str, Any]:
-        """What the system says of the device."""
-        return facts(self.device)
 
     def _fits(self, nbytes: int) -> bool:
         """Whether this fits half of the free memory."""

@@ -35,15 +35,8 @@ class Effort:
 
 
 FULL = Effort()
-QUICK = Effort(
-    trial_s=0.01,
-    trials=3,
-    slowest_s=0.3,
-    bursts=6,
-    lasting_s=0.3,
-    gemm=(512, 1024, 2048, 4096, 8192),
-    most_bytes=1 << 29,
-)
+_QUICK_GEMM = (512, 1024, 2048, 4096, 8192)
+QUICK = Effort(trial_s=0.01, trials=3, slowest_s=0.3, bursts=6, lasting_s=0.3, gemm=_QUICK_GEMM, most_bytes=1 << 29)
 
 
 class Timer:

@@ -19,12 +19,12 @@ from types import CodeType, FrameType
 _FRAMES = 50  # innermost frames kept: a deeper stack is recursion, and the text has a limit
 _REMEMBERED_MOST = 100_000  # stacks; programs have fewer call sites, but generated code may have more
 
-_LIBRARY = tuple(
-    os.path.join(path, "") for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
-)
-_PACKAGES = tuple(
-    os.path.join(path, "") for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")} if path
-)
+
+def _folders(*names: str) -> tuple[str, ...]:
+    return tuple(os.path.join(path, "") for path in {sysconfig.get_path(name) for name in names} if path)
+
+
+_LIBRARY, _PACKAGES = _folders("stdlib", "platstdlib"), _folders("purelib", "platlib")
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _RUN = os.path.join(_OURS, "capture", "run_script.py")
 

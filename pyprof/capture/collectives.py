@@ -20,15 +20,10 @@ if TYPE_CHECKING:
     from pyprof.capture.mode import MarkerMode
 
 NAMES = frozenset(
-    {
-        *("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object"),
-        *("all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv"),
-        *("broadcast", "broadcast_object_list", "gather", "gather_object", "irecv", "isend", "monitored_barrier"),
-        *("recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send"),
-    }
+    "all_gather all_gather_coalesced all_gather_into_tensor all_gather_object all_reduce all_reduce_coalesced "
+    "all_to_all all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list gather gather_object irecv "
+    "isend monitored_barrier recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send".split()
 )
-
-
 # Gloo's threads have let go of the mode if its reference count does not change for this long; the longest wait for it.
 _SETTLED_S, _SETTLED_MOST_S = 0.02, 0.5
 

@@ -1,9 +1,8 @@
 """Who records a program, and which part of it: the embedded collector, or an attached tool (nsys, nvprof, ncu).
 
-The embedded collector is PyTorch's profiler (Kineto) with our markers in it. While it records,
-the program's ops take longer on the CPU, and the records stay in memory until they are written as a Chrome trace at the
-end.
-For an attached tool, only cudaProfilerStart and Stop are called.
+The embedded collector is PyTorch's profiler (Kineto) with our markers in it. While it records, the program's ops take
+longer on the CPU, and the records stay in memory until they are written as a Chrome trace at the end. For an attached
+tool, only cudaProfilerStart and Stop are called.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ class Collector(ABC):
     def __init__(self, window: Window) -> None:
         self._window = window
         self._started = False  # the program has called start(): the window does not matter any more
+        self._running = False
         self._iterations = 0
 
     @abstractmethod
@@ -78,10 +78,6 @@ class Attached(Collector):
 
     name = "the tool that is attached"
 
-    def __init__(self, window: Window) -> None:
-        super().__init__(window)
-        self._running = False
-
     def open(self) -> None:
         """Starts only if a number of steps is asked for, since cudaProfilerStart creates a context on the GPU."""
         if self._window.steps is not None and not (self._window.wait or self._window.warmup):
@@ -111,7 +107,6 @@ class TraceFile(Collector):
         self._force = force
         self._sink = Profiler()
         self._profiler: Any = None
-        self._running = False
 
     def open(self) -> None:
         if not (self._window.wait or self._window.warmup):

@@ -76,36 +76,27 @@ def attach(window: Window, *, trace: bool | str = False, dispatch: bool = False)
 @contextmanager
 def _collecting(collector: Collector, trace: bool | str, dispatch: bool) -> Iterator[ExitStack]:
     """Call init() for the block if the program has not. The stack's callbacks run at the end, before deinit()."""
+    global _collector
     init_here = session.current() is None
     if init_here:
         session.init(trace=trace, dispatch=dispatch)
     try:
         with ExitStack() as done:
-            _claim(collector)
+            with _lock:
+                if _collector is not None:
+                    started = f"{_collector.name} is still being collected; one file at a time"
+                    raise PyprofError(f"{collector.name}: {started}")
+                _collector = collector
             try:
                 _step.number = 0
                 collector.open()
                 yield done
             finally:
                 _close_step()
-                _release()
+                _collector = None
     finally:
         if init_here:
             session.deinit()
-
-
-def _claim(collector: Collector) -> None:
-    global _collector
-    with _lock:
-        if _collector is not None:
-            raise PyprofError(f"{collector.name}: {_collector.name} is still being collected; one file at a time")
-        _collector = collector
-
-
-def _release() -> None:
-    global _collector
-    with _lock:
-        _collector = None
 
 
 def start() -> None:
@@ -138,9 +129,8 @@ def _mark_range(action: str) -> None:
 class _Step(threading.local):
     """The iteration in progress on this thread."""
 
-    def __init__(self) -> None:
-        self.number = 0
-        self.range: Any = None
+    number = 0
+    range: Any = None
 
 
 _step = _Step()

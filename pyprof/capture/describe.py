@@ -141,9 +141,7 @@ def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _shape(tensor: torch.Tensor) -> list[int]:
-    if (
-        tensor.is_nested and tensor.layout == torch.strided
-    ):  # reading the sizes would read data; the number of parts is known
+    if tensor.is_nested and tensor.layout == torch.strided:  # to read the sizes would read data, the number is known
         return [tensor.size(0)] + [-1] * (tensor.dim() - 1)
     return _sizes(tensor.shape)
 

@@ -6,23 +6,14 @@ at 0.9 us each through the mode. That was a tenth of a step's Python time with A
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch.compiler import is_dynamo_compiling
 
+from pyprof.capture.mode import MarkerMode, quiet
 from pyprof.capture.patch import Patches
-
-if TYPE_CHECKING:
-    from pyprof.capture.mode import MarkerMode
-
-_push_mode = torch._C._push_on_torch_function_stack
-_pop_mode = torch._C._pop_torch_function_stack
-_mode_count = torch._C._len_torch_function_stack
-_mode_at = torch._C._get_function_stack_at
 
 
 def install(patches: Patches, mode: MarkerMode) -> None:
@@ -33,22 +24,6 @@ def install(patches: Patches, mode: MarkerMode) -> None:
     for owner in {value for value in vars(torch.optim).values() if isinstance(value, type) and issubclass(value, base)}:
         if "_init_group" in vars(owner):  # since 2.0
             patches.set(owner, "_init_group", quiet(vars(owner)["_init_group"], mode, _has_state))
-
-
-def quiet(call: Callable[..., Any], mode: MarkerMode, only: Callable[..., bool]) -> Callable[..., Any]:
-    """`call` with our mode off, if it is this thread's only mode and `only(arguments)` says that no kernel starts."""
-
-    @functools.wraps(call)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_dynamo_compiling() or _mode_count() != 1 or _mode_at(0) is not mode or not only(*args, **kwargs):
-            return call(*args, **kwargs)
-        _pop_mode()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            _push_mode(mode)
-
-    return wrapper
 
 
 def _drops(zero_grad: Callable[..., Any]) -> Callable[..., bool]:

@@ -28,12 +28,15 @@ def replace_names(
 
     from pyprof.capture import collectives, optimizers
     from pyprof.capture.layers import Layers
-    from pyprof.capture.mode import fast_handler, honest_asker
+    from pyprof.capture.mode import fast_handler, quiet
 
-    for module in _handler_users():
-        patches.set(module, "handle_torch_function", fast_handler(mode, module.handle_torch_function))
+    modules: tuple[Any, ...] = (torch.nn.functional, torch.functional, torch._tensor, torch.overrides, torch.autograd)
+    for module in modules:  # their Python functions look this name up in the module's globals
+        if hasattr(module, "handle_torch_function"):
+            patches.set(module, "handle_torch_function", fast_handler(mode, module.handle_torch_function))
     for module in (torch.overrides, torch.autograd):
-        patches.set(module, "has_torch_function", honest_asker(mode, module.has_torch_function))
+        # nn.MultiheadAttention and others ask this to decide on their fast path, which they must take under pyprof too.
+        patches.set(module, "has_torch_function", quiet(module.has_torch_function, mode))
     if layers:
         patches.set(torch.nn.Module, "__call__", Layers().wrap(torch.nn.Module.__call__, mode))
     collectives.install(patches, mode)
@@ -53,14 +56,6 @@ def restore_names(patches: Patches) -> None:
         module = sys.modules.get(name)
         if module is not None and getattr(module, "unpatched_nn_module_call", None) is ours:
             module.unpatched_nn_module_call = torch.nn.Module.__call__  # type: ignore[attr-defined]
-
-
-def _handler_users() -> list[Any]:
-    """The modules whose Python functions call handle_torch_function by a global name of their own."""
-    import torch
-
-    modules = (torch.nn.functional, torch.functional, torch._tensor, torch.overrides, torch.autograd)
-    return [module for module in modules if hasattr(module, "handle_torch_function")]
 
 
 def _thread_start(mode: MarkerMode, autograd: AutogradRanges | None, is_on: Callable[[], bool]) -> Any:

@@ -72,12 +72,7 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="pass over the first N iterations (pyprof.step() ends one)",
     )
-    parser.add_argument(
-        "--steps",
-        type=iterations,
-        metavar="M",
-        help="collect M iterations and no more",
-    )
+    parser.add_argument("--steps", type=iterations, metavar="M", help="collect M iterations and no more")
     parser.add_argument(
         "--capture-range",
         choices=("all", "cudaProfilerApi"),
@@ -85,9 +80,7 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         help="cudaProfilerApi: collect nothing before pyprof.start() (default: %(default)s)",
     )
     parser.add_argument(
-        "--dispatch",
-        action="store_true",
-        help="mark each aten op too, with the types its kernels get (13 us an op)",
+        "--dispatch", action="store_true", help="mark each aten op too, with the types its kernels get (13 us an op)"
     )
 
 
@@ -107,14 +100,7 @@ def _run(options: argparse.Namespace) -> Done:
     if page is not None:
         check_output(page, options.force)  # before the script runs
     with _script_output_on_standard_error() if options.json else nullcontext():
-        code = run(
-            script,
-            trace,
-            window,
-            force=options.force,
-            trace=TRACES[options.trace],
-            dispatch=options.dispatch,
-        )
+        code = run(script, trace, window, force=options.force, trace=TRACES[options.trace], dispatch=options.dispatch)
     return _finish(options, code, trace, page)
 
 

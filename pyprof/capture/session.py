@@ -22,8 +22,7 @@ from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Nvtx, Sink
 
 if TYPE_CHECKING:
-    from pyprof.capture.dispatch_markers import DispatchMode
-    from pyprof.capture.mode import MarkerMode
+    from pyprof.capture.mode import DispatchMode, MarkerMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +78,7 @@ class Session:
             raise
         mode.enter(self.mode)
         if options.dispatch:
-            from pyprof.capture.dispatch_markers import DispatchMode
-
-            self._dispatch_mode = DispatchMode(self.mode)
+            self._dispatch_mode = mode.DispatchMode(self.mode)
             self._dispatch_mode.__enter__()
         if self.autograd is not None:
             self.autograd.begin()

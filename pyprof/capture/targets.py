@@ -52,9 +52,7 @@ class Target:
         self.func = func
         self.mod = mod
         self.op = op
-        self.parameters: list[Parameters] | None = (
-            None  # one list per overload, looked up when first needed (argument_names.py)
-        )
+        self.parameters: list[Parameters] | None = None  # one per overload; argument_names.py looks them up
         self.cache: dict[tuple[Any, ...], Entry] = {}
         self._bare: Entry | None = None
 
@@ -89,28 +87,15 @@ def _public_functions() -> Iterator[tuple[str, str, Any]]:
     """Every public function of PyTorch with the name that it is best known by: the last one yielded for it."""
     import torch
 
-    owners = {
-        "torch._C._special": torch._C._special,
-        "torch.functional": torch.functional,
-        "torch": torch,
-        "torch.nn.init": torch.nn.init,
-        "torch.special": torch.special,
-        "torch.linalg": torch.linalg,
-        "torch.fft": torch.fft,
-        "torch.sparse": torch.sparse,
-        "torch.nn.functional": torch.nn.functional,
-        "Tensor": torch.Tensor,
-    }
-    for mod, owner in owners.items():
+    first = (torch._C._special, torch.functional, torch, torch.nn.init, torch.special, torch.linalg, torch.fft)
+    owners: tuple[Any, ...] = (*first, torch.sparse, torch.nn.functional, torch.Tensor)
+    for owner in owners:
+        mod = "torch" if owner is torch.functional else owner.__name__
         for name in dir(owner):
             func = inspect.getattr_static(owner, name, None) if owner is torch.Tensor else vars(owner).get(name)
             private = name.startswith("__") and owner is not torch.Tensor
             if callable(func) and not inspect.isclass(func) and not private:
-                yield (*_in_torch(mod, name), func)
-
-
-def _in_torch(mod: str, name: str) -> tuple[str, str]:
-    return ("torch", name) if mod == "torch.functional" else (mod, name)
+                yield mod, name, func
 
 
 def _own_name(func: Any) -> tuple[str, str]:

@@ -18,9 +18,16 @@ from pyprof.counting.arguments import in_order, outputs_of, tensors, wants_gradi
 from pyprof.counting.attention_arguments import flex_attention_arguments, jagged_attention_arguments
 from pyprof.counting.call_work import ApiCall, OpCount, api_name, api_work, count_op, model_of, op_name
 from pyprof.counting.counts import ACCUMULATE, BACKWARD, FORWARD, Counts
-from pyprof.counting.forced_eager import ForcedEager
 from pyprof.counting.gradient_sums import GradientSums
-from pyprof.counting.modes import DispatchedOps, FunctionCalls, has_wrapper, in_vmap, is_batched, next_sequence
+from pyprof.counting.modes import (
+    DispatchedOps,
+    ForcedEager,
+    FunctionCalls,
+    has_wrapper,
+    in_vmap,
+    is_batched,
+    next_sequence,
+)
 from pyprof.counting.python_functions import UNSEEN, calls_can_be_seen, without_override_check
 from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import evaluate

@@ -1,4 +1,4 @@
-"""The two torch modes behind ``pyprof.count``, and what surrounds a call: tensor subclasses, vmap.
+"""The two torch modes behind ``pyprof.count``, and what surrounds a call: tensor subclasses, vmap, torch.compile.
 
 The function mode sees the calls of torch's API, the dispatch mode the ops that these dispatch. Both hand what they see
 to the ``Counter``, which runs it.
@@ -7,6 +7,7 @@ to the ``Counter``, which runs it.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pyprof.capture.patch import Patches
 from pyprof.counting.arguments import tensors
 from pyprof.counting.python_functions import calls_can_be_seen
 
@@ -90,3 +92,38 @@ def is_batched() -> bool:
     depth = int(torch._C._vmapmode_increment_nesting())  # torch has no function that only reads the depth
     torch._C._vmapmode_decrement_nesting()
     return depth > 1 or in_vmap()
+
+
+class ForcedEager:
+    """While we count, code under ``torch.compile`` runs uncompiled, so that its ops can be seen.
+
+    Under a dispatch mode PyTorch does so anyway, but raises an error for code compiled with ``fullgraph=True``. So this
+    sets its stance "force_eager" (since 2.6) once the compiler is loaded. Setting it loads the compiler, which takes
+    seconds; so where it is not loaded yet, the program's first ``torch.compile`` sets the stance.
+    """
+
+    def __init__(self) -> None:
+        self._stance: Any = None
+
+    def install(self, patches: Patches) -> None:
+        patches.set(torch, "compile", self._forcing(torch.compile))
+        if "torch._dynamo" in sys.modules:
+            self._force()
+
+    def end(self) -> None:
+        if self._stance is not None:
+            self._stance.__exit__(None, None, None)
+            self._stance = None
+
+    def _force(self) -> None:
+        if self._stance is None and hasattr(torch.compiler, "set_stance"):
+            self._stance = torch.compiler.set_stance("force_eager")
+
+    def _forcing(self, compile_: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(compile_)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            compiled = compile_(*args, **kwargs)
+            self._force()
+            return compiled
+
+        return call

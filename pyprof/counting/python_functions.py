@@ -12,24 +12,13 @@ import torch
 
 from pyprof.counting.arguments import described
 
+_EMBEDDING_BAG = "weight input offsets scale_grad_by_freq mode sparse per_sample_weights include_last_offset".split()
 # Functions with a model -> the model's name, and the model's arguments from the function's own.
 PYTHON_API: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[Any, ...]]]] = {
     "torch.nn.functional.multi_head_attention_forward": ("multi_head_attention_forward", lambda a: tuple(a.values())),
     # torch's own divides the sum of a "batchmean" in an op of its own
     "torch.nn.functional.kl_div": ("kl_div", lambda a: (a["input"], a["target"], a["reduction"], a["log_target"])),
-    "torch.nn.functional.embedding_bag": (
-        "embedding_bag",
-        lambda a: (
-            a["weight"],
-            a["input"],
-            a["offsets"],
-            a["scale_grad_by_freq"],
-            a["mode"],
-            a["sparse"],
-            a["per_sample_weights"],
-            a["include_last_offset"],
-        ),
-    ),
+    "torch.nn.functional.embedding_bag": ("embedding_bag", lambda a: tuple(a[name] for name in _EMBEDDING_BAG)),
     "torch.nn.utils.clip_grad.clip_grad_norm_": (
         "clip_grad_norm_",
         lambda a: (_gradients(a["parameters"]), a["max_norm"], a["norm_type"]),
