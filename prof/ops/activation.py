@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, elementwise, given, number, output, required
-from pyprof.prof.ops.pointwise import FAMILY_NAME, apply, scaled
+from pyprof.prof.ops.pointwise import apply, op, scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _register(row: Activation, name: str) -> None:
 
     count.__doc__ = f"{row.flop} flop per element: {row.formula}"
     count.__name__ = count.__qualname__ = name
-    model(name, family=FAMILY_NAME)(count)
+    op(name)(count)
 
 
 for _row in TABLE:
@@ -73,7 +73,7 @@ for _row in TABLE:
         _register(_row, _name)
 
 
-@model("gelu", family=FAMILY_NAME)
+@op("gelu")
 def gelu(self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
     """0.5 x (1 + erf(x / sqrt 2)): 3 mul, add, erf = 5;  0.5 x (1 + tanh(b (x + k x^3))): 6 mul, 2 add, tanh = 9
 
@@ -82,7 +82,7 @@ def gelu(self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
     return apply("gelu", (self,), 9 if approximate == "tanh" else 5, out=out)
 
 
-@model("gelu_backward", family=FAMILY_NAME)
+@op("gelu_backward")
 def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
     """exact: cdf = 0.5 (1 + erf(c x)) 4, pdf = k exp(-0.5 x x) 4, g (cdf + x pdf) 3: 11;  tanh form: 18
 
@@ -92,26 +92,26 @@ def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *, out:
     return apply("gelu_backward", (grad, self), 18 if approximate == "tanh" else 11, out=out)
 
 
-@model("elu_backward", family=FAMILY_NAME)
+@op("elu_backward")
 def elu_backward(grad: Tensor, *rest: Any, out: Out = None) -> Work:
     """g * alpha * exp(x), or g * (y + alpha): 3. Reads the gradient, and x or y: the argument behind the numbers."""
     saved = next((argument for argument in rest if isinstance(argument, Tensor)), UNKNOWN)
     return apply("elu_backward", (grad, saved), 3, result="float", out=out)
 
 
-@model("softplus", family=FAMILY_NAME)
+@op("softplus")
 def softplus(self: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """log1p(exp(x)): 2;  log1p(exp(x * beta)) / beta: 4 where beta is not 1"""
     return apply("softplus", (self,), 2 + 2 * scaled(beta), out=out)
 
 
-@model("softplus_backward", family=FAMILY_NAME)
+@op("softplus_backward")
 def softplus_backward(grad: Tensor, self: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """z = exp(x * beta); g * z / (z + 1): exp, mul, add, div = 4, and the product with beta where it is not 1"""
     return apply("softplus_backward", (grad, self), 4 + scaled(beta), out=out)
 
 
-@model("glu", family=FAMILY_NAME)
+@op("glu")
 def glu(self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
     """a * sigmoid(b), a and b the halves of x: 4 flop per element of the result"""
     half = required(self).numel // 2
@@ -119,25 +119,25 @@ def glu(self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
     return elementwise(4 * half, self.nbytes, written)
 
 
-@model("glu_backward", family=FAMILY_NAME)
+@op("glu_backward")
 def glu_backward(grad: Tensor, self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
     """s = sigmoid(b): 3; da = g s: 1; db = g a s (1 - s): 4; so 8 per element of g. Reads g and x, writes dx."""
     return elementwise(8 * grad.numel, distinct(grad, self), output(out, self.like(self.shape)))
 
 
-@model("_prelu_kernel_backward", family=FAMILY_NAME)
+@op("_prelu_kernel_backward")
 def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor) -> Work:
     """dx = g * w below 0 and dw = g * x below 0, each of x's shape; the sum of dw is another op"""
     return Work(2 * self.numel, distinct(grad, self, weight), 2 * self.numel * self.itemsize)
 
 
-@model("rrelu_with_noise", "rrelu_with_noise_functional", family=FAMILY_NAME)
+@op("rrelu_with_noise rrelu_with_noise_functional")
 def rrelu_with_noise(self: Tensor, noise: Any = None) -> Work:
     """x * slope below 0, the slope drawn at random and saved as noise"""
     return Work(self.numel, self.nbytes, 2 * self.numel * self.itemsize)
 
 
-@model("rrelu_with_noise_backward", family=FAMILY_NAME)
+@op("rrelu_with_noise_backward")
 def rrelu_backward(
     grad: Tensor, self: Tensor, noise: Any, lower: Any = None, upper: Any = None, training: Any = True, *_: Any
 ) -> Work:

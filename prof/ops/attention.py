@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import ShapeError
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import broadcast, given, moved
 
-FAMILY_NAME = "attention"
+op = Family("attention")
 PHILOX_BYTES = 16  # seed and offset of the random generator, int64 each
 
 
@@ -147,14 +147,13 @@ def backward(call: Call, heads: Heads) -> Work:
     return lengths + Work(heads.backward_flop(*wanted[:3]), read, written)
 
 
-@model(
-    "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_attention_math_for_mps"
-    " _scaled_dot_product_fused_attention_overrideable (q, k, v, mask, dropout, causal)",
+@op(
+    "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_attention_math_for_mps "
+    "_scaled_dot_product_fused_attention_overrideable (q, k, v, mask, dropout, causal)",
     "_scaled_dot_product_flash_attention (q, k, v, dropout, causal)",
     "_scaled_dot_product_flash_attention_for_cpu (q, k, v, dropout, causal, mask)",
     "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"
     " (q, k, v, mask, keep, dropout, causal)",
-    family=FAMILY_NAME,
     takes=Call,
 )
 def attention(call: Call) -> Work:
@@ -162,7 +161,7 @@ def attention(call: Call) -> Work:
     return forward(call, call.heads())
 
 
-@model("scaled_dot_product_attention.backward (q, k, v, mask, dropout, causal)", family=FAMILY_NAME, takes=Call)
+@op("scaled_dot_product_attention.backward (q, k, v, mask, dropout, causal)", takes=Call)
 def whole_backward(call: Call) -> Work:
     """Five products, as the fused kernels do, less those for tensors that need no gradient"""
     mask = given(call.mask)
@@ -170,15 +169,14 @@ def whole_backward(call: Call) -> Work:
     return backward(replace(call, wanted=needed), call.heads())
 
 
-@model(
-    "_scaled_dot_product_flash_attention_backward"
-    " (_dout, q, k, v, _o, _lse, _cum_q, _cum_k, _max_q, _max_k, dropout, causal)",
+@op(
+    "_scaled_dot_product_flash_attention_backward (_dout, q, k, v, _o, _lse, _cum_q, _cum_k, _max_q, _max_k, dropout, "
+    "causal)",
     "_scaled_dot_product_flash_attention_for_cpu_backward (_dout, q, k, v, _o, _lse, dropout, causal, mask)",
-    "_scaled_dot_product_efficient_attention_backward"
-    " (_dout, q, k, v, mask, _o, _lse, _seed, _offset, dropout, wanted, causal)",
-    "_scaled_dot_product_fused_attention_overrideable_backward"
-    " (_dout, q, k, v, mask, wanted, _o, _lse, _cum_q, _cum_k, _max_q, _max_k, dropout, causal)",
-    family=FAMILY_NAME,
+    "_scaled_dot_product_efficient_attention_backward (_dout, q, k, v, mask, _o, _lse, _seed, _offset, dropout, "
+    "wanted, causal)",
+    "_scaled_dot_product_fused_attention_overrideable_backward (_dout, q, k, v, mask, wanted, _o, _lse, _cum_q, "
+    "_cum_k, _max_q, _max_k, dropout, causal)",
     takes=Call,
 )
 def attention_backward(call: Call) -> Work:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.attention import FAMILY_NAME, Call, Heads, attention, attention_backward, heads_first, unmasked
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
+from pyprof.prof.ops.attention import Call, Heads, attention, attention_backward, heads_first, op, unmasked
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,4 +182,4 @@ ORDERS: tuple[tuple[type[Call], Callable[[Any], Work], str], ...] = (
     (Cudnn, attention_backward, "jagged_attention.backward (q, k, v, cum_q, cum_k, dropout, causal)"),
 )
 for _record, _function, _order in ORDERS:
-    model(_order, family=FAMILY_NAME, takes=_record)(_function)
+    op(_order, takes=_record)(_function)

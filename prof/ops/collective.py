@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pyprof.prof.ops.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import moved, tensors
 
-FAMILY_NAME = "collective"
+op = Family("collective")
 
 
 def wire_factor(kind: str, ranks: int) -> float:
@@ -38,17 +38,16 @@ def size(argument: Any) -> float:
     return sum(moved(tensor.numel, tensor) for tensor in flat(argument))
 
 
-@model(
+@op(
     "c10d::allreduce_ c10d::broadcast_ c10d::reduce_ c10d::allreduce_coalesced_ nccl:all_reduce nccl:broadcast "
-    "nccl:reduce nccl:all_to_all nccl:all_to_allv symm_mem::multimem_all_reduce_",
-    family=FAMILY_NAME,
+    "nccl:reduce nccl:all_to_all nccl:all_to_allv symm_mem::multimem_all_reduce_"
 )
 def same_size(buffer: Any) -> Work:
     """As much is written as is read (all_to_all: where all parts are of one size)"""
     return Work(0, distinct(flat(buffer)), size(buffer))
 
 
-@model("record_param_comms", family=FAMILY_NAME)
+@op("record_param_comms")
 def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None, name: Any = None) -> Work:
     """The profiler's record of any collective: 0 flop. Its bytes are known for those that work in place, by their name.
 
@@ -60,57 +59,54 @@ def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None,
     return Work(0, math.nan, math.nan)
 
 
-@model(
+@op(
     "nccl:all_gather nccl:_all_gather_base nccl:reduce_scatter nccl:_reduce_scatter_base nccl:gather nccl:scatter "
     "ncclAllReduce ncclBroadcast ncclReduce ncclAllGather ncclReduceScatter ncclAlltoAll ncclGather ncclScatter "
-    "ncclSend ncclRecv ncclGroupEnd nccl:coalesced",
-    family=FAMILY_NAME,
+    "ncclSend ncclRecv ncclGroupEnd nccl:coalesced"
 )
 def by_record(*_: Any) -> Work:
     """Only the record beside it (`comm`) has the sizes: an annotation names at most what goes in"""
     return Work(0, math.nan, math.nan)
 
 
-@model("c10d::send", "nccl:send", family=FAMILY_NAME)
+@op("c10d::send nccl:send")
 def send(buffer: Any) -> Work:
     """The buffer is read"""
     return Work(0, distinct(flat(buffer)), 0)
 
 
-@model("c10d::recv_", "nccl:recv", family=FAMILY_NAME)
+@op("c10d::recv_ nccl:recv")
 def recv(buffer: Any) -> Work:
     """The buffer is written"""
     return Work(0, 0, size(buffer))
 
 
-@model(
+@op(
     "c10d::allgather_ c10d::_allgather_base_ c10d::reduce_scatter_ c10d::_reduce_scatter_base_ c10d::alltoall_ "
     "c10d::alltoall_base_ c10d::gather_ c10d::scatter_ c10d::allgather_into_tensor_coalesced_ "
-    "c10d::reduce_scatter_tensor_coalesced_",
-    family=FAMILY_NAME,
+    "c10d::reduce_scatter_tensor_coalesced_"
 )
 def into(outputs: Any, inputs: Any) -> Work:
     """The inputs are read, the outputs written"""
     return Work(0, distinct(flat(inputs)), size(outputs))
 
 
-@model(
+@op(
     "_c10d_functional::all_reduce _c10d_functional::all_reduce_ _c10d_functional::broadcast "
-    "_c10d_functional::broadcast_",
-    family=FAMILY_NAME,
+    "_c10d_functional::broadcast_"
 )
 def functional_all_reduce(self: Tensor) -> Work:
     """As much is written as is read"""
     return Work(0, self.nbytes, size(self))
 
 
-@model("_c10d_functional::all_gather_into_tensor", family=FAMILY_NAME)
+@op("_c10d_functional::all_gather_into_tensor")
 def functional_all_gather(self: Tensor, ranks: int) -> Work:
     """Every rank's part is written"""
     return Work(0, self.nbytes, moved(self.numel * ranks, self))
 
 
-@model("_c10d_functional::reduce_scatter_tensor", family=FAMILY_NAME)
+@op("_c10d_functional::reduce_scatter_tensor")
 def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int) -> Work:
     """A part is written"""
     return Work(0, self.nbytes, moved(self.numel // ranks, self))

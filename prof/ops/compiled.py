@@ -24,9 +24,9 @@ from typing import Any
 from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.fused_names import fused_ops, op_flop
-from pyprof.prof.ops.model import FAMILY, Tensor, Work, model, names
+from pyprof.prof.ops.model import FAMILY, Family, Tensor, Work, model, names
 
-FAMILY_NAME = "compiled"
+op = Family("compiled")
 
 # Each element of the output reads a window of the input: a tensor larger than the loops is read whole.
 SUMS = re.compile(r"_(?:sum|mean|amax|amin|prod|any|var|var_mean)(?=_)")  # short ones, written out element by element
@@ -42,7 +42,7 @@ MAKERS = names(
 WINDOWS = re.compile(r"_pool|upsample|unfold|im2col|col2im|grid_sampler|convolution")
 
 
-@model("triton_poi_fused triton_red_fused triton_per_fused triton_spl_fused", family=FAMILY_NAME)
+@op("triton_poi_fused triton_red_fused triton_per_fused triton_spl_fused")
 def fused(op: str, *arguments: Any) -> Work:
     """Each op of the kernel's name once an element (inferred); each tensor once, at most as large as the loops"""
     flop = fused_flop(op, arguments)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import ShapeError
-from pyprof.prof.ops.gemm import FAMILY_NAME, bias_gradient, dimensions, gradients, mm, multiplies, product
+from pyprof.prof.ops.gemm import bias_gradient, dimensions, gradients, mm, multiplies, op, product
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model, total
 from pyprof.prof.ops.operands import Out, broadcast, given, moved, output
 
@@ -119,7 +119,7 @@ def lists(equation: Any, tensors: Any) -> tuple[Tensor, ...]:
     return tensors
 
 
-@model("einsum", family=FAMILY_NAME)
+@op("einsum")
 def einsum(equation: Any, tensors: Any, path: Any = None) -> Work:
     """Pairs of operands contracted one after the other, by the path or from left to right
 
@@ -150,7 +150,7 @@ def step_work(step: Step) -> Work:
     return step.before + work
 
 
-@model("einsum.backward", family=FAMILY_NAME)
+@op("einsum.backward")
 def einsum_backward(equation: Any, tensors: Any, path: Any = None) -> Work:
     """For each pair, a product of its size for each operand that wants a gradient; a sum's gradient is a view"""
     operands, result = parse(equation, lists(equation, tensors))
@@ -161,7 +161,7 @@ def einsum_backward(equation: Any, tensors: Any, path: Any = None) -> Work:
     return work
 
 
-@model("kron", family=FAMILY_NAME)
+@op("kron")
 def kron(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """Every element of a times every element of b: one product each"""
     rank = max(len(a.shape), len(b.shape))
@@ -170,7 +170,7 @@ def kron(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
 
 
-@model("tensordot", family=FAMILY_NAME)
+@op("tensordot")
 def tensordot(a: Tensor, b: Tensor, dims_a: Any = UNKNOWN, dims_b: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Sum over dims_a of a against dims_b of b"""
     free_a, k = split_dims(a, dims_a)
@@ -179,7 +179,7 @@ def tensordot(a: Tensor, b: Tensor, dims_a: Any = UNKNOWN, dims_b: Any = UNKNOWN
     return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
 
 
-@model("tensordot.backward", family=FAMILY_NAME)
+@op("tensordot.backward")
 def tensordot_backward(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any) -> Parts:
     """Two products of the forward's size"""
     free_a, k = split_dims(a, dims_a)
@@ -195,7 +195,7 @@ def split_dims(a: Tensor, dims: Any) -> tuple[tuple[int, ...], int]:
     return stay, math.prod(a.shape[i] for i in summed)
 
 
-@model("bilinear", family=FAMILY_NAME)
+@op("bilinear")
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *, out: Out = None) -> Work:
     """y[..,o] = x1[..,i] weight[o,i,j] x2[..,j] + bias[o]
 
@@ -207,7 +207,7 @@ def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *, out: O
     return product(rows * o * j * (i + 1), (x1, x2, weight, given(bias)), result)
 
 
-@model("bilinear.backward", family=FAMILY_NAME)
+@op("bilinear.backward")
 def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None) -> Parts:
     """Each gradient is the product of the other two, summed: first over one size, then over the other
 
@@ -274,7 +274,7 @@ def pdist_backward(dy: Tensor, x: Tensor, p: Any = 2.0, y: Any = None) -> Work:
     return Work(flop, distinct(dy, x, given(y)), moved(x.numel, x))
 
 
-@model("chain_matmul", "linalg_multi_dot", family=FAMILY_NAME)
+@op("chain_matmul linalg_multi_dot")
 def chain_matmul(matrices: tuple[Tensor, ...]) -> Work:
     """A1 @ A2 @ ... in the cheapest order; each intermediate is written and read
 

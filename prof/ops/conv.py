@@ -26,10 +26,10 @@ from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, first_output, given, moved
 
-FAMILY_NAME = "conv"
+op = Family("conv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +219,11 @@ def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
     return (True, True, False)[:size]
 
 
-@model(
-    "convolution_backward"
-    " (dy, x, weight, _bias_sizes, _stride, _padding, _dilation, transposed, _output_padding, _groups, output_mask)",
-    "convolution_backward_overrideable"
-    " (dy, x, weight, _stride, _padding, _dilation, transposed, _output_padding, _groups, output_mask)",
-    family=FAMILY_NAME,
+@op(
+    "convolution_backward (dy, x, weight, _bias_sizes, _stride, _padding, _dilation, transposed, _output_padding, "
+    "_groups, output_mask)",
+    "convolution_backward_overrideable (dy, x, weight, _stride, _padding, _dilation, transposed, _output_padding, "
+    "_groups, output_mask)",
 )
 def convolution_backward(
     dy: Tensor, x: Tensor, weight: Tensor, transposed: Any = UNKNOWN, output_mask: Any = UNKNOWN, out: Out = None
@@ -235,11 +234,7 @@ def convolution_backward(
     return backward(dy, x, weight, is_transposed(x, weight, dy, transposed), (dx, dw, db))
 
 
-@model(
-    "conv1d.backward conv2d.backward conv3d.backward (x, weight, bias, stride, padding, dilation, groups)",
-    family=FAMILY_NAME,
-    takes=Call,
-)
+@op("conv1d.backward conv2d.backward conv3d.backward (x, weight, bias, stride, padding, dilation, groups)", takes=Call)
 def whole_backward(call: Call, out: Out = None) -> Parts:
     """dgrad, wgrad and bias as wanted; of the input without padding, even where "same" pads it in another kernel"""
     x, weight, bias = call.x, call.weight, given(call.bias)
@@ -252,11 +247,10 @@ def whole_backward(call: Call, out: Out = None) -> Parts:
 # Forward ops, in the orders of PyTorch 2's; those of backends are in conv_backends
 
 
-@model(
-    "convolution _convolution convolution_overrideable"
-    " (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)",
+@op(
+    "convolution _convolution convolution_overrideable (x, weight, bias, stride, padding, dilation, transposed, "
+    "output_padding, groups)",
     "conv1d conv2d conv3d _convolution_mode (x, weight, bias, stride, padding, dilation, groups)",
-    family=FAMILY_NAME,
     takes=Call,
 )
 def convolution(call: Call, out: Out = None) -> Work:
@@ -276,10 +270,9 @@ def convolution(call: Call, out: Out = None) -> Work:
     return Work(flop, distinct(x, weight, given(call.bias), given(call.addend)), moved(y.numel, y))
 
 
-@model(
-    "conv_transpose1d conv_transpose2d conv_transpose3d"
-    " (x, weight, bias, stride, padding, output_padding, groups, dilation)",
-    family=FAMILY_NAME,
+@op(
+    "conv_transpose1d conv_transpose2d conv_transpose3d (x, weight, bias, stride, padding, output_padding, groups, "
+    "dilation)",
     takes=Call,
 )
 def conv_transpose(call: Call, out: Out = None) -> Work:
@@ -287,7 +280,7 @@ def conv_transpose(call: Call, out: Out = None) -> Work:
     return convolution(replace(call, transposed=True), out)
 
 
-@model("conv_tbc", family=FAMILY_NAME)
+@op("conv_tbc")
 def conv_tbc(x: Tensor, weight: Tensor, bias: Any = None, pad: Any = 0) -> Work:
     """x[T,B,Cin], weight[k,Cin,Cout] -> y[T + 2*pad - k + 1, B, Cout]"""
     kernel, cin, cout = weight.shape

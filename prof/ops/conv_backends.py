@@ -10,7 +10,6 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.conv import (
-    FAMILY_NAME,
     Call,
     backward,
     channels,
@@ -18,13 +17,14 @@ from pyprof.prof.ops.conv import (
     convolution,
     mask_of,
     multiplications,
+    op,
 )
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, moved
 
 
-@model("cudnn_convolution", family=FAMILY_NAME)
+@op("cudnn_convolution")
 def cudnn_convolution(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
     """(x, weight, padding, stride, dilation, groups, ...); before torch 1.8 a bias follows the weight"""
     has_bias = bool(rest) and (rest[0] is None or isinstance(rest[0], Tensor))
@@ -35,27 +35,25 @@ def cudnn_convolution(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) ->
 
 # `convolution` and `conv_transpose` once more, by the backends' names of them and orders of arguments
 
-model(
+op(
     "cudnn_convolution_relu miopen_convolution_relu (x, weight, bias, stride, padding, dilation, groups)",
-    "cudnn_convolution_add_relu miopen_convolution_add_relu"
-    " (x, weight, addend, _alpha, bias, stride, padding, dilation, groups)",
-    "miopen_convolution miopen_depthwise_convolution mkldnn_convolution mkldnn::_convolution_pointwise"
-    " (x, weight, bias, padding, stride, dilation, groups)",
-    "thnn_conv2d thnn_conv2d_forward _slow_conv2d_forward slow_conv3d slow_conv3d_forward"
-    " (x, weight, _kernel_size, bias, stride, padding)",
-    "slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d thnn_conv_depthwise2d"
-    " thnn_conv_depthwise2d_forward (x, weight, _kernel_size, bias, stride, padding, dilation)",
-    family=FAMILY_NAME,
+    "cudnn_convolution_add_relu miopen_convolution_add_relu (x, weight, addend, _alpha, bias, stride, padding, "
+    "dilation, groups)",
+    "miopen_convolution miopen_depthwise_convolution mkldnn_convolution mkldnn::_convolution_pointwise (x, weight, "
+    "bias, padding, stride, dilation, groups)",
+    "thnn_conv2d thnn_conv2d_forward _slow_conv2d_forward slow_conv3d slow_conv3d_forward (x, weight, _kernel_size, "
+    "bias, stride, padding)",
+    "slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d thnn_conv_depthwise2d "
+    "thnn_conv_depthwise2d_forward (x, weight, _kernel_size, bias, stride, padding, dilation)",
     takes=Call,
 )(convolution)
 
-model(
+op(
     "cudnn_convolution_transpose (x, weight, padding, output_padding, stride, dilation, groups)",
-    "miopen_convolution_transpose mkldnn::_convolution_transpose_pointwise"
-    " (x, weight, bias, padding, output_padding, stride, dilation, groups)",
-    "slow_conv_transpose2d slow_conv_transpose3d"
-    " (x, weight, _kernel_size, bias, stride, padding, output_padding, dilation)",
-    family=FAMILY_NAME,
+    "miopen_convolution_transpose mkldnn::_convolution_transpose_pointwise (x, weight, bias, padding, output_padding, "
+    "stride, dilation, groups)",
+    "slow_conv_transpose2d slow_conv_transpose3d (x, weight, _kernel_size, bias, stride, padding, output_padding, "
+    "dilation)",
     takes=Call,
 )(conv_transpose)
 
@@ -63,12 +61,10 @@ model(
 # PyTorch 1.x: backward
 
 
-@model(
-    "cudnn_convolution_backward miopen_convolution_backward mkldnn_convolution_backward thnn_conv2d_backward"
-    " miopen_depthwise_convolution_backward _slow_conv2d_backward slow_conv3d_backward _conv_depthwise2d_backward"
-    " conv_depthwise3d_backward thnn_conv_depthwise2d_backward slow_conv_dilated2d_backward"
-    " slow_conv_dilated3d_backward",
-    family=FAMILY_NAME,
+@op(
+    "cudnn_convolution_backward miopen_convolution_backward mkldnn_convolution_backward thnn_conv2d_backward "
+    "miopen_depthwise_convolution_backward _slow_conv2d_backward slow_conv3d_backward _conv_depthwise2d_backward "
+    "conv_depthwise3d_backward thnn_conv_depthwise2d_backward slow_conv_dilated2d_backward slow_conv_dilated3d_backward"
 )
 def old_backward(first: Tensor, second: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
     """PyTorch 1.x: cudnn and its kin take (x, dy, weight, ..., mask), the native ones (dy, x, weight, ..., mask)
@@ -80,7 +76,7 @@ def old_backward(first: Tensor, second: Tensor, weight: Tensor, *rest: Any, out:
     return gradients(x, dy, weight, rest, False, out)
 
 
-@model("cudnn_convolution_transpose_backward miopen_convolution_transpose_backward", family=FAMILY_NAME)
+@op("cudnn_convolution_transpose_backward miopen_convolution_transpose_backward")
 def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
     """PyTorch 1.x: the transposed convolution's gradients"""
     return gradients(x, dy, weight, rest, True, out)
@@ -106,14 +102,14 @@ def x_and_dy(first: Tensor, second: Tensor, weight: Tensor) -> tuple[Tensor, Ten
     return (first, second) if first.numel >= second.numel else (second, first)
 
 
-@model("cudnn_convolution_backward_input", "miopen_convolution_backward_input", family=FAMILY_NAME)
+@op("cudnn_convolution_backward_input miopen_convolution_backward_input")
 def backward_input(size: Any, dy: Tensor, weight: Tensor) -> Work:
     """PyTorch 1.x, dx from dy and weight: the forward's flop, whatever the stride; bytes where dx's size is known"""
     flop = multiply_adds(multiplications(dy, weight, dy, False), dy, weight)
     return Work(flop, distinct(dy, weight), written(size, dy))
 
 
-@model("cudnn_convolution_backward_weight", "miopen_convolution_backward_weight", family=FAMILY_NAME)
+@op("cudnn_convolution_backward_weight miopen_convolution_backward_weight")
 def backward_weight(size: Any, dy: Tensor, x: Tensor) -> Work:
     """PyTorch 1.x, dweight from dy and x: the forward's flop, where dweight's size is known"""
     if not isinstance(size, (list, tuple)):

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     Out,
     dtype_name,
@@ -26,10 +26,10 @@ from pyprof.prof.ops.operands import (
     tensors,
 )
 
-FAMILY_NAME = "copy"
+op = Family("copy")
 
 
-@model("copy_ copy _copy_from _copy_from_and_resize", family=FAMILY_NAME)
+@op("copy_ copy _copy_from _copy_from_and_resize")
 def copy_(self: Any, src: Any) -> Work:
     """self = src, cast and broadcast as needed: src is read, self written and not read"""
     destination = required(self)
@@ -37,7 +37,7 @@ def copy_(self: Any, src: Any) -> Work:
     return Work(0, distinct(source), moved(destination.numel, destination))
 
 
-@model("_to_copy", family=FAMILY_NAME)
+@op("_to_copy")
 def to_copy(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """A copy in another type, on another device or in another layout"""
     source = required(self)
@@ -46,7 +46,7 @@ def to_copy(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     return Work(0, source.nbytes, moved(result.numel, result))
 
 
-@model("to type_as type float half bfloat16 double", family=FAMILY_NAME)
+@op("to type_as type float half bfloat16 double")
 def to(self: Tensor, *options: Any, out: Out = None) -> Work:
     """``_to_copy``, or nothing where the type stays: then the op returns its argument
 
@@ -60,10 +60,9 @@ def to(self: Tensor, *options: Any, out: Out = None) -> Work:
     return Work() if result.dtype == self.dtype else Work(0, self.nbytes, moved(result.numel, result))
 
 
-@model(
+@op(
     "clone alias_copy view_copy expand_copy permute_copy transpose_copy t_copy slice_copy select_copy squeeze_copy "
-    "unsqueeze_copy detach_copy as_strided_copy diagonal_copy narrow_copy _reshape_copy lift_fresh_copy",
-    family=FAMILY_NAME,
+    "unsqueeze_copy detach_copy as_strided_copy diagonal_copy narrow_copy _reshape_copy lift_fresh_copy"
 )
 def clone(self: Tensor, *, out: Out = None) -> Work:
     """Read the elements, write as many as the result has; of a part (``slice_copy``) only that part is read"""
@@ -84,22 +83,20 @@ def is_contiguous(tensor: Tensor) -> bool:
     return True
 
 
-@model("contiguous", family=FAMILY_NAME)
+@op("contiguous")
 def contiguous(self: Tensor, memory_format: Any = 0) -> Work:
     """A clone, or nothing where the tensor is contiguous already"""
     preserved = memory_format in (0, None, UNKNOWN, "contiguous_format", "torch.contiguous_format")
     return Work() if preserved and is_contiguous(self) else clone(self)
 
 
-@model("_local_scalar_dense", "item", family=FAMILY_NAME)
+@op("_local_scalar_dense item")
 def item(*_: Any) -> Work:
     """One element goes to the host: a few bytes, left out as other scalars are"""
     return Work()
 
 
-@model(
-    "cat concat concatenate stack hstack vstack _chunk_cat fsdp::chunk_cat fsdp::all_gather_copy_in", family=FAMILY_NAME
-)
+@op("cat concat concatenate stack hstack vstack _chunk_cat fsdp::chunk_cat fsdp::all_gather_copy_in")
 def cat(pieces: Any, *, out: Out = None) -> Work:
     """Read every piece, write them all, in the type that holds all of theirs"""
     parts = tensors(tuple(pieces))
@@ -113,13 +110,13 @@ def cat(pieces: Any, *, out: Out = None) -> Work:
     return Work(0, distinct(parts), moved(result.numel, result))
 
 
-@model("split_with_sizes_copy split_copy unbind_copy", family=FAMILY_NAME)
+@op("split_with_sizes_copy split_copy unbind_copy")
 def split_copy(self: Tensor) -> Work:
     """Read all, write all, in pieces"""
     return Work(0, self.nbytes, moved(self.numel, self))
 
 
-@model("repeat tile repeat_interleave", family=FAMILY_NAME)
+@op("repeat tile repeat_interleave")
 def repeat(self: Tensor, repeats: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Read self once, write it several times"""
     described = first_output(out)
@@ -131,10 +128,7 @@ def repeat(self: Tensor, repeats: Any = UNKNOWN, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, moved(self.numel * times, self))
 
 
-@model(
-    "roll flip fliplr flipud rot90 pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _pin_memory",
-    family=FAMILY_NAME,
-)
+@op("roll flip fliplr flipud rot90 pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _pin_memory")
 def rearranged(self: Tensor) -> Work:
     """Read all, write as much in another order"""
     return Work(0, self.nbytes, moved(self.numel, self))
@@ -146,7 +140,7 @@ def kept(self: Tensor, below: int) -> int:
     return math.prod(self.shape[:-2]) * sum(min(columns, max(0, row + 1 + below)) for row in range(rows))
 
 
-@model("tril", family=FAMILY_NAME)
+@op("tril")
 def tril(self: Tensor, diagonal: Any = 0) -> Work:
     """Read the triangle that is kept, write all: the other triangle as zeros. An unknown diagonal is taken for 0.
 
@@ -155,13 +149,13 @@ def tril(self: Tensor, diagonal: Any = 0) -> Work:
     return Work(0, moved(kept(self, number(diagonal, 0)), self), moved(self.numel, self))
 
 
-@model("triu", family=FAMILY_NAME)
+@op("triu")
 def triu(self: Tensor, diagonal: Any = 0) -> Work:
     """As ``tril``: what does not lie below the diagonal is read."""
     return Work(0, moved(self.numel - kept(self, number(diagonal, 0) - 1), self), moved(self.numel, self))
 
 
-@model("block_diag", family=FAMILY_NAME)
+@op("block_diag")
 def block_diag(pieces: Any) -> Work:
     """Read every block, write the matrix with its zeros"""
     parts = tensors(tuple(pieces))
@@ -169,7 +163,7 @@ def block_diag(pieces: Any) -> Work:
     return Work(0, distinct(parts), moved(sum(r for r, _ in shapes) * sum(c for _, c in shapes), parts[0]))
 
 
-@model("diag_embed", family=FAMILY_NAME)
+@op("diag_embed")
 def diag_embed(self: Tensor, offset: Any = 0, *, out: Out = None) -> Work:
     """Read the diagonals, write square matrices"""
     described = first_output(out)
@@ -178,19 +172,19 @@ def diag_embed(self: Tensor, offset: Any = 0, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, moved(count, self))
 
 
-@model("frexp", family=FAMILY_NAME)
+@op("frexp")
 def frexp(self: Tensor) -> Work:
     """Mantissa and exponent, an int32: bits"""
     return Work(0, self.nbytes, moved(self.numel, self) + 4 * self.numel)
 
 
-@model("nonzero_static", family=FAMILY_NAME)
+@op("nonzero_static")
 def nonzero_static(self: Tensor, size: int) -> Work:
     """So many positions, 8 bytes per dimension"""
     return Work(0, self.nbytes, 8 * size * len(self.shape))
 
 
-@model("_nested_tensor_from_mask_left_aligned", family=FAMILY_NAME)
+@op("_nested_tensor_from_mask_left_aligned")
 def is_left_aligned(self: Tensor, mask: Tensor) -> Work:
     """Checks that padding stands only at the end of each row of a mask, which is read"""
     return Work(0, mask.nbytes)

@@ -11,14 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
 from pyprof.prof.ops.operands import Out, first_output, given, indices, moved, number, required
 
-FAMILY_NAME = "embedding"
+op = Family("embedding")
 SUM, MEAN, MAX = 0, 1, 2
 
 
-@model("embedding", family=FAMILY_NAME)
+@op("embedding")
 def embedding(weight: Tensor, positions: Tensor) -> Work:
     """A copy of n rows"""
     index = indices(required(positions))
@@ -26,7 +26,7 @@ def embedding(weight: Tensor, positions: Tensor) -> Work:
     return Work(0, gathered + index.nbytes, gathered)
 
 
-@model("embedding_dense_backward embedding_backward embedding_sparse_backward", family=FAMILY_NAME)
+@op("embedding_dense_backward embedding_backward embedding_sparse_backward")
 def embedding_backward(
     grad: Tensor,
     positions: Tensor,
@@ -45,13 +45,13 @@ def embedding_backward(
     return Work(flop, grad.nbytes + index.nbytes, written)
 
 
-@model("renorm", family=FAMILY_NAME)
+@op("renorm")
 def renorm(self: Tensor) -> Work:
     """The norm of each slice (2 per element), and its scaling (1, counted for all)"""
     return Work(3 * self.numel, self.nbytes, moved(self.numel, self))
 
 
-@model("embedding_renorm", family=FAMILY_NAME)
+@op("embedding_renorm")
 def embedding_renorm(self: Tensor, positions: Tensor) -> Work:
     """The norm of each gathered row (2 per element), and its scaling (1, counted for all)"""
     index = indices(required(positions))
@@ -89,7 +89,7 @@ class Bags:
 ARGUMENTS = "(weight, positions, offsets, _scale, mode, _sparse, per_sample_weights, last)"
 
 
-@model(f"embedding_bag _embedding_bag _embedding_bag_forward_only {ARGUMENTS}", family=FAMILY_NAME, takes=Bags)
+@op(f"embedding_bag _embedding_bag _embedding_bag_forward_only {ARGUMENTS}", takes=Bags)
 def embedding_bag(call: Bags, out: Out = None) -> Work:
     """The sum of each bag's rows: (n - B) D additions; mean B D divisions more; max none; weights n D products"""
     index, size = indices(call.positions), call.weight.shape[-1]
@@ -101,7 +101,7 @@ def embedding_bag(call: Bags, out: Out = None) -> Work:
     return Work(flop, read, moved(count * size, call.weight))
 
 
-@model(f"embedding_bag.backward _embedding_bag.backward {ARGUMENTS}", family=FAMILY_NAME, takes=Bags)
+@op(f"embedding_bag.backward _embedding_bag.backward {ARGUMENTS}", takes=Bags)
 def embedding_bag_whole_backward(call: Bags, out: Out = None) -> Work:
     """dtable[index] += g of its bag: n D additions; mean B D divisions more; max B D additions
 
@@ -112,12 +112,11 @@ def embedding_bag_whole_backward(call: Bags, out: Out = None) -> Work:
     return embedding_bag_backward(grad, call.positions, rows, call.mode, call.per_sample_weights)
 
 
-@model(
-    "_embedding_bag_dense_backward"
-    " (grad, positions, _bag_of, _sizes, _maxima, num_weights, _scale, mode, per_sample_weights)",
-    "_embedding_bag_backward"
-    " (grad, positions, _offsets, _bag_of, _sizes, _maxima, num_weights, _scale, mode, _sparse, per_sample_weights)",
-    family=FAMILY_NAME,
+@op(
+    "_embedding_bag_dense_backward (grad, positions, _bag_of, _sizes, _maxima, num_weights, _scale, mode, "
+    "per_sample_weights)",
+    "_embedding_bag_backward (grad, positions, _offsets, _bag_of, _sizes, _maxima, num_weights, _scale, mode, _sparse, "
+    "per_sample_weights)",
 )
 def embedding_bag_backward(
     grad: Tensor, positions: Tensor, num_weights: Any = UNKNOWN, mode: Any = SUM, per_sample_weights: Any = None

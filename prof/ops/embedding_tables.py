@@ -18,10 +18,10 @@ from typing import Any
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.embedding_call import MEAN, NONE, Lookup, place_of_indices, understand
 from pyprof.prof.ops.evaluation import alias, assumes
-from pyprof.prof.ops.model import Tensor, Work, model
+from pyprof.prof.ops.model import Family, Tensor, Work
 from pyprof.prof.ops.operands import Out, bytes_of, first_output
 
-FAMILY_NAME = "embedding"
+op = Family("embedding")
 
 
 def whole(amount: Fraction | int) -> int:
@@ -47,7 +47,7 @@ def lookup_work(call: Lookup, out: Tensor | None) -> Work:
     return Work(whole(flop), read, moved_elements(rows * wide, Tensor((), dtype).itemsize))
 
 
-@model("fbgemm::split_embedding_codegen_lookup", family=FAMILY_NAME)
+@op("fbgemm::split_embedding_codegen_lookup")
 def lookup(*arguments: Any, out: Out = None) -> Work:
     """The sum of each bag's rows: (N - bags) D additions; mean: bags D divisions more; weights: N D products"""
     call = understand(arguments)
@@ -57,7 +57,7 @@ def lookup(*arguments: Any, out: Out = None) -> Work:
     return lookup_work(call, described)
 
 
-@model("fbgemm::split_embedding_nobag_codegen_forward", family=FAMILY_NAME)
+@op("fbgemm::split_embedding_nobag_codegen_forward")
 def lookup_rows(*arguments: Any, out: Out = None) -> Work:
     """A copy of N rows of D elements; D is one number"""
     call = understand(arguments)
@@ -73,7 +73,7 @@ def lookup_rows(*arguments: Any, out: Out = None) -> Work:
 BITS = (2, 4, 8, 16, 32)  # of the kinds of rows that an inference table may have, in the arguments' order
 
 
-@model("fbgemm::int_nbit_split_embedding_codegen_lookup", family=FAMILY_NAME)
+@op("fbgemm::int_nbit_split_embedding_codegen_lookup")
 def quantized_lookup(*arguments: Any, out: Out = None) -> Work:
     """The sum of each bag's rows, each element scaled and shifted: 2 N D more; a scale and a bias (4 bytes) a row
 

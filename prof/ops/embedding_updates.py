@@ -19,9 +19,9 @@ from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.embedding_call import MEAN, Lookup, understand
 from pyprof.prof.ops.embedding_tables import KIND, mean_width, moved_elements, whole
 from pyprof.prof.ops.evaluation import alias, assumes
-from pyprof.prof.ops.model import Parts, Tensor, Work, model
+from pyprof.prof.ops.model import Family, Parts, Tensor, Work
 
-FAMILY_NAME = "embedding"
+op = Family("embedding")
 OP = "fbgemm::split_embedding_backward_codegen"  # what the node of autograd calls
 NODE = "SplitLookupFunction"  # of a C++ Function, to which the whole backward counts
 
@@ -109,7 +109,7 @@ def gradient(arguments: tuple[Any, ...]) -> tuple[Tensor, Lookup]:
     return grad, understand(tuple(rest), updates=True)
 
 
-@model("fbgemm::split_embedding_codegen_grad_indice_weights", family=FAMILY_NAME)
+@op("fbgemm::split_embedding_codegen_grad_indice_weights")
 def grad_indice_weights(*arguments: Any) -> Work:
     """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1 per index"""
     grad, call = gradient(arguments)
@@ -129,8 +129,8 @@ def _register(optimizer: str, rule: Update) -> None:
     price = f"{rule.element} per element and {rule.row} per row that is updated: {rule.why}"
     backward.__doc__ = f"N D additions (weighted: as many products); {optimizer}: {price}"
     whole.__doc__ = f"{backward.__doc__}. The weights' own gradient: N (2 D - 1)"
-    model(f"{OP}_{optimizer}", family=FAMILY_NAME)(backward)
-    model(f"{NODE}_{optimizer}", family=FAMILY_NAME)(whole)
+    op(f"{OP}_{optimizer}")(backward)
+    op(f"{NODE}_{optimizer}")(whole)
 
 
 for _optimizer, _rule in UPDATES.items():

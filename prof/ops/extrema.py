@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import INDEX_BYTES, Out, broadcast, moved, numel, required, result_dtype, result_numel
 from pyprof.prof.ops.reduction import kept
 
-FAMILY_NAME = "reduction"
+op = Family("reduction")
 
 
-@model("amax.backward", "amin.backward", family=FAMILY_NAME)
+@op("amax.backward amin.backward")
 def amax_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """g / (how many are equal) where x is the maximum: a division per row. Reads x, g and the result, writes dx."""
     kept_ = kept(self, dim, out)
     return Work(kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 
 
-@model("amax", "amin", family=FAMILY_NAME)
+@op("amax amin")
 def amax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Comparisons"""
     return Work(0, self.nbytes, moved(kept(self, dim, out), self))
 
 
-@model("aminmax", "_aminmax", family=FAMILY_NAME)
+@op("aminmax _aminmax")
 def aminmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Comparisons; two results"""
     return Work(0, self.nbytes, 2 * moved(kept(self, dim, out), self))
@@ -40,7 +40,7 @@ def values_and_positions(self: Tensor, dim: Any, out: Out) -> Work:
     return Work(0, self.nbytes, moved(kept_, self) + INDEX_BYTES * kept_)
 
 
-@model("max", "min", family=FAMILY_NAME)
+@op("max min")
 def max_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """max(self): one value; max(self, dim): values and positions; max(self, other): element-wise"""
     other = arguments[0] if arguments else None
@@ -52,25 +52,25 @@ def max_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     return values_and_positions(self, other, out)
 
 
-@model("median nanmedian mode", family=FAMILY_NAME)
+@op("median nanmedian mode")
 def median(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """median(self): one value; median(self, dim): values and positions"""
     return values_and_positions(self, arguments[0], out) if arguments else Work(0, self.nbytes, moved(1, self))
 
 
-@model("kthvalue", family=FAMILY_NAME)
+@op("kthvalue")
 def kthvalue(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
     """Comparisons; values and positions"""
     return values_and_positions(self, dim, out)
 
 
-@model("argmax", "argmin", family=FAMILY_NAME)
+@op("argmax argmin")
 def argmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Comparisons; positions only"""
     return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
 
 
-@model("any all equal allclose", family=FAMILY_NAME)
+@op("any all equal allclose")
 def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """Comparisons; a byte each"""
     other = arguments[0] if arguments else None
@@ -79,7 +79,7 @@ def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     return Work(0, required(self).nbytes, kept(required(self), other, out))
 
 
-@model("value_selecting_reduction_backward", family=FAMILY_NAME)
+@op("value_selecting_reduction_backward")
 def selecting_backward(grad: Tensor, dim: Any, positions: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """dx is 0 but for g at the positions: read g and the positions, write dx once"""
     count = result_numel(out, sizes)
@@ -91,7 +91,7 @@ def selected(self: Tensor, count: int) -> Work:
     return Work(0, moved(count, self) + INDEX_BYTES * count, moved(self.numel, self))
 
 
-@model("max.backward min.backward median.backward nanmedian.backward mode.backward", family=FAMILY_NAME)
+@op("max.backward min.backward median.backward nanmedian.backward mode.backward")
 def max_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work | Parts:
     """max(self, dim): g goes to the saved positions. max(self): g to every equal maximum, found by comparison"""
     other = arguments[0] if arguments else None
@@ -105,7 +105,7 @@ def max_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work | Parts
     return {name: Work(grad - t.numel, reads, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
 
 
-@model("kthvalue.backward", family=FAMILY_NAME)
+@op("kthvalue.backward")
 def kthvalue_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
     """g goes to the saved positions"""
     return selected(self, kept(self, dim, out))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, dtype_name, first_output, moved, output, required, type_of_number
 
-FAMILY_NAME = "copy"
+op = Family("copy")
 
 
-@model("fill_ fill zero_ zero fill_diagonal_", family=FAMILY_NAME)
+@op("fill_ fill zero_ zero fill_diagonal_")
 def fill_(self: Tensor, value: Any = None, *, out: Out = None) -> Work:
     """Write every element; a tensor value is read"""
     result = output(out, required(self))
@@ -31,45 +31,45 @@ def filled(out: Out, size: Any, dtype: str) -> Work:
     return Work(0, 0, moved(result.numel, result))
 
 
-@model("zeros", "ones", family=FAMILY_NAME)
+@op("zeros ones")
 def zeros(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """Write every element of a new tensor; the default type is float32"""
     return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or "float32")
 
 
-@model("full", family=FAMILY_NAME)
+@op("full")
 def full(size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
     """Write every element of a new tensor, whose type follows the value"""
     kind = type_of_number(value) if isinstance(value, int) else "float32"
     return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or kind)
 
 
-@model("new_zeros", "new_ones", family=FAMILY_NAME)
+@op("new_zeros new_ones")
 def new_zeros(self: Tensor, size: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """As ``zeros``, in self's type"""
     return filled(out, size, dtype_name(dtype) or self.dtype)
 
 
-@model("new_full", family=FAMILY_NAME)
+@op("new_full")
 def new_full(self: Tensor, size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
     """As ``full``, in self's type"""
     return new_zeros(self, size, dtype, out=out)
 
 
-@model("zeros_like", "ones_like", family=FAMILY_NAME)
+@op("zeros_like ones_like")
 def zeros_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """Write as many elements as self has; self is not read"""
     result = output(out, Tensor(required(self).shape, dtype_name(dtype) or required(self).dtype))
     return Work(0, 0, moved(result.numel, result))
 
 
-@model("full_like", family=FAMILY_NAME)
+@op("full_like")
 def full_like(self: Tensor, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
     """As ``zeros_like``"""
     return zeros_like(self, dtype, out=out)
 
 
-@model("arange", family=FAMILY_NAME)
+@op("arange")
 def arange(*bounds: Any, out: Out = None) -> Work:
     """Write ceil((end - start) / step) elements: int64 for integers, else float32. Their arithmetic is not counted.
 
@@ -91,14 +91,14 @@ def arange(*bounds: Any, out: Out = None) -> Work:
     return Work(0, 0, moved(math.ceil((end - start) / step), Tensor((), typed or dtype)))
 
 
-@model("linspace", "logspace", family=FAMILY_NAME)
+@op("linspace logspace")
 def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None) -> Work:
     """Write ``steps`` elements; their arithmetic is not counted. ``logspace`` has a base before the type."""
     asked = next((a for a in arguments[:2] if isinstance(a, str)), None)
     return filled(out, steps, dtype_name(asked) or "float32")
 
 
-@model("tril_indices", family=FAMILY_NAME)
+@op("tril_indices")
 def tril_indices(row: Any, col: Any, offset: Any = 0, *, out: Out = None) -> Work:
     """Write two int64 per element of the triangle"""
     described = first_output(out)
@@ -108,19 +108,19 @@ def tril_indices(row: Any, col: Any, offset: Any = 0, *, out: Out = None) -> Wor
     return Work(0, 0, 2 * 8 * lower)
 
 
-@model("triu_indices", family=FAMILY_NAME)
+@op("triu_indices")
 def triu_indices(row: Any, col: Any, offset: Any = 0) -> Work:
     """Write two int64 per element of the triangle"""
     return Work(0, 0, 2 * 8 * sum(col - min(max(i + offset, 0), col) for i in range(row)))
 
 
-@model("eye", family=FAMILY_NAME)
+@op("eye")
 def eye(n: Any, m: Any = None, *, out: Out = None) -> Work:
     """Write an n by n, or n by m, matrix"""
     return filled(out, (n, m if isinstance(m, int) else n), "float32")
 
 
-@model("scalar_tensor", family=FAMILY_NAME)
+@op("scalar_tensor")
 def scalar_tensor(value: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """Write one element"""
     return full((), value, dtype, out=out)

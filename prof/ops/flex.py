@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.attention import FAMILY_NAME, Call, Heads, backward, forward, heads_first
-from pyprof.prof.ops.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.attention import Call, Heads, backward, forward, heads_first, op
+from pyprof.prof.ops.model import Tensor, Work, distinct
 
 
 def _heads(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: tuple[int, int]) -> Heads:
@@ -32,13 +32,13 @@ def _heads(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: tuple[int, int]) 
     return replace(every, pairs=sum(times * rows[i] * columns[j] for times, i, j in blocks))
 
 
-@model("flex_attention", family=FAMILY_NAME)
+@op("flex_attention")
 def flex(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: Any = (1, 1), mask: Any = ()) -> Work:
     """2*(D + Dv) a pair of the computed blocks; Q, K, V and the mask's lists read; O and the logarithms written"""
     return forward(Call(q, k, v), _heads(q, k, v, blocks, size)) + Work(0, distinct(mask))
 
 
-@model("flex_attention_backward", family=FAMILY_NAME)
+@op("flex_attention_backward")
 def flex_backward(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: Any = (1, 1), mask: Any = ()) -> Work:
     """Five products over the same blocks"""
     return backward(Call(q, k, v), _heads(q, k, v, blocks, size)) + Work(0, distinct(mask))

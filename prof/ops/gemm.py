@@ -17,10 +17,10 @@ import math
 from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, broadcast, dtype_name, given, moved, output
 
-FAMILY_NAME = "gemm"
+op = Family("gemm")
 
 
 def multiply_adds(count: int, *operands: Tensor) -> int:
@@ -59,21 +59,21 @@ def typed(result: Tensor, *dtypes: Any) -> Tensor:
     return next((result.like(result.shape, name) for name in map(dtype_name, dtypes) if name), result)
 
 
-@model("mm", "_sparse_mm", family=FAMILY_NAME)
+@op("mm _sparse_mm")
 def mm(a: Tensor, b: Tensor, out_dtype: Any = None, *, out: Out = None) -> Work:
     """C[M,N] = A[M,K] @ B[K,N], in A's type or ``out_dtype``"""
     m, n, k = dimensions("mm", a, b)
     return product(m * n * k, (a, b), output(out, typed(a.like((m, n)), out_dtype)))
 
 
-@model("_int_mm", family=FAMILY_NAME)
+@op("_int_mm")
 def int_mm(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """int32 C[M,N] = int8 A[M,K] @ int8 B[K,N]; tensor cores do the multiply-adds, so they count"""
     m, n, k = dimensions("_int_mm", a, b)
     return product(m * n * k, (a, b), output(out, Tensor((m, n), "int32" if a.dtype else "")))
 
 
-@model("addmm _addmm_activation _sparse_addmm", family=FAMILY_NAME)
+@op("addmm _addmm_activation _sparse_addmm")
 def addmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """C = beta * self + A[M,K] @ B[K,N]; self (a bias, or a matrix) is read, unless beta is 0"""
     m, n, k = dimensions("addmm", a, b)
@@ -87,7 +87,7 @@ def added(self: Any, beta: Any) -> Tensor | None:
     return None if ignored else given(self)
 
 
-@model("addmm.backward", family=FAMILY_NAME)
+@op("addmm.backward")
 def addmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
     """DA = dC @ B', dB = A' @ dC, and the sum of dC over the rows that self was broadcast along"""
     m, n, _k = dimensions("addmm", a, b)
@@ -128,7 +128,7 @@ def bias_gradient(c: Tensor, bias: Tensor, beta: Any = 1) -> Work:
     return Work(max(c.numel - bias.numel, 0) + scale, c.nbytes, moved(bias.numel, bias))
 
 
-@model("bmm", family=FAMILY_NAME)
+@op("bmm")
 def bmm(a: Tensor, b: Tensor, out_dtype: Any = None, *, out: Out = None) -> Work:
     """C[i] = A[i] @ B[i]"""
     batch, m, n, k = batched("bmm", a, b)
@@ -142,7 +142,7 @@ def batched(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int, int]:
     return a.shape[0], a.shape[1], b.shape[2], a.shape[2]
 
 
-@model("baddbmm", family=FAMILY_NAME)
+@op("baddbmm")
 def baddbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """Beta * self + A @ B, a batch of them"""
     batch, m, n, k = batched("baddbmm", a, b)
@@ -150,21 +150,21 @@ def baddbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) 
     return product(batch * m * n * k, (added(self, beta), a, b), output(out, result))
 
 
-@model("baddbmm.backward", family=FAMILY_NAME)
+@op("baddbmm.backward")
 def baddbmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
     """Two batched products, and self's sum over what it was broadcast along"""
     batch, m, n, k = batched("baddbmm", a, b)
     return gradients(a, b, a.like((batch, m, n)), batch * m * n * k, given(self), beta)
 
 
-@model("addbmm", family=FAMILY_NAME)
+@op("addbmm")
 def addbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """Beta * self + sum of A[i] @ B[i]: one product with K = batch * k"""
     batch, m, n, k = batched("addbmm", a, b)
     return product(batch * m * n * k, (added(self, beta), a, b), output(out, a.like((m, n))))
 
 
-@model("addbmm.backward", family=FAMILY_NAME)
+@op("addbmm.backward")
 def addbmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
     """dA[i] = dC @ B[i]', dB[i] = A[i]' @ dC; dC is one matrix and read once"""
     batch, m, n, k = batched("addbmm", a, b)
@@ -182,14 +182,14 @@ def general(op: str, a: Tensor, b: Tensor) -> tuple[tuple[int, ...], int]:
     return (*batch, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ())), k
 
 
-@model("matmul linalg_matmul mv", family=FAMILY_NAME)
+@op("matmul linalg_matmul mv")
 def matmul(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """By numpy.matmul's rules; each operand read once, whatever copies are made to broadcast"""
     shape, k = general("matmul", a, b)
     return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
 
 
-@model("matmul.backward linalg_matmul.backward mv.backward", family=FAMILY_NAME)
+@op("matmul.backward linalg_matmul.backward mv.backward")
 def matmul_backward(a: Tensor, b: Tensor) -> Parts:
     """Two products of the forward's size.
 
@@ -201,7 +201,7 @@ def matmul_backward(a: Tensor, b: Tensor) -> Parts:
     return dot_backward(a, b)
 
 
-@model("linear mkldnn_linear _mkl_linear mkl::_mkl_linear mkldnn::_linear_pointwise", family=FAMILY_NAME)
+@op("linear mkldnn_linear _mkl_linear mkl::_mkl_linear mkldnn::_linear_pointwise")
 def linear(x: Tensor, weight: Tensor, bias: Any = None, *, out: Out = None) -> Work:
     """y[..,N] = x[..,K] @ weight[N,K]' + bias[N]; a 1-D weight is one row without N"""
     shape, k = linear_shape(x, weight)
@@ -215,14 +215,14 @@ def linear_shape(x: Tensor, weight: Tensor) -> tuple[tuple[int, ...], int]:
     return (*x.shape[:-1], *weight.shape[:-1]), x.shape[-1]
 
 
-@model("linear.backward", "mkldnn_linear.backward", family=FAMILY_NAME)
+@op("linear.backward mkldnn_linear.backward")
 def linear_gradients(x: Tensor, weight: Tensor, bias: Any = None) -> Parts:
     """Dx = dy @ weight, dweight = dy' @ x, dbias = sum of dy over its rows"""
     shape, k = linear_shape(x, weight)
     return gradients(x, weight, x.like(shape), math.prod(shape) * k, given(bias))
 
 
-@model("linear_backward", "mkldnn_linear_backward", family=FAMILY_NAME)
+@op("linear_backward mkldnn_linear_backward")
 def linear_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any = UNKNOWN) -> Parts:
     """The op of MPS, nested tensors and mkldnn: what output_mask = (dx, dweight, dbias) asks for"""
     dx, dw, db = output_mask
@@ -237,28 +237,28 @@ def linear_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any = UN
     )
 
 
-@model("addmv", family=FAMILY_NAME)
+@op("addmv")
 def addmv(self: Any, a: Tensor, x: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """Beta * self + A[M,K] @ x[K]"""
     shape, k = general("addmv", a, x)
     return product(math.prod(shape) * k, (added(self, beta), a, x), output(out, a.like(shape)))
 
 
-@model("addmv.backward", family=FAMILY_NAME)
+@op("addmv.backward")
 def addmv_backward(self: Any, a: Tensor, x: Tensor, beta: Any = 1) -> Parts:
     """As mv; self's gradient is dy itself, or its sum where self is one number"""
     shape, k = general("addmv", a, x)
     return gradients(a, x, a.like(shape), math.prod(shape) * k, given(self), beta)
 
 
-@model("dot vdot linalg_vecdot", family=FAMILY_NAME)
+@op("dot vdot linalg_vecdot")
 def dot(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """Sum of a[i] * b[i]; vecdot along the last dimension of a batch"""
     shape = broadcast("dot", a.shape, b.shape)
     return product(math.prod(shape), (a, b), output(out, a.like(shape[:-1])))
 
 
-@model("dot.backward vdot.backward linalg_vecdot.backward", family=FAMILY_NAME)
+@op("dot.backward vdot.backward linalg_vecdot.backward")
 def dot_backward(a: Tensor, b: Tensor) -> Parts:
     """Da = dy * b, db = dy * a: one product per element each, no sums"""
     shape = broadcast("dot", a.shape, b.shape)
@@ -275,7 +275,7 @@ def scaled_vectors(a: Tensor, b: Tensor, c: Tensor, count: int) -> Parts:
     return parts
 
 
-@model("inner", family=FAMILY_NAME)
+@op("inner")
 def inner(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """All rows of a with all rows of b, summed over their last dimensions; a 0-d operand scales"""
     if not a.shape or not b.shape:
@@ -287,7 +287,7 @@ def inner(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
 
 
-@model("inner.backward", family=FAMILY_NAME)
+@op("inner.backward")
 def inner_backward(a: Tensor, b: Tensor) -> Parts:
     """Two products of the forward's size; for two vectors, a product per element"""
     if len(a.shape) < 2 and len(b.shape) < 2:
@@ -296,27 +296,27 @@ def inner_backward(a: Tensor, b: Tensor) -> Parts:
     return gradients(a, b, a.like(shape), math.prod(shape) * a.shape[-1], None)
 
 
-@model("outer", "ger", family=FAMILY_NAME)
+@op("outer ger")
 def outer(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """a[M] b[N]': K = 1, so nothing is summed: one product per element"""
     result = output(out, a.like((a.numel, b.numel)))
     return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
 
 
-@model("outer.backward", "ger.backward", family=FAMILY_NAME)
+@op("outer.backward ger.backward")
 def outer_backward(a: Tensor, b: Tensor) -> Parts:
     """Da = dC @ b, db = dC' @ a: two matrix-vector products"""
     return gradients(a, b, a.like((a.numel, b.numel)), a.numel * b.numel, None)
 
 
-@model("addr", family=FAMILY_NAME)
+@op("addr")
 def addr(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
     """Self + a b': the product and the sum of a K = 1 product are one multiply-add"""
     shape = (a.numel, b.numel)
     return product(math.prod(shape), (added(self, beta), a, b), output(out, a.like(shape)))
 
 
-@model("addr.backward", family=FAMILY_NAME)
+@op("addr.backward")
 def addr_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
     """As outer, and self's share"""
     shape = (a.numel, b.numel)

@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 from pyprof.errors import ShapeError
-from pyprof.prof.ops.gemm import FAMILY_NAME, dimensions, linear_shape, product, typed
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.gemm import dimensions, linear_shape, op, product, typed
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, dtype_name, given, output, required
 
 
@@ -21,7 +21,7 @@ def unpacked(k: int, a: Tensor) -> int:
     return k * 2 if a.dtype.endswith("_x2") else k
 
 
-@model("_scaled_mm (a, b, scale_a, scale_b, bias, scale_result, out_dtype)", family=FAMILY_NAME)
+@op("_scaled_mm (a, b, scale_a, scale_b, bias, scale_result, out_dtype)")
 def scaled_mm(
     a: Tensor,
     b: Tensor,
@@ -44,10 +44,7 @@ def scaled_mm(
     return product(m * n * unpacked(k, a), (a, b, *scales, given(bias), given(scale_result)), result)
 
 
-@model(
-    "_scaled_mm_v2 (a, b, scales_a, _recipe_a, _swizzle_a, scales_b, _recipe_b, _swizzle_b, bias, out_dtype)",
-    family=FAMILY_NAME,
-)
+@op("_scaled_mm_v2 (a, b, scales_a, _recipe_a, _swizzle_a, scales_b, _recipe_b, _swizzle_b, bias, out_dtype)")
 def scaled_mm_v2(
     a: Tensor,
     b: Tensor,
@@ -81,7 +78,7 @@ def grouped(a: Tensor, b: Tensor, offs: Any) -> tuple[tuple[int, ...], int]:
     return (*groups, m, n), m * n * k
 
 
-@model("_grouped_mm", family=FAMILY_NAME)
+@op("_grouped_mm")
 def grouped_mm(
     a: Tensor, b: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None, *, out: Out = None
 ) -> Work:
@@ -90,7 +87,7 @@ def grouped_mm(
     return product(count, (a, b, given(offs), given(bias)), output(out, typed(a.like(shape), out_dtype)))
 
 
-@model("_scaled_grouped_mm (a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)", family=FAMILY_NAME)
+@op("_scaled_grouped_mm (a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)")
 def scaled_grouped_mm(
     a: Tensor,
     b: Tensor,
@@ -109,14 +106,14 @@ def scaled_grouped_mm(
     return unscaled + Work(0, distinct(given(scale_a), given(scale_b), given(scale_result)))
 
 
-@model("_weight_int8pack_mm", family=FAMILY_NAME)
+@op("_weight_int8pack_mm")
 def weight_int8pack_mm(x: Tensor, weight: Tensor, scales: Any = None, *, out: Out = None) -> Work:
     """y[M,N] = x[M,K] @ (int8 weight[N,K] * scales[N])'"""
     shape, k = linear_shape(x, weight)
     return product(math.prod(shape) * k, (x, weight, given(scales)), output(out, x.like(shape)))
 
 
-@model("_weight_int4pack_mm", family=FAMILY_NAME)
+@op("_weight_int4pack_mm")
 def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: Any = None, *, out: Out = None) -> Work:
     """y[M,N] = x[M,K] @ weight', which is packed as int32[N/8, K/(tiles*16), 32, tiles/2]: 8 numbers each
 
@@ -127,14 +124,14 @@ def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: An
     return product(x.numel * n, (x, weight, given(scales)), result)
 
 
-@model("_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros _mixed_dtypes_linear", family=FAMILY_NAME)
+@op("_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros _mixed_dtypes_linear")
 def weight_packed_mm(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
     """y[M,N] = x[M,K] @ weight', weight quantised and packed along K: N rows, scales and bias read once"""
     result = output(out, x.like((*x.shape[:-1], weight.shape[0])))
     return product(x.numel * result.shape[-1], (x, weight, *rest), result)
 
 
-@model("_cslt_sparse_mm", family=FAMILY_NAME)
+@op("_cslt_sparse_mm")
 def cslt_sparse_mm(a: Tensor, dense: Tensor, *rest: Any, out: Out = None) -> Work:
     """2:4 sparsity by cuSPARSELt: packed[M, K/2 and metadata] @ dense[K,N], half of the products are done
 
@@ -145,7 +142,7 @@ def cslt_sparse_mm(a: Tensor, dense: Tensor, *rest: Any, out: Out = None) -> Wor
     return product(a.shape[0] * k * n // 2, (a, dense, *rest), output(out, dense.like((a.shape[0], n))))
 
 
-@model("_sparse_semi_structured_linear", "_sparse_semi_structured_mm", family=FAMILY_NAME)
+@op("_sparse_semi_structured_linear _sparse_semi_structured_mm")
 def sparse24_mm(a: Tensor, second: Tensor, third: Tensor, *rest: Any, out: Out = None) -> Work:
     """2:4 sparsity: half of the products are done
 

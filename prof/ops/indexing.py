@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     INDEX_BYTES,
     Out,
@@ -27,7 +27,7 @@ from pyprof.prof.ops.operands import (
     tensors,
 )
 
-FAMILY_NAME = "indexing"
+op = Family("indexing")
 
 
 def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
@@ -35,7 +35,7 @@ def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
     return Work(0, moved(count, self) + distinct(*map(indices, positions)), moved(count, self))
 
 
-@model("index_select", family=FAMILY_NAME)
+@op("index_select")
 def index_select(self: Tensor, dim: Any, positions: Tensor, *, out: Out = None) -> Work:
     """A copy of n slices; where the capture does not have the dimension (NVTX), the bytes are not known"""
     described, index = first_output(out), required(positions)
@@ -48,7 +48,7 @@ def index_select(self: Tensor, dim: Any, positions: Tensor, *, out: Out = None) 
     return gathered(self, self.numel // (self.shape[dim] or 1) * index.numel, index)
 
 
-@model("index_select.backward", "index_select_backward", family=FAMILY_NAME)
+@op("index_select.backward index_select_backward")
 def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: Any) -> Work:
     """dx[index] += g: an addition per element of g. Writes all of dx, reads g and the indices.
 
@@ -62,20 +62,20 @@ def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: An
     return Work(count * addition_flop(self), moved(count, self) + index.nbytes, moved(self.numel, self))
 
 
-@model("gather", "take_along_dim", family=FAMILY_NAME)
+@op("gather take_along_dim")
 def gather(self: Tensor, dim: Any, positions: Any = None) -> Work:
     """An element of self an index. ``take_along_dim`` has the indices before the dimension."""
     index = dim if isinstance(dim, Tensor) else required(positions)
     return gathered(self, index.numel, index)
 
 
-@model("gather_backward", family=FAMILY_NAME)
+@op("gather_backward")
 def gather_backward(grad: Tensor, self: Tensor, dim: Any, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
     return _into_zeros(grad, self, positions)
 
 
-@model("gather.backward", family=FAMILY_NAME)
+@op("gather.backward")
 def gather_whole_backward(self: Tensor, dim: Any, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
     return _into_zeros(self.like(positions.shape), self, positions)
@@ -85,13 +85,13 @@ def _into_zeros(grad: Tensor, self: Tensor, positions: Tensor) -> Work:
     return Work(grad.numel * addition_flop(grad), grad.nbytes + indices(positions).nbytes, moved(self.numel, self))
 
 
-@model("take", family=FAMILY_NAME)
+@op("take")
 def take(self: Tensor, positions: Tensor) -> Work:
     """An element of self an index"""
     return gathered(self, positions.numel, positions)
 
 
-@model("take.backward", family=FAMILY_NAME)
+@op("take.backward")
 def take_backward(self: Tensor, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
     return _into_zeros(self.like(positions.shape), self, positions)
@@ -101,13 +101,13 @@ def _slice(self: Tensor, dim: Any, index: Tensor) -> int | None:
     return None if dim is UNKNOWN else self.numel // (self.shape[dim] or 1) * index.numel
 
 
-@model("index_fill", family=FAMILY_NAME)
+@op("index_fill")
 def index_fill(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
     """self[index] = value, out of place: all of self is copied"""
     return Work(0, self.nbytes + indices(positions).nbytes + distinct(value), moved(self.numel, self))
 
 
-@model("index_fill_", family=FAMILY_NAME)
+@op("index_fill_")
 def index_fill_(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
     """self[index] = value: the indexed slices are written"""
     count = _slice(self, dim, positions) if self.shape else 1
@@ -129,7 +129,7 @@ def is_mask(positions: Any) -> bool:
     return any(p.dtype in ("bool", "uint8") for p in tensors(positions))
 
 
-@model("index _unsafe_index _index", family=FAMILY_NAME)
+@op("index _unsafe_index _index")
 def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     """self[i, j, ...]: a copy of the indexed elements; indices that the capture does not have are left out"""
     described = first_output(out)
@@ -140,7 +140,7 @@ def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     return gathered(self, count, *listed)
 
 
-@model("index.backward", family=FAMILY_NAME)
+@op("index.backward")
 def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     """dx[i, j, ...] += g, into zeros: an addition per element of g. Reads g and the indices, writes all of dx."""
     described = first_output(out)
@@ -149,53 +149,53 @@ def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     return Work(count * addition_flop(self), inputs, moved(self.numel, self))
 
 
-@model("masked_fill", "masked_fill_", family=FAMILY_NAME)
+@op("masked_fill masked_fill_")
 def masked_fill(self: Tensor, mask: Tensor, value: Any = None) -> Work:
     """A selection between self and the value; self is read and written whole, in place too"""
     shape = broadcast("masked_fill", self.shape, required(mask).shape)
     return Work(0, distinct(self, bool_mask(required(mask)), value), moved(numel(shape), self))
 
 
-@model("masked_select", family=FAMILY_NAME)
+@op("masked_select")
 def masked_select(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
     """The elements that the mask selects; only the outputs say how many. Self and the mask are read whole."""
     return Work(0, distinct(self, bool_mask(mask)), moved(result_numel(out), self))
 
 
-@model("masked_select.backward", "masked_scatter.backward", family=FAMILY_NAME)
+@op("masked_select.backward masked_scatter.backward")
 def masked_select_backward(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
     """dx is 0 but for g where the mask says so: read g and the mask, write dx"""
     taken = moved(result_numel(out), self)
     return Work(0, taken + bool_mask(mask).nbytes, moved(self.numel, self))
 
 
-@model("masked_scatter_backward", family=FAMILY_NAME)
+@op("masked_scatter_backward")
 def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """g where the mask says so, packed: read g and the mask, write the source's gradient"""
     count = result_numel(out, sizes)
     return Work(0, distinct(grad, bool_mask(mask)), moved(count, grad))
 
 
-@model("isin", family=FAMILY_NAME)
+@op("isin")
 def isin(elements: Any, tests: Any) -> Work:
     """Comparisons; a byte per element"""
     return Work(0, distinct(elements, tests), required(elements).numel if isinstance(elements, Tensor) else 1)
 
 
-@model("masked_scatter", family=FAMILY_NAME)
+@op("masked_scatter")
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Work:
     """A selection between self and the source's next element; all three read whole"""
     return Work(0, distinct(self, bool_mask(mask), source), moved(self.numel, self))
 
 
-@model("nonzero", "argwhere", family=FAMILY_NAME)
+@op("nonzero argwhere")
 def nonzero(self: Tensor, *, out: Out = None) -> Work:
     """int64 coordinates of the elements that are not zero; only the outputs say how many"""
     described = first_output(out)
     return Work(0, self.nbytes, math.nan if described is None else 8 * described.numel)
 
 
-@model("one_hot", family=FAMILY_NAME)
+@op("one_hot")
 def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
     """int64 zeros and ones"""
     count = result_numel(out)
@@ -204,7 +204,7 @@ def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
     return Work(0, indices(self).nbytes, math.nan if count is None else INDEX_BYTES * count)
 
 
-@model("select_backward slice_backward diagonal_backward unfold_backward _narrow_backward", family=FAMILY_NAME)
+@op("select_backward slice_backward diagonal_backward unfold_backward _narrow_backward")
 def view_backward(grad: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """dx is 0 but for g in the part that the view showed: read g, write all of dx"""
     count = result_numel(out, sizes)

@@ -10,11 +10,11 @@ import math
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import moved, tensors
 from pyprof.prof.ops.sparse_features import offsets
 
-COPY, POINTWISE, REDUCTION, GEMM = "copy", "pointwise", "reduction", "gemm"
+copy_op, pointwise_op, reduction_op, gemm_op = Family("copy"), Family("pointwise"), Family("reduction"), Family("gemm")
 
 
 def _longest(argument: Any) -> tuple[int, ...]:
@@ -30,10 +30,9 @@ def sequences(starts: Any) -> int:
     return found[0].numel - 1
 
 
-@model(
+@copy_op(
     "fbgemm::jagged_to_padded_dense fbgemm::jagged_to_padded_dense_forward fbgemm::jagged_2d_to_dense "
-    "fbgemm::jagged_1d_to_dense",
-    family=COPY,
+    "fbgemm::jagged_1d_to_dense"
 )
 def padded(values: Tensor, starts: Any, longest: Any) -> Work:
     """Sequences of rows, padded to one length: [B, longest, D]"""
@@ -43,7 +42,7 @@ def padded(values: Tensor, starts: Any, longest: Any) -> Work:
     )
 
 
-@model("fbgemm::jagged_to_padded_dense_backward", family=COPY)
+@copy_op("fbgemm::jagged_to_padded_dense_backward")
 def padded_backward(grad: Tensor, starts: Any, total: Any) -> Work:
     """The rows of a padded gradient that are no padding"""
     wide = grad.shape[-1] if len(grad.shape) > 1 + len(tensors(starts)) else 1
@@ -51,7 +50,7 @@ def padded_backward(grad: Tensor, starts: Any, total: Any) -> Work:
     return Work(0, rows + offsets(starts), rows)
 
 
-@model("fbgemm::dense_to_jagged", "fbgemm::dense_to_jagged_forward", family=COPY)
+@copy_op("fbgemm::dense_to_jagged fbgemm::dense_to_jagged_forward")
 def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
     """The rows of a padded tensor that are no padding; how many there are, ``total``"""
     if type(total) is not int:
@@ -60,26 +59,24 @@ def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
     return Work(0, rows + offsets(starts), rows)
 
 
-@model("fbgemm::jagged_dense_elementwise_add", family=POINTWISE)
+@pointwise_op("fbgemm::jagged_dense_elementwise_add")
 def jagged_add(values: Tensor, starts: Any, dense: Tensor) -> Work:
     """Rows added to a padded tensor's: 1 per element that is no padding; the padded tensor is copied"""
     return Work(values.numel, distinct(values, dense) + offsets(starts), moved(dense.numel, values))
 
 
-@model(
+@pointwise_op(
     "fbgemm::jagged_dense_elementwise_add_jagged_output fbgemm::jagged_dense_elementwise_mul "
-    "fbgemm::jagged_dense_elementwise_mul_forward",
-    family=POINTWISE,
+    "fbgemm::jagged_dense_elementwise_mul_forward"
 )
 def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor) -> Work:
     """Rows with a padded tensor's, as many as there are rows: 1 per element"""
     return Work(values.numel, values.nbytes + moved(values.numel, dense) + offsets(starts), values.nbytes)
 
 
-@model(
-    "fbgemm::jagged_dense_dense_elementwise_add_jagged_output",
-    "fbgemm::jagged_dense_dense_elementwise_add_jagged_output_forward",
-    family=POINTWISE,
+@pointwise_op(
+    "fbgemm::jagged_dense_dense_elementwise_add_jagged_output "
+    "fbgemm::jagged_dense_dense_elementwise_add_jagged_output_forward"
 )
 def jagged_elementwise_two(values: Tensor, starts: Any, dense: Tensor, other: Tensor) -> Work:
     """Rows and two padded tensors': 2 per element"""
@@ -87,14 +84,14 @@ def jagged_elementwise_two(values: Tensor, starts: Any, dense: Tensor, other: Te
     return Work(2 * values.numel, read + offsets(starts), values.nbytes)
 
 
-@model("fbgemm::jagged_dense_bmm", "fbgemm::jagged_dense_bmm_forward", family=GEMM)
+@gemm_op("fbgemm::jagged_dense_bmm fbgemm::jagged_dense_bmm_forward")
 def jagged_dense_product(values: Tensor, starts: Any, dense: Tensor) -> Work:
     """Each sequence's rows [L,D] @ [D,T]: 2 D T a row"""
     out = values.numel // dense.shape[1] * dense.shape[2] if dense.shape[1] else 0
     return Work(2 * values.numel * dense.shape[2], distinct(values, dense) + offsets(starts), moved(out, values))
 
 
-@model("fbgemm::jagged_jagged_bmm", "fbgemm::jagged_jagged_bmm_forward", family=GEMM)
+@gemm_op("fbgemm::jagged_jagged_bmm fbgemm::jagged_jagged_bmm_forward")
 def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any) -> Work:
     """Each sequence's [D,L] @ [L,T]: 2 D T a row; [B,D,T] written"""
     rows, wide, other = values.shape[0], values.shape[-1], others.shape[-1]
@@ -102,7 +99,7 @@ def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any) -> Work:
     return Work(2 * rows * wide * other, distinct(values, others) + offsets(starts), out)
 
 
-@model("fbgemm::segment_sum_csr", family=REDUCTION)
+@reduction_op("fbgemm::segment_sum_csr")
 def segment_sum(batch: Any, starts: Tensor, values: Tensor) -> Work:
     """The sum of each segment, whose offsets count in ``batch`` values: an addition per value but the first"""
     segments = max(starts.numel - 1, 0)

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pyprof.errors import ShapeError
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, broadcast, floating, given, moved, result_dtype
 
-FAMILY_NAME = "linalg"
+op = Family("linalg")
 INFO_BYTES = 4  # int32: a status per matrix, and a pivot per row
 
 
@@ -64,7 +64,7 @@ def factorisation(*names: str, flop: Callable[[int], float], doc: str) -> None:
         return Work(scaled(batch * flop(n), a), a.nbytes, written(out, moved(a.numel, a)))
 
     count.__doc__, count.__name__, count.__qualname__ = doc, names[0], names[0]
-    model(*names, family=FAMILY_NAME)(count)
+    op(*names)(count)
 
 
 factorisation("linalg_cholesky_ex", "linalg_cholesky", "cholesky", flop=lambda n: n**3 / 3, doc="A = L L': n^3/3")
@@ -86,7 +86,7 @@ factorisation(
 )
 
 
-@model("linalg_eig _linalg_eigvals linalg_eigvals", family=FAMILY_NAME)
+@op("linalg_eig _linalg_eigvals linalg_eigvals")
 def eig(a: Tensor, *, out: Out = None) -> Work:
     """Hessenberg and QR iteration with vectors: 25n^3; the results are complex, twice a real number's size"""
     batch, n = square("eig", a)
@@ -94,7 +94,7 @@ def eig(a: Tensor, *, out: Out = None) -> Work:
     return Work(scaled(batch * 25 * n**3, a), a.nbytes, written(out, moved(numbers, a)))
 
 
-@model("linalg_lu_factor_ex linalg_lu_factor linalg_lu _lu_with_info", family=FAMILY_NAME)
+@op("linalg_lu_factor_ex linalg_lu_factor linalg_lu _lu_with_info")
 def lu(a: Tensor, *, out: Out = None) -> Work:
     """P A = L U of [m,n]: n^2 (m - n/3) for m >= n"""
     batch, m, n = tall("lu", a)
@@ -102,7 +102,7 @@ def lu(a: Tensor, *, out: Out = None) -> Work:
     return Work(scaled(batch * n * n * (m - n / 3), a), a.nbytes, written(out, moved(a.numel, a) + pivots))
 
 
-@model("_linalg_solve_ex linalg_solve_ex linalg_solve", family=FAMILY_NAME)
+@op("_linalg_solve_ex linalg_solve_ex linalg_solve")
 def solve(a: Tensor, b: Tensor) -> Work:
     """A x = b by LU: 2n^3/3, and 2n^2 per right hand side; the factors are not counted as results"""
     batch, n = square("solve", a)
@@ -110,7 +110,7 @@ def solve(a: Tensor, b: Tensor) -> Work:
     return Work(scaled(flop, a), distinct(a, b), moved(b.numel, b))
 
 
-@model("linalg_lu_solve", "lu_solve", family=FAMILY_NAME)
+@op("linalg_lu_solve lu_solve")
 def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
     """From the factors: 2n^2 per right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
     factors, b = (
@@ -125,13 +125,13 @@ def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
     return Work(scaled(flop, factors), distinct(first, second, third), moved(b.numel, b))
 
 
-@model("triangular_solve", family=FAMILY_NAME)
+@op("triangular_solve")
 def triangular_solve(b: Tensor, a: Tensor) -> Work:
     """T x = b: n^2 per right hand side; reads the triangle"""
     return linalg_solve_triangular(a, b)
 
 
-@model("linalg_solve_triangular", family=FAMILY_NAME)
+@op("linalg_solve_triangular")
 def linalg_solve_triangular(a: Tensor, b: Tensor) -> Work:
     """T x = b: n^2 per right hand side; reads the triangle, n (n + 1) / 2 numbers"""
     batch, n = square("solve_triangular", a)
@@ -139,7 +139,7 @@ def linalg_solve_triangular(a: Tensor, b: Tensor) -> Work:
     return Work(scaled(batch * n * n * columns(a, b), a), triangle + b.nbytes, moved(b.numel, b))
 
 
-@model("cholesky_solve", family=FAMILY_NAME)
+@op("cholesky_solve")
 def cholesky_solve(b: Tensor, a: Tensor) -> Work:
     """L L' x = b: two triangular solves"""
     batch, n = square("cholesky_solve", a)
@@ -147,7 +147,7 @@ def cholesky_solve(b: Tensor, a: Tensor) -> Work:
     return Work(scaled(2 * batch * n * n * columns(a, b), a), triangle + b.nbytes, moved(b.numel, b))
 
 
-@model("linalg_ldl_solve", family=FAMILY_NAME)
+@op("linalg_ldl_solve")
 def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor) -> Work:
     """L D L' x = b: two triangular solves, 2n^2 per right hand side; reads the triangle"""
     batch, n = square("ldl_solve", factors)
@@ -156,7 +156,7 @@ def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor) -> Work:
     return Work(scaled(flop, factors), triangle + distinct(pivots, b), moved(b.numel, b))
 
 
-@model("lu_unpack", family=FAMILY_NAME)
+@op("lu_unpack")
 def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = True) -> Work:
     """P[m,m], L[m,k] and U[k,n] out of one matrix: copies and fills"""
     batch, (m, n) = math.prod(factors.shape[:-2]), factors.shape[-2:]
@@ -164,7 +164,7 @@ def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = Tr
     return Work(0, distinct(factors if data is not False else None, pivots), moved(batch * size, factors))
 
 
-@model("linalg_cross", family=FAMILY_NAME)
+@op("linalg_cross")
 def cross(a: Tensor, b: Tensor) -> Work:
     """a x b: two products and a difference an element; complex 2 * 6 + 2"""
     result = a.like(broadcast("linalg_cross", a.shape, b.shape), result_dtype(a, b))
@@ -173,20 +173,20 @@ def cross(a: Tensor, b: Tensor) -> Work:
     return Work(price * result.numel, distinct(a, b), moved(result.numel, result))
 
 
-@model("_linalg_check_errors", family=FAMILY_NAME)
+@op("_linalg_check_errors")
 def check_errors(info: Tensor) -> Work:
     """Reads the status of each matrix"""
     return Work(0, info.nbytes, 0)
 
 
-@model("geqrf", family=FAMILY_NAME)
+@op("geqrf")
 def geqrf(a: Tensor) -> Work:
     """A = Q R, Q as reflectors: 2n^2 (m - n/3) for m >= n"""
     batch, m, n = tall("geqrf", a)
     return Work(scaled(2 * batch * n * n * (m - n / 3), a), a.nbytes, moved(a.numel + batch * n, a))
 
 
-@model("linalg_qr", "qr", family=FAMILY_NAME)
+@op("linalg_qr qr")
 def qr(a: Tensor, mode: Any = "reduced", *, out: Out = None) -> Work:
     """The factorisation, and as much again to form Q: 2n^2 (m - n/3) each; mode "r" forms no Q
 
@@ -204,7 +204,7 @@ def qr(a: Tensor, mode: Any = "reduced", *, out: Out = None) -> Work:
     return Work(scaled(batch * (factor + form), a), a.nbytes, written(out, moved(size, a)))
 
 
-@model("linalg_householder_product", "orgqr", family=FAMILY_NAME)
+@op("linalg_householder_product orgqr")
 def householder_product(a: Tensor, tau: Tensor) -> Work:
     """Q from k reflectors, [m,n]: 4mnk - 2 (m + n) k^2 + 4k^3/3"""
     batch, m, n, k = math.prod(a.shape[:-2]), a.shape[-2], a.shape[-1], tau.shape[-1]
@@ -212,14 +212,14 @@ def householder_product(a: Tensor, tau: Tensor) -> Work:
     return Work(scaled(flop, a), distinct(a, tau), moved(a.numel, a))
 
 
-@model("ormqr", family=FAMILY_NAME)
+@op("ormqr")
 def ormqr(a: Tensor, tau: Tensor, c: Tensor) -> Work:
     """Q C for C[m,p], k reflectors: 2 p k (2m - k)"""
     batch, m, p, k = math.prod(c.shape[:-2]), c.shape[-2], c.shape[-1], tau.shape[-1]
     return Work(scaled(2 * batch * p * k * (2 * m - k), a), distinct(a, tau, c), moved(c.numel, c))
 
 
-@model("_linalg_svd linalg_svd svd linalg_svdvals", family=FAMILY_NAME)
+@op("_linalg_svd linalg_svd svd linalg_svdvals")
 def svd(a: Tensor, full: Any = False, vectors: Any = True, *, out: Out = None) -> Work:
     """Values: 4mn^2 - 4n^3/3; with thin vectors: 14mn^2 + 8n^3; with all of U: 4m^2 n + 22n^3"""
     batch, m, n = tall("svd", a)
@@ -231,7 +231,7 @@ def svd(a: Tensor, full: Any = False, vectors: Any = True, *, out: Out = None) -
     return Work(scaled(batch * flop, a), a.nbytes, written(out, moved(batch * n * (1 + m + n), a)))
 
 
-@model("_linalg_eigh linalg_eigh linalg_eigvalsh symeig", family=FAMILY_NAME)
+@op("_linalg_eigh linalg_eigh linalg_eigvalsh symeig")
 def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *, out: Out = None) -> Work:
     """Tridiagonal 4n^3/3 for values; 9n^3 with vectors"""
     batch, n = square("eigh", a)
@@ -239,7 +239,7 @@ def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *, out: Out = None) -
     return Work(scaled(batch * flop, a), a.nbytes, written(out, moved(batch * (n + n * n), a)))
 
 
-@model("linalg_lstsq", "lstsq", family=FAMILY_NAME)
+@op("linalg_lstsq lstsq")
 def lstsq(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """By QR: 2n^2 (m - n/3), then 4mn - n^2 per right hand side"""
     batch, m, n = tall("lstsq", a)
@@ -248,7 +248,7 @@ def lstsq(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     return Work(scaled(flop, a), distinct(a, given(b)), written(out, moved(batch * a.shape[-1] * k, b)))
 
 
-@model("linalg_matrix_exp", "matrix_exp", family=FAMILY_NAME)
+@op("linalg_matrix_exp matrix_exp")
 def matrix_exp(a: Tensor) -> Work:
     """Taylor polynomial of degree 18 by Bader, Blanes and Casas (2019): 5 products, without the squarings
     that a large norm needs (they depend on the data)"""
@@ -256,7 +256,7 @@ def matrix_exp(a: Tensor) -> Work:
     return Work(scaled(5 * 2 * batch * n**3, a), a.nbytes, moved(a.numel, a))
 
 
-@model("linalg_pinv", "pinverse", family=FAMILY_NAME)
+@op("linalg_pinv pinverse")
 def pinv(a: Tensor) -> Work:
     """V S^-1 U': the thin singular value decomposition, 14mn^2 + 8n^3, and a product, 2mn^2"""
     batch, m, n = tall("pinv", a)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     Out,
     broadcast,
@@ -23,7 +23,7 @@ from pyprof.prof.ops.operands import (
 )
 from pyprof.prof.ops.softmax import log_softmax, softmax_backward
 
-FAMILY_NAME = "loss"
+op = Family("loss")
 NONE, MEAN, SUM = 0, 1, 2
 NAMES = {"none": NONE, "mean": MEAN, "batchmean": MEAN, "sum": SUM}
 
@@ -57,7 +57,7 @@ def incoming(self: Tensor, reduction: Any) -> Tensor:
     return self.like(self.shape if mode(reduction) == NONE else ())
 
 
-@model("nll_loss nll_loss_nd nll_loss_forward nll_loss2d nll_loss2d_forward", family=FAMILY_NAME)
+@op("nll_loss nll_loss_nd nll_loss_forward nll_loss2d nll_loss2d_forward")
 def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
     """Gathers N elements and adds them; a mean divides by the total weight, which is a result too.
 
@@ -73,7 +73,7 @@ def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = 
     return Work(flop, (gathered if count else 0) + indices(target).nbytes, written * item)
 
 
-@model("nll_loss_backward", "nll_loss2d_backward", family=FAMILY_NAME)
+@op("nll_loss_backward nll_loss2d_backward")
 def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
     """dx is 0 but for -w g / total_weight at the targets: N divisions (mean), N products with class weights.
 
@@ -89,7 +89,7 @@ def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = 
 ENTROPY = "(self, target, weight, reduction, _ignore_index, label_smoothing)"
 
 
-@model(f"cross_entropy_loss cross_entropy {ENTROPY}", family=FAMILY_NAME)
+@op(f"cross_entropy_loss cross_entropy {ENTROPY}")
 def cross_entropy(
     self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, label_smoothing: Any = 0.0
 ) -> Work:
@@ -108,7 +108,7 @@ def cross_entropy(
     return logarithms + picked + rows
 
 
-@model(f"cross_entropy_loss.backward cross_entropy.backward {ENTROPY}", family=FAMILY_NAME)
+@op(f"cross_entropy_loss.backward cross_entropy.backward {ENTROPY}")
 def cross_entropy_backward(
     self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, label_smoothing: Any = 0.0
 ) -> Work:
@@ -140,20 +140,20 @@ def _register(names: str, flop: int, formula: str) -> None:
         return compared(self, target, flop, reduction)
 
     loss.__doc__ = f"{formula}: {flop} per element, and the reduction"
-    model(names, family=FAMILY_NAME)(loss)
+    op(names)(loss)
 
 
 for _names, (_flop, _formula) in PRICES.items():
     _register(_names, _flop, _formula)
 
 
-@model("mse_loss_backward", family=FAMILY_NAME)
+@op("mse_loss_backward")
 def mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """(x - t) * (2 g / n): 2 per element; unreduced 2 (x - t) g: 3"""
     return compared_backward(self, 3 if mode(reduction) == NONE else 2, required(grad), self, target)
 
 
-@model("l1_loss.backward", family=FAMILY_NAME)
+@op("l1_loss.backward")
 def l1_loss_backward(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Parts:
     """sign(x - t) * g: 2 per element"""
     return _each(self, target, 2, reduction)
@@ -166,25 +166,25 @@ def _each(self: Tensor, target: Tensor, flop: int, reduction: Any) -> Parts:
     return {name: Work(flop * t.numel, inputs, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
 
 
-@model("smooth_l1_loss_backward", "huber_loss_backward", family=FAMILY_NAME)
+@op("smooth_l1_loss_backward huber_loss_backward")
 def smooth_l1_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """(x - t) g / (n beta): sub, mul, div an element"""
     return compared_backward(self, 3, required(grad), self, target)
 
 
-@model("soft_margin_loss_backward", family=FAMILY_NAME)
+@op("soft_margin_loss_backward")
 def soft_margin_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
     """z = exp(-t x); -t g z / (1 + z): mul, exp, add, 2 mul, div"""
     return compared_backward(self, 6, required(grad), self, target)
 
 
-@model("binary_cross_entropy", family=FAMILY_NAME)
+@op("binary_cross_entropy")
 def bce(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
     """(t - 1) log(1 - x) - t log(x): 2 log, 3 sub, 2 mul = 7 per element, and 1 with a weight"""
     return compared(self, target, 8 if given(weight) else 7, reduction, weight)
 
 
-@model("binary_cross_entropy_backward", family=FAMILY_NAME)
+@op("binary_cross_entropy_backward")
 def bce_backward(
     grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any
 ) -> Work:
@@ -192,7 +192,7 @@ def bce_backward(
     return compared_backward(self, 6 if given(weight) else 5, required(grad), self, target, weight)
 
 
-@model("binary_cross_entropy_with_logits", family=FAMILY_NAME)
+@op("binary_cross_entropy_with_logits")
 def bce_logits(
     self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN, *_: Any
 ) -> Work:
@@ -204,7 +204,7 @@ def bce_logits(
     return compared(self, target, flop, reduction, weight, pos_weight)
 
 
-@model("binary_cross_entropy_with_logits.backward", family=FAMILY_NAME)
+@op("binary_cross_entropy_with_logits.backward")
 def bce_logits_backward(
     self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN, *_: Any
 ) -> Work:
@@ -213,7 +213,7 @@ def bce_logits_backward(
     return compared_backward(self, flop, self, target, weight, pos_weight, incoming(self, reduction))
 
 
-@model("kl_div.backward", family=FAMILY_NAME)
+@op("kl_div.backward")
 def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_target: Any = False) -> Parts:
     """dx = -t g reads t only: 1 per element, 2 where t is a logarithm. dt = g (log t - x + 1): 4 per element."""
     grad = incoming(self, reduction)
@@ -227,13 +227,13 @@ def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_tar
     return parts
 
 
-@model("multi_margin_loss_backward", "multilabel_margin_loss_backward", family=FAMILY_NAME)
+@op("multi_margin_loss_backward multilabel_margin_loss_backward")
 def margin_backward(grad: Tensor, self: Tensor, target: Tensor) -> Work:
     """g / C where the margin is not kept: 1 per element; an estimate"""
     return Work(self.numel, distinct(required(grad), self, indices(target)), moved(self.numel, self))
 
 
-@model("_ctc_loss ctc_loss _cudnn_ctc_loss", family=FAMILY_NAME)
+@op("_ctc_loss ctc_loss _cudnn_ctc_loss")
 def ctc_loss(log_probs: Tensor, targets: Tensor, *, out: Out = None) -> Work:
     """alpha[t, s] over T steps, N sequences, 2 S + 1 states: three exponentials, two sums, a logarithm, a sum: 7 each
 
@@ -245,7 +245,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, *, out: Out = None) -> Work:
     return Work(7 * states, log_probs.nbytes + indices(targets).nbytes, moved(states + batch, log_probs))
 
 
-@model("_ctc_loss_backward", family=FAMILY_NAME)
+@op("_ctc_loss_backward")
 def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
     """beta as alpha, 7 per state, and for each probability exp(x) - exp(ab + nll - x), times g: 5; an estimate"""
     forward = ctc_loss(log_probs, targets)
@@ -253,7 +253,7 @@ def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
     return Work(forward.flop + 5 * log_probs.numel, read, moved(log_probs.numel, log_probs))
 
 
-@model("multi_margin_loss", "multilabel_margin_loss_forward", family=FAMILY_NAME)
+@op("multi_margin_loss multilabel_margin_loss_forward")
 def multi_margin_loss(self: Tensor, target: Tensor, *, out: Out = None) -> Work:
     """max(0, margin - x[y] + x[i]): 3 per element with the row's sum and mean; an estimate"""
     result = output(out, self.like(()))

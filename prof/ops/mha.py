@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyprof.prof.ops.attention import FAMILY_NAME, attention, attention_backward
 from pyprof.prof.ops.attention import Call as AttentionCall
+from pyprof.prof.ops.attention import attention, attention_backward, op
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.gemm import gradients, linear
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, model, total
+from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, total
 from pyprof.prof.ops.operands import given, moved
 
 
@@ -147,7 +147,7 @@ ORDER = """(q, k, v, _embed, heads, in_weight, in_bias, bias_k, _bias_v, zero, d
     causal)"""
 
 
-@model(f"multi_head_attention_forward {ORDER}", family=FAMILY_NAME, takes=Call)
+@op(f"multi_head_attention_forward {ORDER}", takes=Call)
 def multi_head_attention(call: Call) -> Parts:
     """Input projections, attention, output projection, and the attention weights where the call returns them"""
     return {
@@ -157,15 +157,14 @@ def multi_head_attention(call: Call) -> Parts:
     }
 
 
-model(
-    "_native_multi_head_attention _triton_multi_head_attention (q, k, v, _embed, heads, in_weight, in_bias, out_weight,"
-    " out_bias, mask, need_weights, average)",
-    family=FAMILY_NAME,
+op(
+    "_native_multi_head_attention _triton_multi_head_attention (q, k, v, _embed, heads, in_weight, in_bias, "
+    "out_weight, out_bias, mask, need_weights, average)",
     takes=NativeCall,
 )(multi_head_attention)
 
 
-@model(f"multi_head_attention_forward.backward {ORDER}", family=FAMILY_NAME, takes=Call)
+@op(f"multi_head_attention_forward.backward {ORDER}", takes=Call)
 def multi_head_attention_backward(call: Call) -> Parts:
     """Both projections' gradients, and attention's five products"""
     return {
@@ -202,10 +201,9 @@ class Layer:
     down_bias: Any
 
 
-@model(
-    "_transformer_encoder_layer_fwd (x, _embed, heads, in_weight, in_bias, out_weight, out_bias, use_gelu, _norm_first,"
-    " _eps, norm1, norm1_bias, norm2, norm2_bias, up, up_bias, down, down_bias)",
-    family=FAMILY_NAME,
+@op(
+    "_transformer_encoder_layer_fwd (x, _embed, heads, in_weight, in_bias, out_weight, out_bias, use_gelu, "
+    "_norm_first, _eps, norm1, norm1_bias, norm2, norm2_bias, up, up_bias, down, down_bias)",
     takes=Layer,
 )
 def transformer_encoder_layer(layer: Layer) -> Parts:

@@ -218,6 +218,16 @@ def model(*ops: str, family: str = "custom", takes: type | None = None) -> Calla
     return register
 
 
+@dataclass(frozen=True, slots=True)
+class Family:
+    """``model`` for ops of one family: ``op = Family("gemm")``, then ``@op("mm")``."""
+
+    name: str
+
+    def __call__(self, *ops: str, takes: type | None = None) -> Callable[[F], F]:
+        return model(*ops, family=self.name, takes=takes)
+
+
 def _check_taken(name: str, words: tuple[str, ...], taker: Callable[..., Any]) -> None:
     """Raise ModelError where an order names what its model does not take."""
     if isinstance(taker, type):

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, accumulator, given, moved, number
 
-FAMILY_NAME = "norm"
+op = Family("norm")
 
 
 def present(*arguments: Any) -> int:
@@ -51,10 +51,9 @@ def batch_eval(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Wor
     return Work(flop, distinct(self, weight, bias, mean, var), moved(self.numel, self))
 
 
-@model(
-    "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit "
-    "_native_batch_norm_legit_functional batch_norm _batch_norm_impl_index",
-    family=FAMILY_NAME,
+@op(
+    "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
+    "batch_norm _batch_norm_impl_index"
 )
 def batch_norm(
     self: Tensor, weight: Any, bias: Any, mean: Any, var: Any = None, training: Any = UNKNOWN, *, out: Out = None
@@ -77,13 +76,13 @@ def _saved(out: Out) -> bool:
     return saved is None or saved.numel > 0
 
 
-@model("_native_batch_norm_legit_no_training", "_batch_norm_no_update", family=FAMILY_NAME)
+@op("_native_batch_norm_legit_no_training _batch_norm_no_update")
 def batch_norm_no_training(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
     """By the running statistics"""
     return batch_eval(self, weight, bias, mean, var)
 
 
-@model("_batch_norm_with_update", "_batch_norm_with_update_functional", family=FAMILY_NAME)
+@op("_batch_norm_with_update _batch_norm_with_update_functional")
 def batch_norm_with_update(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
     """By the batch's statistics"""
     return batch_train(self, weight, bias, mean, var)
@@ -123,10 +122,9 @@ def gradients(self: Tensor, weight: Any, count: int, wants: tuple[bool, bool, bo
     return (moved(self.numel, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(count, like)
 
 
-@model(
-    "native_batch_norm_backward batch_norm_backward"
-    " (grad, self, weight, running_mean, running_var, mean, rstd, train, _eps, mask)",
-    family=FAMILY_NAME,
+@op(
+    "native_batch_norm_backward batch_norm_backward (grad, self, weight, running_mean, running_var, mean, rstd, train, "
+    "_eps, mask)"
 )
 def native_batch_norm_backward(
     grad: Tensor,
@@ -145,23 +143,20 @@ def native_batch_norm_backward(
     return batch_eval_backward(grad, self, weight, running_mean, running_var, mask)
 
 
-@model(
-    "cudnn_batch_norm_backward miopen_batch_norm_backward (self, grad, weight, _running_mean, _running_var, mean, var)",
-    family=FAMILY_NAME,
-)
+@op("cudnn_batch_norm_backward miopen_batch_norm_backward (self, grad, weight, _running_mean, _running_var, mean, var)")
 def cudnn_batch_norm_backward(self: Tensor, grad: Tensor, weight: Tensor, mean: Any, var: Any) -> Work:
     """Training only; all three gradients"""
     return batch_train_backward(grad, self, weight, mean, var, (True, True, True))
 
 
-@model("batch_norm_stats", family=FAMILY_NAME)
+@op("batch_norm_stats")
 def batch_norm_stats(self: Tensor) -> Work:
     """SyncBatchNorm's first pass: mean and variance 4E, root 2C"""
     rows = channels(self)
     return Work(4 * self.numel + 2 * rows, self.nbytes, 2 * statistics(rows, self))
 
 
-@model("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", family=FAMILY_NAME)
+@op("batch_norm_gather_stats batch_norm_gather_stats_with_counts")
 def batch_norm_gather_stats(
     self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None, running_var: Any = None, *_: Any
 ) -> Work:
@@ -171,14 +166,14 @@ def batch_norm_gather_stats(
     return Work(10 * mean.numel, distinct(mean, rstd, running_mean, running_var), written)
 
 
-@model("batch_norm_elemt", family=FAMILY_NAME)
+@op("batch_norm_elemt")
 def batch_norm_elemt(self: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor) -> Work:
     """(x - mean) * rstd * weight + bias"""
     flop = (2 + present(weight, bias)) * self.numel
     return Work(flop, distinct(self, weight, bias, mean, rstd), moved(self.numel, self))
 
 
-@model("batch_norm_backward_reduce", family=FAMILY_NAME)
+@op("batch_norm_backward_reduce")
 def batch_norm_backward_reduce(
     grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, *_: Any
 ) -> Work:
@@ -188,7 +183,7 @@ def batch_norm_backward_reduce(
     return Work(4 * self.numel - rows, distinct(grad, self, mean, rstd, weight), written)
 
 
-@model("batch_norm_backward_elemt", family=FAMILY_NAME)
+@op("batch_norm_backward_elemt")
 def batch_norm_backward_elemt(
     grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, *sums: Any
 ) -> Work:
@@ -201,7 +196,7 @@ def needs(*arguments: Any) -> tuple[bool, ...]:
     return tuple(isinstance(argument, Tensor) and argument.needs_grad for argument in arguments)
 
 
-@model("batch_norm.backward", family=FAMILY_NAME)
+@op("batch_norm.backward")
 def batch_norm_whole_backward(
     self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, training: Any = True, *_: Any
 ) -> Work:
@@ -213,7 +208,7 @@ def batch_norm_whole_backward(
     return batch_eval_backward(grad, self, weight, mean, var, mask)
 
 
-@model("instance_norm", family=FAMILY_NAME)
+@op("instance_norm")
 def instance_norm(
     self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, use_input_stats: Any = True
 ) -> Work:
@@ -230,7 +225,7 @@ def instance_norm(
     return Work(flop, distinct(self, weight, bias, mean, var), written)
 
 
-@model("instance_norm.backward", family=FAMILY_NAME)
+@op("instance_norm.backward")
 def instance_norm_backward(
     self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, use_input_stats: Any = True
 ) -> Work:

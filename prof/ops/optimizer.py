@@ -14,11 +14,11 @@ from typing import Any
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops import activation as _activation  # noqa: F401  (fills MODELS)
 from pyprof.prof.ops.evaluation import evaluate
-from pyprof.prof.ops.model import MODELS, Tensor, Work, distinct, model, total
+from pyprof.prof.ops.model import MODELS, Family, Tensor, Work, distinct, total
 from pyprof.prof.ops.operands import given, moved, number, tensors
 from pyprof.prof.ops.reduction import linalg_vector_norm
 
-FAMILY_NAME = "optimizer"
+op = Family("optimizer")
 
 
 def listed(argument: Any) -> tuple[Tensor, ...]:
@@ -56,21 +56,21 @@ def _register(name: str) -> None:
         return each(name, arguments)
 
     count.__doc__ = f"``{name}`` on each tensor"
-    model(f"_foreach_{name}", family=FAMILY_NAME)(count)
+    op(f"_foreach_{name}")(count)
     if f"{name}_" in MODELS:
 
         def count_inplace(*arguments: Any) -> Work:
             return each(f"{name}_", arguments)
 
         count_inplace.__doc__ = f"``{name}_`` on each tensor"
-        model(f"_foreach_{name}_", family=FAMILY_NAME)(count_inplace)
+        op(f"_foreach_{name}_")(count_inplace)
 
 
 for _name in (UNARY + " " + BINARY).split():
     _register(_name)
 
 
-@model("_foreach_addcmul", family=FAMILY_NAME)
+@op("_foreach_addcmul")
 def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Work:
     """self + value * tensor1 * tensor2
 
@@ -86,31 +86,31 @@ def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Wo
     return work
 
 
-@model("_foreach_copy", family=FAMILY_NAME)
+@op("_foreach_copy")
 def foreach_copy(self: Any, source: Any) -> Work:
     """``copy_`` on each tensor: self is written, not read"""
     return Work(0, distinct(listed(source)), sum(moved(t.numel, t) for t in listed(self)))
 
 
-@model("_foreach_zero", family=FAMILY_NAME)
+@op("_foreach_zero")
 def foreach_zero(self: Any) -> Work:
     """Write every element"""
     return Work(0, 0, sum(moved(t.numel, t) for t in listed(self)))
 
 
-@model("_foreach_norm", family=FAMILY_NAME)
+@op("_foreach_norm")
 def foreach_norm(self: Any, order: Any = 2) -> Work:
     """The norm of each tensor: 2 per element for p = 2"""
     return sum((linalg_vector_norm(t, number(order, 2)) for t in listed(self)), Work())
 
 
-@model("_foreach_max", family=FAMILY_NAME)
+@op("_foreach_max")
 def foreach_max(self: Any) -> Work:
     """Comparisons; a value each"""
     return Work(0, distinct(listed(self)), sum(moved(1, t) for t in listed(self)))
 
 
-@model("clip_grad_norm_", "clip_grad_norm", family=FAMILY_NAME)
+@op("clip_grad_norm_ clip_grad_norm")
 def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2) -> Work:
     """The norm of all gradients, 2 per element (the largest: 0), and their scaling, 1 per element, which happens always
 
@@ -123,7 +123,7 @@ def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2) -> Work:
     return Work(flop, 2 * nbytes, nbytes)
 
 
-@model("_amp_foreach_non_finite_check_and_unscale_", family=FAMILY_NAME)
+@op("_amp_foreach_non_finite_check_and_unscale_")
 def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None) -> Work:
     """g * (1 / scale): 1 per element; the check is free"""
     found = listed(self)
@@ -131,7 +131,7 @@ def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None) -> Work:
     return Work(sum(t.numel for t in found), nbytes + distinct(found_inf, inv_scale), nbytes + distinct(found_inf))
 
 
-@model("_amp_update_scale_", family=FAMILY_NAME)
+@op("_amp_update_scale_")
 def update_scale(self: Tensor, growth_tracker: Any, found_inf: Any) -> Work:
     """Three scalars: a product at most"""
     return Work(1, distinct(given(self), growth_tracker, found_inf), distinct(given(self), growth_tracker))
@@ -150,11 +150,9 @@ def fused(flop: int, read: tuple[Any, ...], written: tuple[Any, ...], grads: Any
     return Work((flop + scaled) * count, distinct(*read), distinct(*written) + back)
 
 
-@model(
-    "_fused_adam _fused_adam_ _fused_adamw _fused_adamw_"
-    " (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, _state_steps, _lr, _beta1, _beta2, weight_decay, _eps,"
-    " _amsgrad, _maximize, grad_scale)",
-    family=FAMILY_NAME,
+@op(
+    "_fused_adam _fused_adam_ _fused_adamw _fused_adamw_ (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, "
+    "_state_steps, _lr, _beta1, _beta2, weight_decay, _eps, _amsgrad, _maximize, grad_scale)"
 )
 def fused_adam(
     self: Any,
@@ -175,10 +173,9 @@ def fused_adam(
     return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
 
 
-@model(
-    "_fused_sgd _fused_sgd_ (self, grads, momentum_buffers, weight_decay, _momentum, _lr, dampening, nesterov,"
-    " _maximize, is_first_step, grad_scale)",
-    family=FAMILY_NAME,
+@op(
+    "_fused_sgd _fused_sgd_ (self, grads, momentum_buffers, weight_decay, _momentum, _lr, dampening, nesterov, "
+    "_maximize, is_first_step, grad_scale)"
 )
 def fused_sgd(
     self: Any,
@@ -204,10 +201,9 @@ def fused_sgd(
     return fused(flop, reads, (listed(self), buffers), grads, grad_scale)
 
 
-@model(
-    "_fused_adagrad _fused_adagrad_"
-    " (self, grads, state_sums, _state_steps, _lr, _lr_decay, weight_decay, _eps, _maximize, grad_scale)",
-    family=FAMILY_NAME,
+@op(
+    "_fused_adagrad _fused_adagrad_ (self, grads, state_sums, _state_steps, _lr, _lr_decay, weight_decay, _eps, "
+    "_maximize, grad_scale)"
 )
 def fused_adagrad(self: Any, grads: Any, state_sums: Any, weight_decay: Any = 0, grad_scale: Any = None) -> Work:
     """s + g g: 2;  p - lr g / (sqrt(s) + eps): sqrt, add, mul, div, sub: 5;  weight decay 2"""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
 from pyprof.prof.ops.operands import Out, first_output, moved, numel
 
-FAMILY_NAME = "copy"
+op = Family("copy")
 
 
-@model("im2col", family=FAMILY_NAME)
+@op("im2col")
 def im2col(self: Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1, *, out: Out = None) -> Work:
     """Read the image, write every window as a column"""
     described = first_output(out)
@@ -28,7 +28,7 @@ def im2col(self: Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, strid
     return Work(0, self.nbytes, moved(count, self))
 
 
-@model("unfold_copy", family=FAMILY_NAME)
+@op("unfold_copy")
 def unfold_copy(self: Tensor, dim: int, size: int, step: int) -> Work:
     """Windows of one dimension, copied out"""
     along = self.shape[dim] if self.shape else 1
@@ -36,7 +36,7 @@ def unfold_copy(self: Tensor, dim: int, size: int, step: int) -> Work:
     return Work(0, self.nbytes, moved(count, self))
 
 
-@model("col2im", family=FAMILY_NAME)
+@op("col2im")
 def col2im(self: Tensor, size: Any, kernel: Any = None) -> Work:
     """The sum of all windows at each place: elements of the columns less elements of the image, where they overlap"""
     count = self.numel // (self.shape[-1] * self.shape[-2]) * (self.shape[-2] // numel(kernel)) * numel(size)
@@ -52,7 +52,7 @@ def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int
     return tuple(after), tuple(kept)
 
 
-@model("constant_pad_nd", family=FAMILY_NAME)
+@op("constant_pad_nd")
 def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
     """Read what is kept of self, write the padded result; a negative pad (the backward of padding) crops"""
     if pad is UNKNOWN:
@@ -63,13 +63,13 @@ def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
     return Work(0, moved(min(self.stored, numel(kept)), self), moved(numel(after), self))
 
 
-@model("pad", family=FAMILY_NAME)
+@op("pad")
 def pad_(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
     """``torch.nn.functional.pad`` in any of its modes"""
     return constant_pad_nd(self, pad, out=out)
 
 
-@model("pad.backward", family=FAMILY_NAME)
+@op("pad.backward")
 def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
     """constant: read the interior of g, write dx;  reflect and others: read g, an addition where elements meet"""
     if mode_of(mode) == "constant":
@@ -88,13 +88,13 @@ def _pads(*kinds: str) -> tuple[str, ...]:
     return tuple(f"{kind}_pad{n}d" for kind in kinds for n in (1, 2, 3))
 
 
-@model(*_pads("reflection", "replication"), "_pad_circular", family=FAMILY_NAME)
+@op("_pad_circular", *_pads("reflection", "replication"))
 def pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
     """Read self, write the padded result"""
     return constant_pad_nd(self, pad, out=out)
 
 
-@model(*(f"{name}_backward" for name in _pads("reflection", "replication")), family=FAMILY_NAME)
+@op(*(f"{name}_backward" for name in _pads("reflection", "replication")))
 def pad_nd_backward(grad: Tensor, self: Tensor) -> Work:
     """Each element of g goes to one of dx: elements of g less elements of dx are sums. Reads g, writes dx."""
     return Work(max(grad.numel - self.numel, 0), grad.nbytes, moved(self.numel, self))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyprof.errors import ModelError
-from pyprof.prof.ops.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     Out,
     bool_mask,
@@ -31,7 +31,7 @@ from pyprof.prof.ops.operands import (
     result_dtype,
 )
 
-FAMILY_NAME = "pointwise"
+op = Family("pointwise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +166,9 @@ def _register(row: Price, name: str) -> None:
     count.__doc__ = count_inplace.__doc__ = f"{row.flop} flop per element of the result: {row.why}"
     count.__name__ = count.__qualname__ = name
     count_inplace.__name__ = count_inplace.__qualname__ = f"{name}_"
-    model(name, family=FAMILY_NAME)(count)
+    op(name)(count)
     if not name.endswith("__") and row.operands > 1:
-        model(f"{name}_", family=FAMILY_NAME)(count_inplace)
+        op(f"{name}_")(count_inplace)
 
 
 for _row in TABLE:
@@ -181,28 +181,28 @@ def scaled(factor: Any) -> int:
     return 0 if number(factor, 1) == 1 else 1
 
 
-@model("add sub subtract rsub", family=FAMILY_NAME)
+@op("add sub subtract rsub")
 def add(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
     """self + alpha * other: 1 flop per element, 2 where alpha is not 1"""
     times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
     return apply("add", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out)
 
 
-@model("add_ sub_ subtract_", family=FAMILY_NAME)
+@op("add_ sub_ subtract_")
 def add_(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
     """self += alpha * other, in self's type"""
     times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
     return apply("add_", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out, inplace=True)
 
 
-@model("div divide true_divide", family=FAMILY_NAME)
+@op("div divide true_divide")
 def div(self: Tensor, other: Any, *mode: Any, out: Out = None) -> Work:
     """self / other: 1 flop per element; rounding is free. Integers divide as float32 unless the result is rounded."""
     result = "same" if "floor" in mode or "trunc" in mode else "float"
     return apply("div", (self, other), 1, COMPLEX_DIV, result=result, out=out)
 
 
-@model("div_ divide_ true_divide_", family=FAMILY_NAME)
+@op("div_ divide_ true_divide_")
 def div_(self: Tensor, other: Any, *, out: Out = None) -> Work:
     """self /= other, in self's type"""
     return apply("div_", (self, other), 1, COMPLEX_DIV, out=out, inplace=True)
@@ -216,13 +216,13 @@ def power(exponent: Any) -> int:
     return POWERS.get(exponent, 1) if isinstance(exponent, (int, float)) else 1
 
 
-@model("pow", "float_power", family=FAMILY_NAME)
+@op("pow float_power")
 def pow_(self: Any, exponent: Any, *, out: Out = None) -> Work:
     """self ** exponent: x*x is 1 flop, x*x*x 2, a root 1, any other power 1"""
     return apply("pow", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None, out=out)
 
 
-@model("pow_", "float_power_", family=FAMILY_NAME)
+@op("pow_ float_power_")
 def pow_inplace(self: Any, exponent: Any, *, out: Out = None) -> Work:
     """self **= exponent, in self's type"""
     return apply(
@@ -230,27 +230,27 @@ def pow_inplace(self: Any, exponent: Any, *, out: Out = None) -> Work:
     )
 
 
-@model("addcmul", family=FAMILY_NAME)
+@op("addcmul")
 def addcmul(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Out = None) -> Work:
     """self + value * tensor1 * tensor2: 2 flop per element, 3 where value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcmul", (self, tensor1, tensor2), 2 + times, 8 + COMPLEX_MUL * times, out=out)
 
 
-@model("addcdiv", family=FAMILY_NAME)
+@op("addcdiv")
 def addcdiv(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Out = None) -> Work:
     """self + value * tensor1 / tensor2: 2 flop per element, 3 where value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcdiv", (self, tensor1, tensor2), 2 + times, 13 + COMPLEX_MUL * times, out=out)
 
 
-@model("lerp", family=FAMILY_NAME)
+@op("lerp")
 def lerp(self: Tensor, end: Any, weight: Any, *, out: Out = None) -> Work:
     """self + weight * (end - self): 3 flop per element"""
     return apply("lerp", (self, end, weight if isinstance(weight, Tensor) else None), 3, 10, out=out)
 
 
-@model("where", "_s_where", family=FAMILY_NAME)
+@op("where _s_where")
 def where(condition: Any, self: Any, other: Any, *, out: Out = None) -> Work:
     """A selection, 0 flop: read the condition and both sides, write one"""
     mask = bool_mask(required(condition))
@@ -260,14 +260,14 @@ def where(condition: Any, self: Any, other: Any, *, out: Out = None) -> Work:
     return elementwise(0, distinct(mask, *sides), output(out, Tensor(shape, dtype)))
 
 
-@model("polar", family=FAMILY_NAME)
+@op("polar")
 def polar(self: Tensor, angle: Tensor, *, out: Out = None) -> Work:
     """r * cos(angle), r * sin(angle): 4 per element"""
     copied = complex_(self, angle, out=out)
     return copied + Work(4 * numel(broadcast("polar", self.shape, angle.shape)))
 
 
-@model("complex", family=FAMILY_NAME)
+@op("complex")
 def complex_(self: Tensor, other: Tensor, *, out: Out = None) -> Work:
     """Two real tensors become a complex one; 0 flop"""
     real = promoted(self.dtype, other.dtype)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.prof.ops.model import Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, moved, output, required, result_dtype
 from pyprof.prof.ops.pointwise import COMPLEX_ADD, COMPLEX_DIV, COMPLEX_MUL, power, priced, scaled, typed
 
-FAMILY_NAME = "pointwise"
+op = Family("pointwise")
 
 
-@model("mul.backward", "multiply.backward", family=FAMILY_NAME)
+@op("mul.backward multiply.backward")
 def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
     """da = g * b, db = g * a: 1 per element each
 
@@ -31,7 +31,7 @@ def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
     }
 
 
-@model("div.backward divide.backward true_divide.backward", family=FAMILY_NAME)
+@op("div.backward divide.backward true_divide.backward")
 def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
     """da = g / b (1 per element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once
 
@@ -96,7 +96,7 @@ def _register_gradient(row: Gradient, name: str) -> None:
 
     count.__doc__ = f"{row.flop} flop per element: {row.formula}, fused: reads g and the saved x or y, writes dx"
     count.__name__ = count.__qualname__ = f"{name}.backward"
-    model(f"{name}.backward", family=FAMILY_NAME)(count)
+    op(f"{name}.backward")(count)
 
 
 for _gradient in GRADIENTS:
@@ -104,7 +104,7 @@ for _gradient in GRADIENTS:
         _register_gradient(_gradient, _name)
 
 
-@model("maximum.backward minimum.backward fmax.backward fmin.backward", family=FAMILY_NAME)
+@op("maximum.backward minimum.backward fmax.backward fmin.backward")
 def maximum_backward(self: Tensor, other: Tensor, *, out: Out = None) -> Parts:
     """g where the operand was chosen: comparisons and selections. Each gradient reads g and both operands."""
     grad = _grad_of(out, self, other)
@@ -113,7 +113,7 @@ def maximum_backward(self: Tensor, other: Tensor, *, out: Out = None) -> Parts:
     return {name: _into(t, grad, 0, 0, inputs) for name, t in wanted.items() if t.needs_grad}
 
 
-@model("where.backward", family=FAMILY_NAME)
+@op("where.backward")
 def where_backward(condition: Tensor, self: Any, other: Any, *, out: Out = None) -> Parts:
     """g where the side was chosen. Each gradient reads g and the condition."""
     sides = {name: t for name, t in (("self", self), ("other", other)) if isinstance(t, Tensor)}
@@ -123,7 +123,7 @@ def where_backward(condition: Tensor, self: Any, other: Any, *, out: Out = None)
     return {name: _into(t, grad, 0, 0, inputs) for name, t in sides.items() if t.needs_grad}
 
 
-@model("pow.backward", family=FAMILY_NAME)
+@op("pow.backward")
 def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
     """dx = g * (n * x ** (n-1)): 2 products and the smaller power, fused: read g and x, write dx
 
@@ -142,7 +142,7 @@ def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
     return parts
 
 
-@model("addcmul.backward", family=FAMILY_NAME)
+@op("addcmul.backward")
 def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
     """dt1 = value * g * t2, dt2 = value * g * t1: a product per element, 2 where value is not 1; self's is g itself"""
     grad, flop = _grad_of(out, self, tensor1, tensor2), 1 + scaled(value)
@@ -154,7 +154,7 @@ def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any 
     return parts
 
 
-@model("addcdiv.backward", family=FAMILY_NAME)
+@op("addcdiv.backward")
 def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
     """dt1 = value * g / t2 (1), dt2 = -value * g * ((t1 / t2) / t2) (3); each 1 more where value is not 1"""
     grad, times = _grad_of(out, self, tensor1, tensor2), scaled(value)

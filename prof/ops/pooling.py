@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
 from pyprof.prof.ops.operands import INDEX_BYTES, Out, first_output, moved, number, numel
 
-FAMILY_NAME = "pooling"
+op = Family("pooling")
 
 
 def each(value: Any, n: int) -> tuple[int, ...]:
@@ -81,24 +81,23 @@ def _register_max(n: int) -> None:
         return _max(n, n > 1 or call.x.needs_grad, call, out)
 
     arguments = "(x, kernel, stride, padding, dilation, ceil_mode)"
-    model(f"max_pool{n}d_with_indices {arguments}", family=FAMILY_NAME, takes=Pool)(with_indices)
-    model(f"max_pool{n}d {arguments}", family=FAMILY_NAME, takes=Pool)(values)
+    op(f"max_pool{n}d_with_indices {arguments}", takes=Pool)(with_indices)
+    op(f"max_pool{n}d {arguments}", takes=Pool)(values)
 
 
 for _n in (1, 2, 3):
     _register_max(_n)
 
 
-@model("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", family=FAMILY_NAME)
+@op("max_pool2d_with_indices_backward max_pool3d_with_indices_backward")
 def max_pool_backward(grad: Tensor, self: Tensor) -> Work:
     """dx[position] += g: an addition per element of g. Reads g and the positions, writes all of dx."""
     return Work(grad.numel, grad.nbytes + INDEX_BYTES * grad.numel, moved(self.numel, self))
 
 
-@model(
+@op(
     "adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward "
-    "fractional_max_pool3d_backward",
-    family=FAMILY_NAME,
+    "fractional_max_pool3d_backward"
 )
 def adaptive_max_pool_backward(grad: Tensor, self: Tensor) -> Work:
     """As max pooling's"""
@@ -142,12 +141,12 @@ def _register_adaptive(n: int) -> None:
         """dx += g / k of each window that holds it"""
         return _adaptive_backward(grad, self, n)
 
-    model(f"adaptive_max_pool{n}d", family=FAMILY_NAME)(adaptive_max)
-    model(f"adaptive_avg_pool{n}d", family=FAMILY_NAME)(adaptive_avg)
-    model(f"adaptive_avg_pool{n}d.backward", family=FAMILY_NAME)(whole_backward)
+    op(f"adaptive_max_pool{n}d")(adaptive_max)
+    op(f"adaptive_avg_pool{n}d")(adaptive_avg)
+    op(f"adaptive_avg_pool{n}d.backward")(whole_backward)
     if n > 1:
-        model(f"_adaptive_avg_pool{n}d", family=FAMILY_NAME)(adaptive_avg)
-        model(f"_adaptive_avg_pool{n}d_backward", family=FAMILY_NAME)(backward)
+        op(f"_adaptive_avg_pool{n}d")(adaptive_avg)
+        op(f"_adaptive_avg_pool{n}d_backward")(backward)
 
 
 def _adaptive_backward(grad: Tensor, self: Tensor, n: int) -> Work:
@@ -184,11 +183,11 @@ def _register_avg(n: int) -> None:
         return backward(call.x.like(call.result_shape(n, out)), call.x, call.kernel, call.stride, call.padding)
 
     arguments = "(x, kernel, stride, padding, ceil_mode)"
-    model(f"avg_pool{n}d {arguments}", family=FAMILY_NAME, takes=Pool)(avg)
+    op(f"avg_pool{n}d {arguments}", takes=Pool)(avg)
     if n > 1:
-        model(f"avg_pool{n}d_backward", family=FAMILY_NAME)(backward)
+        op(f"avg_pool{n}d_backward")(backward)
     else:
-        model(f"avg_pool1d.backward {arguments}", family=FAMILY_NAME, takes=Pool)(whole_backward)
+        op(f"avg_pool1d.backward {arguments}", takes=Pool)(whole_backward)
 
 
 for _n in (1, 2, 3):
@@ -196,7 +195,7 @@ for _n in (1, 2, 3):
     _register_avg(_n)
 
 
-@model("max_unpool2d", "max_unpool3d", family=FAMILY_NAME)
+@op("max_unpool2d max_unpool3d")
 def max_unpool(self: Tensor, positions: Tensor, size: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Each value to its position, zeros elsewhere"""
     described = first_output(out)
@@ -211,7 +210,7 @@ def max_unpool(self: Tensor, positions: Tensor, size: Any = UNKNOWN, *, out: Out
     return Work(0, self.nbytes + INDEX_BYTES * positions.numel, moved(count, self))
 
 
-@model("fractional_max_pool2d", "fractional_max_pool3d", family=FAMILY_NAME)
+@op("fractional_max_pool2d fractional_max_pool3d")
 def fractional_max_pool(self: Tensor, kernel: Any, size: Any, *, out: Out = None) -> Work:
     """Comparisons; values and positions"""
     described = first_output(out)

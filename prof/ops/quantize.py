@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, dtype_name, moved, output
 
-FAMILY_NAME = "pointwise"
+op = Family("pointwise")
 
 
-@model("quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic", family=FAMILY_NAME)
+@op("quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic")
 def quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *arguments: Any, out: Out = None) -> Work:
     """x * (1 / scale) + zero point: 2 per element"""
     asked = next((dtype_name(a) for a in reversed(arguments) if isinstance(a, str) and dtype_name(a)), None)
@@ -21,34 +21,29 @@ def quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *arguments
     return Work(2 * self.numel, distinct(self, scale, zero_point), moved(result.numel, result))
 
 
-@model("dequantize", family=FAMILY_NAME)
+@op("dequantize")
 def dequantize(self: Tensor, *, out: Out = None) -> Work:
     """(q - zero point) * scale: an integer subtraction and a product"""
     result = output(out, Tensor(self.shape, "float32"))
     return Work(self.numel, self.nbytes, moved(result.numel, result))
 
 
-@model(
+@op(
     "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
-    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-    family=FAMILY_NAME,
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"
 )
 def fake_quantize(self: Tensor, scale: Any = None, zero_point: Any = None) -> Work:
     """There and back: x * (1 / scale) + zero point, (q - zero point) * scale: 4 per element; a byte of mask each"""
     return Work(4 * self.numel, distinct(self, scale, zero_point), moved(self.numel, self) + self.numel)
 
 
-@model(
-    "fake_quantize_per_tensor_affine_cachemask_backward",
-    "fake_quantize_per_channel_affine_cachemask_backward",
-    family=FAMILY_NAME,
-)
+@op("fake_quantize_per_tensor_affine_cachemask_backward fake_quantize_per_channel_affine_cachemask_backward")
 def fake_quantize_backward(grad: Tensor, mask: Tensor) -> Work:
     """g where the value was not clamped"""
     return Work(0, distinct(grad) + mask.numel, moved(grad.numel, grad))
 
 
-@model("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant", family=FAMILY_NAME)
+@op("_C::static_scaled_fp8_quant _C::dynamic_scaled_fp8_quant")
 def scaled_fp8_quant(result: Tensor, self: Tensor, scale: Any = None) -> Work:
     """vLLM: x * (1 / scale): 1 per element (dynamic: the maximum that gives the scale is free)"""
     return Work(self.numel, distinct(self, scale), moved(result.numel, result))

@@ -13,7 +13,7 @@ import math
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     INDEX_BYTES,
     Out,
@@ -29,7 +29,7 @@ from pyprof.prof.ops.operands import (
 )
 from pyprof.prof.ops.pointwise import REAL_OF
 
-FAMILY_NAME = "reduction"
+op = Family("reduction")
 
 
 def dims_of(tensor: Tensor, dim: Any) -> tuple[int, ...]:
@@ -80,7 +80,7 @@ def result(count: int, dtype: str, out: Out) -> float:
     return moved(count, Tensor((), described.dtype if described is not None and described.dtype else dtype))
 
 
-@model("sum nansum prod", family=FAMILY_NAME)
+@op("sum nansum prod")
 def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """E - O additions (prod: multiplications)"""
     tensor = required(self)
@@ -88,13 +88,13 @@ def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     return Work(adds(tensor, count), tensor.nbytes, result(count, typed(tensor, arguments, "int64"), out))
 
 
-@model("trace", family=FAMILY_NAME)
+@op("trace")
 def trace(self: Tensor) -> Work:
     """The sum of the diagonal; only the diagonal is read"""
     return sum_(Tensor((min(self.shape),), self.dtype))
 
 
-@model("mean", "nanmean", family=FAMILY_NAME)
+@op("mean nanmean")
 def mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """E - O additions, O divisions"""
     tensor = required(self)
@@ -114,28 +114,28 @@ def spread(self: Tensor, arguments: tuple[Any, ...], out: Out) -> tuple[int, int
     return self.numel, kept(self, None if full else arguments[0], out)
 
 
-@model("var", family=FAMILY_NAME)
+@op("var")
 def var(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """Two passes: mean E, then subtract, square, add (E - O) and divide (O): 4E"""
     count, kept_ = spread(self, arguments, out)
     return Work(4 * count, self.nbytes, moved(kept_, real(self)))
 
 
-@model("std", family=FAMILY_NAME)
+@op("std")
 def std(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """The variance and a root of each: 4E + O"""
     count, kept_ = spread(self, arguments, out)
     return Work(4 * count + kept_, self.nbytes, moved(kept_, real(self)))
 
 
-@model("var_mean", family=FAMILY_NAME)
+@op("var_mean")
 def var_mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """The variance, whose mean is a result too: 4E"""
     count, kept_ = spread(self, arguments, out)
     return Work(4 * count, self.nbytes, moved(kept_, real(self)) + moved(kept_, self))
 
 
-@model("std_mean", family=FAMILY_NAME)
+@op("std_mean")
 def std_mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """The standard deviation, and the mean: 4E + O"""
     count, kept_ = spread(self, arguments, out)
@@ -157,26 +157,26 @@ def _spread_backward(self: Tensor, arguments: tuple[Any, ...], out: Out, a_row: 
     return Work(flop, self.nbytes + a_row * moved(kept_, self), moved(self.numel, self))
 
 
-@model("var.backward", family=FAMILY_NAME)
+@op("var.backward")
 def var_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """k = g * (2 / (n - 1))"""
     return _spread_backward(self, arguments, out, 1)
 
 
-@model("std.backward", family=FAMILY_NAME)
+@op("std.backward")
 def std_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """k = g / (std * (n - 1)): a product and a division; the deviation is saved"""
     return _spread_backward(self, arguments, out, 2)
 
 
-@model("norm", family=FAMILY_NAME)
+@op("norm")
 def norm(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
     """The vector norm: 2E for p = 2. norm.Scalar has no dim; norm.ScalarOpt_dtype has a type in its place."""
     place = None if dim is UNKNOWN and not arguments else dim
     return linalg_vector_norm(self, order, None if isinstance(place, str) else place, out=out)
 
 
-@model("linalg_vector_norm linalg_norm frobenius_norm linalg_matrix_norm", family=FAMILY_NAME)
+@op("linalg_vector_norm linalg_norm frobenius_norm linalg_matrix_norm")
 def linalg_vector_norm(
     self: Tensor, order: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None, *, out: Out = None
 ) -> Work:
@@ -186,13 +186,13 @@ def linalg_vector_norm(
     return Work(norm_flop(self.numel, kept_, order), self.nbytes, result(kept_, named, out))
 
 
-@model("linalg_vector_norm.backward", family=FAMILY_NAME)
+@op("linalg_vector_norm.backward")
 def norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *, out: Out = None) -> Work:
     """dx = x * (g / norm): O divisions, E products. Reads x, g and the norm, writes dx."""
     return _norm_backward(self, kept(self, dim, out))
 
 
-@model("linalg_norm.backward", family=FAMILY_NAME)
+@op("linalg_norm.backward")
 def any_norm_backward(self: Tensor, order: Any = None, dim: Any = None, *, out: Out = None) -> Work:
     """As ``linalg_vector_norm``'s, where it is one: of all elements, or along one dimension"""
     along = self.shape if dim is None else (dim,) if isinstance(dim, int) else dim
@@ -201,7 +201,7 @@ def any_norm_backward(self: Tensor, order: Any = None, dim: Any = None, *, out: 
     return _norm_backward(self, kept(self, dim, out))
 
 
-@model("norm.backward", family=FAMILY_NAME)
+@op("norm.backward")
 def old_norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
     """As ``linalg_vector_norm``'s"""
     return _norm_backward(self, kept(self, None if dim is UNKNOWN and not arguments else dim, out))
@@ -211,7 +211,7 @@ def _norm_backward(self: Tensor, kept_: int) -> Work:
     return Work(self.numel + kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 
 
-@model("dist", family=FAMILY_NAME)
+@op("dist")
 def dist(self: Tensor, other: Tensor, p: Any = 2) -> Work:
     """The norm of the difference: E more"""
     shape = broadcast("dist", self.shape, other.shape)
@@ -219,7 +219,7 @@ def dist(self: Tensor, other: Tensor, p: Any = 2) -> Work:
     return Work(count + norm_flop(count, 1, p), distinct(self, other), moved(1, self))
 
 
-@model("logsumexp", "special_logsumexp", family=FAMILY_NAME)
+@op("logsumexp special_logsumexp")
 def logsumexp(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """max + log(sum(exp(x - max))): sub E, exp E, sum E - O, log O, add O"""
     kept_ = kept(self, dim, out)
@@ -228,14 +228,14 @@ def logsumexp(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     )
 
 
-@model("logsumexp.backward", "special_logsumexp.backward", family=FAMILY_NAME)
+@op("logsumexp.backward special_logsumexp.backward")
 def logsumexp_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """dx = g * exp(x - lse): sub, exp, mul. Reads x, g and lse, writes dx."""
     kept_ = kept(self, dim, out)
     return Work(3 * self.numel, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 
 
-@model("count_nonzero", family=FAMILY_NAME)
+@op("count_nonzero")
 def count_nonzero(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """Integer sums"""
     return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))

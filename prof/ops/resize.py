@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, first_output, moved, number, numel
 
-FAMILY_NAME = "resize"
+op = Family("resize")
 TAPS = {
     "nearest1d": 1,
     "nearest2d": 1,
@@ -70,8 +70,8 @@ def _register(kind: str, taps: int) -> None:
     forward.__doc__ = f"{taps} taps: {weighted(taps)} flop per element of the result"
     backward.__doc__ = f"{taps} taps: products (more than one tap), and sums of what falls on the same element"
     name = f"_upsample{kind}" if kind.startswith("_") else f"upsample_{kind}"
-    model(name, family=FAMILY_NAME)(forward)
-    model(f"{name}_backward", family=FAMILY_NAME)(backward)
+    op(name)(forward)
+    op(f"{name}_backward")(backward)
 
 
 for _kind, _taps in TAPS.items():
@@ -86,17 +86,14 @@ def sampling_taps(grid: Tensor, mode: Any) -> int:
     return (int(2**dims), 1, 16)[kind]
 
 
-@model(
-    "grid_sampler grid_sampler_2d grid_sampler_3d cudnn_grid_sampler grid_sample _grid_sampler_2d_cpu_fallback",
-    family=FAMILY_NAME,
-)
+@op("grid_sampler grid_sampler_2d grid_sampler_3d cudnn_grid_sampler grid_sample _grid_sampler_2d_cpu_fallback")
 def grid_sampler(self: Tensor, grid: Tensor, mode: Any = 0) -> Work:
     """A weighted sum for every point and channel: bilinear 4 mul, 3 add. The points' weights are not counted."""
     count = self.shape[0] * self.shape[1] * numel(grid.shape[1:-1])
     return Work(weighted(sampling_taps(grid, mode)) * count, distinct(self, grid), moved(count, self))
 
 
-@model("grid_sampler_2d_backward grid_sampler_3d_backward _grid_sampler_2d_cpu_fallback_backward", family=FAMILY_NAME)
+@op("grid_sampler_2d_backward grid_sampler_3d_backward _grid_sampler_2d_cpu_fallback_backward")
 def grid_sampler_backward(
     grad: Tensor, self: Tensor, grid: Tensor, mode: Any = 0, padding: Any = 0, align: Any = False, mask: Any = None
 ) -> Work:
@@ -111,14 +108,14 @@ def grid_sampler_backward(
     return Work(flop, distinct(grad, self, grid), written)
 
 
-@model("grid_sampler.backward", family=FAMILY_NAME)
+@op("grid_sampler.backward")
 def grid_sampler_whole_backward(self: Tensor, grid: Tensor, mode: Any = 0) -> Work:
     """``grid_sampler_2d_backward``, whose mask says what needs a gradient"""
     grad = self.like((*self.shape[:2], *grid.shape[1:-1]))
     return grid_sampler_backward(grad, self, grid, mode, 0, False, (self.needs_grad, grid.needs_grad))
 
 
-@model("affine_grid_generator", family=FAMILY_NAME)
+@op("affine_grid_generator")
 def affine_grid(theta: Tensor, size: Any, *, out: Out = None) -> Work:
     """theta [N, d, d + 1] times each point: d (d + 1) products and sums of d each"""
     described = first_output(out)
@@ -127,7 +124,7 @@ def affine_grid(theta: Tensor, size: Any, *, out: Out = None) -> Work:
     return Work(points * rows * (2 * columns - 1), theta.nbytes, moved(points * rows, theta))
 
 
-@model("affine_grid_generator_backward", family=FAMILY_NAME)
+@op("affine_grid_generator_backward")
 def affine_grid_backward(grad: Tensor, size: Any = UNKNOWN) -> Work:
     """dtheta [N, d, d + 1] = g' times each point"""
     rows = grad.shape[-1]

@@ -9,16 +9,15 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.fills import filled
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, first_output, given, moved, numel, required
 
-FAMILY_NAME = "rng"
+op = Family("rng")
 
 
-@model(
+@op(
     "uniform_ normal_ exponential_ cauchy_ log_normal_ geometric_ random_ bernoulli_ uniform exponential cauchy "
-    "log_normal geometric random normal_functional",
-    family=FAMILY_NAME,
+    "log_normal geometric random normal_functional"
 )
 def fill(self: Tensor, p: Any = None) -> Work:
     """Write random numbers; a tensor of probabilities is read"""
@@ -26,7 +25,7 @@ def fill(self: Tensor, p: Any = None) -> Work:
     return Work(0, distinct(given(p)), moved(tensor.numel, tensor))
 
 
-@model("bernoulli poisson _standard_gamma binomial _sample_dirichlet", family=FAMILY_NAME)
+@op("bernoulli poisson _standard_gamma binomial _sample_dirichlet")
 def sample(self: Tensor, p: Any = None) -> Work:
     """A number for each probability or rate of self; bernoulli(self, p) only copies self's shape"""
     source = 0 if isinstance(p, float) else distinct(self, p)
@@ -40,13 +39,13 @@ def _made(out: Out, size: Any, dtype: Any, default: str) -> Work:
     return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or default)
 
 
-@model("rand", "randn", family=FAMILY_NAME)
+@op("rand randn")
 def rand(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """A new tensor, float32 unless the call asks for another type"""
     return _made(out, size, dtype, "float32")
 
 
-@model("normal", family=FAMILY_NAME)
+@op("normal")
 def normal(mean: Any, std: Any = 1, size: Any = None, *, out: Out = None) -> Work:
     """Normal numbers around given means: a product and a sum per element where a mean or deviation is a tensor"""
     parameters = [t for t in (given(mean), given(std)) if t is not None]
@@ -56,32 +55,32 @@ def normal(mean: Any, std: Any = 1, size: Any = None, *, out: Out = None) -> Wor
     return Work(2 * count, distinct(*parameters), moved(count, parameters[0]))
 
 
-@model("randint", family=FAMILY_NAME)
+@op("randint")
 def randint(*arguments: Any, out: Out = None) -> Work:
     """A new int64 tensor; its size is the first list among the arguments"""
     size = next((a for a in arguments if isinstance(a, (list, tuple))), UNKNOWN)
     return _made(out, size, None, "int64")
 
 
-@model("randperm", family=FAMILY_NAME)
+@op("randperm")
 def randperm(n: Any, *, out: Out = None) -> Work:
     """A permutation of n int64"""
     return _made(out, n, None, "int64")
 
 
-@model("rand_like", "randn_like", family=FAMILY_NAME)
+@op("rand_like randn_like")
 def rand_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """As many random numbers as self has; self is not read"""
     return _made(out, self.shape, dtype, self.dtype)
 
 
-@model("randint_like", family=FAMILY_NAME)
+@op("randint_like")
 def randint_like(self: Tensor, *, out: Out = None) -> Work:
     """As many random integers as self has; self is not read"""
     return _made(out, self.shape, None, self.dtype)
 
 
-@model("multinomial", family=FAMILY_NAME)
+@op("multinomial")
 def multinomial(self: Tensor, num_samples: Any = 1, *, out: Out = None) -> Work:
     """int64 samples from each row of probabilities"""
     described = first_output(out)
@@ -93,13 +92,13 @@ def _is_off(train: Any) -> bool:
     return train is False or train == 0
 
 
-@model("dropout feature_dropout alpha_dropout feature_alpha_dropout", family=FAMILY_NAME)
+@op("dropout feature_dropout alpha_dropout feature_alpha_dropout")
 def dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """In evaluation nothing runs; in training ``native_dropout``"""
     return Work() if _is_off(train) or (p is not UNKNOWN and p == 0) else native_dropout(self, p, train)
 
 
-@model("native_dropout", "_fused_dropout", family=FAMILY_NAME)
+@op("native_dropout _fused_dropout")
 def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """x * mask / (1 - p): 1 per element. Writes the result, and a byte of mask each. In evaluation nothing runs."""
     if _is_off(train):
@@ -107,13 +106,13 @@ def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     return Work(self.numel, self.nbytes, moved(self.numel, self) + self.numel)
 
 
-@model("native_dropout_backward", "_masked_scale", family=FAMILY_NAME)
+@op("native_dropout_backward _masked_scale")
 def native_dropout_backward(grad: Tensor, mask: Tensor) -> Work:
     """g * mask * scale: 1 per element"""
     return Work(grad.numel, distinct(grad, bool_mask(mask)), moved(grad.numel, grad))
 
 
-@model("dropout.backward", family=FAMILY_NAME)
+@op("dropout.backward")
 def dropout_backward(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """``native_dropout_backward``; in evaluation nothing"""
     if _is_off(train) or (p is not UNKNOWN and p == 0):

@@ -22,10 +22,10 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, first_output, given, moved
 
-FAMILY_NAME = "rnn"
+op = Family("rnn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,31 +127,31 @@ def network(arguments: tuple[Any, ...], states: int) -> Network:
     return Network(tensors[0], tuple(tensors[first : first + states]), tuple(tensors[first + states :]), bidirectional)
 
 
-@model("lstm", "_lstm_mps", family=FAMILY_NAME)
+@op("lstm _lstm_mps")
 def lstm(*arguments: Any, out: Out = None) -> Work:
     """Four gates, two states; with a projection, the hidden state is smaller"""
     return network(arguments, 2).forward(out)
 
 
-@model("gru rnn_tanh rnn_relu", family=FAMILY_NAME)
+@op("gru rnn_tanh rnn_relu")
 def gru(*arguments: Any, out: Out = None) -> Work:
     """Three gates (a plain RNN: one), one state"""
     return network(arguments, 1).forward(out)
 
 
-@model("lstm.backward", family=FAMILY_NAME)
+@op("lstm.backward")
 def lstm_backward(*arguments: Any) -> Parts:
     """Twice the forward's products"""
     return network(arguments, 2).backward()
 
 
-@model("gru.backward rnn_tanh.backward rnn_relu.backward", family=FAMILY_NAME)
+@op("gru.backward rnn_tanh.backward rnn_relu.backward")
 def gru_backward(*arguments: Any) -> Parts:
     """Twice the forward's products"""
     return network(arguments, 1).backward()
 
 
-@model("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell", family=FAMILY_NAME)
+@op("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 def cell(x: Tensor, hx: Any, *parameters: Any, out: Out = None) -> Work:
     """(input, state or states, w_ih, w_hh, b_ih, b_hh): one step; writes as many states as it reads"""
     net = cell_network(x, hx, parameters)
@@ -166,13 +166,13 @@ def cell_network(x: Tensor, hx: Any, parameters: tuple[Any, ...]) -> Network:
     return Network(x, tuple(states), tuple(rest), False)
 
 
-@model("lstm_cell.backward gru_cell.backward rnn_tanh_cell.backward rnn_relu_cell.backward", family=FAMILY_NAME)
+@op("lstm_cell.backward gru_cell.backward rnn_tanh_cell.backward rnn_relu_cell.backward")
 def cell_backward(x: Tensor, hx: Any, *parameters: Any) -> Parts:
     """Twice the step's products"""
     return cell_network(x, hx, parameters).backward()
 
 
-@model("_cudnn_rnn", "miopen_rnn", family=FAMILY_NAME)
+@op("_cudnn_rnn miopen_rnn")
 def cudnn_rnn(x: Tensor, *rest: Any, out: Out = None) -> Work:
     """(input, weights, stride, weight_buf, hx, cx, mode, ...): weight_buf is the weights' own memory"""
     return cudnn_network(x, rest).forward(out)
@@ -197,7 +197,7 @@ def leading(arguments: tuple[Any, ...]) -> list[Tensor]:
     return list(arguments[:end])
 
 
-@model("_cudnn_rnn_backward", "miopen_rnn_backward", family=FAMILY_NAME)
+@op("_cudnn_rnn_backward miopen_rnn_backward")
 def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
     """Backward data always; the weights' gradient by output_mask, where the capture has it
 
@@ -221,13 +221,13 @@ def _is_mask(argument: Any) -> bool:
 LAYER = "(x, w_ih, w_hh, b_ih, b_hh, hx, cx)"
 
 
-@model(f"mkldnn_rnn_layer {LAYER}", family=FAMILY_NAME)
+@op(f"mkldnn_rnn_layer {LAYER}")
 def mkldnn_rnn_layer(x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, hx: Tensor, cx: Any = None) -> Work:
     """One layer and direction"""
     return layer(x, (w_ih, w_hh, b_ih, b_hh), (hx, cx)).forward()
 
 
-@model(f"mkldnn_rnn_layer_backward {LAYER}", family=FAMILY_NAME)
+@op(f"mkldnn_rnn_layer_backward {LAYER}")
 def mkldnn_rnn_layer_backward(
     x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, hx: Tensor, cx: Any = None
 ) -> Parts:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
-from pyprof.prof.ops.norm import FAMILY_NAME, channels, needs, present, statistics, wanted
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
+from pyprof.prof.ops.norm import channels, needs, op, present, statistics, wanted
 from pyprof.prof.ops.operands import Out, accumulator, given, moved, numel
 
 
@@ -26,7 +26,7 @@ def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out:
     return self.numel // max(saved.numel, 1)
 
 
-@model("native_layer_norm", "layer_norm", family=FAMILY_NAME)
+@op("native_layer_norm layer_norm")
 def layer_norm(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *, out: Out = None) -> Work:
     """5E + 2R, weight E, bias E; saves mean and rstd of each row"""
     rows = self.numel // (normalised(self, normalized_shape, weight, bias, out) or 1)
@@ -55,7 +55,7 @@ def row_backward(
     return Work(flop, distinct(grad, self, weight if wants[0] else None) + stored, written)
 
 
-@model("native_layer_norm_backward", family=FAMILY_NAME)
+@op("native_layer_norm_backward")
 def layer_norm_backward(
     grad: Tensor,
     self: Tensor,
@@ -78,7 +78,7 @@ def layer_norm_backward(
     return row_backward(grad, self, weight, bias, size, self.numel // (size or 1), wants, (mean, rstd))
 
 
-@model("native_group_norm", "group_norm", family=FAMILY_NAME)
+@op("native_group_norm group_norm")
 def group_norm(self: Tensor, *arguments: Any) -> Work:
     """5E + 2R, weight E, bias E; R = N * groups
 
@@ -99,7 +99,7 @@ def _padded(arguments: tuple[Any, ...]) -> tuple[Any, Any]:
     return weight, bias
 
 
-@model("native_group_norm_backward (grad, self, mean, rstd, weight, _n, _c, _hw, _group, mask)", family=FAMILY_NAME)
+@op("native_group_norm_backward (grad, self, mean, rstd, weight, _n, _c, _hw, _group, mask)")
 def group_norm_backward(
     grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, mask: Any = None
 ) -> Work:
@@ -108,7 +108,7 @@ def group_norm_backward(
     return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, (mean, rstd))
 
 
-@model("rms_norm", "_fused_rms_norm", family=FAMILY_NAME)
+@op("rms_norm _fused_rms_norm")
 def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *, out: Out = None) -> Work:
     """x * rsqrt(mean(x x) + eps): square, sum, product 3E, eps and root 2R; weight E. Saves rstd."""
     rows = self.numel // (normalised(self, normalized_shape, weight, None, out) or 1)
@@ -116,7 +116,7 @@ def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *, out: Ou
     return Work(flop, distinct(self, weight), moved(self.numel, self) + statistics(rows, self))
 
 
-@model("_fused_rms_norm_backward", family=FAMILY_NAME)
+@op("_fused_rms_norm_backward")
 def rms_norm_backward(
     grad: Tensor, self: Tensor, normalized_shape: Any, rstd: Any, weight: Any = None, mask: Any = None, *_: Any
 ) -> Work:
@@ -132,13 +132,13 @@ def rms_norm_backward(
     return Work(flop, read + statistics(count // (size or 1), self), written)
 
 
-@model("rms_norm.backward", family=FAMILY_NAME)
+@op("rms_norm.backward")
 def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None) -> Work:
     """``_fused_rms_norm_backward``, also where the forward ran as its parts"""
     return rms_norm_backward(self, self, normalized_shape, None, weight, needs(self, weight))
 
 
-@model("layer_norm.backward", family=FAMILY_NAME)
+@op("layer_norm.backward")
 def layer_norm_whole_backward(
     self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any
 ) -> Work:
@@ -147,7 +147,7 @@ def layer_norm_whole_backward(
     return layer_norm_backward(grad, self, normalized_shape, None, None, weight, bias, needs(self, weight, bias))
 
 
-@model("group_norm.backward", family=FAMILY_NAME)
+@op("group_norm.backward")
 def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bias: Any = None) -> Work:
     """``native_group_norm_backward``"""
     wants = needs(self, weight, bias)
@@ -156,20 +156,20 @@ def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bia
     return row_backward(grad, self, weight, bias, channels(self), rows, (wants[0], wants[1], wants[2]), (None, None))
 
 
-@model("_weight_norm", "_weight_norm_interface", family=FAMILY_NAME)
+@op("_weight_norm _weight_norm_interface")
 def weight_norm(v: Tensor, g: Tensor) -> Work:
     """w = v * (g / ||v||): squares E, their sum E - R, R roots, R divisions, E products. Saves the R norms."""
     return Work(3 * v.numel + g.numel, distinct(v, g), moved(v.numel, v) + statistics(g.numel, v))
 
 
-@model("_weight_norm_interface_backward", family=FAMILY_NAME)
+@op("_weight_norm_interface_backward")
 def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor) -> Work:
     """dg = sum(dw v) / n: 2E - R + R;  dv = dw (g / n) - v (g dg / n^2): 3E, and 3R for the factors, sharing g / n"""
     saved = statistics(g.numel, v)
     return Work(5 * v.numel + 3 * g.numel, distinct(grad, v, g) + saved, moved(v.numel, v) + moved(g.numel, g))
 
 
-@model("_weight_norm.backward", family=FAMILY_NAME)
+@op("_weight_norm.backward")
 def weight_norm_whole_backward(v: Tensor, g: Tensor) -> Work:
     """``_weight_norm_interface_backward``"""
     return weight_norm_backward(Tensor(v.shape, v.dtype), v, g)

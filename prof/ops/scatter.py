@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.ops.indexing import index_count, is_mask
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import addition_flop, indices, moved, number, required, tensors
 
-FAMILY_NAME = "indexing"
+op = Family("indexing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def writes(names: str, inplace: str) -> Callable[[Callable[..., Write]], Callabl
             def count(*arguments: Any, is_inplace: bool = is_inplace) -> Work:
                 return function(*arguments).work(is_inplace)
 
-            model(ops, family=FAMILY_NAME)(count)
+            op(ops)(count)
         return function
 
     return register
@@ -116,7 +116,7 @@ def put(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False
     return Write(self, inputs, positions.numel, int(number(accumulate, False)))
 
 
-@model("select_scatter slice_scatter diagonal_scatter as_strided_scatter", family=FAMILY_NAME)
+@op("select_scatter slice_scatter diagonal_scatter as_strided_scatter")
 def view_scatter(self: Tensor, source: Tensor) -> Work:
     """A copy of self with a part replaced: read the rest of self and the source, write all"""
     rest = max(self.numel - source.numel, 0)

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Family, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import moved
 
-NORM, POINTWISE, COPY = "norm", "pointwise", "copy"
+norm_op, pointwise_op, copy_op = Family("norm"), Family("pointwise"), Family("copy")
 
 
-@model("_C::rms_norm", family=NORM)
+@norm_op("_C::rms_norm")
 def rms_norm(result: Tensor, self: Tensor, weight: Tensor) -> Work:
     """x * rsqrt(mean(x x) + eps) * w: 4E + 2R; nothing is saved"""
     rows = self.numel // (weight.numel or 1)
     return Work(4 * self.numel + 2 * rows, distinct(self, weight), moved(result.numel, result))
 
 
-@model("_C::fused_add_rms_norm", family=NORM)
+@norm_op("_C::fused_add_rms_norm")
 def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
     """residual += x; x = rms_norm(residual): 5E + 2R; both are read and written"""
     rows = self.numel // (weight.numel or 1)
@@ -28,13 +28,13 @@ def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
     return Work(5 * self.numel + 2 * rows, distinct(self, residual, weight), written)
 
 
-@model("_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul", family=POINTWISE)
+@pointwise_op("_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul")
 def gated(result: Tensor, self: Tensor) -> Work:
     """act(a) * b of x's halves, the activation counted as silu: 4 per element of the result; an estimate for gelu"""
     return Work(4 * result.numel, distinct(self), moved(result.numel, result))
 
 
-@model("_C::rotary_embedding", family=POINTWISE)
+@pointwise_op("_C::rotary_embedding")
 def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int, cache: Tensor) -> Work:
     """Each pair turned by its position's angle: 4 products, 2 sums, so 3 per element of the rotated part; in place"""
     part = cache.shape[-1] / head_size
@@ -45,7 +45,7 @@ def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int,
     return Work(3 * turned, distinct(positions) + rotated + angles, rotated)
 
 
-@model("_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::reshape_and_cache", family=COPY)
+@copy_op("_C_cache_ops::reshape_and_cache_flash _C_cache_ops::reshape_and_cache")
 def reshape_and_cache(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, *_: Any
 ) -> Work:
@@ -73,7 +73,7 @@ def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chos
     return Work(flop, distinct(self, chosen, _weights) + weights, moved(self.numel, self))
 
 
-@model("_moe_C::topk_softmax", family=POINTWISE)
+@pointwise_op("_moe_C::topk_softmax")
 def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor) -> Work:
     """A softmax of each token's scores (4E - R), then the best k: comparisons"""
     rows = scores.numel // scores.shape[-1] if scores.shape and scores.shape[-1] else 0
@@ -81,13 +81,13 @@ def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor) 
     return Work(4 * scores.numel - rows, distinct(scores), written)
 
 
-@model("_moe_C::moe_sum", family=POINTWISE)
+@pointwise_op("_moe_C::moe_sum")
 def moe_sum(self: Tensor, result: Tensor) -> Work:
     """A token's k results added"""
     return Work(max(self.numel - result.numel, 0), distinct(self), moved(result.numel, result))
 
 
-@model("_moe_C::moe_align_block_size _moe_C::moe_permute _moe_C::moe_unpermute", family=COPY)
+@copy_op("_moe_C::moe_align_block_size _moe_C::moe_permute _moe_C::moe_unpermute")
 def moe_places(chosen: Tensor) -> Work:
     """Where each token goes: integers; at least the choice is read"""
     return Work(0, distinct(chosen), 0)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, given, moved, output
 from pyprof.prof.ops.reduction import rows
 
-FAMILY_NAME = "softmax"
+op = Family("softmax")
 
 
 def _typed(self: Tensor, option: Any, out: Out) -> Tensor:
@@ -23,21 +23,21 @@ def _typed(self: Tensor, option: Any, out: Out) -> Tensor:
     return output(out, Tensor(self.shape, cast))
 
 
-@model("softmax _softmax _safe_softmax special_softmax softmin", family=FAMILY_NAME)
+@op("softmax _softmax _safe_softmax special_softmax softmin")
 def softmax(self: Tensor, dim: Any, half_to_float: Any = None, *, out: Out = None) -> Work:
     """exp(x - max) / sum: sub, exp, div E each; sum E - R"""
     result = _typed(self, half_to_float, out)
     return Work(4 * self.numel - rows(self, dim), self.nbytes, moved(result.numel, result))
 
 
-@model("log_softmax _log_softmax special_log_softmax", family=FAMILY_NAME)
+@op("log_softmax _log_softmax special_log_softmax")
 def log_softmax(self: Tensor, dim: Any, half_to_float: Any = None, *, out: Out = None) -> Work:
     """x - max - log(sum(exp(x - max))): sub, exp, sub E each; sum E - R; log R"""
     result = _typed(self, half_to_float, out)
     return Work(4 * self.numel, self.nbytes, moved(result.numel, result))
 
 
-@model("_softmax_backward_data _log_softmax_backward_data _softmax_backward", family=FAMILY_NAME)
+@op("_softmax_backward_data _log_softmax_backward_data _softmax_backward")
 def softmax_backward(grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any = None, *, out: Out = None) -> Work:
     """y * (g - sum(g * y)): mul, sub, mul E each, sum E - R;  logarithm: g - exp(y) * sum(g): exp, mul, sub E each"""
     cast = "" if input_dtype is UNKNOWN else dtype_name(input_dtype) or grad.dtype
@@ -45,14 +45,14 @@ def softmax_backward(grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any =
     return Work(4 * grad.numel - rows(grad, dim), distinct(grad, output_), moved(result.numel, result))
 
 
-@model("_masked_softmax", family=FAMILY_NAME)
+@op("_masked_softmax")
 def masked_softmax(self: Tensor, mask: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """A softmax that also reads a mask; masked elements are counted"""
     along = -1 if dim is None or dim is UNKNOWN else dim
     return Work(4 * self.numel - rows(self, along), distinct(self, bool_mask(mask)), moved(self.numel, self))
 
 
-@model("_masked_softmax_backward", family=FAMILY_NAME)
+@op("_masked_softmax_backward")
 def masked_softmax_backward(grad: Tensor, output_: Tensor, mask: Any, dim: Any = None) -> Work:
     """A softmax's backward that also reads a mask"""
     along = -1 if dim is None or dim is UNKNOWN else dim

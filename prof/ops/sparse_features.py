@@ -12,10 +12,10 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.evaluation import alias
-from pyprof.prof.ops.model import Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import given, indices, moved, number, tensors
 
-COPY, POINTWISE, REDUCTION, GEMM, EMBEDDING = "copy", "pointwise", "reduction", "gemm", "embedding"
+copy_op, embedding_op = Family("copy"), Family("embedding")
 
 
 def offsets(argument: Any) -> float:
@@ -30,10 +30,9 @@ def rows_of(tensor: Tensor) -> int:
 # --- orders ------------------------------------------------------------------------------------------------------
 
 
-@model(
+@copy_op(
     "fbgemm::permute_sparse_features fbgemm::permute_2D_sparse_data fbgemm::permute_1D_sparse_data "
-    "fbgemm::permute_sparse_data fbgemm::permute_2D_sparse_preallocated_out",
-    family=COPY,
+    "fbgemm::permute_sparse_data fbgemm::permute_2D_sparse_preallocated_out"
 )
 def permuted_features(
     permute: Tensor, lengths: Tensor, values: Tensor, weights: Any = None, total: Any = None, *_: Any
@@ -49,7 +48,7 @@ def permuted_features(
     return Work(0, distinct(permute, lengths, values, factor), written)
 
 
-@model("fbgemm::permute_2D_sparse_data_input1D", family=COPY)
+@copy_op("fbgemm::permute_2D_sparse_data_input1D")
 def permuted_flat(
     permute: Tensor, lengths: Tensor, values: Tensor, stride: Any, weights: Any = None, total: Any = None, *_: Any
 ) -> Work:
@@ -58,12 +57,11 @@ def permuted_flat(
     return permuted_features(permute, wide, values, weights, total)
 
 
-@model(
+@copy_op(
     "fbgemm::permute_pooled_embs fbgemm::permute_pooled_embs_auto_grad fbgemm::permute_pooled_embs_split "
     "fbgemm::permute_pooled_embs_auto_grad_split fbgemm::permute_duplicate_pooled_embs "
     "fbgemm::permute_duplicate_pooled_embs_auto_grad fbgemm::recat_embedding_grad_output "
-    "fbgemm::recat_embedding_grad_output_mixed_D fbgemm::recat_embedding_grad_output_mixed_D_batch",
-    family=COPY,
+    "fbgemm::recat_embedding_grad_output_mixed_D fbgemm::recat_embedding_grad_output_mixed_D_batch"
 )
 def permuted_rows(rows: Tensor, *order: Any) -> Work:
     """Columns in another order"""
@@ -71,25 +69,25 @@ def permuted_rows(rows: Tensor, *order: Any) -> Work:
     return Work(0, distinct(rows, vectors), moved(rows.numel, rows))
 
 
-@model("fbgemm::permute_sequence_embeddings", family=COPY)
+@copy_op("fbgemm::permute_sequence_embeddings")
 def permuted_sequences(permute: Tensor, lengths: Tensor, rows: Tensor) -> Work:
     """Lengths and sequences of rows in another order"""
     return Work(0, distinct(permute, lengths, rows), distinct(lengths, rows))
 
 
-@model("fbgemm::invert_permute", family=COPY)
+@copy_op("fbgemm::invert_permute")
 def inverted(permute: Tensor) -> Work:
     """The order that undoes another"""
     return Work(0, permute.nbytes, permute.nbytes)
 
 
-@model("fbgemm::expand_into_jagged_permute", family=COPY)
+@copy_op("fbgemm::expand_into_jagged_permute")
 def expanded(permute: Tensor, before: Tensor, after: Tensor, size: Any) -> Work:
     """An order of features as the order of their values"""
     return Work(0, distinct(permute, before, after), moved(int(size), permute))
 
 
-@model("fbgemm::reorder_batched_ad_lengths", "fbgemm::reorder_batched_ad_indices", family=COPY)
+@copy_op("fbgemm::reorder_batched_ad_lengths fbgemm::reorder_batched_ad_indices")
 def reordered(first: Tensor, second: Tensor) -> Work:
     """Values by feature and ad instead of by request: the larger of the first two tensors, read and written"""
     values = max(first, second, key=lambda t: t.numel)
@@ -99,33 +97,33 @@ def reordered(first: Tensor, second: Tensor) -> Work:
 # --- lengths, offsets, checks --------------------------------------------------------------------------------------
 
 
-@model("fbgemm::bounds_check_indices", family=COPY)
+@copy_op("fbgemm::bounds_check_indices")
 def checked_indices(rows: Tensor, values: Tensor, starts: Tensor) -> Work:
     """Indices are compared with the tables' sizes, and those out of bounds replaced"""
     return Work(0, distinct(rows, values, starts), 0)
 
 
-@model("fbgemm::asynchronous_inclusive_cumsum", "fbgemm::asynchronous_exclusive_cumsum", family=COPY)
+@copy_op("fbgemm::asynchronous_inclusive_cumsum fbgemm::asynchronous_exclusive_cumsum")
 def summed_lengths(lengths: Tensor) -> Work:
     """Offsets from lengths: integers"""
     return Work(0, lengths.nbytes, moved(lengths.numel, lengths))
 
 
-@model("fbgemm::asynchronous_complete_cumsum", "fbgemm::asynchronous_batched_complete_cumsum", family=COPY)
+@copy_op("fbgemm::asynchronous_complete_cumsum fbgemm::asynchronous_batched_complete_cumsum")
 def completely_summed(lengths: Tensor) -> Work:
     """Offsets from lengths, and the end: an integer more per row"""
     rows = rows_of(lengths) if len(lengths.shape) > 1 else 1
     return Work(0, lengths.nbytes, moved(lengths.numel + rows, lengths))
 
 
-@model("fbgemm::offsets_range", family=COPY)
+@copy_op("fbgemm::offsets_range")
 def counted_up(starts: Tensor, size: Any) -> Work:
     """0, 1, ... from each offset to the next; ``size`` numbers, or as many as a tensor has"""
     count = size.numel if isinstance(size, Tensor) else int(size)
     return Work(0, starts.nbytes, moved(count, starts))
 
 
-@model("fbgemm::block_bucketize_sparse_features", "fbgemm::block_bucketize_sparse_features_inference", family=COPY)
+@copy_op("fbgemm::block_bucketize_sparse_features fbgemm::block_bucketize_sparse_features_inference")
 def block_bucketized(
     lengths: Tensor, values: Tensor, position: Any, sequence: Any, blocks: Any, buckets: Any, weights: Any = None
 ) -> Work:
@@ -136,19 +134,19 @@ def block_bucketized(
     return Work(0, distinct(lengths, values, blocks, factor), written)
 
 
-@model("fbgemm::bucketize_sparse_features", family=COPY)
+@copy_op("fbgemm::bucketize_sparse_features")
 def bucketized(lengths: Tensor, values: Tensor, position: Any, buckets: Any, weights: Any = None) -> Work:
     """The same by the remainder of each value"""
     return block_bucketized(lengths, values, position, False, None, buckets, weights)
 
 
-@model("fbgemm::linearize_cache_indices", family=COPY)
+@copy_op("fbgemm::linearize_cache_indices")
 def linear_indices(sizes: Tensor, values: Tensor, starts: Tensor) -> Work:
     """Each index numbered among all tables' rows: int64"""
     return Work(0, distinct(sizes, values, starts), 8 * values.numel)
 
 
-@model("fbgemm::get_unique_indices", "fbgemm::get_unique_indices_with_inverse", family=COPY)
+@copy_op("fbgemm::get_unique_indices fbgemm::get_unique_indices_with_inverse")
 def unique_indices(values: Tensor) -> Work:
     """Each index once, sorted: at least read; how many there are is in the data"""
     return Work(0, values.nbytes, 0)
@@ -157,23 +155,22 @@ def unique_indices(values: Tensor) -> Work:
 WAYS = 32  # rows of a set of FBGEMM's cache, a warp's width; a tag of 8 bytes each
 
 
-@model("fbgemm::lxu_cache_lookup", family=COPY)
+@copy_op("fbgemm::lxu_cache_lookup")
 def cache_places(values: Tensor, state: Any) -> Work:
     """Each index is looked up among the tags of its set of 32 rows, and its place written (int32)"""
     ways = state.shape[-1] if isinstance(state, Tensor) and state.shape else WAYS
     return Work(0, values.nbytes + values.numel * ways * 8, 4 * values.numel)
 
 
-@model("fbgemm::lxu_cache_locations_update", family=COPY)
+@copy_op("fbgemm::lxu_cache_locations_update")
 def cache_places_kept(places: Tensor, new: Tensor) -> Work:
     """Places of rows that have come into the cache since"""
     return Work(0, new.nbytes, moved(new.numel, places))
 
 
-@model(
+@copy_op(
     "fbgemm::lru_cache_populate fbgemm::lru_cache_populate_byte fbgemm::lfu_cache_populate "
-    "fbgemm::lfu_cache_populate_byte fbgemm::lxu_cache_flush",
-    family=COPY,
+    "fbgemm::lfu_cache_populate_byte fbgemm::lxu_cache_flush"
 )
 def cache_filled(*_: Any) -> Work:
     """Rows that the cache lacks are fetched, others written back; no capture says how many"""
@@ -186,7 +183,7 @@ def cache_filled(*_: Any) -> Work:
 # --- sums ------------------------------------------------------------------------------------------------------------
 
 
-@model("fbgemm::batched_unary_embeddings", family=EMBEDDING)
+@embedding_op("fbgemm::batched_unary_embeddings")
 def unary_embeddings(weight: Tensor, tables: Tensor, starts: Tensor, values: Tensor) -> Work:
     """The sum of each bag's numbers, one per row, for each of several tasks: (N - bags) additions per task"""
     tasks, bags = rows_of(weight), max(starts.numel - 1, 0)

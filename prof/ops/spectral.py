@@ -13,10 +13,10 @@ import math
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, model
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
 from pyprof.prof.ops.operands import Out, moved, output
 
-FAMILY_NAME = "fft"
+op = Family("fft")
 REAL = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 COMPLEX = {real: name for name, real in REAL.items()}
 
@@ -30,13 +30,13 @@ def points_of(shape: tuple[int, ...], dims: Any) -> int:
     return math.prod(shape[d] for d in dims)
 
 
-@model("_fft_c2c", family=FAMILY_NAME)
+@op("_fft_c2c")
 def c2c(x: Tensor, dims: Any) -> Work:
     """Complex to complex, forward or inverse"""
     return Work(transforms(x.numel, points_of(x.shape, dims), 5), x.nbytes, moved(x.numel, x))
 
 
-@model("_fft_r2c", family=FAMILY_NAME)
+@op("_fft_r2c")
 def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *, out: Out = None) -> Work:
     """Real to complex; one-sided: n/2 + 1 numbers of the last dimension are written"""
     flop = transforms(x.numel, points_of(x.shape, dims), 2.5)
@@ -47,7 +47,7 @@ def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *, 
     return Work(flop, x.nbytes, moved(result.numel, result))
 
 
-@model("_fft_c2r", family=FAMILY_NAME)
+@op("_fft_c2r")
 def c2r(x: Tensor, dims: Any, _normalization: Any = 0, last_size: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Complex to real: the last dimension has ``last_size`` numbers"""
     shape = list(x.shape)

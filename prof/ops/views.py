@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.ops.model import Work, model
+from pyprof.prof.ops.model import Family, Work
 
-FAMILY_NAME = "view"
+op = Family("view")
 
 VIEWS = (
     "_conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided as_strided_ atleast_1d "
@@ -52,4 +52,4 @@ def nothing(*_: Any) -> Work:
 
 
 for _name in sorted({name for names in (VIEWS, ALLOCATIONS, QUESTIONS) for name in names.split()}):
-    model(_name, family=FAMILY_NAME)(nothing)
+    op(_name)(nothing)
