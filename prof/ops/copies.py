@@ -188,3 +188,15 @@ def nonzero_static(self: Tensor, size: int) -> Work:
 def is_left_aligned(self: Tensor, mask: Tensor) -> Work:
     """Checks that padding stands only at the end of each row of a mask, which is read"""
     return Work(0, mask.nbytes)
+
+
+# Sparse layouts: products are those of ``gemm``
+
+
+@Family("sparse")("_to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc")
+def converted(self: Tensor, *, out: Out = None) -> Work:
+    """All that is stored is read, all that is stored then is written"""
+    result = out[0] if out else None
+    if result is None:
+        raise UnknownArgument("the capture does not say how much the result stores")
+    return Work(0, self.nbytes, result.nbytes)

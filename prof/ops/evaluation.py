@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import Any
 
 from pyprof.errors import ModelError, UnknownArgument
-from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, F, Parts, Tensor, Work, names
+from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, F, Parts, Tensor, Work, names, total
 
 ALIASES: list[tuple[re.Pattern[str], str]] = []  # a pattern of other names of an op, and the name of its model
 ASSUMPTIONS: dict[str, Callable[[tuple[Any, ...]], str]] = {}  # a model's name -> what it assumes of a call's arguments
@@ -21,6 +21,8 @@ SPARSE = names(
     "mm _sparse_mm addmm _sparse_addmm matmul matmul.backward addmm.backward mv addmv linear _to_dense _to_sparse "
     "_to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc"
 )
+# Ops that run a product of a sparse operand inside them.
+SPARSE_PRODUCTS = frozenset({"aten::_sparse_mm", "aten::_sparse_addmm", "aten::_sparse_sparse_matmul"})
 
 
 def alias(pattern: str, name: str) -> None:
@@ -131,3 +133,36 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
     if not isinstance(work, (Work, dict)):
         raise ModelError(f"{name}: its model returned {work!r:.200}, expected Work")
     return work
+
+
+def first_trial(name: str, calls: Iterable[tuple[Any, ...]]) -> int | None:
+    """FLOPs of the first of the calls whose arguments the model takes; None where it takes none of them."""
+    return next((flop for flop in (trial(name, call) for call in calls) if flop is not None), None)
+
+
+def trial(name: str, arguments: tuple[Any, ...]) -> int | None:
+    """FLOPs of the op ``name`` on made-up arguments; None where its model takes others."""
+    try:
+        return total(evaluate(name, arguments)).flop
+    except ModelError:
+        return None
+
+
+# The functions behind Python's operators: ``a @ b`` is recorded as ``__matmul__``.
+_TORCH_NAMES = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
+
+
+def function_of(name: str) -> str:
+    """The function behind an operator's method; other names stay as they are.
+
+    >>> function_of("__iadd__"), function_of("__rtruediv__"), function_of("__matmul__"), function_of("linear")
+    ('add_', 'div', 'matmul', 'linear')
+    """
+    if not (name.startswith("__") and name.endswith("__")) or find(name):
+        return name
+    plain = name.strip("_")
+    in_place = ""
+    if find(plain) is None and plain[:1] in ("i", "r"):  # __iadd__, __radd__
+        in_place = "_" if plain[0] == "i" else ""
+        plain = plain[1:]
+    return _TORCH_NAMES.get(plain, plain) + in_place

@@ -1,49 +1,12 @@
 """Imports every family of op models, which fills ``pyprof.prof.ops.model.MODELS``."""
 
-# ruff: noqa: F401
-from pyprof.prof.ops import (
-    activation,
-    attention,
-    attention_kernels,
-    collective,
-    compiled,
-    contraction,
-    conv,
-    conv_backends,
-    copies,
-    embedding,
-    embedding_tables,
-    embedding_updates,
-    extensions,
-    extrema,
-    fills,
-    flex,
-    gemm,
-    gemm_packed,
-    indexing,
-    jagged,
-    linalg,
-    loss,
-    mha,
-    norm,
-    optimizer,
-    padding,
-    pointwise,
-    pointwise_backward,
-    pooling,
-    quantize,
-    reduction,
-    resize,
-    rng,
-    rnn,
-    row_norm,
-    row_quantization,
-    scatter,
-    serving,
-    softmax,
-    sorting,
-    sparse,
-    sparse_features,
-    spectral,
-    views,
-)
+from importlib import import_module
+
+FAMILIES = """
+activation attention attention_kernels collective compiled contraction conv conv_backends copies embedding
+embedding_tables embedding_updates extensions extrema fills gemm gemm_packed indexing jagged linalg loss mha
+norm optimizer padding pointwise pointwise_backward pooling quantize reduction resize rng rnn row_norm
+scatter serving softmax sorting sparse_features spectral views
+"""
+for _family in FAMILIES.split():
+    import_module(f"pyprof.prof.ops.{_family}")

@@ -7,11 +7,12 @@ and an activation's or softmax's backward works on tensors of its input's shape.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import evaluate, find
-from pyprof.prof.ops.marker_calls import call_arguments
+from pyprof.prof.ops.marker_arguments import call_arguments
 from pyprof.prof.ops.model import FAMILY, Tensor, Work, names
 
 # products that autograd runs as a product's gradients
@@ -84,3 +85,22 @@ def _dim(marker: Marker) -> Any:
     named = [a.get("value") for a in marker.args if a.get("name") == "dim"]
     numbers = [a.get("value") for a in marker.args if a.get("type") == "int"]
     return next((n for n in (*named, *numbers) if isinstance(n, int)), -1)
+
+
+def bias_gradient(gradient: Sequence[int], nodes: Sequence[str], operands: Sequence[Tensor]) -> list[int] | None:
+    """The shape of ``sum``'s output where the sum is a bias's gradient: a number per channel. None elsewhere.
+
+    ``gradient``: the shape of what is summed; ``nodes``: the ops around the sum; ``operands``: the tensors of the
+    user's call where that is linear or addmm.
+
+    ATen/native/Convolution.cpp (2.4 to 2.13): grad_bias = grad_output.sum over all dimensions but the second.
+    layer_norm_kernel.cu: partial sums [blocks, channels] over the first. addmm's gradient [rows, columns] is summed to
+    its bias, where the call's marker has one.
+    """
+    if "aten::convolution_backward" in nodes:
+        return [gradient[1]] if len(gradient) > 2 else None
+    if len(gradient) != 2:
+        return None
+    channels = list(gradient[1:])
+    has_bias = "AddmmBackward0" in nodes and any(tensor.shape == tuple(channels) for tensor in operands)
+    return channels if has_bias or "aten::native_layer_norm_backward" in nodes else None

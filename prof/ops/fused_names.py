@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from pyprof.prof.ops.evaluation import find
+from pyprof.prof.ops.evaluation import find, first_trial
 from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, names
-from pyprof.prof.ops.no_arithmetic import first_trial
 
 KINDS = ("poi", "red", "per", "spl")
 

@@ -28,7 +28,7 @@ from pyprof.errors import ShapeError
 from pyprof.marker import Marker
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
 from pyprof.prof.ops.evaluation import find
-from pyprof.prof.ops.marker_calls import call_arguments, tensors_within
+from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within
 from pyprof.prof.ops.model import UNKNOWN, Tensor, names
 from pyprof.prof.ops.signatures import after_lists, is_adam, signature_of
 

@@ -13,19 +13,13 @@ from typing import Any
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
-from pyprof.prof.ops.bias_gradients import bias_gradient
 from pyprof.prof.ops.collective import with_name
 from pyprof.prof.ops.compiled import is_compiled
-from pyprof.prof.ops.evaluation import evaluate, find, parameters
-from pyprof.prof.ops.from_forward import from_forward
-from pyprof.prof.ops.marker_calls import call_arguments, tensors_within
-from pyprof.prof.ops.marker_options import with_flags, with_options
+from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function_of, parameters
+from pyprof.prof.ops.from_forward import bias_gradient, from_forward
+from pyprof.prof.ops.known_work import FILLED, known_parts, never_computes
+from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Tensor, Work
-from pyprof.prof.ops.no_arithmetic import never_computes
-from pyprof.prof.ops.partly_known import known_parts
-from pyprof.prof.ops.python_operators import function_of
-from pyprof.prof.ops.sparse import PRODUCTS as SPARSE_PRODUCTS
-from pyprof.prof.ops.zero_fills import FILLED
 from pyprof.prof.work.arguments import Known, known_dtypes, recorded
 from pyprof.prof.work.collective_records import messages, work_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.known_work import never_computes
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
-from pyprof.prof.ops.no_arithmetic import never_computes
 from tests.prof.ops.op_cases import Row, i, i32, t, worked
 
 STARTS = (Tensor((4,)),)  # a list of offsets of 3 sequences, whose type no trace has: int64, 32 bytes

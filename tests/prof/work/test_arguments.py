@@ -9,8 +9,8 @@ import pytest
 
 from pyprof.marker import Marker, format_marker
 from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
+from pyprof.prof.ops.marker_arguments import subscript
 from pyprof.prof.ops.model import UNKNOWN, Tensor
-from pyprof.prof.ops.subscripts import subscript
 from pyprof.prof.work.arguments import known_dtypes
 from pyprof.prof.work.count import Counted, OpCall, count_call
 

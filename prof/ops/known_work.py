@@ -1,0 +1,118 @@
+"""What is known of a call besides its model's count: that it computes nothing, parts of its work, zeros it fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from pyprof.errors import ModelError
+from pyprof.prof.ops.compiled import fused_bytes, is_compiled
+from pyprof.prof.ops.evaluation import evaluate, first_trial, parameters
+from pyprof.prof.ops.model import FAMILY, UNKNOWN, Parts, Tensor, Work, distinct, names
+from pyprof.prof.ops.operands import INDEX_BYTES
+
+# Families that move, order or choose. Not all of "indexing" and "embedding": their backwards add.
+FAMILIES = frozenset({"copy", "view", "collective", "sort", "layout"})
+GATHERS = names(
+    "embedding index_select gather take index masked_select nonzero masked_fill max_pool2d max_pool3d "
+    "max_pool2d_with_indices max_pool3d_with_indices"
+)
+
+
+@lru_cache(maxsize=4096)
+def never_computes(name: str) -> bool:
+    """Whether an op, by its registered name, only compares, selects, moves or fills.
+
+    >>> never_computes("cat"), never_computes("threshold_backward"), never_computes("add")
+    (True, True, False)
+    """
+    family = FAMILY[name]
+    return family in FAMILIES or name in GATHERS or (family == "pointwise" and _zero(name))
+
+
+def _zero(name: str) -> bool:
+    """An element-wise op that its own model counts 0 for, of real and of complex numbers."""
+    real, complex_ = ([(Tensor((64,), dtype),) * count for count in (1, 2, 3)] for dtype in ("float32", "complex64"))
+    return first_trial(name, real) == first_trial(name, complex_) == 0
+
+
+Amounts = tuple[int | None, float | None]
+
+# What fused attention's models call their causal flag or mask type. NVTX does not record it; bytes do not depend on it.
+MASK = frozenset({"causal", "mask_type"})
+
+
+def known_parts(name: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
+    """(FLOPs, bytes) of each piece of the work, None where unknown; no piece where nothing is known.
+
+    A compiled kernel's bytes are known without its FLOPs, attention's bytes without its mask, and of an op that only
+    moves or compares that it has no FLOPs.
+    """
+    if is_compiled(name) and arguments:
+        return {"": (None, fused_bytes(arguments[0], arguments[1:]))}
+    parts = _with_any_mask(name, arguments)
+    return {"": (0, None)} if not parts and never_computes(name) else parts
+
+
+def _with_any_mask(name: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
+    """What is the same with and without a causal mask, where the capture does not record which it was."""
+    pairs = enumerate(zip(parameters(name), arguments, strict=False))
+    position = next((i for i, (word, argument) in pairs if word in MASK and argument is UNKNOWN), None)
+    if position is None:
+        return {}
+    before, after = arguments[:position], arguments[position + 1 :]
+    try:
+        plain, causal = (_parts(evaluate(name, (*before, flag, *after))) for flag in (False, True))
+    except ModelError:
+        return {}
+    return {part: _common(work, causal[part]) for part, work in plain.items()}
+
+
+def _parts(work: Work | Parts) -> Parts:
+    return {"": work} if isinstance(work, Work) else work
+
+
+def _common(one: Work, other: Work) -> Amounts:
+    flop = one.flop if one.flop == other.flop else None
+    return flop, one.nbytes if one.nbytes == other.nbytes else None
+
+
+# Ops that fill their whole output with zeros before they scatter into it. Such an op writes all of its output, and that
+# is what its model counts. In a capture the fill is an op inside it (``aten::zero_``), with its own kernel, so the op's
+# other kernels write only what they touch. Counting the fill twice would put such a kernel at many times the memory's
+# limit: at 17 times for nll_loss_backward of a 50,304-word vocabulary. Source:
+# ATen/native/cuda/{NLLLoss2d,Loss,DilatedMaxPool3d,EmbeddingBackwardKernel}.cu of torch 2.4 to 2.13.
+# ``max_pool2d_with_indices_backward`` fills first, too, but then writes every element again, in both layouts: on an
+# H200 its kernel wrote 521 MB of a gradient of 537 MB (docs/explanation/accuracy.md).
+
+# op -> bytes that it reads and writes beside the zeros, from its arguments in schema order
+Own = Callable[[tuple[Any, ...]], float]
+
+
+def _nll(arguments: tuple[Any, ...]) -> float:
+    """(grad_output, self, target, weight, reduction, ignore_index, total_weight): writes one element a target"""
+    gradient, scores, target, weight = arguments[:4]
+    read = distinct(gradient, target, weight, arguments[6] if len(arguments) > 6 else None)
+    return float(read + target.numel * scores.itemsize)
+
+
+def _pool(arguments: tuple[Any, ...]) -> float:
+    """(grad_output, self, ...): adds each gradient to the element at its position, at most one an output"""
+    gradient, scores = arguments[:2]
+    touched = min(gradient.numel, scores.numel)
+    return float(gradient.nbytes + INDEX_BYTES * gradient.numel + touched * scores.itemsize)
+
+
+def _embedding(arguments: tuple[Any, ...]) -> float:
+    """(grad_output, indices, ...): writes at most one row an index; how large the table is does not matter"""
+    gradient, indices = arguments[:2]
+    return float(distinct(gradient, indices) + gradient.numel * gradient.itemsize)
+
+
+FILLED: dict[str, Own] = {
+    "nll_loss_backward": _nll,
+    "nll_loss2d_backward": _nll,
+    "max_pool3d_with_indices_backward": _pool,
+    "embedding_dense_backward": _embedding,
+}

@@ -1,0 +1,176 @@
+"""The arguments of a user's call, as its marker describes them, for ops whose ranges and Kineto leave them out.
+
+These are the flags of attention, the indices of ``x[...]``, and the options of an op's own call. A marker that leaves
+open which of its arguments is which (a positional one without a sure name, a cut list) fills nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyprof.marker import Marker
+from pyprof.prof.ops.model import UNKNOWN, Tensor
+from pyprof.prof.ops.signatures import signature_of
+
+_NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # JSON has no such numbers
+
+
+def call_arguments(marker: Marker) -> tuple[Any, ...]:
+    """Arguments of an API call from its marker, in call order."""
+    return tuple(_argument(argument) for argument in marker.args)
+
+
+def _argument(argument: Mapping[str, Any]) -> Any:
+    if argument.get("type", "") == "tensor":
+        stride = argument.get("stride")
+        shape = tuple(argument.get("shape", ()))
+        return Tensor(shape, str(argument.get("dtype", "")), tuple(stride) if stride else None)
+    if "items" in argument:
+        return tuple(_argument(item) for item in argument["items"])
+    value = argument.get("value", UNKNOWN)
+    return _NUMBERS.get(value, value) if isinstance(value, str) else value
+
+
+def tensors_within(arguments: Sequence[Any]) -> list[Tensor]:
+    """The tensors among the arguments and in their lists, in order."""
+    tensors: list[Tensor] = []
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            tensors.append(argument)
+        elif isinstance(argument, tuple):
+            tensors += tensors_within(argument)
+    return tensors
+
+
+SUBSCRIPTS = ("__getitem__", "__setitem__")
+_SLICE = re.compile(r"(-?\d{1,18})?:(-?\d{1,18})?:([1-9]\d{0,17})?", re.ASCII)
+
+
+def subscript(call: Marker, self: Any) -> Any:
+    """The indices that ``x[...]`` gives to aten::index and index_put: tensors, and None for a dimension that is kept.
+
+    ``call`` is of x and the key, ``self`` is what is indexed: a view of x, without what whole numbers choose and what
+    slices leave out. The answer is UNKNOWN where that view's shape is another, or where the key holds what a marker
+    does not record (lists, numbers that are tensors). Source: applySlicing in
+    torch/csrc/autograd/python_variable_indexing.cpp.
+    """
+    x, key = (*call_arguments(call), UNKNOWN, UNKNOWN)[:2]
+    if not isinstance(x, Tensor) or not isinstance(self, Tensor) or key is UNKNOWN or call.args[1]["type"] == "list":
+        return UNKNOWN
+    view = _View(list(x.shape))
+    items = key if isinstance(key, tuple) else (key,)
+    kept = max(len(x.shape) - sum(map(_dimensions, items)), 0)  # that an ellipsis stands for
+    if not all(view.takes(item, kept) for item in items):
+        return UNKNOWN
+    if tuple(view.shape + view.left) != self.shape or all(index is None for index in view.indices):
+        return UNKNOWN
+    return tuple(view.indices)
+
+
+@dataclass(slots=True)
+class _View:
+    """The view of x that is indexed, as far as the key's items are read: its shape, and an index per dimension."""
+
+    left: list[int]  # sizes of x's dimensions that no item has taken yet
+    shape: list[int] = field(default_factory=list)
+    indices: list[Tensor | None] = field(default_factory=list)
+
+    def takes(self, item: Any, kept: int) -> bool:
+        """Read one item of the key; False where it has none of the forms that are understood."""
+        if item is None:
+            self._append([1], None)
+        elif item == "Ellipsis":
+            self._append(self._taken(kept), *[None] * kept)
+        elif isinstance(item, Tensor) and item.shape and len(self.left) >= _dimensions(item):
+            self._append(self._taken(_dimensions(item)), item)
+        elif not self.left:
+            return False
+        elif isinstance(item, int) and not isinstance(item, bool):
+            self._taken(1)
+        elif isinstance(item, str) and (bounds := _SLICE.fullmatch(item)):
+            self._append([_sliced(bounds, self._taken(1)[0])], None)
+        else:
+            return False
+        return True
+
+    def _append(self, sizes: list[int], *indices: Tensor | None) -> None:
+        self.shape += sizes
+        self.indices += indices
+
+    def _taken(self, count: int) -> list[int]:
+        sizes, self.left = self.left[:count], self.left[count:]
+        return sizes
+
+
+def _sliced(bounds: re.Match[str], size: int) -> int:
+    """How many of ``size`` elements a slice keeps; sizes may be larger than any memory."""
+    start, stop, step = slice(*(int(bound) if bound else None for bound in bounds.groups())).indices(size)
+    return max(-(-(stop - start) // step), 0)
+
+
+def _dimensions(item: Any) -> int:
+    """How many dimensions of x an item of the key takes."""
+    if item is None or item == "Ellipsis":
+        return 0
+    return len(item.shape) if isinstance(item, Tensor) and item.dtype in ("bool", "uint8") else 1
+
+
+# models' names of arguments -> the names that F.scaled_dot_product_attention has for them, and their defaults there
+# (a mask type of 1 is causal: ATen/native/transformers/attention.cpp)
+API_NAMES = {"causal": "is_causal", "mask_type": "is_causal", "dropout": "dropout_p"}
+API_DEFAULTS = {"is_causal": False, "dropout_p": 0.0}
+NUMPY = {"axis": "dim", "keepdims": "keepdim"}  # names that PyTorch takes as well
+
+
+def with_flags(arguments: tuple[Any, ...], parameters: Sequence[str], marker: Marker) -> tuple[Any, ...]:
+    """The arguments with attention's flags and the indices of ``x[...]``, where these are unknown.
+
+    ``parameters`` are the model's own names of the arguments. A flag that the call did not give has its default.
+    """
+    by_name = {str(a["name"]): a.get("value", UNKNOWN) for a in marker.args}
+    flags = _attention_flags(marker.op, by_name) if all(by_name) else {}
+    filled = list(arguments)
+    for position, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
+        if argument is UNKNOWN and API_NAMES.get(name) in flags:
+            flag = flags[API_NAMES[name]]
+            filled[position] = int(flag) if name == "mask_type" and isinstance(flag, bool) else flag
+        elif name == "positions" and not isinstance(argument, (tuple, Tensor)) and marker.op in SUBSCRIPTS:
+            filled[position] = subscript(marker, arguments[0])
+    return tuple(filled)
+
+
+def _attention_flags(op: str, by_name: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that attention runs with, by a call of scaled_dot_product_attention or of nn.MultiheadAttention's
+    function, which asks for a causal kernel where there is nothing else to mask and no weights to return."""
+    if op == "scaled_dot_product_attention":
+        return {name: by_name.get(name, default) for name, default in API_DEFAULTS.items()}
+    if op != "multi_head_attention_forward":
+        return {}
+    asks_for_causal = by_name.get("is_causal", False) is True and by_name.get("need_weights", True) is False
+    flags: dict[str, Any] = {"is_causal": asks_for_causal and by_name.get("key_padding_mask") is None}
+    if by_name.get("training", True) is False:
+        flags["dropout_p"] = 0.0
+    elif "dropout_p" in by_name:
+        flags["dropout_p"] = by_name["dropout_p"]
+    return flags
+
+
+def with_options(op: str, arguments: tuple[Any, ...], marker: Marker) -> tuple[Any, ...]:
+    """The arguments with the options that ranges leave out, from the op's own call on a tensor of the same shape."""
+    options = signature_of(op).options
+    if not options or len(arguments) != len(options) + 1:
+        return arguments
+    self = arguments[0]
+    x, *given = call_arguments(marker) or (None,)
+    if marker.op.strip("_") != op.strip("_") or not (isinstance(x, Tensor) and isinstance(self, Tensor)):
+        return arguments
+    names = [NUMPY.get(str(a["name"]), str(a["name"])) for a in marker.args[1:]]
+    if x.shape != self.shape or not all(names):
+        return arguments
+    by_name = {**dict(options), **dict(zip(names, given, strict=True))}
+    pairs = zip(arguments[1:], options, strict=True)
+    return (self, *(by_name[name] if argument is UNKNOWN else argument for argument, (name, _) in pairs))
