@@ -22,8 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pyprof.errors import PyprofError
 from pyprof.parse.stats import layout
-from pyprof.parse.stats.open_recording import recording
-from pyprof.parse.stats.recording import Recording
+from pyprof.parse.stats.recording import Recording, recording
 from pyprof.parse.stats.reports import REPORTS, Wanted, wanted
 
 Row = tuple[str, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyprof.command.argument_types import parsed
 from pyprof.command.envelope import write_answer
@@ -11,7 +11,7 @@ from pyprof.command.frame import Done, run_command
 from pyprof.command.parser import Parser, add_common, add_json
 
 if TYPE_CHECKING:
-    from pyprof.parse.stats.reports import Rows, Wanted
+    from pyprof.parse.stats.reports import Wanted
 
 FORMATS = ("column", "csv", "json")
 
@@ -27,23 +27,15 @@ def build_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", help="net.sqlite, net.sql or net.json, gzipped or not")
-    parser.add_argument(
-        "-r",
-        "--report",
-        metavar="NAME[,NAME]",
-        type=parsed(_reports),
-        default=_reports(DEFAULT),
-        help=f"the tables to print, in this order, or all (default: {DEFAULT.replace(',', ', ')})",
-    )
+    reports: dict[str, Any] = {"metavar": "NAME[,NAME]", "type": parsed(_reports), "default": _reports(DEFAULT)}
+    of_reports = f"the tables to print, in this order, or all (default: {DEFAULT.replace(',', ', ')})"
+    parser.add_argument("-r", "--report", **reports, help=of_reports)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "-f",
-        "--format",
-        choices=FORMATS,
-        default="column",
-        help="column: aligned, under a title; csv: a header and rows, with an empty line between tables; json: as nsys "
-        "writes it, one table as a list of objects, several as an object of such lists (default: column)",
+    of_formats = (
+        "column: aligned, under a title; csv: a header and rows, with an empty line between tables; json: as nsys "
+        "writes it, one table as a list of objects, several as an object of such lists (default: column)"
     )
+    form.add_argument("-f", "--format", choices=FORMATS, default="column", help=of_formats)
     add_json(form)
     parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
     add_common(parser, writes="file")
@@ -61,17 +53,16 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.files import check_output, open_output
     from pyprof.parse.stats import layout
     from pyprof.parse.stats.json_document import tables_of
-    from pyprof.parse.stats.open_recording import recording
+    from pyprof.parse.stats.recording import recording
 
     check_output(args.output, args.force)  # before minutes of work
     with recording(Path(args.file)) as events:
-        tables: list[tuple[Wanted, Rows]] = [(report, report.rows(events)) for report in args.report]
+        tables = [(report, report.rows(events)) for report in args.report]
     missing = dict.fromkeys(report.report.missing for report, rows in tables if not rows)
     skipped = [f"{args.file} does not contain {data}." for data in missing]
     if args.json:
-        write_answer(
-            "stats", tables_of(tables), input=[args.file], warnings=skipped, output=args.output, force=args.force
-        )
+        target: dict[str, Any] = {"output": args.output, "force": args.force}
+        write_answer("stats", tables_of(tables), input=[args.file], warnings=skipped, **target)
     else:
         with open_output(args.output, args.force) as out:
             out.write(layout.FORMATS[args.format](tables).encode("utf-8", "replace"))
@@ -90,8 +81,8 @@ def _reports_help() -> str:
     from pyprof.parse.stats.reports import REPORTS
 
     width = max(len(report.name) for report in REPORTS)
-    lines = [
-        f"  {report.name:{width}}  {report.title}" + "".join(f" [:{variant}]" for variant in report.variants)
-        for report in REPORTS
-    ]
-    return "\n".join(["reports:", *lines, "", "example: pyprof stats -r cuda_gpu_kern_sum:base,nvtx_sum net.sqlite"])
+    lines = ["reports:"]
+    for report in REPORTS:
+        variants = "".join(f" [:{variant}]" for variant in report.variants)
+        lines.append(f"  {report.name:{width}}  {report.title}{variants}")
+    return "\n".join([*lines, "", "example: pyprof stats -r cuda_gpu_kern_sum:base,nvtx_sum net.sqlite"])

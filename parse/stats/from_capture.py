@@ -16,7 +16,7 @@ import numpy as np
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import ENGINE, Kind, Scope
 from pyprof.parse.formats.cupti import COPIES
-from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording, Spans, by_start
+from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording, Spans
 from pyprof.table.columns import NULL, Coded, Data, Ints
 
 KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
@@ -42,15 +42,12 @@ class CaptureRecording(Recording):
         capture, ranges = self._capture, self._capture.ranges
         if not len(ranges):
             return Spans.none()
-        pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread].T
-        names = Coded(ranges.scope.astype(np.int32), [f":{_text(scope)}" for scope in capture.scopes])
-        pushed = np.zeros(len(ranges), np.bool_)
-        end = np.minimum(ranges.end, ranges.last_time())  # of ranges that were never closed, too
-        spans = Spans(ranges.start, end, pid, tid, names, pushed, ~pushed, np.zeros(len(ranges), np.int64))
         frames = np.array([scope.kind == Kind.FRAME for scope in capture.scopes])
-        spans = spans.take(~frames[ranges.scope])
-        spans.id = by_start(spans.start, spans.end)
-        return spans
+        rows = np.flatnonzero(~frames[ranges.scope])
+        pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread[rows]].T
+        names = Coded(ranges.scope[rows].astype(np.int32), [f":{_text(scope)}" for scope in capture.scopes])
+        end = np.minimum(ranges.end, ranges.last_time())  # of ranges that were never closed, too
+        return Spans.pushed(ranges.start[rows], end[rows], pid, tid, names)
 
 
 def _text(scope: Scope) -> str:
@@ -59,40 +56,31 @@ def _text(scope: Scope) -> str:
 
 def gpu_rows(columns: Mapping[str, Data], rows: int) -> Gpu:
     """The kernels, copies and memsets among a reader's rows."""
-    numbers = {
-        key: cast(Ints, columns.get(key, np.full(rows, NULL, np.int64)))
-        for key in ("start", "kDuration", "bytes", "device", "pid", "tid", "apiStart", "apiDuration")
-    }
-    texts = {
-        key: cast(Coded, columns.get(key, Coded.empty(rows)))
-        for key in ("kind", "kLongName", "kShortName", "grid", "block", "api")
-    }
-    long, short = (_as_nsys(texts[key]) for key in ("kLongName", "kShortName"))
-    kind = np.array([*(KINDS.get(kind, NULL) for kind in texts["kind"].values), NULL], np.int64)[texts["kind"].codes]
+
+    def numbers(key: str) -> Ints:
+        return cast("Ints", columns.get(key, np.full(rows, NULL, np.int64)))
+
+    def texts(key: str) -> Coded:
+        return cast("Coded", columns.get(key, Coded.empty(rows)))
+
+    kinds, names = texts("kind"), (texts("kLongName"), texts("kShortName"))
+    start, call = numbers("start"), numbers("apiStart")
+    call_end = np.where(call == NULL, NULL, call + np.where(call == NULL, 0, numbers("apiDuration")))
+    long, short = (Coded(name.codes, [copy_name(text) for text in name.values]) for name in names)
     gpu = Gpu(
-        kind=kind,
-        start=numbers["start"],
-        end=numbers["start"] + numbers["kDuration"],
-        bytes=numbers["bytes"],
-        device=numbers["device"],
+        start=start,
+        end=start + numbers("kDuration"),
+        kind=np.array([*(KINDS.get(kind, NULL) for kind in kinds.values), NULL], np.int64)[kinds.codes],
+        bytes=numbers("bytes"),
+        device=numbers("device"),
         name=long,
         base=short,
         mangled=long,  # readers demangle; nsys, too, prints demangled names where a file has no others
-        grid=texts["grid"],
-        block=texts["block"],
-        launch=_launches(numbers, texts["api"]),
+        grid=texts("grid"),
+        block=texts("block"),
+        launch=Calls(call, call_end, numbers("pid"), numbers("tid"), texts("api")),
     )
     return gpu.of(KERNEL, MEMCPY, MEMSET)
-
-
-def _launches(numbers: Mapping[str, Ints], api: Coded) -> Calls:
-    start, length = numbers["apiStart"], numbers["apiDuration"]
-    end = np.where(start == NULL, NULL, start + np.where(start == NULL, 0, length))
-    return Calls(start, end, numbers["pid"], numbers["tid"], api)
-
-
-def _as_nsys(names: Coded) -> Coded:
-    return Coded(names.codes, [copy_name(name) for name in names.values])
 
 
 def copy_name(name: str) -> str:

@@ -14,7 +14,7 @@ from pyprof.parse.kineto.events import Clock, Threads, durations, sort
 from pyprof.parse.kineto.json_text import load
 from pyprof.parse.kineto.ranges import trace_ranges
 from pyprof.parse.stats.from_capture import gpu_rows
-from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
+from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
 from pyprof.table.columns import Coded, Ints
 
 
@@ -30,16 +30,12 @@ class KinetoRecording(Recording):
 
     @cached_property
     def api(self) -> Calls:
-        start, end, pid, tid = self._times(self._events.calls)
-        return Calls(start, end, pid, tid, Coded.of(event.name for event in self._events.calls))
+        return Calls(*self._times(self._events.calls), Coded.of(event.name for event in self._events.calls))
 
     @cached_property
     def spans(self) -> Spans:
         events = [*self._events.annotations, *self._events.ops]
-        start, end, pid, tid = self._times(events)
-        pushed = np.zeros(len(events), np.bool_)
-        names = Coded.of(f":{event.name}" for event in events)
-        return Spans(start, end, pid, tid, names, startend=pushed, one_thread=~pushed, id=by_start(start, end))
+        return Spans.pushed(*self._times(events), Coded.of(f":{event.name}" for event in events))
 
     def _times(self, events: list[Event]) -> tuple[Ints, Ints, Ints, Ints]:
         start, number = self._clock.times(events), self._threads.of(events)

@@ -9,7 +9,7 @@ import numpy as np
 from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.formats import nvprof
 from pyprof.parse.formats.database import Database
-from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans, by_start
+from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
 from pyprof.table.columns import Coded
 
 
@@ -42,6 +42,4 @@ class NvprofRecording(Recording):
         pid, tid, start, end = np.array([marker[:4] for marker in markers], np.int64).T
         closed = end[end != OPEN]
         end = np.where(end == OPEN, max(start.max(), closed.max(initial=0)), end)  # an open one lasts to the last time
-        pushed = np.zeros(len(markers), np.bool_)
-        names = Coded.of(f":{marker.text}" for marker in markers)
-        return Spans(start, end, pid, tid, names, startend=pushed, one_thread=~pushed, id=by_start(start, end))
+        return Spans.pushed(start, end, pid, tid, Coded.of(f":{marker.text}" for marker in markers))

@@ -8,15 +8,17 @@ is the mean of the two in the middle; halves are rounded away from zero on the e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pyprof.table.columns import Coded, Ints
+from pyprof.table.columns import NULL, Coded, Ints
 
 Cell = int | Decimal | str | None
+Rows = list[list[Cell]]
 TENTH, THOUSANDTH = Decimal("0.1"), Decimal("0.001")
 
 
@@ -46,7 +48,12 @@ def rounded(value: float, to: Decimal = TENTH) -> Decimal:
     return Decimal(value).quantize(to, ROUND_HALF_UP)
 
 
-def summarise(group: Ints, value: Ints) -> list[Summary]:
+def known(numbers: Iterable[int]) -> list[Cell]:
+    """The numbers, None for an unknown one."""
+    return [None if number == NULL else number for number in numbers]
+
+
+def summarise(group: NDArray[Any], value: Ints) -> list[Summary]:
     """Each group's statistics, in ascending order of the group's number."""
     if not len(group):
         return []
@@ -68,24 +75,22 @@ def largest_first(summaries: Sequence[Summary], names: Sequence[str]) -> list[Su
     return sorted(summaries, key=lambda s: (-s.total, names[s.group]))
 
 
-def shares(summaries: Sequence[Summary]) -> list[Decimal]:
-    """Each total in percent of the sum of all."""
-    whole = sum(s.total for s in summaries)
-    return [rounded(100 * s.total / whole if whole else 0.0) for s in summaries]
-
-
-def time_rows(names: Coded, duration: Ints) -> list[list[Cell]]:
+def time_rows(names: Coded, duration: Ints) -> Rows:
     """Share, total, count, statistics and name of each distinct text, largest first."""
     names = by_text(names)
-    return group_rows(names.codes.astype(np.int64), duration, names.values, [[name] for name in names.values])
+    return group_rows(names.codes, duration, names.values, [[name] for name in names.values])
 
 
-def group_rows(group: Ints, duration: Ints, names: Sequence[str], last: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
-    """Share, total, count and statistics of each group, largest first, equal ones by name; then its ``last`` cells."""
+def group_rows(group: NDArray[Any], duration: Ints, names: Sequence[str], last: Sequence[Sequence[Cell]]) -> Rows:
+    """Share of the total time in percent, total, count and statistics of each group, then its ``last`` cells.
+
+    The largest comes first, equal ones by name.
+    """
     summaries = largest_first(summarise(group, duration), names)
+    whole = sum(s.total for s in summaries)
     return [
-        [share, s.total, s.rows, *s.times(), *last[s.group]]
-        for s, share in zip(summaries, shares(summaries), strict=True)
+        [rounded(100 * s.total / whole if whole else 0.0), s.total, s.rows, *s.times(), *last[s.group]]
+        for s in summaries
     ]
 
 

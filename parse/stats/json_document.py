@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pyprof.command.json_schema import Record, Schema, doc, extended, schema_of_class
-from pyprof.parse.stats.reports import REPORTS, TEXTS, Report, Rows, Wanted
+from pyprof.parse.stats.group_statistics import Rows
+from pyprof.parse.stats.reports import REPORTS, TEXTS, Report, Wanted
 
 UNIT = re.compile(r"\((%|ns|MB)\)")
 
@@ -25,18 +26,15 @@ class StatsTable(Record):
     rows: Annotated[list[dict[str, Any]], doc("in the order of nsys stats")]
 
 
-def _unit(column: str) -> str | None:
-    match = UNIT.search(column)
-    return match[1] if match else None
+def _column(name: str) -> TableColumn:
+    unit = UNIT.search(name)
+    return TableColumn(name=name, type="string" if name in TEXTS else "number", unit=unit[1] if unit else None)
 
 
-def _cell(column: str) -> Schema:
-    schema: Schema = {"type": [_type(column), "null"], "description": "as nsys stats has it"}
-    return {**schema, "unit": unit} if (unit := _unit(column)) else schema
-
-
-def _type(column: str) -> Literal["string", "number"]:
-    return "string" if column in TEXTS else "number"
+def _cell(name: str) -> Schema:
+    column = _column(name)
+    schema: Schema = {"type": [column.type, "null"], "description": "as nsys stats has it"}
+    return {**schema, "unit": column.unit} if column.unit else schema
 
 
 def _schema(report: Report) -> Schema:
@@ -57,10 +55,8 @@ def _pattern(report: Report) -> str:
     return f"^{report.name}{variants}$"
 
 
-BY_NAME = {
-    "patternProperties": {_pattern(report): _schema(report) for report in REPORTS},
-    "additionalProperties": False,
-}
+_SCHEMAS = {_pattern(report): _schema(report) for report in REPORTS}
+BY_NAME = {"patternProperties": _SCHEMAS, "additionalProperties": False}
 
 
 class Tables(Record):
@@ -81,6 +77,6 @@ def _table(report: Report, rows: Rows) -> StatsTable:
     return StatsTable(
         title=report.title,
         missing=None if rows else report.missing,
-        columns=[TableColumn(name=name, type=_type(name), unit=_unit(name)) for name in report.columns],
+        columns=[_column(name) for name in report.columns],
         rows=[dict(zip(report.columns, row, strict=True)) for row in rows],
     )

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
-from pyprof.parse.stats.group_statistics import Cell
-from pyprof.parse.stats.reports import TEXTS, Rows, Wanted
+from pyprof.parse.stats.group_statistics import Cell, Rows
+from pyprof.parse.stats.reports import TEXTS, Wanted
 from pyprof.text import inert
 
 Table = tuple[Wanted, Rows]
@@ -29,9 +29,8 @@ def _aligned(wanted: Wanted, rows: Rows) -> str:
     lines.append(_line(f"{name:^{width}}" for name, width in zip(names, widths, strict=True)))
     lines.append(_line("-" * width for width in widths))
     sides = ["<" if name in TEXTS else ">" for name in names]
-    lines += [
-        _line(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)) for row in cells
-    ]
+    forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
+    lines += [_line(map(format, row, forms)) for row in cells]
     return "\n".join([*lines, ""])
 
 

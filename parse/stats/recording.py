@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.files import open_input
+from pyprof.parse.detect import reader
 from pyprof.parse.formats.cupti import sizes
+from pyprof.parse.formats.database import HEADER, database
 from pyprof.table.columns import NULL, Coded, Ints, distinct, value_at
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
+_Columns = TypeVar("_Columns", bound="Events")
 
 
 @dataclass(slots=True)
-class Calls:
-    """Calls on CPU threads: of the CUDA API or of the operating system."""
+class Events:
+    """Columns of events, all of one length. Times in ns."""
 
     start: Ints
     end: Ints
-    pid: Ints
-    tid: Ints
-    name: Coded
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def durations(self) -> Ints:
+        return self.end - self.start
+
+    def take(self: _Columns, rows: Any) -> _Columns:
+        """The rows of an index array or a mask."""
+        columns = (getattr(self, field.name) for field in fields(self))
+        return type(self)(*(c[rows] if isinstance(c, np.ndarray) else c.take(rows) for c in columns))
+
+
+@dataclass(slots=True)
+class Calls(Events):
+    """Calls on CPU threads: of the CUDA API or of the operating system."""
+
+    pid: Ints
+    tid: Ints
+    name: Coded
 
     @classmethod
     def none(cls) -> Calls:
@@ -41,12 +61,10 @@ class Calls:
 
 
 @dataclass(slots=True)
-class Gpu:
+class Gpu(Events):
     """GPU operations: kernels, copies and memsets."""
 
     kind: Ints
-    start: Ints
-    end: Ints
     bytes: Ints
     device: Ints
     name: Coded  # with template arguments; a copy's as nsys prints it
@@ -56,29 +74,17 @@ class Gpu:
     block: Coded
     launch: Calls  # each row's API call, without a start where there is none
 
-    def __len__(self) -> int:
-        return len(self.start)
-
     def of(self, *kinds: int) -> Gpu:
-        return self.take(np.flatnonzero(np.isin(self.kind, kinds)))
-
-    def take(self, rows: Ints) -> Gpu:
-        """These rows."""
-        kind, start, end, size, device = (
-            column[rows] for column in (self.kind, self.start, self.end, self.bytes, self.device)
-        )
-        name, base, mangled, grid, block = (
-            text.take(rows) for text in (self.name, self.base, self.mangled, self.grid, self.block)
-        )
-        return Gpu(kind, start, end, size, device, name, base, mangled, grid, block, self.launch.at(rows))
+        return self.take(np.isin(self.kind, kinds))
 
     @classmethod
     def of_activity(cls, data: Mapping[str, Ints], names: Sequence[Coded], launch: Calls) -> Gpu:
         """From the columns of ``gpu_operations``; ``names``: demangled, short, mangled."""
-        kind, start, end, size, device = (data[key] for key in ("kind", "start_ns", "end_ns", "bytes", "device"))
+        start, end, kind, size, device = (data[key] for key in ("start_ns", "end_ns", "kind", "bytes", "device"))
         name, base, mangled = names
-        grid, block = sizes(data, "grid"), sizes(data, "block")
-        return cls(kind, start, end, size, device, name, base, mangled, grid, block, launch)
+        return cls(
+            start, end, kind, size, device, name, base, mangled, sizes(data, "grid"), sizes(data, "block"), launch
+        )
 
     @classmethod
     def none(cls) -> Gpu:
@@ -87,11 +93,9 @@ class Gpu:
 
 
 @dataclass(slots=True)
-class Spans:
-    """NVTX ranges: push/pop and start/end."""
+class Spans(Events):
+    """NVTX ranges: push/pop and start/end. A range that was never closed ends at the last time the profiler saw."""
 
-    start: Ints
-    end: Ints  # of a range that was never closed: the last time that the profiler saw
     pid: Ints
     tid: Ints
     name: Coded  # `domain:text`
@@ -99,19 +103,21 @@ class Spans:
     one_thread: NDArray[np.bool_]  # began and ended on one thread
     id: Ints  # the file's own number, otherwise in order of start
 
-    def __len__(self) -> int:
-        return len(self.start)
+    def of_one_thread(self) -> Spans:
+        """Push/pop ranges, and those start/end ranges that began and ended on one thread."""
+        return self.take(~self.startend | self.one_thread)
 
-    def take(self, rows: Any) -> Spans:
-        """The rows of an index array or a mask."""
-        start, end, pid, tid = (column[rows] for column in (self.start, self.end, self.pid, self.tid))
-        flags = self.startend[rows], self.one_thread[rows]
-        return Spans(start, end, pid, tid, self.name.take(rows), *flags, self.id[rows])
+    @classmethod
+    def pushed(cls, start: Ints, end: Ints, pid: Ints, tid: Ints, name: Coded) -> Spans:
+        """Push/pop ranges without numbers of their own: from 1 in order of start, an outer range before its inner."""
+        ids, is_pushed = np.empty(len(start), np.int64), np.ones(len(start), np.bool_)
+        ids[np.lexsort((-end, start))] = np.arange(1, len(start) + 1)
+        return cls(start, end, pid, tid, name, ~is_pushed, is_pushed, ids)
 
     @classmethod
     def none(cls) -> Spans:
-        nothing, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        return cls(nothing, nothing, nothing, nothing, Coded.empty(0), flags, flags, nothing)
+        nothing = np.zeros(0, np.int64)
+        return cls.pushed(nothing, nothing, nothing, nothing, Coded.empty(0))
 
 
 class Recording:
@@ -136,11 +142,35 @@ class Recording:
         return Spans.none()
 
 
-def by_start(start: Ints, end: Ints) -> Ints:
-    """Ids for ranges without ids: from 1 in order of start, an outer range before the inner ones."""
-    ids = np.empty(len(start), np.int64)
-    ids[np.lexsort((-end, start))] = np.arange(1, len(start) + 1)
-    return ids
+@contextmanager
+def recording(file: Path) -> Iterator[Recording]:
+    """The events of a file, whose database stays open meanwhile. Raises InputError where no format is known."""
+    from pyprof.parse.formats import nvprof
+    from pyprof.parse.kineto import reader as kineto
+    from pyprof.parse.nsys import reader as nsys
+    from pyprof.parse.stats.from_capture import CaptureRecording
+    from pyprof.parse.stats.from_kineto import KinetoRecording
+    from pyprof.parse.stats.from_nsys import NsysRecording
+    from pyprof.parse.stats.from_nvprof import NvprofRecording
+
+    read = reader(file)
+    if read is kineto.read:
+        yield KinetoRecording(file)
+    elif not _is_database(file):
+        yield CaptureRecording(read(file))
+    else:
+        with database(file) as db:
+            if nvprof.is_nvprof(db):
+                yield NvprofRecording(db)
+            elif nsys.is_nsys(db):
+                yield NsysRecording(db)
+            else:
+                yield CaptureRecording(read(file))
+
+
+def _is_database(file: Path) -> bool:
+    with open_input(file) as source:
+        return source.read(len(HEADER)) == HEADER
 
 
 def same_threads(spans: Spans, calls: Calls) -> tuple[Ints, Ints]:

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyprof.parse.stats.calls import cuda_api_sum, osrt_sum
-from pyprof.parse.stats.group_statistics import Cell
-from pyprof.parse.stats.kernels import cuda_gpu_kern_gb_sum, cuda_gpu_kern_sum, cuda_gpu_sum
-from pyprof.parse.stats.launches import cuda_kern_exec_sum
-from pyprof.parse.stats.memory import cuda_gpu_mem_size_sum, cuda_gpu_mem_time_sum
-from pyprof.parse.stats.nvtx_kernels import nvtx_kern_sum
-from pyprof.parse.stats.nvtx_times import nvtx_pushpop_sum, nvtx_startend_sum, nvtx_sum
-from pyprof.parse.stats.projection import nvtx_gpu_proj_sum, nvtx_gpu_proj_trace
+from pyprof.parse.stats import cuda_sums as cuda
+from pyprof.parse.stats import nvtx_sums as nvtx
+from pyprof.parse.stats.group_statistics import Rows
 from pyprof.parse.stats.recording import Recording
 
-Rows = list[list[Cell]]
 SPREAD = ("Avg (ns)", "Med (ns)", "Min (ns)", "Max (ns)", "StdDev (ns)")
 KERNEL_NAMES = ("base", "mangled")  # without a variant, names with template arguments
 TEXT_COLUMNS = (
@@ -47,13 +41,15 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _times(count: str, *last: str) -> tuple[str, ...]:
-    return ("Time (%)", "Total Time (ns)", count, *SPREAD, *last)
+def _times(count: str, last: str) -> tuple[str, ...]:
+    """The columns of ``group_rows``."""
+    return _columns(f"Time (%), Total Time (ns), {count}, *, {last}")
 
 
 NVTX, RUNTIME, API = "NV Tools Extension (NVTX) data", "OS Runtime trace data", "CUDA trace data"
 KERNELS, MEMORY, LAUNCHES = "CUDA kernel data", "GPU memory data", "CUDA kernel and API data"
-PROJECTED = "GPU work inside NVTX ranges"
+PUSHED, STARTED, PROJECTED = "NVTX push/pop range data", "NVTX start/end range data", "GPU work inside NVTX ranges"
+RANGES, CALLS, COPIES = _times("Instances", "Range"), _times("Num Calls", "Name"), _times("Count", "Operation")
 RANGE_KERNELS = _columns("NVTX Range, Style, PID, TID, NVTX Inst, Kern Inst, Total Time (ns), *, Kernel Name")
 PROJECTION = _columns(
     "Range, Style, Total Proj Time (ns), Total Range Time (ns), Range Instances, Proj *, Total GPU Ops, Avg GPU Ops,"
@@ -63,38 +59,25 @@ PROJECTION_TRACE = _columns(
     "Name, Projected Start (ns), Projected Duration (ns), Orig Start (ns), Orig Duration (ns), Style, PID, TID,"
     " NumGPUOps, Lvl, NumChild, RangeId, ParentId, RangeStack"
 )
+GRIDS, KINDS = _times("Instances", "GridXYZ, BlockXYZ, Name"), _times("Instances", "Category, Operation")
 SIZES = _columns("Total (MB), Count, Avg (MB), Med (MB), Min (MB), Max (MB), StdDev (MB), Operation")
 EXECUTION = _columns("PID, TID, DevId, Count, QCount, T*, A*, Q*, K*, API Name, Kernel Name")
 
 REPORTS = (
-    Report(nvtx_sum, "NVTX Range Summary", _times("Instances", "Style", "Range"), NVTX),
-    Report(nvtx_pushpop_sum, "NVTX Push/Pop Range Summary", _times("Instances", "Range"), "NVTX push/pop range data"),
-    Report(
-        nvtx_startend_sum, "NVTX Start/End Range Summary", _times("Instances", "Range"), "NVTX start/end range data"
-    ),
-    Report(nvtx_kern_sum, "NVTX Range Kernel Summary", RANGE_KERNELS, PROJECTED, KERNEL_NAMES),
-    Report(nvtx_gpu_proj_sum, "NVTX GPU Projection Summary", PROJECTION, PROJECTED),
-    Report(nvtx_gpu_proj_trace, "NVTX GPU Projection Trace", PROJECTION_TRACE, PROJECTED),
-    Report(osrt_sum, "OS Runtime Summary", _times("Num Calls", "Name"), RUNTIME),
-    Report(cuda_api_sum, "CUDA API Summary", _times("Num Calls", "Name"), API),
-    Report(cuda_gpu_kern_sum, "CUDA GPU Kernel Summary", _times("Instances", "Name"), KERNELS, KERNEL_NAMES),
-    Report(
-        cuda_gpu_kern_gb_sum,
-        "CUDA GPU Kernel/Grid/Block Summary",
-        _times("Instances", "GridXYZ", "BlockXYZ", "Name"),
-        KERNELS,
-        KERNEL_NAMES,
-    ),
-    Report(cuda_gpu_mem_time_sum, "CUDA GPU MemOps Summary (by Time)", _times("Count", "Operation"), MEMORY),
-    Report(cuda_gpu_mem_size_sum, "CUDA GPU MemOps Summary (by Size)", SIZES, MEMORY),
-    Report(
-        cuda_gpu_sum,
-        "CUDA GPU Summary (Kernels/MemOps)",
-        _times("Instances", "Category", "Operation"),
-        "CUDA kernel or memory data",
-        KERNEL_NAMES,
-    ),
-    Report(cuda_kern_exec_sum, "CUDA Kernel Launch & Exec Time Summary", EXECUTION, LAUNCHES, KERNEL_NAMES),
+    Report(nvtx.nvtx_sum, "NVTX Range Summary", _times("Instances", "Style, Range"), NVTX),
+    Report(nvtx.nvtx_pushpop_sum, "NVTX Push/Pop Range Summary", RANGES, PUSHED),
+    Report(nvtx.nvtx_startend_sum, "NVTX Start/End Range Summary", RANGES, STARTED),
+    Report(nvtx.nvtx_kern_sum, "NVTX Range Kernel Summary", RANGE_KERNELS, PROJECTED, KERNEL_NAMES),
+    Report(nvtx.nvtx_gpu_proj_sum, "NVTX GPU Projection Summary", PROJECTION, PROJECTED),
+    Report(nvtx.nvtx_gpu_proj_trace, "NVTX GPU Projection Trace", PROJECTION_TRACE, PROJECTED),
+    Report(cuda.osrt_sum, "OS Runtime Summary", CALLS, RUNTIME),
+    Report(cuda.cuda_api_sum, "CUDA API Summary", CALLS, API),
+    Report(cuda.cuda_gpu_kern_sum, "CUDA GPU Kernel Summary", _times("Instances", "Name"), KERNELS, KERNEL_NAMES),
+    Report(cuda.cuda_gpu_kern_gb_sum, "CUDA GPU Kernel/Grid/Block Summary", GRIDS, KERNELS, KERNEL_NAMES),
+    Report(cuda.cuda_gpu_mem_time_sum, "CUDA GPU MemOps Summary (by Time)", COPIES, MEMORY),
+    Report(cuda.cuda_gpu_mem_size_sum, "CUDA GPU MemOps Summary (by Size)", SIZES, MEMORY),
+    Report(cuda.cuda_gpu_sum, "CUDA GPU Summary (Kernels/MemOps)", KINDS, "CUDA kernel or memory data", KERNEL_NAMES),
+    Report(cuda.cuda_kern_exec_sum, "CUDA Kernel Launch & Exec Time Summary", EXECUTION, LAUNCHES, KERNEL_NAMES),
 )
 REPORT = {report.name: report for report in REPORTS}
 DEFAULT = "nvtx_sum,osrt_sum,cuda_api_sum,cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum"

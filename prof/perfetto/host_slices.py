@@ -56,7 +56,7 @@ def calls_of(table: Table, capture: Capture | None) -> tuple[Host, Ints]:
 
 def _with_others(launches: Host, capture: Capture) -> Host:
     """The calls of the table first, then those of the file that launched none of its rows."""
-    from pyprof.parse.stats.open_recording import recording
+    from pyprof.parse.stats.recording import recording
 
     with recording(Path(capture.file)) as events:
         api = events.api

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pyprof.parse.stats.open_recording import recording
+from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import REPORTS, Wanted
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 

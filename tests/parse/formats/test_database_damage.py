@@ -14,7 +14,7 @@ import pytest
 from pyprof.errors import InputError
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
-from pyprof.parse.stats.open_recording import recording
+from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import REPORTS, wanted
 from pyprof.table.columns import Table
 from tests.parse.formats import test_rocpd

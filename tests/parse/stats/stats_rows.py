@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from pyprof.parse.stats.open_recording import recording
+from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import wanted
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.stats.enclosing_ranges import enclosing
+from pyprof.parse.stats.nvtx_sums import enclosing
 from pyprof.parse.stats.recording import Calls, Spans
 from pyprof.table.columns import NULL, Coded
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, startend, thread

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyprof.parse.stats import layout
-from pyprof.parse.stats.open_recording import recording
+from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import REPORT, Wanted
 
 PAIRS = {"nsys_stats.txt": "result_2_7B.sqlite.gz", "nsys_stats_compile_ro.txt": "result_2_7B_compile_ro.sqlite.gz"}

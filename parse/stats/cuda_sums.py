@@ -1,0 +1,123 @@
+"""cuda_* and osrt_sum: time of kernels, copies and calls, by name; sizes of copies; waits between launch and kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyprof.parse.stats import group_statistics as grouped
+from pyprof.parse.stats.group_statistics import Cell, Rows, Summary, by_text, known, rounded, summarise
+from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording
+from pyprof.table.columns import NULL, Coded, distinct
+
+MB = 1e6  # bytes: nsys's MB is decimal
+
+
+def osrt_sum(recording: Recording, _: str = "") -> Rows:
+    """Calls of the operating system's runtime."""
+    return grouped.time_rows(recording.os.name, recording.os.durations())
+
+
+def cuda_api_sum(recording: Recording, _: str = "") -> Rows:
+    """Calls of the CUDA API."""
+    return grouped.time_rows(_functions(recording.api), recording.api.durations())
+
+
+def _functions(calls: Calls) -> Coded:
+    """API names as nsys prints them."""
+    return Coded(calls.name.codes, [without_version(name) for name in calls.name.values])
+
+
+def without_version(name: str) -> str:
+    """The name without its ABI version, which nsys strips where it has four digits.
+
+    >>> without_version("cudaLaunchKernel_v7000"), without_version("cudaGraphLaunch_v10000")
+    ('cudaLaunchKernel', 'cudaGraphLaunch_v10000')
+    """
+    return name[:-6] if name[-6:-4] == "_v" else name
+
+
+def kernel_names(gpu: Gpu, variant: str) -> Coded:
+    """The names by which a report's variant groups."""
+    return by_text({"": gpu.name, "base": gpu.base, "mangled": gpu.mangled}[variant])
+
+
+def cuda_gpu_kern_sum(recording: Recording, variant: str = "") -> Rows:
+    gpu = recording.gpu.of(KERNEL)
+    return grouped.time_rows(kernel_names(gpu, variant), gpu.durations())
+
+
+def cuda_gpu_kern_gb_sum(recording: Recording, variant: str = "") -> Rows:
+    gpu = recording.gpu.of(KERNEL)
+    names, grids, blocks = kernel_names(gpu, variant), by_text(gpu.grid), by_text(gpu.block)
+    groups, code = distinct(names.codes, grids.codes, blocks.codes)
+    cells = [(_xyz(grids.values[g]), _xyz(blocks.values[b]), names.values[n]) for n, g, b in groups]
+    texts = [f"{name} {grid} {block}" for grid, block, name in cells]
+    return grouped.group_rows(code, gpu.durations(), texts, cells)
+
+
+def _xyz(size: str) -> str:
+    """`[4, 1, 1]` in columns of four characters, as nsys writes it.
+
+    >>> _xyz("[4, 1, 1]")
+    '   4    1    1'
+    """
+    return " ".join(f"{number:>4}" for number in size.strip("[]").split(", ")) if size else ""
+
+
+def cuda_gpu_sum(recording: Recording, variant: str = "") -> Rows:
+    gpu = recording.gpu
+    names = kernel_names(gpu, variant)
+    groups, code = distinct(names.codes, (gpu.kind != KERNEL).astype(np.int64))
+    cells = [("MEMORY_OPER" if is_memory else "CUDA_KERNEL", names.values[name]) for name, is_memory in groups]
+    return grouped.group_rows(code, gpu.durations(), [name for _, name in cells], cells)
+
+
+def cuda_gpu_mem_time_sum(recording: Recording, _: str = "") -> Rows:
+    gpu = recording.gpu.of(MEMCPY, MEMSET)
+    return grouped.time_rows(gpu.name, gpu.durations())
+
+
+def cuda_gpu_mem_size_sum(recording: Recording, _: str = "") -> Rows:
+    """Operations of unknown size are left out: an unknown size is not zero."""
+    gpu = recording.gpu.of(MEMCPY, MEMSET)
+    gpu = gpu.take(gpu.bytes != NULL)
+    names = by_text(gpu.name)
+    return [
+        [_mb(s.total), s.rows, *map(_mb, (s.mean, s.median, s.low, s.high, s.deviation)), names.values[s.group]]
+        for s in grouped.largest_first(summarise(names.codes, gpu.bytes), names.values)
+    ]
+
+
+def _mb(size: float) -> Cell:
+    return rounded(size / MB, grouped.THOUSANDTH)
+
+
+def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> Rows:
+    """Four times in ns: A of the API call, K of the kernel, Q of the wait in the queue, T of all.
+
+    Q is from the call's end to the kernel's start, and counts only where the kernel starts later. T is from the call's
+    start to the later end of both. Rows are sorted by the mean of T, descending.
+    """
+    gpu = recording.gpu.of(KERNEL)
+    gpu = gpu.take(gpu.launch.start != NULL)
+    call = gpu.launch
+    kernels, apis = kernel_names(gpu, variant), by_text(_functions(call))
+    groups, code = distinct(call.pid, call.tid, gpu.device, apis.codes, kernels.codes)
+    queued = gpu.start - call.end
+    late = queued > 0
+    total = summarise(code, np.maximum(call.end, gpu.end) - call.start)
+    api, kernel = summarise(code, call.durations()), summarise(code, gpu.durations())
+    queue = {s.group: s for s in summarise(code[late], queued[late])}
+    rows: Rows = []
+    texts = [f"{kernels.values[k]} {apis.values[a]}" for *_, a, k in groups]
+    for s in sorted(total, key=lambda s: (-s.mean, texts[s.group])):
+        *where, a, k = groups[s.group]
+        waits = _queue(queue.get(s.group))
+        spread = [*s.times(), *api[s.group].times(), *waits[1:], *kernel[s.group].times()]
+        rows.append([*known(where), s.rows, waits[0], *spread, apis.values[a], kernels.values[k]])
+    return rows
+
+
+def _queue(summary: Summary | None) -> list[Cell]:
+    """How many kernels waited, and their statistics; where none did, all but the deviation are empty, as in nsys."""
+    return [summary.rows, *summary.times()] if summary else [0, None, None, None, None, rounded(0.0)]

@@ -1,0 +1,184 @@
+"""nvtx_*: time in ranges on the CPU, the kernels launched in them, and ranges projected onto the GPU's timeline.
+
+A range in which GPU operations (kernels, copies, memsets) were launched is projected to the time from the start of the
+first to the end of the last, including idle time in between. Start/end ranges count where they began and ended on one
+thread. Levels, children and parents are among the projected ranges: what a row's NumChild counts is in the table. Ids
+are the numbers of the rows in nsys's table of NVTX events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.parse.attribute.nesting import innermost, nest
+from pyprof.parse.stats import group_statistics as grouped
+from pyprof.parse.stats.cuda_sums import kernel_names
+from pyprof.parse.stats.group_statistics import Cell, Rows, by_text, known, rounded, summarise
+from pyprof.parse.stats.recording import KERNEL, Calls, Recording, Spans, same_threads
+from pyprof.table.columns import Ints, distinct
+
+STYLES = ("PushPop", "StartEnd")  # indexed by Spans.startend
+OUTSIDE = -1  # stands for the missing range and its style
+
+
+def nvtx_sum(recording: Recording, _: str = "") -> Rows:
+    texts, styles, code = _by_text_and_style(recording.spans)
+    return grouped.group_rows(code, recording.spans.durations(), texts, list(zip(styles, texts, strict=True)))
+
+
+def _by_text_and_style(spans: Spans) -> tuple[list[str], list[str], Ints]:
+    """The texts and styles of the distinct pairs of both, and each range's number among them."""
+    names = by_text(spans.name)
+    groups, code = distinct(names.codes, spans.startend.astype(np.int64))
+    return [names.values[name] for name, _ in groups], [STYLES[style] for _, style in groups], code
+
+
+def nvtx_pushpop_sum(recording: Recording, _: str = "") -> Rows:
+    spans = recording.spans.take(~recording.spans.startend)
+    return grouped.time_rows(spans.name, spans.durations())
+
+
+def nvtx_startend_sum(recording: Recording, _: str = "") -> Rows:
+    spans = recording.spans.take(recording.spans.startend)
+    return grouped.time_rows(spans.name, spans.durations())
+
+
+def nvtx_kern_sum(recording: Recording, variant: str = "") -> Rows:
+    """The kernels launched inside each range; a kernel in nested ranges counts in each of them.
+
+    Kernels launched outside all ranges come first, without a range. Rows are sorted by range, style, process and
+    thread, and only then by total time.
+    """
+    if not len(recording.spans):
+        return []
+    gpu, spans = recording.gpu.of(KERNEL), recording.spans.of_one_thread()
+    row, span = enclosing(spans, gpu.launch)
+    outside = np.setdiff1d(np.arange(len(gpu)), row)
+    row, span = np.concatenate([row, outside]), np.concatenate([span, np.full(len(outside), OUTSIDE)])
+    ranges, kernels = by_text(spans.name), kernel_names(gpu, variant)
+    # span -1 finds the last, which is OUTSIDE
+    name, style = (np.append(column.astype(np.int64), OUTSIDE)[span] for column in (ranges.codes, spans.startend))
+    groups, code = distinct(name, style, gpu.launch.pid[row], gpu.launch.tid[row], kernels.codes[row])
+    instances = _instances(code[span >= 0], span[span >= 0], len(groups))
+    rows: list[tuple[tuple[object, ...], list[Cell]]] = []
+    for s in summarise(code, gpu.durations()[row]):
+        name_code, style_code, pid, tid, kernel = groups[s.group]
+        text, kernel_name = ranges.values[name_code] if name_code != OUTSIDE else "", kernels.values[kernel]
+        head: list[Cell] = [None, None] if name_code == OUTSIDE else [text, STYLES[style_code]]
+        cells = [*head, *known((pid, tid)), instances[s.group], s.rows, s.total, *s.times(), kernel_name]
+        rows.append(((text, style_code, pid, tid, -s.total, kernel_name), cells))
+    return [cells for _, cells in sorted(rows, key=lambda row: row[0])]
+
+
+def _instances(group: Ints, span: Ints, groups: int) -> list[int]:
+    """The number of different ranges in each group."""
+    pairs, _ = distinct(group, span)
+    counts: list[int] = np.bincount(np.array([g for g, _ in pairs], np.int64), minlength=groups).tolist()
+    return counts
+
+
+def enclosing(spans: Spans, launch: Calls) -> tuple[Ints, Ints]:
+    """Every pair of a launch and a range that contains the whole call: (rows of ``launch``, rows of ``spans``).
+
+    All launches go outwards together, one range at a time. The two styles are nested separately, because start/end
+    ranges overlap freely, and ranges that do not nest take long.
+    """
+    of_span, of_call = same_threads(spans, launch)
+    pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for style in (False, True):
+        styled = np.flatnonzero(spans.startend == style)
+        nesting = nest(of_span[styled], spans.start[styled], spans.end[styled])
+        around = innermost(nesting, of_call, launch.start)
+        while len(rows := np.flatnonzero(around >= 0)):
+            pairs.append((rows, styled[nesting.source[around[rows]]]))
+            around[rows] = nesting.parent[around[rows]]
+    row, span = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    whole = launch.end[row] <= spans.end[span]
+    return row[whole], span[whole]
+
+
+@dataclass(slots=True)
+class _Projected:
+    """The ranges with GPU operations, and their times on the GPU in ns."""
+
+    spans: Spans  # sorted by start, an outer range before the inner ones
+    start: Ints
+    end: Ints
+    operations: Ints  # how many were launched inside
+    parent: Ints  # an index into these ranges; -1 for none
+    level: Ints  # how many ranges are around it
+    children: Ints  # how many ranges have it as their parent
+
+
+def nvtx_gpu_proj_sum(recording: Recording, _: str = "") -> Rows:
+    projected = _project(recording)
+    texts, styles, code = _by_text_and_style(projected.spans)
+    lengths, operations, levels, children = (
+        summarise(code, column)
+        for column in (projected.spans.durations(), projected.operations, projected.level, projected.children)
+    )
+    rows: Rows = []
+    for s in grouped.largest_first(summarise(code, projected.end - projected.start), texts):
+        g = s.group
+        means = [rounded(column[g].mean) for column in (operations, levels, children)]
+        rows.append([texts[g], styles[g], s.total, lengths[g].total, s.rows, *s.times(), operations[g].total, *means])
+    return rows
+
+
+def nvtx_gpu_proj_trace(recording: Recording, _: str = "") -> Rows:
+    projected = _project(recording)
+    spans, parents = projected.spans, projected.parent.tolist()
+    numbers = spans.id.tolist()
+    stack: list[str] = []
+    for number, parent in zip(numbers, parents, strict=True):
+        stack.append(f"{stack[parent] if parent >= 0 else ''}:{number}")
+    parent_ids = [numbers[parent] if parent >= 0 else None for parent in parents]
+    styles = [STYLES[style] for style in spans.startend.tolist()]
+    times = (projected.start, projected.end - projected.start, spans.start, spans.durations())
+    counts = (spans.pid, spans.tid, projected.operations, projected.level, projected.children)
+    before, after = ([column.tolist() for column in columns] for columns in (times, counts))
+    rows = zip(spans.name.texts(), *before, styles, *after, numbers, parent_ids, stack, strict=True)
+    listed = [list(row) for row in rows]
+    return [listed[i] for i in np.argsort(spans.id, kind="stable").tolist()]
+
+
+def _project(recording: Recording) -> _Projected:
+    spans, gpu = recording.spans.of_one_thread(), recording.gpu
+    spans = spans.take(np.lexsort((-spans.end, spans.start)))
+    row, span = enclosing(spans, gpu.launch)
+    start, end = np.full(len(spans), np.iinfo(np.int64).max), np.full(len(spans), np.iinfo(np.int64).min)
+    np.minimum.at(start, span, gpu.start[row])
+    np.maximum.at(end, span, gpu.end[row])
+    operations = np.bincount(span, minlength=len(spans))
+    used = np.flatnonzero(operations)
+    spans = spans.take(used)
+    parent = _parents(spans)
+    children = np.bincount(parent[parent >= 0], minlength=len(spans))
+    return _Projected(spans, start[used], end[used], operations[used], parent, _levels(parent), children)
+
+
+def _parents(spans: Spans) -> Ints:
+    """The innermost range of the same thread that contains each range entirely; -1 for none."""
+    if not len(spans):
+        return np.zeros(0, np.int64)
+    thread, _ = same_threads(spans, Calls.none())
+    nesting = nest(thread, spans.start, spans.end)
+    _, first = np.unique(nesting.source, return_index=True)  # of a range in pieces the first one
+    around = nesting.parent[first]
+    while True:
+        source = nesting.source[around]
+        outlived = (around >= 0) & (spans.end[source] < spans.end)
+        if not outlived.any():
+            return np.where(around >= 0, source, -1)
+        around[outlived] = nesting.parent[around[outlived]]
+
+
+def _levels(parent: Ints) -> Ints:
+    """The number of ranges around each range."""
+    level, above = np.zeros(len(parent), np.int64), parent.copy()
+    while len(inside := np.flatnonzero(above >= 0)):
+        level[inside] += 1
+        above[inside] = parent[above[inside]]
+    return level
