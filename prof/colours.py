@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.kinds import CLASSES
 
-__all__ = ["DARK", "LIGHT", "THEMES", "Theme", "ink_on", "style_sheet"]
-
 
 @dataclass(frozen=True, slots=True)
 class Theme:

@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Table
 
-__all__ = [
-    "AnnotatedFile",
-    "LoadedFile",
-    "add_input",
-    "add_models",
-    "add_peaks",
-    "load_annotated",
-    "load_model_files",
-    "load_table",
-]
-
 
 class LoadedFile(NamedTuple):
     """A kernel table, and what its profiler reported if the file was a profiler's."""

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-__all__ = ["environment", "part", "policy", "script"]
-
 ROOM = Path(__file__).resolve().parent  # each output has a folder with its own templates
 
 

@@ -14,8 +14,6 @@ from pyprof.prof.print_table import as_json
 from pyprof.prof.table.totals import totals
 from pyprof.text import printable
 
-__all__ = ["print_advice", "print_explanation", "print_summary"]
-
 
 def print_summary(args: argparse.Namespace) -> Done:
     from pyprof.prof.advice import Run, advise

@@ -19,8 +19,6 @@ from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import percent_text, totals
 from pyprof.table.columns import Ints, Table
 
-__all__ = ["as_json", "print_table"]
-
 SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # of -o, each also with .gz
 
 

@@ -13,9 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-__all__ = ["HELPERS", "PRODUCTS", "Helper", "Product", "find_helper", "find_product"]
-
-
 REACH = 400  # characters: more than any word of a real name that a pattern spans (Tensile's: 300)
 
 

@@ -21,14 +21,11 @@ from pyprof.prof.kernels.type_names import (
     dtype_at,
     inside,
     lambdas,
-    merged,
     normal,
     parameters,
     split,
 )
 from pyprof.prof.ops.model import MATRIX
-
-__all__ = ["NOTHING", "Dtypes", "kernel_dtypes", "merged"]
 
 
 @lru_cache(maxsize=65536)

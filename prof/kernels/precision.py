@@ -9,21 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = [
-    "DTYPE_OF_WORD",
-    "HOST_PRECISION",
-    "PRECISIONS",
-    "PRECISION_OF_DTYPE",
-    "PRECISION_OF_WORD",
-    "ROUNDED_PRECISION",
-    "UNITS",
-    "Precision",
-    "on_tensor_cores",
-    "precision_of",
-    "tensor_unit",
-    "unit_name",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Precision:

@@ -9,8 +9,6 @@ from pyprof.prof.kernels.precision import DTYPE_OF_WORD, PRECISIONS
 from pyprof.prof.kernels.tensor_cores import tensor_core
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes, parameters
 
-__all__ = ["product"]
-
 # One letter a type: BLAS's, and nvjet's of A and B, accumulator and output (five where A, B and C are spelled apart).
 BLAS = {"h": "float16", "s": "float32", "d": "float64", "c": "complex64", "z": "complex128"}
 NVJET = {"t": "bfloat16", "h": "float16", "s": "float32", "d": "float64", "q": "float8_e4m3fn", "r": "float8_e5m2"}

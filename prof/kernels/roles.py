@@ -15,8 +15,6 @@ from itertools import accumulate, combinations_with_replacement, pairwise
 from pyprof.prof.kernels.name_patterns import find_helper, find_product
 from pyprof.prof.ops.model import MATRIX
 
-__all__ = ["AUX", "MAIN", "assign_parts", "part", "role", "roles"]
-
 MAIN, AUX = "main", "aux"
 
 MEMORY = re.compile(r"^\[?(?:CUDA )?[mM]em(?:set|cpy)|^__amd_rocclr_(?:fill|copy)")

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pyprof.dtypes import OF_CPP
 from pyprof.prof.kernels.type_names import Dtypes, dtype_at, lambdas, parameters
 
-__all__ = ["TEMPLATES", "template"]
-
 
 @dataclass(frozen=True, slots=True)
 class Template:

@@ -14,8 +14,6 @@ from pyprof.prof.kernels.name_patterns import Product, find_helper, find_product
 from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISION_OF_WORD
 from pyprof.prof.ops.model import MATRIX
 
-__all__ = ["TensorCore", "tensor_core"]
-
 
 @dataclass(frozen=True, slots=True)
 class TensorCore:

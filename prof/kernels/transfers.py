@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["is_collective", "stays_on_device"]
-
 
 def is_collective(name: str) -> bool:
     """Whether a kernel is NCCL's or RCCL's."""

@@ -13,18 +13,6 @@ from dataclasses import dataclass
 
 from pyprof.dtypes import OF_CPP
 
-__all__ = [
-    "NOTHING",
-    "Dtypes",
-    "dtype_at",
-    "inside",
-    "lambdas",
-    "merged",
-    "normal",
-    "parameters",
-    "split",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Dtypes:

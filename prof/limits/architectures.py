@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from pyprof.prof.kernels.precision import PRECISIONS, tensor_unit
 
-__all__ = ["HALVED", "RATES", "SM_LIMITS", "Limits", "unit_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

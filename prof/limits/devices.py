@@ -21,8 +21,6 @@ from typing import Any, TypeGuard
 from pyprof.prof.kernels.precision import UNITS
 from pyprof.prof.limits.architectures import HALVED, RATES, SM_LIMITS, Limits
 
-__all__ = ["Device", "find_device", "is_rate", "parts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Device:

@@ -13,8 +13,6 @@ from pyprof.prof.kernels.precision import UNITS
 from pyprof.prof.limits.architectures import SM_LIMITS
 from pyprof.prof.limits.devices import Device, is_rate
 
-__all__ = ["FORMAT", "Peaks", "load_peaks", "with_peaks"]
-
 
 @dataclass(frozen=True, slots=True)
 class Peaks:

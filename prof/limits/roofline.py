@@ -30,8 +30,6 @@ from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
 
-__all__ = ["Roofline", "dtype_of_rows", "roofline"]
-
 # A kernel is bound by latency where both limits explain less than FAR of its time and it is either SHORT (starting and
 # ending a kernel takes 1 to 2 µs on an A100 or H200, whatever it does) or has fewer blocks than the GPU has SMs.
 FAR = 0.25

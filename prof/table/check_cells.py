@@ -12,8 +12,6 @@ from pyprof.parse.formats.shape_text import Size, Sizes, Strides
 from pyprof.table.columns import NULL, Table
 from pyprof.table.gather import short
 
-__all__ = ["FORMS", "check_cells"]
-
 Dtypes: TypeAlias = list[str | list[str]]
 
 

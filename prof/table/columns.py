@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     # A column's rows: texts, integers with NULL or numbers with NaN where they are not known.
     Get = Callable[[Table, Annotation], Coded | Ints | Floats]
 
-__all__ = ["COLUMN", "COLUMNS", "DEFAULT", "Column", "Kind", "Limit"]
-
 Kind = Literal["text", "int", "float"]
 
 

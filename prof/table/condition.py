@@ -21,20 +21,6 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pyprof.errors import PyprofError
 
-__all__ = [
-    "FLIPPED",
-    "Condition",
-    "ConditionError",
-    "Joined",
-    "Not",
-    "Relation",
-    "Tree",
-    "Value",
-    "fold",
-    "parse",
-    "with_leaves",
-]
-
 LONGEST = 4000  # characters
 DEEPEST = 40  # levels of brackets and nots
 DIGITS = 18  # of an integer: longer ones become floats, since a column holds 64 bits

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyprof.prof.table.cells import Data
     from pyprof.table.columns import Floats, Ints
 
-__all__ = ["AGGREGATES", "NEEDED", "group_rows"]
-
 NEEDED = ("sil", "flops", "bytes")  # columns that the aggregates are made of
 
 

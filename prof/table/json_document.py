@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyprof.prof.table.totals import Totals
     from pyprof.table.columns import Ints, Table
 
-__all__ = ["Explanation", "Groups", "Kernels", "explained", "rows_of"]
-
 JsonType = Literal["string", "integer", "number"]
 TYPES: dict[str, JsonType] = {"text": "string", "int": "integer", "float": "number"}
 

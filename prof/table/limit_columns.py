@@ -13,8 +13,6 @@ from pyprof.prof.table.columns import Column, Limit
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table
 
-__all__ = ["limit_cells", "with_limits"]
-
 
 def with_limits(
     columns: Sequence[Column], table: Table, annotation: Annotation, peaks: Peaks | None = None

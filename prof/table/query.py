@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Ints, Table
 
-__all__ = ["Query", "Sort", "make_query", "run_query"]
-
 AGGREGATE = {column.name: column for column in AGGREGATES}
 TIME = "sil"
 NUMBER = re.compile(r"([0-9]{1,18})")

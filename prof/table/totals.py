@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Table
 
-__all__ = ["Totals", "percent_text", "totals"]
-
 NAMED = 5  # ops without a model that the sentence names
 
 

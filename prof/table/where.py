@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyprof.prof.table.cells import Data
     from pyprof.table.columns import Bools
 
-__all__ = ["Where", "parse_where", "rows_where"]
-
 NEGATED = {"!=": "==", "not in": "in", "not like": "like", "lacks": "holds"}
 
 

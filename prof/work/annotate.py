@@ -15,8 +15,6 @@ from pyprof.prof.work.repeats import fill_repeats
 from pyprof.prof.work.shares import fill_copies, kernels, shares
 from pyprof.table.columns import NULL, Coded, Ints, Table
 
-__all__ = ["Annotation", "annotate", "uncounted_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Annotation:

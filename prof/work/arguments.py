@@ -26,7 +26,7 @@ from typing import Any
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import ShapeError
 from pyprof.marker import Marker
-from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
+from pyprof.prof.kernels.type_names import NOTHING, Dtypes
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within
 from pyprof.prof.ops.model import UNKNOWN, Tensor, names

@@ -11,8 +11,9 @@ from itertools import pairwise
 import numpy as np
 
 import pyprof.prof.ops.families  # noqa: F401 (fills the registry)
-from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes, kernel_dtypes, merged
+from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.roles import MAIN, role
+from pyprof.prof.kernels.type_names import NOTHING, Dtypes, merged
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import FAMILY
 from pyprof.prof.ops.plugins import load_models
@@ -20,8 +21,6 @@ from pyprof.prof.work.casts import uncover
 from pyprof.prof.work.count import Counted, OpCall, count_call
 from pyprof.prof.work.cut_lists import proven_lists
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
-
-__all__ = ["Calls", "call_numbers", "dtypes_by_name", "kernel_names", "op_calls"]
 
 SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm", "forward")
 

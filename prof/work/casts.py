@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyprof.prof.kernels.operand_dtypes import CONVERTING, Dtypes
+from pyprof.prof.kernels.operand_dtypes import CONVERTING
+from pyprof.prof.kernels.type_names import Dtypes
 from pyprof.table.columns import NULL, Coded, Ints, Ragged, Table, distinct
-
-__all__ = ["uncover"]
 
 COPY = "aten::copy_"
 BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")

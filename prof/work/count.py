@@ -12,7 +12,7 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
-from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
+from pyprof.prof.kernels.type_names import NOTHING, Dtypes
 from pyprof.prof.ops.collective import with_name
 from pyprof.prof.ops.compiled import is_compiled
 from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function_of, parameters

@@ -12,8 +12,6 @@ import re
 
 from pyprof.table.columns import Coded
 
-__all__ = ["layer_parts", "layer_texts"]
-
 PART = re.compile(r"[^.]+(?:\.\d+)*")
 
 

@@ -21,8 +21,6 @@ from pyprof.prof.work.calls import Calls
 from pyprof.prof.work.count import Counted
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
-__all__ = ["Kernels", "fill_copies", "kernels", "shares", "split"]
-
 MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families that a copy may serve
 MOST_BYTES = 1 << 60  # that one copy can move: more is damage, and its double would not fit the column
 

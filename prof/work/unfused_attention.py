@@ -11,9 +11,6 @@ import numpy as np
 from pyprof.prof.work.kinds import PRODUCTS, is_loss, is_softmax
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
-__all__ = ["softmaxes_apart"]
-
-
 STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # of a softmax in several kernels, by their functors
 
 

@@ -19,8 +19,6 @@ from typing import Any
 from pyprof.errors import ModelError
 from pyprof.prof.ops.model import Tensor, Work
 
-__all__ = ["NO_GRID", "RULES", "Grid", "HelperCall", "Launch", "helper_work", "rule", "rule_for"]
-
 Grid = tuple[int, int, int]
 NO_GRID: Grid = (0, 0, 0)
 LARGEST = 2**63  # the table's columns hold less

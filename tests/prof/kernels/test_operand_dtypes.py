@@ -16,7 +16,8 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import InputError
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
-from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes, kernel_dtypes, merged
+from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
+from pyprof.prof.kernels.type_names import NOTHING, Dtypes, merged
 from pyprof.prof.work.calls import call_numbers, dtypes_by_name, kernel_names
 from pyprof.table.columns import Coded, Table
 

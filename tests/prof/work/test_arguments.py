@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyprof.marker import Marker, format_marker
-from pyprof.prof.kernels.operand_dtypes import NOTHING, Dtypes
+from pyprof.prof.kernels.type_names import NOTHING, Dtypes
 from pyprof.prof.ops.marker_arguments import subscript
 from pyprof.prof.ops.model import UNKNOWN, Tensor
 from pyprof.prof.work.arguments import known_dtypes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.prof.kernels.operand_dtypes import Dtypes
+from pyprof.prof.kernels.type_names import Dtypes
 from pyprof.prof.work.calls import call_numbers, dtypes_by_name, kernel_names
 from pyprof.table.columns import Coded, Ragged, Table
 
