@@ -15,16 +15,7 @@ from pyprof.dtypes import OF_CPP, OPAQUE
 from pyprof.prof.kernels.precision import DTYPE_OF_WORD
 from pyprof.prof.kernels.product_dtypes import product
 from pyprof.prof.kernels.template_dtypes import template
-from pyprof.prof.kernels.type_names import (
-    NOTHING,
-    Dtypes,
-    dtype_at,
-    inside,
-    lambdas,
-    normal,
-    parameters,
-    split,
-)
+from pyprof.prof.kernels.type_names import NOTHING, Dtypes, dtype_at, inside, lambdas, normal, parameters, split
 from pyprof.prof.ops.model import MATRIX
 
 

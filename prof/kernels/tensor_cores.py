@@ -98,7 +98,7 @@ def _precision(product: Product, match: re.Match[str], name: str) -> str:
     if product.precision == "tensile":
         letters = TENSILE.search(name)
         return TENSILE_WORDS[letters.lastindex - 1] if letters and letters.lastindex else ""
-    if product.scan:
+    if product.precision == "scan":
         return next((word for regex, word in SCAN if regex.search(name)), "")
     text: str = match.groupdict().get("p") or ""
     return product.precision or PRECISION_OF_WORD.get(text.lower(), "")

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyprof.prof.kernels.name_patterns import is_collective, stays_on_device
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
-from pyprof.prof.kernels.transfers import is_collective, stays_on_device
 from pyprof.prof.limits.devices import Device, find_device
 from pyprof.prof.limits.occupancy import Geometry, by_device, geometry
 from pyprof.prof.limits.peaks_file import Peaks, with_peaks

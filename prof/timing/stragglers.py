@@ -17,7 +17,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.kernels.transfers import is_collective
+from pyprof.prof.kernels.name_patterns import is_collective
 from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages

@@ -231,7 +231,4 @@ def _amounts(work: Work | Parts) -> dict[str, Amounts]:
 def _possible(flop: int | None, nbytes: float | None) -> Amounts:
     """The amounts; unknown where no computer does so much in one call, because a capture has wrong shapes."""
     whole = None if nbytes is None or math.isnan(nbytes) else int(nbytes)
-    return (
-        None if flop is None or flop > MOST else flop,
-        None if whole is None or whole > MOST else whole,
-    )
+    return (None if flop is None or flop > MOST else flop, None if whole is None or whole > MOST else whole)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pyprof.prof.kernels.name_patterns import find_product
-from pyprof.prof.kernels.transfers import is_collective, stays_on_device
+from pyprof.prof.kernels.name_patterns import find_product, is_collective, stays_on_device
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Coded, Table, distinct
 

@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from pyprof.prof.kernels.name_patterns import stays_on_device
 from pyprof.prof.kernels.roles import AUX, MAIN, assign_parts, role
 from pyprof.prof.kernels.tensor_cores import tensor_core
-from pyprof.prof.kernels.transfers import stays_on_device
 from pyprof.prof.ops.embedding_updates import may_leave_work
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.calls import Calls
