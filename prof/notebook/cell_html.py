@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyprof.prof.notebook.profiled import Profile
     from pyprof.prof.notebook.summary_view import SummaryText
 
-__all__ = ["profile_html", "summary_html"]
-
 SENTENCES = 5  # of a profile
 OPS = 8
 CARDS = 3

@@ -13,8 +13,6 @@ from pyprof.prof.table.columns import COLUMN, Column, Kind
 from pyprof.prof.table.group import AGGREGATES, NEEDED, group_rows
 from pyprof.table.columns import NULL, Coded, Floats, Ints, distinct
 
-__all__ = ["Columns", "advice_columns", "group_columns", "int_array", "op_columns", "own_column", "ratio", "records"]
-
 Columns = list[tuple[Column, Data]]  # a table: each column with its rows
 
 AGGREGATE = {column.name: column for column in AGGREGATES}

@@ -14,8 +14,6 @@ from pyprof.table.columns import NULL, Coded
 if TYPE_CHECKING:
     from pyprof.prof.table.cells import Data
 
-__all__ = ["frame"]
-
 
 def frame(columns: Columns, plain: Sequence[str] = ()) -> pd.DataFrame:
     """The table: ``Int64`` for integers, ``float64`` for rates (NaN where unknown), categories for texts.

@@ -12,8 +12,6 @@ from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import NULL, Coded, Ints
 
-__all__ = ["layer_columns"]
-
 LAYER = (
     own_column(
         "layer", "", "path of module names, outermost first, joined by a colon; missing: rows without a layer", "text"

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from pyprof.prof.plot.style import Picture
 
-__all__ = ["Profile", "Totals", "load"]
-
 
 def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile:
     """Read a capture: a profiler's file or a kernel table, as ``pyprof prof`` reads them; gzipped or not.

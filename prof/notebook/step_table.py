@@ -11,8 +11,6 @@ from pyprof.prof.table.cells import Data
 from pyprof.prof.timing.steps import PHASES, Step
 from pyprof.table.columns import NULL, Bools, Coded, Ints
 
-__all__ = ["step_columns"]
-
 STEP = (
     own_column("device", "", "the GPU, and which one where there are several", "text"),
     own_column("step", "", "the step's number; missing where the capture marks none and all of it is one row"),

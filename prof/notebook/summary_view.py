@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, headline, sentences
 
-__all__ = ["SummaryText"]
-
 WIDTH = 100
 
 

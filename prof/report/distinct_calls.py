@@ -13,8 +13,6 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import classes, kinds
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
-__all__ = ["call_columns", "known"]
-
 # Texts of a call: key in the model -> the table's column.
 TEXTS = {
     "name": "kShortName",

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pyprof.command.json_schema import FileWritten, Record, doc
-from pyprof.prof.summary.headline_figures import Figure
-
-__all__ = ["Page", "page_of"]
+from pyprof.prof.summary.sentences import Figure
 
 
 class Page(Record):

@@ -11,8 +11,6 @@ from pyprof.prof.report.distinct_calls import known
 from pyprof.prof.timing.waiting import waiting
 from pyprof.table.columns import NULL, Ints, Table, distinct
 
-__all__ = ["operation_columns"]
-
 RISING = ("start", "instance")  # stored as differences from one row to the next
 
 

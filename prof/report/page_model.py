@@ -22,8 +22,7 @@ from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.operations import operation_columns
 from pyprof.prof.summary.capture_numbers import Summary, summarise
-from pyprof.prof.summary.headline_figures import figures
-from pyprof.prof.summary.sentences import assumptions, headline, sentences
+from pyprof.prof.summary.sentences import assumptions, figures, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps
 from pyprof.prof.timing.waiting import CAUSES, WORDS
@@ -32,8 +31,6 @@ from pyprof.prof.work.kinds import CLASSES
 from pyprof.table.attribution import attributed_rows
 from pyprof.table.columns import NULL, Coded, Table, distinct
 from pyprof.table.json_lists import first_text
-
-__all__ = ["collect", "page_model"]
 
 FORMAT = 2  # of the model; the page checks it
 

@@ -13,8 +13,6 @@ from typing import Any, BinaryIO
 from pyprof.prof.colours import style_sheet
 from pyprof.prof.page import environment, part, policy, script
 
-__all__ = ["island", "render"]
-
 LIBRARY = "report/templates/vendor/echarts.min.js"
 # In the order in which they run; each defines one name of the page's namespace.
 SCRIPTS = "format model theme state draw phases roofline layers timeline op kernels lists main".split()

@@ -6,9 +6,9 @@ Times are ns. Sums over several GPUs are sums, of their spans too.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
-from pyprof.prof.summary.components import Series, components, series
-from pyprof.prof.summary.parts import Part, parts_of
+from pyprof.prof.summary.components import Part, Series, components, parts_of, series
 from pyprof.prof.summary.work_numbers import (
     Attention,
     Limits,
@@ -40,8 +39,6 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows
 from pyprof.table.columns import NULL, Table
-
-__all__ = ["Attention", "Leading", "Limits", "Matrix", "Part", "Summary", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,29 +129,18 @@ def summarise(
     table, annotation, copies = without_loading(table, annotation)
     if limits is None or len(table) < all_rows:
         limits = roofline(table, annotation, peaks)
-    return _summary(table, annotation, limits, kinds_of_rows, copies, warm)
+    return _summary(table, annotation, limits, kinds_of_rows=kinds_of_rows, copies=copies, warm_up=warm)
 
 
-def _summary(
-    table: Table,
-    annotation: Annotation,
-    limits: Roofline,
-    kinds_of_rows: tuple[Part, ...],
-    copies: Leading | None,
-    warm: WarmUp | None,
-) -> Summary:
-    duration = table.ints("kDuration")
-    row_kinds = kinds(table, annotation)
-    time = timeline(table)
+def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
+    """``left_out``: the fields about the rows that the rest leaves out."""
+    duration, row_kinds, time = table.ints("kDuration"), kinds(table, annotation), timeline(table)
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
     counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
     return Summary(
-        on_cpu=attributed.on_cpu,
-        warm_up=warm,
-        kinds_of_rows=kinds_of_rows,
-        total_ns=attributed.total_ns,
-        attributed_ns=attributed.attributed_ns,
+        **left_out,
+        **asdict(attributed),
         reasons=parts_of(table.coded("reason"), duration, np.flatnonzero(~has_op), empty=UNKNOWN),
         devices=tuple(usage(table, annotation, limits)),
         span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),
@@ -171,7 +157,6 @@ def _summary(
         kinds=parts_of(row_kinds, duration),
         matrix=matrix_numbers(table, annotation, limits),
         attention=attention_numbers(table, annotation, row_kinds),
-        copies=copies,
         communication_ns=int(duration[communication].sum()),
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
         collectives=collectives(table, annotation, late.wait),

@@ -1,7 +1,8 @@
-"""Which part of the model each row belongs to: attention, MLP, norm, embedding, loss, optimizer, communication, copies.
+"""Parts of a capture: its rows by any text, by part of the model, and by the layers that the model repeats.
 
-The names of its layers decide, innermost first; where these say nothing, the family of its op; copies, collectives and
-the optimizer are parts of their own. The layers that a model repeats are compared with each other.
+A part of the model is attention, MLP, norm, embedding, loss, optimizer, communication or copies. The names of a row's
+layers decide, innermost first; where these say nothing, the family of its op; copies, collectives and the optimizer are
+parts of their own.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, NCCL
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Ints, Table, distinct
-
-__all__ = ["Series", "components", "series"]
 
 OF_LAYER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), part)
@@ -44,6 +43,34 @@ LEAST = 3  # layers that make a series
 # At least half of the layers of a series take between 1/1.5 and 1.5 times the median: otherwise they are not alike.
 ALIKE = 1.5
 COUNTED = re.compile(r"^(.*?[._])(\d+)$")  # h.3, DecoderLayer_3; not fc3
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the rows."""
+
+    name: Annotated[str, doc("its name")]
+    rows: Annotated[int, doc("number of rows")]
+    ns: Annotated[int, doc("their time")]
+    idle_ns: Annotated[int, doc("idle time before them")] = 0
+
+
+def parts_of(column: Coded, weight: Ints, rows: Ints | None = None, empty: str = "") -> tuple[Part, ...]:
+    """Rows and time per text of the column, the longest first; ``empty`` replaces the empty text."""
+    codes = column.codes if rows is None else column.codes[rows]
+    weight = weight if rows is None else weight[rows]
+    size = len(column.values)
+    counts = np.bincount(codes + 1, minlength=size + 1).tolist()  # code -1 first
+    totals = np.zeros(size + 1, np.int64)
+    np.add.at(totals, codes + 1, weight)
+    sums: dict[str, list[int]] = {}
+    for value, count, ns in zip(["", *column.values], counts, totals.tolist(), strict=True):
+        if count:
+            sum_of_text = sums.setdefault(value or empty, [0, 0])
+            sum_of_text[0] += count
+            sum_of_text[1] += ns
+    parts = [Part(name, count, ns) for name, (count, ns) in sums.items()]
+    return tuple(sorted(parts, key=lambda part: -part.ns))
 
 
 def components(table: Table, annotation: Annotation, kinds: Coded) -> Coded:

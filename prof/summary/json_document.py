@@ -11,8 +11,6 @@ from pyprof.prof.advice.card import Advice
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.timing.usage import Usage
 
-__all__ = ["SummaryDocument", "summary_of"]
-
 # Shares and rates of a device, which the summary computes from its counts: key, unit, meaning, value.
 RATES: tuple[tuple[str, str, str, Callable[[Usage], float]], ...] = (
     ("utilisation_percent", "%", "time with a kernel, of the span", lambda device: device.utilisation),

@@ -1,62 +1,43 @@
-"""The summary in sentences that a person can quote: each is true alone and has its numbers."""
+"""The summary's headline, figures, and sentences that a person can quote: each is true alone and has its numbers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
+from pyprof.command.json_schema import doc
+from pyprof.prof.summary import missing_sentences as missing
+from pyprof.prof.summary import time_sentences as time
+from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.missing_sentences import (
-    graph_sentences,
-    unattributed_sentences,
-    uncounted_sentences,
-)
-from pyprof.prof.summary.time_sentences import (
-    backward_sentences,
-    busy_sentences,
-    communication_sentences,
-    idle_sentences,
-    layer_sentences,
-    loading_sentences,
-    queue_sentences,
-    step_sentences,
-    sync_sentences,
-    warm_up_sentences,
-)
-from pyprof.prof.summary.wording import counted, joined
-from pyprof.prof.summary.work_sentences import (
-    attention_sentences,
-    kind_sentences,
-    limit_sentences,
-    matrix_sentences,
-    rate_sentences,
-    usage_sentences,
-)
+from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.timing.usage import Usage
+from pyprof.quantities import ms, share
 from pyprof.table.attribution import AttributedTime
-
-__all__ = ["assumptions", "headline", "sentences"]
 
 ROWS = {"kernel": "kernel", "memcpy": "copy", "memset": "memset", "graph": "graph launch", "cpu": "CPU op"}
 MAKERS = (
-    warm_up_sentences,
-    loading_sentences,
-    busy_sentences,
-    idle_sentences,
-    queue_sentences,
-    sync_sentences,
-    step_sentences,
-    backward_sentences,
-    kind_sentences,
-    matrix_sentences,
-    attention_sentences,
-    rate_sentences,
-    usage_sentences,
-    limit_sentences,
-    communication_sentences,
-    layer_sentences,
-    graph_sentences,
-    unattributed_sentences,
-    uncounted_sentences,
+    time.warm_up_sentences,
+    time.loading_sentences,
+    time.busy_sentences,
+    time.idle_sentences,
+    time.queue_sentences,
+    time.sync_sentences,
+    time.step_sentences,
+    time.backward_sentences,
+    work.kind_sentences,
+    work.matrix_sentences,
+    work.attention_sentences,
+    work.rate_sentences,
+    work.usage_sentences,
+    work.limit_sentences,
+    time.communication_sentences,
+    time.layer_sentences,
+    missing.graph_sentences,
+    missing.unattributed_sentences,
+    missing.uncounted_sentences,
 )
 
 
@@ -64,8 +45,8 @@ def headline(summary: Summary) -> str:
     """What ran, where, for how long, and how much of it is attributed."""
     operations = [counted(part.rows, ROWS.get(part.name, part.name)) for part in summary.kinds_of_rows]
     where = "the CPU" if summary.on_cpu else _device_names(summary.devices)
-    time = AttributedTime(summary.total_ns, summary.attributed_ns, summary.on_cpu)
-    return f"{joined(operations)} on {where}. {time.sentence()}."
+    attributed = AttributedTime(summary.total_ns, summary.attributed_ns, summary.on_cpu)
+    return f"{joined(operations)} on {where}. {attributed.sentence()}."
 
 
 def _device_names(devices: Sequence[Usage]) -> str:
@@ -90,3 +71,41 @@ def assumptions(summary: Summary) -> list[str]:
     texts.append("FLOPs and bytes are what the algorithm needs; a multiply-add counts as 2 FLOPs. Peaks are dense.")
     texts.append(f"{summary.worker} time is the sum of all durations, so that overlapping time counts more than once.")
     return texts
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that stands out, with its name and what it is of."""
+
+    name: Annotated[str, doc("what it is")]
+    value: Annotated[str, doc("with its unit")]
+    of: Annotated[str, doc("what it is of, or empty")] = ""
+
+
+def figures(summary: Summary) -> list[Figure]:
+    """Attributed share, times, busy share, rate and MFU, each where it is known."""
+    worker, total = summary.worker, summary.total_ns
+    least = work.at_least(summary.counted_ns, summary).replace("at least", "≥")
+    shown = [
+        Figure("attributed", share(summary.attributed_ns, total), f"of {worker} time"),
+        Figure(f"{worker} time", ms(total), "sum of all durations"),
+        *_length(summary),
+    ]
+    if summary.devices and summary.span_ns:
+        shown.append(Figure("GPU busy", share(summary.busy_ns, summary.span_ns), f"of {ms(summary.span_ns)}"))
+        if summary.flop:
+            known = f"{work.per_gpu(summary).strip()}, known for {share(summary.counted_ns, total)} of {worker} time"
+            rate = f"{least}{amount(summary.flop_per_s, 'FLOP/s')}"
+            shown.append(Figure("FLOP rate", rate, known))
+        if not math.isnan(summary.mean("mfu")):
+            shown.append(Figure("MFU", f"{least}{work.mfu_text(summary)}", f"of {work.peak_text(summary)}"))
+    return shown
+
+
+def _length(summary: Summary) -> list[Figure]:
+    """The time of a step, or of the whole capture where it marks no steps."""
+    if summary.steps:
+        count = len(summary.steps)
+        return [Figure("step time", ms(summary.step_ns), f"median of {count}" if count > 1 else counted(1, "step"))]
+    longest = max((device.span_ns for device in summary.devices), default=0)
+    return [Figure("capture", ms(longest), "from the first to the last operation")] if longest else []

@@ -10,14 +10,11 @@ from dataclasses import dataclass, replace
 
 from pyprof.prof.kernels.precision import unit_name
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.components import Series
-from pyprof.prof.summary.parts import Part
+from pyprof.prof.summary.components import Part, Series
 from pyprof.prof.summary.time_sentences import OUTLIER
 from pyprof.prof.summary.wording import layer_name
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
-
-__all__ = ["SummaryTable", "summary_tables"]
 
 MOST = 14  # rows of a table
 LAYERS = 6  # rows of the table of layers

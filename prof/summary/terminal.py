@@ -19,8 +19,6 @@ from pyprof.prof.summary.tables import SummaryTable, summary_tables
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["write_summary"]
-
 BAR = 24  # characters of the longest bar
 NAME = 24  # characters that a row's name may always have
 OTHER_COLUMNS = 62  # characters of the columns beside a name

@@ -6,16 +6,6 @@ from collections.abc import Sequence
 
 from pyprof.quantities import ms
 
-__all__ = [
-    "amount",
-    "brief_time",
-    "counted",
-    "joined",
-    "layer_name",
-    "operation_name",
-    "rate",
-]
-
 PLURALS = {"copy": "copies", "graph launch": "graph launches"}
 LONGEST_NAME = 40  # characters of an op's name
 LONGEST_LAYER = 48  # characters of a layer's name

@@ -11,13 +11,11 @@ from pyprof.command.json_schema import doc, nan_doc
 from pyprof.prof.kernels.precision import on_tensor_cores
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
-from pyprof.prof.summary.parts import Part, parts_of
+from pyprof.prof.summary.components import Part, parts_of
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import is_fused_attention
 from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.table.columns import Coded, Ints, Table
-
-__all__ = ["Attention", "Limits", "Matrix", "attention_numbers", "limit_numbers", "matrix_numbers", "uncounted_ops"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ import numpy as np
 
 from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
 
-__all__ = ["DeviceKey", "covered", "device_rows", "devices_of_rows", "ends"]
-
 DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
 
 

@@ -16,8 +16,6 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, kinds
 from pyprof.table.columns import NULL, Bools, Coded, Table
 
-__all__ = ["Leading", "loading", "without_loading"]
-
 LOADING = 0.02  # of the remaining time: loading that takes longer is left out of the other figures
 WAYS = (("host-to-device", ("Host-to-Device", "HtoD")), ("device-to-host", ("Device-to-Host", "DtoH")))
 

@@ -17,8 +17,6 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
 from pyprof.table.columns import NULL, Ints, Table, distinct
 
-__all__ = ["PHASES", "Step", "owners", "phase_places", "phase_times", "short_owners", "slowest_steps", "steps"]
-
 PHASES = ("forward", "backward", "optimizer", "data", "other")
 
 

@@ -15,9 +15,6 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Bools, Ints, Table
 
-__all__ = ["Timeline", "alone", "exposed_ns", "exposed_rows", "timeline"]
-
-
 HOST_BOUND = 0.25  # share of the time that the GPU waits for launches, from which the CPU limits the speed
 
 

@@ -20,8 +20,6 @@ from pyprof.prof.timing.gpus import DeviceKey, covered, device_rows, ends
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Floats, Ints, Table
 
-__all__ = ["Usage", "usage"]
-
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -25,8 +25,6 @@ from pyprof.prof.timing.gpus import ends
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.json_lists import first_text
 
-__all__ = ["CAUSES", "NOUNS", "WORDS", "SyncPoint", "Waiting", "Waits", "sync_points", "waiting", "waits"]
-
 CAUSES = ("launch", "sync", "data", "copy", "host", "queued")
 NOUNS = {  # what the gaps of a capture are due to
     "launch": "late launches",
