@@ -1,4 +1,4 @@
-"""Matrix products whose leading dimensions are not multiples of 16 bytes.
+"""Matrix products whose leading dimensions, and convolutions whose channels, are not multiples of 16 bytes.
 
 Tensor-core kernels load 16 bytes per thread (TMA: strides must be multiples of 16 bytes). For other leading dimensions
 cuBLAS falls back to kernels that load single elements (``align1``, ``align2``) and are several times slower; before
@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.dtypes import HALF
+from pyprof.dtypes import HALF, ITEM_BYTES
 from pyprof.prof.advice.card import Confidence, Finding, rule
-from pyprof.prof.advice.conv_padding import conv_padding
 from pyprof.prof.advice.run import Run
 from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISIONS, tensor_unit
 
 LINE = 16  # bytes
 # Precision of the operands -> bytes per element in memory.
 ITEM = {name: PRECISIONS[name].bits // 8 for name in ("bf16", "fp16", "tf32", "fp8", "int8")}
+CONV_ITEM = {name: ITEM_BYTES[name] for name in ("bfloat16", "float16", "float32")}
+PADS = ("nhwcAddPadding", "nhwcRemovePadding")  # cuDNN's kernels; seen on H200
+FEW = 4  # channels of an image: its convolution has special kernels, and padding to 8 gained only 5% (measured)
 SLOW = re.compile(r"align[124](?!\d)")
 VECTOR = re.compile(r"gemv|dot_kernel|gemmk1|splitKreduce")
 WORTH = 1.15  # a product that takes less than this times its expected time is left alone
@@ -114,7 +116,7 @@ def alignment(run: Run) -> Iterator[Finding]:
             cards.setdefault(sizes, []).append((row, run.dur[row] - expected))
     for sizes, rows in cards.items():
         yield _finding(run, sizes, rows)
-    yield from conv_padding(run)
+    yield from _conv_padding(run)
 
 
 def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | None:
@@ -139,7 +141,7 @@ def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | 
 def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int, float]]) -> Finding:
     rows = np.array([row for row, _ in found])
     saved = np.array([ns for _, ns in found])
-    before, after = run.ms(float(run.dur[rows].sum())), run.ms(float((run.dur[rows] - saved).sum()))
+    before, after = run.ms_of(rows), run.ms(float((run.dur[rows] - saved).sum()))
     dtype = str(run.dtype[rows[0]]) or str(run.precision[rows[0]])
     one = LINE // ITEM.get(str(run.precision[rows[0]]), 2)
     pads = ", ".join(f"{size} to {padded}" for size, padded in sizes)
@@ -162,3 +164,42 @@ def _shape(run: Run, row: int) -> str:
     assert product is not None
     batch = f"{product.batch} × " if product.batch > 1 else ""
     return f"{batch}[{product.m}, {product.k}] @ [{product.k}, {product.n}]"
+
+
+def _conv_padding(run: Run) -> Iterator[Finding]:
+    """Convolutions in NHWC, of whose operands cuDNN pads copies in each call: one card per set of channels.
+
+    Counts cuDNN's padding kernels and the fills of their buffers.
+    The gain of the convolution's own kernel is not counted: with 65 channels it was as much again, with 100 it was a
+    loss (docs/explanation/advice.md). Abstains without shapes, and for images of four channels or fewer.
+    """
+    pads = run.mentions("kShortName", *PADS) & (run.family == "conv")
+    calls = set(run.table.ints("opId")[pads].tolist())
+    fills = (run.texts("kind") == "memset") & (run.family == "conv")
+    rows = [row for row in np.flatnonzero(pads | fills).tolist() if int(run.table.ints("opId")[row]) in calls]
+    cards: dict[tuple[int, ...], list[int]] = {}
+    for row in rows:
+        odd = _odd(run, row)
+        if odd:
+            cards.setdefault(odd, []).append(row)
+    for channels, members in cards.items():
+        found = np.array(members)
+        unit = LINE // CONV_ITEM[str(run.dtype[members[0]])]
+        why = (
+            f"Convolutions of {' and '.join(map(str, channels))} channels in {run.dtype[members[0]]}: not a multiple "
+            f"of {unit} (16 bytes), so cuDNN pads copies of the operands in each call. {run.number(found)} "
+            f"kernels and fills take {run.ms_of(found):.4g} ms"
+        )
+        pairs = ", ".join(f"{size} to {-(-size // unit) * unit}" for size in channels)
+        change = f"Pad the layer's channels from {pairs}. Let cuDNN measure: torch.backends.cudnn.benchmark = True."
+        yield Finding(found, run.dur[found].copy(), why, change, "low", launches=len(found), calls=0.0)
+
+
+def _odd(run: Run, row: int) -> tuple[int, ...]:
+    """The channel counts of the weight that do not fill 16 bytes."""
+    shapes, item = run.shapes(row), CONV_ITEM.get(str(run.dtype[row]))
+    at = 2 if run.aten[row] == "convolution_backward" else 1
+    weight = shapes[at] if len(shapes) > at else []
+    if item is None or len(weight) < 3 or weight[1] <= FEW:
+        return ()
+    return tuple(sorted({size for size in weight[:2] if size * item % LINE}))

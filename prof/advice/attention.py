@@ -121,7 +121,7 @@ def _by_name(run: Run) -> Iterator[Finding]:
     if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
         why = (
             f"{run.count(count):.4g} softmaxes stand between two matrix products. The kernels between the products "
-            f"take {run.ms(float(run.dur[rows].sum())):.4g} ms, half of which is counted because the capture has no "
+            f"take {run.ms_of(rows):.4g} ms, half of which is counted because the capture has no "
             "shapes"
         )
         yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.", "low")
@@ -217,25 +217,16 @@ def _finding(
     ``who``: the subject and verb of its reason. ``dtype``: that of the fused kernel, if not the softmax's. ``inside``:
     rows that vanish as well. ``efficiency``: the share of the fastest fused kernel's rate.
     """
-    rows: list[int] = []
-    saved: list[float] = []
-    calls = 0
-    for pattern in found:
-        members = _members(run, pattern, inside)
-        now = float(run.dur[members].sum())
-        gain = now - _fused_ns(run, pattern, dtype, efficiency)
-        if gain > 0 and not set(members) & set(rows):
-            calls += 1
-            rows += members
-            saved += [gain * float(run.dur[i]) / now for i in members]
+    groups = [(_members(run, p, inside), _fused_ns(run, p, dtype, efficiency)) for p in found]
+    rows, saved, calls = run.replaced(groups)
     if rows:
         scores = run.shapes(found[0].softmax)[0]
-        now, gain = run.ms(float(run.dur[rows].sum())), run.ms(sum(saved))
+        now, gain = run.ms_of(rows), run.ms(float(saved.sum()))
         why = (
             f"{who} the scores {scores} in {run.dtype[found[0].softmax]}, {run.count(calls):.4g} times per "
             f"{run.unit}: {now:.4g} ms; fused, {now - gain:.4g} ms are expected"
         )
-        yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - calls)
+        yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - calls)
 
 
 def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
@@ -309,9 +300,9 @@ def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
             rows.append(row)
             saved.append(float(run.dur[row] - expected))
     if rows:
-        now = run.ms(float(run.dur[rows].sum()))
+        now = run.ms_of(rows)
         why = (
-            f"{run.count(len(rows)):.4g} attention kernels in {run.dtype[rows[0]]} belong to {who}: {now:.4g} ms; "
+            f"{run.number(rows)} attention kernels in {run.dtype[rows[0]]} belong to {who}: {now:.4g} ms; "
             f"{now - run.ms(sum(saved)):.4g} ms are expected of the fastest backend that fits"
         )
         yield Finding(np.array(rows), np.array(saved), why, change, "medium")

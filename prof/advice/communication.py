@@ -9,9 +9,6 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import CALL_NS, SMALL_MESSAGE, Run
 
-__all__: list[str] = []
-
-
 CASTS = 12  # bytes per element: float32 read, 16 bits written, and back
 BUCKET = 25 << 20
 SAMPLES = 4  # messages needed to know the link's rate: fewer may all have waited for another rank
@@ -41,8 +38,8 @@ def communication(run: Run) -> Iterator[Finding]:
     if not float(saved.sum()) > 0:  # NaN: bandwidth unknown
         return
     why = (
-        f"{run.count(len(rows)):.4g} all-reduces of {run.ms(float(size.sum())):.4g} MB in float32 take "
-        f"{run.ms(float(run.dur[rows].sum())):.4g} ms, {run.ms(float(bare.sum())):.4g} ms of it with nothing beside "
+        f"{run.number(rows)} all-reduces of {run.ms(float(size.sum())):.4g} MB in float32 take "
+        f"{run.ms_of(rows):.4g} ms, {run.ms(float(bare.sum())):.4g} ms of it with nothing beside "
         f"them. At the rate of the fastest, moving the bytes takes {run.ms(float((size * fastest).sum())):.4g} ms; the "
         "rest is waiting for other ranks"
     )
@@ -68,14 +65,12 @@ def small_collectives(run: Run) -> Iterator[Finding]:
         return
     largest = int(size.argmax())
     bare = run.exposed(rows)
-    rate = (
-        float(run.dur[rows].min()) / size[largest]
-    )  # ns per byte, an upper bound: small messages are limited by latency
+    rate = float(run.dur[rows].min()) / size[largest]  # ns per byte, an upper bound: latency limits small messages
     saved = np.maximum(np.minimum(bare, run.dur[rows].min()) - size * rate, 0.0)
     each = np.where(run.phase[rows] == "backward", DDP_NS, CALLED_NS).mean()
     calls = (len(rows) - merged) * each / CALL_NS
     why = (
-        f"{run.count(len(rows)):.4g} all-reduces of {float(size.mean()) / 1e6:.3g} MB on average, "
+        f"{run.number(rows)} all-reduces of {float(size.mean()) / 1e6:.3g} MB on average, "
         f"{run.ms(float(size.sum())):.4g} MB in all. Each takes the host about {each / 1e3:.0f} µs to launch, and "
         f"{run.ms(float(bare.sum())):.4g} ms of them run with nothing beside them"
     )

@@ -40,7 +40,7 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
         total = float(size[rows].sum())
         rate = total / float(run.dur[rows].sum())
         why = (
-            f"{run.count(len(rows)):.4g} copies move {run.ms(total) * 1e6 / 1e6:.4g} MB from or to pageable memory at "
+            f"{run.number(rows)} copies move {run.ms(total) * 1e6 / 1e6:.4g} MB from or to pageable memory at "
             f"{rate:.3g} GB/s. Pinned memory gives {pinned / 1e9:.0f} GB/s or more, and its copies run beside kernels"
         )
         change = (
@@ -80,8 +80,8 @@ def weight_casts(run: Run) -> Iterator[Finding]:
     casts = (run.aten == "copy_") & run.mentions("nodes", "aten::_to_copy")
     rows = [row for row in np.flatnonzero(casts).tolist() if _of_weight(run, row)]
     if rows:
-        now = run.ms(float(run.dur[rows].sum()))
-        why = f"Autocast casts {run.count(len(rows)):.4g} weights from float32 in every forward pass: {now:.4g} ms"
+        now = run.ms_of(rows)
+        why = f"Autocast casts {run.number(rows)} weights from float32 in every forward pass: {now:.4g} ms"
         change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
         yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium", launches=len(rows))
 

@@ -71,7 +71,7 @@ def _sizes(run: Run) -> tuple[Ints, Bools]:
     size = np.where(usual & fits, run.largest, 0)
     bridge = np.zeros(run.rows, bool)
     for row in np.flatnonzero((run.family == "reduction") & (run.role == "main") & fits).tolist():
-        shape = (run.shapes(row) or [[]])[0]
+        shape = run.first_shape(row)
         if not _of_rows(run, row, shape):
             continue
         whole = numel(shape)
@@ -119,29 +119,20 @@ def _item(dtype: str) -> float:
 
 
 def _finding(run: Run, size: int, members: list[list[int]]) -> Iterator[Finding]:
-    rows: list[int] = []
-    saved: list[float] = []
-    kept = 0
-    for chain in members:
-        now = float(run.dur[chain].sum())
-        gain = now - _fused_ns(run, size, chain)
-        if gain > 0:
-            kept += 1
-            rows += chain
-            saved += [gain * float(run.dur[row]) / now for row in chain]
+    rows, saved, kept = run.replaced((chain, _fused_ns(run, size, chain)) for chain in members)
     if not rows:
         return
-    now = run.ms(float(run.dur[rows].sum()))
+    now = run.ms_of(rows)
     longest = max(members, key=len)
     ops = ", ".join(dict.fromkeys(str(run.aten[row]).rstrip("_") for row in longest))
     why = (
         f"{run.count(kept):.4g} chains of element-wise kernels ({ops}) over {size} elements write each intermediate "
-        f"result to memory and read it back: {run.count(len(rows)):.4g} kernels, {now:.4g} ms; as one kernel per chain "
-        f"{now - run.ms(sum(saved)):.4g} ms are expected"
+        f"result to memory and read it back: {run.number(rows)} kernels, {now:.4g} ms; as one kernel per chain "
+        f"{now - run.ms(float(saved.sum())):.4g} ms are expected"
     )
     ops_of = [{str(run.aten[row]).rstrip("_") for row in chain} for chain in members]
     instead = [call for parts, call in CALLS if any(parts <= found for found in ops_of)]
     change = f"Fuse the element-wise kernels ({_few(ops)}): torch.compile the module that holds them."
     if instead:
         change = f"{'. '.join(instead)}. Alternatively, torch.compile the module that holds it."
-    yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - kept)
+    yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - kept)

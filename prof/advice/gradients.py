@@ -12,8 +12,6 @@ from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import NULL, Floats
 
-__all__: list[str] = []
-
 ADDED = 3  # tensors' worth of bytes that adding to a gradient moves: two read, one written
 MADE = ("aten::zeros", "aten::new_zeros", "aten::zeros_like", "aten::full")  # fills of new tensors
 ZEROS = ("aten::zero_", "aten::_foreach_zero_")
@@ -51,10 +49,10 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     spared = 0.0 if bool(run.collectives.any()) else min(1.0, filled / added)
     rows = np.concatenate([fills, adds]) if spared else fills
     saved = np.concatenate([run.dur[fills], run.dur[adds] * spared]) if spared else run.dur[fills].copy()
-    more = f", and {run.count(len(adds)):.4g} kernels add to them ({run.ms(float(run.dur[adds].sum())):.4g} ms)"
+    more = f", and {run.number(adds)} kernels add to them ({run.ms_of(adds):.4g} ms)"
     why = (
-        f"{run.count(len(fills)):.4g} kernels fill gradients with zeros "
-        f"({run.ms(float(run.dur[fills].sum())):.4g} ms){more if spared else ''}. Where a gradient is None, autograd "
+        f"{run.number(fills)} kernels fill gradients with zeros "
+        f"({run.ms_of(fills):.4g} ms){more if spared else ''}. Where a gradient is None, autograd "
         "assigns it and needs neither"
     )
     change = "Set gradients to None: optimizer.zero_grad(set_to_none=True), the default since PyTorch 2.0."
@@ -73,7 +71,7 @@ def sparse_grad(run: Run) -> Iterator[Finding]:
         return
     tables: dict[tuple[int, int], list[int]] = {}
     for row in fills.tolist():
-        shape = (run.shapes(row) or [[]])[0]
+        shape = run.first_shape(row)
         if len(shape) == 2:
             tables.setdefault((shape[0], shape[1]), []).append(row)
     dims = _product_dims(run) if tables else set()
@@ -141,9 +139,9 @@ def select_in_loop(run: Run) -> Iterator[Finding]:
     found: dict[tuple[str, str], list[list[int]]] = {}
     zeros = run.mentions("nodes", SELECT) & np.isin(run.aten, ("fill_", "zero_"))
     for row in np.flatnonzero(zeros).tolist():
-        shape = (run.shapes(row) or [[]])[0]
+        shape = run.first_shape(row)
         if shape and _follows(run, row, 1, "copy_") and SELECT in str(run.texts("nodes")[row + 1]):
-            summed = _follows(run, row, 2, "add_", "add") and (run.shapes(row + 2) or [[]])[0] == shape
+            summed = _follows(run, row, 2, "add_", "add") and run.first_shape(row + 2) == shape
             found.setdefault((str(shape), run.trace(row)), []).append([row, row + 1, *([row + 2] if summed else [])])
     for (size, _), pieces in found.items():
         tensors = max(sum(len(rows) == 2 for rows in pieces), run.steps * run.lanes)
@@ -165,7 +163,7 @@ def _selected(run: Run, shape: str, pieces: list[list[int]], tensors: int) -> Fi
     saved: Floats = run.dur[rows] * (1 - expected / now)
     launches = max(len(rows) - tensors - len(pieces) / STACKS, 0.0)
     why = (
-        f"{run.count(len(pieces)):.4g} indices into tensors of {shape}: for each, autograd fills a tensor of that size "
+        f"{run.number(pieces)} indices into tensors of {shape}: for each, autograd fills a tensor of that size "
         f"with zeros, copies the piece's gradient into it and adds it to the others, {run.ms(now):.4g} ms. One stack "
         f"per tensor ({run.count(tensors):.4g}) would take {run.ms(expected):.4g} ms"
     )

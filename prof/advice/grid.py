@@ -11,8 +11,6 @@ from pyprof.prof.advice.alignment import gemm
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 
-__all__: list[str] = []
-
 IN_A_ROW = 4
 WORTH = 1.5  # of the batched product's expected time
 ITEM = {name: ITEM_BYTES[name] for name in ("float32", "bfloat16", "float16", "float64")}
@@ -27,33 +25,32 @@ def small_grid(run: Run) -> Iterator[Finding]:
     """
     if run.device is None:
         return
-    main = np.flatnonzero((run.role != "aux") & (run.texts("kind") != "memset"))
-    group: list[int] = []
-    rows: list[int] = []
-    saved: list[float] = []
-    groups = 0
-    for row in [*main.tolist(), -1]:
-        if group and (row < 0 or not _alike(run, group[-1], row)):
-            members = _members(run, group)
-            now, expected = float(run.dur[members].sum()), _batched_ns(run, group)
-            if len(group) >= IN_A_ROW and now > WORTH * expected:  # NaN: unit or dtype unknown
-                groups += 1
-                rows += members
-                saved += [float(run.dur[i]) * (1 - expected / now) for i in members]
-            group = []
-        if row >= 0 and _independent(run, row):
-            group.append(row)
+    groups = [(_members(run, group), _batched_ns(run, group)) for group in _in_a_row(run)]
+    rows, saved, count = run.replaced(groups, WORTH)
     if rows:
-        before = run.ms(float(run.dur[rows].sum()))
+        before = run.ms_of(rows)
         why = (
-            f"{run.count(len(rows)):.4g} kernels of equal, independent products run one after the other, each too "
-            f"small to fill the GPU: {before:.4g} ms; as {run.count(groups):.4g} batched products "
-            f"{before - run.ms(sum(saved)):.4g} ms are expected"
+            f"{run.number(rows)} kernels of equal, independent products run one after the other, each too "
+            f"small to fill the GPU: {before:.4g} ms; as {run.count(count):.4g} batched products "
+            f"{before - run.ms(float(saved.sum())):.4g} ms are expected"
         )
         change = (
             "Batch the small products: stack their operands and call torch.bmm (or mm, where they share an operand)."
         )
-        yield Finding(np.array(rows), np.array(saved), why, change, "medium", launches=len(rows) - groups)
+        yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - count)
+
+
+def _in_a_row(run: Run) -> Iterator[list[int]]:
+    """The rows of each series of at least four equal, independent products."""
+    main = np.flatnonzero((run.role != "aux") & (run.texts("kind") != "memset"))
+    group: list[int] = []
+    for row in [*main.tolist(), -1]:
+        if group and (row < 0 or not _alike(run, group[-1], row)):
+            if len(group) >= IN_A_ROW:
+                yield group
+            group = []
+        if row >= 0 and _independent(run, row):
+            group.append(row)
 
 
 def _independent(run: Run, row: int) -> bool:

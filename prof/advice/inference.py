@@ -9,8 +9,6 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 
-__all__: list[str] = []
-
 
 @rule("dropout_in_eval")
 def dropout_in_eval(run: Run) -> Iterator[Finding]:
@@ -23,7 +21,7 @@ def dropout_in_eval(run: Run) -> Iterator[Finding]:
     rows = np.flatnonzero(np.isin(run.aten, ("native_dropout", "_fused_dropout")))
     if not len(rows) or run.records_gradients:
         return
-    now = run.ms(float(run.dur[rows].sum()))
-    why = f"{run.count(len(rows)):.4g} dropouts run although no gradient is recorded: {now:.4g} ms, and random outputs"
+    now = run.ms_of(rows)
+    why = f"{run.number(rows)} dropouts run although no gradient is recorded: {now:.4g} ms, and random outputs"
     change = "Call model.eval() before inference. Keep the dropout where it is wanted, as in Monte Carlo dropout."
     yield Finding(rows, run.dur[rows].copy(), why, change, "medium", launches=len(rows))

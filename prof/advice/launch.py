@@ -103,13 +103,12 @@ def data_loader(run: Run) -> Iterator[Finding]:
     copies &= run.table.ints("bytes") >= BATCH
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
     rows = np.flatnonzero(copies & (idle > LONG_NS) & trains)
-    # the gap before the first step is not in the capture: the mean of the others stands for it
+    # The capture lacks the gap before the first step; the mean of the other gaps is taken for it.
     waited = float(idle[rows].sum()) * run.steps / max(run.steps - 1, 1)
-    if (
-        waited > WAITED * run.busy_ns * run.steps * run.lanes
-    ):  # of the GPU's work, since the first step may take seconds
+    # A share of the GPU's work, not of the step, since the first step may take seconds.
+    if waited > WAITED * run.busy_ns * run.steps * run.lanes:
         why = (
-            f"The GPU is idle for {run.ms(waited):.4g} ms before {run.count(len(rows)):.4g} copies of input data per "
+            f"The GPU is idle for {run.ms(waited):.4g} ms before {run.number(rows)} copies of input data per "
             f"{run.unit}, because the host has no batch ready"
         )
         change = (

@@ -71,7 +71,7 @@ def _rank(run: Run, row: int) -> int:
 def _normed_apart(run: Run, rank: int) -> bool:
     """Whether a group or instance norm runs over tensors with this number of spatial dimensions."""
     apart = (run.aten == "native_group_norm") | run.mentions("nodes", "aten::instance_norm")
-    return any(len((run.shapes(row) or [[]])[0]) == rank + 2 for row in np.flatnonzero(apart).tolist())
+    return any(len(run.first_shape(row)) == rank + 2 for row in np.flatnonzero(apart).tolist())
 
 
 def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, norms: Ints) -> Finding:
@@ -82,7 +82,7 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
     rows, saved = rows[saved > 0], saved[saved > 0]  # NaN: bytes or device unknown
     nchw, nhwc = ("NCHW", "NHWC") if rank == 2 else ("NCDHW", "NDHWC")
     words = [
-        f"{run.count(len(some)):.4g} {what} ({run.ms(float(run.dur[some].sum())):.4g} ms)"
+        f"{run.number(some)} {what} ({run.ms_of(some):.4g} ms)"
         for some, what in (
             (changes, f"changes of layout by cuDNN, from {nchw} to {nhwc} or back"),
             (depthwise, "depthwise convolutions by PyTorch's own kernels"),
@@ -90,7 +90,7 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
         )
         if len(some)
     ]
-    now, gain = run.ms(float(run.dur[rows].sum())), run.ms(float(saved.sum()))
+    now, gain = run.ms_of(rows), run.ms(float(saved.sum()))
     why = f"{', '.join(words)}. Of {now:.4g} ms, {now - gain:.4g} ms are expected to remain in {nhwc}"
     what = f"each nn.Conv{rank}d" if mixed else "model"
     refused = " (it refuses the whole model, which has weights of the other rank)" if mixed else ""
@@ -106,7 +106,7 @@ def _norms(run: Run) -> Ints:
     """Batch norms of four-dimensional tensors by kernels for NCHW."""
     named = np.array([bool(NORM_NCHW.search(str(name))) for name in run.texts("kShortName")])
     rows = np.flatnonzero(named & (run.family == "norm"))
-    return np.array([row for row in rows.tolist() if len((run.shapes(row) or [[]])[0]) == 4], np.int64)
+    return np.array([row for row in rows.tolist() if len(run.first_shape(row)) == 4], np.int64)
 
 
 def _norm_ns(run: Run, rows: Ints) -> Floats:
@@ -145,10 +145,10 @@ def conv_bias(run: Run) -> Iterator[Finding]:
     if not rows:
         return
     sums = np.flatnonzero((run.aten == "sum") & run.mentions("nodes", "aten::convolution_backward")).tolist()
-    rows += [i for i in sums if tuple((run.shapes(i) or [[]])[0]) in shapes]
-    now = run.ms(float(run.dur[rows].sum()))
+    rows += [i for i in sums if tuple(run.first_shape(i)) in shapes]
+    now = run.ms_of(rows)
     why = (
-        f"{run.count(len(rows)):.4g} kernels add a bias, or sum its gradient, although the following batch norm "
+        f"{run.number(rows)} kernels add a bias, or sum its gradient, although the following batch norm "
         f"subtracts it again: {now:.4g} ms"
     )
     change = "Remove the bias of convolutions before a batch norm: nn.Conv2d(..., bias=False)."

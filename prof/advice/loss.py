@@ -12,16 +12,8 @@ from pyprof.prof.advice.run import Run
 from pyprof.table.columns import Ints
 
 VOCABULARY = 16384
-STEPS = (
-    "_log_softmax",
-    "_log_softmax_backward_data",
-    "copy_",
-    "fill_",
-    "nll_loss_forward",
-    "nll_loss_backward",
-    "div",
-    "mul",
-    "zero_",
+STEPS = tuple(
+    "_log_softmax _log_softmax_backward_data copy_ fill_ nll_loss_forward nll_loss_backward div mul zero_".split()
 )
 # Compiled, forward reads the logits twice (greatest and sum; loss), backward once, and writes the gradient. Measured on
 # an H200 (4096 × 50304 in bf16, torch.compile): 575 µs, 0.7 of what streaming kernels reach.
@@ -38,7 +30,7 @@ def cross_entropy(run: Run) -> Iterator[Finding]:
     """
     found: dict[tuple[int, int], list[int]] = {}
     for row in np.flatnonzero(run.aten == "_log_softmax").tolist():
-        shape = (run.shapes(row) or [[]])[0]
+        shape = run.first_shape(row)
         if len(shape) == 2 and shape[1] >= VOCABULARY:
             found.setdefault((shape[0], shape[1]), []).append(row)
     for (rows, columns), calls in found.items():
@@ -53,9 +45,9 @@ def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]
     now = float(run.dur[rows].sum())
     if not bool((run.aten[rows] == "_log_softmax_backward_data").any()) or not now > WORTH * expected:
         return
-    cast = f" ({run.count(len(casts)):.4g} of them casts)" if len(casts) else ""
+    cast = f" ({run.number(casts)} of them casts)" if len(casts) else ""
     why = (
-        f"{run.count(len(rows)):.4g} kernels{cast} go over logits of {size // columns} × {columns}: "
+        f"{run.number(rows)} kernels{cast} go over logits of {size // columns} × {columns}: "
         f"{run.ms(now):.4g} ms; {run.ms(expected):.4g} ms are expected where the logits are read in place and their "
         "gradient is written once"
     )

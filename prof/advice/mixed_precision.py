@@ -84,7 +84,7 @@ def _by_name(run: Run) -> Iterator[Finding]:
         return
     now = float(run.dur[rows].sum())
     why = (
-        f"{run.count(len(rows)):.4g} kernels are float32 products by their names ({run.texts('kShortName')[rows[0]]}) "
+        f"{run.number(rows)} kernels are float32 products by their names ({run.texts('kShortName')[rows[0]]}) "
         f"and used no tensor cores: {run.ms(now):.4g} ms. TF32 is {2 * ratio:.2g} times as fast where compute is the "
         "limit; half of that is counted because the capture has no shapes"
     )
@@ -136,25 +136,20 @@ def _casts(run: Run, rows: Ints) -> Floats:
 
 
 def _finding(
-    run: Run,
-    rows: Ints,
-    expected: Floats,
-    into: str,
-    change: str,
-    confidence: Confidence,
+    run: Run, rows: Ints, expected: Floats, into: str, change: str, confidence: Confidence
 ) -> Iterator[Finding]:
     good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)  # NaN: unknown, no
     rows, expected = rows[good], expected[good]
     if not len(rows):
         return
-    before, after = run.ms(float(run.dur[rows].sum())), run.ms(float(expected.sum()))
+    before, after = run.ms_of(rows), run.ms(float(expected.sum()))
     on_vector = int((run.tc[rows] == "0").sum())
     how = "on tensor cores as TF32 or not at all" if on_vector else "on tensor cores as TF32"
     if on_vector == len(rows):
         how = "without tensor cores"
     rate = float(run.flop[rows].sum() / run.dur[rows].sum() / 1e3)
     why = (
-        f"{run.count(len(rows)):.4g} products of float32 operands ran {how} at {rate:.3g} TFLOP/s: {before:.4g} ms; in "
+        f"{run.number(rows)} products of float32 operands ran {how} at {rate:.3g} TFLOP/s: {before:.4g} ms; in "
         f"{into} {after:.4g} ms are expected"
     )
     yield Finding(rows, run.dur[rows] - expected, why, change, confidence)

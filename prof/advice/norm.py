@@ -12,8 +12,6 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.advice.run_columns import numel
 
-__all__: list[str] = []
-
 # PyTorch's statistics forward, a block a sample and group, and the sums of the gradients, a block a sample and channel
 # (ATen/native/cuda/group_norm_kernel.cu): a block of 512 threads reads 5 GB/s on an H200, 16 blocks 79, 64 blocks 313.
 # The kernel -> tensors that it reads.
@@ -38,10 +36,10 @@ def group_norm(run: Run) -> Iterator[Finding]:
         return
     found, saved = np.array(few)[kept], gain[kept]
     worst = int(found[saved.argmax()])
-    now = run.ms(float(run.dur[found].sum()))
+    now = run.ms_of(found)
     why = (
         f"The sums of group norms (over {run.shapes(worst)[0]} and others) run in {_blocks(run, worst):.0f} blocks on "
-        f"{run.device.sms} SMs: {run.count(len(found)):.4g} kernels, {now:.4g} ms; on all SMs "
+        f"{run.device.sms} SMs: {run.number(found)} kernels, {now:.4g} ms; on all SMs "
         f"{now - run.ms(float(saved.sum())):.4g} ms are expected"
     )
     change = "Compile the group norms: torch.compile splits long sums, and fuses the casts and the activation."
@@ -56,5 +54,5 @@ def _blocks(run: Run, row: int) -> float:
 def _expected_ns(run: Run, row: int) -> float:
     """Expected time in ns on all SMs; NaN where dtype or device are unknown."""
     tensors = next(count for name, count in SUMS.items() if name in str(run.name[row]))
-    nbytes = tensors * numel((run.shapes(row) or [[]])[0]) * ITEM_BYTES.get(str(run.dtype[row]), math.nan)
+    nbytes = tensors * numel(run.first_shape(row)) * ITEM_BYTES.get(str(run.dtype[row]), math.nan)
     return START_NS + 1e9 * nbytes / (SPLIT / STREAMED * run.bandwidth) if nbytes else math.nan

@@ -102,7 +102,7 @@ def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool, parameter
     launches = max(len(rows) - after, 0.0)
     how = "single ops" if loop else "lists of tensors (foreach)"
     why = (
-        f"{kind.name} by {how} moves {moved:.0f} bytes per parameter in {run.count(len(rows)):.4g} kernels; a fused "
+        f"{kind.name} by {how} moves {moved:.0f} bytes per parameter in {run.number(rows)} kernels; a fused "
         f"one moves {kind.fused_values * item} in about {run.count(1) * max(after, 1):.2g}. It takes {run.ms(now):.4g} "
         f"ms; {run.ms(min(expected, now)):.4g} ms are expected for {parameters / run.steps / run.lanes / 1e6:.4g} M "
         "parameters"

@@ -54,9 +54,8 @@ def _limited(run: Run, finding: Finding) -> str:
 
 
 def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:
-    known = 0 < len(finding.rows) < run.rows or bool(
-        (finding.saved_ns > 0).any()
-    )  # a finding about all rows alike has no place to name
+    # A finding about all rows alike has no op, layer or line to name.
+    known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())
     limited = _limited(run, finding)
     best = int(finding.rows[int(finding.saved_ns.argmax())]) if known else 0
     return Advice(

@@ -113,10 +113,7 @@ def brief(run: Run, found: Sequence[Advice]) -> list[str]:
     amount = f"at most {_milliseconds(together_ms(run))} of {_milliseconds(run.step_ns / 1e6)} per {run.unit}"
     count = "one piece of advice saves" if len(found) == 1 else f"{len(found)} pieces of advice together save"
     first = f" (the first {FIRST} are shown)" if len(found) > FIRST else ""
-    return [
-        f"What to change: {count} {amount}{first}{outlook}",
-        *(_line(advice, run.unit) for advice in found[:FIRST]),
-    ]
+    return [f"What to change: {count} {amount}{first}{outlook}", *(_line(advice, run.unit) for advice in found[:FIRST])]
 
 
 def _outlook(run: Run) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sized
 from functools import cached_property
 
 import numpy as np
@@ -169,9 +170,32 @@ class Run(Rows):
         """ms per step and GPU, from ns of the whole run."""
         return ns / self.steps / self.lanes / 1e6
 
+    def ms_of(self, rows: Ints | list[int]) -> float:
+        """ms per step and GPU that these rows take."""
+        return self.ms(float(self.dur[rows].sum()))
+
     def count(self, rows: int) -> float:
         """Rows per step and GPU, from rows of the whole run."""
         return rows / self.steps / self.lanes
+
+    def number(self, rows: Sized) -> str:
+        """The number of these rows (or groups of rows) per step and GPU as a text."""
+        return f"{self.count(len(rows)):.4g}"
+
+    def replaced(self, groups: Iterable[tuple[list[int], float]], worth: float = 1.0) -> tuple[list[int], Floats, int]:
+        """The effect of replacing each group of rows, if it takes more than ``worth`` times its expected time in ns.
+
+        Returns the rows of these groups, the ns that each row saves, and the number of the groups. A group of which a
+        row belongs to an earlier group is left out, and so is one whose expected time is NaN.
+        """
+        rows: dict[int, float] = {}
+        count = 0
+        for members, expected in groups:
+            now = float(self.dur[members].sum())
+            if now > worth * expected and not any(row in rows for row in members):
+                count += 1
+                rows |= {row: (now - expected) * float(self.dur[row]) / now for row in members}
+        return list(rows), np.array(list(rows.values())), count
 
     # The device
 

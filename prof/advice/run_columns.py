@@ -108,6 +108,10 @@ class Rows:
             self._shapes[code] = plain
         return self._shapes[code]
 
+    def first_shape(self, row: int) -> list[int]:
+        """The shape of the op's first argument; empty if it has none."""
+        return (self.shapes(row) or [[]])[0]
+
     def strides(self, row: int) -> list[Any] | None:
         """The strides of the op's arguments; None if the capture has none."""
         found = self.json("strides", row)

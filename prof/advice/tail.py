@@ -73,7 +73,7 @@ def _finding(run: Run, rows: int, members: list[tuple[int, int]]) -> Iterator[Fi
         return
     assert run.device is not None
     why = (
-        f"{run.count(len(found)):.4g} products of {rows} rows end in a wave of tiles that fills only part of the "
+        f"{run.number(found)} products of {rows} rows end in a wave of tiles that fills only part of the "
         f"{run.device.sms} SMs. {more} rows would take as long: {run.ms(now):.4g} ms"
     )
     change = (

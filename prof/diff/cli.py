@@ -59,10 +59,7 @@ def build_parser() -> Parser:
         help="compare these steps of both (without: all but outliers, such as a first step that warms up)",
     )
     parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write here, not to standard output; a name that ends in .html is --html",
+        "-o", "--output", metavar="FILE", help="write here, not to standard output; a name that ends in .html is --html"
     )
     add_models(parser)
     add_common(parser, writes="files")
@@ -87,11 +84,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
     add_json(form)
     form.add_argument("--html", metavar="FILE", help="write the difference as a web page, too")
     form.add_argument(
-        "-w",
-        metavar="N",
-        dest="width",
-        type=positive,
-        help="characters per line (without: the terminal's, else 100)",
+        "-w", metavar="N", dest="width", type=positive, help="characters per line (without: the terminal's, else 100)"
     )
     form.add_argument("--top", metavar="N", type=positive, help="show the N greatest changes (default: 12)")
     form.add_argument("--all", action="store_true", help="show all changes")

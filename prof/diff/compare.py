@@ -146,10 +146,7 @@ def _family(side: Side) -> str:
 
 
 def _changes(
-    a: Mapping[str, Floats],
-    b: Mapping[str, Floats],
-    steps: tuple[Steps, Steps],
-    order: Iterable[str] | None = None,
+    a: Mapping[str, Floats], b: Mapping[str, Floats], steps: tuple[Steps, Steps], order: Iterable[str] | None = None
 ) -> tuple[Change, ...]:
     none = [np.zeros(len(side)) for side in steps]
     names = order or dict.fromkeys([*a, *b])
