@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.reasons import NO_CALL
-from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.database import Database, Source, named
 from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle
-from pyprof.parse.formats.source import Source, named
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 
 # Columns of CUPTI's records: PyProf's name (the kernel table's, where it has the column) and CUPTI's.

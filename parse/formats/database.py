@@ -1,4 +1,8 @@
-"""A profiler's SQLite database, opened read-only; a damaged or wrong file gives an error message of one line."""
+"""A profiler's SQLite database, opened read-only; a damaged or wrong file gives an error message of one line.
+
+Its tables are described once, as ``Source``: what PyProf calls their columns, and what the profiler calls them. Every
+SELECT is made of such descriptions, which are PyProf's own text: nothing that a file contains becomes SQL.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,12 +22,41 @@ from typing import Any
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.parse.formats.source import Source
 from pyprof.table.columns import NULL, Ints
 
 HEADER = b"SQLite format 3\0"
 CHUNK = 32_768  # rows that are joined together: with fewer or more, reading takes longer
 _NONE: Ints = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table and those of its columns that are read, as pairs of PyProf's name and the profiler's."""
+
+    table: str
+    columns: tuple[tuple[str, str], ...]
+    required: tuple[str, ...] = ()  # PyProf's names of the columns that nothing can replace
+    order: tuple[str, ...] = ()  # PyProf's names of the columns that sort the rows; empty: the table's own order
+    only: tuple[str, tuple[int, ...]] | None = None  # a column and its values in the rows that count, if it is there
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """PyProf's names of the columns."""
+        return tuple(name for name, _ in self.columns)
+
+    def column(self, name: str) -> str:
+        """The profiler's name of a column."""
+        return dict(self.columns)[name]
+
+
+def named(text: str) -> tuple[tuple[str, str], ...]:
+    """Columns as pairs of names, from a text: PyProf's, and the profiler's where that is another.
+
+    >>> named("start_ns=start, device")
+    (('start_ns', 'start'), ('device', 'device'))
+    """
+    pairs = (pair.partition("=") for pair in text.split(", "))
+    return tuple((name, column or name) for name, _, column in pairs)
 
 
 class Database:

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.source import Source, named
+from pyprof.parse.formats.database import Database, Source, named
 
 _FACTS = "smCount, clockRate, memoryBandwidth, computeMajor, computeMinor, totalMemory, l2CacheSize, threadsPerWarp"
 FACTS = tuple(_FACTS.split(", "))

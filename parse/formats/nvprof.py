@@ -15,14 +15,41 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.formats import cupti
-from pyprof.parse.formats import nvprof_tables as tables
-from pyprof.parse.formats.database import Database, database
+from pyprof.parse.formats.database import Database, Source, database, named
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, short_name
-from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.formats.possible_times import LATEST_NS
 from pyprof.parse.formats.text_ranges import TextRange, Threads, ranges_of, thread_numbers
-from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, lookup, value_at
+
+PREFIX = "CUPTI_ACTIVITY_KIND_"
+
+STRINGS = Source("StringTable", named("id=_id_, text=value"), required=("id", "text"))
+
+# GPU operations; `name` is an id of STRINGS. nvprof writes the second table where it serialised kernels.
+KERNELS = tuple(
+    Source(f"{PREFIX}{kind}", (*cupti.OPERATION, *cupti.LAUNCH, *named("name")), cupti.REQUIRED, cupti.BY_START)
+    for kind in ("CONCURRENT_KERNEL", "KERNEL")
+)
+MEMCPY = Source(f"{PREFIX}MEMCPY", (*cupti.OPERATION, *cupti.COPY), cupti.REQUIRED, cupti.BY_START)
+MEMSET = Source(f"{PREFIX}MEMSET", (*cupti.OPERATION, *named("bytes")), cupti.REQUIRED, cupti.BY_START)
+
+# API calls; `callback` is CUPTI's number of the function.
+_CALL = (*cupti.TIMES, *named("corr=correlationId, pid=processId, tid=threadId, callback=cbid"))
+RUNTIME, DRIVER = (Source(f"{PREFIX}{api}", _CALL) for api in ("RUNTIME", "DRIVER"))
+
+# Where ranges begin and end; `object` is the thread (64 bits), `name` an id of STRINGS.
+_MARKER = named("flags, time_ns=timestamp, id, object_kind=objectKind, object=objectId, name, row=_id_")
+MARKERS = Source(f"{PREFIX}MARKER", _MARKER, order=("time_ns", "row"))
+
+# GPUs; their facts have the names of ``gpu_info``.
+_DEVICE = named(
+    "id, name, smCount=numMultiprocessors, clockRate=coreClockRate, memoryBandwidth=globalMemoryBandwidth,"
+    " computeMajor=computeCapabilityMajor, computeMinor=computeCapabilityMinor, totalMemory=globalMemorySize,"
+    " l2CacheSize, threadsPerWarp=numThreadsPerWarp"
+)
+DEVICES = Source(f"{PREFIX}DEVICE", _DEVICE, required=("id", "name"), order=("id",))
+DEVICE_UNITS = {"clockRate": 1000, "memoryBandwidth": 1000}  # CUpti_ActivityDevice: kHz, kB/s
 
 KINDS = ("kernel", "memcpy", "memset")
 BEGIN, END = 2, 4  # CUpti_ActivityFlag of a marker
@@ -49,7 +76,7 @@ class Calls(NamedTuple):
 
 def is_nvprof(db: Database) -> bool:
     """Whether a database is nvprof's."""
-    return db.has(tables.STRINGS.table) and any(table.startswith(tables.PREFIX) for table in db.columns)
+    return db.has(STRINGS.table) and any(table.startswith(PREFIX) for table in db.columns)
 
 
 def read(file: Path) -> Capture:
@@ -95,14 +122,14 @@ def _capture(db: Database) -> Capture:
 
 def read_operations(db: Database) -> tuple[dict[str, Ints], list[str]]:
     """All GPU operations in order of start, and warnings. Raises SchemaError where a table lacks a column."""
-    kernels = next((source for source in tables.KERNELS if db.has(source.table)), tables.KERNELS[0])
-    return cupti.gpu_operations(db, (kernels, tables.MEMCPY, tables.MEMSET), earliest=1)
+    kernels = next((source for source in KERNELS if db.has(source.table)), KERNELS[0])
+    return cupti.gpu_operations(db, (kernels, MEMCPY, MEMSET), earliest=1)
 
 
 def operation_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded, Coded]:
     """Long, short and mangled names of GPU operations."""
     used, codes = distinct(data["name"])
-    strings = db.texts(tables.STRINGS)
+    strings = db.texts(STRINGS)
     mangled = [strings.get(id_, "") for (id_,) in used]
     longs, shorts = [demangle(name) for name in mangled], [short_name(name) for name in mangled]
     long, short, raw = (Coded(codes.astype(np.int32), texts) for texts in (longs, shorts, mangled))
@@ -113,8 +140,8 @@ def operation_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded, 
 def _columns(db: Database, data: dict[str, Ints]) -> dict[str, Data]:
     columns = cupti.table_columns(data, KINDS)
     columns["kLongName"], columns["kShortName"], _ = operation_names(db, data)
-    strings, infos = db.texts(tables.STRINGS), database_infos(db, tables.DEVICES, tables.DEVICE_UNITS)
-    names = {id_: strings.get(name, "") for id_, name in db.records(tables.DEVICES, "id", "name")}
+    strings, infos = db.texts(STRINGS), database_infos(db, DEVICES, DEVICE_UNITS)
+    names = {id_: strings.get(name, "") for id_, name in db.records(DEVICES, "id", "name")}
     device = data["device"].tolist()
     columns["gpu"] = Coded.of(names.get(number, "") for number in device)
     columns["gpuInfo"] = Coded.of(infos.get(number, "") for number in device)
@@ -123,8 +150,8 @@ def _columns(db: Database, data: dict[str, Ints]) -> dict[str, Data]:
 
 def read_calls(db: Database) -> Calls:
     """Runtime calls, then driver calls: a runtime call that launches comes before the driver call under it."""
-    apis = [db.read(source) for source in (tables.RUNTIME, tables.DRIVER)]
-    data = {name: np.concatenate([api[name] for api in apis]) for name in tables.RUNTIME.names}
+    apis = [db.read(source) for source in (RUNTIME, DRIVER)]
+    data = {name: np.concatenate([api[name] for api in apis]) for name in RUNTIME.names}
     is_driver = np.repeat(np.arange(2), [len(api["corr"]) for api in apis])
     used, codes = distinct(is_driver, data["callback"])
     functions = [(("runtime", "driver")[api], callback) for api, callback in used]
@@ -141,12 +168,12 @@ def find_calls(calls: Calls, corr: Ints) -> Ints:
 
 def read_markers(db: Database) -> list[TextRange]:
     """Ranges of threads in order of start; the end of one that was never closed is ``OPEN``."""
-    strings = db.texts(tables.STRINGS)
+    strings = db.texts(STRINGS)
     opened: dict[int, int] = {}
     begun: list[tuple[int, object, str]] = []
     ends: list[int] = []
     for flags, time, id_, kind, owner, name in db.records(
-        tables.MARKERS, "flags", "time_ns", "id", "object_kind", "object", "name"
+        MARKERS, "flags", "time_ns", "id", "object_kind", "object", "name"
     ):
         if type(time) is not int or not 1 <= time <= LATEST_NS:
             continue

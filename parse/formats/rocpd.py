@@ -8,7 +8,9 @@ table of pairs joins them. PyTorch's own ranges come as ROCTX markers.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,11 +20,52 @@ from pyprof.parse.formats.cupti import CallTimes, launch_columns, launch_fields,
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.possible_times import settle
-from pyprof.parse.formats.rocpd_events import NEEDED_RPD, NEEDED_V3, Events, number, rocprof_events, rpd_events
-from pyprof.parse.formats.text_ranges import Threads, ranges_of, thread_numbers
+from pyprof.parse.formats.text_ranges import TextRange, Threads, ranges_of, thread_numbers
 from pyprof.table.columns import NULL, Coded
 
 EXPERIMENTAL = "AMD's databases are read experimentally: compare with a torch.profiler trace, which is read fully"
+# Table -> columns without which nothing can be read
+NEEDED_V3 = {
+    "rocpd_kernel_dispatch": "start end pid kernel_id event_id",
+    "rocpd_info_kernel_symbol": "id kernel_name",
+    "rocpd_region": "start end pid tid name_id event_id",
+    "rocpd_event": "id stack_id",
+    "rocpd_string": "id string",
+}
+NEEDED_RPD = {
+    "rocpd_op": "id start end gpuId queueId description_id opType_id",
+    "rocpd_api": "id start end pid tid apiName_id args_id",
+    "rocpd_string": "id string",
+}
+
+
+class Operation(NamedTuple):
+    """A GPU operation; the fields have the database's values, which may be anything."""
+
+    kind: str
+    name: str
+    start: int  # ns
+    end: int
+    pid: int
+    device: int | None
+    stream: int
+    grid: tuple[int, int, int] = (NULL, NULL, NULL)  # in blocks
+    block: tuple[int, int, int] = (NULL, NULL, NULL)
+    bytes: int | None = NULL
+    call: int = NULL  # place of the call that launched it
+
+    def numbers(self) -> list[int]:
+        """All fields but kind and name."""
+        return [_number(value) for value in (*self[2:7], *self.grid, *self.block, self.bytes, self.call)]
+
+
+class Events(NamedTuple):
+    """The events of a database, as they are stored."""
+
+    profiler: str
+    operations: list[Operation]
+    calls: list[TextRange]
+    markers: list[TextRange]
 
 
 def is_rocpd(db: Database) -> bool:
@@ -39,9 +82,9 @@ def read(file: Path) -> Capture:
     with database(file) as db:
         rocprof = db.has("rocpd_kernel_dispatch")
         for table, columns in (NEEDED_V3 if rocprof else NEEDED_RPD).items():
-            db.require(table, *columns)
+            db.require(table, *columns.split())
         try:
-            events = rocprof_events(db) if rocprof else rpd_events(db)
+            events = _rocprof_events(db) if rocprof else _rpd_events(db)
             if events.operations:
                 return _capture(file, events)
         except (TypeError, ValueError, OverflowError) as error:  # SQLite's columns hold whatever was put there
@@ -58,7 +101,7 @@ def _capture(file: Path, events: Events) -> Capture:
     start, end = times.start[order], times.end[order]
     pid, device, stream, gx, gy, gz, bx, by, bz, size, launched = numbers[order, 2:].T
     operations = [events.operations[i] for i in order.tolist()]
-    calls = np.array([[number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
+    calls = np.array([[_number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
     markers = [marker for marker in events.markers if all(type(value) is int for value in marker[:4])]
     first_call = [time for time in calls[:1, 2].tolist() if time > 0]
     origin = min([int(start[0]), *first_call, *(marker.start for marker in markers[:1])])
@@ -91,3 +134,133 @@ def _capture(file: Path, events: Events) -> Capture:
         warnings=[EXPERIMENTAL, *times.warnings()],
         **launch_fields(call, thread_numbers(calls[:, 0], calls[:, 1], threads), columns),
     )
+
+
+def _number(value: int | None) -> int:
+    """The value; ``NULL`` for SQL's NULL."""
+    return NULL if value is None else value
+
+
+def _rocprof_events(db: Database) -> Events:
+    """rocprofv3: the views without the run's identifier in their names."""
+    pids, tids = _numbers(db, "rocpd_info_process", "pid"), _numbers(db, "rocpd_info_thread", "tid")
+    extra = "e.extdata" if db.has("rocpd_event", "extdata") else "''"
+    category = "e.category_id" if db.has("rocpd_event", "category_id") else "NULL"
+    regions = db.rows(
+        f'SELECT r.pid, r.tid, r.start, r."end", s.string, e.stack_id, c.string, {extra} FROM rocpd_region r'  # noqa: S608 (our own text)
+        " JOIN rocpd_string s ON s.id = r.name_id JOIN rocpd_event e ON e.id = r.event_id"
+        f" LEFT JOIN rocpd_string c ON c.id = {category} ORDER BY r.start, r.id"
+    )
+    events = Events("rocprofv3", [], [], [])
+    launches: dict[int, int] = {}
+    for pid, tid, start, end, name, stack, kind, data in regions:
+        times = (pids.get(pid, pid), tids.get(tid, tid), start, end)
+        if str(kind or "").startswith("MARKER"):
+            events.markers.append(TextRange(*times, _message(data) or str(name)))
+        else:
+            launches.setdefault(stack, len(events.calls))
+            events.calls.append(TextRange(*times, str(name)))
+    for row in [*_dispatches(db), *_copies(db)]:
+        process, call = pids.get(row.pid, row.pid), launches.get(row.call, NULL)
+        events.operations.append(row._replace(pid=process, call=call))
+    return events
+
+
+def _dispatches(db: Database) -> list[Operation]:
+    """Kernels, with the database's key of the process and the stack_id in place of the call."""
+    sizes = [f"{size}_size_{axis}" for size in ("grid", "workgroup") for axis in "xyz"]
+    sizes = [f"coalesce(k.{name}, 1)" if db.has("rocpd_kernel_dispatch", name) else "1" for name in sizes]
+    places = [f"k.{name}" if db.has("rocpd_kernel_dispatch", name) else "0" for name in ("agent_id", "stream_id")]
+    rows = db.rows(
+        f'SELECT s.kernel_name, k.start, k."end", k.pid, {", ".join(places)}, e.stack_id, {", ".join(sizes)}'  # noqa: S608 (our own text)
+        " FROM rocpd_kernel_dispatch k LEFT JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id"
+        " LEFT JOIN rocpd_event e ON e.id = k.event_id ORDER BY k.start, k.id"
+    )
+    operations = []
+    for symbol, start, end, pid, agent, stream, stack, gx, gy, gz, bx, by, bz in rows:
+        name = str(symbol or "").removesuffix(".kd")
+        grid = (_blocks(gx, bx), _blocks(gy, by), _blocks(gz, bz))
+        operations.append(Operation("kernel", name, start, end, pid, agent, stream, grid, (bx, by, bz), call=stack))
+    return operations
+
+
+def _blocks(items: int, block: int) -> int:
+    """A grid's size in work-items -> in workgroups."""
+    return -(-items // max(block, 1))
+
+
+def _copies(db: Database) -> list[Operation]:
+    """As ``_dispatches``."""
+    if not db.has("rocpd_memory_copy", "name_id"):
+        return []
+    rows = db.rows(
+        'SELECT s.string, m.start, m."end", m.pid, m.dst_agent_id, m.size, e.stack_id FROM rocpd_memory_copy m'
+        " LEFT JOIN rocpd_string s ON s.id = m.name_id LEFT JOIN rocpd_event e ON e.id = m.event_id"
+        " ORDER BY m.start, m.id"
+    )
+    return [
+        Operation("memcpy", str(name or ""), start, end, pid, agent, 0, bytes=size, call=stack)
+        for name, start, end, pid, agent, size, stack in rows
+    ]
+
+
+def _rpd_events(db: Database) -> Events:
+    """rocmProfileData: a marker is a call of the name UserMarker, its text the call's arguments."""
+    rows = db.rows(
+        "SELECT a.id, a.pid, a.tid, a.start, a.\"end\", n.string, coalesce(t.string, '') FROM rocpd_api a"
+        " JOIN rocpd_string n ON n.id = a.apiName_id LEFT JOIN rocpd_string t ON t.id = a.args_id"
+        " ORDER BY a.start, a.id"
+    )
+    calls: list[TextRange] = []
+    markers: list[TextRange] = []
+    places: dict[int, int] = {}  # key of a call -> its place in ``calls``
+    for id_, pid, tid, start, end, name, text in rows:
+        if name == "UserMarker":
+            markers.append(TextRange(pid, tid, start, end, str(text)))
+        else:
+            places[id_] = len(calls)
+            calls.append(TextRange(pid, tid, start, end, str(name)))
+    return Events("rocmProfileData", _rpd_operations(db, calls, places), calls, markers)
+
+
+def _rpd_operations(db: Database, calls: list[TextRange], places: dict[int, int]) -> list[Operation]:
+    """An operation's process is that of its call."""
+    pairs = db.rows("SELECT op_id, min(api_id) FROM rocpd_api_ops GROUP BY op_id") if db.has("rocpd_api_ops") else []
+    launches = {op: places[api] for op, api in pairs if api in places}
+    rows = db.rows(
+        'SELECT o.id, o.start, o."end", d.string, t.string, o.gpuId, o.queueId FROM rocpd_op o'
+        " LEFT JOIN rocpd_string d ON d.id = o.description_id LEFT JOIN rocpd_string t ON t.id = o.opType_id"
+        " ORDER BY o.start, o.id"
+    )
+    pids = {call.pid for call in calls}
+    only_pid = next(iter(pids)) if len(pids) == 1 else NULL
+    operations = []
+    for id_, start, end, name, type_, gpu, queue in rows:
+        call = launches.get(id_, NULL)
+        pid = only_pid if call == NULL else calls[call].pid
+        operations.append(Operation(_kind(str(type_)), str(name or type_), start, end, pid, gpu, queue, call=call))
+    return operations
+
+
+def _kind(operation: str) -> str:
+    """HIP's names: KernelExecution, CopyHostToDevice, FillBuffer."""
+    if operation.startswith("Copy"):
+        return "memcpy"
+    return "memset" if operation.startswith("Fill") else "kernel"
+
+
+def _numbers(db: Database, table: str, column: str) -> dict[int, int]:
+    """Key -> the number that the operating system knows."""
+    if not db.has(table, column):
+        return {}
+    return dict(db.rows(f"SELECT id, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY id"))  # noqa: S608 (our own text)
+
+
+def _message(data: Any) -> str:
+    """A ROCTX range's text, from the event's extra data, which are JSON."""
+    try:
+        extra = json.loads(data) if data else None
+    except (ValueError, TypeError, RecursionError):
+        return ""
+    message = extra.get("message") if isinstance(extra, dict) else None
+    return message if isinstance(message, str) else ""

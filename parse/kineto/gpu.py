@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL
 from pyprof.parse.formats.gpu_info import kineto_info
 from pyprof.parse.formats.kernel_names import demangle, short_name
-from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
 from pyprof.parse.kineto.ranges import TraceRanges
-from pyprof.table.columns import NULL, Coded, Data, Ints, value_at
+from pyprof.table.columns import NULL, Coded, Data, Ints, lookup, value_at
 
 KINDS = {
     **dict.fromkeys(("kernel", "Kernel", "mtia_ccp_events"), "kernel"),

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS
 from pyprof.parse.formats.cupti import CallTimes, launch_columns, texts_of
 from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.nsys.operations import Operations
 from pyprof.parse.nsys.tables import API, GRAPH_NODES, STRINGS, process_of, thread_of
-from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, lookup, value_at
 
 
 @dataclass(slots=True)

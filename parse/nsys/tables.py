@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from pyprof.parse.formats.cupti import BY_START, COPY, LAUNCH, OPERATION, REQUIRED, TIMES
+from pyprof.parse.formats.database import Source, named
 from pyprof.parse.formats.gpu_info import FACTS
-from pyprof.parse.formats.source import Source, named
 from pyprof.table.columns import Ints
 
 STRINGS = Source("StringIds", named("id, text=value"), required=("id", "text"))

@@ -8,13 +8,12 @@ import numpy as np
 
 from pyprof.parse.formats.cupti import gpu_operations, name_operations, texts_of
 from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.key_join import lookup
 from pyprof.parse.nsys.api_launches import TimedCalls, read_calls
 from pyprof.parse.nsys.nvtx_sql import START_END, RangeSql, domain_names, last_time
 from pyprof.parse.nsys.operations import KINDS, SOURCES, process_numbers
 from pyprof.parse.nsys.tables import API, NVTX, OS_CALLS, STRINGS, process_of, thread_of
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
-from pyprof.table.columns import NULL, Coded, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Ints, distinct, lookup
 
 _SOURCES, _KINDS = SOURCES[:3], KINDS[:3]  # nsys stats leaves opaque graphs out
 

@@ -20,7 +20,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Value = TypeVar("Value", bound=np.generic)
-NULL = int(np.iinfo(np.int64).min)  # an int column's "unknown"; a float column's is NaN
 NULL = int(np.iinfo(np.int64).min)  # an unknown value of an int column; in a float column it is NaN
 
 
@@ -132,6 +131,21 @@ def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArra
     if not len(values):
         return np.full(len(place), missing, values.dtype)
     return np.where(place >= 0, values[np.maximum(place, 0)], values.dtype.type(missing))
+
+
+def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> Ints:
+    """The index of the first row with each wanted pair (major, minor), -1 where there is none."""
+    row = np.full(len(wanted_major), -1, np.int64)
+    order = np.lexsort((minor, major))
+    majors, minors = major[order], minor[order]
+    for value in np.unique(wanted_major).tolist():  # processes: a handful
+        lo, hi = np.searchsorted(majors, [value, value + 1]) if value < np.iinfo(np.int64).max else (0, 0)
+        if lo == hi:
+            continue
+        wanted = np.flatnonzero(wanted_major == value)
+        at = np.minimum(np.searchsorted(minors[lo:hi], wanted_minor[wanted]), hi - lo - 1) + lo
+        row[wanted] = np.where(minors[at] == wanted_minor[wanted], order[at], -1)
+    return row
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:

@@ -12,8 +12,7 @@ import pytest
 
 from pyprof.errors import SchemaError
 from pyprof.parse.formats import database as module
-from pyprof.parse.formats.database import database
-from pyprof.parse.formats.source import Source
+from pyprof.parse.formats.database import Source, database
 from pyprof.table.columns import NULL
 
 BIG, SMALL = (1 << 63) - 1, -(1 << 63) + 1
