@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof.command.argument_types import file_name, imported, whole_number
 from pyprof.command.envelope import Input, write_answer
 from pyprof.command.frame import Done, check_standard_output, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.progress import progress
 from pyprof.errors import InputError, PyprofError, UsageError
+from pyprof.files import check_output, open_output
 
 if TYPE_CHECKING:
     from pyprof.parse.attribute.contents import Contents
@@ -94,10 +97,6 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> Done:
-    from pathlib import Path
-
-    from pyprof.command.progress import progress
-    from pyprof.files import check_output
     from pyprof.parse.attribute.contents import Contents
     from pyprof.parse.merge import apart
     from pyprof.parse.read import read_profile
@@ -131,9 +130,6 @@ def _run(args: argparse.Namespace) -> Done:
 
 def _brief(args: argparse.Namespace) -> Done:
     """Print the summary of whole files."""
-    from pathlib import Path
-
-    from pyprof.command.progress import progress
     from pyprof.parse.merge import contents_apart
     from pyprof.parse.read import read_brief
 
@@ -185,10 +181,6 @@ def _available(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> 
 
 
 def _write(table: Table, output: str | None, force: bool) -> None:
-    from pathlib import Path
-
-    from pyprof.files import open_output
-
     if output and output.endswith(".parquet"):
         from pyprof.table.parquet import write_parquet
 
@@ -204,7 +196,6 @@ def _write(table: Table, output: str | None, force: bool) -> None:
 
 def _print_summary(args: argparse.Namespace, notes: list[CaptureNotes], contents: list[Contents]) -> None:
     """Print the summary, or the object of --json."""
-    from pyprof.files import open_output
     from pyprof.parse.json_document import parsed
     from pyprof.parse.summary import page
 

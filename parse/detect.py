@@ -51,9 +51,9 @@ def lean_reader(file: Path) -> Reader:
     """A reader for the kernel table alone, which may leave out ranges that no row depends on. Raises as ``reader``."""
     read = reader(file)
     if read is _read_report:
-        from pyprof.parse.nsys import nsys_rep as nsys_report
+        from pyprof.parse.nsys import nsys_rep
 
-        return partial(nsys_report.read, lean=True)
+        return partial(nsys_rep.read, lean=True)
     if read is not _read_database:
         return read
     from pyprof.parse.nsys import reader as nsys
@@ -69,15 +69,15 @@ def brief_reader(file: Path) -> BriefReader | None:
     """
     read = reader(file)
     if read is _read_report:
-        from pyprof.parse.nsys import nsys_rep as nsys_report
+        from pyprof.parse.nsys import nsys_rep
 
-        return nsys_report.brief
+        return nsys_rep.brief
     if read is not _read_database:
         return None
-    from pyprof.parse.nsys import overview as nsys_brief
+    from pyprof.parse.nsys import overview
     from pyprof.parse.nsys import reader as nsys
 
-    return nsys_brief.brief if _database_reader(file) is nsys.read else None
+    return overview.brief if _database_reader(file) is nsys.read else None
 
 
 def is_table(file: Path) -> bool:
@@ -127,9 +127,9 @@ def _database_reader(file: Path) -> Reader:
 
 
 def _read_report(file: Path) -> Capture:
-    from pyprof.parse.nsys import nsys_rep as nsys_report
+    from pyprof.parse.nsys import nsys_rep
 
-    return nsys_report.read(file)
+    return nsys_rep.read(file)
 
 
 def _head(file: Path) -> bytes:

@@ -21,12 +21,8 @@ from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import PyprofError
 
 HERE = Path(__file__).resolve().parent
-FILES = {  # of --json and the folder: key, name
-    "capture": "net.json.gz",
-    "table": "net.dict",
-    "csv": "net.csv",
-    "report": "net.html",
-}
+# The key of each file in --json, and its name in the folder.
+FILES = {"capture": "net.json.gz", "table": "net.dict", "csv": "net.csv", "report": "net.html"}
 
 
 class FilesMade(Record):
@@ -72,15 +68,10 @@ def _run(args: argparse.Namespace) -> Done:
     except (OSError, StepFailed) as error:
         raise PyprofError(str(error)) from error
     if args.json:
-        write_answer(
-            "demo", DemoFiles(output=FilesMade(**{key: str(file) for key, file in files.items()}), commands=commands)
-        )
-    return Done(
-        [
-            f"the kernel table is {files['table']}, the annotated one {files['csv']}",
-            f"the page is {files['report']}: open it in a browser",
-        ]
-    )
+        output = FilesMade(**{key: str(file) for key, file in files.items()})
+        write_answer("demo", DemoFiles(output=output, commands=commands))
+    tables = f"the kernel table is {files['table']}, the annotated one {files['csv']}"
+    return Done([tables, f"the page is {files['report']}: open it in a browser"])
 
 
 def make(files: Mapping[str, Path], *, aside: bool, quiet: bool) -> list[str]:

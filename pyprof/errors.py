@@ -70,12 +70,8 @@ def require(module: str, why: str) -> None:
         raise PyprofError(f"no module {module}; {why}")
 
 
-EXTRA = {
-    "matplotlib": "plot",
-    "adjustText": "plot",
-    "dask": "cluster",
-    "distributed": "cluster",
-}  # package -> the extra in setup.py that installs it
+# package -> the extra in setup.py that installs it
+EXTRA = {"matplotlib": "plot", "adjustText": "plot", "dask": "cluster", "distributed": "cluster"}
 
 
 @contextmanager

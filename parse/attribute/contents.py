@@ -77,6 +77,12 @@ class Contents:
     def rows(self) -> int:
         return sum(self.kinds.values())
 
+    @property
+    def exact(self) -> Estimate:
+        """The exact attributed time as an estimate: all rows are its sample."""
+        known = self.attribution.attributed_ns
+        return Estimate(self.rows, self.attribution.total_ns, known, known)
+
     @classmethod
     def of(cls, table: Table) -> Contents:
         return cls.of_columns(table.columns, attribution_of(table.columns))
@@ -161,13 +167,7 @@ def _all_attributions(files: Sequence[Contents]) -> Attribution:
     attributions = [file.attribution for file in files]
     estimate = None
     if any(attribution.estimate for attribution in attributions):
-        bounds = (
-            file.attribution.estimate
-            or Estimate(
-                file.rows, file.attribution.total_ns, file.attribution.attributed_ns, file.attribution.attributed_ns
-            )
-            for file in files
-        )
+        bounds = (file.attribution.estimate or file.exact for file in files)
         estimate = Estimate(*map(sum, zip(*bounds, strict=True)))
     return Attribution(
         sum(attribution.total_ns for attribution in attributions),

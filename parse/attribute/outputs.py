@@ -26,10 +26,8 @@ from pyprof.table.columns import Coded, Ints, distinct, value_at
 _CUT = re.compile(r"[\[,]\[\]")  # among an op's dtypes: a list of tensors with none
 _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are a list of tensors or None
 _NODE = re.compile(r"Backward\d*$")
-SPLITS = frozenset(
-    f"aten::{name}"
-    for name in ("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes", "unbind", "chunk")
-)
+_SPLITS = "split split_with_sizes unsafe_split unsafe_split_with_sizes unbind chunk"
+SPLITS = frozenset(f"aten::{name}" for name in _SPLITS.split())
 
 
 def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: Ints) -> Coded:
