@@ -278,8 +278,7 @@ def pdist_backward(dy: Tensor, x: Tensor, p: Any = 2.0, y: Any = None) -> Work:
 def chain_matmul(matrices: tuple[Tensor, ...]) -> Work:
     """A1 @ A2 @ ... in the cheapest order; each intermediate is written and read
 
-    The order minimises multiply-adds by dynamic programming (Cormen et al., section 15.2), as
-    linalg.multi_dot does.
+    The order minimises multiply-adds by dynamic programming (Cormen et al., section 15.2), as linalg.multi_dot does.
     """
     ends = [
         m if len(m.shape) > 1 else m.like((1, *m.shape) if i == 0 else (*m.shape, 1)) for i, m in enumerate(matrices)

@@ -12,10 +12,10 @@ Backward, as separate kernels run it:
 dgrad   reads dy, weight, writes dx;  wgrad   reads dy, x, writes dweight: the forward's flop each
 bias    reads dy, writes dbias: one sum per element of dy, less one per channel
 
-``valid`` counts the products without those with a padding zero, which some algorithms skip and some hardware
-counters therefore do not see.
-Source: torch/utils/flop_counter.py, conv_flop and conv_backward_flop; the latter counts the weight gradient
-of a grouped convolution ``groups`` times.
+``valid`` counts the products without those with a padding zero, which some algorithms skip and some hardware counters
+therefore do not see.
+Source: torch/utils/flop_counter.py, conv_flop and conv_backward_flop; the latter counts the weight gradient of a
+grouped convolution ``groups`` times.
 """
 
 from __future__ import annotations
@@ -207,10 +207,9 @@ def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tupl
 def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
     """Which gradients were computed: as the output mask says, or those among the outputs.
 
-    Where the capture has neither (NVTX ranges), the weight's and the data's are returned, each a part of
-    its own: keep those whose kernels ran. A network's first layer has no data gradient. A bias gradient is
-    left out: autograd asks for it where the forward had a bias, and most convolutions before a normalisation
-    have none.
+    Where the capture has neither (NVTX ranges), the weight's and the data's are returned, each a part of its own: keep
+    those whose kernels ran. A network's first layer has no data gradient. A bias gradient is left out: autograd asks
+    for it where the forward had a bias, and most convolutions before a normalisation have none.
     """
     if output_mask is not UNKNOWN and output_mask is not None:
         return tuple(bool(wanted) for wanted in output_mask)

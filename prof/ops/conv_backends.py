@@ -9,16 +9,7 @@ import math
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.conv import (
-    Call,
-    backward,
-    channels,
-    conv_transpose,
-    convolution,
-    mask_of,
-    multiplications,
-    op,
-)
+from pyprof.prof.ops.conv import Call, backward, channels, conv_transpose, convolution, mask_of, multiplications, op
 from pyprof.prof.ops.gemm import multiply_adds
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, moved

@@ -110,12 +110,6 @@ def cat(pieces: Any, *, out: Out = None) -> Work:
     return Work(0, distinct(parts), moved(result.numel, result))
 
 
-@op("split_with_sizes_copy split_copy unbind_copy")
-def split_copy(self: Tensor) -> Work:
-    """Read all, write all, in pieces"""
-    return Work(0, self.nbytes, moved(self.numel, self))
-
-
 @op("repeat tile repeat_interleave")
 def repeat(self: Tensor, repeats: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Read self once, write it several times"""
@@ -128,9 +122,12 @@ def repeat(self: Tensor, repeats: Any = UNKNOWN, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, moved(self.numel * times, self))
 
 
-@op("roll flip fliplr flipud rot90 pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _pin_memory")
+@op(
+    "roll flip fliplr flipud rot90 pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _pin_memory "
+    "split_with_sizes_copy split_copy unbind_copy"
+)
 def rearranged(self: Tensor) -> Work:
-    """Read all, write as much in another order"""
+    """Read all, write as much, in another order or in pieces"""
     return Work(0, self.nbytes, moved(self.numel, self))
 
 

@@ -26,15 +26,12 @@ def embedding(weight: Tensor, positions: Tensor) -> Work:
     return Work(0, gathered + index.nbytes, gathered)
 
 
-@op("embedding_dense_backward embedding_backward embedding_sparse_backward")
+@op(
+    "embedding_dense_backward embedding_backward embedding_sparse_backward "
+    "(grad, positions, num_weights, _padding, scale)"
+)
 def embedding_backward(
-    grad: Tensor,
-    positions: Tensor,
-    num_weights: Any = UNKNOWN,
-    padding_idx: Any = None,
-    scale: Any = False,
-    *,
-    out: Out = None,
+    grad: Tensor, positions: Tensor, num_weights: Any = UNKNOWN, scale: Any = False, *, out: Out = None
 ) -> Work:
     """dtable[index] += g: n D additions (and divisions where scaled by frequency). Writes the whole table."""
     index = indices(required(positions))

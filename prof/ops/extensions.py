@@ -2,9 +2,8 @@
 What they compute is what PyTorch's own ops do, so their counts are those; only the order of arguments differs.
 
 Where a library launches its kernels outside of an op (Transformer Engine's modules, DeepSpeed's optimizers), the trace
-has no sizes, and the work stays unknown.
-Sources: flash_attn/flash_attn_interface.py 2.6 to 2.8; xformers/ops/fmha/flash.py 0.0.24 to 0.0.30; apex/normalization;
-liger_kernel/ops; bitsandbytes/_ops.py 0.45.
+has no sizes, and the work stays unknown. Sources: flash_attn/flash_attn_interface.py 2.6 to 2.8;
+xformers/ops/fmha/flash.py 0.0.24 to 0.0.30; apex/normalization; liger_kernel/ops; bitsandbytes/_ops.py 0.45.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ attention_op(
 # --- norms and activations ---------------------------------------------------------------------------------------
 
 
-@norm_op("FusedLayerNormAffineFunction")
-def apex_layer_norm(self: Tensor, weight: Tensor, bias: Any = None) -> Work:
-    """apex: as native_layer_norm, over the weight's shape"""
+@norm_op("FusedLayerNormAffineFunction LigerLayerNormFunction")
+def fused_layer_norm(self: Tensor, weight: Tensor, bias: Any = None) -> Work:
+    """apex, Liger: as native_layer_norm, over the weight's shape"""
     return layer_norm(self, list(weight.shape), weight, given(bias))
 
 
@@ -54,12 +53,6 @@ def apex_layer_norm(self: Tensor, weight: Tensor, bias: Any = None) -> Work:
 def fused_rms_norm(self: Tensor, weight: Tensor) -> Work:
     """apex, Liger: as _fused_rms_norm, over the weight's shape"""
     return rms_norm(self, list(weight.shape), weight)
-
-
-@norm_op("LigerLayerNormFunction")
-def liger_layer_norm(self: Tensor, weight: Tensor, bias: Any = None) -> Work:
-    """Liger: as native_layer_norm"""
-    return layer_norm(self, list(weight.shape), weight, given(bias))
 
 
 @pointwise_op("LigerSiLUMulFunction")

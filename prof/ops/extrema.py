@@ -34,8 +34,9 @@ def aminmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, 2 * moved(kept(self, dim, out), self))
 
 
-def values_and_positions(self: Tensor, dim: Any, out: Out) -> Work:
-    """Comparisons; a value and its position of each reduced row."""
+@op("kthvalue (self, _k, dim)")
+def values_and_positions(self: Tensor, dim: Any = -1, out: Out = None) -> Work:
+    """Comparisons; a value and its position of each reduced row"""
     kept_ = kept(self, dim, out)
     return Work(0, self.nbytes, moved(kept_, self) + INDEX_BYTES * kept_)
 
@@ -56,12 +57,6 @@ def max_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 def median(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """median(self): one value; median(self, dim): values and positions"""
     return values_and_positions(self, arguments[0], out) if arguments else Work(0, self.nbytes, moved(1, self))
-
-
-@op("kthvalue")
-def kthvalue(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
-    """Comparisons; values and positions"""
-    return values_and_positions(self, dim, out)
 
 
 @op("argmax argmin")

@@ -37,36 +37,24 @@ def zeros(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
     return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or "float32")
 
 
-@op("full")
-def full(size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
+@op("full", "scalar_tensor (value, dtype)")
+def full(size: Any = (), value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
     """Write every element of a new tensor, whose type follows the value"""
     kind = type_of_number(value) if isinstance(value, int) else "float32"
     return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or kind)
 
 
-@op("new_zeros new_ones")
+@op("new_zeros new_ones", "new_full (self, size, _value, dtype)")
 def new_zeros(self: Tensor, size: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """As ``zeros``, in self's type"""
+    """As ``zeros`` and ``full``, in self's type"""
     return filled(out, size, dtype_name(dtype) or self.dtype)
 
 
-@op("new_full")
-def new_full(self: Tensor, size: Any, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
-    """As ``full``, in self's type"""
-    return new_zeros(self, size, dtype, out=out)
-
-
-@op("zeros_like ones_like")
+@op("zeros_like ones_like", "full_like (self, _value, dtype)")
 def zeros_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """Write as many elements as self has; self is not read"""
     result = output(out, Tensor(required(self).shape, dtype_name(dtype) or required(self).dtype))
     return Work(0, 0, moved(result.numel, result))
-
-
-@op("full_like")
-def full_like(self: Tensor, value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
-    """As ``zeros_like``"""
-    return zeros_like(self, dtype, out=out)
 
 
 @op("arange")
@@ -118,9 +106,3 @@ def triu_indices(row: Any, col: Any, offset: Any = 0) -> Work:
 def eye(n: Any, m: Any = None, *, out: Out = None) -> Work:
     """Write an n by n, or n by m, matrix"""
     return filled(out, (n, m if isinstance(m, int) else n), "float32")
-
-
-@op("scalar_tensor")
-def scalar_tensor(value: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """Write one element"""
-    return full((), value, dtype, out=out)

@@ -62,39 +62,23 @@ def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: An
     return Work(count * addition_flop(self), moved(count, self) + index.nbytes, moved(self.numel, self))
 
 
-@op("gather take_along_dim")
-def gather(self: Tensor, dim: Any, positions: Any = None) -> Work:
+@op("gather take_along_dim", "take (self, positions)")
+def gather(self: Tensor, dim: Any = None, positions: Any = None) -> Work:
     """An element of self an index. ``take_along_dim`` has the indices before the dimension."""
     index = dim if isinstance(dim, Tensor) else required(positions)
     return gathered(self, index.numel, index)
 
 
-@op("gather_backward")
-def gather_backward(grad: Tensor, self: Tensor, dim: Any, positions: Tensor) -> Work:
+@op("gather_backward (grad, self, _dim, positions)")
+def gather_backward(grad: Tensor, self: Tensor, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
-    return _into_zeros(grad, self, positions)
-
-
-@op("gather.backward")
-def gather_whole_backward(self: Tensor, dim: Any, positions: Tensor) -> Work:
-    """dx[index] += g, into zeros"""
-    return _into_zeros(self.like(positions.shape), self, positions)
-
-
-def _into_zeros(grad: Tensor, self: Tensor, positions: Tensor) -> Work:
     return Work(grad.numel * addition_flop(grad), grad.nbytes + indices(positions).nbytes, moved(self.numel, self))
 
 
-@op("take")
-def take(self: Tensor, positions: Tensor) -> Work:
-    """An element of self an index"""
-    return gathered(self, positions.numel, positions)
-
-
-@op("take.backward")
-def take_backward(self: Tensor, positions: Tensor) -> Work:
+@op("gather.backward (self, _dim, positions)", "take.backward (self, positions)")
+def gather_whole_backward(self: Tensor, positions: Tensor) -> Work:
     """dx[index] += g, into zeros"""
-    return _into_zeros(self.like(positions.shape), self, positions)
+    return gather_backward(self.like(positions.shape), self, positions)
 
 
 def _slice(self: Tensor, dim: Any, index: Tensor) -> int | None:

@@ -1,7 +1,6 @@
 """FBGEMM's jagged tensors: sequences of rows, one after the other, with offsets that say where each begins.
 
-Lists of offsets are int64 where the capture has no types.
-Source: fbgemm_gpu/src/jagged_tensor_ops, FBGEMM 0.2 to 1.8.
+Lists of offsets are int64 where the capture has no types. Source: fbgemm_gpu/src/jagged_tensor_ops, FBGEMM 0.2 to 1.8.
 """
 
 from __future__ import annotations

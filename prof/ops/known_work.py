@@ -81,8 +81,8 @@ def _common(one: Work, other: Work) -> Amounts:
 # Ops that fill their whole output with zeros before they scatter into it. Such an op writes all of its output, and that
 # is what its model counts. In a capture the fill is an op inside it (``aten::zero_``), with its own kernel, so the op's
 # other kernels write only what they touch. Counting the fill twice would put such a kernel at many times the memory's
-# limit: at 17 times for nll_loss_backward of a 50,304-word vocabulary. Source:
-# ATen/native/cuda/{NLLLoss2d,Loss,DilatedMaxPool3d,EmbeddingBackwardKernel}.cu of torch 2.4 to 2.13.
+# limit: at 17 times for nll_loss_backward of a 50,304-word vocabulary.
+# Source: ATen/native/cuda/{NLLLoss2d,Loss,DilatedMaxPool3d,EmbeddingBackwardKernel}.cu of torch 2.4 to 2.13.
 # ``max_pool2d_with_indices_backward`` fills first, too, but then writes every element again, in both layouts: on an
 # H200 its kernel wrote 521 MB of a gradient of 537 MB (docs/explanation/accuracy.md).
 

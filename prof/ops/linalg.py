@@ -13,7 +13,6 @@ vectors 9n^3 (8.3), Hessenberg QR 10n^3 and 25n^3 (7.5), singular values 4mn^2 -
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from pyprof.errors import ShapeError
@@ -56,34 +55,26 @@ def columns(a: Tensor, b: Tensor) -> int:
     return b.numel // (math.prod(a.shape[:-2]) * n) if a.numel else 0
 
 
-def factorisation(*names: str, flop: Callable[[int], float], doc: str) -> None:
-    """Register ops that factor square matrices in place of themselves."""
-
-    def count(a: Tensor, *, out: Out = None) -> Work:
-        batch, n = square(names[0], a)
-        return Work(scaled(batch * flop(n), a), a.nbytes, written(out, moved(a.numel, a)))
-
-    count.__doc__, count.__name__, count.__qualname__ = doc, names[0], names[0]
-    op(*names)(count)
-
-
-factorisation("linalg_cholesky_ex", "linalg_cholesky", "cholesky", flop=lambda n: n**3 / 3, doc="A = L L': n^3/3")
-factorisation("linalg_ldl_factor_ex", "linalg_ldl_factor", flop=lambda n: n**3 / 3, doc="A = L D L': n^3/3")
-factorisation(
-    "linalg_inv_ex", "linalg_inv", "inverse", flop=lambda n: 2 * n**3, doc="LU 2n^3/3, inverse from it 4n^3/3"
+FACTORISATIONS = (  # names, thirds of n^3 FLOPs, formula
+    ("linalg_cholesky_ex linalg_cholesky cholesky", 1, "A = L L': n^3/3"),
+    ("linalg_ldl_factor_ex linalg_ldl_factor", 1, "A = L D L': n^3/3"),
+    ("linalg_inv_ex linalg_inv inverse", 6, "LU 2n^3/3, inverse from it 4n^3/3"),
+    ("cholesky_inverse", 2, "From L: n^3/3 to invert it, n^3/3 for L'^-1 L^-1"),
+    ("_linalg_det _linalg_slogdet linalg_det linalg_slogdet det slogdet logdet", 2, "By LU: 2n^3/3"),
 )
-factorisation("cholesky_inverse", flop=lambda n: 2 * n**3 / 3, doc="From L: n^3/3 to invert it, n^3/3 for L'^-1 L^-1")
-factorisation(
-    "_linalg_det",
-    "_linalg_slogdet",
-    "linalg_det",
-    "linalg_slogdet",
-    "det",
-    "slogdet",
-    "logdet",
-    flop=lambda n: 2 * n**3 / 3,
-    doc="By LU: 2n^3/3",
-)
+
+
+def _register(names: str, thirds: int, formula: str) -> None:
+    def factorisation(a: Tensor, *, out: Out = None) -> Work:
+        batch, n = square(names.split(maxsplit=1)[0], a)
+        return Work(scaled(batch * (thirds * n**3 / 3), a), a.nbytes, written(out, moved(a.numel, a)))
+
+    factorisation.__doc__ = formula
+    op(names)(factorisation)
+
+
+for _row in FACTORISATIONS:
+    _register(*_row)
 
 
 @op("linalg_eig _linalg_eigvals linalg_eigvals")
@@ -125,13 +116,7 @@ def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
     return Work(scaled(flop, factors), distinct(first, second, third), moved(b.numel, b))
 
 
-@op("triangular_solve")
-def triangular_solve(b: Tensor, a: Tensor) -> Work:
-    """T x = b: n^2 per right hand side; reads the triangle"""
-    return linalg_solve_triangular(a, b)
-
-
-@op("linalg_solve_triangular")
+@op("linalg_solve_triangular", "triangular_solve (b, a)")
 def linalg_solve_triangular(a: Tensor, b: Tensor) -> Work:
     """T x = b: n^2 per right hand side; reads the triangle, n (n + 1) / 2 numbers"""
     batch, n = square("solve_triangular", a)
@@ -190,8 +175,7 @@ def geqrf(a: Tensor) -> Work:
 def qr(a: Tensor, mode: Any = "reduced", *, out: Out = None) -> Work:
     """The factorisation, and as much again to form Q: 2n^2 (m - n/3) each; mode "r" forms no Q
 
-    The complete Q of a tall matrix costs 4 (m^2 n - m n^2 + n^3 / 3) instead (Golub and Van Loan 5.2.2 with
-    5.1.6).
+    The complete Q of a tall matrix costs 4 (m^2 n - m n^2 + n^3 / 3) instead (Golub and Van Loan 5.2.2 with 5.1.6).
     """
     batch, m, n = tall("qr", a)
     factor = 2 * n * n * (m - n / 3)

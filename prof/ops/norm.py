@@ -36,6 +36,7 @@ def statistics(count: int, self: Tensor) -> float:
     return moved(count, Tensor((), accumulator(self.dtype)))
 
 
+@op("_batch_norm_with_update _batch_norm_with_update_functional")
 def batch_train(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
     """7E + 2C with both parameters; running statistics 7C: 2 mul and add each, (1 - momentum), n / (n - 1)"""
     rows = channels(self)
@@ -45,6 +46,7 @@ def batch_train(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Wo
     return Work(flop, distinct(self, weight, bias, mean, var), written)
 
 
+@op("_native_batch_norm_legit_no_training _batch_norm_no_update")
 def batch_eval(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
     """y = a x + b: 2E;  a = w / sqrt(var + eps): 3C;  b = bias - mean a: 2C. No weight or no bias saves C each."""
     flop = 2 * self.numel + (3 + present(weight, bias)) * channels(self)
@@ -76,19 +78,12 @@ def _saved(out: Out) -> bool:
     return saved is None or saved.numel > 0
 
 
-@op("_native_batch_norm_legit_no_training _batch_norm_no_update")
-def batch_norm_no_training(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
-    """By the running statistics"""
-    return batch_eval(self, weight, bias, mean, var)
-
-
-@op("_batch_norm_with_update _batch_norm_with_update_functional")
-def batch_norm_with_update(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
-    """By the batch's statistics"""
-    return batch_train(self, weight, bias, mean, var)
-
-
-def batch_train_backward(grad: Tensor, self: Tensor, weight: Any, mean: Any, rstd: Any, mask: Any) -> Work:
+@op(
+    "cudnn_batch_norm_backward miopen_batch_norm_backward (self, grad, weight, _running_mean, _running_var, mean, rstd)"
+)
+def batch_train_backward(
+    grad: Tensor, self: Tensor, weight: Any, mean: Any, rstd: Any, mask: Any = (True, True, True)
+) -> Work:
     """9E for dx, and C for rstd * weight; 5E - 2C where only the parameters' gradients are wanted"""
     rows = channels(self)
     wants = wanted(mask, weight)
@@ -141,12 +136,6 @@ def native_batch_norm_backward(
     if number(train, True):
         return batch_train_backward(grad, self, weight, mean, rstd, mask)
     return batch_eval_backward(grad, self, weight, running_mean, running_var, mask)
-
-
-@op("cudnn_batch_norm_backward miopen_batch_norm_backward (self, grad, weight, _running_mean, _running_var, mean, var)")
-def cudnn_batch_norm_backward(self: Tensor, grad: Tensor, weight: Tensor, mean: Any, var: Any) -> Work:
-    """Training only; all three gradients"""
-    return batch_train_backward(grad, self, weight, mean, var, (True, True, True))
 
 
 @op("batch_norm_stats")

@@ -57,17 +57,12 @@ def _register(name: str) -> None:
 
     count.__doc__ = f"``{name}`` on each tensor"
     op(f"_foreach_{name}")(count)
-    if f"{name}_" in MODELS:
-
-        def count_inplace(*arguments: Any) -> Work:
-            return each(f"{name}_", arguments)
-
-        count_inplace.__doc__ = f"``{name}_`` on each tensor"
-        op(f"_foreach_{name}_")(count_inplace)
 
 
 for _name in (UNARY + " " + BINARY).split():
     _register(_name)
+    if f"{_name}_" in MODELS:
+        _register(f"{_name}_")
 
 
 @op("_foreach_addcmul")

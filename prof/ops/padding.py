@@ -43,6 +43,10 @@ def col2im(self: Tensor, size: Any, kernel: Any = None) -> Work:
     return Work(max(self.numel - count, 0), self.nbytes, moved(count, self))
 
 
+def _pads(*kinds: str) -> tuple[str, ...]:
+    return tuple(f"{kind}_pad{n}d" for kind in kinds for n in (1, 2, 3))
+
+
 def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape after padding, and how much of the source is left (a negative pad crops); the last dimension first."""
     after, kept = list(shape), list(shape)
@@ -52,7 +56,7 @@ def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int
     return tuple(after), tuple(kept)
 
 
-@op("constant_pad_nd")
+@op("constant_pad_nd pad _pad_circular", *_pads("reflection", "replication"))
 def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
     """Read what is kept of self, write the padded result; a negative pad (the backward of padding) crops"""
     if pad is UNKNOWN:
@@ -61,12 +65,6 @@ def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
         return Work(0, self.nbytes, written)
     after, kept = padded(self.shape, tuple(pad))
     return Work(0, moved(min(self.stored, numel(kept)), self), moved(numel(after), self))
-
-
-@op("pad")
-def pad_(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
-    """``torch.nn.functional.pad`` in any of its modes"""
-    return constant_pad_nd(self, pad, out=out)
 
 
 @op("pad.backward")
@@ -82,16 +80,6 @@ def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = N
 def mode_of(mode: Any) -> Any:
     """A padding mode's name; constant where the capture does not have it."""
     return "constant" if mode is UNKNOWN or mode is None else mode
-
-
-def _pads(*kinds: str) -> tuple[str, ...]:
-    return tuple(f"{kind}_pad{n}d" for kind in kinds for n in (1, 2, 3))
-
-
-@op("_pad_circular", *_pads("reflection", "replication"))
-def pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
-    """Read self, write the padded result"""
-    return constant_pad_nd(self, pad, out=out)
 
 
 @op(*(f"{name}_backward" for name in _pads("reflection", "replication")))

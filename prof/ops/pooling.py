@@ -89,19 +89,13 @@ for _n in (1, 2, 3):
     _register_max(_n)
 
 
-@op("max_pool2d_with_indices_backward max_pool3d_with_indices_backward")
+@op(
+    "max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward "
+    "adaptive_max_pool3d_backward fractional_max_pool2d_backward fractional_max_pool3d_backward"
+)
 def max_pool_backward(grad: Tensor, self: Tensor) -> Work:
     """dx[position] += g: an addition per element of g. Reads g and the positions, writes all of dx."""
     return Work(grad.numel, grad.nbytes + INDEX_BYTES * grad.numel, moved(self.numel, self))
-
-
-@op(
-    "adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward "
-    "fractional_max_pool3d_backward"
-)
-def adaptive_max_pool_backward(grad: Tensor, self: Tensor) -> Work:
-    """As max pooling's"""
-    return max_pool_backward(grad, self)
 
 
 def adaptive_shape(self: Tensor, n: int, size: Any, out: Out) -> tuple[int, ...]:

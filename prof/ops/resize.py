@@ -16,20 +16,13 @@ from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, first_output, moved, number, numel
 
 op = Family("resize")
-TAPS = {
-    "nearest1d": 1,
-    "nearest2d": 1,
-    "nearest3d": 1,
-    "_nearest_exact1d": 1,
-    "_nearest_exact2d": 1,
-    "_nearest_exact3d": 1,
-    "linear1d": 2,
-    "bilinear2d": 4,
-    "trilinear3d": 8,
-    "bicubic2d": 16,
-    "_bilinear2d_aa": 4,
-    "_bicubic2d_aa": 16,
-    "_lanczos2d_aa": 36,
+TAPS = {  # of an element of the result: kinds of interpolation
+    1: "nearest1d nearest2d nearest3d _nearest_exact1d _nearest_exact2d _nearest_exact3d",
+    2: "linear1d",
+    4: "bilinear2d _bilinear2d_aa",
+    8: "trilinear3d",
+    16: "bicubic2d _bicubic2d_aa",
+    36: "_lanczos2d_aa",
 }
 
 
@@ -74,8 +67,9 @@ def _register(kind: str, taps: int) -> None:
     op(f"{name}_backward")(backward)
 
 
-for _kind, _taps in TAPS.items():
-    _register(_kind, _taps)
+for _taps, _kinds in TAPS.items():
+    for _kind in _kinds.split():
+        _register(_kind, _taps)
 
 
 def sampling_taps(grid: Tensor, mode: Any) -> int:

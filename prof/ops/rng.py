@@ -68,16 +68,10 @@ def randperm(n: Any, *, out: Out = None) -> Work:
     return _made(out, n, None, "int64")
 
 
-@op("rand_like randn_like")
+@op("rand_like randn_like", "randint_like (self)")
 def rand_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """As many random numbers as self has; self is not read"""
     return _made(out, self.shape, dtype, self.dtype)
-
-
-@op("randint_like")
-def randint_like(self: Tensor, *, out: Out = None) -> Work:
-    """As many random integers as self has; self is not read"""
-    return _made(out, self.shape, None, self.dtype)
 
 
 @op("multinomial")

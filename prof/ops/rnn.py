@@ -127,28 +127,21 @@ def network(arguments: tuple[Any, ...], states: int) -> Network:
     return Network(tensors[0], tuple(tensors[first : first + states]), tuple(tensors[first + states :]), bidirectional)
 
 
-@op("lstm _lstm_mps")
-def lstm(*arguments: Any, out: Out = None) -> Work:
-    """Four gates, two states; with a projection, the hidden state is smaller"""
-    return network(arguments, 2).forward(out)
+def _register(names: str, states: int, gates: str) -> None:
+    def forward(*arguments: Any, out: Out = None) -> Work:
+        return network(arguments, states).forward(out)
+
+    def backward(*arguments: Any) -> Parts:
+        """Twice the forward's products"""
+        return network(arguments, states).backward()
+
+    forward.__doc__ = gates
+    op(names)(forward)
+    op(" ".join(f"{name}.backward" for name in names.split() if not name.startswith("_")))(backward)
 
 
-@op("gru rnn_tanh rnn_relu")
-def gru(*arguments: Any, out: Out = None) -> Work:
-    """Three gates (a plain RNN: one), one state"""
-    return network(arguments, 1).forward(out)
-
-
-@op("lstm.backward")
-def lstm_backward(*arguments: Any) -> Parts:
-    """Twice the forward's products"""
-    return network(arguments, 2).backward()
-
-
-@op("gru.backward rnn_tanh.backward rnn_relu.backward")
-def gru_backward(*arguments: Any) -> Parts:
-    """Twice the forward's products"""
-    return network(arguments, 1).backward()
+_register("lstm _lstm_mps", 2, "Four gates, two states; with a projection, the hidden state is smaller")
+_register("gru rnn_tanh rnn_relu", 1, "Three gates (a plain RNN: one), one state")
 
 
 @op("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")

@@ -36,13 +36,8 @@ def logcumsumexp(self: Tensor, dim: Any) -> Work:
 
 
 @scan_op("cummax cummin")
-def cummax(self: Tensor) -> Work:
-    """Comparisons; values and positions"""
-    return Work(0, self.nbytes, moved(self.numel, self) + INDEX_BYTES * self.numel)
-
-
 @sort_op("sort msort")
-def sort(self: Tensor) -> Work:
+def cummax(self: Tensor) -> Work:
     """Comparisons. Read the values, write values and positions, each once; a radix sort's passes move more."""
     return Work(0, self.nbytes, moved(self.numel, self) + INDEX_BYTES * self.numel)
 
@@ -83,18 +78,12 @@ def unique(self: Tensor, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, math.nan if not out else sum(t.nbytes for t in out if t is not None))
 
 
-@sort_op("searchsorted")
+@sort_op("searchsorted", "bucketize (self, sequence)")
 def searchsorted(sequence: Tensor, self: Any, *, out: Out = None) -> Work:
     """Comparisons; the sequence counts whole though a search touches its logarithm; positions are int64"""
     count = self.numel if isinstance(self, Tensor) else 1
     described = first_output(out)
     return Work(0, distinct(sequence, self), described.nbytes if described is not None else INDEX_BYTES * count)
-
-
-@sort_op("bucketize")
-def bucketize(self: Any, boundaries: Tensor, *, out: Out = None) -> Work:
-    """As ``searchsorted``"""
-    return searchsorted(boundaries, self, out=out)
 
 
 @sort_op("bincount")

@@ -75,12 +75,6 @@ def permuted_sequences(permute: Tensor, lengths: Tensor, rows: Tensor) -> Work:
     return Work(0, distinct(permute, lengths, rows), distinct(lengths, rows))
 
 
-@copy_op("fbgemm::invert_permute")
-def inverted(permute: Tensor) -> Work:
-    """The order that undoes another"""
-    return Work(0, permute.nbytes, permute.nbytes)
-
-
 @copy_op("fbgemm::expand_into_jagged_permute")
 def expanded(permute: Tensor, before: Tensor, after: Tensor, size: Any) -> Work:
     """An order of features as the order of their values"""
@@ -103,9 +97,9 @@ def checked_indices(rows: Tensor, values: Tensor, starts: Tensor) -> Work:
     return Work(0, distinct(rows, values, starts), 0)
 
 
-@copy_op("fbgemm::asynchronous_inclusive_cumsum fbgemm::asynchronous_exclusive_cumsum")
+@copy_op("fbgemm::invert_permute fbgemm::asynchronous_inclusive_cumsum fbgemm::asynchronous_exclusive_cumsum")
 def summed_lengths(lengths: Tensor) -> Work:
-    """Offsets from lengths: integers"""
+    """The order that undoes another; offsets from lengths: integers"""
     return Work(0, lengths.nbytes, moved(lengths.numel, lengths))
 
 
@@ -177,21 +171,12 @@ def cache_filled(*_: Any) -> Work:
     raise UnknownArgument("how many rows the cache lacks is in the data")
 
 
-# --- jagged tensors ------------------------------------------------------------------------------------------------
-
-
-# --- sums ------------------------------------------------------------------------------------------------------------
-
-
 @embedding_op("fbgemm::batched_unary_embeddings")
 def unary_embeddings(weight: Tensor, tables: Tensor, starts: Tensor, values: Tensor) -> Work:
     """The sum of each bag's numbers, one per row, for each of several tasks: (N - bags) additions per task"""
     tasks, bags = rows_of(weight), max(starts.numel - 1, 0)
     read = moved(tasks * values.numel, weight) + distinct(tables, starts, values)
     return Work(tasks * max(values.numel - bags, 0), read, moved(tasks * bags, weight))
-
-
-# --- rows in fewer bits, for their way between ranks -----------------------------------------------------------------
 
 
 alias(r"torch::autograd::CppNode<.*?Permute(?:Duplicate)?PooledEmbs\w*Function\b.*", "fbgemm::permute_pooled_embs")

@@ -1,10 +1,9 @@
 """Fourier transforms, by the convention of benchFFT: a complex transform of n points is 5 n log2(n) flop.
 
-n is the product of the transformed sizes, the rest is batch. A real transform, either way, is half of the
-complex one of its *real* size: 2.5 n log2(n). It is a nominal count (the radix-2 algorithm's), made to
-compare rates; other factorisations need fewer or more. Bytes: the input once, the output once, whatever
-passes a large or multidimensional transform makes. A scaling by 1/n is not counted.
-Source: fftw.org/speed, benchFFT methodology.
+n is the product of the transformed sizes, the rest is batch. A real transform, either way, is half of the complex one
+of its *real* size: 2.5 n log2(n). It is a nominal count (the radix-2 algorithm's), made to compare rates; other
+factorisations need fewer or more. Bytes: the input once, the output once, whatever passes a large or multidimensional
+transform makes. A scaling by 1/n is not counted. Source: fftw.org/speed, benchFFT methodology.
 """
 
 from __future__ import annotations
