@@ -6,36 +6,23 @@ simulates all three; Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009). Ph
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.kinds import CLASSES
 
-
-@dataclass(frozen=True, slots=True)
-class Theme:
-    """Colours as #rrggbb: surfaces and lines by their use, then one per class and one per phase."""
-
-    page: str
-    card: str
-    ink: str
-    dim: str
-    line: str
-    grid: str
-    accent: str
-    mark: str  # background of what is chosen
-    idle: str
-    classes: tuple[str, ...]  # in the order of CLASSES
-    phases: tuple[str, ...]  # in the order of PHASES
-
-    def of_class(self, name: str) -> str:
-        return self.classes[CLASSES.index(name)]
-
-    def of_phase(self, name: str) -> str:
-        return self.phases[PHASES.index(name)]
-
-
+# Surfaces and lines by their use, on light and on dark.
+_SURFACES = {
+    "page": ("#f4f4f2", "#131417"),
+    "card": ("#ffffff", "#1c1e22"),
+    "ink": ("#16181d", "#eceef1"),
+    "dim": ("#5c6068", "#a2a7b0"),
+    "line": ("#dcdcd8", "#363940"),
+    "grid": ("#ececea", "#2a2d33"),
+    "accent": ("#2a5fc4", "#84adf5"),
+    "mark": ("#fff3c4", "#4a3f14"),  # background of what is chosen
+    "idle": ("#e4e4e0", "#31343a"),
+}
 # On light and on dark, one pair per class in the order of CLASSES.
 _CLASSES = (
     ("#1f93f7", "#39b7ff"),  # GEMM, recurrent layers
@@ -49,37 +36,40 @@ _CLASSES = (
     ("#d66f24", "#e8c3a3"),  # communication
     ("#918e94", "#a39da3"),  # other
 )
-_ON_LIGHT, _ON_DARK = zip(*_CLASSES, strict=True)
-
-LIGHT = Theme(
-    page="#f4f4f2",
-    card="#ffffff",
-    ink="#16181d",
-    dim="#5c6068",
-    line="#dcdcd8",
-    grid="#ececea",
-    accent="#2a5fc4",
-    mark="#fff3c4",
-    idle="#e4e4e0",
-    classes=_ON_LIGHT,
-    phases=tuple(_ON_LIGHT[i] for i in (0, 8, 7, 6, 9)),
-)
-DARK = Theme(
-    page="#131417",
-    card="#1c1e22",
-    ink="#eceef1",
-    dim="#a2a7b0",
-    line="#363940",
-    grid="#2a2d33",
-    accent="#84adf5",
-    mark="#4a3f14",
-    idle="#31343a",
-    classes=_ON_DARK,
-    phases=tuple(_ON_DARK[i] for i in (0, 5, 7, 6, 9)),
-)
-THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
-SURFACES = ("page", "card", "ink", "dim", "line", "grid", "accent", "mark", "idle")
+_PHASES = ((0, 8, 7, 6, 9), (0, 5, 7, 6, 9))  # their colours among those of the classes
 SPLIT = 0.26  # luminance from which black is easier to read than white
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Colours as #rrggbb: surfaces and lines by their use, then one per class and one per phase."""
+
+    page: str
+    card: str
+    ink: str
+    dim: str
+    line: str
+    grid: str
+    accent: str
+    mark: str
+    idle: str
+    classes: tuple[str, ...]  # in the order of CLASSES
+    phases: tuple[str, ...]  # in the order of PHASES
+
+    def of_class(self, name: str) -> str:
+        return self.classes[CLASSES.index(name)]
+
+    def of_phase(self, name: str) -> str:
+        return self.phases[PHASES.index(name)]
+
+
+def _theme(which: int) -> Theme:
+    classes = tuple(pair[which] for pair in _CLASSES)
+    phases = tuple(classes[i] for i in _PHASES[which])
+    return Theme(**{name: pair[which] for name, pair in _SURFACES.items()}, classes=classes, phases=phases)
+
+
+LIGHT, DARK = _theme(0), _theme(1)
 
 
 def style_sheet() -> str:
@@ -89,7 +79,7 @@ def style_sheet() -> str:
 
 
 def _properties(scheme: str, theme: Theme) -> str:
-    named = {name: getattr(theme, name) for name in SURFACES}
+    named = {name: getattr(theme, name) for name in _SURFACES}
     named |= {f"c{i}": colour for i, colour in enumerate(theme.classes)}
     named |= dict(zip(PHASES, theme.phases, strict=True))
     return " ".join([f"color-scheme: {scheme};", *(f"--{name}: {colour};" for name, colour in named.items())])

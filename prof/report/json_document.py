@@ -20,7 +20,7 @@ class Page(Record):
 
 
 def page_of(output: str, model: Mapping[str, Any]) -> Page:
-    """``model``: what the page shows (``collect``)."""
+    """``model``: what the page shows (``page_model``)."""
     return Page(
         output=FileWritten.of(output),
         title=model["title"],

@@ -6,7 +6,7 @@ Rows of a run repeat: all that is equal in every step (names, op, layer, shapes,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +18,7 @@ from pyprof.prof.advice import Advice
 from pyprof.prof.advice.report import title as title_of_card
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
-from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.operations import operation_columns
 from pyprof.prof.summary.capture_numbers import Summary, summarise
@@ -38,52 +38,26 @@ FORMAT = 2  # of the model; the page checks it
 def page_model(
     table: Table,
     annotation: Annotation,
-    peaks: Peaks | None,
-    cards: Sequence[Advice],
+    peaks: Peaks | None = None,
+    cards: Sequence[Advice] = (),
     title: str = "",
     summary: Summary | None = None,
 ) -> dict[str, Any]:
-    """``collect`` with the limits, by ``peaks`` beside the data sheets where they are given.
+    """The page's model. Its limits are by ``peaks`` where these are given, and the data sheets stand beside them.
 
-    ``summary``: the capture's, where it has been computed already.
+    ``cards``: the best first. ``summary``: the capture's, where it has been computed already.
     """
     limits = roofline(table, annotation, peaks)
     sheets = roofline(table, annotation).devices if peaks else ()
-    summary = summary or summarise(table, annotation, peaks, limits)
     unit = "step" if bool((table.ints("step") != NULL).any()) else "capture"
-    return collect(
-        table,
-        annotation,
-        limits,
-        summary,
-        title,
-        [{**asdict(card), "title": title_of_card(card, unit)} for card in cards],
-        sheets,
-    )
-
-
-def collect(
-    table: Table,
-    annotation: Annotation,
-    limits: Roofline,
-    summary: Summary,
-    title: str = "",
-    advice: Sequence[Mapping[str, Any]] = (),
-    sheets: Sequence[Device] = (),
-) -> dict[str, Any]:
-    """The page's model.
-
-    ``advice``: the fields of ``pyprof.prof.advice.Advice`` records, the best first. ``sheets``: data sheets of the
-    devices whose peaks in ``limits`` were measured.
-    """
     owner, names = owners(table)
     calls, call = call_columns(table, annotation, limits)
     return {
         "format": FORMAT,
         "version": __version__,
         "title": title,
-        "summary": _summary(summary),
-        "advice": [dict(card) for card in advice],
+        "summary": _summary(summary or summarise(table, annotation, peaks, limits)),
+        "advice": [{**asdict(card), "title": title_of_card(card, unit)} for card in cards],
         "owners": names,
         "phases": list(PHASES),
         "classes": list(CLASSES),

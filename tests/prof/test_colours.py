@@ -8,10 +8,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from pyprof.prof.colours import DARK, LIGHT, THEMES, ink_on, style_sheet
+from pyprof.prof.colours import DARK, LIGHT, ink_on, style_sheet
 from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.kinds import CLASSES
 
+THEMES = {"light": LIGHT, "dark": DARK}
 # What the eye makes of linear RGB, at full severity: Machado, Oliveira and Fernandes (2009), table 1.
 SEEN = {
     "normal": np.eye(3),

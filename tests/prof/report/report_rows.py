@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.report.page_model import collect
+from pyprof.prof.report.page_model import page_model
 from pyprof.prof.report.render import render
-from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.netdict import write_netdict
@@ -48,9 +46,9 @@ def write_small(file: Path) -> None:
         write_netdict(small(), out)
 
 
-def model_of(table: Table, **more: Any) -> dict[str, Any]:
-    annotation = annotate(table)
-    return collect(table, annotation, roofline(table, annotation), summarise(table, annotation), **more)
+def model_of(table: Table, title: str = "", **more: Any) -> dict[str, Any]:
+    """``more`` replaces parts of the model."""
+    return {**page_model(table, annotate(table), title=title), **more}
 
 
 def uncounted(rows: int) -> Annotation:

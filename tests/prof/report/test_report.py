@@ -11,12 +11,10 @@ import re
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
-from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.page import ROOM
 from pyprof.prof.report import cli
-from pyprof.prof.report.page_model import collect
+from pyprof.prof.report.page_model import page_model
 from pyprof.prof.report.render import island, render
-from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.timing.steps import steps
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import CLASSES, classes
@@ -177,7 +175,7 @@ def test_any_table_makes_a_page(table):
     for key in ("kDuration", "start", "apiStart"):  # sums of times stay within 64 bits
         table = table.with_column(key, table.ints(key) % 1000)
     annotation = uncounted(len(table))
-    model = collect(table, annotation, roofline(table, annotation), summarise(table, annotation))
+    model = page_model(table, annotation)
     assert json.loads(island(model)) == json.loads(json.dumps(model))
     out = io.BytesIO()
     render(model, out)
