@@ -1,17 +1,21 @@
-"""Tables that DataFrames and notebooks show: groups, ops, advice. Pure; pandas is not needed here."""
+"""Tables that DataFrames and notebooks show: groups, ops, advice. Only ``frame`` needs pandas."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 
+from pyprof.errors import packages
 from pyprof.prof.advice import Advice
 from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN, Column, Kind
 from pyprof.prof.table.group import AGGREGATES, NEEDED, group_rows
 from pyprof.table.columns import NULL, Coded, Floats, Ints, distinct
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Columns = list[tuple[Column, Data]]  # a table: each column with its rows
 
@@ -96,6 +100,36 @@ def _plain(data: Data) -> list[Any]:
     if data.dtype.kind == "f":
         return [None if value != value else value for value in data.tolist()]
     return [None if value == NULL else value for value in data.tolist()]
+
+
+def frame(columns: Columns, plain: Sequence[str] = ()) -> pd.DataFrame:
+    """The table: ``Int64`` for integers, ``float64`` for rates (NaN where unknown), categories for texts.
+
+    Texts of the columns named in ``plain`` hardly repeat and stay objects. ``attrs["units"]`` and
+    ``attrs["meanings"]`` have each column's.
+    """
+    with packages():
+        import pandas as pd
+
+    made = pd.DataFrame({column.name: _series(values, column.name in plain) for column, values in columns})
+    made.attrs["units"] = {column.name: column.unit for column, _ in columns if column.unit}
+    made.attrs["meanings"] = {column.name: column.meaning for column, _ in columns}
+    return made
+
+
+def _series(data: Data, plain: bool) -> Any:
+    import pandas as pd
+
+    if isinstance(data, Coded):
+        each_once = Coded.concat([data]).used()  # without empty ones, which are missing
+        if plain:
+            return pd.Series([text or None for text in each_once.texts()], dtype=object)
+        # As objects: pandas' own strings refuse half a surrogate pair, which a name may hold.
+        return pd.Categorical.from_codes(each_once.codes, pd.Index(each_once.values, dtype=object))
+    if data.dtype.kind == "f":
+        return data.astype(np.float64)
+    missing = data == NULL
+    return pd.arrays.IntegerArray(np.where(missing, 0, data).astype(np.int64), missing)
 
 
 def int_array(values: Iterable[int]) -> Ints:

@@ -19,9 +19,8 @@ from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
 from pyprof.prof.captured import CapturedRows, read_capture
 from pyprof.prof.limits.peaks_file import Peaks
-from pyprof.prof.notebook.frame_columns import Columns, advice_columns, group_columns, op_columns, records
-from pyprof.prof.notebook.layer_table import layer_columns
-from pyprof.prof.notebook.step_table import step_columns
+from pyprof.prof.notebook.frame_columns import Columns, advice_columns, frame, group_columns, op_columns, records
+from pyprof.prof.notebook.layers_and_steps import layer_columns, step_columns
 from pyprof.prof.notebook.summary_view import SummaryText
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.timing.steps import owners, steps
@@ -121,7 +120,7 @@ class Profile(CapturedRows):
         data = self._columns(*keys, "sil", "flops", "bytes")
         if layer_depth is not None and "layer" in keys:
             data["layer"] = layer_texts(self.table.coded("layer"), layer_depth)
-        return _frame(group_columns(keys, data))
+        return frame(group_columns(keys, data))
 
     # DataFrames
 
@@ -133,7 +132,7 @@ class Profile(CapturedRows):
         ns), ``start`` (ns), ``flops``, ``bytes``, ``tc`` (tensor cores), ``ai`` (FLOP/byte), ``tflops`` (TFLOP/s),
         ``gbps`` (GB/s), ``sol`` (% of the limit), ``bound``, ``occ`` (%), ``advice`` (rules that concern it).
         """
-        return _frame([(column, self._column(column.name)) for column in COLUMN.values()])
+        return frame([(column, self._column(column.name)) for column in COLUMN.values()])
 
     @cached_property
     def ops(self) -> pd.DataFrame:
@@ -142,7 +141,7 @@ class Profile(CapturedRows):
         Columns: ``calls``, ``count`` (rows), ``time`` (ns), ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``,
         ``uncounted`` (% of the time without FLOPs), ``sol`` (% of the limit).
         """
-        return _frame(self._ops)
+        return frame(self._ops)
 
     @cached_property
     def _ops(self) -> Columns:
@@ -163,10 +162,7 @@ class Profile(CapturedRows):
 
         In the order in which they first ran. ``own`` sums to all time, ``time`` does not: layers contain each other.
         """
-        table, notes = self.table, self.annotation
-        layer, phase = table.coded("layer"), table.coded("phase")
-        start, time = table.ints("start"), table.ints("kDuration")
-        return _frame(layer_columns(layer, phase, start, time, notes.flops, notes.bytes))
+        return frame(layer_columns(self.table, self.annotation))
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -186,8 +182,7 @@ class Profile(CapturedRows):
             owner = owner[self._rows]
             present = set(zip(owner.tolist(), self._ints("step").tolist(), strict=True))
             shown = [step for step in shown if (step.owner, NULL if step.number is None else step.number) in present]
-        step, time, work = self._ints("step"), self._ints("sil"), self.annotation
-        return _frame(step_columns(shown, names, owner, step, time, work.flops, work.bytes))
+        return frame(step_columns(shown, names, owner, self.table, self.annotation))
 
     @cached_property
     def advice(self) -> pd.DataFrame:
@@ -195,7 +190,7 @@ class Profile(CapturedRows):
 
         If this profile has only some of the run's rows: the cards of the whole run that concern any of them.
         """
-        made = _frame(advice_columns(self.cards), plain=("why", "change", "trace"))
+        made = frame(advice_columns(self.cards), plain=("why", "change", "trace"))
         made["confidence"] = made["confidence"].cat.set_categories(["low", "medium", "high"], ordered=True)
         return made
 
@@ -271,10 +266,3 @@ class Profile(CapturedRows):
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)
-
-
-def _frame(columns: Columns, plain: Sequence[str] = ()) -> pd.DataFrame:
-    with packages():
-        from pyprof.prof.notebook.frames import frame
-
-        return frame(columns, plain)

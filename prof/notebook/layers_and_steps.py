@@ -1,4 +1,4 @@
-"""The table of layers: each with everything below it, in the order in which they first ran."""
+"""The tables of layers, each with everything below it, and of steps, each by phase with its idle time and its work."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyprof.prof.notebook.frame_columns import Columns, own_column, ratio
+from pyprof.prof.notebook.frame_columns import Columns, int_array, own_column, ratio
 from pyprof.prof.table.cells import Data
-from pyprof.prof.timing.steps import PHASES
+from pyprof.prof.timing.steps import PHASES, Step
+from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.layer_path import layer_parts
-from pyprof.table.columns import NULL, Coded, Ints
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table
 
 LAYER = (
     own_column(
@@ -29,6 +30,19 @@ LAYER = (
     own_column("gbps", "GB/s", "bytes / time of the rows that are counted", "float"),
     own_column("uncounted", "%", "share of the time in rows without FLOPs", "float"),
 )
+STEP = (
+    own_column("device", "", "the GPU, and which one where there are several", "text"),
+    own_column("step", "", "the step's number; missing where the capture marks none and all of it is one row"),
+    own_column("start", "ns", "first operation, since the capture began"),
+    own_column("time", "ns", "until the next step's first operation; of the last one until its last operation's end"),
+    *(own_column(name, "ns", f"of time, {name}; an instant counts once, for the first phase") for name in PHASES),
+    own_column("idle", "ns", "of time, no operation ran on the device"),
+    own_column("count", "", "operations"),
+    own_column("flops", "flop", "of the operations that are counted"),
+    own_column("bytes", "bytes", "of the operations that are counted"),
+    own_column("tflops", "TFLOP/s", "flops / time, idle time included", "float"),
+    own_column("uncounted", "%", "share of the operations' time in those without FLOPs", "float"),
+)
 # What is summed per layer, in the columns of an array: rows and time, and of each amount its sum, time and rows.
 AMOUNTS = ("flops", "flops_ns", "flops_rows", "bytes", "bytes_ns", "bytes_rows")
 SUMS = ("count", "time", "forward", "backward", *AMOUNTS)
@@ -36,16 +50,16 @@ TIME = SUMS.index("time")
 Path = tuple[str, ...]
 
 
-def layer_columns(layer: Coded, phase: Coded, start: Ints, time: Ints, flops: Ints, nbytes: Ints) -> Columns:
-    """One row per layer and per layer that contains one, in the order in which they first ran.
-
-    Times in ns; NULL is unknown. ``layer``: JSON texts of the kernel table.
-    """
+def layer_columns(table: Table, annotation: Annotation) -> Columns:
+    """One row per layer and per layer that contains one, in the order in which they first ran. Times in ns."""
+    layer, time = table.coded("layer"), table.ints("kDuration")
     paths = [layer_parts(text) for text in layer.values]
     codes = np.where(np.array([*map(bool, paths), False])[layer.codes], layer.codes, -1)
     time = np.where(time == NULL, 0, time)
-    sums_of_path = _sums(codes, len(paths), phase, time, {"flops": flops, "bytes": nbytes})
-    in_order = [code for code in _first_run(codes, len(paths), start) if sums_of_path[code, 0]]
+    sums_of_path = _sums(
+        codes, len(paths), table.coded("phase"), time, {"flops": annotation.flops, "bytes": annotation.bytes}
+    )
+    in_order = [code for code in _first_run(codes, len(paths), table.ints("start")) if sums_of_path[code, 0]]
     rows = _rows([paths[code] for code in in_order])
     place = {path: i for i, path in enumerate(rows)}
     sums = np.zeros((len(rows), len(SUMS)), np.int64)
@@ -112,3 +126,43 @@ def _columns(names: Sequence[str], depth: Sequence[int], own: Ints, sums: Ints, 
         data[name] = np.where(known, amount, NULL)  # unknown is not zero
         data[rate] = np.where(2 * known_ns > time, ratio(amount / scale, known_ns), np.nan)
     return [(column, data[column.name]) for column in LAYER]
+
+
+def step_columns(
+    steps: Sequence[Step], names: Sequence[str], owner: Ints, table: Table, annotation: Annotation
+) -> Columns:
+    """One row per device and step, with the work of the table's rows; ``owner``: the number of each row's device."""
+    step, time, flops = table.ints("step"), table.ints("kDuration"), annotation.flops
+    rows = [(owner == each.owner) & (step == _number(each)) for each in steps]
+    flop = int_array(_known_sum(flops[mask]) for mask in rows)
+    spans = int_array(each.span_ns for each in steps)
+    data: dict[str, Data] = {
+        "device": Coded.of(names[each.owner] for each in steps),
+        "step": int_array(map(_number, steps)),
+        "start": int_array(each.start_ns for each in steps),
+        "time": spans,
+        **{name: int_array(each.phase_ns.get(name, 0) for each in steps) for name in PHASES},
+        "idle": int_array(each.idle_ns for each in steps),
+        "count": int_array(int(np.count_nonzero(mask)) for mask in rows),
+        "flops": flop,
+        "bytes": int_array(_known_sum(annotation.bytes[mask]) for mask in rows),
+        "tflops": ratio(np.where(flop == NULL, np.nan, flop / 1e3), spans),
+        "uncounted": np.array([_uncounted(mask, time, flops) for mask in rows], np.float64),
+    }
+    return [(column, data[column.name]) for column in STEP]
+
+
+def _number(step: Step) -> int:
+    return NULL if step.number is None else step.number
+
+
+def _known_sum(amounts: Ints) -> int:
+    """NULL where there are amounts and none is known."""
+    known = amounts != NULL
+    return int(amounts[known].sum()) if known.any() or not len(amounts) else NULL
+
+
+def _uncounted(rows: Bools, time: Ints, flops: Ints) -> float:
+    """% of the rows' time without FLOPs."""
+    whole = int(time[rows].sum())
+    return 100 * int(time[rows & (flops == NULL)].sum()) / whole if whole else float("nan")
