@@ -17,7 +17,7 @@ import numpy as np
 from pyprof.prof.diff.compared_steps import Steps
 from pyprof.prof.diff.detail import common_detail
 from pyprof.prof.diff.kernels import Same, Swap, delta_of, lines_of, swaps, tensor_share
-from pyprof.prof.diff.lines import Line, Side
+from pyprof.prof.diff.lines import Line, Side, added
 from pyprof.prof.diff.match import Match, match, small
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.summary.components import COUNTED
@@ -186,11 +186,7 @@ def _by_layer(a: Side, b: Side, root: tuple[str, ...]) -> tuple[Change, ...]:
 
 
 def _cut(layers: Mapping[tuple[str, ...], Floats], depth: int, root: tuple[str, ...]) -> dict[str, Floats]:
-    found: dict[str, Floats] = {}
-    for path, ns in layers.items():
-        name = _layer_name(path[:depth], root) or "(no layer)"
-        found[name] = found[name] + ns if name in found else ns
-    return found
+    return added((_layer_name(path[:depth], root) or "(no layer)", ns) for path, ns in layers.items())
 
 
 def _layer_name(path: tuple[str, ...], root: tuple[str, ...]) -> str:
@@ -229,18 +225,13 @@ def _key(found: Match) -> Key:
     if found.how == "kind":
         return (first.place.phase, (), small(first.kind), "kind")
     if found.how == "layer":
-        return (first.place.phase, _folded(first.place.layer), _replaced(found), first.place.dir)
-    places = {
-        (line.place.phase, _folded(line.place.layer), line.place.op, line.place.dir) for line in found.a or found.b
-    }
+        ops = [", ".join(dict.fromkeys(line.place.op for line in side)) for side in (found.a, found.b)]
+        return (first.place.phase, _folded(first.place.layer), " -> ".join(ops), first.place.dir)
+    spots = [line.place for line in found.a or found.b]
+    places = {(spot.phase, _folded(spot.layer), spot.op, spot.dir) for spot in spots}
     if len(places) == 1:
         return places.pop()
     return (first.place.phase, (), first.place.aten.removeprefix("aten::"), first.place.dir)
-
-
-def _replaced(found: Match) -> str:
-    names = [", ".join(dict.fromkeys(line.place.op for line in side)) for side in (found.a, found.b)]
-    return " -> ".join(names)
 
 
 def _entry(key: Key, members: Sequence[Match], root: tuple[str, ...], same: Same, steps: tuple[int, int]) -> Entry:

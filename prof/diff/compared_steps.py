@@ -18,7 +18,7 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.prof.timing.gpus import devices_of_rows
-from pyprof.prof.timing.steps import PHASES, Step, steps
+from pyprof.prof.timing.steps import PHASES, Step, phase_places, steps
 from pyprof.prof.timing.timeline import timeline
 from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
 
@@ -85,7 +85,7 @@ def find_steps(name: str, table: Table, wanted: Wanted | None = None) -> Steps:
         idle_ns=_means(by_number, chosen, lambda step: step.idle_ns),
         late_ns=_means(by_number, chosen, lambda step: late[step.owner, step.number]),
         phase_ns={
-            phase: _means(by_number, chosen, lambda step, phase=phase: step.phase_ns.get(phase, 0)) for phase in PHASES
+            name: _means(by_number, chosen, lambda step, name=name: step.phase_ns.get(name, 0)) for name in PHASES
         },
         devices=len({step.owner for step in found}),
         timed=True,
@@ -103,9 +103,7 @@ def _means(
 def _untimed(table: Table) -> Steps:
     """One step for a table without start times (PyProf's own net.dict), as long as the sum of its rows' times."""
     whole = np.array([float(table.ints("kDuration").sum())])
-    phase = table.coded("phase").texts("other")
-    duration = table.ints("kDuration")
-    place = np.array([PHASES.index(p) if p in PHASES else len(PHASES) - 1 for p in phase], np.int64)
+    duration, place = table.ints("kDuration"), phase_places(table)
     return Steps(
         numbers=(None,),
         left_out=(),

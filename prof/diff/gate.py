@@ -32,14 +32,8 @@ from pyprof.table.columns import Coded, Floats
 from pyprof.table.json_lists import first_text
 
 COVERAGE = 5  # percentage points by which the counted shares of the operations may differ
-COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
+SIGNS = (operator.gt, operator.ge, operator.lt, operator.le, operator.eq, operator.ne)
+COMPARE: Mapping[str, Callable[[float, float], bool]] = dict(zip("> >= < <= == !=".split(), SIGNS, strict=True))
 SI = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time": {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9},
@@ -222,17 +216,14 @@ def _scoped(side: Side, scope: str, pattern: str) -> Floats | None:
 
 
 def _columns(side: Side, scope: str) -> Sequence[tuple[Coded, Callable[[str], Sequence[str]]]]:
-    table = side.table
+    """The columns that a scope's pattern is compared with, and the names in each of their texts."""
+    coded = side.table.coded
     if scope == "op":
-        return (
-            (table.coded("op"), lambda text: (first_text(text),)),
-            (table.coded("aten"), lambda text: (text, text.removeprefix("aten::"))),
-        )
+        return (coded("op"), lambda text: [first_text(text)]), (coded("aten"), lambda t: [t, t.removeprefix("aten::")])
     if scope == "layer":
-        return ((table.coded("layer"), _paths),)
-    if scope == "kind":
-        return ((side.kind, lambda text: (text,)),)
-    return ((table.coded("kShortName"), lambda text: (text,)), (table.coded("kLongName"), lambda text: (text,)))
+        return ((coded("layer"), _paths),)
+    columns = [side.kind] if scope == "kind" else [coded("kShortName"), coded("kLongName")]
+    return [(column, lambda text: [text]) for column in columns]
 
 
 def _paths(text: str) -> list[str]:

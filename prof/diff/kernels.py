@@ -32,7 +32,7 @@ class Swap:
     ns: Delta
     tc: tuple[
         float, float
-    ]  # the share of its matrix products' time on tensor cores; NaN where it has none, or none is told
+    ]  # share of its matrix products' time on tensor cores; NaN if there are none or it is unknown
 
 
 def swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> tuple[Swap, ...]:
@@ -89,12 +89,8 @@ def _only(texts: set[str]) -> str:
 
 
 def lines_of(members: Iterable[Match]) -> tuple[list[Line], list[Line]]:
-    a: list[Line] = []
-    b: list[Line] = []
-    for found in members:
-        a += found.a
-        b += found.b
-    return a, b
+    pairs = [(found.a, found.b) for found in members]
+    return [line for a, _ in pairs for line in a], [line for _, b in pairs for line in b]
 
 
 def delta_of(sides: Sequence[Sequence[Line]], steps: tuple[int, int]) -> Delta:

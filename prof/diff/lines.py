@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,13 +162,16 @@ def _with_phases(table: Table) -> Table:
 
 
 def _by(column: Coded, steps: Steps, values: Ints) -> dict[str, Floats]:
-    found: dict[str, Floats] = {}
-    for text, sums in zip(
-        ["", *column.values], steps.sums(column.codes.astype(np.int64) + 1, len(column.values) + 1, values), strict=True
-    ):
-        if sums.any():
-            found[text] = found[text] + sums if text in found else sums
-    return found
+    sums = steps.sums(column.codes.astype(np.int64) + 1, len(column.values) + 1, values)
+    return added((text, ns) for text, ns in zip(["", *column.values], sums, strict=True) if ns.any())
+
+
+def added(amounts: Iterable[tuple[str, Floats]]) -> dict[str, Floats]:
+    """The sum of the amounts of each name."""
+    sums: dict[str, Floats] = {}
+    for name, amount in amounts:
+        sums[name] = sums[name] + amount if name in sums else amount
+    return sums
 
 
 def _layers(table: Table) -> tuple[list[tuple[str, ...]], Ints]:
@@ -189,19 +192,11 @@ def _lines(table: Table, annotation: Annotation, what: Coded, steps: Steps) -> t
     dtype = dtype_of_rows(table, annotation.family)
     keys, line = _distinct_rows(rows, place, shapes.codes)
     line = _steady(line, keys, steps, len(table))
-    names, name = _kernels(table)
-    duration = table.ints("kDuration")
+    duration, ones = table.ints("kDuration"), np.ones(len(table))
     ids, number = np.unique(line[rows], return_inverse=True)
     line[rows] = number.reshape(-1)
-    times = steps.sums(line, len(ids), duration)
-    ones = np.ones(len(table))
-    counts = steps.sums(line, len(ids), ones).mean(axis=1)
-    main = np.array([*(value == "main" for value in annotation.role.values), False])[annotation.role.codes]
-    parts, part = _distinct_rows(rows, line, name, np.where(main, annotation.tc.codes, -1))
-    part_ns, part_count = (steps.sums(part, len(parts), v).mean(axis=1) for v in (duration, ones))
-    kernels: list[list[Kernel]] = [[] for _ in ids]
-    for (owner, which, tc), ns, count in zip(parts, part_ns.tolist(), part_count.tolist(), strict=True):
-        kernels[owner].append(Kernel(*names[which], [*annotation.tc.values, "-"][tc], count, ns))
+    times, counts = steps.sums(line, len(ids), duration), steps.sums(line, len(ids), ones).mean(axis=1)
+    kernels = _kernels_of_lines(table, annotation, steps, rows, line)
     first = np.full(len(ids), len(table), np.int64)
     np.minimum.at(first, line[rows], rows)
     kind, of = (_dominant(line, column, duration, rows, len(ids)) for column in (what, dtype))
@@ -209,18 +204,24 @@ def _lines(table: Table, annotation: Annotation, what: Coded, steps: Steps) -> t
     made = []
     for i, key in enumerate(ids.tolist()):
         at, shape = keys[key] if key < len(keys) else (keys[key - len(keys)][0], None)
-        made.append(
-            Line(
-                place=places[at],
-                shapes=VARYING if shape is None else texts[shape],
-                dtype=of[i],
-                kind=kind[i],
-                ns=times[i],
-                count=float(counts[i]),
-                kernels=tuple(sorted(kernels[i], key=lambda k: (-k.ns, k.name))),
-            )
-        )
+        sizes = VARYING if shape is None else texts[shape]
+        made.append(Line(places[at], sizes, of[i], kind[i], times[i], float(counts[i]), kernels[i]))
     return tuple(made[i] for i in np.argsort(first, kind="stable").tolist())
+
+
+def _kernels_of_lines(
+    table: Table, annotation: Annotation, steps: Steps, rows: Ints, line: Ints
+) -> list[tuple[Kernel, ...]]:
+    """The kernels of each line, the longest first. ``line``: the line of each row."""
+    names, name = _kernels(table)
+    tensor_cores = np.where(annotation.role.among("main"), annotation.tc.codes, -1)
+    parts, part = _distinct_rows(rows, line, name, tensor_cores)
+    amounts = table.ints("kDuration"), np.ones(len(table))
+    part_ns, part_count = (steps.sums(part, len(parts), v).mean(axis=1).tolist() for v in amounts)
+    kernels: list[list[Kernel]] = [[] for _ in range(int(line.max()) + 1)]
+    for (owner, which, tc), ns, count in zip(parts, part_ns, part_count, strict=True):
+        kernels[owner].append(Kernel(*names[which], [*annotation.tc.values, "-"][tc], count, ns))
+    return [tuple(sorted(of_line, key=lambda k: (-k.ns, k.name))) for of_line in kernels]
 
 
 def _distinct_rows(rows: Ints, *columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:

@@ -41,20 +41,12 @@ class Match:
 
 def match(a: Sequence[Line], b: Sequence[Line]) -> list[Match]:
     """Every line of both sides, each in exactly one match."""
-    matching = _Matching(a, b)
-    for find in (
-        matching.same,
-        matching.args,
-        matching.op,
-        matching.moved,
-        matching.layer,
-        matching.kind,
-        matching.graph,
-    ):
+    left = _Matching(a, b)
+    for find in (left.same, left.args, left.op, left.moved, left.layer, left.kind, left.graph):
         find()
-        matching.sweep()
-    vanished = [Match("vanished", (line,), ()) for line in matching.a]
-    return [*matching.done, *vanished, *(Match("appeared", (), (line,)) for line in matching.b)]
+        left.sweep()
+    vanished = [Match("vanished", (line,), ()) for line in left.a]
+    return [*left.done, *vanished, *(Match("appeared", (), (line,)) for line in left.b)]
 
 
 Key = Callable[[Line], Hashable]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyprof.prof.diff.compare import IDLE, OVERLAP, Change, Comparison, Entry
 from pyprof.prof.diff.noise import Delta
+from pyprof.prof.diff.sentences import percent
 
 LEAST = 0.0005  # share of the step: smaller changes share a row
 
@@ -26,6 +28,28 @@ class Row:
     @property
     def after(self) -> int:
         return self.before + self.change
+
+    @property
+    def label(self) -> str:
+        """Its name, with the number of layers that it stands for."""
+        return self.name + (f" ×{self.entry.layers}" if self.entry and self.entry.layers > 1 else "")
+
+    def cells(self, places: int) -> tuple[str, str, str, str]:
+        """The times before and after, the change and its percentage as texts; ``places`` are digits after the point."""
+        before, after, change = (
+            f"{value / 10**places:,.{places}f}" for value in (self.before, self.after, self.change)
+        )
+        if not self.change:
+            return before, after, change, ""
+        return before, after, f"+{change}" if self.change > 0 else change, percent(self.ns.ratio)
+
+    def noise(self, places: int) -> str:
+        """The noise as a text; empty if it is unknown."""
+        return "" if math.isnan(self.ns.band) else f"±{self.ns.band / 1e6:,.{places}f}"
+
+
+# A row before its numbers are rounded: name, time, entry and the number of entries that it sums.
+Line = tuple[str, Delta, Entry | None, int]
 
 
 def fitted(values: Sequence[float], unit: float, total: int) -> list[int]:
@@ -52,14 +76,14 @@ def contributions(found: Comparison, unit: float, top: int | None = None) -> lis
     still = [entry for entry in found.entries if not entry.ns.counts]
     least = LEAST * max(found.step.before, found.step.after)
     shown = changed if top is None else [entry for entry in changed[:top] if abs(entry.ns.change) >= least]
-    lines: list[tuple[str, Delta, Entry | None, int]] = [(entry.name, entry.ns, entry, 0) for entry in shown]
+    lines: list[Line] = [(entry.name, entry.ns, entry, 0) for entry in shown]
     rest = changed[len(shown) :]
     if len(rest) == 1:
         lines.append((rest[0].name, rest[0].ns, rest[0], 0))
     elif rest:
-        lines.append((f"{len(rest)} smaller changes", _sum(found, rest), None, len(rest)))
+        lines.append((f"{len(rest)} smaller changes", _sum(rest), None, len(rest)))
     if still:
-        lines.append((f"{len(still)} {_unchanged(still)}", _sum(found, still), None, len(still)))
+        lines.append((f"{len(still)} {_unchanged(still)}", _sum(still), None, len(still)))
     return _rows([*lines, *_frame(found)], found, unit)
 
 
@@ -80,26 +104,25 @@ def table_rows(found: Comparison, changes: Sequence[Change], unit: float, top: i
     rest = [change for change in changes if all(change is not other for other in shown)]
     if len(rest) == 1:
         shown, rest = [*shown, *rest], []
-    lines: list[tuple[str, Delta, Entry | None, int]] = [(change.name, change.ns, None, 0) for change in shown]
+    lines: list[Line] = [(change.name, change.ns, None, 0) for change in shown]
     if rest:
-        sides = [sum((getattr(change.ns, side) for change in rest[1:]), getattr(rest[0].ns, side)) for side in "ab"]
-        lines.append((f"{len(rest)} others", Delta(*sides), None, len(rest)))
+        lines.append((f"{len(rest)} others", _sum(rest), None, len(rest)))
     frame = _frame(found)
     return _rows([*lines, *(frame if work else [line for line in frame if line[0] != OVERLAP])], found, unit)
 
 
-def _frame(found: Comparison) -> list[tuple[str, Delta, Entry | None, int]]:
+def _frame(found: Comparison) -> list[Line]:
     """Overlap, where there is any, and idle time."""
     lines = [(OVERLAP, found.overlap), (IDLE, found.idle)]
     return [(name, ns, None, 0) for name, ns in lines if ns.a.any() or ns.b.any()]
 
 
-def _sum(found: Comparison, entries: Sequence[Entry]) -> Delta:
-    a, b = (sum((getattr(e.ns, side) for e in entries[1:]), getattr(entries[0].ns, side)) for side in "ab")
-    return Delta(a, b)
+def _sum(rows: Sequence[Entry | Change]) -> Delta:
+    first, *others = (row.ns for row in rows)
+    return Delta(sum((ns.a for ns in others), first.a), sum((ns.b for ns in others), first.b))
 
 
-def _rows(lines: Sequence[tuple[str, Delta, Entry | None, int]], found: Comparison, unit: float) -> list[Row]:
+def _rows(lines: Sequence[Line], found: Comparison, unit: float) -> list[Row]:
     before = fitted([ns.before for _, ns, _, _ in lines], unit, round(found.step.before / unit))
     wanted = round(found.step.after / unit) - round(found.step.before / unit)
     change = fitted([ns.change for _, ns, _, _ in lines], unit, wanted)

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pyprof._version import __version__
 from pyprof.prof.colours import style_sheet
+from pyprof.prof.diff import sentences as say
 from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.gate import Verdict
 from pyprof.prof.diff.noise import Delta
-from pyprof.prof.diff.sentences import (
-    digits,
-    headline,
-    percent,
-    sentences,
-    shown_kernels,
-    shown_ms,
-    side_words,
-    signed_ms,
-    swap_words,
-    tally,
-    verdict_words,
-    warnings,
-)
 from pyprof.prof.diff.table_rows import Row, every_entry, table_rows
 from pyprof.prof.page import environment, part, policy, script
 
@@ -33,39 +20,32 @@ SWAPS = 60  # changes of kernels; the rest is in --json
 
 
 def write_html(found: Comparison, verdicts: Sequence[Verdict], out: BinaryIO) -> None:
-    scripts = ["\n".join(script(name) for name in ("report/templates/theme.js", "diff/templates/diff.js"))]
-    page = (
-        environment("diff")
-        .get_template("diff.html")
-        .render(
-            model=_model(found, verdicts),
-            policy=policy(scripts),
-            style=style_sheet() + part("report/templates/report.css") + part("diff/templates/diff.css"),
-            script=scripts[0],
-        )
-    )
+    code = "\n".join(script(name) for name in ("report/templates/theme.js", "diff/templates/diff.js"))
+    style = style_sheet() + part("report/templates/report.css") + part("diff/templates/diff.css")
+    template = environment("diff").get_template("diff.html")
+    page = template.render(model=_model(found, verdicts), policy=policy([code]), style=style, script=code)
     out.write(page.encode("utf-8", "replace"))
 
 
 def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    places = digits(found)
+    places = say.digits(found)
     unit = 10.0 ** (6 - places)
     entries = every_entry(found, unit)
     return {
         "version": __version__,
         "title": f"{Path(found.a.name).name} -> {Path(found.b.name).name}",
-        "headline": headline(found),
+        "headline": say.headline(found),
         "sides": [
-            {"letter": letter, "name": side.name, "words": side_words(side)}
+            {"letter": letter, "name": side.name, "words": say.side_words(side)}
             for letter, side in (("A", found.a), ("B", found.b))
         ],
         "figures": _figures(found, places),
-        "sentences": sentences(found),
-        "warnings": warnings(found),
+        "sentences": say.sentences(found),
+        "warnings": say.warnings(found),
         "gates": [
             {"text": line, "fails": line.startswith("failed")}
             for verdict in verdicts
-            for line in verdict_words(verdict)
+            for line in say.verdict_words(verdict)
         ],
         "entries": [_entry(row, places, extent) for row, extent in _extents(entries)],
         "still": sum(_still(row) for row in entries),
@@ -73,7 +53,11 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "kinds": _table(table_rows(found, found.kinds, unit, None, True), places),
         "layers": _table(table_rows(found, found.layers, unit, None, True), places) if len(found.layers) > 1 else [],
         "swaps": [
-            {"words": swap_words(swap, places), "before": shown_kernels(swap.a), "after": shown_kernels(swap.b)}
+            {
+                "words": say.swap_words(swap, places),
+                "before": say.shown_kernels(swap.a),
+                "after": say.shown_kernels(swap.b),
+            }
             for swap in found.swaps[:SWAPS]
         ],
     }
@@ -93,11 +77,11 @@ def _figures(found: Comparison, places: int) -> list[dict[str, str]]:
 
 def _figure(name: str, value: Delta, places: int) -> dict[str, str]:
     band = value.band
-    noise = "noise unknown" if math.isnan(band) else f"noise ±{shown_ms(band, places)}"
+    noise = "noise unknown" if math.isnan(band) else f"noise ±{say.shown_ms(band, places)}"
     return {
         "name": name,
-        "value": f"{signed_ms(value, places)} ms",
-        "of": f"{shown_ms(value.before, places)} -> {shown_ms(value.after, places)}, {noise}",
+        "value": f"{say.signed_ms(value, places)} ms",
+        "of": f"{say.shown_ms(value.before, places)} -> {say.shown_ms(value.after, places)}, {noise}",
         "way": _way(value),
     }
 
@@ -119,12 +103,8 @@ def _table(rows: Sequence[Row], places: int) -> list[dict[str, Any]]:
 
 
 def _numbers(row: Row, places: int, extent: tuple[float, float]) -> dict[str, Any]:
-    before, after, change = (f"{value / 10**places:,.{places}f}" for value in (row.before, row.after, row.change))
     return {
-        "before": before,
-        "after": after,
-        "change": f"+{change}" if row.change > 0 else change,
-        "percent": percent(row.ns.ratio) if row.change else "",
+        **dict(zip(("before", "after", "change", "percent"), row.cells(places), strict=True)),
         "way": _way(row.ns) if row.change else "",
         "start": f"{extent[0]:.3f}",
         "size": f"{extent[1]:.3f}",
@@ -138,13 +118,12 @@ def _still(row: Row) -> bool:
 
 def _entry(row: Row, places: int, extent: tuple[float, float]) -> dict[str, Any]:
     entry = row.entry
-    band = row.ns.band
     return {
         **_numbers(row, places, extent),
-        "name": row.name + (f" ×{entry.layers}" if entry and entry.layers > 1 else ""),
+        "name": row.label,
         "phase": entry.phase if entry else "",
-        "note": tally(entry) if entry else "",
-        "noise": "" if math.isnan(band) else f"±{band / 1e6:,.{places}f}",
+        "note": say.tally(entry) if entry else "",
+        "noise": row.noise(places),
         "still": _still(row),
         "plain": round(row.ns.change),
         "details": _details(entry, places) if entry else [],
@@ -152,11 +131,10 @@ def _entry(row: Row, places: int, extent: tuple[float, float]) -> dict[str, Any]
 
 
 def _details(entry: Entry, places: int) -> list[str]:
-    lines = [f"operations per step: {entry.count[0]:,.6g} -> {entry.count[1]:,.6g}", f"matched by: {_list(entry.how)}"]
+    lines = [
+        f"operations per step: {entry.count[0]:,.6g} -> {entry.count[1]:,.6g}",
+        f"matched by: {', '.join(entry.how)}",
+    ]
     for swap in entry.swaps[:SWAPS]:
-        lines += [swap_words(swap, places), f"A: {shown_kernels(swap.a)}", f"B: {shown_kernels(swap.b)}"]
+        lines += [say.swap_words(swap, places), f"A: {say.shown_kernels(swap.a)}", f"B: {say.shown_kernels(swap.b)}"]
     return lines
-
-
-def _list(words: Iterable[str]) -> str:
-    return ", ".join(words)

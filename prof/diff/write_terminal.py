@@ -8,20 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, prose, safe, shown_width
+from pyprof.prof.diff import sentences as say
 from pyprof.prof.diff.compare import IDLE, OVERLAP, Comparison
 from pyprof.prof.diff.gate import Verdict
-from pyprof.prof.diff.sentences import (
-    digits,
-    headline,
-    percent,
-    sentences,
-    shown_kernels,
-    side_words,
-    swap_words,
-    tally,
-    verdict_words,
-    warnings,
-)
 from pyprof.prof.diff.table_rows import Row, contributions, table_rows
 
 if TYPE_CHECKING:
@@ -51,14 +40,14 @@ def write_terminal(
 
 
 def _print(console: Console, found: Comparison, verdicts: Sequence[Verdict], top: int | None) -> None:
-    places = digits(found)
+    places = say.digits(found)
     unit = 10.0 ** (6 - places)
-    prose(console, headline(found), "bold")
+    prose(console, say.headline(found), "bold")
     for letter, side in (("A", found.a), ("B", found.b)):
-        prose(console, f"{letter}: {side.name} ({side_words(side)})", "dim", hang=3)
-    for sentence in sentences(found):
+        prose(console, f"{letter}: {side.name} ({say.side_words(side)})", "dim", hang=3)
+    for sentence in say.sentences(found):
         prose(console, f"• {sentence}", "", hang=2)
-    for warning in warnings(found):
+    for warning in say.warnings(found):
         prose(console, f"! {warning}.", "yellow", hang=2)
     _table(console, "Where the difference comes from, ms per step", contributions(found, unit, top), places)
     _swaps(console, found, places)
@@ -71,7 +60,7 @@ def _print(console: Console, found: Comparison, verdicts: Sequence[Verdict], top
     if verdicts:
         console.print()
     for verdict in verdicts:
-        for line in verdict_words(verdict):
+        for line in say.verdict_words(verdict):
             prose(console, line, "bold red" if line.startswith("failed") else "green", hang=2)
 
 
@@ -80,14 +69,15 @@ def _table(console: Console, title: str, rows: Sequence[Row], places: int) -> No
     from rich.text import Text
 
     noise = console.width >= WIDE and any(row.entry for row in rows) and not math.isnan(rows[-1].ns.band)
-    numbers = [_numbers(row, places, noise) for row in rows]
+    numbers = [[*row.cells(places), *([row.noise(places)] if noise else [])] for row in rows]
     head = ["A", "B", "B - A", "%", *(["noise"] if noise else [])]
     widths = [max(len(cell) for cell in column) for column in zip(head, *numbers, strict=True)]
-    notes = [tally(row.entry) if row.entry else "" for row in rows]
+    notes = [say.tally(row.entry) if row.entry else "" for row in rows]
     phases = [PHASE.get(row.entry.phase, cut_to(safe(row.entry.phase), 5)) if row.entry else "" for row in rows]
     fixed = sum(widths) + 2 * len(widths) + _widest(notes) + _widest(phases) + 4
     room = max(NAME, console.width - fixed)
-    names = [cut_to(safe(_name(row)), room, "left" if row.entry else "right") for row in rows]
+    labels = [row.label if row.entry else FRAME.get(row.name, row.name) for row in rows]
+    names = [cut_to(safe(text), room, "left" if row.entry else "right") for row, text in zip(rows, labels, strict=True)]
     wide = max(shown_width(name) for name in names)
     console.print()
     prose(console, title, "bold")
@@ -112,25 +102,10 @@ def _widest(texts: Sequence[str]) -> int:
     return max((len(text) for text in texts), default=0)
 
 
-def _name(row: Row) -> str:
-    if row.entry is None:
-        return FRAME.get(row.name, row.name)
-    return row.name + (f" ×{row.entry.layers}" if row.entry.layers > 1 else "")
-
-
 def _colour(row: Row) -> str:
     if not row.change or (not row.total and not row.ns.counts):
         return ""
     return "red" if row.change > 0 else "green"
-
-
-def _numbers(row: Row, places: int, noise: bool) -> list[str]:
-    before, after, change = (f"{value / 10**places:,.{places}f}" for value in (row.before, row.after, row.change))
-    cells = [before, after, f"+{change}" if row.change > 0 else change, percent(row.ns.ratio) if row.change else ""]
-    if noise:
-        band = row.ns.band
-        cells.append("" if math.isnan(band) else f"±{band / 1e6:,.{places}f}")
-    return cells
 
 
 def _swaps(console: Console, found: Comparison, places: int) -> None:
@@ -143,9 +118,9 @@ def _swaps(console: Console, found: Comparison, places: int) -> None:
     title = "Kernels that changed" + (f": the {SWAPS} greatest of {len(swaps)}" if len(swaps) > SWAPS else "")
     prose(console, title, "bold")
     for swap in swaps[:SWAPS]:
-        prose(console, swap_words(swap, places), "", hang=2)
+        prose(console, say.swap_words(swap, places), "", hang=2)
         room = console.width - 3
         for arrow, kernels in (("  " if swap.b else "no longer", swap.a), ("->" if swap.a else "also", swap.b)):
             if kernels:
-                names = cut_to(safe(shown_kernels(kernels)), room - len(arrow), "middle")
+                names = cut_to(safe(say.shown_kernels(kernels)), room - len(arrow), "middle")
                 console.print(Text(f"  {arrow} {names}", "dim"), no_wrap=True, overflow="ignore", crop=False)
