@@ -45,7 +45,7 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
     threads = np.where(kernel, _volumes(table.coded("block")), np.nan)
     sms = by_device(device, [float(d.sms) if d and d.sms else math.nan for d in devices])
     limits = [d.limits if d else None for d in devices]
-    resident, limiter = _resident(threads, _floats(table.ints("registers")), _smem(table), device, limits)
+    resident, limiter = _resident(threads, floats(table.ints("registers")), _smem(table), device, limits)
     most = by_device(device, [math.nan if limit is None else float(limit.threads) for limit in limits])
     warp = by_device(device, [math.nan if limit is None else float(limit.warp_threads) for limit in limits])
     occupied = np.ceil(threads / warp) * warp  # a warp takes all its slots, whether its threads are used or not
@@ -73,9 +73,7 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
 
 def _is_kernel(table: Table) -> Bools:
     kinds = table.coded("kind")
-    if not kinds.values:  # PyProf's own files: kernels, and copies without a grid
-        return np.ones(len(table), bool)
-    return np.array([*(value == "kernel" for value in kinds.values), False])[kinds.codes]
+    return kinds.among("kernel" if kinds.values else "")  # PyProf's own files: kernels, and copies without a grid
 
 
 def _volumes(sizes: Coded) -> Floats:
@@ -92,13 +90,14 @@ def _volume(text: str) -> float:
     return float(math.prod(sizes)) if usual else math.nan
 
 
-def _floats(column: Ints) -> Floats:
+def floats(column: Ints) -> Floats:
+    """The integers, NaN where they are unknown."""
     return np.where(column == NULL, np.nan, column.astype(np.float64))
 
 
 def _smem(table: Table) -> Floats:
     """Shared memory of a block, bytes. Kineto gives the sum alone, as the dynamic part."""
-    static, dynamic = _floats(table.ints("staticSmem")), _floats(table.ints("dynamicSmem"))
+    static, dynamic = floats(table.ints("staticSmem")), floats(table.ints("dynamicSmem"))
     both = np.isnan(static) & np.isnan(dynamic)
     return np.where(both, np.nan, np.nan_to_num(static) + np.nan_to_num(dynamic))
 

@@ -24,11 +24,11 @@ from pyprof.prof.kernels.name_patterns import is_collective, stays_on_device
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.limits.devices import Device, find_device
-from pyprof.prof.limits.occupancy import Geometry, by_device, geometry
+from pyprof.prof.limits.occupancy import Geometry, by_device, floats, geometry
 from pyprof.prof.limits.peaks_file import Peaks, with_peaks
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
+from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, distinct, distinct_texts
 
 # A kernel is bound by latency where both limits explain less than FAR of its time and it is either SHORT (starting and
 # ending a kernel takes 1 to 2 µs on an A100 or H200, whatever it does) or has fewer blocks than the GPU has SMs.
@@ -74,12 +74,14 @@ class Roofline:
 def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -> Roofline:
     """Compare every row with its device. ``peaks`` replaces the table's figures (``devices.load_peaks``)."""
     number, devices = _devices(table, peaks)
-    duration = _positive(table.ints("kDuration"))
-    flop, nbytes = _amount(annotation.flops), _amount(annotation.bytes)
+    duration = table.ints("kDuration").astype(np.float64)
+    duration[duration <= 0] = np.nan
+    flop, nbytes = floats(annotation.flops), floats(annotation.bytes)
     unit = _units(table, annotation)
     unit.codes[flop == 0] = -1  # nothing to do for it
     compute = np.where(flop == 0, 0.0, 1e9 * flop / _peaks(unit, number, devices))
-    memory = np.where(_elsewhere(table, annotation), np.nan, 1e9 * nbytes / _bandwidths(number, devices))
+    bandwidth = by_device(number, [device.bandwidth for device in devices])
+    memory = np.where(_elsewhere(table, annotation), np.nan, 1e9 * nbytes / bandwidth)
     sol_ns = np.maximum(compute, memory)  # NaN where either is
     launch = geometry(table, number, devices)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -123,14 +125,6 @@ def _device(name: str, info: str, cpu: bool, peaks: Peaks | None) -> Device | No
     return with_peaks(found, peaks, name or peaks.device)
 
 
-def _amount(column: Ints) -> Floats:
-    return np.where(column == NULL, np.nan, column.astype(np.float64))
-
-
-def _positive(column: Ints) -> Floats:
-    return np.where(column > 0, column.astype(np.float64), np.nan)
-
-
 def _peaks(unit: Coded, number: Ints, devices: Sequence[Device]) -> Floats:
     """FLOP/s of each row's unit on its device."""
     table = np.array(
@@ -140,17 +134,11 @@ def _peaks(unit: Coded, number: Ints, devices: Sequence[Device]) -> Floats:
     return table[number, unit.codes]
 
 
-def _bandwidths(number: Ints, devices: Sequence[Device]) -> Floats:
-    return by_device(number, [device.bandwidth for device in devices])
-
-
 def _elsewhere(table: Table, annotation: Annotation) -> Bools:
     """Rows whose bytes go over a link: copies that are not within the device, and collectives."""
-    kind, family, name = table.coded("kind"), annotation.family, table.coded("kShortName")
-    within = np.array([*map(stays_on_device, name.values), False])[name.codes]
-    nccl = np.array([*map(is_collective, name.values), False])[name.codes]
-    copies = kind.among("memcpy")
-    linked: Bools = (copies & ~within) | family.among("collective") | nccl
+    name = table.coded("kShortName")
+    copies = table.coded("kind").among("memcpy") & ~name.where(stays_on_device)
+    linked: Bools = copies | annotation.family.among("collective") | name.where(is_collective)
     return linked
 
 
@@ -170,39 +158,32 @@ def _bound(compute: Floats, memory: Floats, duration: Floats, launch: Geometry) 
 def _units(table: Table, annotation: Annotation) -> Coded:
     """The unit of each row, decided once per distinct (tensor-core use, kind of op, dtype)."""
     dtype = dtype_of_rows(table, annotation.family)
-    name = table.coded("kLongName")
-    hgemm = np.array([*("hgemm" in value for value in name.values), False], np.int64)[name.codes]
-    columns = [annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), dtype]
-    rows, row = distinct(*(column.codes for column in columns), hgemm)
-    texts = [[*column.values, ""] for column in columns]
-    units = [_unit([text[i] for text, i in zip(texts, codes[:-1], strict=True)], bool(codes[-1])) for codes in rows]
-    values = {unit: i for i, unit in enumerate(dict.fromkeys(u for u in units if u))}
-    code = np.array([values.get(unit, -1) for unit in units], np.int32)
-    return Coded(code[row], list(values))
+    hgemm = Coded(table.coded("kLongName").where(lambda name: "hgemm" in name).astype(np.int32) - 1, ["hgemm"])
+    columns = annotation.tc, annotation.tcprec, annotation.family, table.coded("kind"), dtype, hgemm
+    rows, number = distinct_texts(*columns)
+    return Coded.of(_unit(*row) for row in rows).take(number)
 
 
 def dtype_of_rows(table: Table, family: Coded) -> Coded:
     """The dtype that each row computes with: its first operand's, else what the kernel's name says."""
     recorded = table.coded("dtypes")
     texts = [_first_float(text) for text in recorded.values]
-    codes = np.where(np.array([*map(bool, texts), False])[recorded.codes], recorded.codes, -1)
+    codes = np.where(Coded(recorded.codes, texts).where(bool), recorded.codes, -1)
     silent = np.flatnonzero((codes < 0) & ~table.coded("kind").among("cpu"))
     if len(silent):
-        columns = [table.coded("kLongName"), table.coded("aten"), family]
-        rows, row = distinct(*(column.codes[silent] for column in columns))
-        choices = [[*column.values, ""] for column in columns]
-        codes[silent] = len(texts) + row
-        texts += [_of_name(*(text[i] for text, i in zip(choices, found, strict=True))) for found in rows]
+        columns = table.coded("kLongName"), table.coded("aten"), family
+        rows, number = distinct_texts(*(column.take(silent) for column in columns))
+        codes[silent] = len(texts) + number
+        texts += [_of_name(*row) for row in rows]
     return Coded(codes.astype(np.int32), texts)
 
 
-def _unit(cells: Sequence[str], hgemm: bool) -> str:
+def _unit(tc: str, precision: str, family: str, kind: str, dtype: str, hgemm: str) -> str:
     """Which of ``precision.UNITS`` did the arithmetic, empty where that is unknown.
 
     PyTorch computes half precision in float wherever no tensor core does it: element-wise kernels (ATen/OpMathType.h)
     and matrix products (cuBLAS's 32-bit compute type), but for the kernels that call themselves hgemm.
     """
-    tc, precision, family, kind, dtype = cells
     if kind == "cpu":  # measured by products in that dtype
         return HOST_PRECISION.get(dtype, "fp32")
     if tc == "1":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyprof.marker import parse_marker
-from pyprof.table.columns import Coded, Table, distinct
+from pyprof.table.columns import Coded, Table, distinct_texts
 
 TENSORS = 6  # the most tensors that are shown; the rest are counted
 LONGEST = 32  # characters of one value
@@ -29,11 +29,8 @@ def aten_params(table: Table) -> Coded:
 
 def _texts(table: Table, make: Callable[[str, str, str, str], str]) -> Coded:
     """The texts, each made once per distinct combination of marker, sizes, dtypes and values."""
-    columns = [table.coded(key) for key in ("marker", "sizes", "dtypes", "args")]
-    rows, number = distinct(*(column.codes for column in columns))
-    texts = [[*column.values, ""] for column in columns]  # code -1 finds the last
-    made = Coded.of(make(*(text[code] for text, code in zip(texts, row, strict=True))) for row in rows)
-    return made.take(number)
+    rows, number = distinct_texts(*(table.coded(key) for key in ("marker", "sizes", "dtypes", "args")))
+    return Coded.of(make(*row) for row in rows).take(number)
 
 
 def _params(marker: str, sizes: str, dtypes: str, args: str) -> str:

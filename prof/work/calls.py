@@ -92,7 +92,7 @@ def dtypes_by_name(table: Table, names: Coded, number: Ints, lists: Coded) -> tu
     """
     aten, sizes, dtypes, outs = (table.coded(key) for key in ("aten", "sizes", "dtypes", "outs"))
     hint, hints = np.zeros(len(table), np.int64), {NOTHING: 0}
-    whole = np.array([*(bool(text) and '[""' not in text[1:] for text in dtypes.values), False])[dtypes.codes]
+    whole = dtypes.where(lambda text: text and '[""' not in text[1:])
     incomplete = ~whole | (lists.codes >= 0) | (outs.codes >= 0)
     rows = np.flatnonzero(~sizes.among("") & incomplete & (names.codes >= 0))
     pairs, pair = distinct(names.codes[rows], aten.codes[rows])

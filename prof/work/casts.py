@@ -21,7 +21,7 @@ import numpy as np
 
 from pyprof.prof.kernels.operand_dtypes import CONVERTING
 from pyprof.prof.kernels.type_names import Dtypes
-from pyprof.table.columns import NULL, Coded, Ints, Ragged, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Ragged, Table, distinct, distinct_texts
 
 COPY = "aten::copy_"
 BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")
@@ -49,19 +49,19 @@ class _Rows:
     hint: Ints
     hints: dict[Dtypes, int]
 
-    def where(self, says: Callable[[Dtypes], object]) -> Ints:
+    def where(self, says: Callable[[Dtypes], object]) -> Bools:
         """Mask of the rows whose kernels' names say something that ``says`` is true of."""
         return np.array([bool(says(hint)) for hint in self.hints])[self.hint]
 
-    def of(self, names: tuple[str, ...]) -> Ints:
+    def of(self, names: tuple[str, ...]) -> Bools:
         """Mask of the rows of these aten ops whose kernels' names say something."""
-        return _mask(self.table.coded("aten"), lambda name: name in names) & (self.hint > 0)
+        return self.table.coded("aten").among(*names) & (self.hint > 0)
 
-    def directed(self, direction: str) -> Ints:
-        return _mask(self.table.coded("dir"), lambda text: text == direction)
+    def directed(self, direction: str) -> Bools:
+        return self.table.coded("dir").among(direction)
 
-    def node(self, name: str) -> Ints:
-        return _mask(self.table.coded("nodes"), lambda text: name in text)
+    def node(self, name: str) -> Bools:
+        return self.table.coded("nodes").where(lambda text: name in text)
 
     def sequence(self) -> Ints:
         """The innermost autograd sequence number of each row, NULL without one: a composite op shows a smaller one."""
@@ -90,10 +90,6 @@ class _Rows:
         known = list(self.hints)
         results = [self.hints.setdefault(new(known[a], known[b]), len(self.hints)) for a, b in pairs]
         self.hint[rows] = np.array(results, np.int64)[pair]
-
-
-def _mask(column: Coded, holds: Callable[[str], bool]) -> Ints:
-    return np.array([*(holds(value) for value in column.values), False])[column.codes]
 
 
 def _only(groups: Ints, values: Ints, count: int) -> Ints:
@@ -176,14 +172,9 @@ def _numbers(column: Coded, of: Callable[[str], str]) -> Ints:
 
 def _own(rows: _Rows) -> Ints:
     """Did the user's op run this aten op, and not one of several that make it up?"""
-    op, aten = rows.table.coded("op"), rows.table.coded("aten")
-    pairs, pair = distinct(op.codes, aten.codes)
-    names = [json.loads(op.values[a] or "[]") if a >= 0 else [] for a, _ in pairs]
-    same = [
-        bool(found) and b >= 0 and str(found[-1]).strip("_") == aten.values[b].removeprefix("aten::").strip("_")
-        for found, (_, b) in zip(names, pairs, strict=True)
-    ]
-    return np.array(same or [False])[pair]
+    pairs, pair = distinct_texts(rows.table.coded("op"), rows.table.coded("aten"))
+    names = [(json.loads(op or "[]"), aten.removeprefix("aten::").strip("_")) for op, aten in pairs]
+    return np.array([bool(ops and aten) and str(ops[-1]).strip("_") == aten for ops, aten in names] or [False])[pair]
 
 
 def _one_shape(rows: _Rows) -> Ints:
@@ -191,4 +182,4 @@ def _one_shape(rows: _Rows) -> Ints:
         shapes = json.loads(text or "[]")
         return len(shapes) > 1 and bool(shapes[0]) and shapes[0] == shapes[1]
 
-    return _mask(rows.table.coded("sizes"), same)
+    return rows.table.coded("sizes").where(same)

@@ -24,7 +24,7 @@ def proven_lists(table: Table, op: Ints) -> Coded:
     ``grads`` that is no list of shapes proves nothing.
     """
     grads = table.coded("grads")
-    out = Coded(np.full(len(table), -1, np.int32), [])
+    out = Coded.empty(len(table))
     rows = np.flatnonzero((grads.codes >= 0) & (table.coded("aten").codes >= 0))
     if not len(rows):
         return out
@@ -44,10 +44,9 @@ def proven_lists(table: Table, op: Ints) -> Coded:
 
 def blocks_along_x(table: Table) -> Ints:
     """Blocks of each row's launch along x; 0 for all but multi-tensor kernels."""
-    grid, name = table.coded("grid"), table.coded("kShortName")
-    along: Ints = np.array([*(_along_x(g) for g in grid.values), 0], np.int64)
-    multi = np.array([*("multi_tensor" in n for n in name.values), False])
-    return np.where(multi[name.codes], along[grid.codes], 0)
+    grid = table.coded("grid")
+    along: Ints = np.array([*map(_along_x, grid.values), 0], np.int64)[grid.codes]
+    return np.where(table.coded("kShortName").where(lambda name: "multi_tensor" in name), along, 0)
 
 
 def _along_x(grid: str) -> int:
@@ -58,10 +57,8 @@ def _along_x(grid: str) -> int:
 
 def _adds_a_number(table: Table) -> Bools:
     """Rows of `_foreach_add_(list, number)`: how optimizers count their steps (and Adam adds its eps)."""
-    aten, dtypes = table.coded("aten"), table.coded("dtypes")
-    adds = np.array([*(a.endswith("_foreach_add_") for a in aten.values), False])
-    number = np.array([*(d.replace(" ", "") == '[[],""]' for d in dtypes.values), False])
-    both: Bools = adds[aten.codes] & number[dtypes.codes]
+    adds = table.coded("aten").where(lambda aten: aten.endswith("_foreach_add_"))
+    both: Bools = adds & table.coded("dtypes").where(lambda dtypes: dtypes.replace(" ", "") == '[[],""]')
     return both
 
 

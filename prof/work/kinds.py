@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pyprof.prof.kernels.name_patterns import find_product, is_collective, stays_on_device
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import Coded, Table, distinct
+from pyprof.table.columns import Coded, Table, distinct_texts
 
 PRODUCTS, CONVS, ATTENTION, RECURRENT = "GEMM", "convolution", "attention", "recurrent layers"
 ELEMENTWISE, NORMS, SOFTMAXES, LOSSES = "element-wise", "normalisation", "softmax", "loss"
@@ -86,11 +86,9 @@ OF_NAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 def kinds(table: Table, annotation: Annotation) -> Coded:
     """The kind of every row, decided once per distinct (kind of row, family, kernel name)."""
-    columns = [table.coded("kind"), annotation.family, table.coded("kLongName"), table.coded("kShortName")]
-    rows, row = distinct(*(column.codes for column in columns))
-    texts = [[*column.values, ""] for column in columns]
-    names = [_kind(*(text[code] for text, code in zip(texts, codes, strict=True))) for codes in rows]
-    return Coded.of(names).take(row)
+    kind, long, short = (table.coded(key) for key in ("kind", "kLongName", "kShortName"))
+    rows, number = distinct_texts(kind, annotation.family, long, short)
+    return Coded.of(_kind(*row) for row in rows).take(number)
 
 
 def classes(table: Table, annotation: Annotation) -> Coded:

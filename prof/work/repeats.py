@@ -28,9 +28,8 @@ def repeats(table: Table, names: Coded) -> list[tuple[Ints, list[Ints]]]:
 
     ``names`` are the kernels' long names, one code each.
     """
-    aten, kinds = table.coded("aten"), table.coded("kind")
-    attributed = np.array([*map(bool, aten.values), False])[aten.codes] | (table.ints("opId") >= 0)
-    kernel = np.array([*(kind == "kernel" for kind in kinds.values), False])[kinds.codes]
+    attributed = ~table.coded("aten").among("") | (table.ints("opId") >= 0)
+    kernel = table.coded("kind").among("kernel")
     if np.count_nonzero(kernel & ~attributed) < LEAST or np.count_nonzero(kernel & attributed) < LEAST:
         return []
     order = np.lexsort([table.ints(key) for key in ("start", "stream", "device", "pid")])

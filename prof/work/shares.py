@@ -161,6 +161,6 @@ def fill_copies(table: Table, main: Bools, flops: Ints, nbytes: Ints) -> None:
     copies = table.coded("kind").among("memcpy")
     rows = (copies | table.coded("kind").among("memset")) & (~main | (nbytes == NULL))
     rows &= (size >= 0) & (size < MOST_BYTES)
-    within = copies & np.array([*map(stays_on_device, name.values), False])[name.codes]
+    within = copies & name.where(stays_on_device)
     flops[rows] = 0
     nbytes[rows] = np.where(within, 2 * np.where(rows, size, 0), size)[rows]

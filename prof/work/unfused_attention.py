@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import re
 
 import numpy as np
 
 from pyprof.prof.work.kinds import PRODUCTS, is_loss, is_softmax
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
 
 STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # of a softmax in several kernels, by their functors
 
@@ -45,24 +45,19 @@ def _softmaxes(table: Table) -> tuple[Bools, list[Bools]]:
     """Rows of whole softmaxes that are not a loss's, and the rows of each of the steps that make one."""
     long = table.coded("kLongName")
     names = long if long.values else table.coded("kShortName")
-
-    def where(column: Coded, test: Callable[[str], bool]) -> Bools:
-        return np.array([*map(test, column.values), False])[column.codes]
-
-    whole = where(names, is_softmax) & ~where(table.coded("aten"), is_loss) & ~where(table.coded("op"), is_loss)
-    return whole, [np.array([*(step in name for name in names.values), False])[names.codes] for step in STEPS]
+    whole = names.where(is_softmax) & ~table.coded("aten").where(is_loss) & ~table.coded("op").where(is_loss)
+    return whole, [names.where(re.compile(step).search) for step in STEPS]
 
 
 def _another(table: Table, rows: Ints, section: Ints, softmax: Bools) -> Bools:
     """Sections whose softmax is not attention's: the product that follows does not take its result, where the shapes of
     both are known. The softmax of a router, in a mixture of experts, is one."""
-    sizes = table.coded("sizes")
+    sizes = table.coded("sizes").take(rows)
     found = np.zeros(int(section[-1]) + 1 if len(rows) else 1, bool)
     places = np.flatnonzero(softmax)
     ahead = np.searchsorted(section, section[places] + 1)  # the product that ends the section
-    pairs, pair = distinct(sizes.codes[rows[places]], sizes.codes[rows[ahead]])
-    texts = [*sizes.values, ""]
-    other = np.array([not _takes(texts[b], texts[a]) for a, b in pairs] or [False])
+    pairs, pair = distinct_texts(sizes.take(places), sizes.take(ahead))
+    other = np.array([not _takes(product, softmax) for softmax, product in pairs] or [False])
     found[section[places[other[pair]]]] = True
     return found
 

@@ -6,7 +6,7 @@ thousand names, shapes and contexts. So a text column is a ``Coded``: one int32 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -51,6 +51,10 @@ class Coded:
     def among(self, *texts: str) -> Bools:
         """Which rows have one of these texts; "" is an empty one."""
         return np.array([*(value in texts for value in self.values), "" in texts], bool)[self.codes]
+
+    def where(self, test: Callable[[str], object]) -> Bools:
+        """Which rows have a text that the test is true of; it runs once per distinct text."""
+        return np.array([*map(bool, map(test, self.values)), False])[self.codes]
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Coded:
@@ -152,6 +156,13 @@ def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
     """The distinct rows of integer columns, ascending, and each row's number among them."""
     first, number = numbered(*columns)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), number
+
+
+def distinct_texts(*columns: Coded) -> tuple[list[tuple[str, ...]], Ints]:
+    """The distinct rows of text columns, and each row's number among them; an empty cell is ""."""
+    rows, number = distinct(*(column.codes for column in columns))
+    texts = [[*column.values, ""] for column in columns]  # code -1 finds the last
+    return [tuple(text[code] for text, code in zip(texts, row, strict=True)) for row in rows], number
 
 
 def numbered(*columns: NDArray[Any]) -> tuple[Ints, Ints]:

@@ -421,7 +421,7 @@ def test_columns_of_limits_are_computed_once(monkeypatch):
     data, notes = table({}, {}), annotated(*[(1, 1, "-", "", "pointwise")] * 2)
     calls = []
     monkeypatch.setattr(limits, "roofline", lambda *args: calls.append(args) or roofline(*args))
-    columns, said = limits.bound([COLUMN["kernel"], *LIMITS], data, notes)
+    columns, said = limits.with_limits([COLUMN["kernel"], *LIMITS], data, notes)
     assert len(calls) == 1
     assert said == roofline(data, notes).notes()
     assert columns[0] is COLUMN["kernel"]
@@ -433,7 +433,7 @@ def test_columns_of_limits_are_computed_once(monkeypatch):
 
 def test_without_columns_of_limits_nothing_is_computed(monkeypatch):
     monkeypatch.setattr(limits, "roofline", lambda *_: pytest.fail("computed"))
-    assert limits.bound([COLUMN["kernel"]], table({}), None) == ([COLUMN["kernel"]], [])
+    assert limits.with_limits([COLUMN["kernel"]], table({}), None) == ([COLUMN["kernel"]], [])
 
 
 def test_cells_of_limits():
