@@ -19,7 +19,7 @@ from pyprof.parse.attribute.capture import OPEN, Ranges
 from pyprof.parse.attribute.scope import Kind, Scope, classify
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.shape_text import as_sizes
-from pyprof.parse.nsys import nvtx_selection
+from pyprof.parse.nsys import nvtx_sql
 from pyprof.parse.nsys.dataflow import DataFlow
 from pyprof.parse.nsys.nvtx_sql import RangeSql, count_ranges, domain_names
 from pyprof.parse.nsys.nvtx_texts import LINKS, OP_ID, Buffer, Heads, Parts, split_one, split_texts
@@ -57,8 +57,8 @@ def read_ranges(
     db.check(NVTX)
     ranges = _Reader(numbers, one_by_one=around is not None or count_ranges(db) < FEW)
     try:
-        conditions = [] if around is None else [nvtx_selection.around(db, around)]
-        conditions += [] if launching is None else [nvtx_selection.of_launches(db, launching)]
+        conditions = [] if around is None else [nvtx_sql.around(db, around)]
+        conditions += [] if launching is None else [nvtx_sql.of_launches(db, launching)]
         ranges.read(db, " AND ".join(conditions) or "1")
     except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
         raise SchemaError(

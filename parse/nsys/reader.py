@@ -6,6 +6,8 @@ from the capture's start and may be negative.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +18,28 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.nsys.api_launches import Launches, launches, launching_threads, read_calls
-from pyprof.parse.nsys.nccl_payloads import Payload, missing_sizes, payloads, with_messages
+from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
-from pyprof.parse.nsys.ranks import ranks
-from pyprof.parse.nsys.tables import API, DIAGNOSTICS, NVTX, PROPERTIES, STRINGS, process_of, thread_of
+from pyprof.parse.nsys.tables import (
+    API,
+    DIAGNOSTICS,
+    MPI_RANKS,
+    NVTX,
+    PROPERTIES,
+    STRINGS,
+    THREAD_NAMES,
+    process_of,
+    thread_of,
+)
 from pyprof.table.columns import NULL, Ints, distinct
 
 SIGNS = (STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # one is in every export
 EVENTS = tuple(source.table for source in (NVTX, API, *SOURCES))
 SEVERE = 2  # DIAGNOSTIC_EVENT.severity from which a message is a warning
 MOST_MESSAGES = 5
+RANK_NAME = re.compile(r"MPI Rank (\d{1,9})")
+MOST_RANKS = 1 << 31
 
 
 def is_nsys(db: Database) -> bool:
@@ -92,10 +105,41 @@ def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launche
 
 
 def _rank_column(db: Database, messages: list[Payload], pid: Ints) -> Ints:
-    """The rank of each row's process."""
-    rank_of = ranks(db, messages)
+    """The rank of each row's process, where the capture says it.
+
+    Three things say it, and the first that does counts: the table MPI_RANKS (``nsys profile -t mpi``); a thread named
+    `MPI Rank 3`, as nsys names the one that called MPI_Init (seen in 2022.2); and NCCL's payload where a communicator
+    is made, `{"No. of ranks": 8, "Rank": 3, ..}`, in exports that have payloads (``nccl_payloads``).
+    """
+    threads = db.records(THREAD_NAMES, "thread", "name")
+    names = db.texts(STRINGS) if threads else {}
+    matches = ((thread, RANK_NAME.fullmatch(names.get(name, ""))) for thread, name in threads)
+    of_threads = _agreed((thread, int(match[1])) for thread, match in matches if match)
+    rank_of = {**_ranks_of_nccl(messages), **of_threads, **_agreed(db.records(MPI_RANKS, "process", "rank"))}
     pids, number = distinct(pid)
     return np.array([rank_of.get(owner, NULL) for (owner,) in pids], np.int64)[number] if pids else pid
+
+
+def _agreed(claims: Iterable[tuple[object, ...]]) -> dict[int, int]:
+    """Process number -> rank, from (global id of a process or thread, rank); without processes that have several."""
+    ranks_of: dict[int, set[int]] = {}
+    for owner, rank in claims:
+        if isinstance(owner, int) and type(rank) is int and 0 <= rank < MOST_RANKS:
+            ranks_of.setdefault(process_of(owner), set()).add(rank)
+    return {pid: next(iter(ranks)) for pid, ranks in ranks_of.items() if len(ranks) == 1}
+
+
+def _ranks_of_nccl(messages: list[Payload]) -> dict[int, int]:
+    """By the payloads of ncclCommInitRank and similar calls.
+
+    A process has a communicator for each of its groups (data, tensor, pipeline), and a rank in each: the largest group
+    is the job, unless several groups of that size disagree.
+    """
+    joined = memberships(messages)
+    largest: dict[int, int] = {}
+    for process, _, size, _ in joined:
+        largest[process] = max(size, largest.get(process, 0))
+    return _agreed((process << 24, rank) for process, _, size, rank in joined if size == largest[process] < MOST_RANKS)
 
 
 def _profiler(db: Database) -> str:

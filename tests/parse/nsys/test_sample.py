@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyprof.parse.nsys.sample import bounds, draw
+from pyprof.parse.nsys.overview import bounds, draw
 
 
 def test_moments_meet_operations_by_their_time() -> None:
