@@ -57,8 +57,8 @@ def launching_threads(db: Database) -> list[int]:
     threads: list[int] = []
     for source in (API, GRAPH_NODES):
         if db.has(source.table, source.column("thread")):
-            thread = db.expressions(source)["thread"]
-            query = f'SELECT DISTINCT {thread} FROM "{source.table}" e WHERE {thread} IS NOT NULL'  # noqa: S608 (our own text)
+            thread = source.column("thread")
+            query = f'SELECT DISTINCT "{thread}" FROM "{source.table}" WHERE "{thread}" IS NOT NULL'  # noqa: S608 (our own text)
             threads += [tid for (tid,) in db.rows(query)]
     return threads
 

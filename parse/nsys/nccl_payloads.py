@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -92,8 +94,7 @@ def _of_json(text: object) -> dict[str, Any]:
 class _Schemas:
     """What the bytes of payloads mean, by (domain, schema).
 
-    Both are numbered per process, and the tables do not say which: a schema that two processes describe differently is
-    left out.
+    Both are numbered per process, and the tables do not say which process: what two describe differently is left out.
     """
 
     def __init__(self, db: Database) -> None:
@@ -144,35 +145,16 @@ def _enums(db: Database) -> tuple[dict[tuple[object, object], str], dict[tuple[o
     return {(domain, schema): _ENUM_OF_BYTES.get(size, "") for domain, schema, size in sizes}, names
 
 
-class Membership(NamedTuple):
-    """A process in a communicator."""
-
-    process: int
-    communicator: object
-    ranks: int
-    rank: int
-
-
-def memberships(messages: list[Payload]) -> list[Membership]:
-    """The communicators that processes are in, from the calls that make or end one."""
-    joined = []
+def memberships(messages: list[Payload]) -> Iterator[tuple[int, object, int, int]]:
+    """(process, communicator, how many ranks that has, the process's rank), from the calls that make or end one."""
     for owner, _, values in messages:
         ranks, rank = count(values.get(RANKS)), count(values.get(RANK))
         if ranks is not None and rank is not None and rank < ranks:
-            joined.append(Membership(process_of(owner), values.get(COMMUNICATOR), ranks, rank))
-    return joined
+            yield process_of(owner), values.get(COMMUNICATOR), ranks, rank
 
 
+# (process, communicator) -> (ranks, this process's rank in it); None for both where two payloads disagree
 Groups = dict[tuple[int, object], tuple[int | None, int | None]]
-
-
-def _groups(messages: list[Payload]) -> Groups:
-    """(process, communicator) -> (ranks, this process's rank in it); None for both where two payloads disagree."""
-    groups: Groups = {}
-    for process, communicator, ranks, rank in memberships(messages):
-        first = groups.setdefault((process, communicator), (ranks, rank))
-        groups[process, communicator] = first if first == (ranks, rank) else (None, None)
-    return groups
 
 
 def with_messages(messages: list[Payload], ranges: Ranges, scopes: list[Scope], tids: dict[int, int]) -> Ranges:
@@ -184,20 +166,20 @@ def with_messages(messages: list[Payload], ranges: Ranges, scopes: list[Scope], 
     }
     if not sent:
         return ranges
-    groups = _groups(messages)
+    groups: Groups = {}
+    for process, communicator, ranks, rank in memberships(messages):
+        first = groups.setdefault((process, communicator), (ranks, rank))
+        groups[process, communicator] = first if first == (ranks, rank) else (None, None)
     is_nccl = np.array([*(scope.kind == Kind.COMM for scope in scopes), False])
     rows = np.flatnonzero(is_nccl[ranges.scope])
     rows = rows[np.lexsort((ranges.start[rows], ranges.thread[rows]))]
     scope, numbers = ranges.scope.copy(), dict[tuple[int, str], int]()
     columns = (rows, ranges.thread[rows], ranges.start[rows], ranges.scope[rows])
-    thread, launching = -1, _Group()
-    for row, owner, start, number in zip(*(column.tolist() for column in columns), strict=True):
-        if owner != thread:
-            thread, launching = owner, _Group()
-        name = scopes[number].name
-        payload = sent.get((owner, start))
+    calls: dict[int, _Group] = defaultdict(_Group)  # by thread
+    for row, thread, start, number in zip(*(column.tolist() for column in columns), strict=True):
+        name, payload = scopes[number].name, sent.get((thread, start))
         message = [_record(name, payload, groups)] if payload is not None and collective(name) else []
-        if records := launching.launched(name, message):
+        if records := calls[thread].launched(name, message):
             text = listed(records)
             scope[row] = numbers.setdefault((number, text), len(scopes))
             if scope[row] == len(scopes):
@@ -219,10 +201,10 @@ class _Group:
             return []
         if name == _GROUP_END:
             self.depth = max(self.depth - 1, 0)
-            pending = [] if self.depth else self.pending
-            if not self.depth:
-                self.pending = []
-            return pending
+            if self.depth:
+                return []
+            message, self.pending = self.pending, []
+            return message
         if self.depth:
             self.pending += message
         return message
@@ -234,14 +216,7 @@ def _record(name: str, payload: Payload, groups: Groups) -> dict[str, Any]:
     op, size = collective(name), count(values.get(SIZE))
     inward, outward = (None, None) if size is None else of_message(op, size, ranks)
     reduction = values.get("Reduction operation")
-    return record(
-        op,
-        ranks=ranks,
-        inward=inward,
-        outward=outward,
-        rank=rank,
-        root=count(values.get("Root")),
-        peer=count(values.get("Peer rank")),
-        reduction=reduction if isinstance(reduction, str) else None,
-        group=None if group is None else str(group),
-    )
+    sent = {"ranks": ranks, "inward": inward, "outward": outward, "rank": rank}
+    ends = {"root": count(values.get("Root")), "peer": count(values.get("Peer rank"))}
+    operation = reduction if isinstance(reduction, str) else None
+    return record(op, **sent, **ends, reduction=operation, group=None if group is None else str(group))

@@ -80,32 +80,15 @@ def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
     By TARGET_INFO_CUDA_DEVICE where it is there, else by TARGET_INFO_GPU.cuDevice; never by TARGET_INFO_GPU.id: on a
     4-GPU host ids 0, 1, 2, 3 were CUDA devices 1, 0, 3, 2.
     """
-    by_process, by_device = _gpus_of_processes(db), _gpus_of_devices(db)
+    infos = database_infos(db, GPUS)
+    by_id, by_device = dict[object, tuple[str, str]](), dict[object, tuple[str, str]]()
+    checked = db.has(GPUS.table, GPUS.column("computeMajor"))
+    for id_, number, gpu_name, major in db.records(GPUS, "id", "device", "name", "computeMajor"):
+        by_id[id_] = (str(gpu_name), infos.get(id_, ""))
+        if not checked or (isinstance(major, int) and major > 0):  # a display adapter's compute capability is 0
+            by_device[number] = by_id[id_]
+    by_process = {(pid, number): by_id[gpu] for pid, number, gpu in db.records(CUDA_DEVICES) if gpu in by_id}
     used, codes = distinct(pid, device)
     gpus = [by_process.get(pair) or by_device.get(pair[1], ("", "")) for pair in used]
     name, info = ([gpu[part] for gpu in gpus] for part in range(2))
     return Coded(codes.astype(np.int32), name), Coded(codes.astype(np.int32), info)
-
-
-Gpu = tuple[str, str]  # name, facts
-
-
-def _gpus_of_devices(db: Database) -> dict[object, Gpu]:
-    """By CUDA's number of the device, without display adapters: their compute capability is 0."""
-    if not db.has(GPUS.table, GPUS.column("device")):
-        return {}
-    infos = database_infos(db, GPUS)
-    rows = db.records(GPUS, "device", "name", "id", "computeMajor")
-    checked = db.has(GPUS.table, GPUS.column("computeMajor"))
-    return {
-        device: (str(name), infos.get(id_, ""))
-        for device, name, id_, major in rows
-        if not checked or (isinstance(major, int) and major > 0)
-    }
-
-
-def _gpus_of_processes(db: Database) -> dict[tuple[object, ...], Gpu]:
-    """By process and its number of the device."""
-    infos = database_infos(db, GPUS)
-    gpus = {id_: (str(name), infos.get(id_, "")) for id_, name in db.records(GPUS, "id", "name")}
-    return {(pid, device): gpus[gpu] for pid, device, gpu in db.records(CUDA_DEVICES) if gpu in gpus}

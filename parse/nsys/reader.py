@@ -89,9 +89,10 @@ def _capture(db: Database, lean: bool) -> Capture:
 def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launches, messages: list[Payload]) -> Capture:
     """The capture of operations, ranges and launches; ``messages`` are NCCL's payloads."""
     rank = _rank_column(db, messages, operations.pid)
+    properties = dict(db.records(PROPERTIES, "name", "value"))
     return Capture(
         file=str(db.file),
-        profiler=_profiler(db),
+        profiler=f"nsys {properties.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
         threads=[(process_of(tid), thread_of(tid)) for tid in nvtx.tids],
         scopes=nvtx.scopes,
         ranges=nvtx.ranges,
@@ -135,17 +136,11 @@ def _ranks_of_nccl(messages: list[Payload]) -> dict[int, int]:
     A process has a communicator for each of its groups (data, tensor, pipeline), and a rank in each: the largest group
     is the job, unless several groups of that size disagree.
     """
-    joined = memberships(messages)
+    joined = list(memberships(messages))
     largest: dict[int, int] = {}
     for process, _, size, _ in joined:
         largest[process] = max(size, largest.get(process, 0))
     return _agreed((process << 24, rank) for process, _, size, rank in joined if size == largest[process] < MOST_RANKS)
-
-
-def _profiler(db: Database) -> str:
-    """nsys, with its version where the export has it."""
-    properties = dict(db.records(PROPERTIES, "name", "value"))
-    return f"nsys {properties.get('EXPORT_PRODUCT_VERSION', '')}".strip()
 
 
 def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> list[str]:
