@@ -139,7 +139,7 @@ def rrelu_with_noise(self: Tensor, noise: Any = None) -> Work:
 
 @op("rrelu_with_noise_backward")
 def rrelu_backward(
-    grad: Tensor, self: Tensor, noise: Any, lower: Any = None, upper: Any = None, training: Any = True, *_: Any
+    grad: Tensor, self: Tensor, noise: Any, lower: Any = None, upper: Any = None, training: Any = True
 ) -> Work:
     """g * noise in training, a leaky ReLU's backward otherwise"""
     saved = given(noise) if number(training, True) else self

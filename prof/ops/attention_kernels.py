@@ -14,7 +14,6 @@ jagged     scaled_dot_product_attention of jagged tensors, which each device run
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,6 +132,11 @@ class Cudnn(Packed):
         return heads_first(self.q, self.k, self.v, self.causal)
 
 
+@op(
+    "_cudnn_attention_backward _scaled_dot_product_cudnn_attention_backward"
+    " (_dout, q, k, v, _o, _lse, _seed, _offset, mask, cum_q, cum_k, max_q, max_k, dropout, causal)",
+    takes=Cudnn,
+)
 def cudnn_backward(call: Cudnn) -> Work:
     """As ``attention_backward``; without packed sequences the cumulative lengths are undefined or empty tensors"""
     if not (isinstance(call.cum_q, Tensor) and call.cum_q.numel > 1):
@@ -141,40 +145,26 @@ def cudnn_backward(call: Cudnn) -> Work:
 
 
 FORWARD = "q, k, v, cum_q, cum_k, max_q, max_k, dropout, causal, _debug, _scale, left, right, used, slopes"
-ORDERS: tuple[tuple[type[Call], Callable[[Any], Work], str], ...] = (
-    (Flash, attention, f"_flash_attention_forward ({FORWARD})"),
-    (Flash, attention, f"_flash_attention_forward_no_dropout_inplace (_o, {FORWARD})"),
-    (
-        Flash,
-        attention_backward,
-        "_flash_attention_backward (_dout, q, k, v, _o, _lse, cum_q, cum_k, max_q, max_k, dropout, causal, _state,"
-        " _unused, _scale, left, right)",
-    ),
-    (
-        Efficient,
-        attention,
-        "_efficient_attention_forward"
-        " (q, k, v, mask, cum_q, cum_k, max_q, max_k, dropout, mask_type, keep, _scale, used, window)",
-    ),
-    (
-        Efficient,
-        attention_backward,
-        "_efficient_attention_backward (_dout, q, k, v, mask, _o, cum_q, cum_k, max_q, max_k, _lse, dropout, _seed,"
-        " _offset, mask_type, mask_gradient, _scale, _splits, window)",
-    ),
-    (
-        Cudnn,
-        attention,
-        "_cudnn_attention_forward (q, k, v, mask, cum_q, cum_k, max_q, max_k, keep, dropout, causal)",
-    ),
-    (
-        Cudnn,
-        cudnn_backward,
-        "_cudnn_attention_backward _scaled_dot_product_cudnn_attention_backward"
-        " (_dout, q, k, v, _o, _lse, _seed, _offset, mask, cum_q, cum_k, max_q, max_k, dropout, causal)",
-    ),
-    (Cudnn, attention, "jagged_attention (q, k, v, cum_q, cum_k, dropout, causal)"),
-    (Cudnn, attention_backward, "jagged_attention.backward (q, k, v, cum_q, cum_k, dropout, causal)"),
-)
-for _record, _function, _order in ORDERS:
-    op(_order, takes=_record)(_function)
+op(f"_flash_attention_forward ({FORWARD})", takes=Flash)(attention)
+op(f"_flash_attention_forward_no_dropout_inplace (_o, {FORWARD})", takes=Flash)(attention)
+op(
+    "_flash_attention_backward (_dout, q, k, v, _o, _lse, cum_q, cum_k, max_q, max_k, dropout, causal, _state, "
+    "_unused, _scale, left, right)",
+    takes=Flash,
+)(attention_backward)
+op(
+    "_efficient_attention_forward (q, k, v, mask, cum_q, cum_k, max_q, max_k, dropout, mask_type, keep, _scale, used, "
+    "window)",
+    takes=Efficient,
+)(attention)
+op(
+    "_efficient_attention_backward (_dout, q, k, v, mask, _o, cum_q, cum_k, max_q, max_k, _lse, dropout, _seed, "
+    "_offset, mask_type, mask_gradient, _scale, _splits, window)",
+    takes=Efficient,
+)(attention_backward)
+op(
+    "_cudnn_attention_forward (q, k, v, mask, cum_q, cum_k, max_q, max_k, keep, dropout, causal)",
+    "jagged_attention (q, k, v, cum_q, cum_k, dropout, causal)",
+    takes=Cudnn,
+)(attention)
+op("jagged_attention.backward (q, k, v, cum_q, cum_k, dropout, causal)", takes=Cudnn)(attention_backward)

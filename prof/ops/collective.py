@@ -47,6 +47,9 @@ def same_size(buffer: Any) -> Work:
     return Work(0, distinct(flat(buffer)), size(buffer))
 
 
+IN_PLACE = ("allreduce", "broadcast", "reduce", "allreduce_coalesced")
+
+
 @op("record_param_comms")
 def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None, name: Any = None) -> Work:
     """The profiler's record of any collective: 0 flop. Its bytes are known for those that work in place, by their name.
@@ -54,7 +57,7 @@ def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None,
     Arguments as ParamCommsUtils.hpp records them (torch 2.13); a Kineto trace leaves strings out of them, and has the
     name beside them, as "Collective name".
     """
-    if name in ("allreduce", "broadcast", "reduce", "allreduce_coalesced"):
+    if name in IN_PLACE:
         return same_size(buffers)
     return Work(0, math.nan, math.nan)
 
@@ -113,12 +116,7 @@ def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int) -> Work:
 
 
 _RECORDED = "record_param_comms"
-_NAMES = {
-    "c10d::allreduce_": "allreduce",
-    "c10d::broadcast_": "broadcast",
-    "c10d::reduce_": "reduce",
-    "c10d::allreduce_coalesced_": "allreduce_coalesced",
-}
+_NAMES = {f"c10d::{name}_": name for name in IN_PLACE}
 
 
 def with_name(op: str, arguments: tuple[Any, ...], nodes: Sequence[str]) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 from pyprof.errors import ShapeError
 from pyprof.prof.ops.gemm import bias_gradient, dimensions, gradients, mm, multiplies, op, product
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model, total
-from pyprof.prof.ops.operands import Out, broadcast, given, moved, output
+from pyprof.prof.ops.operands import Out, broadcast, elementwise, given, moved, output
 
 LETTERS = string.ascii_letters
 
@@ -243,8 +243,7 @@ def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *, out: Out = None) -> Work:
     m, pairs = x1.shape[-1], math.prod(shape)
     plain = p in (0, 1, math.inf) if p is not UNKNOWN else bool(p)
     flop = pairs * (2 * m - 1 if plain else 3 * m) if m else 0
-    result = output(out, x1.like(shape))
-    return Work(flop, distinct(x1, x2), moved(result.numel, result))
+    return elementwise(flop, distinct(x1, x2), output(out, x1.like(shape)))
 
 
 @model("_cdist_backward", family="distance")

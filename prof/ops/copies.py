@@ -16,6 +16,7 @@ from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     Out,
     dtype_name,
+    elementwise,
     first_output,
     moved,
     number,
@@ -42,8 +43,7 @@ def to_copy(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """A copy in another type, on another device or in another layout"""
     source = required(self)
     named = "" if dtype is UNKNOWN else dtype_name(dtype) or source.dtype
-    result = output(out, Tensor(source.shape, named))
-    return Work(0, source.nbytes, moved(result.numel, result))
+    return elementwise(0, source.nbytes, output(out, Tensor(source.shape, named)))
 
 
 @op("to type_as type float half bfloat16 double")
@@ -106,8 +106,7 @@ def cat(pieces: Any, *, out: Out = None) -> Work:
     if not parts and described is not None:
         return Work(0, moved(described.numel, described), moved(described.numel, described))
     dtype = result_dtype(*parts)
-    result = output(out, Tensor((sum(part.numel for part in parts),), dtype))
-    return Work(0, distinct(parts), moved(result.numel, result))
+    return elementwise(0, distinct(parts), output(out, Tensor((sum(part.numel for part in parts),), dtype)))
 
 
 @op("repeat tile repeat_interleave")

@@ -77,9 +77,7 @@ def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Work:
 
 
 @pointwise_op("bitsandbytes::dequantize_4bit")
-def dequantize_4bit(
-    packed: Tensor, scales: Tensor, _block: Any, _kind: Any, shape: Any, dtype: Any = None, *_: Any
-) -> Work:
+def dequantize_4bit(packed: Tensor, scales: Tensor, _block: Any, _kind: Any, shape: Any, dtype: Any = None) -> Work:
     """Two numbers per byte, each looked up and scaled: 1 per element"""
     numbers = math.prod(shape) if isinstance(shape, (list, tuple)) else 2 * packed.numel
     return Work(numbers, distinct(packed, scales), moved(numbers, packed.like((), dtype_name(dtype) or "")))

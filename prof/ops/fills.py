@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, dtype_name, first_output, moved, output, required, type_of_number
+from pyprof.prof.ops.operands import Out, dtype_name, elementwise, first_output, moved, output, required, type_of_number
 
 op = Family("copy")
 
@@ -19,8 +19,7 @@ op = Family("copy")
 @op("fill_ fill zero_ zero fill_diagonal_")
 def fill_(self: Tensor, value: Any = None, *, out: Out = None) -> Work:
     """Write every element; a tensor value is read"""
-    result = output(out, required(self))
-    return Work(0, distinct(value), moved(result.numel, result))
+    return elementwise(0, distinct(value), output(out, required(self)))
 
 
 def filled(out: Out, size: Any, dtype: str) -> Work:
@@ -53,8 +52,7 @@ def new_zeros(self: Tensor, size: Any, dtype: Any = None, *, out: Out = None) ->
 @op("zeros_like ones_like", "full_like (self, _value, dtype)")
 def zeros_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """Write as many elements as self has; self is not read"""
-    result = output(out, Tensor(required(self).shape, dtype_name(dtype) or required(self).dtype))
-    return Work(0, 0, moved(result.numel, result))
+    return elementwise(0, 0, output(out, Tensor(required(self).shape, dtype_name(dtype) or required(self).dtype)))
 
 
 @op("arange")

@@ -14,6 +14,8 @@ Where a capture has no types, bytes are NaN and the flop is exact for real numbe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
@@ -73,25 +75,10 @@ def int_mm(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     return product(m * n * k, (a, b), output(out, Tensor((m, n), "int32" if a.dtype else "")))
 
 
-@op("addmm _addmm_activation _sparse_addmm")
-def addmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
-    """C = beta * self + A[M,K] @ B[K,N]; self (a bias, or a matrix) is read, unless beta is 0"""
-    m, n, k = dimensions("addmm", a, b)
-    result = typed(a.like((m, n)), beta if isinstance(beta, str) else None)
-    return product(m * n * k, (added(self, beta), a, b), output(out, result))
-
-
 def added(self: Any, beta: Any) -> Tensor | None:
     """The addend, where it is read at all: beta = 0 ignores it."""
     ignored = not isinstance(beta, (str, bool, Tensor)) and beta is not UNKNOWN and beta == 0
     return None if ignored else given(self)
-
-
-@op("addmm.backward")
-def addmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
-    """DA = dC @ B', dB = A' @ dC, and the sum of dC over the rows that self was broadcast along"""
-    m, n, _k = dimensions("addmm", a, b)
-    return gradients(a, b, a.like((m, n)), math.prod(dimensions("addmm", a, b)), given(self), beta)
 
 
 def gradients(a: Tensor, b: Tensor, c: Tensor, count: int, bias: Tensor | None, beta: Any = 1) -> Parts:
@@ -104,17 +91,12 @@ def gradients(a: Tensor, b: Tensor, c: Tensor, count: int, bias: Tensor | None, 
     if any(t.needs_grad and t.nonzero is not None for t in (a, b)):
         raise UnknownArgument("the gradient of a sparse operand has no model")
     if a.needs_grad:
-        parts["dgrad"] = product(count, (c, b), dense(a))
+        parts["dgrad"] = product(count, (c, b), a.like(a.shape))
     if b.needs_grad:
-        parts["wgrad"] = product(count, (c, a), dense(b))
+        parts["wgrad"] = product(count, (c, a), b.like(b.shape))
     if bias is not None and bias.needs_grad:
         parts["bias"] = bias_gradient(c, bias, beta)
     return parts
-
-
-def dense(a: Tensor) -> Tensor:
-    """A gradient: its operand's shape and type, contiguous."""
-    return a.like(a.shape)
 
 
 def bias_gradient(c: Tensor, bias: Tensor, beta: Any = 1) -> Work:
@@ -140,35 +122,6 @@ def batched(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int, int]:
     if len(a.shape) != 3 or len(b.shape) != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         raise ShapeError(op, "A[B,M,K] @ B[B,K,N]", f"{a.shape} @ {b.shape}")
     return a.shape[0], a.shape[1], b.shape[2], a.shape[2]
-
-
-@op("baddbmm")
-def baddbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
-    """Beta * self + A @ B, a batch of them"""
-    batch, m, n, k = batched("baddbmm", a, b)
-    result = typed(a.like((batch, m, n)), beta if isinstance(beta, str) else None)
-    return product(batch * m * n * k, (added(self, beta), a, b), output(out, result))
-
-
-@op("baddbmm.backward")
-def baddbmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
-    """Two batched products, and self's sum over what it was broadcast along"""
-    batch, m, n, k = batched("baddbmm", a, b)
-    return gradients(a, b, a.like((batch, m, n)), batch * m * n * k, given(self), beta)
-
-
-@op("addbmm")
-def addbmm(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
-    """Beta * self + sum of A[i] @ B[i]: one product with K = batch * k"""
-    batch, m, n, k = batched("addbmm", a, b)
-    return product(batch * m * n * k, (added(self, beta), a, b), output(out, a.like((m, n))))
-
-
-@op("addbmm.backward")
-def addbmm_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
-    """dA[i] = dC @ B[i]', dB[i] = A[i]' @ dC; dC is one matrix and read once"""
-    batch, m, n, k = batched("addbmm", a, b)
-    return gradients(a, b, a.like((m, n)), batch * m * n * k, given(self), beta)
 
 
 def general(op: str, a: Tensor, b: Tensor) -> tuple[tuple[int, ...], int]:
@@ -228,27 +181,8 @@ def linear_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any = UN
     dx, dw, db = output_mask
     shape, k = linear_shape(x, weight)
     bias = Tensor(weight.shape[:1], weight.dtype) if db else None
-    return gradients(
-        Tensor(x.shape, x.dtype, x.strides, needs_grad=bool(dx)),
-        Tensor(weight.shape, weight.dtype, weight.strides, needs_grad=bool(dw)),
-        dy,
-        math.prod(shape) * k,
-        bias,
-    )
-
-
-@op("addmv")
-def addmv(self: Any, a: Tensor, x: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
-    """Beta * self + A[M,K] @ x[K]"""
-    shape, k = general("addmv", a, x)
-    return product(math.prod(shape) * k, (added(self, beta), a, x), output(out, a.like(shape)))
-
-
-@op("addmv.backward")
-def addmv_backward(self: Any, a: Tensor, x: Tensor, beta: Any = 1) -> Parts:
-    """As mv; self's gradient is dy itself, or its sum where self is one number"""
-    shape, k = general("addmv", a, x)
-    return gradients(a, x, a.like(shape), math.prod(shape) * k, given(self), beta)
+    x, weight = replace(x, needs_grad=bool(dx), ident=0), replace(weight, needs_grad=bool(dw), ident=0)
+    return gradients(x, weight, dy, math.prod(shape) * k, bias)
 
 
 @op("dot vdot linalg_vecdot")
@@ -262,17 +196,9 @@ def dot(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 def dot_backward(a: Tensor, b: Tensor) -> Parts:
     """Da = dy * b, db = dy * a: one product per element each, no sums"""
     shape = broadcast("dot", a.shape, b.shape)
-    return scaled_vectors(a, b, a.like(shape[:-1]), math.prod(shape))
-
-
-def scaled_vectors(a: Tensor, b: Tensor, c: Tensor, count: int) -> Parts:
-    """Both gradients of a product without sums in the backward: dC times the other operand."""
-    parts: Parts = {}
-    if a.needs_grad:
-        parts["dgrad"] = Work(multiplies(count, a, b), distinct(c, b), moved(a.numel, a))
-    if b.needs_grad:
-        parts["wgrad"] = Work(multiplies(count, a, b), distinct(c, a), moved(b.numel, b))
-    return parts
+    flop, dy = multiplies(math.prod(shape), a, b), a.like(shape[:-1])
+    parts = {"dgrad": (a, b), "wgrad": (b, a)}
+    return {name: Work(flop, distinct(dy, t), moved(of.numel, of)) for name, (of, t) in parts.items() if of.needs_grad}
 
 
 @op("inner")
@@ -309,15 +235,85 @@ def outer_backward(a: Tensor, b: Tensor) -> Parts:
     return gradients(a, b, a.like((a.numel, b.numel)), a.numel * b.numel, None)
 
 
-@op("addr")
-def addr(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
-    """Self + a b': the product and the sum of a K = 1 product are one multiply-add"""
-    shape = (a.numel, b.numel)
-    return product(math.prod(shape), (added(self, beta), a, b), output(out, a.like(shape)))
+# Products added to a matrix, C = beta * self + A @ B: each way to multiply gives C's shape and the multiply-adds.
+
+Multiplied = tuple[tuple[int, ...], int]
 
 
-@op("addr.backward")
-def addr_backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
-    """As outer, and self's share"""
-    shape = (a.numel, b.numel)
-    return gradients(a, b, a.like(shape), math.prod(shape), given(self), beta)
+def matrices(op: str, a: Tensor, b: Tensor) -> Multiplied:
+    m, n, k = dimensions(op, a, b)
+    return (m, n), m * n * k
+
+
+def batches(op: str, a: Tensor, b: Tensor) -> Multiplied:
+    batch, m, n, k = batched(op, a, b)
+    return (batch, m, n), batch * m * n * k
+
+
+def summed_batches(op: str, a: Tensor, b: Tensor) -> Multiplied:
+    shape, count = batches(op, a, b)
+    return shape[1:], count
+
+
+def matrix_and_vector(op: str, a: Tensor, b: Tensor) -> Multiplied:
+    shape, k = general(op, a, b)
+    return shape, math.prod(shape) * k
+
+
+def vectors(_op: str, a: Tensor, b: Tensor) -> Multiplied:
+    return (a.numel, b.numel), a.numel * b.numel
+
+
+ADDED = (  # names, how A and B are multiplied, formula, the backward's formula
+    (
+        "addmm _addmm_activation _sparse_addmm",
+        matrices,
+        "C = beta * self + A[M,K] @ B[K,N]; self (a bias, or a matrix) is read, unless beta is 0",
+        "dA = dC @ B', dB = A' @ dC, and the sum of dC over the rows that self was broadcast along",
+    ),
+    (
+        "baddbmm",
+        batches,
+        "beta * self + A @ B, a batch of them",
+        "Two batched products, and self's sum over what it was broadcast along",
+    ),
+    (
+        "addbmm",
+        summed_batches,
+        "beta * self + sum of A[i] @ B[i]: one product with K = batch * k",
+        "dA[i] = dC @ B[i]', dB[i] = A[i]' @ dC; dC is one matrix and read once",
+    ),
+    (
+        "addmv",
+        matrix_and_vector,
+        "beta * self + A[M,K] @ x[K]",
+        "As mv; self's gradient is dy itself, or its sum where self is one number",
+    ),
+    (
+        "addr",
+        vectors,
+        "self + a b': the product and the sum of a K = 1 product are one multiply-add",
+        "As outer, and self's share",
+    ),
+)
+
+
+def _register(names: str, multiplied: Callable[[str, Tensor, Tensor], Multiplied], formula: str, gradient: str) -> None:
+    name = names.partition(" ")[0]
+
+    def forward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
+        shape, count = multiplied(name, a, b)
+        result = typed(a.like(shape), beta if isinstance(beta, str) else None)
+        return product(count, (added(self, beta), a, b), output(out, result))
+
+    def backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
+        shape, count = multiplied(name, a, b)
+        return gradients(a, b, a.like(shape), count, given(self), beta)
+
+    forward.__doc__, backward.__doc__ = formula, gradient
+    op(names)(forward)
+    op(f"{name}.backward")(backward)
+
+
+for _row in ADDED:
+    _register(*_row)

@@ -8,6 +8,7 @@ write   the result, in the type that the call asks for
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import ShapeError
@@ -21,43 +22,58 @@ def unpacked(k: int, a: Tensor) -> int:
     return k * 2 if a.dtype.endswith("_x2") else k
 
 
-@op("_scaled_mm (a, b, scale_a, scale_b, bias, scale_result, out_dtype)")
-def scaled_mm(
-    a: Tensor,
-    b: Tensor,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    bias: Any = None,
-    scale_result: Any = None,
-    out_dtype: Any = None,
-    *,
-    out: Out = None,
-) -> Work:
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A product of two operands, with scales that are part of the epilogue."""
+
+    a: Tensor
+    b: Tensor
+    scale_a: Any = None  # one, a row's, a block's each, or a list of them
+    scale_b: Any = None
+    offs: Any = None
+    bias: Any = None
+    scale_result: Any = None
+    out_dtype: Any = None
+
+
+@op("_scaled_mm (a, b, scale_a, scale_b, bias, scale_result, out_dtype)", takes=Scaled)
+def scaled_mm(call: Scaled, out: Out = None) -> Work:
     """(A * scale_a) @ (B * scale_b) + bias in ``out_dtype``; scales (one, a row's, or a block's each) are read once
 
     The product with the scales is part of the epilogue. An empty size list is a 0-d scale: 4 bytes of float32.
     ``out_dtype`` comes as a name; a trace has its number (c10/core/ScalarType.h). Absent, it is A's type.
     """
+    a, b = call.a, call.b
     m, n, k = dimensions("_scaled_mm", a, b)
-    scales = [Tensor((), "float32") if s is UNKNOWN and a.dtype else s for s in (scale_a, scale_b)]
-    result = output(out, typed(a.like((m, n)), out_dtype))
-    return product(m * n * unpacked(k, a), (a, b, *scales, given(bias), given(scale_result)), result)
+    scales = [Tensor((), "float32") if s is UNKNOWN and a.dtype else s for s in (call.scale_a, call.scale_b)]
+    result = output(out, typed(a.like((m, n)), call.out_dtype))
+    return product(m * n * unpacked(k, a), (a, b, *scales, given(call.bias), given(call.scale_result)), result)
 
 
-@op("_scaled_mm_v2 (a, b, scales_a, _recipe_a, _swizzle_a, scales_b, _recipe_b, _swizzle_b, bias, out_dtype)")
-def scaled_mm_v2(
-    a: Tensor,
-    b: Tensor,
-    scales_a: Any = (),
-    scales_b: Any = (),
-    bias: Any = None,
-    out_dtype: Any = None,
-    *,
-    out: Out = None,
-) -> Work:
+@op(
+    "_scaled_mm_v2 (a, b, scale_a, _recipe_a, _swizzle_a, scale_b, _recipe_b, _swizzle_b, bias, out_dtype)",
+    takes=Scaled,
+)
+def scaled_mm_v2(call: Scaled, out: Out = None) -> Work:
     """``_scaled_mm`` with lists of scales (torch 2.10 and later)"""
-    unscaled = scaled_mm(a, b, bias=bias, out_dtype=out_dtype, out=out)
-    return unscaled + Work(0, distinct(scales_a, scales_b))
+    unscaled = scaled_mm(replace(call, scale_a=None, scale_b=None), out)
+    return unscaled + Work(0, distinct(call.scale_a, call.scale_b))
+
+
+@op("_grouped_mm (a, b, offs, bias, out_dtype)", takes=Scaled)
+def grouped_mm(call: Scaled, out: Out = None) -> Work:
+    """A product for each group of rows, columns or slices of K (mixtures of experts)"""
+    shape, count = grouped(call.a, call.b, call.offs)
+    result = output(out, typed(call.a.like(shape), call.out_dtype))
+    return product(count, (call.a, call.b, given(call.offs), given(call.bias)), result)
+
+
+@op("_scaled_grouped_mm (a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)", takes=Scaled)
+def scaled_grouped_mm(call: Scaled, out: Out = None) -> Work:
+    """``_grouped_mm`` of fp8 with scales; bfloat16 where no ``out_dtype`` is given"""
+    default = "bfloat16" if call.a.dtype else ""
+    unscaled = grouped_mm(replace(call, out_dtype=dtype_name(call.out_dtype) or default), out)
+    return unscaled + Work(0, distinct(given(call.scale_a), given(call.scale_b), given(call.scale_result)))
 
 
 def grouped(a: Tensor, b: Tensor, offs: Any) -> tuple[tuple[int, ...], int]:
@@ -76,34 +92,6 @@ def grouped(a: Tensor, b: Tensor, offs: Any) -> tuple[tuple[int, ...], int]:
         return (a.shape[0], m, n), a.shape[0] * m * n * k
     groups = (required(offs).numel,) if ranks == (2, 2) else ()
     return (*groups, m, n), m * n * k
-
-
-@op("_grouped_mm")
-def grouped_mm(
-    a: Tensor, b: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None, *, out: Out = None
-) -> Work:
-    """A product for each group of rows, columns or slices of K (mixtures of experts)"""
-    shape, count = grouped(a, b, offs)
-    return product(count, (a, b, given(offs), given(bias)), output(out, typed(a.like(shape), out_dtype)))
-
-
-@op("_scaled_grouped_mm (a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)")
-def scaled_grouped_mm(
-    a: Tensor,
-    b: Tensor,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    offs: Any = None,
-    bias: Any = None,
-    scale_result: Any = None,
-    out_dtype: Any = None,
-    *,
-    out: Out = None,
-) -> Work:
-    """``_grouped_mm`` of fp8 with scales; bfloat16 where no ``out_dtype`` is given"""
-    default = "bfloat16" if a.dtype else ""
-    unscaled = grouped_mm(a, b, offs, bias, dtype_name(out_dtype) or default, out=out)
-    return unscaled + Work(0, distinct(given(scale_a), given(scale_b), given(scale_result)))
 
 
 @op("_weight_int8pack_mm")

@@ -12,6 +12,7 @@ from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     Out,
     broadcast,
+    elementwise,
     given,
     indices,
     moved,
@@ -185,17 +186,13 @@ def bce(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN)
 
 
 @op("binary_cross_entropy_backward")
-def bce_backward(
-    grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, *_: Any
-) -> Work:
+def bce_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
     """g (x - t) / ((1 - x) x): 2 sub, 2 mul, div = 5 per element, and 1 with a weight"""
     return compared_backward(self, 6 if given(weight) else 5, required(grad), self, target, weight)
 
 
 @op("binary_cross_entropy_with_logits")
-def bce_logits(
-    self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN, *_: Any
-) -> Work:
+def bce_logits(self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN) -> Work:
     """(1 - t) x - logsigmoid(x): 6 per element. A weight adds 1, a positive weight ((p - 1) t + 1) * 3.
 
     The fused algorithm's bytes; PyTorch runs several kernels.
@@ -206,7 +203,7 @@ def bce_logits(
 
 @op("binary_cross_entropy_with_logits.backward")
 def bce_logits_backward(
-    self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN, *_: Any
+    self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN
 ) -> Work:
     """(sigmoid(x) - t) g: 5 per element. A weight adds 1, a positive weight 3."""
     flop = 5 + (1 if given(weight) else 0) + (3 if given(pos_weight) else 0)
@@ -256,5 +253,4 @@ def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
 @op("multi_margin_loss multilabel_margin_loss_forward")
 def multi_margin_loss(self: Tensor, target: Tensor, *, out: Out = None) -> Work:
     """max(0, margin - x[y] + x[i]): 3 per element with the row's sum and mean; an estimate"""
-    result = output(out, self.like(()))
-    return Work(3 * self.numel, distinct(self, indices(target)), moved(result.numel, result))
+    return elementwise(3 * self.numel, distinct(self, indices(target)), output(out, self.like(())))

@@ -117,22 +117,14 @@ def gradients(self: Tensor, weight: Any, count: int, wants: tuple[bool, bool, bo
     return (moved(self.numel, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(count, like)
 
 
-@op(
-    "native_batch_norm_backward batch_norm_backward (grad, self, weight, running_mean, running_var, mean, rstd, train, "
-    "_eps, mask)"
-)
-def native_batch_norm_backward(
-    grad: Tensor,
-    self: Tensor,
-    weight: Any,
-    running_mean: Any,
-    running_var: Any,
-    mean: Any,
-    rstd: Any,
-    train: Any = True,
-    mask: Any = None,
-) -> Work:
-    """Training reads the saved statistics, evaluation the running ones"""
+@op("native_batch_norm_backward batch_norm_backward")
+def native_batch_norm_backward(grad: Tensor, self: Tensor, weight: Any, *rest: Any) -> Work:
+    """Training reads the saved statistics, evaluation the running ones
+
+    (grad, self, weight, running_mean, running_var, mean, rstd, train, eps, mask)
+    """
+    running_mean, running_var, mean, rstd, *flags = rest
+    train, _eps, mask = (*flags, None, None, None)[:3]
     if number(train, True):
         return batch_train_backward(grad, self, weight, mean, rstd, mask)
     return batch_eval_backward(grad, self, weight, running_mean, running_var, mask)
@@ -147,7 +139,7 @@ def batch_norm_stats(self: Tensor) -> Work:
 
 @op("batch_norm_gather_stats batch_norm_gather_stats_with_counts")
 def batch_norm_gather_stats(
-    self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None, running_var: Any = None, *_: Any
+    self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None, running_var: Any = None
 ) -> Work:
     """Every rank's statistics merged: about 10 per rank and channel, an estimate"""
     rows = mean.shape[-1]
@@ -163,9 +155,7 @@ def batch_norm_elemt(self: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: T
 
 
 @op("batch_norm_backward_reduce")
-def batch_norm_backward_reduce(
-    grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, *_: Any
-) -> Work:
+def batch_norm_backward_reduce(grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None) -> Work:
     """sum(g) and sum(g (x - mean)): 4E - 2C, and the weight's gradient C"""
     rows = channels(self)
     written = 2 * moved(rows, mean) + 2 * distinct(weight)
@@ -187,7 +177,7 @@ def needs(*arguments: Any) -> tuple[bool, ...]:
 
 @op("batch_norm.backward")
 def batch_norm_whole_backward(
-    self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, training: Any = True, *_: Any
+    self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, training: Any = True
 ) -> Work:
     """``native_batch_norm_backward`` with float32 statistics, whatever the device saved"""
     grad = Tensor(self.shape, self.dtype)

@@ -46,34 +46,22 @@ class Price:
     why: str = ""
 
 
+LIBRARY_FUNCTIONS = """
+exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan arcsin arccos arctan sinh cosh asinh acosh
+atanh arcsinh arccosh arctanh erf erfc erfinv digamma lgamma i0 special_i0 special_i0e special_i1 special_i1e
+special_erf special_erfc special_erfcx special_erfinv special_ndtr special_ndtri special_log_ndtr special_digamma
+special_psi special_gammaln special_expm1 special_exp2 special_log1p special_bessel_j0 special_bessel_j1
+special_bessel_y0 special_bessel_y1 special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
+special_modified_bessel_k1 special_entr mvlgamma special_airy_ai special_scaled_modified_bessel_k0
+special_scaled_modified_bessel_k1 special_spherical_bessel_j0
+"""
 TABLE = (
     Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
-    Price(
-        "neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical _conj_physical "
-        "resolve_conj resolve_neg positive",
-        1,
-        0,
-        "same",
-        0,
-        "signs and rounding",
-    ),
+    Price("neg negative sign sgn ceil floor round trunc fix nan_to_num", 1, 0, "same", 0, "signs and rounding"),
+    Price("conj_physical _conj_physical resolve_conj resolve_neg positive", 1, 0, "same", 0, "signs and rounding"),
     Price("isnan isinf isfinite isposinf isneginf isreal logical_not signbit", 1, 0, "bool", 0, "tests"),
     Price("bitwise_not", 1, 0, "same", None, "bits"),
-    Price(
-        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan arcsin arccos arctan sinh cosh "
-        "asinh acosh atanh arcsinh arccosh arctanh erf erfc erfinv digamma lgamma i0 "
-        "special_i0 special_i0e special_i1 special_i1e special_erf special_erfc special_erfcx special_erfinv "
-        "special_ndtr special_ndtri special_log_ndtr special_digamma special_psi special_gammaln special_expm1 "
-        "special_exp2 special_log1p special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 "
-        "special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 "
-        "special_entr mvlgamma special_airy_ai special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
-        "special_spherical_bessel_j0",
-        1,
-        1,
-        "float",
-        None,
-        "one library function",
-    ),
+    Price(LIBRARY_FUNCTIONS, 1, 1, "float", None, "one library function"),
     Price("reciprocal", 1, 1, "float", 11, "one division"),
     Price("deg2rad rad2deg", 1, 1, "float", None, "one product"),
     Price("angle", 1, 0, "real float", 1, "zero or pi; complex: atan2"),
@@ -93,23 +81,12 @@ TABLE = (
     Price("ldexp", 2, 2, "float", None, "a * 2^b"),
     Price("maximum minimum fmax fmin", 2, 0, "same", None, "comparisons"),
     Price("copysign", 2, 0, "float", None, "a sign bit"),
-    Price(
-        "nextafter heaviside gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift "
-        "__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__",
-        2,
-        0,
-        "same",
-        None,
-        "bits and integers",
-    ),
-    Price(
-        "eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or logical_xor isclose",
-        2,
-        0,
-        "bool",
-        0,
-        "comparisons",
-    ),
+    Price("nextafter heaviside gcd lcm bitwise_and bitwise_or bitwise_xor", 2, 0, "same", None, "bits and integers"),
+    Price("bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__", 2, 0, "same", None, "bits and integers"),
+    Price("__lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__", 2, 0, "same", None, "bits and integers"),
+    Price("__irshift__", 2, 0, "same", None, "bits and integers"),
+    Price("eq ne lt le gt ge greater greater_equal less less_equal not_equal", 2, 0, "bool", 0, "comparisons"),
+    Price("logical_and logical_or logical_xor isclose", 2, 0, "bool", 0, "comparisons"),
     Price("clamp clip", 3, 0, "same", None, "comparisons"),
     Price("clamp_min clamp_max", 2, 0, "same", None, "comparisons"),
 )

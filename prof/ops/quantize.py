@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, dtype_name, moved, output
+from pyprof.prof.ops.operands import Out, dtype_name, elementwise, moved, output
 
 op = Family("pointwise")
 
@@ -24,8 +24,7 @@ def quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *arguments
 @op("dequantize")
 def dequantize(self: Tensor, *, out: Out = None) -> Work:
     """(q - zero point) * scale: an integer subtraction and a product"""
-    result = output(out, Tensor(self.shape, "float32"))
-    return Work(self.numel, self.nbytes, moved(result.numel, result))
+    return elementwise(self.numel, self.nbytes, output(out, Tensor(self.shape, "float32")))
 
 
 @op(

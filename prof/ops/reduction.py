@@ -114,32 +114,26 @@ def spread(self: Tensor, arguments: tuple[Any, ...], out: Out) -> tuple[int, int
     return self.numel, kept(self, None if full else arguments[0], out)
 
 
-@op("var")
-def var(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """Two passes: mean E, then subtract, square, add (E - O) and divide (O): 4E"""
-    count, kept_ = spread(self, arguments, out)
-    return Work(4 * count, self.nbytes, moved(kept_, real(self)))
+SPREADS = (  # name, whether a root is taken, whether the mean is a result too, formula
+    ("var", False, False, "Two passes: mean E, then subtract, square, add (E - O) and divide (O): 4E"),
+    ("std", True, False, "The variance and a root of each: 4E + O"),
+    ("var_mean", False, True, "The variance, whose mean is a result too: 4E"),
+    ("std_mean", True, True, "The standard deviation, and the mean: 4E + O"),
+)
 
 
-@op("std")
-def std(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """The variance and a root of each: 4E + O"""
-    count, kept_ = spread(self, arguments, out)
-    return Work(4 * count + kept_, self.nbytes, moved(kept_, real(self)))
+def _register(name: str, root: bool, with_mean: bool, formula: str) -> None:
+    def count(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+        elements, kept_ = spread(self, arguments, out)
+        written = moved(kept_, real(self)) + (moved(kept_, self) if with_mean else 0)
+        return Work(4 * elements + (kept_ if root else 0), self.nbytes, written)
+
+    count.__doc__ = formula
+    op(name)(count)
 
 
-@op("var_mean")
-def var_mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """The variance, whose mean is a result too: 4E"""
-    count, kept_ = spread(self, arguments, out)
-    return Work(4 * count, self.nbytes, moved(kept_, real(self)) + moved(kept_, self))
-
-
-@op("std_mean")
-def std_mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """The standard deviation, and the mean: 4E + O"""
-    count, kept_ = spread(self, arguments, out)
-    return Work(4 * count + kept_, self.nbytes, moved(kept_, real(self)) + moved(kept_, self))
+for _row in SPREADS:
+    _register(*_row)
 
 
 def norm_flop(count: int, kept_: int, order: Any) -> int:

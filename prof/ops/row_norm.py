@@ -57,19 +57,10 @@ def row_backward(
 
 @op("native_layer_norm_backward")
 def layer_norm_backward(
-    grad: Tensor,
-    self: Tensor,
-    normalized_shape: Any,
-    mean: Any,
-    rstd: Any,
-    weight: Any = None,
-    bias: Any = None,
-    mask: Any = None,
-    *,
-    out: Out = None,
+    grad: Tensor, self: Tensor, shape: Any, mean: Any, rstd: Any, weight: Any = None, bias: Any = None, mask: Any = None
 ) -> Work:
     """dx 10E with a weight, 9E without; parameters' gradients 3E - 2D"""
-    size = self.numel // max(mean.numel, 1) if given(mean) else normalised(self, normalized_shape, weight, bias, None)
+    size = self.numel // max(mean.numel, 1) if given(mean) else normalised(self, shape, weight, bias, None)
     has_mask = mask is not UNKNOWN and mask is not None
     wants = (
         (bool(mask[0]), bool(mask[1]), bool(mask[2])) if has_mask else (True, present(weight) > 0, present(bias) > 0)
@@ -85,18 +76,13 @@ def group_norm(self: Tensor, *arguments: Any) -> Work:
     native_group_norm(self, weight, bias, N, C, HxW, group, eps); group_norm(self, num_groups, weight, bias, eps)
     """
     if isinstance(arguments[0], int):
-        groups, weight, bias = arguments[0], *_padded(arguments[1:3])
+        groups, weight, bias, *_ = *arguments[:3], None, None
     else:
         weight, bias = arguments[:2]
         groups = int(arguments[5])
     rows = self.shape[0] * groups
     flop = (5 + present(weight, bias)) * self.numel + 2 * rows
     return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
-
-
-def _padded(arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-    weight, bias, *_ = *arguments, None, None
-    return weight, bias
 
 
 @op("native_group_norm_backward (grad, self, mean, rstd, weight, _n, _c, _hw, _group, mask)")
@@ -118,7 +104,7 @@ def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *, out: Ou
 
 @op("_fused_rms_norm_backward")
 def rms_norm_backward(
-    grad: Tensor, self: Tensor, normalized_shape: Any, rstd: Any, weight: Any = None, mask: Any = None, *_: Any
+    grad: Tensor, self: Tensor, normalized_shape: Any, rstd: Any, weight: Any = None, mask: Any = None
 ) -> Work:
     """dx: xhat, g xhat, its sum, xhat c, sub, rstd: 6E, and g weight E;  dweight 2E - D"""
     size = normalised(self, normalized_shape, weight, None, None)
@@ -139,9 +125,7 @@ def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = N
 
 
 @op("layer_norm.backward")
-def layer_norm_whole_backward(
-    self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *_: Any
-) -> Work:
+def layer_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None) -> Work:
     """``native_layer_norm_backward`` with float32 statistics, whatever the device saved"""
     grad = Tensor(self.shape, self.dtype)
     return layer_norm_backward(grad, self, normalized_shape, None, None, weight, bias, needs(self, weight, bias))

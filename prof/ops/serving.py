@@ -46,9 +46,7 @@ def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int,
 
 
 @copy_op("_C_cache_ops::reshape_and_cache_flash _C_cache_ops::reshape_and_cache")
-def reshape_and_cache(
-    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, *_: Any
-) -> Work:
+def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor) -> Work:
     """New keys and values to their slots of the cache, in the cache's type"""
     written = moved(key.numel, key_cache) + moved(value.numel, value_cache)
     return Work(0, distinct(key, value, slots), written)

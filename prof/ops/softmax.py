@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, given, moved, output
+from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, elementwise, given, moved, output
 from pyprof.prof.ops.reduction import rows
 
 op = Family("softmax")
@@ -41,8 +41,7 @@ def log_softmax(self: Tensor, dim: Any, half_to_float: Any = None, *, out: Out =
 def softmax_backward(grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any = None, *, out: Out = None) -> Work:
     """y * (g - sum(g * y)): mul, sub, mul E each, sum E - R;  logarithm: g - exp(y) * sum(g): exp, mul, sub E each"""
     cast = "" if input_dtype is UNKNOWN else dtype_name(input_dtype) or grad.dtype
-    result = output(out, Tensor(grad.shape, cast))
-    return Work(4 * grad.numel - rows(grad, dim), distinct(grad, output_), moved(result.numel, result))
+    return elementwise(4 * grad.numel - rows(grad, dim), distinct(grad, output_), output(out, Tensor(grad.shape, cast)))
 
 
 @op("_masked_softmax")

@@ -34,9 +34,7 @@ def rows_of(tensor: Tensor) -> int:
     "fbgemm::permute_sparse_features fbgemm::permute_2D_sparse_data fbgemm::permute_1D_sparse_data "
     "fbgemm::permute_sparse_data fbgemm::permute_2D_sparse_preallocated_out"
 )
-def permuted_features(
-    permute: Tensor, lengths: Tensor, values: Tensor, weights: Any = None, total: Any = None, *_: Any
-) -> Work:
+def permuted_features(permute: Tensor, lengths: Tensor, values: Tensor, weights: Any = None, total: Any = None) -> Work:
     """Lengths, values and weights in another order; of as many features as the order has, each perhaps several times
 
     Where the capture does not say how many values come out (permuted_lengths_sum), as many as go in.
@@ -50,7 +48,7 @@ def permuted_features(
 
 @copy_op("fbgemm::permute_2D_sparse_data_input1D")
 def permuted_flat(
-    permute: Tensor, lengths: Tensor, values: Tensor, stride: Any, weights: Any = None, total: Any = None, *_: Any
+    permute: Tensor, lengths: Tensor, values: Tensor, stride: Any, weights: Any = None, total: Any = None
 ) -> Work:
     """The same; the lengths are one-dimensional, ``stride`` of them a feature"""
     wide = lengths.like((lengths.numel // int(stride), int(stride)), lengths.dtype)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
-from pyprof.prof.ops.operands import Out, moved, output
+from pyprof.prof.ops.operands import Out, elementwise, moved, output
 
 op = Family("fft")
 REAL = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
@@ -42,8 +42,7 @@ def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *, 
     shape, last = list(x.shape), dims[-1]
     half = onesided is not UNKNOWN and onesided
     shape[last] = shape[last] // 2 + 1 if half else shape[last]
-    result = output(out, x.like(tuple(shape), COMPLEX.get(x.dtype, "")))
-    return Work(flop, x.nbytes, moved(result.numel, result))
+    return elementwise(flop, x.nbytes, output(out, x.like(tuple(shape), COMPLEX.get(x.dtype, ""))))
 
 
 @op("_fft_c2r")
