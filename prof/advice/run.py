@@ -38,8 +38,8 @@ SMALL_MESSAGE, MESSAGE_NS = 4 << 20, 50_000.0
 # What a call fewer saves the host at the most: single ops in Python's loops take 6 to 14 µs (the same programs); a
 # step's mean is more, for its modules' own Python.
 CALL_NS = 10_000.0
-# The host's time without the profiler over its estimate (advice/host.py): tenths 1, 3, 5, 7 and 9 of a distribution
-# whose logarithm deviates by 0.3, as those of the 45 programs did.
+# The host's time without the profiler over its estimate (host_time.py): tenths 1, 3, 5, 7 and 9 of a distribution whose
+# logarithm deviates by 0.3, as those of the 45 programs did.
 HOST_DEVIATION = 0.3
 # Over this ratio of estimate and GPU, or below its inverse, four times in five the one is the slower as estimated: 0.84
 # is the normal distribution's 80th percentile.

@@ -36,13 +36,8 @@ GENERIC = re.compile(r"^[Kk]ernel\d?$")  # cutlass::Kernel2<cutlass_80_...>: the
 FIRST = re.compile(r"<([\w:]+)")
 # nsys: [CUDA memcpy Host-to-Device]; Kineto: Memcpy HtoD (Pageable -> Device)
 COPY = re.compile(r"^(?:\[CUDA )?([Mm]em(?:cpy|set)) ?\(?([A-Za-z-]*)")
-WAYS = {
-    "Host-to-Device": "HtoD",
-    "Device-to-Host": "DtoH",
-    "Device-to-Device": "DtoD",
-    "Peer-to-Peer": "PtoP",
-    "Device": "",
-}
+WAYS = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP"}
+WAYS["Device"] = ""
 
 
 @dataclass(frozen=True, slots=True)

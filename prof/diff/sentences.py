@@ -19,16 +19,8 @@ SAME_WORK = 0.005  # relative difference in FLOPs below which both do the same w
 MANY = 0.2  # relative difference in the number of operations
 DRIFTED = 0.01  # relative change of unchanged kernels that is worth a sentence
 ATTRIBUTED = 0.9  # share of the time below which a warning says how much has an op
-MODES = {
-    "appeared": "new",
-    "vanished": "gone",
-    "args": "args",
-    "moved": "moved",
-    "layer": "other ops",
-    "kind": "as a whole",
-    "graph": "as a whole",
-    "same": "",
-}
+MODES = {"appeared": "new", "vanished": "gone", "args": "args", "moved": "moved", "layer": "other ops", "same": ""}
+MODES |= dict.fromkeys(("kind", "graph"), "as a whole")
 
 
 def digits(found: Comparison) -> int:
@@ -84,11 +76,9 @@ def side_words(side: Side) -> str:
     """What was compared: the steps that count, those left out, and the GPUs."""
     steps = side.steps
     numbers = [n for n in steps.numbers if n is not None]
-    words = [
-        f"{len(numbers)} step{'s' if len(numbers) > 1 else ''}"
-        if numbers
-        else "no steps marked: all of it counts as one"
-    ]
+    words = [f"{len(numbers)} step{'s' if len(numbers) > 1 else ''}"]
+    if not numbers:
+        words = ["no steps marked: all of it counts as one"]
     if steps.left_out:
         words.append("left out: " + ", ".join(f"step {n} ({why})" for n, why in steps.left_out[:NAMED]))
         if len(steps.left_out) > NAMED:
@@ -137,7 +127,7 @@ def _more(value: Delta, places: int) -> str:
 def _most(found: Comparison) -> list[str]:
     """The few entries with most of the gain, and those with most of the loss."""
     places = digits(found)
-    said = []
+    said: list[tuple[float, str]] = []
     for sign, word in ((-1, "faster"), (1, "slower")):
         entries = [e for e in found.entries if e.ns.counts and e.ns.change * sign > 0]
         total = sum(e.ns.change for e in entries)
@@ -146,14 +136,9 @@ def _most(found: Comparison) -> list[str]:
         if entries and abs(total) >= MENTIONED * max(found.step.before, found.step.after):
             more = f" and {len(entries) - len(named)} more" if len(entries) > len(named) else ""
             what = f"{len(entries)} part{'s' if len(entries) > 1 else ''} of the step got {word}"
-            said.append(f"{what}, {total / 1e6:+,.{places}f} ms together: {'; '.join(named)}{more}.")
-    if len(said) == 2 and abs(_sum(found, 1)) > abs(_sum(found, -1)):
-        said.reverse()
-    return said
-
-
-def _sum(found: Comparison, sign: int) -> float:
-    return sum(e.ns.change for e in found.entries if e.ns.counts and e.ns.change * sign > 0)
+            words = f"{what}, {total / 1e6:+,.{places}f} ms together: {'; '.join(named)}{more}."
+            said.append((abs(total), words))
+    return [words for _, words in sorted(said, key=lambda pair: -pair[0])]
 
 
 def _entry(entry: Entry) -> str:
@@ -171,17 +156,13 @@ def _kernels(found: Comparison) -> list[str]:
 
 
 def _tensor(found: Comparison) -> list[str]:
-    pairs = ((found.tc_lost, "lost", "no longer run"), (found.tc_gained, "gained", "now run"))
     said = []
-    for count, word, does in pairs:
+    for count, key, does in ((found.tc_lost, "tc_lost", "no longer run"), (found.tc_gained, "tc_gained", "now run")):
+        names = [_entry(e) for e in found.entries if getattr(e, key)]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        what = f"{count} matrix product{'s' if count > 1 else ''} {does} on them ({', '.join(names[:NAMED])}{more})"
         if count:
-            key = "tc_lost" if word == "lost" else "tc_gained"
-            names = [_entry(e) for e in found.entries if getattr(e, key)]
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            said.append(
-                f"Tensor cores {word}: {count} matrix product{'s' if count > 1 else ''} {does} on them "
-                f"({', '.join(names[:NAMED])}{more})."
-            )
+            said.append(f"Tensor cores {key.removeprefix('tc_')}: {what}.")
     return said
 
 

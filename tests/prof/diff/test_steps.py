@@ -156,6 +156,6 @@ def test_noise_covers_99_of_100_differences_without_a_change():
     assert 15 <= outside <= 65  # 40 expected, standard deviation 6.3
 
 
-@pytest.mark.parametrize("name", ["steps", "noise", "rows", "gate", "compare"])
+@pytest.mark.parametrize("name", ["compared_steps", "noise", "table_rows", "gate", "compare"])
 def test_examples_in_docstrings(name):
     assert doctest.testmod(importlib.import_module(f"pyprof.prof.diff.{name}")) == (0, 1)  # failed, tried
