@@ -134,12 +134,12 @@ def _parse_old(text: str) -> Marker | None:
 
 def _checked(payload: dict[str, Any], trace_key: str) -> Marker | None:
     names = [payload.get(key, "") for key in ("mod", "op", "funcStack")]
-    args = _named(_clean_args(payload.get("args", [])))
+    args = _clean_args(payload.get("args", []))
     trace = _strings(payload.get(trace_key, []))
     if args is None or trace is None or not all(isinstance(name, str) for name in names):
         return None
-    autocast = payload.get("autocast")
-    return Marker(names[0], names[1], args, autocast if isinstance(autocast, str) else None, trace, names[2])
+    autocast, named = payload.get("autocast"), [{"name": "", **arg} for arg in args]
+    return Marker(names[0], names[1], named, autocast if isinstance(autocast, str) else None, trace, names[2])
 
 
 def _encodable(text: str, payload: object) -> bool:
@@ -165,10 +165,6 @@ def _clean_args(value: object) -> list[dict[str, Any]] | None:
         return None
     args = [_clean_arg(arg) for arg in value]
     return None if None in args else [arg for arg in args if arg is not None]
-
-
-def _named(args: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    return None if args is None else [{"name": "", **arg} for arg in args]
 
 
 def _clean_arg(arg: object) -> dict[str, Any] | None:

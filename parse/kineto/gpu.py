@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -28,9 +28,8 @@ KINDS = {
 REASONS = [BEFORE_CAPTURE, NO_CALL]
 
 
-@dataclass(slots=True)
-class GpuRows:
-    """GPU operations in order of start, and where each was launched."""
+class GpuRows(NamedTuple):
+    """GPU operations in order of start, and where each was launched: fields of ``Capture``."""
 
     rows: int
     columns: dict[str, Data]

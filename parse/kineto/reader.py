@@ -47,14 +47,9 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         threads=threads.pairs,
         scopes=named.scopes,
         ranges=with_coalesced(named.ranges, named.scopes, gpu.launch_thread, gpu.launch_time),
-        rows=gpu.rows,
-        columns=gpu.columns,
-        launch_thread=gpu.launch_thread,
-        launch_time=gpu.launch_time,
         reason=REASONS,
-        reason_code=gpu.reason_code,
-        launch_range=gpu.launch_range,
         warnings=trace.warnings,
+        **gpu._asdict(),
     )
     if not gpu.rows and not events.calls:
         host_rows(capture, named.is_op)

@@ -95,13 +95,10 @@ class Timer:
     def _run(self, call: Callable[[], object], times: int) -> float:
         """Seconds of so many calls."""
         if not self.on_gpu:
-            begin = time.perf_counter()
+            began = time.perf_counter()
             for _ in range(times):
                 call()
-            return time.perf_counter() - begin
-        return self._run_on_gpu(call, times)
-
-    def _run_on_gpu(self, call: Callable[[], object], times: int) -> float:
+            return time.perf_counter() - began
         from torch import cuda
 
         new_event: Any = cuda.Event

@@ -29,7 +29,7 @@ class annotate(ContextDecorator):
 
     def __enter__(self) -> annotate:
         active = session.current()
-        sink = None if active is None else active.sink()
+        sink = None if active is None else active.sink
         self._open.append(None if sink is None else (push(sink, self._entry),))
         return self
 
@@ -84,7 +84,7 @@ def marked(func: Callable[..., Any], mod: str, op: str) -> Callable[..., Any]:
         if is_dynamo_compiling():
             return func(*args, **kwargs)
         active = session.current()
-        sink = None if active is None else active.sink()
+        sink = None if active is None else active.sink
         if active is None or sink is None or active.mode is None:
             return func(*args, **kwargs)
         token = push(sink, active.mode.entry_of(target, args, kwargs))

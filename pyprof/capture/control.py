@@ -148,7 +148,7 @@ def step() -> None:
     if _collector is not None:
         _collector.step()
     active = session.current()
-    sink = None if active is None else active.sink()
+    sink = None if active is None else active.sink
     if sink is not None:
         _step.range = (push(sink, Entry(f"ProfilerStep#{_step.number}")),)
 

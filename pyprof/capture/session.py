@@ -36,7 +36,7 @@ class Options:
 
 
 class Session:
-    """The state between init() and deinit(). `sink()`: where markers go now; None while nothing records."""
+    """The state between init() and deinit(). `sink`: where markers go now; None while nothing records."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -46,18 +46,15 @@ class Session:
         self._nvtx: Nvtx | None = None
         self.autograd: AutogradRanges | None = None
         self._profiler: Sink | None = None
-        self._sink: Sink | None = None
-
-    def sink(self) -> Sink | None:
-        return self._sink
+        self.sink: Sink | None = None
 
     def set_profiler(self, profiler: Sink | None) -> None:
         """Send ranges to the embedded collector, too; None: not any more."""
         self._profiler = profiler
         both = Both(self._nvtx, profiler) if self._nvtx and profiler else None
-        self._sink = both or self._nvtx or profiler
+        self.sink = both or self._nvtx or profiler
         if self.mode is not None:
-            self.mode.sink = self._sink
+            self.mode.sink = self.sink
 
     def open(self) -> None:
         from pyprof.capture import mode

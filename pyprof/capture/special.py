@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -17,13 +17,10 @@ _push_mode = torch._C._push_on_torch_function_stack
 _pop_mode = torch._C._pop_torch_function_stack
 
 
-class Special:
+class Special(NamedTuple):
     """`run(mode, args, kwargs)` takes the place of the call and returns its result."""
 
-    __slots__ = ("run",)
-
-    def __init__(self, run: Callable[[MarkerMode, tuple[Any, ...], dict[str, Any]], Any]) -> None:
-        self.run = run
+    run: Callable[[MarkerMode, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def specials() -> dict[Any, Special]:

@@ -30,7 +30,8 @@ backward repeats (checkpoints) are backward work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -39,23 +40,6 @@ from pyprof.counting.arguments import tensors
 from pyprof.counting.counter import Counter
 from pyprof.counting.counts import Counts
 from pyprof.prof.ops.plugins import load_models
-
-
-class _Block:
-    """``with pyprof.count() as work``"""
-
-    def __init__(self) -> None:
-        self.counts = Counts()
-        load_models()
-        self.counter = Counter(self.counts)
-
-    def __enter__(self) -> Counts:
-        self.counter.__enter__()
-        return self.counts
-
-    def __exit__(self, *error: Any) -> None:
-        self.counter.__exit__(*error)
-        self.counter.close()
 
 
 def count(function: Callable[..., Any] | None = None, /, *args: Any, backward: bool = False, **kwargs: Any) -> Any:
@@ -68,26 +52,32 @@ def count(function: Callable[..., Any] | None = None, /, *args: Any, backward: b
     for a gradient of ones in each result (making the ones is not counted). The leaves' ``.grad`` is left alone, so the
     work of accumulating into it is not counted.
     """
-    block = _Block()
+    load_models()
+    counter = Counter(Counts())
     if function is None:
-        return block
-    try:
-        with block.counter:
-            block.counts.result = function(*args, **kwargs)
+        return _block(counter)
+    with closing(counter):
+        with counter:
+            counter.sums.result = function(*args, **kwargs)
         if backward:
-            _differentiate(block)
-    finally:
-        block.counter.close()
-    return block.counts
+            _differentiate(counter)
+    return counter.sums
 
 
-def _differentiate(block: _Block) -> None:
-    outputs = [t for t in tensors(block.counts.result) if t.requires_grad]
+@contextmanager
+def _block(counter: Counter) -> Iterator[Counts]:
+    """``with pyprof.count() as work``"""
+    with closing(counter), counter:
+        yield counter.sums
+
+
+def _differentiate(counter: Counter) -> None:
+    outputs = [t for t in tensors(counter.sums.result) if t.requires_grad]
     leaves = _leaves(outputs)
     if not outputs or not leaves:
         return
     seeds = [torch.ones_like(t, memory_format=torch.contiguous_format) for t in outputs]
-    with block.counter:
+    with counter:
         torch.autograd.grad(outputs, leaves, seeds, allow_unused=True, retain_graph=True)
 
 

@@ -82,7 +82,7 @@ def test_unknown_options_are_refused(options: dict[str, Any]) -> None:
 def test_without_a_listener_nothing_is_pushed_and_all_works() -> None:
     pyprof.init()
     active = session.current()
-    assert active is not None and active.sink() is None
+    assert active is not None and active.sink is None
     torch.relu(torch.ones(1))
     with pyprof.annotate("x"):
         pyprof.step()
