@@ -24,9 +24,7 @@ TRANSFERS = ("", "in", "out")  # a copy from the host to the GPU, and back
 _IN, _OUT = re.compile(r"Host-to-Device|HtoD"), re.compile(r"Device-to-Host|DtoH")
 MOVES = frozenset(("to", "cuda", "cpu", "copy_", "type_as", "_to_copy"))  # what the user calls to move a tensor
 # what brings a value to Python
-READS = frozenset(
-    ("item", "is_nonzero", "tolist", "numpy", "_local_scalar_dense", "__bool__", "__float__", "__int__", "__index__")
-)
+READS = frozenset("item is_nonzero tolist numpy _local_scalar_dense __bool__ __float__ __int__ __index__".split())
 # GradScaler's own kernels, and torch.nn.utils.clip_grad's functions where they are marked
 UPDATES = re.compile(
     r"_amp_(?:foreach_non_finite_check_and_unscale|update_scale)_|clip_grads?_(?:norm|value|with_norm)_"

@@ -9,10 +9,8 @@ from pyprof.parse.attribute.scope import Kind, Scope
 _FRAME = re.compile(r"(.+)\((\d+)\): ", re.DOTALL)
 _MODULE = "nn.Module: "
 # Not the user's: torch, pyprof, and the parts of the standard library that stand between a script and its functions.
-_SKIPPED = (
-    *("<", "torch/", "pyprof/", "importlib/", "concurrent/", "multiprocessing/", "asyncio/", "logging/"),
-    *("collections/", "encodings/", "json/", "re/"),
-)
+_FOLDERS = "torch pyprof importlib concurrent multiprocessing asyncio logging collections encodings json re"
+_SKIPPED = ("<", *(f"{folder}/" for folder in _FOLDERS.split()))
 _SKIPPED_FILES = frozenset(
     """
     abc.py bdb.py cProfile.py contextlib.py copy.py dataclasses.py enum.py functools.py inspect.py os.py pickle.py

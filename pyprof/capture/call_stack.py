@@ -60,7 +60,10 @@ class Tracer:
             self._texts.clear()
         calls = []
         for code, offset in zip(codes, key, strict=True):
-            name = self._name(code.co_filename)
+            path = code.co_filename
+            if path not in self._names:
+                self._names[path] = self._shown(path)
+            name = self._names[path]
             if name is None:
                 break
             if name:
@@ -72,11 +75,6 @@ class Tracer:
             text += ',"funcStack":' + json.dumps("".join("/" + _function(code) for _, code, _ in calls))
         self._texts.setdefault(key, []).append((codes, text))
         return text
-
-    def _name(self, path: str) -> str | None:
-        if path not in self._names:
-            self._names[path] = self._shown(path)
-        return self._names[path]
 
     def _shown(self, path: str) -> str | None:
         if path == _RUN and not self._everything:
