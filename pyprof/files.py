@@ -81,7 +81,7 @@ def open_input(name: Name) -> Iterator[io.BufferedReader]:
     """
     shown = "standard input" if is_standard(name) else str(name)
     try:
-        with _standard_input() if is_standard(name) else open(str(name), "rb", BUFFER) as source:
+        with _standard_input() if is_standard(name) else _file(str(name)) as source:
             if source.peek(2)[:2] == GZIP:
                 # GzipFile.readline() is slow without a large buffer around it.
                 source = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=source)), BUFFER)
@@ -166,6 +166,12 @@ def drop_standard_output() -> None:
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)
+
+
+@contextmanager
+def _file(name: str) -> Iterator[io.BufferedReader]:
+    with io.FileIO(name) as raw:
+        yield io.BufferedReader(cast(io.RawIOBase, raw), BUFFER)
 
 
 @contextmanager

@@ -83,6 +83,7 @@ def facts(launch: Launch) -> Facts:
     modules, ops = _ops(launch.path, source, backward)
     phase = phase_of(launch.path, [] if communication else ops, launch.transfer, launch.updating)
     collective = _collective(inside)
+    reason = reasons.only_user_ranges(launch.path[-1].name) if launch.path else reasons.NO_RANGE
     call = _call(inside, communication) or collective or _NO_CALL  # NCCL's own record, where PyTorch has none
     return Facts(
         layer=_json(_layers(source)),
@@ -100,7 +101,7 @@ def facts(launch: Launch) -> Facts:
         comm=collective.comm if collective else "",
         nodes=_json([s.name for s in launch.path if s.kind in (Kind.OP, Kind.NODE)]),
         forward=_forward_call(launch.forward, call) if backward else "",
-        reason="" if ops else _reason(launch.path),
+        reason="" if ops else reason,
     )
 
 
@@ -196,7 +197,3 @@ def _optimizer_name(text: str) -> str:
     """`Optimizer.step#AdamW.step` -> `AdamW.step`."""
     match = _OPTIMIZER.match(text)
     return f"{match.group(2)}.{match.group(1)}" if match else text
-
-
-def _reason(path: Path) -> str:
-    return reasons.only_user_ranges(path[-1].name) if path else reasons.NO_RANGE

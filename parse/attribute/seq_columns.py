@@ -75,16 +75,13 @@ def _patterns(tree: RangeTree, around: Ints, number: Ints, base: Ints) -> tuple[
     while (up := np.flatnonzero(climbing >= 0)).size:
         marked = up[tree.seq[climbing[up]] != NULL]
         at = climbing[marked]
-        first, longer = numbered(pattern[marked], _relative(tree.seq[at], base[marked]), tree.scope[at])
+        seq = tree.seq[at]
+        first, longer = numbered(pattern[marked], np.where(seq > 0, seq - base[marked], seq), tree.scope[at])
         pattern[marked] = room + longer
         room += len(first)
         climbing[up] = tree.parent[climbing[up]]
     example, pattern = numbered(pattern)
     return pattern, example
-
-
-def _relative(number: Ints, base: Ints) -> Ints:
-    return np.where(number > 0, number - base, number)
 
 
 def _marks(tree: RangeTree, around: int, number: int, base: int) -> _Marks:

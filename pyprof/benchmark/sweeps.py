@@ -99,7 +99,8 @@ class Sweeps:
                 lasting = 2 * size**3 / self.timer.lasting_seconds(self._multiply(product, size))
         except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
             if not curve:
-                return ProductRates(product, why=_first_line(error))
+                first_line = (str(error).splitlines() or [type(error).__name__])[0]
+                return ProductRates(product, why=first_line[:120])
         return ProductRates(product, curve, lasting)
 
     def _multiply(self, product: Product, size: int) -> Callable[[], object]:
@@ -218,7 +219,3 @@ def memory_rate(curves: dict[str, Curve], cache_bytes: int) -> float | None:
     """
     large = [rate for curve in curves.values() for nbytes, rate in curve if nbytes >= 4 * cache_bytes]
     return max(large or [curve[-1][1] for curve in curves.values() if curve], default=None)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

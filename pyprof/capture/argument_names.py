@@ -25,13 +25,10 @@ def names(target: Target, args: tuple[Any, ...]) -> list[str]:
         parameters = _python_parameters(target.func)
         target.parameters = [parameters] if parameters else _schema_parameters(target)
     fitting = [p for p in target.parameters if inspect.isfunction(target.func) or _fits(p, args)]
-    certain = [choices.pop() if len(choices) == 1 else "" for choices in _choices(fitting, len(args))]
+    columns = zip(*(p[: len(args)] for p in fitting), strict=bool(fitting[1:]))
+    choices = [{name for name, _ in column} for column in columns]  # the overloads' names of each parameter
+    certain = [choice.pop() if len(choice) == 1 else "" for choice in choices]
     return certain + [""] * (len(args) - len(certain))
-
-
-def _choices(fitting: list[Parameters], count: int) -> list[set[str]]:
-    """For each of the first `count` parameters the names that the overloads have for it."""
-    return [{name for name, _ in column} for column in zip(*(p[:count] for p in fitting), strict=bool(fitting[1:]))]
 
 
 def _python_parameters(func: Any) -> Parameters:

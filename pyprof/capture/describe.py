@@ -133,7 +133,7 @@ def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
             form["layout"] = str(tensor.layout)[6:]
         elif not tensor.is_nested and not tensor.is_contiguous():
             form["stride"] = _sizes(tensor.stride())
-        if tensor.device.type != _usual_device():
+        if tensor.device.type != ("cuda" if torch.cuda.is_initialized() else "cpu"):
             form["device"] = str(tensor.device)
     if kind is not torch.Tensor and kind is not Parameter:
         form["class"] = kind.__name__
@@ -144,10 +144,6 @@ def _shape(tensor: torch.Tensor) -> list[int]:
     if tensor.is_nested and tensor.layout == torch.strided:  # to read the sizes would read data, the number is known
         return [tensor.size(0)] + [-1] * (tensor.dim() - 1)
     return _sizes(tensor.shape)
-
-
-def _usual_device() -> str:
-    return "cuda" if torch.cuda.is_initialized() else "cpu"
 
 
 def _tensor_key(tensor: torch.Tensor) -> tuple[Any, ...]:

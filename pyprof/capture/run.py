@@ -179,16 +179,12 @@ def _finish(options: argparse.Namespace, code: int, trace: Path | None, page: Pa
     if options.json:
         _answer(options.script, code, trace, report, failure)
         return Done(code=code)
-    if report is not None and not options.quiet and _is_first_rank():
+    is_first_rank = os.environ.get("RANK", "0") in ("", "0")  # the summaries of eight ranks would hide each other
+    if report is not None and not options.quiet and is_first_rank:
         sys.stderr.write(f"\n{report.summary}\n")
     if failure:
         tell(f"pyprof run: {failure}")
     return Done(list(_lines(trace, report)), code)
-
-
-def _is_first_rank() -> bool:
-    """Whether this rank prints the summary: eight of them would hide each other."""
-    return os.environ.get("RANK", "0") in ("", "0")
 
 
 def _lines(trace: Path | None, report: Report | None) -> Iterator[str]:

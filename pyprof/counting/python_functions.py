@@ -66,15 +66,11 @@ def without_override_check(func: types.FunctionType) -> types.FunctionType:
     The copy looks these names up in a copy of the module's globals, made at the first call.
     """
     checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-    names = func.__globals__ | dict.fromkeys(checks, _no)
+    names = func.__globals__ | dict.fromkeys(checks, lambda *_: False)
     cells = tuple(types.CellType(_cell_without_check(func, cell.cell_contents)) for cell in func.__closure__ or ())
     copy = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, cells or None)
     copy.__kwdefaults__ = func.__kwdefaults__
     return copy
-
-
-def _no(*_: Any) -> bool:
-    return False
 
 
 def _cell_without_check(func: Any, value: Any) -> Any:
