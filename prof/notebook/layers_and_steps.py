@@ -54,7 +54,7 @@ def layer_columns(table: Table, annotation: Annotation) -> Columns:
     """One row per layer and per layer that contains one, in the order in which they first ran. Times in ns."""
     layer, time = table.coded("layer"), table.ints("kDuration")
     paths = [layer_parts(text) for text in layer.values]
-    codes = np.where(np.array([*map(bool, paths), False])[layer.codes], layer.codes, -1)
+    codes = np.where(layer.where(layer_parts), layer.codes, -1)
     time = np.where(time == NULL, 0, time)
     sums_of_path = _sums(
         codes, len(paths), table.coded("phase"), time, {"flops": annotation.flops, "bytes": annotation.bytes}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.table.params import params
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import classes, kinds
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct, known
+from pyprof.table.json_lists import list_texts
 
 # Texts of a call: key in the model -> the table's column.
 TEXTS = {
@@ -59,24 +59,9 @@ def _texts(table: Table, annotation: Annotation, limits: Roofline) -> dict[str, 
 
 
 def _joined(column: Coded, by: str) -> Coded:
-    return Coded(column.codes, [by.join(_items(text)) for text in column.values])
-
-
-def _items(text: str) -> list[str]:
-    try:
-        items = json.loads(text)
-    except (ValueError, RecursionError):
-        return [text]
-    if not isinstance(items, list):
-        return [text]
-    return [item if isinstance(item, str) else json.dumps(item) for item in items]
+    return Coded(column.codes, [by.join(list_texts(text)) for text in column.values])
 
 
 def _whole(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
     finite = np.isfinite(values) & (np.abs(values) < 2**62)
     return np.where(finite, np.rint(np.where(finite, values, 0)), NULL).astype(np.int64)
-
-
-def known(value: int) -> int | None:
-    """The number, or None for NULL."""
-    return None if value == NULL else int(value)

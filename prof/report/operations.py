@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.prof.report.distinct_calls import known
 from pyprof.prof.timing.waiting import waiting
-from pyprof.table.columns import NULL, Ints, Table, distinct
+from pyprof.table.columns import NULL, Ints, Table, distinct, known
 
 RISING = ("start", "instance")  # stored as differences from one row to the next
 
@@ -94,7 +93,7 @@ def _instances(table: Table, order: Ints) -> Ints:
 def _listed(values: Ints, rising: bool) -> list[int | None] | Mapping[str, int | None]:
     """A column as a list, as differences where it is rising, or as one value where all are equal."""
     if len(values) and np.all(values == values[0]):
-        return {"all": known(int(values[0])), "count": len(values)}
+        return {"all": known(values[0]), "count": len(values)}
     if not rising:
         return [known(value) for value in values.tolist()]
     timed = values[values != NULL]

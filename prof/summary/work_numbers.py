@@ -77,8 +77,7 @@ def _better(limits: Roofline, units: tuple[Part, ...]) -> tuple[tuple[str, float
 def attention_numbers(table: Table, annotation: Annotation, row_kinds: Coded) -> Attention:
     names = table.coded("kLongName") if table.coded("kLongName").values else table.coded("kShortName")
     duration = table.ints("kDuration")
-    by_name = np.array([*map(is_fused_attention, names.values), False])[names.codes]
-    fused = by_name & ~annotation.role.among("aux")
+    fused = names.where(is_fused_attention) & ~annotation.role.among("aux")
     kernels = parts_of(table.coded("kShortName"), duration, np.flatnonzero(fused))
     count, between = softmaxes_apart(table, row_kinds)
     return Attention(

@@ -22,7 +22,7 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.calls import call_numbers
 from pyprof.prof.work.collective_records import messages, size_of, wire_of
 from pyprof.prof.work.shares import split
-from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct
+from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct, known
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,11 @@ def _calls(table: Table, rows: Ints) -> list[Ints]:
 
 def working_rows(table: Table, annotation: Annotation) -> Ints:
     """The rows that do a collective which is on record: not the copies and fills that prepare it."""
-    comm = table.coded("comm")
-    recorded = np.array([*(bool(messages(text)) for text in comm.values), False])[comm.codes]
-    return np.flatnonzero(recorded & ~annotation.role.among("aux"))
+    return np.flatnonzero(table.coded("comm").where(messages) & ~annotation.role.among("aux"))
 
 
 def _rate(amount: Ints, ns: Ints) -> Floats:
-    known = (amount != NULL) & (ns > 0)
-    rate: Floats = np.divide(amount, ns, out=np.full(len(ns), np.nan), where=known)
+    rate: Floats = np.divide(amount, ns, out=np.full(len(ns), np.nan), where=(amount != NULL) & (ns > 0))
     return rate
 
 
@@ -102,16 +99,16 @@ def collectives(table: Table, annotation: Annotation, wait: Ints) -> tuple[Colle
         if op < 0:
             continue
         rows = number == i
-        known = rows & (sent.wire != NULL)
+        sized = rows & (sent.wire != NULL)
         kinds.append(
             Collective(
                 op=sent.op.values[op],
-                ranks=None if ranks == NULL else ranks,
+                ranks=known(ranks),
                 rows=int(rows.sum()),
                 ns=int(ns[rows].sum()),
-                wire=int(sent.wire[known].sum()),
-                moving_ns=int(moving[known].sum()),
-                waits_known=bool((wait[known] != NULL).any()),
+                wire=int(sent.wire[sized].sum()),
+                moving_ns=int(moving[sized].sum()),
+                waits_known=bool((wait[sized] != NULL).any()),
             )
         )
     return tuple(sorted(kinds, key=lambda kind: -kind.ns))

@@ -1,4 +1,4 @@
-"""The devices of a table, and the time that their operations cover."""
+"""The devices of a table, their operations, and the time that these cover."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def device_rows(table: Table, wanted: Bools | None = None) -> Iterator[tuple[Dev
     chosen = timed if wanted is None else timed & wanted
     for number, key in enumerate(keys):
         yield key, np.flatnonzero(chosen & (device == number))
+
+
+def named_rows(table: Table, *words: str) -> Bools:
+    """The rows whose names contain one of these words."""
+    return table.coded("kShortName").where(lambda name: any(word in name for word in words))
 
 
 def ends(table: Table) -> Ints:

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.gpus import device_rows
+from pyprof.prof.timing.gpus import device_rows, named_rows
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, kinds
 from pyprof.table.columns import NULL, Bools, Coded, Table
@@ -59,8 +59,9 @@ def _copies(table: Table, row_kinds: Coded) -> tuple[Leading | None, Bools]:
     before = _before_first_kernel(table, moved)
     rows, ns, nbytes = (int(values[moved].sum()) for values in (moved, duration, size))
     before_rows, before_ns, before_nbytes = (int(values[before].sum()) for values in (before, duration, size))
+    ways = tuple(way for way, words in WAYS if bool((named_rows(table, *words) & moved).any()))
     apart = before_ns > LOADING * max(_span(table, ~before), 1) and not bool(before.all())
-    return Leading(rows, ns, nbytes, before_rows, before_ns, before_nbytes, _ways(table, moved), apart), before
+    return Leading(rows, ns, nbytes, before_rows, before_ns, before_nbytes, ways, apart), before
 
 
 def _before_first_kernel(table: Table, moved: Bools) -> Bools:
@@ -72,17 +73,6 @@ def _before_first_kernel(table: Table, moved: Bools) -> Bools:
         if len(kernels):
             before[copies] = start[copies] < start[kernels].min()
     return before
-
-
-def _ways(table: Table, moved: Bools) -> tuple[str, ...]:
-    """The directions of these copies, by their names."""
-    names = table.coded("kShortName")
-    ways = []
-    for way, spellings in WAYS:
-        named = np.array([*(any(spelling in name for spelling in spellings) for name in names.values), False])
-        if (named[names.codes] & moved).any():
-            ways.append(way)
-    return tuple(ways)
 
 
 def _span(table: Table, rows: Bools) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
-from pyprof.table.columns import NULL, Ints, Table, distinct
+from pyprof.table.columns import NULL, Ints, Table, distinct, known
 
 PHASES = ("forward", "backward", "optimizer", "data", "other")
 
@@ -52,7 +52,7 @@ def owners(table: Table) -> tuple[Ints, list[str]]:
         codes = gpu.codes[owner == number]
         known = codes[codes >= 0]
         name = (gpu.values[int(known[0])] if len(known) else "") or "device"
-        names.append(_owner_name(name, key, len(keys)))
+        names.append(", ".join([name, *_words(key)]) if len(keys) > 1 else name)
     return owner, names
 
 
@@ -64,12 +64,6 @@ def short_owners(table: Table) -> list[str]:
         if len(keys) > 1 and NULL not in numbers and len(set(numbers)) == len(keys):
             return [f"{what} {number}" for number in numbers]
     return [", ".join(_words(key)) if len(keys) > 1 else "" for key in keys]
-
-
-def _owner_name(name: str, key: Sequence[int], count: int) -> str:
-    if count == 1:
-        return name
-    return ", ".join([name, *_words(key)])
 
 
 def _words(key: Sequence[int]) -> list[str]:
@@ -104,7 +98,7 @@ def _step(key: tuple[int, int], start: Ints, end: Ints, place: Ints, following: 
         start, end = np.minimum(start, high), np.minimum(end, high)
     phases = phase_times(start, end, place)
     idle = high - low - sum(phases.values())
-    return Step(owner, None if number == NULL else number, low, high - low, phases, idle)
+    return Step(owner, known(number), low, high - low, phases, idle)
 
 
 def phase_places(table: Table) -> Ints:

@@ -99,9 +99,8 @@ def _matched(table: Table, annotation: Annotation) -> list[tuple[list[int], Ints
 
 def _collective_rows(table: Table, annotation: Annotation) -> Ints:
     """Kernels of collectives, by their record or, without one, by their name."""
-    names, recorded = table.coded("kShortName"), table.coded("comm").codes >= 0
-    by_name = np.array([*map(is_collective, names.values), False])[names.codes]
-    rows = np.union1d(working_rows(table, annotation), np.flatnonzero(by_name & ~recorded))
+    by_name = table.coded("kShortName").where(is_collective) & (table.coded("comm").codes < 0)
+    rows = np.union1d(working_rows(table, annotation), np.flatnonzero(by_name))
     return rows[table.coded("kind").among("kernel")[rows]]
 
 

@@ -18,7 +18,9 @@ from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.timing.gpus import DeviceKey, covered, device_rows, ends
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Floats, Ints, Table
+from pyprof.table.columns import NULL, Floats, Ints, Table, known
+
+Window = tuple[int, int] | None  # from, until, ns; None: from a device's first operation to its last
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Usage:
         return 100 * self.matrix_flop / (self.span_ns * 1e-9) / self.peak_flop_per_s
 
 
-def usage(table: Table, annotation: Annotation, limits: Roofline, window: tuple[int, int] | None = None) -> list[Usage]:
+def usage(table: Table, annotation: Annotation, limits: Roofline, window: Window = None) -> list[Usage]:
     """One record per (rank, process, device) with GPU operations, in that order."""
     on_gpu = ~table.coded("kind").among("cpu")
     return [
@@ -81,18 +83,7 @@ def usage(table: Table, annotation: Annotation, limits: Roofline, window: tuple[
     ]
 
 
-def _known(value: int) -> int | None:
-    return None if value == NULL else value
-
-
-def _usage(
-    key: DeviceKey,
-    rows: Ints,
-    table: Table,
-    annotation: Annotation,
-    limits: Roofline,
-    window: tuple[int, int] | None,
-) -> Usage:
+def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, limits: Roofline, window: Window) -> Usage:
     start, end = table.ints("start")[rows], ends(table)[rows]
     low, high = window or (int(start.min()), int(end.max()))
     start, end = np.clip(start, low, high), np.clip(end, low, high)
@@ -103,7 +94,7 @@ def _usage(
     matrix = annotation.family.among(*MATRIX)[rows]
     blocks_per_sm = np.where(kernel, limits.geometry.blocks_per_sm[rows], np.nan)
     unit, peak = _dominant(limits, rows[matrix & (flops > 0)], annotation)
-    rank, pid, ordinal = map(_known, key)
+    rank, pid, ordinal = map(known, key)
     return Usage(
         rank=rank,
         pid=pid,
@@ -125,27 +116,27 @@ def _usage(
 
 
 def _name(limits: Roofline, rows: Ints) -> str:
-    known = limits.device[rows]
-    known = known[known >= 0]
-    return limits.devices[int(known[0])].name if len(known) else ""
+    devices = limits.device[rows][limits.device[rows] >= 0]
+    return limits.devices[int(devices[0])].name if len(devices) else ""
 
 
 def _efficiency(start: Ints, end: Ints, blocks_per_sm: Floats, span_ns: int) -> float:
     """Estimated SM efficiency, %: the blocks per SM of concurrent kernels add up, to at most 1."""
-    known = blocks_per_sm > 0
-    if not known.any() or not span_ns:
+    counted = blocks_per_sm > 0
+    if not counted.any() or not span_ns:
         return math.nan
-    times = np.concatenate([start[known], end[known]])
-    change = np.concatenate([blocks_per_sm[known], -blocks_per_sm[known]])
+    times = np.concatenate([start[counted], end[counted]])
+    change = np.concatenate([blocks_per_sm[counted], -blocks_per_sm[counted]])
     order = np.argsort(times, kind="stable")
     load = np.cumsum(change[order])[:-1]
     return float(100 * (np.clip(load, 0, 1) * np.diff(times[order])).sum() / span_ns)
 
 
 def _mean(values: Floats, weights: Floats) -> float:
-    known = ~np.isnan(values)
-    total = weights[known].sum()
-    return float((values[known] * (weights[known] / total)).sum()) if total else math.nan  # no product overflows
+    has_value = ~np.isnan(values)
+    values, weights = values[has_value], weights[has_value]
+    total = weights.sum()
+    return float((values * (weights / total)).sum()) if total else math.nan  # no product overflows
 
 
 def _dominant(limits: Roofline, rows: Ints, annotation: Annotation) -> tuple[str, float]:

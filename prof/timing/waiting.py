@@ -14,16 +14,15 @@ A gap belongs to the row that ends it. Its cause:
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.gpus import ends
+from pyprof.prof.timing.gpus import ends, named_rows
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
-from pyprof.table.json_lists import first_text
+from pyprof.table.json_lists import first_text, list_texts
 
 CAUSES = ("launch", "sync", "data", "copy", "host", "queued")
 NOUNS = {  # what the gaps of a capture are due to
@@ -89,7 +88,7 @@ def waits(table: Table) -> Waits:
     causes = [(name, int(rows.sum()), int(of_rows.idle_ns[rows].sum())) for name, rows in masks if rows.any()]
     queued = of_rows.queue_ns[(of_rows.queue_ns != NULL) & table.coded("kind").among("kernel")]
     size = table.ints("bytes")
-    pageable = _named(table, "Pageable") & table.coded("kind").among("memcpy")
+    pageable = named_rows(table, "Pageable") & table.coded("kind").among("memcpy")
     return Waits(
         causes=tuple(sorted(causes, key=lambda cause: -cause[2])),
         queued_ns=int(np.median(queued)) if len(queued) else 0,
@@ -150,14 +149,8 @@ def _lanes(table: Table) -> list[Ints]:
 def _copies(table: Table) -> tuple[Bools, Bools]:
     """Copies to the host, and those between host and device that the capture does not call pinned."""
     copy = table.coded("kind").among("memcpy")
-    to_host, to_device = _named(table, "DtoH", "Device-to-Host"), _named(table, "HtoD", "Host-to-Device")
-    return copy & to_host, copy & (to_host | to_device) & ~_named(table, "Pinned")
-
-
-def _named(table: Table, *words: str) -> Bools:
-    """The rows whose names contain one of these words."""
-    names = table.coded("kShortName")
-    return np.array([*(any(word in name for word in words) for name in names.values), False])[names.codes]
+    to_host, to_device = named_rows(table, "DtoH", "Device-to-Host"), named_rows(table, "HtoD", "Host-to-Device")
+    return copy & to_host, copy & (to_host | to_device) & ~named_rows(table, "Pinned")
 
 
 def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Bools:
@@ -210,5 +203,4 @@ def _op(table: Table, op: int, aten: int) -> str:
 
 
 def _innermost(table: Table, trace: int) -> str:
-    lines = json.loads(table.coded("trace").values[trace]) if trace >= 0 else []
-    return str(lines[-1]) if isinstance(lines, list) and lines else ""
+    return list_texts(table.coded("trace").values[trace])[-1] if trace >= 0 else ""

@@ -152,6 +152,11 @@ def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> 
     return row
 
 
+def known(value: int) -> int | None:
+    """The number, or None for NULL."""
+    return None if value == NULL else int(value)
+
+
 def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
     """The distinct rows of integer columns, ascending, and each row's number among them."""
     first, number = numbered(*columns)
