@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -27,20 +27,16 @@ from pyprof.table.columns import Coded, Ints, Table
 CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
 
 
+@dataclass(eq=False)
 class Captured:
     """A capture: its table, and what is computed from the whole run."""
 
-    def __init__(
-        self,
-        inputs: tuple[tuple[str, str | None], ...],
-        warnings: tuple[str, ...],
-        table: Table,
-        annotation: Annotation,
-        peaks: Peaks | None,
-    ) -> None:
-        self.inputs, self.warnings = inputs, warnings
-        self.table, self.annotation, self.peaks = table, annotation, peaks
-        self._columns: dict[str, Data] = {}
+    inputs: tuple[tuple[str, str | None], ...]
+    warnings: tuple[str, ...]
+    table: Table
+    annotation: Annotation
+    peaks: Peaks | None
+    _columns: dict[str, Data] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def name(self) -> str:
@@ -74,13 +70,13 @@ class Captured:
     def column(self, name: str) -> Data:
         """A column of ``prof.py -c``, of all rows."""
         if name not in self._columns:
-            self._columns[name] = self._made(name)
+            if name == "advice":
+                self._columns[name] = Coded.of(row_rules(self.run, len(self.table)))
+            elif name in self.limit_cells:
+                self._columns[name] = self.limit_cells[name]
+            else:
+                self._columns[name] = COLUMN[name].get(self.table, self.annotation)
         return self._columns[name]
-
-    def _made(self, name: str) -> Data:
-        if name == "advice":
-            return Coded.of(row_rules(self.run, len(self.table)))
-        return self.limit_cells[name] if name in self.limit_cells else COLUMN[name].get(self.table, self.annotation)
 
 
 def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None = None) -> Captured:

@@ -6,7 +6,7 @@ Rows of a run repeat: all that is equal in every step (names, op, layer, shapes,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -33,6 +33,9 @@ from pyprof.table.columns import NULL, Coded, Table, distinct
 from pyprof.table.json_lists import first_text
 
 FORMAT = 2  # of the model; the page checks it
+# Key in the model -> field of the record.
+STEP = {"step": "number", "start": "start_ns", "span": "span_ns", "phases": "phase_ns", "idle": "idle_ns"}
+DEVICE = {key: key for key in ("name", "source", "byte_per_s", "flop_per_s")}
 
 
 def page_model(
@@ -61,9 +64,9 @@ def page_model(
         "owners": names,
         "phases": list(PHASES),
         "classes": list(CLASSES),
-        "steps": [_step(step) for step in steps(table, owner)],
-        "devices": [_device(device) for device in limits.devices],
-        "sheets": [_device(device) for device in sheets if device.known],
+        "steps": [{"owner": step.owner, **_fields(step, STEP)} for step in steps(table, owner)],
+        "devices": [_fields(device, DEVICE) for device in limits.devices],
+        "sheets": [_fields(device, DEVICE) for device in sheets if device.known],
         "why": [{"name": name, "words": WORDS[name]} for name in CAUSES],
         "calls": calls,
         **operation_columns(table, owner, names, call),
@@ -84,24 +87,8 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
-    return {
-        "owner": step.owner,
-        "step": step.number,
-        "start": step.start_ns,
-        "span": step.span_ns,
-        "phases": step.phase_ns,
-        "idle": step.idle_ns,
-    }
-
-
-def _device(device: Device) -> dict[str, Any]:
-    return {
-        "name": device.name,
-        "source": device.source,
-        "byte_per_s": device.byte_per_s,
-        "flop_per_s": dict(device.flop_per_s),
-    }
+def _fields(record: Step | Device, keys: Mapping[str, str]) -> dict[str, Any]:
+    return {key: getattr(record, name) for key, name in keys.items()}
 
 
 def _first(name: str) -> str:

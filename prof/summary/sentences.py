@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.summary import missing_sentences as missing
 from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
@@ -35,9 +34,9 @@ MAKERS = (
     work.limit_sentences,
     time.communication_sentences,
     time.layer_sentences,
-    missing.graph_sentences,
-    missing.unattributed_sentences,
-    missing.uncounted_sentences,
+    work.graph_sentences,
+    work.unattributed_sentences,
+    work.uncounted_sentences,
 )
 
 

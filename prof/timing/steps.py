@@ -49,9 +49,8 @@ def owners(table: Table) -> tuple[Ints, list[str]]:
     gpu = table.coded("gpu")
     names = []
     for number, key in enumerate(keys):
-        codes = gpu.codes[owner == number]
-        known = codes[codes >= 0]
-        name = (gpu.values[int(known[0])] if len(known) else "") or "device"
+        named = gpu.codes[(owner == number) & (gpu.codes >= 0)]
+        name = (gpu.values[int(named[0])] if len(named) else "") or "device"
         names.append(", ".join([name, *_words(key)]) if len(keys) > 1 else name)
     return owner, names
 

@@ -24,24 +24,17 @@ from pyprof.prof.timing.gpus import ends, named_rows
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.json_lists import first_text, list_texts
 
-CAUSES = ("launch", "sync", "data", "copy", "host", "queued")
-NOUNS = {  # what the gaps of a capture are due to
-    "launch": "late launches",
-    "sync": "launches after a wait for a copy to the host",
-    "data": "late input data",
-    "copy": "copies from or to pageable memory",
-    "host": "pauses of 0.2 ms or longer without a launch",
-    "queued": "launched work that had not started yet",
+_TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
+    "launch": ("late launches", "the CPU was launching"),
+    "sync": ("launches after a wait for a copy to the host", "the CPU had waited for the GPU"),
+    "data": ("late input data", "no batch was ready"),
+    "copy": ("copies from or to pageable memory", "the CPU was inside a copy"),
+    "host": ("pauses of 0.2 ms or longer without a launch", "the CPU did something else"),
+    "queued": ("launched work that had not started yet", "between operations"),
 }
-WORDS = {  # what happened during one gap
-    "launch": "the CPU was launching",
-    "sync": "the CPU had waited for the GPU",
-    "data": "no batch was ready",
-    "copy": "the CPU was inside a copy",
-    "host": "the CPU did something else",
-    "queued": "between operations",
-    "": "no launch is known",
-}
+CAUSES = tuple(_TEXTS)
+NOUNS = {cause: noun for cause, (noun, _) in _TEXTS.items()}
+WORDS = {cause: words for cause, (_, words) in _TEXTS.items()} | {"": "no launch is known"}
 # A longer gap is not due to launching: a PyTorch op takes the CPU 5 to 50 µs, and up to 100 µs under a profiler.
 DENSE_NS = 200_000
 
