@@ -78,16 +78,15 @@ class Rows:
     def dtype(self) -> NDArray[np.object_]:
         """The dtype of each op's first tensor: recorded, otherwise read from the kernel's name, otherwise empty."""
         recorded = self.table.coded("dtypes")
-        found = texts_of(Coded(recorded.codes, [_first_dtype(text) for text in recorded.values]))
-        silent = np.flatnonzero(found == "")
-        told: dict[tuple[str, str, str], str] = {}
-        for i in silent.tolist():
+        dtypes = texts_of(Coded(recorded.codes, [_first_dtype(text) for text in recorded.values]))
+        from_name: dict[tuple[str, str, str], str] = {}
+        for i in np.flatnonzero(dtypes == "").tolist():
             key = (str(self.name[i]), str(self.aten[i]), str(self.family[i]))
-            if key not in told:
+            if key not in from_name:
                 names = kernel_dtypes(*key)
-                told[key] = names.of(0) or names.rest
-            found[i] = told[key]
-        return found
+                from_name[key] = names.of(0) or names.rest
+            dtypes[i] = from_name[key]
+        return dtypes
 
     def json(self, key: str, row: int) -> Any:
         """A JSON column's value of a row, or None; each distinct text is decoded once."""
@@ -103,9 +102,8 @@ class Rows:
         """The shapes of the op's arguments in order; empty for arguments that are no tensor or a list of tensors."""
         code = int(self.table.coded("sizes").codes[row])
         if code not in self._shapes:
-            found = self.json("sizes", row)
-            plain = [shape if numel(shape) else [] for shape in found] if isinstance(found, list) else []
-            self._shapes[code] = plain
+            sizes = self.json("sizes", row)
+            self._shapes[code] = [s if numel(s) else [] for s in sizes] if isinstance(sizes, list) else []
         return self._shapes[code]
 
     def first_shape(self, row: int) -> list[int]:
@@ -129,10 +127,8 @@ class Rows:
 
     def _elements(self, first: bool) -> Ints:
         column = self.table.coded("sizes")
-        lists = [_list(text) for text in column.values]
-        each = [[numel(shape) for shape in shapes] for shapes in lists]
-        found = [(sizes[0] if first else max(sizes)) if sizes else 0 for sizes in each]
-        return np.array([*found, 0], np.int64)[column.codes]
+        sizes = [[numel(shape) for shape in _list(text)] or [0] for text in column.values]
+        return np.array([*(of_op[0] if first else max(of_op) for of_op in sizes), 0], np.int64)[column.codes]
 
     def mentions(self, key: str, *words: str) -> Bools:
         """Rows whose text in a column holds one of the words."""
