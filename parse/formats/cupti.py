@@ -71,16 +71,18 @@ def table_columns(data: Mapping[str, Ints], kinds: Sequence[str]) -> dict[str, D
     return columns
 
 
-class CallTimes(NamedTuple):
-    """API calls: what the kernel table shows of those that launch."""
+class Calls(NamedTuple):
+    """API calls; ``corr`` is their correlation ids."""
 
-    tid: Ints
     start: Ints  # ns
     end: Ints
+    pid: Ints
+    tid: Ints
     name: Coded
+    corr: Ints
 
 
-def launch_columns(call: Ints, calls: CallTimes, origin: int = 0) -> dict[str, Data]:
+def launch_columns(call: Ints, calls: Calls, origin: int = 0) -> dict[str, Data]:
     """The kernel table's columns about the call that launched each row; ``call`` is its place, -1 for none.
 
     ``origin``: the time in ns that becomes 0.
@@ -113,15 +115,11 @@ def name_operations(names: Sequence[Coded], data: Mapping[str, Ints], kinds: Seq
         rows = np.flatnonzero(data["kind"] == number)
         detail = data[details[kind]][rows] if kind in details else np.full(len(rows), NULL)
         for value in np.unique(detail).tolist():
+            number_or_none = str(value) if value >= 0 else ""
+            text = COPIES.get(value, "") if kind == "memcpy" else number_or_none
             for column in names:
-                column.values.append(f"[CUDA {kind} {_detail(kind, value)}".rstrip() + "]")
+                column.values.append(f"[CUDA {kind} {text}".rstrip() + "]")
                 column.codes[rows[detail == value]] = len(column.values) - 1
-
-
-def _detail(kind: str, value: int) -> str:
-    if kind == "memcpy":
-        return COPIES.get(value, "")
-    return str(value) if value >= 0 else ""
 
 
 def sizes(data: Mapping[str, Ints], name: str) -> Coded:

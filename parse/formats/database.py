@@ -65,10 +65,8 @@ class Database:
     def __init__(self, file: Path, connection: sqlite3.Connection) -> None:
         self.file = file
         self.connection = connection
-        listed = connection.execute(
-            "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
-        )
-        kinds: dict[str, str] = dict(listed.fetchall())
+        query = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        kinds: dict[str, str] = dict(connection.execute(query).fetchall())
         self._views = {name for name, kind in kinds.items() if kind == "view"}
         self.columns: dict[str, frozenset[str]] = {
             name: frozenset(row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (name,)))
@@ -82,9 +80,8 @@ class Database:
         """Raise ``SchemaError`` where a table that is there lacks a column that nothing can replace."""
         for column in columns:
             if self.has(table) and not self.has(table, column):
-                raise SchemaError(
-                    self.file, f"table {table} has no column {column} (export it again with a newer profiler)"
-                )
+                found = f"table {table} has no column {column} (export it again with a newer profiler)"
+                raise SchemaError(self.file, found)
 
     def check(self, source: Source) -> None:
         """Raise ``SchemaError`` where the table is there without a required column."""
@@ -109,13 +106,8 @@ class Database:
         if not self.has_all(source):
             return []
         listed = ", ".join(self.expressions(source, names).values())
-        sorting = self.expressions(source, source.order).values() if source.order else [self._row(source.table)]
-        return self.rows(f'SELECT {listed} FROM "{source.table}" e ORDER BY {", ".join(sorting)}')  # noqa: S608 (our own text)
-
-    def _row(self, table: str) -> str:
-        """The SQL of a row's number; NULL where rows have none."""
-        key = self.key(table)
-        return f"e.{key}" if key else "NULL"
+        order = ", ".join(self.expressions(source, source.order).values()) if source.order else self.key(source.table)
+        return self.rows(f'SELECT {listed} FROM "{source.table}" e ORDER BY {order or "NULL"}')  # noqa: S608 (our own text)
 
     def has_all(self, source: Source) -> bool:
         """Whether the table is there with all required columns."""
@@ -127,31 +119,27 @@ class Database:
         return {name: f'e."{column}"' if self.has(source.table, column) else "NULL" for name, column in columns.items()}
 
     def _counted(self, source: Source) -> str:
-        """The SQL condition of the rows of a source that count; empty where all do."""
-        if source.only is None:
-            return ""
-        name, values = source.only
-        column = source.column(name)
-        return f'"{column}" IN ({", ".join(map(str, values))})' if self.has(source.table, column) else ""
+        """The SQL condition of the rows of a source that count."""
+        name, values = source.only or ("", ())
+        column = source.column(name) if name else ""
+        return f'"{column}" IN ({", ".join(map(str, values))})' if name and self.has(source.table, column) else "1"
 
-    def ints(self, table: str, *columns: str, where: str = "") -> list[Ints]:
+    def ints(self, table: str, *columns: str, where: str = "1") -> list[Ints]:
         """Integer columns as arrays, in the table's own order: sorting arrays is faster than sorting in SQL."""
         if not self.has(table):
-            return [np.zeros(0, np.int64) for _ in columns]
+            return [_NONE for _ in columns]
         present = [column for column in columns if self.has(table, column)]
+        counted = "" if present else f'SELECT count(*) FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
         arrays = dict(zip(present, self._ints(table, present, where), strict=True)) if present else {}
-        rows = len(arrays[present[0]]) if present else self._count(table, where)
+        rows = len(arrays[present[0]]) if present else int(self.rows(counted)[0][0])
         return [arrays[column] if column in arrays else np.full(rows, NULL, np.int64) for column in columns]
 
-    def _count(self, table: str, where: str) -> int:
-        return int(self.rows(f'SELECT count(*) FROM "{table}" WHERE {where or "1"}')[0][0])  # noqa: S608 (our own text)
-
     def _ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
-        numbers, condition = [f'coalesce("{column}", {NULL})' for column in columns], where or "1"
+        numbers = [f'coalesce("{column}", {NULL})' for column in columns]
         try:
-            chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=condition)]
+            chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=where)]
         except ValueError:  # another value than an integer
-            query = f'SELECT {", ".join(numbers)} FROM "{table}" WHERE {condition}'  # noqa: S608 (our own text)
+            query = f'SELECT {", ".join(numbers)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
             return self.query_ints(query, len(columns))
         return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
 
@@ -259,8 +247,7 @@ def database(file: Path) -> Iterator[Database]:
         try:
             yield Database(file, connection)
         except sqlite3.DatabaseError as error:
-            raise InputError(
-                file, f"expected a whole SQLite database, found an error: {error} (export it again)"
-            ) from None
+            found = f"expected a whole SQLite database, found an error: {error} (export it again)"
+            raise InputError(file, found) from None
         finally:
             connection.close()

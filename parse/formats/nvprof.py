@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -66,14 +65,6 @@ FUNCTIONS = {
 }
 
 
-class Calls(NamedTuple):
-    """CUDA API calls."""
-
-    pid: Ints
-    corr: Ints
-    times: cupti.CallTimes
-
-
 def is_nvprof(db: Database) -> bool:
     """Whether a database is nvprof's."""
     return db.has(STRINGS.table) and any(table.startswith(PREFIX) for table in db.columns)
@@ -101,12 +92,12 @@ def _capture(db: Database) -> Capture:
     origin = _origin(data, calls, markers)
     threads: Threads = {}
     ranges, scopes = ranges_of(markers, threads, origin)
-    thread = thread_numbers(calls.pid, calls.times.tid, threads)
+    thread = thread_numbers(calls.pid, calls.tid, threads)
     only_pid = int(calls.pid[0]) if len(calls.pid) else next(iter(threads), (NULL, NULL))[0]  # one process per file
     columns = _columns(db, data)
     columns["start"] = data["start_ns"] - origin
     columns["pid"] = value_at(calls.pid, call, only_pid)
-    columns.update(cupti.launch_columns(call, calls.times, origin))
+    columns.update(cupti.launch_columns(call, calls, origin))
     return Capture(
         file=str(db.file),
         profiler="nvprof",
@@ -148,7 +139,7 @@ def _columns(db: Database, data: dict[str, Ints]) -> dict[str, Data]:
     return columns
 
 
-def read_calls(db: Database) -> Calls:
+def read_calls(db: Database) -> cupti.Calls:
     """Runtime calls, then driver calls: a runtime call that launches comes before the driver call under it."""
     apis = [db.read(source) for source in (RUNTIME, DRIVER)]
     data = {name: np.concatenate([api[name] for api in apis]) for name in RUNTIME.names}
@@ -156,12 +147,11 @@ def read_calls(db: Database) -> Calls:
     used, codes = distinct(is_driver, data["callback"])
     functions = [(("runtime", "driver")[api], callback) for api, callback in used]
     names = [FUNCTIONS.get((api, callback), f"{api} call {callback}") for api, callback in functions]
-    name = Coded(codes.astype(np.int32), names)
-    times = cupti.CallTimes(data["tid"] & 0xFFFFFFFF, data["start_ns"], data["end_ns"], name)
-    return Calls(data["pid"], data["corr"], times)
+    name, tid = Coded(codes.astype(np.int32), names), data["tid"] & 0xFFFFFFFF
+    return cupti.Calls(data["start_ns"], data["end_ns"], data["pid"], tid, name, data["corr"])
 
 
-def find_calls(calls: Calls, corr: Ints) -> Ints:
+def find_calls(calls: cupti.Calls, corr: Ints) -> Ints:
     """The place of the first call of each correlation id, -1 for none."""
     return lookup(np.zeros_like(calls.corr), calls.corr, np.zeros_like(corr), corr)
 
@@ -172,9 +162,8 @@ def read_markers(db: Database) -> list[TextRange]:
     opened: dict[int, int] = {}
     begun: list[tuple[int, object, str]] = []
     ends: list[int] = []
-    for flags, time, id_, kind, owner, name in db.records(
-        MARKERS, "flags", "time_ns", "id", "object_kind", "object", "name"
-    ):
+    columns = ("flags", "time_ns", "id", "object_kind", "object", "name")
+    for flags, time, id_, kind, owner, name in db.records(MARKERS, *columns):
         if type(time) is not int or not 1 <= time <= LATEST_NS:
             continue
         if flags == END and id_ in opened:
@@ -194,8 +183,8 @@ def _thread(owner: object) -> tuple[int, int]:
     return pid, tid
 
 
-def _origin(data: dict[str, Ints], calls: Calls, markers: list[TextRange]) -> int:
+def _origin(data: dict[str, Ints], calls: cupti.Calls, markers: list[TextRange]) -> int:
     """The time of the first event in ns since 1970; 0 where none is possible."""
     first_marker = [marker.start for marker in markers[:1]]
-    times = [int(data["start_ns"].min()), *first_marker, *calls.times.start[:1].tolist()]
+    times = [int(data["start_ns"].min()), *first_marker, *calls.start[:1].tolist()]
     return min((time for time in times if 0 < time < LATEST_NS), default=0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.cupti import CallTimes, launch_columns, launch_fields, triples
+from pyprof.parse.formats.cupti import Calls, launch_columns, launch_fields, triples
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.possible_times import settle
@@ -108,7 +108,8 @@ def _capture(file: Path, events: Events) -> Capture:
     threads: Threads = {}
     ranges, scopes = ranges_of(markers, threads, origin)
     call = np.where(launched == NULL, -1, launched)
-    call_times = CallTimes(calls[:, 1], calls[:, 2], calls[:, 3], Coded.of(call.text for call in events.calls))
+    names = Coded.of(call.text for call in events.calls)
+    api = Calls(calls[:, 2], calls[:, 3], calls[:, 0], calls[:, 1], names, np.arange(len(calls)))
     columns = {
         "kind": Coded.of(operation.kind for operation in operations),
         "kShortName": Coded.of(short_name(operation.name) for operation in operations),
@@ -121,7 +122,7 @@ def _capture(file: Path, events: Events) -> Capture:
         "grid": triples(gx, gy, gz),
         "block": triples(bx, by, bz),
         "bytes": size,
-        **launch_columns(call, call_times, origin),
+        **launch_columns(call, api, origin),
     }
     return Capture(
         file=str(file),
@@ -132,7 +133,7 @@ def _capture(file: Path, events: Events) -> Capture:
         rows=len(operations),
         columns=columns,
         warnings=[EXPERIMENTAL, *times.warnings()],
-        **launch_fields(call, thread_numbers(calls[:, 0], calls[:, 1], threads), columns),
+        **launch_fields(call, thread_numbers(api.pid, api.tid, threads), columns),
     )
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS
-from pyprof.parse.formats.cupti import CallTimes, launch_columns, texts_of
+from pyprof.parse.formats.cupti import Calls, texts_of
 from pyprof.parse.formats.database import Database
 from pyprof.parse.nsys.operations import Operations
 from pyprof.parse.nsys.tables import API, GRAPH_NODES, STRINGS, process_of, thread_of
-from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, lookup, value_at
+from pyprof.table.columns import NULL, Ints, distinct, lookup, value_at
 
 
-@dataclass(slots=True)
-class ApiCalls:
+class ApiCalls(NamedTuple):
     """CUDA API calls, runtime and driver: what finding launches takes."""
 
     pid: Ints
@@ -26,30 +24,18 @@ class ApiCalls:
     start: Ints  # ns
 
 
-@dataclass(slots=True)
-class TimedCalls(ApiCalls):
-    """The same with their ends and names."""
-
-    end: Ints
-    name: Coded
-
-    def columns(self, call: Ints) -> dict[str, Data]:
-        """The kernel table's columns about the call that launched each row; ``call`` is its place, -1 for none."""
-        return launch_columns(call, CallTimes(thread_of(self.global_tid), self.start, self.end, self.name))
-
-
 def outline_calls(db: Database) -> ApiCalls:
     """All calls. Raises SchemaError where the table lacks a column that nothing replaces."""
     data = db.read(API, "thread", "corr", "start_ns")
     return ApiCalls(process_of(data["thread"]), data["corr"], data["thread"], data["start_ns"])
 
 
-def read_calls(db: Database) -> TimedCalls:
-    """All calls with ends and names. Raises as ``outline_calls``."""
+def read_calls(db: Database) -> tuple[ApiCalls, Calls]:
+    """All calls, and the same with ends and names. Raises as ``outline_calls``."""
     data = db.read(API, "thread", "corr", "start_ns", "end_ns", "name")
-    names = texts_of(data["name"], db.texts(STRINGS, data["name"]))
-    thread = data["thread"]
-    return TimedCalls(process_of(thread), data["corr"], thread, data["start_ns"], data["end_ns"], names)
+    names, thread = texts_of(data["name"], db.texts(STRINGS, data["name"])), data["thread"]
+    calls = ApiCalls(process_of(thread), data["corr"], thread, data["start_ns"])
+    return calls, Calls(calls.start, data["end_ns"], calls.pid, thread_of(thread), names, calls.corr)
 
 
 def launching_threads(db: Database) -> list[int]:

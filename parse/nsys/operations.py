@@ -81,13 +81,13 @@ def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
     4-GPU host ids 0, 1, 2, 3 were CUDA devices 1, 0, 3, 2.
     """
     infos = database_infos(db, GPUS)
-    by_id, by_device = dict[object, tuple[str, str]](), dict[object, tuple[str, str]]()
+    by_id, by_device, by_process = (dict[object, tuple[str, str]]() for _ in range(3))
     checked = db.has(GPUS.table, GPUS.column("computeMajor"))
     for id_, number, gpu_name, major in db.records(GPUS, "id", "device", "name", "computeMajor"):
         by_id[id_] = (str(gpu_name), infos.get(id_, ""))
         if not checked or (isinstance(major, int) and major > 0):  # a display adapter's compute capability is 0
             by_device[number] = by_id[id_]
-    by_process = {(pid, number): by_id[gpu] for pid, number, gpu in db.records(CUDA_DEVICES) if gpu in by_id}
+    by_process |= {(pid, number): by_id[gpu] for pid, number, gpu in db.records(CUDA_DEVICES) if gpu in by_id}
     used, codes = distinct(pid, device)
     gpus = [by_process.get(pair) or by_device.get(pair[1], ("", "")) for pair in used]
     name, info = ([gpu[part] for gpu in gpus] for part in range(2))

@@ -16,6 +16,7 @@ from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING
+from pyprof.parse.formats.cupti import launch_columns
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.nsys.api_launches import Launches, launches, launching_threads, read_calls
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
@@ -79,10 +80,10 @@ def _capture(db: Database, lean: bool) -> Capture:
         nvtx = read_ranges(db)  # a warning says whether the capture has ops at all
     messages = payloads(db)
     nvtx = nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids))
-    calls = read_calls(db)
+    calls, named_calls = read_calls(db)
     call, launched = launches(db, operations, calls, nvtx.tids)
     capture = assemble(db, operations, nvtx, launched, messages)
-    capture.columns.update(calls.columns(call))
+    capture.columns.update(launch_columns(call, named_calls))
     return capture
 
 

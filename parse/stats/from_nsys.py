@@ -6,9 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
+from pyprof.parse.formats import cupti
 from pyprof.parse.formats.cupti import gpu_operations, name_operations, texts_of
 from pyprof.parse.formats.database import Database
-from pyprof.parse.nsys.api_launches import TimedCalls, read_calls
+from pyprof.parse.nsys.api_launches import read_calls
 from pyprof.parse.nsys.nvtx_sql import START_END, RangeSql, domain_names, last_time
 from pyprof.parse.nsys.operations import KINDS, SOURCES, process_numbers
 from pyprof.parse.nsys.tables import API, NVTX, OS_CALLS, STRINGS, process_of, thread_of
@@ -26,13 +27,12 @@ class NsysRecording(Recording):
 
     @cached_property
     def api(self) -> Calls:
-        calls = self._api
-        return Calls(calls.start, calls.end, calls.pid, thread_of(calls.global_tid), calls.name)
+        return Calls(*self._api[:5])
 
     @cached_property
-    def _api(self) -> TimedCalls:
+    def _api(self) -> cupti.Calls:
         self.db.require(API.table, API.column("name"))
-        return read_calls(self.db)
+        return read_calls(self.db)[1]
 
     @cached_property
     def os(self) -> Calls:
@@ -89,10 +89,6 @@ def _range_names(db: Database, process: Ints, domain: Ints) -> Coded:
     code = np.fromiter((seen.setdefault(str(row[0]), len(seen)) for row in cursor), np.int64)
     texts, names = list(seen), domain_names(db)
     used, codes = distinct(process, domain, code)
-    return Coded(codes.astype(np.int32), [f"{_domain(names, (p, d))}:{texts[c]}" for p, d, c in used])
-
-
-def _domain(names: dict[tuple[int, int], str], domain: tuple[int, int]) -> str:
-    """The name of a domain; its number where a sliced file has lost the event that names it."""
-    number = domain[1]
-    return names.get(domain, "" if number in (0, NULL) else f"domain {number}")
+    # A domain's number stands where a sliced file has lost the event that names it.
+    numbers = {number: "" if number in (0, NULL) else f"domain {number}" for _, number, _ in used}
+    return Coded(codes.astype(np.int32), [f"{names.get((p, d), numbers[d])}:{texts[c]}" for p, d, c in used])

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from pyprof.parse.attribute.capture import OPEN
-from pyprof.parse.formats import nvprof
+from pyprof.parse.formats import cupti, nvprof
 from pyprof.parse.formats.database import Database
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
 from pyprof.table.columns import Coded
@@ -20,13 +20,12 @@ class NvprofRecording(Recording):
         self.db = db
 
     @cached_property
-    def _api(self) -> nvprof.Calls:
+    def _api(self) -> cupti.Calls:
         return nvprof.read_calls(self.db)
 
     @cached_property
     def api(self) -> Calls:
-        times = self._api.times
-        return Calls(times.start, times.end, self._api.pid, times.tid, times.name)
+        return Calls(*self._api[:5])
 
     @cached_property
     def gpu(self) -> Gpu:

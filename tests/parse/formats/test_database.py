@@ -32,7 +32,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
-def ints(path: Path, *columns: str, where: str = "") -> list[list[int]]:
+def ints(path: Path, *columns: str, where: str = "1") -> list[list[int]]:
     with database(path) as db:
         return [column.tolist() for column in db.ints("t", *columns, where=where)]
 
