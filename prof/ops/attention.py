@@ -67,12 +67,9 @@ class Heads:
 
     def backward_flop(self, q: bool = True, k: bool = True, v: bool = True) -> int:
         """Five products, less those for gradients that nobody wants."""
-        sizes = (
-            self.key_size  # Q K' again
-            + (self.value_size if q or k else 0)  # dP
-            + (self.value_size if v else 0)
-            + self.key_size * (q + k)
-        )
+        keys = 1 + q + k  # Q K' again, dQ, dK
+        values = (q or k) + v  # dP, dV
+        sizes = self.key_size * keys + self.value_size * values
         return 2 * self.pairs * sizes if q or k or v else 0
 
 

@@ -158,19 +158,10 @@ def valid(x: Tensor, weight: Tensor, window: Window) -> int:
     y = output_shape(x, weight, window)
     # a transposed convolution is the gather from y to x, with the kernel moving over y
     small, large = (x.shape[-rank:], y[-rank:]) if window.transposed else (y[-rank:], x.shape[-rank:])
-    pads = paddings(window, weight.shape[2:])
-    pairs = math.prod(
-        taps_inside(*dimension)
-        for dimension in zip(
-            small,
-            large,
-            weight.shape[2:],
-            spread(window.stride, rank),
-            (before for before, _ in pads),
-            spread(window.dilation, rank),
-            strict=True,
-        )
-    )
+    before = [before for before, _ in paddings(window, weight.shape[2:])]
+    strides, dilations = spread(window.stride, rank), spread(window.dilation, rank)
+    dimensions = zip(small, large, weight.shape[2:], strides, before, dilations, strict=True)
+    pairs = math.prod(taps_inside(*dimension) for dimension in dimensions)
     points = math.prod(x.shape[: -rank - 1]) * weight.shape[0] * weight.shape[1]
     return multiply_adds(points * pairs, x, weight)
 

@@ -17,7 +17,6 @@ from pyprof.prof.ops.operands import indices
 
 SUM, MEAN, NONE = 0, 1, 2  # pooling modes
 
-
 # SparseType (fbgemm_gpu/split_embedding_configs.py): an output's type as a number
 SPARSE_TYPES = {0: "float32", 1: "float16", 2: "uint8", 5: "bfloat16"}
 

@@ -24,10 +24,6 @@ from pyprof.prof.ops.operands import Out, bytes_of, first_output
 op = Family("embedding")
 
 
-def whole(amount: Fraction | int) -> int:
-    return round(amount)
-
-
 def moved_elements(amount: Fraction | int, itemsize: float) -> float:
     return bytes_of(round(amount), itemsize)
 
@@ -44,7 +40,7 @@ def lookup_work(call: Lookup, out: Tensor | None) -> Work:
     dtype = (out.dtype if out is not None else "") or call.out or "float32"  # FBGEMM's default
     read = moved_elements(call.count * wide, call.weights.itemsize) + call.indices.nbytes
     read += call.weighted.nbytes if call.weighted else 0
-    return Work(whole(flop), read, moved_elements(rows * wide, Tensor((), dtype).itemsize))
+    return Work(round(flop), read, moved_elements(rows * wide, Tensor((), dtype).itemsize))
 
 
 @op("fbgemm::split_embedding_codegen_lookup")
@@ -95,7 +91,7 @@ def quantized_lookup(*arguments: Any, out: Out = None) -> Work:
     row = wide * bits / 8 + (4 if bits < 16 else 0)
     dtype = (out[0].dtype if out and out[0] else "") or call.out or "float16"
     read = round(call.count * row) + call.indices.nbytes + (call.weighted.nbytes if call.weighted else 0)
-    return Work(whole(flop), read, moved_elements(rows * wide, Tensor((), dtype).itemsize))
+    return Work(round(flop), read, moved_elements(rows * wide, Tensor((), dtype).itemsize))
 
 
 KIND = r"fbgemm::(?:split|dense|ssd)_embedding"

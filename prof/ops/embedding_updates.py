@@ -17,14 +17,13 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.embedding_call import MEAN, Lookup, understand
-from pyprof.prof.ops.embedding_tables import KIND, mean_width, moved_elements, whole
+from pyprof.prof.ops.embedding_tables import KIND, mean_width, moved_elements
 from pyprof.prof.ops.evaluation import alias, assumes
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work
 
 op = Family("embedding")
 OP = "fbgemm::split_embedding_backward_codegen"  # what the node of autograd calls
 NODE = "SplitLookupFunction"  # of a C++ Function, to which the whole backward counts
-
 
 STATE = 4  # bytes of an element of optimizer state
 
@@ -45,7 +44,6 @@ class Update:
 
 
 ROWWISE = "squares 2, update 2; a row: mean, sum, sqrt, eps, quotient"
-
 
 UPDATES = {
     "sgd": Update(2, 0, 0, 0, "p - lr g"),
@@ -85,7 +83,7 @@ def indice_weights_work(call: Lookup, grad: Tensor) -> Work:
     """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1"""
     wide = call.width(grad)
     read = grad.nbytes + moved_elements(call.count * wide, call.weights.itemsize) + call.indices.nbytes
-    return Work(whole(call.count * (2 * wide - 1)), read, moved_elements(call.count, STATE))
+    return Work(round(call.count * (2 * wide - 1)), read, moved_elements(call.count, STATE))
 
 
 def update_work(call: Lookup, grad: Tensor, rule: Update) -> Work:
@@ -98,7 +96,7 @@ def update_work(call: Lookup, grad: Tensor, rule: Update) -> Work:
     state = moved_elements(rule.states * elements + rule.row_states * rows, STATE)
     tables = moved_elements(elements, call.weights.itemsize)
     read = grad.nbytes + call.indices.nbytes + (call.weighted.nbytes if call.weighted else 0)
-    return Work(whole(flop), read + (tables + state if rule.stores else 0), tables + state)
+    return Work(round(flop), read + (tables + state if rule.stores else 0), tables + state)
 
 
 def gradient(arguments: tuple[Any, ...]) -> tuple[Tensor, Lookup]:

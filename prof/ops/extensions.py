@@ -21,9 +21,6 @@ attention_op, norm_op, pointwise_op, gemm_op = Family("attention"), Family("norm
 BLOCKS = 4  # bytes of a block's scale in bitsandbytes: float32
 
 
-# --- attention: [batch, sequence, heads, size], or packed sequences --------------------------------------------------
-
-
 attention_op(
     "flash_attn::_flash_attn_forward (q, k, v, dropout, _scale, causal, left, right)",
     "flash_attn::_flash_attn_varlen_forward"
@@ -38,9 +35,6 @@ attention_op(
     "dropout, _scale, causal, left, right)",
     takes=Flash,
 )(attention_backward)
-
-
-# --- norms and activations ---------------------------------------------------------------------------------------
 
 
 @norm_op("FusedLayerNormAffineFunction LigerLayerNormFunction")
@@ -71,9 +65,6 @@ def liger_gelu_mul(a: Tensor, b: Tensor) -> Work:
 def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Work:
     """Each pair turned by its place's angle, in place: 3 per element"""
     return Work(3 * (q.numel + k.numel), distinct(q, k, cos, sin), moved(q.numel, q) + moved(k.numel, k))
-
-
-# --- bitsandbytes ------------------------------------------------------------------------------------------------
 
 
 @pointwise_op("bitsandbytes::dequantize_4bit")

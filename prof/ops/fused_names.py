@@ -14,9 +14,7 @@ from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, names
 
 KINDS = ("poi", "red", "per", "spl")
 
-
 NO_WORK = frozenset({"view", "copy", "indexing", "embedding", "sort"})  # families that compute nothing
-
 
 # Names of inductor and prims that are not aten ops: FLOPs per element.
 OWN = {
@@ -34,10 +32,8 @@ OWN = {
     ),
 }
 
-
 # On what a reduction leaves, not on what it reads: the root in a norm.
 AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
-
 
 # Norms: FLOPs per element of their statistics and of their result, which may be two kernels. A layer norm's
 # statistics subtract, square and add, its result subtracts, scales by the deviation and the weight, adds the bias.
@@ -52,7 +48,6 @@ NORMS = {
     ),
     "_fused_rms_norm": (2, 2),
 }
-
 
 # Their backwards: an element of the input's gradient, and of the sums for the weights' gradients.
 NORM_BACKWARDS = {

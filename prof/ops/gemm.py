@@ -238,82 +238,62 @@ def outer_backward(a: Tensor, b: Tensor) -> Parts:
 # Products added to a matrix, C = beta * self + A @ B: each way to multiply gives C's shape and the multiply-adds.
 
 Multiplied = tuple[tuple[int, ...], int]
+Way = Callable[[Tensor, Tensor], Multiplied]
 
 
-def matrices(op: str, a: Tensor, b: Tensor) -> Multiplied:
-    m, n, k = dimensions(op, a, b)
+def adds_product(names: str, gradient: str) -> Callable[[Way], Way]:
+    """Register the ops that add a product, and the first one's backward, whose formula is ``gradient``."""
+
+    def register(multiplied: Way) -> Way:
+        def forward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
+            shape, count = multiplied(a, b)
+            result = typed(a.like(shape), beta if isinstance(beta, str) else None)
+            return product(count, (added(self, beta), a, b), output(out, result))
+
+        def backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
+            shape, count = multiplied(a, b)
+            return gradients(a, b, a.like(shape), count, given(self), beta)
+
+        forward.__doc__, backward.__doc__ = multiplied.__doc__, gradient
+        op(names)(forward)
+        op(names.partition(" ")[0] + ".backward")(backward)
+        return multiplied
+
+    return register
+
+
+@adds_product(
+    "addmm _addmm_activation _sparse_addmm",
+    gradient="dA = dC @ B', dB = A' @ dC, and the sum of dC over the rows that self was broadcast along",
+)
+def matrices(a: Tensor, b: Tensor) -> Multiplied:
+    """C = beta * self + A[M,K] @ B[K,N]; self (a bias, or a matrix) is read, unless beta is 0"""
+    m, n, k = dimensions("addmm", a, b)
     return (m, n), m * n * k
 
 
-def batches(op: str, a: Tensor, b: Tensor) -> Multiplied:
-    batch, m, n, k = batched(op, a, b)
+@adds_product("baddbmm", gradient="Two batched products, and self's sum over what it was broadcast along")
+def batches(a: Tensor, b: Tensor) -> Multiplied:
+    """beta * self + A @ B, a batch of them"""
+    batch, m, n, k = batched("baddbmm", a, b)
     return (batch, m, n), batch * m * n * k
 
 
-def summed_batches(op: str, a: Tensor, b: Tensor) -> Multiplied:
-    shape, count = batches(op, a, b)
+@adds_product("addbmm", gradient="dA[i] = dC @ B[i]', dB[i] = A[i]' @ dC; dC is one matrix and read once")
+def summed_batches(a: Tensor, b: Tensor) -> Multiplied:
+    """beta * self + sum of A[i] @ B[i]: one product with K = batch * k"""
+    shape, count = batches(a, b)
     return shape[1:], count
 
 
-def matrix_and_vector(op: str, a: Tensor, b: Tensor) -> Multiplied:
-    shape, k = general(op, a, b)
+@adds_product("addmv", gradient="As mv; self's gradient is dy itself, or its sum where self is one number")
+def matrix_and_vector(a: Tensor, b: Tensor) -> Multiplied:
+    """beta * self + A[M,K] @ x[K]"""
+    shape, k = general("addmv", a, b)
     return shape, math.prod(shape) * k
 
 
-def vectors(_op: str, a: Tensor, b: Tensor) -> Multiplied:
+@adds_product("addr", gradient="As outer, and self's share")
+def vectors(a: Tensor, b: Tensor) -> Multiplied:
+    """self + a b': the product and the sum of a K = 1 product are one multiply-add"""
     return (a.numel, b.numel), a.numel * b.numel
-
-
-ADDED = (  # names, how A and B are multiplied, formula, the backward's formula
-    (
-        "addmm _addmm_activation _sparse_addmm",
-        matrices,
-        "C = beta * self + A[M,K] @ B[K,N]; self (a bias, or a matrix) is read, unless beta is 0",
-        "dA = dC @ B', dB = A' @ dC, and the sum of dC over the rows that self was broadcast along",
-    ),
-    (
-        "baddbmm",
-        batches,
-        "beta * self + A @ B, a batch of them",
-        "Two batched products, and self's sum over what it was broadcast along",
-    ),
-    (
-        "addbmm",
-        summed_batches,
-        "beta * self + sum of A[i] @ B[i]: one product with K = batch * k",
-        "dA[i] = dC @ B[i]', dB[i] = A[i]' @ dC; dC is one matrix and read once",
-    ),
-    (
-        "addmv",
-        matrix_and_vector,
-        "beta * self + A[M,K] @ x[K]",
-        "As mv; self's gradient is dy itself, or its sum where self is one number",
-    ),
-    (
-        "addr",
-        vectors,
-        "self + a b': the product and the sum of a K = 1 product are one multiply-add",
-        "As outer, and self's share",
-    ),
-)
-
-
-def _register(names: str, multiplied: Callable[[str, Tensor, Tensor], Multiplied], formula: str, gradient: str) -> None:
-    name = names.partition(" ")[0]
-
-    def forward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
-        shape, count = multiplied(name, a, b)
-        result = typed(a.like(shape), beta if isinstance(beta, str) else None)
-        return product(count, (added(self, beta), a, b), output(out, result))
-
-    def backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
-        shape, count = multiplied(name, a, b)
-        return gradients(a, b, a.like(shape), count, given(self), beta)
-
-    forward.__doc__, backward.__doc__ = formula, gradient
-    op(names)(forward)
-    op(f"{name}.backward")(backward)
-
-
-for _row in ADDED:
-    _register(*_row)

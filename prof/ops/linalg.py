@@ -104,13 +104,8 @@ def solve(a: Tensor, b: Tensor) -> Work:
 @op("linalg_lu_solve lu_solve")
 def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
     """From the factors: 2n^2 per right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
-    factors, b = (
-        (second, first)
-        if len(second.shape) >= len(first.shape)
-        and second.shape[-1] == second.shape[-2]
-        and (len(third.shape) < len(second.shape))
-        else (first, third)
-    )
+    is_square = second.shape[-1] == second.shape[-2] if len(second.shape) >= len(first.shape) else False
+    factors, b = (second, first) if is_square and len(third.shape) < len(second.shape) else (first, third)
     batch, n = square("lu_solve", factors)
     flop = 2 * n * n * columns(factors, b) * batch
     return Work(scaled(flop, factors), distinct(first, second, third), moved(b.numel, b))

@@ -129,7 +129,7 @@ PRICES = {  # FLOPs per element
     "l1_loss": (1, "|x - t|"),
     "smooth_l1_loss huber_loss": (
         4,
-        "z = |x - t|; 0.5 z z / beta, the quadratic branch for all elements (huber: delta (z - delta / 2))",
+        "z = |x - t|; 0.5 z z / beta, the quadratic branch (huber: delta (z - delta / 2))",
     ),
     "soft_margin_loss": (3, "log1p(exp(-t x))"),
     "kl_div": (3, "t (log t - x), or exp(t) (t - x)"),
@@ -148,10 +148,24 @@ for _names, (_flop, _formula) in PRICES.items():
     _register(_names, _flop, _formula)
 
 
-@op("mse_loss_backward")
-def mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """(x - t) * (2 g / n): 2 per element; unreduced 2 (x - t) g: 3"""
-    return compared_backward(self, 3 if mode(reduction) == NONE else 2, required(grad), self, target)
+BACKWARDS = {  # FLOPs per element, and unreduced
+    "mse_loss_backward": (2, 3, "(x - t) * (2 g / n): 2 per element; unreduced 2 (x - t) g: 3"),
+    "smooth_l1_loss_backward huber_loss_backward": (3, 3, "(x - t) g / (n beta): sub, mul, div an element"),
+    "soft_margin_loss_backward": (6, 6, "z = exp(-t x); -t g z / (1 + z): mul, exp, add, 2 mul, div"),
+}
+
+
+def _register_backward(names: str, reduced: int, unreduced: int, formula: str) -> None:
+    def backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
+        flop = reduced if reduced == unreduced or mode(reduction) != NONE else unreduced
+        return compared_backward(self, flop, required(grad), self, target)
+
+    backward.__doc__ = formula
+    op(names)(backward)
+
+
+for _names, _backward in BACKWARDS.items():
+    _register_backward(_names, *_backward)
 
 
 @op("l1_loss.backward")
@@ -165,18 +179,6 @@ def _each(self: Tensor, target: Tensor, flop: int, reduction: Any) -> Parts:
     grad = incoming(self, reduction)
     inputs = distinct(self, target) + grad.nbytes
     return {name: Work(flop * t.numel, inputs, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
-
-
-@op("smooth_l1_loss_backward huber_loss_backward")
-def smooth_l1_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """(x - t) g / (n beta): sub, mul, div an element"""
-    return compared_backward(self, 3, required(grad), self, target)
-
-
-@op("soft_margin_loss_backward")
-def soft_margin_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
-    """z = exp(-t x); -t g z / (1 + z): mul, exp, add, 2 mul, div"""
-    return compared_backward(self, 6, required(grad), self, target)
 
 
 @op("binary_cross_entropy")

@@ -180,47 +180,24 @@ def projection_gradients(x: Tensor, weight: Tensor, bias: Tensor | None) -> Work
     return total(gradients(x, weight, y, y.numel * x.shape[-1], bias))
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A call of the inference path of nn.TransformerEncoderLayer: x is [batch, sequence, E]."""
+@op("_transformer_encoder_layer_fwd")
+def transformer_encoder_layer(x: Tensor, _embed: Any, heads: int, *parameters: Any) -> Parts:
+    """The inference path of nn.TransformerEncoderLayer: attention, two products, two norms, two sums, an activation
 
-    x: Tensor
-    heads: int
-    in_weight: Tensor
-    in_bias: Any
-    out_weight: Tensor
-    out_bias: Any
-    use_gelu: Any
-    norm1: Tensor
-    norm1_bias: Any
-    norm2: Tensor
-    norm2_bias: Any
-    up: Tensor
-    up_bias: Any
-    down: Tensor
-    down_bias: Any
-
-
-@op(
-    "_transformer_encoder_layer_fwd (x, _embed, heads, in_weight, in_bias, out_weight, out_bias, use_gelu, "
-    "_norm_first, _eps, norm1, norm1_bias, norm2, norm2_bias, up, up_bias, down, down_bias)",
-    takes=Layer,
-)
-def transformer_encoder_layer(layer: Layer) -> Parts:
-    """The inference path of nn.TransformerEncoderLayer: attention, two products, two norms, two sums, an activation"""
-    x = layer.x
-    inner = NativeCall(
-        x, x, x, layer.heads, layer.in_weight, layer.in_bias, out_weight=layer.out_weight, out_bias=layer.out_bias
-    )
-    hidden = x.like((*x.shape[:-1], layer.up.shape[0]))
+    x is [batch, sequence, E].
+    """
+    in_weight, in_bias, out_weight, out_bias, use_gelu, _norm_first, _eps, *rest = parameters
+    norm1, norm1_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *_ = rest
+    inner = NativeCall(x, x, x, heads, in_weight, in_bias, out_weight=out_weight, out_bias=out_bias)
+    hidden = x.like((*x.shape[:-1], up.shape[0]))
     norms = [
         evaluate("native_layer_norm", (x, x.shape[-1:], weight, bias, 1e-5))
-        for weight, bias in ((layer.norm1, layer.norm1_bias), (layer.norm2, layer.norm2_bias))
+        for weight, bias in ((norm1, norm1_bias), (norm2, norm2_bias))
     ]
     return multi_head_attention(inner) | {
-        "up": linear(x, layer.up, given(layer.up_bias)),
-        "activation": total(evaluate("gelu" if layer.use_gelu else "relu", (hidden,))),
-        "down": linear(hidden, layer.down, given(layer.down_bias)),
+        "up": linear(x, up, given(up_bias)),
+        "activation": total(evaluate("gelu" if use_gelu else "relu", (hidden,))),
+        "down": linear(hidden, down, given(down_bias)),
         "norm": sum(map(total, norms), Work()),
         "residual": sum((total(evaluate("add", (x, x.like(x.shape), 1))) for _sum in range(2)), Work()),
     }

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
-from pyprof.prof.ops.operands import INDEX_BYTES, Out, first_output, moved, number, numel
+from pyprof.prof.ops.operands import INDEX_BYTES, Out, first_output, moved, number, numel, result_numel
 
 op = Family("pooling")
 
@@ -192,15 +192,8 @@ for _n in (1, 2, 3):
 @op("max_unpool2d max_unpool3d")
 def max_unpool(self: Tensor, positions: Tensor, size: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Each value to its position, zeros elsewhere"""
-    described = first_output(out)
-    known = None if size is UNKNOWN else tuple(size)
-    count = (
-        described.numel
-        if described is not None
-        else None
-        if known is None
-        else numel((*self.shape[: -len(known)], *known))
-    )
+    known = UNKNOWN if size is UNKNOWN else (*self.shape[: -len(size)], *size)
+    count = result_numel(out, known)
     return Work(0, self.nbytes + INDEX_BYTES * positions.numel, moved(count, self))
 
 

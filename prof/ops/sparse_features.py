@@ -27,9 +27,6 @@ def rows_of(tensor: Tensor) -> int:
     return tensor.shape[0] if tensor.shape else 1
 
 
-# --- orders ------------------------------------------------------------------------------------------------------
-
-
 @copy_op(
     "fbgemm::permute_sparse_features fbgemm::permute_2D_sparse_data fbgemm::permute_1D_sparse_data "
     "fbgemm::permute_sparse_data fbgemm::permute_2D_sparse_preallocated_out"
@@ -84,9 +81,6 @@ def reordered(first: Tensor, second: Tensor) -> Work:
     """Values by feature and ad instead of by request: the larger of the first two tensors, read and written"""
     values = max(first, second, key=lambda t: t.numel)
     return Work(0, distinct(first, second), values.nbytes)
-
-
-# --- lengths, offsets, checks --------------------------------------------------------------------------------------
 
 
 @copy_op("fbgemm::bounds_check_indices")
