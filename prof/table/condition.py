@@ -105,11 +105,7 @@ def fold(
 
 def with_leaves(tree: Tree[Leaf], change: Callable[[Leaf], Tree[Other]]) -> Tree[Other]:
     """The tree with each leaf replaced by what ``change`` makes of it."""
-    if isinstance(tree, Not):
-        return Not(with_leaves(tree.inner, change))
-    if isinstance(tree, Joined):
-        return Joined(tree.every, tuple(with_leaves(part, change) for part in tree.parts))
-    return change(tree)
+    return fold(tree, change, lambda every, parts: Joined(every, tuple(parts)), Not)
 
 
 def parse(text: str, scopes: Collection[str] = (), units: Collection[str] = ()) -> Condition:
@@ -126,7 +122,7 @@ def parse(text: str, scopes: Collection[str] = (), units: Collection[str] = ()) 
         raise ConditionError("an empty condition; expected comparisons such as a > 1 and b == 'x'")
     parser = _Parser(text, scopes, units)
     tree = parser.either(0)
-    if not parser.token.at_end:
+    if parser.token.kind != "end":
         raise parser.unexpected("expected and, or, or the end")
     return Condition(text, tree)
 
@@ -137,10 +133,6 @@ class _Token:
     text: str
     start: int
     end: int
-
-    @property
-    def at_end(self) -> bool:
-        return self.kind == "end"
 
 
 class _Parser:
@@ -154,7 +146,7 @@ class _Parser:
             re.DOTALL,
         )
         self.text, self.units = text, units
-        self.token = self.read(0)
+        self.token, self.end = self.read(0), 0  # the next token, and where the last one that was taken ends
 
     def read(self, at: int) -> _Token:
         found = self.pattern.match(self.text, at)
@@ -166,8 +158,12 @@ class _Parser:
 
     def take(self) -> _Token:
         taken = self.token
-        self.token = self.read(taken.end) if not taken.at_end else taken
+        self.token, self.end = self.read(taken.end), taken.end
         return taken
+
+    def took(self, *texts: str) -> str:
+        """The token's text, which is then taken, where it is one of these; else nothing."""
+        return self.take().text if self.token.text in texts else ""
 
     def unexpected(self, why: str) -> ConditionError:
         return _error(self.token.start, self.text[self.token.start :].rstrip(), why)
@@ -177,24 +173,21 @@ class _Parser:
 
     def joined(self, word: str, part: Callable[[], Tree[Relation]]) -> Tree[Relation]:
         parts = [part()]
-        while self.token.text == word:
-            self.take()
+        while self.took(word):
             parts.append(part())
         return parts[0] if len(parts) == 1 else Joined(word == "and", tuple(parts))
 
     def one(self, depth: int) -> Tree[Relation]:
         if depth > DEEPEST:
             raise self.unexpected(f"more than {DEEPEST} levels of brackets and nots")
-        if self.token.text == "not":
-            self.take()
+        if self.took("not"):
             return Not(self.one(depth + 1))
-        if self.token.text != "(":
+        if not self.took("("):
             return self.comparison()
-        self.take()
         inner = self.either(depth + 1)
-        if self.token.text != ")":
-            raise self.unexpected("a bracket that is not closed" if self.token.at_end else "expected and, or, or )")
-        self.take()
+        if not self.took(")"):
+            at_end = self.token.kind == "end"
+            raise self.unexpected("a bracket that is not closed" if at_end else "expected and, or, or )")
         return inner
 
     def comparison(self) -> Tree[Relation]:
@@ -207,80 +200,57 @@ class _Parser:
         return tests[0] if len(tests) == 1 else Joined(True, tests)
 
     def sign(self) -> str:
-        word = self.token.text
-        if self.token.kind == "sign":
-            return self.take().text
-        if word not in (*WORD_SIGNS, "not"):
+        if self.token.kind != "sign" and self.token.text not in (*WORD_SIGNS, "not"):
             raise self.unexpected("expected one of == != < <= > >= in like")
-        self.take()
-        if word == "is":
-            if self.token.text != "not":
-                return "=="
-            self.take()
-            return "!="
-        if word == "not":
-            if self.token.text not in ("in", "like"):
-                raise self.unexpected("expected in or like")
-            return f"not {self.take().text}"
-        return word
+        sign = self.take().text
+        if sign == "is":
+            return "!=" if self.took("not") else "=="
+        if sign != "not":
+            return sign
+        if self.token.text not in ("in", "like"):
+            raise self.unexpected("expected in or like")
+        return f"not {self.take().text}"
 
     def value(self) -> Value:
         token = self.token
-        if token.kind == "text":
-            self.take()
-            return Value("text", _unquoted(token.text), token.start, token.end)
-        if token.kind == "number" or token.text in ("-", "+"):
-            return self.number()
-        if token.kind == "scope":
-            self.take()
-            scope, _, pattern = token.text.partition(":")
-            return Value("scoped", pattern.strip().strip("\"'"), token.start, token.end, scope=scope)
-        if token.kind == "name" and token.text not in ("and", "or", "not", *WORD_SIGNS):
-            self.take()
-            kind, name = ("none", None) if token.text == "None" else ("name", token.text)
-            return Value(kind, name, token.start, token.end)  # type: ignore[arg-type] # mypy widens the tuple's texts
         if token.text in OPENS:
             return self.list()
+        if token.kind == "number" or token.text in ("-", "+"):
+            return self.number()
         if token.text in ("'", '"'):
             raise self.unexpected("a quote that is not closed")
-        raise self.unexpected("expected a name, a number or a text in quotes")
+        if token.kind not in ("text", "scope", "name") or token.text in ("and", "or", "not", *WORD_SIGNS):
+            raise self.unexpected("expected a name, a number or a text in quotes")
+        self.take()
+        if token.kind == "text":
+            return Value("text", ESCAPE.sub(r"\1", token.text[1:-1]), token.start, token.end)
+        if token.kind == "scope":
+            scope, _, pattern = token.text.partition(":")
+            return Value("scoped", pattern.strip().strip("\"'"), token.start, token.end, scope=scope)
+        if token.text == "None":
+            return Value("none", None, token.start, token.end)
+        return Value("name", token.text, token.start, token.end)
 
     def number(self) -> Value:
-        start, negative = self.token.start, False
-        if self.token.text in ("-", "+"):
-            negative = self.take().text == "-"
+        start = self.token.start
+        negative = self.took("-", "+") == "-"
         if self.token.kind != "number":
             raise self.unexpected("expected a number")
-        token = self.take()
-        amount = _number(token.text.replace("_", ""))
-        unit, end = "", token.end
-        if self.token.text in self.units:
-            unit, end = self.token.text, self.token.end
-            self.take()
-        return Value("number", -amount if negative else amount, start, end, unit)
+        text = self.take().text.replace("_", "")
+        amount = int(text) if text.isdecimal() and len(text) <= DIGITS else float(text)
+        unit = self.took(*self.units)
+        return Value("number", -amount if negative else amount, start, self.end, unit)
 
     def list(self) -> Value:
-        opening = self.take()
-        close, values = OPENS[opening.text], []
-        while self.token.text != close:
+        opening, values = self.take(), []
+        close = OPENS[opening.text]
+        while not self.took(close):
             values.append(self.value())
             if values[-1].kind == "list":
                 raise _error(values[-1].start, "(", "a list within a list")
-            if self.token.text == ",":
-                self.take()
-            elif self.token.text != close:
+            if not self.took(",") and self.token.text != close:
                 raise self.unexpected(f"expected a comma or {close}")
-        return Value("list", tuple(values), opening.start, self.take().end)
-
-
-def _number(text: str) -> int | float:
-    if text.isdecimal() and len(text) <= DIGITS:
-        return int(text)
-    return float(text)
-
-
-def _unquoted(text: str) -> str:
-    return ESCAPE.sub(r"\1", text[1:-1])
+        return Value("list", tuple(values), opening.start, self.end)
 
 
 def _error(start: int, rest: str, why: str) -> ConditionError:

@@ -10,29 +10,20 @@ A column is compared with numbers, texts or (numbers only) another column. ``lik
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyprof.prof.table.columns import Column
-from pyprof.prof.table.condition import (
-    FLIPPED,
-    Condition,
-    ConditionError,
-    Not,
-    Relation,
-    Tree,
-    Value,
-    fold,
-    parse,
-    with_leaves,
-)
+from pyprof.prof.table.condition import FLIPPED, Condition, Not, Relation, Tree, Value, fold, parse, with_leaves
 
 if TYPE_CHECKING:
     from pyprof.prof.table.cells import Data
     from pyprof.table.columns import Bools
 
+COMPARE: dict[str, Any] = {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 NEGATED = {"!=": "==", "not in": "in", "not like": "like", "lacks": "holds"}
 
 
@@ -69,7 +60,7 @@ class _Reader:
     """Turns relations into tests of columns, and refuses those that make no sense."""
 
     def __init__(self, condition: Condition, columns: Mapping[str, Column]) -> None:
-        self.condition, self.columns = condition, columns
+        self.columns, self.refused = columns, condition.refused
         self.used: set[str] = set()
 
     def test(self, relation: Relation) -> Test | Not[Test]:
@@ -127,9 +118,6 @@ class _Reader:
             raise self.refused(name, "a column beside one that holds texts; compare it with a text in quotes")
         return other
 
-    def refused(self, value: Value, why: str) -> ConditionError:
-        return self.condition.refused(value, why)
-
 
 def _holds(column: Column) -> str:
     return "texts" if column.kind == "text" else "numbers"
@@ -152,14 +140,12 @@ def rows_where(where: Where, data: Mapping[str, Data]) -> Bools:
 
 
 def _test_rows(test: Test, data: Mapping[str, Data], empty: str) -> Bools:
-    import numpy as np
-
     from pyprof.table.columns import Coded
 
     cells = data[test.column]
     if isinstance(cells, Coded):
         is_true = _text_test(test, empty)
-        return np.array([*map(is_true, cells.values), is_true("")], bool)[cells.codes]
+        return cells.where(is_true) | (cells.among("") if is_true("") else False)
     return _number_rows(test, cells, data)
 
 
@@ -189,14 +175,7 @@ def _number_rows(test: Test, found: Any, data: Mapping[str, Data]) -> Bools:
     other = data[test.value.name] if isinstance(test.value, Column) else test.value
     if isinstance(test.value, Column):
         known = known & _known(other)
-    compare: dict[str, Any] = {
-        "==": np.equal,
-        "<": np.less,
-        "<=": np.less_equal,
-        ">": np.greater,
-        ">=": np.greater_equal,
-    }
-    result: Bools = known & compare[test.sign](found, other)
+    result: Bools = known & COMPARE[test.sign](found, other)
     return result
 
 
