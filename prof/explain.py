@@ -36,16 +36,8 @@ Line = tuple[str, str]  # what, and where it comes from
 def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
     """The lines of one row, counted from 0."""
     about = _Row(table, annotation, op_calls(table), row)
-    return [
-        *_kernel(about),
-        *_attribution(about),
-        *_arguments(about),
-        *_formula(about.op),
-        *_collective(about),
-        *_own_work(about),
-        *_share(about),
-        *_tensor_cores(about),
-    ]
+    parts = (_kernel, _attribution, _arguments, _formula, _collective, _own_work, _share, _tensor_cores)
+    return [line for part in parts for line in part(about)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +129,8 @@ def _dtypes_by_name(row: _Row, aten: str) -> str:
     return f"not recorded; the kernel's name says {by_name}" if by_name else "not recorded, nor in the kernel's name"
 
 
-def _formula(op: Counted) -> list[Line]:
+def _formula(row: _Row) -> list[Line]:
+    op = row.op
     if not op.name:
         return [("formula", f"none: {op.why}")]
     function = MODELS[op.name]
@@ -146,8 +139,7 @@ def _formula(op: Counted) -> list[Line]:
     for part, amounts in op.parts.items():
         lines.append((f"the op's {part}" if part else "the op", _flop_and_bytes(*amounts)))
     inferred = assumption(op.name, op.arguments) if op.parts else ""
-    lines += [("inferred", inferred)] if inferred else []
-    return [*lines, *([("not counted", op.why)] if op.why else [])]
+    return [*lines, *((what, text) for what, text in (("inferred", inferred), ("not counted", op.why)) if text)]
 
 
 def _source(function: Callable[..., Any]) -> str:

@@ -12,7 +12,7 @@ from pyprof.command.frame import Done, warned
 from pyprof.errors import UsageError
 from pyprof.files import open_output
 from pyprof.prof.load import load_annotated
-from pyprof.prof.table import write_plain
+from pyprof.prof.table import write_plain, written_forms
 from pyprof.prof.table.cells import Cells
 from pyprof.prof.table.columns import DEFAULT
 from pyprof.prof.table.query import make_query, run_query
@@ -32,14 +32,13 @@ def print_table(args: argparse.Namespace) -> Done:
     whole = totals(loaded.table, annotation)
     if as_json(args):
         from pyprof.prof.table.json_document import rows_of
-        from pyprof.prof.table.write_jsonl import json_rows
 
         write_answer(
             "groups" if query.group else "kernels",
             rows_of(query, loaded.table, whole, rows, notes),
             input=[loaded.input],
             warnings=loaded.warnings,
-            rows=json_rows(cells),
+            rows=written_forms.json_rows(cells),
             output=args.output,
             force=args.force,
         )
@@ -64,18 +63,12 @@ def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
             raise UsageError(
                 f"argument -o: {args.output} is Parquet by its name, which is none of --csv, --json, --jsonl and -w"
             )
-        from pyprof.prof.table.write_parquet import write_parquet
-
-        return write_parquet
+        return written_forms.write_parquet
     by_name = suffix if args.width is None else ""
     if args.csv or (by_name == ".csv" and not args.jsonl):
-        from pyprof.prof.table.write_csv import write_csv
-
-        return write_csv
+        return written_forms.write_csv
     if args.jsonl or by_name == ".jsonl":
-        from pyprof.prof.table.write_jsonl import write_jsonl
-
-        return write_jsonl
+        return written_forms.write_jsonl
     return partial(write_plain.write_aligned, width=args.width) if args.width else write_plain.write_plain
 
 

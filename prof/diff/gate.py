@@ -29,7 +29,7 @@ from pyprof.prof.table.condition import FLIPPED, Condition, Relation, Tree, fold
 from pyprof.prof.timing.steps import PHASES
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Floats
-from pyprof.table.json_lists import first_text
+from pyprof.table.schema import first_text
 
 COVERAGE = 5  # percentage points by which the counted shares of the operations may differ
 SIGNS = (operator.gt, operator.ge, operator.lt, operator.le, operator.eq, operator.ne)

@@ -24,7 +24,7 @@ from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.attribution import AttributedTime, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct
-from pyprof.table.json_lists import first_text
+from pyprof.table.schema import first_text
 
 VARYING = "varying"  # shapes that differ from step to step
 GENERATED = re.compile(r"^(triton_\w+?)_\d+$")  # torch.compile numbers its kernels anew in each run

@@ -129,12 +129,8 @@ def _opaque(text: str, op: str) -> Dtypes | None:
     if not match:
         return None
     dtype = OPAQUE.get(int(match[1]), "")
-    if "CatArrayBatchedCopy" in text and op in (
-        "cat",
-        "concat",
-        "stack",
-    ):  # the inputs have one type, else no such kernel
-        return Dtypes(dtype)
+    if "CatArrayBatchedCopy" in text and op in ("cat", "concat", "stack"):
+        return Dtypes(dtype)  # the inputs have one type, else no such kernel
     if "index_kernel_impl" in text and op == "index":
         return Dtypes(at=((0, dtype),), out=dtype)
     return Dtypes(at=((0, dtype),)) if "index_put_kernel_impl" in text else NOTHING
@@ -166,20 +162,13 @@ def _elementwise(text: str, op: str) -> Dtypes | None:
     if not inputs or not all(inputs):
         return NOTHING
     if _CASTING.search(text):
-        return _cast(inputs, out, op)
+        # At least one operand has another type than the arithmetic; which one is not in the name. An op that is neither
+        # in place nor given ``out=`` allocates its output in the arithmetic's type (promotion).
+        return Dtypes(at=tuple((i, "") for i in range(4)), out=out if not op.endswith("_") else "")
     if len(set(inputs)) == 1:
         first = ((0, inputs[0]),) if op.endswith(("_", "_backward")) else ()  # self or a gradient: a tensor, be it 0-d
         return Dtypes(inputs[0], first, out)
     return Dtypes(at=tuple(enumerate(inputs)), out=out) if op.removesuffix("_") in ORDERED else NOTHING
-
-
-def _cast(inputs: list[str], out: str, op: str) -> Dtypes:
-    """At least one operand has another type than the arithmetic; which one is not in the name.
-
-    An op that is neither in place nor given ``out=`` allocates its output in the arithmetic's type (promotion).
-    """
-    hidden = tuple((i, "") for i in range(4))
-    return Dtypes(at=hidden, out=out if not op.endswith("_") else "")
 
 
 def _functor(words: list[str], kind: str) -> str:

@@ -98,8 +98,7 @@ def _operands(text: str, name: str, family: str) -> tuple[str, str]:
 
 
 def _stored(precision: str) -> str:
-    row = PRECISIONS.get(precision)
-    return row.stored if row else ""
+    return PRECISIONS[precision].stored if precision in PRECISIONS else ""
 
 
 def _nvjet(text: str) -> tuple[str, str] | None:

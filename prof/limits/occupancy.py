@@ -17,7 +17,7 @@ import numpy as np
 
 from pyprof.prof.limits.architectures import Limits
 from pyprof.prof.limits.devices import Device
-from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table
+from pyprof.table.columns import NULL, Coded, Floats, Ints, Table
 
 LIMITERS = ("threads", "registers", "shared memory", "blocks")
 
@@ -40,7 +40,8 @@ class Geometry:
 
 def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Geometry:
     """The launch geometry of every row; row i ran on ``devices[device[i]]``."""
-    kernel = _is_kernel(table)
+    kinds = table.coded("kind")
+    kernel = kinds.among("kernel" if kinds.values else "")  # PyProf's own files: kernels, and copies without a grid
     blocks = np.where(kernel, _volumes(table.coded("grid")), np.nan)
     threads = np.where(kernel, _volumes(table.coded("block")), np.nan)
     sms = by_device(device, [float(d.sms) if d and d.sms else math.nan for d in devices])
@@ -69,11 +70,6 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
         achieved=achieved,
         blocks_per_sm=per_sm,
     )
-
-
-def _is_kernel(table: Table) -> Bools:
-    kinds = table.coded("kind")
-    return kinds.among("kernel" if kinds.values else "")  # PyProf's own files: kernels, and copies without a grid
 
 
 def _volumes(sizes: Coded) -> Floats:

@@ -19,7 +19,7 @@ from pyprof.prof.perfetto.tracks import Arg
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
-from pyprof.table.json_lists import first_text
+from pyprof.table.schema import first_text
 
 PHASE, LAYER, OP = LEVELS = ("phase", "layer", "op")
 

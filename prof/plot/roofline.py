@@ -23,7 +23,7 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Ints, Table, distinct
-from pyprof.table.json_lists import first_text
+from pyprof.table.schema import first_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from pyprof.prof.table.params import params
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import classes, kinds
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct, known
-from pyprof.table.json_lists import list_texts
+from pyprof.table.schema import list_texts
 
 # Texts of a call: key in the model -> the table's column.
 TEXTS = {

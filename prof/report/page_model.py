@@ -30,7 +30,7 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES
 from pyprof.table.attribution import attributed_rows
 from pyprof.table.columns import NULL, Coded, Table, distinct
-from pyprof.table.json_lists import first_text
+from pyprof.table.schema import first_text
 
 FORMAT = 2  # of the model; the page checks it
 # Key in the model -> field of the record.

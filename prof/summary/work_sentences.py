@@ -14,7 +14,7 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
 from pyprof.prof.summary.work_numbers import Matrix
 from pyprof.quantities import ms, percent, share
-from pyprof.table.json_lists import first_text
+from pyprof.table.schema import first_text
 
 MOST = 3  # parts that a sentence names
 MOST_OPS = 5  # ops without a model that a sentence names

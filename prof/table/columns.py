@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyprof.command.terminal_text import Cut
-from pyprof.table.json_lists import first_text, list_texts
+from pyprof.table.schema import first_text, list_texts
 
 if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
@@ -152,6 +152,10 @@ def _int(name: str, header: str, unit: str, meaning: str, get: Get) -> Column:
     return Column(name, header, unit, meaning, get, kind="int")
 
 
+def _list(name: str, header: str, meaning: str, get: Get, cut: Cut = "right") -> Column:
+    return Column(name, header, "", meaning, get, cut, empty="-")
+
+
 def _float(name: str, header: str, unit: str, meaning: str, get: Get) -> Column:
     return Column(name, header, unit, meaning, get, kind="float")
 
@@ -159,22 +163,11 @@ def _float(name: str, header: str, unit: str, meaning: str, get: Get) -> Column:
 COLUMNS: tuple[Column, ...] = (
     # PyProf's, in its order
     _int("idx", "Idx", "", "number of the row, from 1", _index),
-    Column("seq", "SeqId", "", "autograd sequence numbers", _numbers("seqId"), empty="-"),
-    Column(
-        "altseq",
-        "AltSeqId",
-        "",
-        "sequence numbers around the launch, not the row's own",
-        _numbers("altSeqId"),
-        empty="-",
-    ),
+    _list("seq", "SeqId", "autograd sequence numbers", _numbers("seqId")),
+    _list("altseq", "AltSeqId", "sequence numbers around the launch, not the row's own", _numbers("altSeqId")),
     _int("tid", "TId", "", "thread that launched the kernel", _number("tid")),
-    Column(
-        "layer", "Layer", "", "layers around the forward op, outermost first", _joined("layer", ":"), "left", empty="-"
-    ),
-    Column(
-        "trace", "Trace", "", "call stack at the forward op, innermost last", _joined("trace", ","), "left", empty="-"
-    ),
+    _list("layer", "Layer", "layers around the forward op, outermost first", _joined("layer", ":"), "left"),
+    _list("trace", "Trace", "call stack at the forward op, innermost last", _joined("trace", ","), "left"),
     Column("dir", "Direction", "", "fprop, bprop or empty", _text("dir")),
     _int("sub", "Sub", "", "kernels of the same sequence number and direction before this one", _number("subSeqId")),
     Column("mod", "Module", "", "module of the op", _first("mod"), "left", 0.7, empty="na"),

@@ -1,6 +1,6 @@
 """What prof.py --json prints of the table: its rows, its groups, or where a row's numbers come from.
 
-pyprof/command/envelope.py adds the header, and ``write_jsonl.json_rows`` the rows.
+pyprof/command/envelope.py adds the header, and ``written_forms.json_rows`` the rows.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.table.attribution import AttributedTime
-from pyprof.table.json_lists import first_text
+from pyprof.table.schema import first_text
 
 if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation

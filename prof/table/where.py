@@ -99,12 +99,13 @@ class _Reader:
         return self.constant(column, sign, right)
 
     def constant(self, column: Column, sign: str, value: Value) -> str | int | float | None:
+        kind = "texts" if column.kind == "text" else "numbers"
         if value.kind not in ("number", "text", "none"):
             raise self.refused(value, "expected a number or a text in quotes")
         if value.kind == "none" and sign not in ("==", "!="):
             raise self.refused(value, "None is unknown: compare it with == or !=")
         if "like" in sign and (column.kind != "text" or value.kind != "text"):
-            raise self.refused(value, f"like compares texts; {column.name} holds {_holds(column)}")
+            raise self.refused(value, f"like compares texts; {column.name} holds {kind}")
         if column.kind != "text" and value.kind == "text":
             raise self.refused(value, f"a text, where {column.name} holds numbers")
         if column.kind == "text" and sign in ("<", "<=", ">", ">="):
@@ -117,10 +118,6 @@ class _Reader:
         if "text" in (column.kind, other.kind) or sign not in FLIPPED:
             raise self.refused(name, "a column beside one that holds texts; compare it with a text in quotes")
         return other
-
-
-def _holds(column: Column) -> str:
-    return "texts" if column.kind == "text" else "numbers"
 
 
 # Condition -> rows

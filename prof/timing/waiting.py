@@ -22,7 +22,7 @@ import numpy as np
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import ends, named_rows
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
-from pyprof.table.json_lists import first_text, list_texts
+from pyprof.table.schema import first_text, list_texts
 
 _TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
     "launch": ("late launches", "the CPU was launching"),

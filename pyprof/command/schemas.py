@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pyprof.command.envelope import ANSWERS, Answer, schema_name, write_answer
@@ -29,16 +28,7 @@ class Header(Record):
 
 
 # The public errors of pyprof/errors.py; a wrong usage is the command line's own.
-ERRORS = [
-    "UsageError",
-    "PyprofError",
-    "InputError",
-    "SchemaError",
-    "ModelError",
-    "ShapeError",
-    "UnknownArgument",
-    "MissingPackage",
-]
+ERRORS = "UsageError PyprofError InputError SchemaError ModelError ShapeError UnknownArgument MissingPackage".split()
 ERROR_TYPES = (
     "UsageError: the command line; InputError: a file; SchemaError: a table or field of a file; MissingPackage: a "
     "dependency; PyprofError: any other"
@@ -85,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> Done:
     if args.json:
-        write_answer("schemas", Schemas(schemas=_by_name(_answers(args.name))))
+        by_name = {schema_name(a): {"$schema": DIALECT, **schema_of(a)} for a in _answers(args.name)}
+        write_answer("schemas", Schemas(schemas=by_name))
     else:
         with open_output(None) as out:
             out.write(f"{json.dumps(schemas(args.name), indent=2, ensure_ascii=False)}\n".encode())
@@ -125,10 +116,6 @@ def schema_of(answer: Answer) -> Schema:
 def _answers(command: str | None) -> list[Answer]:
     """The documents of a command, and the error that any command may print."""
     return [answer for answer in ANSWERS if command is None or answer.command in ("", command)]
-
-
-def _by_name(answers: Iterable[Answer]) -> dict[str, Schema]:
-    return {schema_name(answer): {"$schema": DIALECT, **schema_of(answer)} for answer in answers}
 
 
 def _header(answer: Answer) -> dict[str, Schema]:

@@ -65,12 +65,9 @@ def _field(column: Column, table: Table) -> Field:
     data = table.columns[column.key]
     flat = data.codes if isinstance(data, Coded) else data
     if isinstance(flat, np.ndarray) and len(flat) and np.all(flat == flat[0]):  # most captures leave columns blank
-        return _constant(_field_of(column, key, data)(0, 1)[0])
+        (text,) = _field_of(column, key, data)(0, 1)
+        return lambda begin, end: [text] * (end - begin)
     return _field_of(column, key, data)
-
-
-def _constant(text: str) -> Field:
-    return lambda begin, end: [text] * (end - begin)
 
 
 def _field_of(column: Column, key: str, data: Data) -> Field:

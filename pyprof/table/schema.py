@@ -7,6 +7,7 @@ that does work itself. The keys of net.dict, the Parquet schema, the documentati
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Literal
 
@@ -85,3 +86,16 @@ KERNELS: tuple[Column, ...] = (
 
 COLUMN = {column.key: column for column in KERNELS}
 REQUIRED = ("kShortName", "kDuration")  # without these keys a file is no kernel table
+
+
+def first_text(text: str) -> str:
+    """The first item of a JSON list, such as a cell of ``op``, ``layer`` or ``trace``."""
+    return list_texts(text)[0]
+
+
+def list_texts(text: str) -> list[str]:
+    """The items of a JSON list as texts; of an empty one or of what is no list, one empty text."""
+    items = json.loads(text)
+    if not isinstance(items, list) or not items:
+        return [""]
+    return [item if isinstance(item, str) else json.dumps(item) for item in items]

@@ -21,7 +21,7 @@ from pyprof.prof.table import json_document as answers
 from pyprof.prof.table.columns import COLUMN, COLUMNS
 from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import totals
-from pyprof.prof.table.write_jsonl import json_rows
+from pyprof.prof.table.written_forms import json_rows
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.netdict import write_netdict

@@ -30,14 +30,10 @@ LAYOUT_TILE = 32  # pixels and channels that a block of cuDNN's layout kernels m
 def layout(call: HelperCall) -> Work | None:
     """cuDNN: a tensor of the convolution read and written in another layout; the grid says which: blocks of pixels,
     blocks of channels, images"""
-    pixels, channels, images = call.kernel.grid
     for tensor in _tensors_of_convolution(call):
         image = math.prod(tensor.shape[2:])
-        if (-(-image // LAYOUT_TILE), -(-tensor.shape[1] // LAYOUT_TILE), tensor.shape[0]) == (
-            pixels,
-            channels,
-            images,
-        ):
+        blocks = (-(-image // LAYOUT_TILE), -(-tensor.shape[1] // LAYOUT_TILE), tensor.shape[0])
+        if blocks == call.kernel.grid:
             size = tensor.numel * tensor.itemsize
             return Work(0, size, size)
     return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from pyprof.dtypes import cpp_bytes
-from pyprof.prof.ops.model import Tensor, Work
+from pyprof.prof.ops.model import Work
 from pyprof.prof.work.helpers.registry import HelperCall, rule
 
 INPUT, HIDDEN, TRAIN = 0, 4, 12  # positions in _cudnn_rnn and, but for the last, _cudnn_rnn_backward
@@ -66,9 +66,5 @@ def bias_gradient(call: HelperCall) -> Work | None:
     if not gates or data is None or hidden is None or not item or not (data.shape and hidden.shape):
         return None
     sums = int(gates[1]) * hidden.shape[-1] * (2 if "GRU_" in call.kernel.name else 1)
-    return Work(0, _steps(data) * sums * item, sums * item)
-
-
-def _steps(data: Tensor) -> int:
-    """Steps of all sequences."""
-    return data.numel // data.shape[-1] if data.shape[-1] else 0
+    steps = data.numel // data.shape[-1] if data.shape[-1] else 0  # of all sequences
+    return Work(0, steps * sums * item, sums * item)

@@ -18,10 +18,7 @@ from pyprof.prof.work.helpers.registry import HelperCall, rule
 
 INDEXED = ("embedding_dense_backward", "_embedding_bag_dense_backward", "_embedding_bag_backward")  # by their second
 PUTS = ("index_put", "index_put_", "_index_put_impl_")  # by a list of indices, the second argument
-ROWS = {
-    "embedding_dense_backward": 2,
-    "_embedding_bag_dense_backward": 5,
-}  # where the number of the table's rows stands
+ROWS = {"embedding_dense_backward": 2, "_embedding_bag_dense_backward": 5}  # position of the number of a table's rows
 TABLES = ("SplitLookupFunction_", "fbgemm::split_embedding_backward_codegen_")
 BINS = 256  # of a pass of cub's radix sort: 8 bits
 
