@@ -165,9 +165,7 @@ class CapturedRows:
 
     def _column(self, name: str) -> Data:
         data = self._capture.column(name)
-        if self._rows is None:
-            return data
-        return data.take(self._rows) if isinstance(data, Coded) else data[self._rows]
+        return data if self._rows is None else data.take(self._rows)
 
     def _columns(self, *names: str) -> dict[str, Data]:
         return {name: self._column(name) for name in names}

@@ -12,7 +12,7 @@ from pyprof.prof.advice import Advice
 from pyprof.prof.table.cells import Data
 from pyprof.prof.table.columns import COLUMN, Column, Kind
 from pyprof.prof.table.group import AGGREGATES, NEEDED, group_rows
-from pyprof.table.columns import NULL, Coded, Floats, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Floats, Ints, distinct, distinct_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ def group_columns(keys: Sequence[str], data: Mapping[str, Data]) -> Columns:
     agreed, sums = group_rows([data[key] for key in keys], {name: _ints(data[name]) for name in NEEDED})
     order = np.argsort(-_ints(sums["time"]), kind="stable")
     columns = [*(COLUMN[key] for key in keys), *(AGGREGATE[name] for name in sums)]
-    return [(column, _taken(values, order)) for column, values in zip(columns, [*agreed, *sums.values()], strict=True)]
+    return [(column, values.take(order)) for column, values in zip(columns, [*agreed, *sums.values()], strict=True)]
 
 
 def op_columns(data: Mapping[str, Data], call: Ints) -> Columns:
@@ -53,11 +53,10 @@ def op_columns(data: Mapping[str, Data], call: Ints) -> Columns:
     """
     (op_column, ops), (dir_column, directions), *sums = group_columns(("op", "dir"), data)
     op, direction = (Coded.concat([_coded(data[key])]) for key in ("op", "dir"))
-    keys, row = distinct(op.codes, direction.codes)
+    names, row = distinct_texts(op, direction)
     pairs, _ = distinct(row, call)
-    calls = np.bincount([number for number, _ in pairs], minlength=len(keys)).astype(np.int64)
-    sol = _reached(row, len(keys), _ints(data["sil"]), _ints(data["sol_ns"]))
-    names = [([*op.values, ""][a], [*direction.values, ""][b]) for a, b in keys]
+    calls = np.bincount([number for number, _ in pairs], minlength=len(names)).astype(np.int64)
+    sol = _reached(row, len(names), _ints(data["sil"]), _ints(data["sol_ns"]))
     place = {name: i for i, name in enumerate(names)}
     order = int_array(place[pair] for pair in zip(_coded(ops).texts(), _coded(directions).texts(), strict=True))
     has_op = np.array([bool(names[i][0]) for i in order.tolist()], bool)
@@ -141,10 +140,6 @@ def ratio(part: Any, whole: Any) -> Floats:
     part = np.asarray(part, np.float64)
     quotient: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return quotient
-
-
-def _taken(data: Data, rows: Ints) -> Data:
-    return data.take(rows) if isinstance(data, Coded) else data[rows]
 
 
 def _coded(data: Data) -> Coded:

@@ -29,7 +29,7 @@ from pyprof.prof.timing.waiting import CAUSES, WORDS
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES
 from pyprof.table.attribution import attributed_rows
-from pyprof.table.columns import NULL, Coded, Table, distinct
+from pyprof.table.columns import NULL, Coded, Table, distinct_texts
 from pyprof.table.schema import first_text
 
 FORMAT = 2  # of the model; the page checks it
@@ -99,14 +99,13 @@ def _unattributed(table: Table) -> list[dict[str, Any]]:
     """Rows without an op by their reason, the longest first, each with its rows by name."""
     rows = np.flatnonzero(~attributed_rows(table.coded("op")))
     reason, name = (Coded.of(table.coded(key).take(rows).texts()) for key in ("reason", "kShortName"))
-    keys, group = distinct(reason.codes, name.codes)
+    keys, group = distinct_texts(reason, name)
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, group, table.ints("kDuration")[rows])
     counts = np.bincount(group, minlength=len(keys))
     kernels_by_reason: dict[str, list[dict[str, Any]]] = {}
-    for (r, n), count, ns in zip(keys, counts, sums, strict=True):
-        kernel = {"name": [*name.values, ""][n], "rows": int(count), "ns": int(ns)}
-        kernels_by_reason.setdefault([*reason.values, ""][r], []).append(kernel)
+    for (why, text), count, ns in zip(keys, counts, sums, strict=True):
+        kernels_by_reason.setdefault(why, []).append({"name": text, "rows": int(count), "ns": int(ns)})
     groups = [
         {
             "reason": text,

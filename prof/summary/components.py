@@ -18,7 +18,7 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, NCCL
 from pyprof.prof.work.layer_path import layer_parts
-from pyprof.table.columns import Coded, Ints, Table, distinct
+from pyprof.table.columns import Coded, Ints, Table, distinct_texts
 
 OF_LAYER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), part)
@@ -75,11 +75,8 @@ def parts_of(column: Coded, weight: Ints, rows: Ints | None = None, empty: str =
 
 def components(table: Table, annotation: Annotation, kinds: Coded) -> Coded:
     """The part of the model of every row, decided once per distinct (layer, family, phase, kind)."""
-    columns = [table.coded("layer"), annotation.family, table.coded("phase"), kinds]
-    rows, row = distinct(*(column.codes for column in columns))
-    texts = [[*column.values, ""] for column in columns]
-    found = [_component(*(text[code] for text, code in zip(texts, codes, strict=True))) for codes in rows]
-    return Coded.of(found).take(row)
+    rows, row = distinct_texts(table.coded("layer"), annotation.family, table.coded("phase"), kinds)
+    return Coded.of(_component(*texts) for texts in rows).take(row)
 
 
 def _component(layer: str, family: str, phase: str, kind: str) -> str:
@@ -125,9 +122,7 @@ def series(layers: Coded, duration: Ints) -> Series | None:
         for name, number in _counted(layer_parts(text)):
             members = found.setdefault(name, {})
             members[number] = members.get(number, 0) + int(ns)
-    real = {
-        name: members for name, members in found.items() if len(members) >= LEAST and _alike(list(members.values()))
-    }
+    real = {name: members for name, members in found.items() if _alike(list(members.values()))}
     if not real:
         return None
     name = max(real, key=lambda n: (sum(real[n].values()), -n.count(":"), n))

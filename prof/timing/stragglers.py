@@ -71,7 +71,7 @@ def stragglers(table: Table, annotation: Annotation) -> Stragglers:
     known = wait != NULL
     most_first = sorted(waited_for.items(), key=lambda item: (-item[1], item[0]))
     last = tuple(Last(rank, times[rank], ns) for rank, ns in most_first)
-    by = "rank" if bool((table.ints("rank") != NULL).any()) else "process"
+    by = "rank" if _has_ranks(table) else "process"
     return Stragglers(wait, RankWaits(count, int(duration[known].sum()), int(wait[known].sum()), by, last))
 
 
@@ -81,7 +81,7 @@ def _matched(table: Table, annotation: Annotation) -> list[tuple[list[int], Ints
     Per communicator: its ranks, and their rows, one line per collective and one column per rank. Without records the
     kernels' names are compared, where all processes run the same sequence of them.
     """
-    process = _processes(table)
+    process = table.ints("rank" if _has_ranks(table) else "pid")
     rows = _collective_rows(table, annotation)
     rows = rows[process[rows] != NULL]
     processes = len(np.unique(process[rows]))
@@ -118,10 +118,8 @@ def _sequences(table: Table, rows: Ints, process: Ints) -> dict[tuple[str, int],
     return sequences
 
 
-def _processes(table: Table) -> Ints:
-    """The rank of each row; where no row has one, its process."""
-    rank = table.ints("rank")
-    return rank if bool((rank != NULL).any()) else table.ints("pid")
+def _has_ranks(table: Table) -> bool:
+    return bool((table.ints("rank") != NULL).any())
 
 
 def _key(record: tuple[Message, ...]) -> tuple[str, int, str] | None:

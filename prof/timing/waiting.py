@@ -21,7 +21,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import ends, named_rows
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
 from pyprof.table.schema import first_text, list_texts
 
 _TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
@@ -163,11 +163,17 @@ def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
     start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
     after = _after(table, of_rows)
     rows = np.flatnonzero(to_host & (api != NULL) & (start != NULL) & (after >= 0))
-    keys, group = distinct(*(table.coded(key).codes[rows] for key in ("op", "aten", "trace")))
+    keys, group = distinct_texts(*(table.coded(key).take(rows) for key in ("op", "aten", "trace")))
     waited, idle = (np.bincount(group, weights=w, minlength=len(keys)) for w in ((end - api)[rows], after[rows]))
     count = np.bincount(group, minlength=len(keys))
     points = [
-        SyncPoint(_op(table, op, aten), _innermost(table, trace), int(count[i]), int(waited[i]), int(idle[i]))
+        SyncPoint(
+            op=first_text(op) if op else aten,
+            trace=list_texts(trace)[-1] if trace else "",
+            rows=int(count[i]),
+            waited_ns=int(waited[i]),
+            idle_ns=int(idle[i]),
+        )
         for i, (op, aten, trace) in enumerate(keys)
     ]
     return sorted(points, key=lambda point: (-point.waited_ns, point.trace, point.op))
@@ -187,13 +193,3 @@ def _after(table: Table, of_rows: Waiting) -> Ints:
         waited = sync[rows[1:]] | ((api[1:] != NULL) & (api[1:] >= end[:-1]))
         np.maximum.at(after, rows[last[:-1]], np.where(waited, of_rows.idle_ns[rows[1:]], -1))
     return after
-
-
-def _op(table: Table, op: int, aten: int) -> str:
-    if op >= 0:
-        return first_text(table.coded("op").values[op])
-    return table.coded("aten").values[aten] if aten >= 0 else ""
-
-
-def _innermost(table: Table, trace: int) -> str:
-    return list_texts(table.coded("trace").values[trace])[-1] if trace >= 0 else ""
