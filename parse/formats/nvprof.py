@@ -54,15 +54,11 @@ KINDS = ("kernel", "memcpy", "memset")
 BEGIN, END = 2, 4  # CUpti_ActivityFlag of a marker
 THREAD = 2  # CUpti_ActivityObjectKind: the marker's object is a thread
 # cupti_runtime_cbid.h and cupti_driver_cbid.h: the calls that launch
-FUNCTIONS = {
-    ("runtime", 13): "cudaLaunch",
-    ("runtime", 211): "cudaLaunchKernel",
-    ("runtime", 31): "cudaMemcpy",
-    ("runtime", 41): "cudaMemcpyAsync",
-    ("runtime", 49): "cudaMemset",
-    ("runtime", 51): "cudaMemsetAsync",
-    ("driver", 307): "cuLaunchKernel",
-}
+_LAUNCHING = (
+    "runtime 13 cudaLaunch, runtime 211 cudaLaunchKernel, runtime 31 cudaMemcpy, runtime 41 cudaMemcpyAsync,"
+    " runtime 49 cudaMemset, runtime 51 cudaMemsetAsync, driver 307 cuLaunchKernel"
+)
+FUNCTIONS = {f"{api} {number}": name for api, number, name in map(str.split, _LAUNCHING.split(", "))}
 
 
 def is_nvprof(db: Database) -> bool:
@@ -82,11 +78,8 @@ def read(file: Path) -> Capture:
 def _capture(db: Database) -> Capture:
     data, warnings = read_operations(db)
     if not len(data["start_ns"]):
-        raise InputError(
-            db.file,
-            "expected kernels, found an nvprof database without any GPU activity"
-            " (with --profile-from-start off the program must call cudaProfilerStart)",
-        )
+        advice = "with --profile-from-start off the program must call cudaProfilerStart"
+        raise InputError(db.file, f"expected kernels, found an nvprof database without any GPU activity ({advice})")
     calls, markers = read_calls(db), read_markers(db)
     call = find_calls(calls, data["corr"])
     origin = _origin(data, calls, markers)
@@ -146,7 +139,7 @@ def read_calls(db: Database) -> cupti.Calls:
     is_driver = np.repeat(np.arange(2), [len(api["corr"]) for api in apis])
     used, codes = distinct(is_driver, data["callback"])
     functions = [(("runtime", "driver")[api], callback) for api, callback in used]
-    names = [FUNCTIONS.get((api, callback), f"{api} call {callback}") for api, callback in functions]
+    names = [FUNCTIONS.get(f"{api} {callback}", f"{api} call {callback}") for api, callback in functions]
     name, tid = Coded(codes.astype(np.int32), names), data["tid"] & 0xFFFFFFFF
     return cupti.Calls(data["start_ns"], data["end_ns"], data["pid"], tid, name, data["corr"])
 

@@ -88,9 +88,8 @@ def read(file: Path) -> Capture:
             if events.operations:
                 return _capture(file, events)
         except (TypeError, ValueError, OverflowError) as error:  # SQLite's columns hold whatever was put there
-            raise SchemaError(
-                file, f"expected numbers as times, sizes and ids, found another value ({error})"
-            ) from None
+            found = f"expected numbers as times, sizes and ids, found another value ({error})"
+            raise SchemaError(file, found) from None
     raise InputError(file, f"expected kernels, found a {events.profiler} database without any GPU activity")
 
 

@@ -42,11 +42,8 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
 def _exported(file: Path) -> Iterator[Path]:
     tool = shutil.which("nsys")
     if tool is None:
-        raise InputError(
-            file,
-            "expected nsys on the PATH to read a report, found none"
-            " (where it is installed: nsys export --type sqlite FILE, and parse that)",
-        )
+        advice = "where it is installed: nsys export --type sqlite FILE, and parse that"
+        raise InputError(file, f"expected nsys on the PATH to read a report, found none ({advice})")
     with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
         exported = Path(folder) / "net.sqlite"
         _export(tool, file, exported)
@@ -67,10 +64,8 @@ def _export(tool: str, file: Path, exported: Path) -> None:
         raise InputError(file, f"{tool} cannot be run: {error.strerror or error}") from None
     if done.returncode or not exported.is_file():
         output = done.stderr.strip() or done.stdout.strip() or "nothing"
-        message = output.splitlines()[-1][:300]
-        raise InputError(
-            file, f"expected nsys export to make a database, found exit code {done.returncode} and: {message}"
-        )
+        found = f"exit code {done.returncode} and: {output.splitlines()[-1][:300]}"
+        raise InputError(file, f"expected nsys export to make a database, found {found}")
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -61,9 +61,8 @@ def read_ranges(
         conditions += [] if launching is None else [nvtx_sql.of_launches(db, launching)]
         ranges.read(db, " AND ".join(conditions) or "1")
     except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
-        raise SchemaError(
-            db.file, f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
-        ) from None
+        found = f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
+        raise SchemaError(db.file, found) from None
     push_pop, start_end = ranges.columns(ranges.push_pop), ranges.columns(ranges.start_end)
     return Nvtx(push_pop, start_end, ranges.scopes(db), ranges.tids, ranges.flow.outs)
 

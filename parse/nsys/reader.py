@@ -68,9 +68,8 @@ def check(db: Database) -> None:
         found = ", ".join(sorted(db.columns)[:4]) or "no tables"
         raise InputError(db.file, f"expected an nsys SQLite export, found a database with {found}")
     if not any(db.has(table) for table in EVENTS):
-        raise InputError(
-            db.file, "expected CUDA or NVTX events, found an nsys export with none (profile with -t cuda,nvtx)"
-        )
+        found = "an nsys export with none (profile with -t cuda,nvtx)"
+        raise InputError(db.file, f"expected CUDA or NVTX events, found {found}")
 
 
 def _capture(db: Database, lean: bool) -> Capture:

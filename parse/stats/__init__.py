@@ -4,8 +4,8 @@ These tables sum up a profiler's own events (API calls that launched nothing, op
 most of which never reach the kernel table. So they belong to the stage that reads files, beside the readers, and not to
 ``prof/``, which sees the kernel table alone. Nothing here depends on ops or FLOPs.
 
-    recording.py         opens a file; its events as columns, read when a report asks for them (from_nsys.py,
-                         from_nvprof.py, from_kineto.py, and from_capture.py for all other formats)
+    recording.py         opens a file; its events as columns, read when a report asks for them (nsys and nvprof:
+                         from_databases.py; from_kineto.py; from_capture.py for all other formats)
     group_statistics.py  count, total, mean, median, extremes and deviation of groups; rounding
     reports.py           the list of reports, which cuda_sums.py and nvtx_sums.py compute
     layout.py            the column, csv and json forms; cli.py: the command

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.scope import ENGINE, Kind, Scope
+from pyprof.parse.attribute.scope import ENGINE, Kind
 from pyprof.parse.formats.cupti import COPIES
 from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording, Spans
 from pyprof.table.columns import NULL, Coded, Data, Ints
@@ -45,13 +45,10 @@ class CaptureRecording(Recording):
         frames = np.array([scope.kind == Kind.FRAME for scope in capture.scopes])
         rows = np.flatnonzero(~frames[ranges.scope])
         pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread[rows]].T
-        names = Coded(ranges.scope[rows].astype(np.int32), [f":{_text(scope)}" for scope in capture.scopes])
+        texts = [scope.text or f"{PREFIX.get(scope.kind, '')}{scope.name}" for scope in capture.scopes]
+        names = Coded(ranges.scope[rows].astype(np.int32), [f":{text}" for text in texts])
         end = np.minimum(ranges.end, ranges.last_time())  # of ranges that were never closed, too
         return Spans.pushed(ranges.start[rows], end[rows], pid, tid, names)
-
-
-def _text(scope: Scope) -> str:
-    return scope.text or f"{PREFIX.get(scope.kind, '')}{scope.name}"
 
 
 def gpu_rows(columns: Mapping[str, Data], rows: int) -> Gpu:

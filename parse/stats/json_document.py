@@ -74,9 +74,6 @@ def tables_of(tables: Sequence[tuple[Wanted, Rows]]) -> Tables:
 
 
 def _table(report: Report, rows: Rows) -> StatsTable:
-    return StatsTable(
-        title=report.title,
-        missing=None if rows else report.missing,
-        columns=[_column(name) for name in report.columns],
-        rows=[dict(zip(report.columns, row, strict=True)) for row in rows],
-    )
+    columns = [_column(name) for name in report.columns]
+    objects = [dict(zip(report.columns, row, strict=True)) for row in rows]
+    return StatsTable(title=report.title, missing=None if rows else report.missing, columns=columns, rows=objects)

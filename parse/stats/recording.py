@@ -149,9 +149,8 @@ def recording(file: Path) -> Iterator[Recording]:
     from pyprof.parse.kineto import reader as kineto
     from pyprof.parse.nsys import reader as nsys
     from pyprof.parse.stats.from_capture import CaptureRecording
+    from pyprof.parse.stats.from_databases import NsysRecording, NvprofRecording
     from pyprof.parse.stats.from_kineto import KinetoRecording
-    from pyprof.parse.stats.from_nsys import NsysRecording
-    from pyprof.parse.stats.from_nvprof import NvprofRecording
 
     read = reader(file)
     if read is kineto.read:

@@ -1,4 +1,4 @@
-"""An nsys SQLite export as a recording. Its tables and columns: ``parse/nsys/tables.py``."""
+"""nsys and nvprof databases as recordings. Tables, columns: ``parse/nsys/tables.py``, ``parse/formats/nvprof.py``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.parse.formats import cupti
+from pyprof.parse.attribute.capture import OPEN
+from pyprof.parse.formats import cupti, nvprof
 from pyprof.parse.formats.cupti import gpu_operations, name_operations, texts_of
 from pyprof.parse.formats.database import Database
 from pyprof.parse.nsys.api_launches import read_calls
@@ -20,7 +21,7 @@ _SOURCES, _KINDS = SOURCES[:3], KINDS[:3]  # nsys stats leaves opaque graphs out
 
 
 class NsysRecording(Recording):
-    """The events of an open export."""
+    """The events of an open nsys export."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
@@ -92,3 +93,34 @@ def _range_names(db: Database, process: Ints, domain: Ints) -> Coded:
     # A domain's number stands where a sliced file has lost the event that names it.
     numbers = {number: "" if number in (0, NULL) else f"domain {number}" for _, number, _ in used}
     return Coded(codes.astype(np.int32), [f"{names.get((p, d), numbers[d])}:{texts[c]}" for p, d, c in used])
+
+
+class NvprofRecording(Recording):
+    """The events of an open nvprof database: one process, times since 1970, markers."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @cached_property
+    def _api(self) -> cupti.Calls:
+        return nvprof.read_calls(self.db)
+
+    @cached_property
+    def api(self) -> Calls:
+        return Calls(*self._api[:5])
+
+    @cached_property
+    def gpu(self) -> Gpu:
+        data, _ = nvprof.read_operations(self.db)
+        call = nvprof.find_calls(self._api, data["corr"])
+        return Gpu.of_activity(data, nvprof.operation_names(self.db, data), self.api.at(call))
+
+    @cached_property
+    def spans(self) -> Spans:
+        markers = nvprof.read_markers(self.db)
+        if not markers:
+            return Spans.none()
+        pid, tid, start, end = np.array([marker[:4] for marker in markers], np.int64).T
+        closed = end[end != OPEN]
+        end = np.where(end == OPEN, max(start.max(), closed.max(initial=0)), end)  # an open one lasts to the last time
+        return Spans.pushed(start, end, pid, tid, Coded.of(f":{marker.text}" for marker in markers))
