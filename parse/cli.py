@@ -171,13 +171,8 @@ def _available(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> 
     steps = sorted({step for table in tables for step in known_numbers(table.ints("step"))})
     ranks = sorted({rank for table in tables for rank in known_numbers(table.ints("rank"))})
     starts = [time for table in tables if len(table) for time in table.ints("start")[[0, -1]].tolist()]
-    return ", ".join(
-        (
-            f"steps {spread(steps) if steps else 'not marked'}",
-            f"ranks {spread(ranks) if ranks else 'unknown'}",
-            f"rows start at {min(starts):,} to {max(starts):,} ns" if starts else "there are no rows",
-        )
-    )
+    times = f"rows start at {min(starts):,} to {max(starts):,} ns" if starts else "there are no rows"
+    return f"steps {spread(steps) if steps else 'not marked'}, ranks {spread(ranks) if ranks else 'unknown'}, {times}"
 
 
 def _write(table: Table, output: str | None, force: bool) -> None:

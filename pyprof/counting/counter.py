@@ -19,15 +19,7 @@ from pyprof.counting.attention_arguments import flex_attention_arguments, jagged
 from pyprof.counting.call_work import ApiCall, OpCount, api_name, api_work, count_op, model_of, op_name
 from pyprof.counting.counts import ACCUMULATE, BACKWARD, FORWARD, Counts
 from pyprof.counting.gradient_sums import GradientSums
-from pyprof.counting.modes import (
-    DispatchedOps,
-    ForcedEager,
-    FunctionCalls,
-    has_wrapper,
-    in_vmap,
-    is_batched,
-    next_sequence,
-)
+from pyprof.counting.modes import DispatchedOps, ForcedEager, FunctionCalls, are_wrapped, is_batched, next_sequence
 from pyprof.counting.python_functions import UNSEEN, calls_can_be_seen, without_override_check
 from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import evaluate
@@ -273,6 +265,4 @@ def _model_of(func: Any, args: Any, kwargs: Any, overridden: bool) -> tuple[str,
     """The model that counts an API call as a whole, and its arguments; ("", ()) if what it calls is counted."""
     if overridden:
         return jagged_attention_arguments(func, args, kwargs)
-    if in_vmap() or has_wrapper((args, kwargs)):
-        return "", ()
-    return model_of(func, args, kwargs)
+    return ("", ()) if are_wrapped((args, kwargs)) else model_of(func, args, kwargs)

@@ -75,10 +75,10 @@ def _is_wrapper(kind: type) -> bool:
     return kind.__module__ not in fake and getattr(kind, "__torch_dispatch__", plain) is not plain
 
 
-def has_wrapper(arguments: Any) -> bool:
-    """Whether a tensor of such a subclass is among the arguments."""
+def are_wrapped(arguments: Any) -> bool:
+    """Whether a tensor of such a subclass is among the arguments, or any of them may be one of a vmap's."""
     kinds: set[type] = {type(tensor) for tensor in tensors(arguments)}
-    return any(map(_is_wrapper, kinds))
+    return in_vmap() or any(map(_is_wrapper, kinds))
 
 
 def in_vmap() -> bool:
