@@ -19,9 +19,11 @@ from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
 from pyprof.prof.captured import CapturedRows, read_capture
 from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.notebook.cell_html import profile_html
 from pyprof.prof.notebook.frame_columns import Columns, advice_columns, frame, group_columns, op_columns, records
 from pyprof.prof.notebook.layers_and_steps import layer_columns, step_columns
 from pyprof.prof.notebook.summary_view import SummaryText
+from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.timing.steps import owners, steps
 from pyprof.prof.work.layer_path import layer_texts
@@ -84,8 +86,6 @@ class Profile(CapturedRows):
         return f"<pyprof.Profile {self._capture.name}{where}: {len(self):,} rows, {self.totals.time_ns / 1e6:.4g} ms>"
 
     def _repr_html_(self) -> str:
-        from pyprof.prof.notebook.cell_html import profile_html
-
         return profile_html(self)
 
     # Sums
@@ -220,8 +220,6 @@ class Profile(CapturedRows):
 
     @cached_property
     def _summary(self) -> SummaryText:
-        from pyprof.prof.summary.capture_numbers import summarise
-
         whole = self._rows is None
         limits = self._capture.limits if whole else None
         numbers = summarise(self.table, self.annotation, self._capture.peaks, limits)

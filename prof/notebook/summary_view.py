@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
+from pyprof.prof.notebook.cell_html import summary_html
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, headline, sentences
+from pyprof.prof.summary.terminal import write_summary
 
 WIDTH = 100
 
@@ -36,8 +38,6 @@ class SummaryText:
 
     def text(self, width: int = WIDTH) -> str:
         """Everything, in lines of at most ``width`` characters."""
-        from pyprof.prof.summary.terminal import write_summary
-
         out = io.BytesIO()
         write_summary(self.numbers, out, width, terminal=False, advice=self.advice)
         where = f"Where {' and '.join(self.conditions)}:\n" if self.conditions else ""
@@ -50,6 +50,4 @@ class SummaryText:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from pyprof.prof.notebook.cell_html import summary_html
-
         return summary_html(self)

@@ -21,20 +21,12 @@ ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 def render(model: Mapping[str, Any], out: BinaryIO) -> None:
     """Write the page."""
-    scripts = [script(LIBRARY), "\n".join(script(f"report/templates/{name}.js") for name in SCRIPTS)]
-    page = (
-        environment("report")
-        .get_template("report.html")
-        .render(
-            model=model,
-            policy=policy(scripts),
-            style=style_sheet()
-            + part("report/templates/report.css"),  # ours, as are the scripts: nothing of the capture is in them
-            library=scripts[0],
-            script=scripts[1],
-            data=island(model),
-        )
-    )
+    library, ours = script(LIBRARY), "\n".join(script(f"report/templates/{name}.js") for name in SCRIPTS)
+    template = environment("report").get_template("report.html")
+    # Ours, as are the scripts: nothing of the capture is in them.
+    style = style_sheet() + part("report/templates/report.css")
+    rules = policy([library, ours])
+    page = template.render(model=model, policy=rules, style=style, library=library, script=ours, data=island(model))
     out.write(page.encode("utf-8", "replace"))  # half a surrogate pair, in a name, has no UTF-8
 
 

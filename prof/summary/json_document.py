@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pyprof.command.json_schema import Record, Schema, doc, extended, schema_of_class
 from pyprof.prof.advice.card import Advice
 from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.sentences import assumptions, headline, sentences
 from pyprof.prof.timing.usage import Usage
 
 # Shares and rates of a device, which the summary computes from its counts: key, unit, meaning, value.
@@ -42,8 +43,6 @@ class SummaryDocument(Record):
 
 def summary_of(summary: Summary, cards: Sequence[Advice] = ()) -> SummaryDocument:
     """The sentences, all numbers behind them, and what to change."""
-    from pyprof.prof.summary.sentences import assumptions, headline, sentences
-
     numbers = asdict(summary)
     for keys, device in zip(numbers["devices"], summary.devices, strict=True):
         keys.update({key: rate(device) for key, _, _, rate in RATES})
