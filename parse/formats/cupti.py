@@ -9,7 +9,7 @@ import numpy as np
 
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.formats.database import Database, Source, named
-from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle
+from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle, times_warning
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 
 # Columns of CUPTI's records: PyProf's name (the kernel table's, where it has the column) and CUPTI's.
@@ -55,7 +55,7 @@ def gpu_operations(
     order = np.lexsort([data[name] for name in reversed(sources[0].order)])
     for name in data:
         data[name] = data[name][order]
-    return data, times.warnings()
+    return data, times_warning(times.wrong)
 
 
 def table_columns(data: Mapping[str, Ints], kinds: Sequence[str]) -> dict[str, Data]:

@@ -19,9 +19,6 @@ class Settled(NamedTuple):
     end: Ints
     wrong: int
 
-    def warnings(self) -> list[str]:
-        return times_warning(self.wrong)
-
 
 def times_warning(wrong: int) -> list[str]:
     """The warning that so many rows have impossible times; no warning for 0 rows."""

@@ -19,7 +19,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.cupti import Calls, launch_columns, launch_fields, triples
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.formats.kernel_names import demangle, short_name
-from pyprof.parse.formats.possible_times import settle
+from pyprof.parse.formats.possible_times import settle, times_warning
 from pyprof.parse.formats.text_ranges import TextRange, Threads, ranges_of, thread_numbers
 from pyprof.table.columns import NULL, Coded
 
@@ -131,7 +131,7 @@ def _capture(file: Path, events: Events) -> Capture:
         ranges=ranges,
         rows=len(operations),
         columns=columns,
-        warnings=[EXPERIMENTAL, *times.warnings()],
+        warnings=[EXPERIMENTAL, *times_warning(times.wrong)],
         **launch_fields(call, thread_numbers(api.pid, api.tid, threads), columns),
     )
 

@@ -121,18 +121,16 @@ def _capture(db: Database) -> tuple[Capture, Sample | None]:
     _, launched = launches(db, operations, outline_calls(db), tids)
     sample, around = None, None
     if count_ranges(db) > FEW:
-        sample = _sample(_ints(operations.columns["kDuration"]))
+        duration = _ints(operations.columns["kDuration"])
+        sample = Sample(
+            np.arange(len(duration)), np.ones(len(duration), np.int64)
+        )  # all of them, where few or timeless
+        if len(duration) > MOMENTS and duration.any():
+            sample = draw(duration, MOMENTS)
         times = [column for column in (launched.launch_time, launched.origin_time) if column is not None]
         around = np.unique(np.concatenate([column[sample.rows] for column in times]))
     nvtx = read_ranges(db, around, tids)
     return assemble(db, operations, nvtx, launched, payloads(db)), sample
-
-
-def _sample(duration: Ints) -> Sample:
-    """A sample of the operations; all of them, once each, where they are few or have no time."""
-    if len(duration) <= MOMENTS or not duration.any():
-        return Sample(np.arange(len(duration)), np.ones(len(duration), np.int64))
-    return draw(duration, MOMENTS)
 
 
 def _ints(column: Data) -> Ints:

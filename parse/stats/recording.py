@@ -86,11 +86,6 @@ class Gpu(Events):
             start, end, kind, size, device, name, base, mangled, sizes(data, "grid"), sizes(data, "block"), launch
         )
 
-    @classmethod
-    def none(cls) -> Gpu:
-        nothing, text = np.zeros(0, np.int64), Coded.empty(0)
-        return cls(nothing, nothing, nothing, nothing, nothing, text, text, text, text, text, Calls.none())
-
 
 @dataclass(slots=True)
 class Spans(Events):
@@ -121,11 +116,11 @@ class Spans(Events):
 
 
 class Recording:
-    """A file's events, each kind read once and only when needed. A format overrides the kinds that it has."""
+    """A file's events, each kind read once and only when needed. All formats have ``gpu`` and ``spans``."""
 
     @cached_property
     def gpu(self) -> Gpu:
-        return Gpu.none()
+        raise NotImplementedError
 
     @cached_property
     def api(self) -> Calls:
@@ -139,7 +134,7 @@ class Recording:
 
     @cached_property
     def spans(self) -> Spans:
-        return Spans.none()
+        raise NotImplementedError
 
 
 @contextmanager
