@@ -28,6 +28,14 @@ class Precision:
     since: int | None = None  # NVIDIA's compute capability × 10 whose tensor cores have it first
 
 
+_FLOAT16_WORDS = dict.fromkeys(("f16", "fp16", "half_t"), "float16")
+_BFLOAT16_WORDS = dict.fromkeys(("bf16", "bfloat16", "bfloat16_t"), "bfloat16")
+_FLOAT8_WORDS = {
+    **dict.fromkeys(("f8", "fp8", "mxe4m3", "mxe2m1mxe4m3"), ""),
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+}
+_INT8_WORDS = {"i8": "int8", "s8": "int8", "int8": "int8", "u8": "uint8"}
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
 # float32 has no row of its own in ``dtypes``: its products may be rounded to tf32 or not.
@@ -35,29 +43,12 @@ PRECISIONS: Mapping[str, Precision] = {
     "fp64": Precision(64, "float64", ("float64",), {"f64": "float64"}, vector=True),
     "fp32": Precision(32, "float32", (), {"f32": "float32"}, vector=True),
     "tf32": Precision(32, "float32", (), {"tf32": "float32"}, since=80),
-    "fp16": Precision(
-        16, "float16", ("float16",), dict.fromkeys(("f16", "fp16", "half_t"), "float16"), vector=True, since=70
-    ),
-    "bf16": Precision(
-        16,
-        "bfloat16",
-        ("bfloat16",),
-        dict.fromkeys(("bf16", "bfloat16", "bfloat16_t"), "bfloat16"),
-        vector=True,
-        since=80,
-    ),
-    "fp8": Precision(
-        8,
-        "opaque1",
-        _FLOAT8,
-        {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", **dict.fromkeys(("f8", "fp8", "mxe4m3", "mxe2m1mxe4m3"), "")},
-        since=89,
-    ),
+    "fp16": Precision(16, "float16", ("float16",), _FLOAT16_WORDS, vector=True, since=70),
+    "bf16": Precision(16, "bfloat16", ("bfloat16",), _BFLOAT16_WORDS, vector=True, since=80),
+    "fp8": Precision(8, "opaque1", _FLOAT8, _FLOAT8_WORDS, since=89),
     "fp6": Precision(6, "", (), dict.fromkeys(("e3m2", "e2m3", "f6"), "")),
     "fp4": Precision(4, "", ("float4_e2m1fn_x2",), dict.fromkeys(("e2m1", "f4", "mxe2m1"), "")),
-    "int8": Precision(
-        8, "int8", ("int8", "uint8"), {"i8": "int8", "s8": "int8", "int8": "int8", "u8": "uint8"}, since=72
-    ),
+    "int8": Precision(8, "int8", ("int8", "uint8"), _INT8_WORDS, since=72),
     "int4": Precision(4, "", (), {"i4": ""}, tensor=False),
 }
 
@@ -72,12 +63,8 @@ DTYPE_OF_WORD: Mapping[str, str] = {
 }
 
 # What enters the tensor cores where the kernel's name does not say: float32 can only be rounded.
-ROUNDED_PRECISION: Mapping[str, str] = {
-    **PRECISION_OF_DTYPE,
-    "float32": "tf32",
-    "complex64": "tf32",
-    "complex128": "fp64",
-}
+_ROUNDED = {"float32": "tf32", "complex64": "tf32", "complex128": "fp64"}
+ROUNDED_PRECISION: Mapping[str, str] = {**PRECISION_OF_DTYPE, **_ROUNDED}
 # What a CPU computes in; all other types in fp32.
 HOST_PRECISION: Mapping[str, str] = {
     dtype: name for dtype, name in ROUNDED_PRECISION.items() if name in ("fp64", "fp16", "bf16")

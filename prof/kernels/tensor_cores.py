@@ -69,8 +69,10 @@ def _tensor_core(name: str, in_product: bool, dtype: str) -> TensorCore | None:
     if helper:
         return NONE if in_product or helper.kind in OF_PRODUCTS else None
     found = find_product(name)
-    if found is None or (found[0].unit == "unknown" and PLAIN.search(name)):
-        return _other(name) if in_product else None
+    plain = PLAIN.search(name)
+    if found is None or (found[0].unit == "unknown" and plain):
+        other = NONE if plain else UNKNOWN
+        return other if in_product else None
     product, match = found
     if product.unit == "fma":
         return NONE
@@ -82,10 +84,6 @@ def _tensor_core(name: str, in_product: bool, dtype: str) -> TensorCore | None:
     if precision == "fp32" and "p" in match.re.groupindex:  # an NVIDIA name that says f32: no tensor core has it
         return NONE
     return TensorCore(1, precision or PRECISION_OF_DTYPE.get(dtype, ""))
-
-
-def _other(name: str) -> TensorCore:
-    return NONE if PLAIN.search(name) else UNKNOWN
 
 
 def _guess(dtype: str) -> TensorCore:

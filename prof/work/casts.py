@@ -136,7 +136,8 @@ def _mixed(rows: _Rows, copies: Ints, binary: Ints) -> None:
     casts = engines & rows.where(lambda hint: hint.of(0) and hint.of(1))
     calls = binary & rows.directed("fprop") & rows.where(lambda hint: hint.out) & _own(rows) & _one_shape(rows)
     some = np.flatnonzero(casts | calls)
-    shape = _numbers(rows.table.coded("sizes"), lambda text: str(json.loads(text or "[]")[:1]))[some]
+    sizes = rows.table.coded("sizes").take(some)
+    shape = Coded.of(str(json.loads(text or "[]")[:1]) for text in [*sizes.values, ""]).codes[sizes.codes]
     wide = _wide(rows, casts)[some]
     place = (rows.table.coded(key).codes[some] for key in PLACE)
     groups, group = distinct(rows.table.ints("pid")[some], *place, shape, wide)
@@ -162,12 +163,6 @@ def _wide(rows: _Rows, casts: Ints) -> Ints:
     reads = np.array([types.setdefault(hint.of(1), len(types)) for hint in rows.hints])
     returns = np.array([types.setdefault(hint.out, len(types)) for hint in rows.hints])
     return np.where(casts, reads[rows.hint], returns[rows.hint])
-
-
-def _numbers(column: Coded, of: Callable[[str], str]) -> Ints:
-    """A number of each row's text's ``of``."""
-    seen: dict[str, int] = {}
-    return np.array([*(seen.setdefault(of(value), len(seen)) for value in column.values), -1])[column.codes]
 
 
 def _own(rows: _Rows) -> Ints:

@@ -120,19 +120,14 @@ def _share(rows: Ints, table: Table, calls: Calls, main: Bools, amounts: tuple[I
     if op.flop is None:
         return
     workers = rows[main[rows]] if main[rows].any() else rows
-    parts = np.array(_parts(op, [calls.names.values[calls.names.codes[row]] for row in workers.tolist()]))
+    names = calls.names.take(workers).texts()
+    several = len(op.parts) > 1
+    parts = np.array(assign_parts(names, list(op.parts)) if several else [next(iter(op.parts))] * len(names))
     for part in set(parts.tolist()):
         of_part = workers[parts == part]
         ns = table.ints("kDuration")[of_part].tolist()
         for column, amount in zip(amounts, op.parts.get(part, (0, 0)), strict=True):
             column[of_part] = NULL if amount is None else split(amount, ns)
-
-
-def _parts(op: Counted, names: list[str]) -> list[str]:
-    """The piece of the op's work that each kernel does."""
-    if len(op.parts) <= 1:
-        return [next(iter(op.parts))] * len(names)
-    return assign_parts(names, list(op.parts))
 
 
 def split(amount: int, weights: Sequence[int]) -> list[int]:
