@@ -60,9 +60,8 @@ def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
     suffix = _suffix(args.output)
     if suffix == ".parquet":
         if args.csv or args.json or args.jsonl or args.width is not None:
-            raise UsageError(
-                f"argument -o: {args.output} is Parquet by its name, which is none of --csv, --json, --jsonl and -w"
-            )
+            others = "--csv, --json, --jsonl and -w"
+            raise UsageError(f"argument -o: {args.output} is Parquet by its name, which is none of {others}")
         return written_forms.write_parquet
     by_name = suffix if args.width is None else ""
     if args.csv or (by_name == ".csv" and not args.jsonl):

@@ -54,13 +54,8 @@ def merged(several: Iterable[Dtypes]) -> Dtypes:
     at = tuple((i, _agreed(dict(dtypes.at).get(i, "") for dtypes in kernels)) for i in places)
     flags = {position: value for dtypes in kernels for position, value in dtypes.flags}
     lists = {dtypes.lists for dtypes in kernels if dtypes.lists}
-    return Dtypes(
-        _agreed(dtypes.rest for dtypes in kernels),
-        at,
-        _agreed(dtypes.out for dtypes in kernels),
-        tuple(sorted(flags.items())),
-        lists.pop() if len(lists) == 1 else 0,
-    )
+    rest, out = (_agreed(getattr(dtypes, name) for dtypes in kernels) for name in ("rest", "out"))
+    return Dtypes(rest, at, out, tuple(sorted(flags.items())), lists.pop() if len(lists) == 1 else 0)
 
 
 def _agreed(dtypes: Iterable[str]) -> str:

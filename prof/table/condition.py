@@ -105,7 +105,11 @@ def fold(
 
 def with_leaves(tree: Tree[Leaf], change: Callable[[Leaf], Tree[Other]]) -> Tree[Other]:
     """The tree with each leaf replaced by what ``change`` makes of it."""
-    return fold(tree, change, lambda every, parts: Joined(every, tuple(parts)), Not)
+    if isinstance(tree, Not):
+        return Not(with_leaves(tree.inner, change))
+    if isinstance(tree, Joined):
+        return Joined(tree.every, tuple(with_leaves(part, change) for part in tree.parts))
+    return change(tree)
 
 
 def parse(text: str, scopes: Collection[str] = (), units: Collection[str] = ()) -> Condition:

@@ -111,7 +111,7 @@ def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Seque
     """All but the printed rows. ``rows``: the numbers of those that --where chose."""
     selected_ns = int(table.ints("kDuration")[rows].sum())
     shared: dict[str, Any] = {
-        "columns": [_printed(column) for column in query.columns],
+        "columns": [PrintedColumn(c.name, TYPES[c.kind], c.unit or None, c.meaning) for c in query.columns],
         "totals": _whole(totals),
         "selected": SelectedRows(len(rows), selected_ns, totals.percent(selected_ns)),
         "uncounted": [UncountedOp(op, ns, totals.percent(ns)) for op, ns in totals.uncounted.items()],
@@ -120,10 +120,6 @@ def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Seque
     if query.group:
         return Groups(group_by=[column.name for column in query.group], **shared)
     return Kernels(**shared)
-
-
-def _printed(column: Column) -> PrintedColumn:
-    return PrintedColumn(column.name, TYPES[column.kind], column.unit or None, column.meaning)
 
 
 def _whole(totals: Totals) -> WholeTable:

@@ -73,9 +73,8 @@ def make_query(
     keys = [_named(name, COLUMN, "--group") for name in group]
     for key in keys:
         if key.kind == "float":
-            raise UsageError(
-                f"argument --group: {key.name} is measured, and hardly twice the same; use --sort {key.name}"
-            )
+            why = f"{key.name} is measured, and hardly twice the same; use --sort {key.name}"
+            raise UsageError(f"argument --group: {why}")
     known = {**{key.name: key for key in keys}, **AGGREGATE} if group else COLUMN
     printed = [_named(name, known, "-c") for name in columns or (list(known) if group else default)]
     for by in sort:

@@ -108,7 +108,7 @@ def _converted(rows: _Rows) -> None:
     rows.replace(found, rows.hint[found], lambda hint, _: replace(hint, rest="", at=((0, ""),)))
 
 
-def _reversed_casts(rows: _Rows, copies: Ints, hidden: Ints) -> None:
+def _reversed_casts(rows: _Rows, copies: Bools, hidden: Bools) -> None:
     """copy_(self, src): what one reads the other writes."""
     number, count = rows.calls(copies)
     numbered = copies & (rows.sequence() != NULL)
@@ -130,7 +130,7 @@ def _with(hint: Dtypes, first: str, second: str) -> Dtypes:
     return replace(hint, at=((0, first), (1, second)))
 
 
-def _mixed(rows: _Rows, copies: Ints, binary: Ints) -> None:
+def _mixed(rows: _Rows, copies: Bools, binary: Bools) -> None:
     """Forward calls by count, then the backward's products by their forward call."""
     engines = copies & rows.directed("bprop") & ~rows.node("Backward")  # beside the node, in the engine's own range
     casts = engines & rows.where(lambda hint: hint.of(0) and hint.of(1))
@@ -157,7 +157,7 @@ def _products(rows: _Rows, forward: Ints, backward: Ints) -> None:
     rows.replace(backward, before[number[backward]], lambda hint, call: _with(hint, call.out, call.of(1)))
 
 
-def _wide(rows: _Rows, casts: Ints) -> Ints:
+def _wide(rows: _Rows, casts: Bools) -> Ints:
     """The number of the wide type: what a cast reads, what a call returns."""
     types = {"": 0}
     reads = np.array([types.setdefault(hint.of(1), len(types)) for hint in rows.hints])
@@ -165,14 +165,14 @@ def _wide(rows: _Rows, casts: Ints) -> Ints:
     return np.where(casts, reads[rows.hint], returns[rows.hint])
 
 
-def _own(rows: _Rows) -> Ints:
+def _own(rows: _Rows) -> Bools:
     """Did the user's op run this aten op, and not one of several that make it up?"""
     pairs, pair = distinct_texts(rows.table.coded("op"), rows.table.coded("aten"))
     names = [(json.loads(op or "[]"), aten.removeprefix("aten::").strip("_")) for op, aten in pairs]
     return np.array([bool(ops and aten) and str(ops[-1]).strip("_") == aten for ops, aten in names] or [False])[pair]
 
 
-def _one_shape(rows: _Rows) -> Ints:
+def _one_shape(rows: _Rows) -> Bools:
     def same(text: str) -> bool:
         shapes = json.loads(text or "[]")
         return len(shapes) > 1 and bool(shapes[0]) and shapes[0] == shapes[1]

@@ -81,20 +81,17 @@ class Counted:
 
     @property
     def flop(self) -> int | None:
-        return _sum(flop for flop, _ in self.parts.values()) if self.parts else None
+        return _sum(flop for flop, _ in self.parts.values())
 
     @property
     def nbytes(self) -> int | None:
-        return _sum(nbytes for _, nbytes in self.parts.values()) if self.parts else None
+        return _sum(nbytes for _, nbytes in self.parts.values())
 
 
 def _sum(amounts: Iterable[int | None]) -> int | None:
-    total = 0
-    for amount in amounts:
-        if amount is None:
-            return None
-        total += amount
-    return total
+    given = list(amounts)
+    known = [amount for amount in given if amount is not None]
+    return sum(known) if known and len(known) == len(given) else None
 
 
 def count_call(call: OpCall) -> Counted:
@@ -142,18 +139,12 @@ def _without_shapes(call: OpCall, name: str) -> Counted:
     if call.marker and call.is_forward:
         return _by_marker(call, name)
     if call.marker and call.dir == "bprop":
-        work = _by_forward_call(call, name)
-        if work is not None:
-            return Counted(name, FAMILY[name], _amounts(work))
+        with suppress(ModelError):  # the forward call's arguments do not fit: as unknown as without them
+            work = from_forward(name, call.markers)
+            if work is not None:
+                return Counted(name, FAMILY[name], _amounts(work))
     parts = {"": NO_WORK} if never_computes(name) else {}
     return Counted(name, FAMILY[name], parts, "the capture has no shapes: profile with record_shapes=True")
-
-
-def _by_forward_call(call: OpCall, name: str) -> Work | None:
-    try:
-        return from_forward(name, call.markers)
-    except ModelError:  # the forward call's arguments do not fit: as unknown as without them
-        return None
 
 
 def _by_marker(call: OpCall, name: str | None = None) -> Counted:

@@ -34,12 +34,8 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
 
     schema = _schema(pa)
     texts = {c.key: arrow.texts(table.coded(c.key).values) for c in KERNELS if _is_text(c)}
-    with (
-        open_output(output, force) as out,
-        pq.ParquetWriter(
-            out, schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_PAGE, version="2.6"
-        ) as writer,
-    ):
+    form: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": DICTIONARY_PAGE, "version": "2.6"}
+    with open_output(output, force) as out, pq.ParquetWriter(out, schema, **form) as writer:
         for begin in range(0, len(table), ROW_GROUP):
             rows = slice(begin, min(begin + ROW_GROUP, len(table)))
             arrays = [_array(pa, table.columns[c.key], texts.get(c.key), rows) for c in KERNELS]
@@ -68,8 +64,7 @@ def _column(pa: Any, path: Path, column: Column, found: Any) -> Data:
         return _data(pa, column, found)
     except (pa.ArrowException, ValueError) as error:
         wanted, why = _arrow_type(pa, column.kind), str(error).splitlines()[0]
-        message = f"column {column.key}: expected {wanted}, found {why}; {ADVICE}"
-        raise SchemaError(path, message) from None
+        raise SchemaError(path, f"column {column.key}: expected {wanted}, found {why}; {ADVICE}") from None
 
 
 def is_parquet(name: Name) -> bool:
