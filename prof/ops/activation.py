@@ -8,69 +8,56 @@ Source of the formulas: aten/src/ATen/native/cuda/Activation*Kernel.cu, torch 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, elementwise, given, number, output, required
 from pyprof.prof.ops.pointwise import apply, op, scaled
 
-
-@dataclass(frozen=True, slots=True)
-class Activation:
-    """A row of the table: how many leading arguments are tensors, and what an element costs."""
-
-    names: str
-    tensors: int
-    flop: int
-    formula: str
-    inplace: bool = True
-
-
-TABLE = (
-    Activation("relu relu6 hardtanh threshold hardshrink", 1, 0, "comparisons"),
-    Activation("sigmoid special_expit", 1, 3, "1 / (1 + exp(-x)): exp, add, div"),
-    Activation("tanh", 1, 1, "one library function"),
-    Activation("silu", 1, 3, "x / (1 + exp(-x)): exp, add, div"),
-    Activation("log_sigmoid log_sigmoid_forward", 1, 3, "min(x, 0) - log(1 + exp(-|x|)): exp, log1p, sub"),
-    Activation("leaky_relu", 1, 1, "x * slope below 0"),
-    Activation("elu", 1, 3, "alpha * (exp(x) - 1): exp, sub, mul"),
-    Activation("selu", 1, 4, "scale * alpha * (exp(x) - 1): exp, sub, 2 mul"),
-    Activation("celu", 1, 4, "alpha * (exp(x / alpha) - 1): div, exp, sub, mul"),
-    Activation("mish", 1, 4, "x * tanh(log1p(exp(x))): exp, log1p, tanh, mul"),
-    Activation("hardswish", 1, 3, "x * min(max(x + 3, 0), 6) / 6: add, mul, div"),
-    Activation("hardsigmoid", 1, 2, "min(max(x + 3, 0), 6) / 6: add, div"),
-    Activation("softshrink", 1, 1, "x - lambda"),
-    Activation("softsign", 1, 2, "x / (1 + |x|): add, div"),
-    Activation("tanhshrink", 1, 2, "x - tanh(x): tanh, sub"),
-    Activation("prelu _prelu_kernel", 2, 1, "x * weight below 0"),
-    Activation("rrelu", 1, 1, "x * slope below 0, a random slope in training"),
-    Activation("threshold_backward hardtanh_backward hardshrink_backward", 2, 0, "g or 0"),
-    Activation("softshrink_backward", 2, 0, "g or 0"),
-    Activation("sigmoid_backward", 2, 3, "g * (1 - y) * y: sub, 2 mul"),
-    Activation("tanh_backward", 2, 3, "g * (1 - y * y): 2 mul, sub"),
-    Activation("silu_backward", 2, 8, "s = sigmoid(x): 3; g * s * (1 + x * (1 - s)): 5"),
-    Activation("log_sigmoid_backward", 2, 5, "z = exp(-|x|); g * (d - s * z / (1 + z)): exp, add, div, sub, mul"),
-    Activation("leaky_relu_backward", 2, 1, "g * slope below 0"),
-    Activation("mish_backward", 2, 12, "t = tanh(log1p(exp(x))) 3; s = sigmoid(x) 3; g * (t + x * s * (1 - t * t)) 6"),
-    Activation("hardswish_backward", 2, 3, "g * (x / 3 + 0.5): div, add, mul"),
-    Activation("hardsigmoid_backward", 2, 1, "g / 6"),
-    Activation("logit_backward", 2, 3, "g / (x * (1 - x)): sub, mul, div"),
+TABLE = (  # names, leading arguments that are tensors, FLOPs per element, formula
+    ("relu relu6 hardtanh threshold hardshrink", 1, 0, "comparisons"),
+    ("sigmoid special_expit", 1, 3, "1 / (1 + exp(-x)): exp, add, div"),
+    ("tanh", 1, 1, "one library function"),
+    ("silu", 1, 3, "x / (1 + exp(-x)): exp, add, div"),
+    ("log_sigmoid log_sigmoid_forward", 1, 3, "min(x, 0) - log(1 + exp(-|x|)): exp, log1p, sub"),
+    ("leaky_relu", 1, 1, "x * slope below 0"),
+    ("elu", 1, 3, "alpha * (exp(x) - 1): exp, sub, mul"),
+    ("selu", 1, 4, "scale * alpha * (exp(x) - 1): exp, sub, 2 mul"),
+    ("celu", 1, 4, "alpha * (exp(x / alpha) - 1): div, exp, sub, mul"),
+    ("mish", 1, 4, "x * tanh(log1p(exp(x))): exp, log1p, tanh, mul"),
+    ("hardswish", 1, 3, "x * min(max(x + 3, 0), 6) / 6: add, mul, div"),
+    ("hardsigmoid", 1, 2, "min(max(x + 3, 0), 6) / 6: add, div"),
+    ("softshrink", 1, 1, "x - lambda"),
+    ("softsign", 1, 2, "x / (1 + |x|): add, div"),
+    ("tanhshrink", 1, 2, "x - tanh(x): tanh, sub"),
+    ("prelu _prelu_kernel", 2, 1, "x * weight below 0"),
+    ("rrelu", 1, 1, "x * slope below 0, a random slope in training"),
+    ("threshold_backward hardtanh_backward hardshrink_backward", 2, 0, "g or 0"),
+    ("softshrink_backward", 2, 0, "g or 0"),
+    ("sigmoid_backward", 2, 3, "g * (1 - y) * y: sub, 2 mul"),
+    ("tanh_backward", 2, 3, "g * (1 - y * y): 2 mul, sub"),
+    ("silu_backward", 2, 8, "s = sigmoid(x): 3; g * s * (1 + x * (1 - s)): 5"),
+    ("log_sigmoid_backward", 2, 5, "z = exp(-|x|); g * (d - s * z / (1 + z)): exp, add, div, sub, mul"),
+    ("leaky_relu_backward", 2, 1, "g * slope below 0"),
+    ("mish_backward", 2, 12, "t = tanh(log1p(exp(x))) 3; s = sigmoid(x) 3; g * (t + x * s * (1 - t * t)) 6"),
+    ("hardswish_backward", 2, 3, "g * (x / 3 + 0.5): div, add, mul"),
+    ("hardsigmoid_backward", 2, 1, "g / 6"),
+    ("logit_backward", 2, 3, "g / (x * (1 - x)): sub, mul, div"),
 )
 
 
-def _register(row: Activation, name: str) -> None:
+def _register(name: str, tensors: int, flop: int, formula: str) -> None:
     def count(*arguments: Any, out: Out = None) -> Work:
-        return apply(name, arguments[: row.tensors], row.flop, result="float" if row.flop else "same", out=out)
+        return apply(name, arguments[:tensors], flop, result="float" if flop else "same", out=out)
 
-    count.__doc__ = f"{row.flop} flop per element: {row.formula}"
+    count.__doc__ = f"{flop} flop per element: {formula}"
     count.__name__ = count.__qualname__ = name
     op(name)(count)
 
 
-for _row in TABLE:
-    for _name in _row.names.split():
-        _register(_row, _name)
+for _names, _tensors, _flop, _formula in TABLE:
+    for _name in _names.split():
+        _register(_name, _tensors, _flop, _formula)
 
 
 @op("gelu")

@@ -47,11 +47,6 @@ def unmasked(queries: int, keys: int, left: int | None, right: int | None, shift
     return max(0, upper - lower)
 
 
-def square(queries: int, keys: int, causal: Any) -> int:
-    """Pairs of one sequence: all, or those of PyTorch's causal mask (aligned at the top left)."""
-    return unmasked(queries, keys, None, 0 if causal else None)
-
-
 @dataclass(frozen=True, slots=True)
 class Heads:
     """What the products need: unmasked pairs over all batches and query heads, sizes of a key and a value."""
@@ -81,7 +76,7 @@ def heads_first(q: Tensor, k: Tensor, v: Tensor, causal: Any) -> Heads:
     heads = q.shape[-3] if len(q.shape) > 2 else 1
     length, keys = q.shape[-2], k.shape[-2]
     rows = outer * heads
-    return Heads(rows * square(length, keys, causal), q.shape[-1], v.shape[-1], rows * length)
+    return Heads(rows * unmasked(length, keys, None, 0 if causal else None), q.shape[-1], v.shape[-1], rows * length)
 
 
 def logarithms(heads: Heads, q: Tensor) -> float:

@@ -142,12 +142,6 @@ def multiplications(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> i
     return (x if transposed else y).numel * math.prod(weight.shape[1:])
 
 
-def dtype_only(window: Window, out: Out) -> bool:
-    """Whether neither y's shape is known nor what decides it. The flop of a transposed convolution needs only x."""
-    moves = (window.stride, window.padding, window.dilation, window.output_padding, window.groups)
-    return first_output(out) is None and any(argument is UNKNOWN for argument in moves)
-
-
 def valid(x: Tensor, weight: Tensor, window: Window) -> int:
     """Flop without the products with padding zeros (transposed: without those that fall outside of y).
 
@@ -253,7 +247,8 @@ def convolution(call: Call, out: Out = None) -> Work:
     if call.transposed is UNKNOWN:
         known = out[0] if out else None
         call = replace(call, transposed=is_transposed(x, weight, known, UNKNOWN))
-    if call.transposed and dtype_only(call, out):
+    moves = (call.stride, call.padding, call.dilation, call.output_padding, call.groups)
+    if call.transposed and first_output(out) is None and UNKNOWN in moves:  # the flop needs only x
         return Work(multiply_adds(multiplications(x, weight, x, True), x, weight), math.nan, math.nan)
     y = result_of(x, weight, call, out)
     flop = multiply_adds(multiplications(x, weight, y, bool(call.transposed)), x, weight)

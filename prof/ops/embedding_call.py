@@ -96,7 +96,8 @@ def understand(arguments: tuple[Any, ...], updates: bool = False) -> Lookup:
     at = place_of_indices(arguments)
     before, after = arguments[:at], arguments[at + 2 :]
     index = indices(arguments[at])
-    widths = next((i for i, (a, b) in enumerate(pairwise(before)) if _is_whole(a) and _is_number(b)), None)
+    pairs = enumerate(pairwise(before))
+    widths = next((i for i, (a, b) in pairs if _is_whole(a) and not isinstance(b, (Tensor, tuple))), None)
     numbers = before[widths + 1 : widths + 3] if widths is not None else ()
     tables = before[widths].numel - 1 if widths is not None else None
     total, widest = (n if type(n) is int else None for n in (*numbers, None, None)[:2])
@@ -116,10 +117,6 @@ def understand(arguments: tuple[Any, ...], updates: bool = False) -> Lookup:
         rows=_rows([a for a in later if a is not weighted], [a for a in after if isinstance(a, tuple) and a]),
         out=next((SPARSE_TYPES.get(a) for a in after[1:6] if type(a) is int), None),
     )
-
-
-def _is_number(argument: Any) -> bool:
-    return not isinstance(argument, (Tensor, tuple))
 
 
 def _is_factor(tensor: Tensor, count: int) -> bool:

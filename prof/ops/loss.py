@@ -171,14 +171,9 @@ for _names, _backward in BACKWARDS.items():
 @op("l1_loss.backward")
 def l1_loss_backward(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Parts:
     """sign(x - t) * g: 2 per element"""
-    return _each(self, target, 2, reduction)
-
-
-def _each(self: Tensor, target: Tensor, flop: int, reduction: Any) -> Parts:
+    inputs = distinct(self, target) + incoming(self, reduction).nbytes
     wanted = {"self": self, "target": target}
-    grad = incoming(self, reduction)
-    inputs = distinct(self, target) + grad.nbytes
-    return {name: Work(flop * t.numel, inputs, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
+    return {name: Work(2 * t.numel, inputs, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
 
 
 @op("binary_cross_entropy")

@@ -70,16 +70,11 @@ def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
 @op("pad.backward")
 def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
     """constant: read the interior of g, write dx;  reflect and others: read g, an addition where elements meet"""
-    if mode_of(mode) == "constant":
+    if mode in ("constant", None, UNKNOWN):
         kept = numel(padded(self.shape, tuple(pad))[1])
         return Work(0, moved(kept, self), moved(self.numel, self))
     grad = self.like(padded(self.shape, tuple(pad))[0])
     return pad_nd_backward(grad, self)
-
-
-def mode_of(mode: Any) -> Any:
-    """A padding mode's name; constant where the capture does not have it."""
-    return "constant" if mode is UNKNOWN or mode is None else mode
 
 
 @op(*(f"{name}_backward" for name in _pads("reflection", "replication")))

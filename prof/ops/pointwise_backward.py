@@ -6,7 +6,6 @@ operand that was broadcast takes a sum besides, elements of g less elements of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
@@ -56,52 +55,43 @@ def _into(operand: Tensor, grad: Tensor, flop: int, complex_flop: int, inputs: f
     return Work(price * grad.numel + adds, inputs, moved(operand.numel, operand))
 
 
-@dataclass(frozen=True, slots=True)
-class Gradient:
-    """A row of the table of backward passes: what an element of dx costs, from g and one saved tensor."""
-
-    names: str
-    flop: int
-    formula: str
-
-
-GRADIENTS = (
-    Gradient("abs absolute", 1, "g * sign(x)"),
-    Gradient("sqrt", 2, "g / (2 y)"),
-    Gradient("rsqrt", 4, "-0.5 * g * y * y * y"),
-    Gradient("reciprocal", 2, "-g * y * y"),
-    Gradient("square", 2, "2 * x * g"),
-    Gradient("sin cos sinh cosh", 2, "g * cos(x)"),
-    Gradient("tan", 3, "g * (1 + y * y)"),
-    Gradient("atan atanh arctan arctanh", 3, "g / (1 + x * x)"),
-    Gradient("asin acos asinh acosh arcsin arccos arcsinh arccosh", 4, "g / sqrt(1 - x * x)"),
-    Gradient("log2 log10", 2, "g / (x * ln 2)"),
-    Gradient("log1p special_log1p", 2, "g / (1 + x)"),
-    Gradient("expm1 special_expm1", 2, "g * (y + 1)"),
-    Gradient("exp2 special_exp2", 2, "g * y * ln 2"),
-    Gradient("erf erfc special_erf special_erfc erfinv special_erfinv", 4, "g * c * exp(-x * x)"),
-    Gradient("lgamma special_gammaln digamma special_digamma special_psi i0 special_i0", 2, "g * digamma(x)"),
-    Gradient("sinc special_sinc", 8, "g * (z * cos(z) - sin(z)) / (x * z), z = pi * x"),
-    Gradient("mish", 12, "t = tanh(log1p(exp(x))), s = sigmoid(x), g * (t + x * s * (1 - t * t))"),
-    Gradient("nan_to_num", 0, "g or 0"),
-    Gradient("clamp clip clamp_min clamp_max", 0, "g or 0"),
+GRADIENTS = (  # names, FLOPs per element of dx from g and one saved tensor, formula
+    ("abs absolute", 1, "g * sign(x)"),
+    ("sqrt", 2, "g / (2 y)"),
+    ("rsqrt", 4, "-0.5 * g * y * y * y"),
+    ("reciprocal", 2, "-g * y * y"),
+    ("square", 2, "2 * x * g"),
+    ("sin cos sinh cosh", 2, "g * cos(x)"),
+    ("tan", 3, "g * (1 + y * y)"),
+    ("atan atanh arctan arctanh", 3, "g / (1 + x * x)"),
+    ("asin acos asinh acosh arcsin arccos arcsinh arccosh", 4, "g / sqrt(1 - x * x)"),
+    ("log2 log10", 2, "g / (x * ln 2)"),
+    ("log1p special_log1p", 2, "g / (1 + x)"),
+    ("expm1 special_expm1", 2, "g * (y + 1)"),
+    ("exp2 special_exp2", 2, "g * y * ln 2"),
+    ("erf erfc special_erf special_erfc erfinv special_erfinv", 4, "g * c * exp(-x * x)"),
+    ("lgamma special_gammaln digamma special_digamma special_psi i0 special_i0", 2, "g * digamma(x)"),
+    ("sinc special_sinc", 8, "g * (z * cos(z) - sin(z)) / (x * z), z = pi * x"),
+    ("mish", 12, "t = tanh(log1p(exp(x))), s = sigmoid(x), g * (t + x * s * (1 - t * t))"),
+    ("nan_to_num", 0, "g or 0"),
+    ("clamp clip clamp_min clamp_max", 0, "g or 0"),
 )
 
 
-def _register_gradient(row: Gradient, name: str) -> None:
+def _register_gradient(name: str, flop: int, formula: str) -> None:
     def count(self: Tensor, *limits: Any, out: Out = None) -> Work:
         result = required(self)
         nbytes = distinct(result, *limits) + moved(result.numel, result)
-        return elementwise(row.flop * result.numel, nbytes, Tensor(result.shape, result.dtype))
+        return elementwise(flop * result.numel, nbytes, Tensor(result.shape, result.dtype))
 
-    count.__doc__ = f"{row.flop} flop per element: {row.formula}, fused: reads g and the saved x or y, writes dx"
+    count.__doc__ = f"{flop} flop per element: {formula}, fused: reads g and the saved x or y, writes dx"
     count.__name__ = count.__qualname__ = f"{name}.backward"
     op(f"{name}.backward")(count)
 
 
-for _gradient in GRADIENTS:
-    for _name in _gradient.names.split():
-        _register_gradient(_gradient, _name)
+for _names, _flop, _formula in GRADIENTS:
+    for _name in _names.split():
+        _register_gradient(_name, _flop, _formula)
 
 
 @op("maximum.backward minimum.backward fmax.backward fmin.backward")

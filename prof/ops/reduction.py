@@ -103,11 +103,6 @@ def mean(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     return Work(flop, tensor.nbytes, result(count, typed(tensor, arguments, "float32"), out))
 
 
-def real(self: Tensor) -> Tensor:
-    """The type of a variance: real also where the numbers are complex (which count as real ones, an estimate)."""
-    return Tensor((), REAL_OF.get(self.dtype, self.dtype))
-
-
 def spread(self: Tensor, arguments: tuple[Any, ...], out: Out) -> tuple[int, int]:
     """E and O of var and std: overloads (unbiased), (dim, unbiased, keepdim) and (dim, correction, keepdim)"""
     full = not arguments or (len(arguments) == 1 and (isinstance(arguments[0], bool) or arguments[0] is UNKNOWN))
@@ -125,7 +120,8 @@ SPREADS = (  # name, whether a root is taken, whether the mean is a result too, 
 def _register(name: str, root: bool, with_mean: bool, formula: str) -> None:
     def count(self: Tensor, *arguments: Any, out: Out = None) -> Work:
         elements, kept_ = spread(self, arguments, out)
-        written = moved(kept_, real(self)) + (moved(kept_, self) if with_mean else 0)
+        real = Tensor((), REAL_OF.get(self.dtype, self.dtype))  # complex numbers count as real ones, an estimate
+        written = moved(kept_, real) + (moved(kept_, self) if with_mean else 0)
         return Work(4 * elements + (kept_ if root else 0), self.nbytes, written)
 
     count.__doc__ = formula

@@ -201,14 +201,11 @@ def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
     parameters = tuple(flat((weights,)))
     if not parameters or not states:
         raise ModelError("_cudnn_rnn_backward: the capture has neither its weights nor its states")
-    mask = next((a for a in reversed(rest[6:]) if _is_mask(a)), None)
+    masks = [a for a in rest[6:] if isinstance(a, tuple) and len(a) == 4 and isinstance(a[-1], bool)]
+    mask = masks[-1] if masks else None
     described = given(y) or given(dy)
     nbytes = None if described is None else moved(described.numel, described)
     return Network(x, states, parameters, UNKNOWN).backward(mask is None or mask[3], nbytes)
-
-
-def _is_mask(argument: Any) -> bool:
-    return isinstance(argument, tuple) and len(argument) == 4 and isinstance(argument[-1], bool)
 
 
 LAYER = "(x, w_ih, w_hh, b_ih, b_hh, hx, cx)"
