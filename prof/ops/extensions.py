@@ -1,4 +1,4 @@
-"""Ops of other libraries that PyTorch's profiler records by name: flash-attn, xFormers, apex, Liger, bitsandbytes, vLLM.
+"""Ops of other libraries that the profiler records by name: flash-attn, xFormers, apex, Liger, bitsandbytes, vLLM.
 What they compute is what PyTorch's own ops do, so their counts are those; only the order of arguments differs.
 
 Where a library launches its kernels outside of an op (Transformer Engine's modules, DeepSpeed's optimizers), the trace
