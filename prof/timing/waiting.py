@@ -110,16 +110,15 @@ def waiting(table: Table) -> Waiting:
         idle[at] = np.maximum(start[at] - since, 0)
         late = known[at] & (api[at] > since)
         inside = _in_copy(table, copies & known, called, at, since)
-        tests = (  # the first that holds, in the order of the module's text
-            late & to_host[before],
-            late & data[at],
-            known[at] & inside,
-            late & (idle[at] < DENSE_NS),
-            late,
-            known[at],
-        )
-        names = ("sync", "data", "copy", "launch", "host", "queued")
-        codes = np.select(tests, [CAUSES.index(name) for name in names], -1)
+        tests = {  # the first that holds, in the order of the module's text
+            "sync": late & to_host[before],
+            "data": late & data[at],
+            "copy": known[at] & inside,
+            "launch": late & (idle[at] < DENSE_NS),
+            "host": late,
+            "queued": known[at],
+        }
+        codes = np.select(list(tests.values()), [CAUSES.index(name) for name in tests], -1)
         cause[at] = np.where(idle[at] > 0, codes, -1)
     return Waiting(queue, idle, Coded(cause, list(CAUSES)))
 
