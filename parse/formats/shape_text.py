@@ -11,26 +11,23 @@ Step = Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]
 Sizes = list[list[Size | list[Size]]]  # one shape per argument; for a list of tensors, their shapes
 Strides = list[list[Step | list[Step]] | None]
 
+_Decoder = msgspec.json.Decoder[Sizes] | msgspec.json.Decoder[Strides]
 _SIZES, _STRIDES = msgspec.json.Decoder(Sizes), msgspec.json.Decoder(Strides)
 
 
-def as_sizes(text: str) -> str:
+def as_sizes(text: str, decoder: _Decoder = _SIZES) -> str:
     """The text where it is a JSON list of shapes; empty, which means unknown, where it is not.
 
     >>> as_sizes("[[2, 3], [[4], [5]]]"), as_sizes("[2]"), as_sizes("[[-1]]")
     ('[[2, 3], [[4], [5]]]', '', '')
     """
-    return _checked(text, _SIZES)
-
-
-def as_strides(text: str) -> str:
-    """The same for strides."""
-    return _checked(text, _STRIDES)
-
-
-def _checked(text: str, decoder: msgspec.json.Decoder[Sizes] | msgspec.json.Decoder[Strides]) -> str:
     try:
         decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return ""
     return text
+
+
+def as_strides(text: str) -> str:
+    """The same for strides."""
+    return as_sizes(text, _STRIDES)

@@ -122,9 +122,7 @@ def _capture(db: Database) -> tuple[Capture, Sample | None]:
     sample, around = None, None
     if count_ranges(db) > FEW:
         duration = _ints(operations.columns["kDuration"])
-        sample = Sample(
-            np.arange(len(duration)), np.ones(len(duration), np.int64)
-        )  # all of them, where few or timeless
+        sample = Sample(np.arange(len(duration)), np.ones(len(duration), np.int64))  # all operations
         if len(duration) > MOMENTS and duration.any():
             sample = draw(duration, MOMENTS)
         times = [column for column in (launched.launch_time, launched.origin_time) if column is not None]
