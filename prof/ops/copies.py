@@ -13,19 +13,8 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import (
-    Out,
-    dtype_name,
-    elementwise,
-    first_output,
-    moved,
-    number,
-    numel,
-    output,
-    required,
-    result_dtype,
-    tensors,
-)
+from pyprof.prof.ops.operands import Out, elementwise, first_output, moved, number, numel, output, required, tensors
+from pyprof.prof.ops.result_types import dtype_name, result_dtype
 
 op = Family("copy")
 

@@ -15,7 +15,8 @@ from typing import Any
 from pyprof.prof.ops.attention import attention, attention_backward
 from pyprof.prof.ops.attention_kernels import Flash
 from pyprof.prof.ops.model import Family, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import dtype_name, given, moved
+from pyprof.prof.ops.operands import given, moved
+from pyprof.prof.ops.result_types import dtype_name
 from pyprof.prof.ops.row_norm import layer_norm, rms_norm
 
 attention_op, norm_op, pointwise_op = Family("attention"), Family("norm"), Family("pointwise")

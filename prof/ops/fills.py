@@ -11,7 +11,8 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, dtype_name, elementwise, first_output, moved, output, required, type_of_number
+from pyprof.prof.ops.operands import Out, elementwise, first_output, moved, output, required
+from pyprof.prof.ops.result_types import dtype_name, type_of_number
 
 op = Family("copy")
 

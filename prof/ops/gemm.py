@@ -20,7 +20,8 @@ from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, broadcast, dtype_name, given, moved, output
+from pyprof.prof.ops.operands import Out, broadcast, given, moved, output
+from pyprof.prof.ops.result_types import dtype_name
 
 op = Family("gemm")
 

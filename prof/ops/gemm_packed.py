@@ -14,7 +14,8 @@ from typing import Any
 from pyprof.errors import ShapeError
 from pyprof.prof.ops.gemm import dimensions, linear_shape, op, product, typed
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, dtype_name, given, output, required
+from pyprof.prof.ops.operands import Out, given, output, required
+from pyprof.prof.ops.result_types import dtype_name
 
 
 def unpacked(k: int, a: Tensor) -> int:

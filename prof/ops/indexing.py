@@ -14,7 +14,6 @@ from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     INDEX_BYTES,
     Out,
-    addition_flop,
     bool_mask,
     broadcast,
     first_output,
@@ -26,6 +25,7 @@ from pyprof.prof.ops.operands import (
     result_numel,
     tensors,
 )
+from pyprof.prof.ops.result_types import addition_flop
 
 op = Family("indexing")
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from pyprof.errors import ShapeError
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, broadcast, floating, given, moved, result_dtype
+from pyprof.prof.ops.operands import Out, broadcast, given, moved
+from pyprof.prof.ops.result_types import floating, result_dtype
 
 op = Family("linalg")
 INFO_BYTES = 4  # int32: a status per matrix, and a pivot per row

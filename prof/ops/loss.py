@@ -9,19 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import (
-    Out,
-    broadcast,
-    elementwise,
-    given,
-    indices,
-    moved,
-    number,
-    numel,
-    output,
-    required,
-    result_dtype,
-)
+from pyprof.prof.ops.operands import Out, broadcast, elementwise, given, indices, moved, number, numel, output, required
+from pyprof.prof.ops.result_types import result_dtype
 from pyprof.prof.ops.softmax import log_softmax, softmax_backward
 
 op = Family("loss")

@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, accumulator, given, moved, number
+from pyprof.prof.ops.operands import Out, given, moved, number
+from pyprof.prof.ops.result_types import accumulator
 
 op = Family("norm")
 

@@ -16,20 +16,8 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.prof.ops.model import Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import (
-    Out,
-    bool_mask,
-    broadcast,
-    elementwise,
-    floating,
-    given,
-    number,
-    numel,
-    output,
-    promoted,
-    required,
-    result_dtype,
-)
+from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, given, number, numel, output, required
+from pyprof.prof.ops.result_types import floating, promoted, result_dtype
 
 op = Family("pointwise")
 

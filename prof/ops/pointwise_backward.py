@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, moved, output, required, result_dtype
+from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, moved, output, required
 from pyprof.prof.ops.pointwise import COMPLEX_ADD, COMPLEX_DIV, COMPLEX_MUL, power, priced, scaled, typed
+from pyprof.prof.ops.result_types import result_dtype
 
 op = Family("pointwise")
 

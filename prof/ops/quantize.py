@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, dtype_name, elementwise, moved, output
+from pyprof.prof.ops.operands import Out, elementwise, moved, output
+from pyprof.prof.ops.result_types import dtype_name
 
 op = Family("pointwise")
 

@@ -14,20 +14,9 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import (
-    INDEX_BYTES,
-    Out,
-    addition_flop,
-    broadcast,
-    dtype_name,
-    first_output,
-    floating,
-    moved,
-    number,
-    numel,
-    required,
-)
+from pyprof.prof.ops.operands import INDEX_BYTES, Out, broadcast, first_output, moved, number, numel, required
 from pyprof.prof.ops.pointwise import REAL_OF
+from pyprof.prof.ops.result_types import addition_flop, dtype_name, floating
 
 op = Family("reduction")
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from pyprof.prof.ops.fills import filled
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, first_output, given, moved, numel, required
+from pyprof.prof.ops.operands import Out, bool_mask, first_output, given, moved, numel, required
+from pyprof.prof.ops.result_types import dtype_name
 
 op = Family("rng")
 

@@ -10,7 +10,8 @@ from typing import Any
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
 from pyprof.prof.ops.norm import channels, needs, op, present, statistics, wanted
-from pyprof.prof.ops.operands import Out, accumulator, given, moved, numel
+from pyprof.prof.ops.operands import Out, given, moved, numel
+from pyprof.prof.ops.result_types import accumulator
 
 
 def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out: Out) -> int:

@@ -14,7 +14,8 @@ from typing import Any
 
 from pyprof.prof.ops.indexing import index_count, is_mask
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import addition_flop, indices, moved, number, required, tensors
+from pyprof.prof.ops.operands import indices, moved, number, required, tensors
+from pyprof.prof.ops.result_types import addition_flop
 
 op = Family("indexing")
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, bool_mask, dtype_name, elementwise, given, moved, output
+from pyprof.prof.ops.operands import Out, bool_mask, elementwise, given, moved, output
 from pyprof.prof.ops.reduction import rows
+from pyprof.prof.ops.result_types import dtype_name
 
 op = Family("softmax")
 

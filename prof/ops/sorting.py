@@ -14,19 +14,16 @@ from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import (
     INDEX_BYTES,
     Out,
-    addition_flop,
     broadcast,
-    dtype_name,
     first_output,
-    floating,
     moved,
     number,
     numel,
     required,
-    result_dtype,
     result_numel,
 )
 from pyprof.prof.ops.reduction import kept, result, rows
+from pyprof.prof.ops.result_types import addition_flop, dtype_name, floating, result_dtype
 
 scan_op, sort_op, op = Family("scan"), Family("sort"), Family("reduction")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyprof.errors import ModelError, ShapeError
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
-from pyprof.prof.ops.operands import promoted, result_dtype
+from pyprof.prof.ops.result_types import promoted, result_dtype
 from tests.prof.ops.op_cases import Row, t, worked
 
 ONE = (t(2, 3),)  # 6 elements, 24 bytes
