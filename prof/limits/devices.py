@@ -111,9 +111,7 @@ def _find(name: str, info: str) -> Device | None:
         recorded = {}
     facts = _Facts(name, recorded if isinstance(recorded, dict) else {})
     part = _listed(plain_name(name), facts)
-    if part is not None:
-        return _adjusted(part.device, facts)
-    return _computed(facts)
+    return _computed(facts) if part is None else _adjusted(part.device, facts)
 
 
 def is_rate(value: Any) -> TypeGuard[float]:
@@ -151,8 +149,7 @@ def _listed(plain: str, facts: _Facts) -> Part | None:
     slice_of_gpu = re.sub(r" mig .*", "", plain)
     if slice_of_gpu != plain and facts.sms is None:
         return None  # a slice of unknown size
-    found = [part for part in parts() if part.match.fullmatch(slice_of_gpu)]
-    return found[0] if found else None
+    return next((part for part in parts() if part.match.fullmatch(slice_of_gpu)), None)
 
 
 def _adjusted(device: Device, facts: _Facts) -> Device:

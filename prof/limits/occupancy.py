@@ -132,10 +132,6 @@ def block_limits(limit: Limits, threads: Floats, registers: Floats, smem: Floats
     a_warp = np.ceil(np.maximum(registers, 1) * limit.warp_threads / limit.register_unit) * limit.register_unit
     in_partition = np.floor(limit.registers / limit.partitions / a_warp)
     a_block = np.ceil((smem + limit.smem_reserved_bytes) / limit.smem_unit_bytes) * limit.smem_unit_bytes
-    room = np.floor(limit.smem_bytes / np.maximum(a_block, 1))
-    return (
-        np.floor(limit.warps / warps),
-        np.floor(in_partition * limit.partitions / warps),
-        room,
-        np.full(len(threads), float(limit.blocks)),
-    )
+    by_threads, by_registers = np.floor(limit.warps / warps), np.floor(in_partition * limit.partitions / warps)
+    by_memory = np.floor(limit.smem_bytes / np.maximum(a_block, 1))
+    return by_threads, by_registers, by_memory, np.full(len(threads), float(limit.blocks))

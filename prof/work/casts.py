@@ -75,7 +75,7 @@ class _Rows:
         values = column.values if len(column.values) else np.full(1, NULL, np.int64)
         return np.where(some, values[np.minimum(last, len(values) - 1)], NULL)
 
-    def calls(self, rows: Ints) -> tuple[Ints, int]:
+    def calls(self, rows: Ints | Bools) -> tuple[Ints, int]:
         """A number that a call shares with its reverse, of each row (others have 0); and how many there are."""
         keys = (self.table.ints("pid"), self.sequence(), self.table.coded("sizes").codes)
         found, numbers = distinct(*(key[rows] for key in keys))

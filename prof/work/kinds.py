@@ -114,14 +114,9 @@ def _of_name(name: str) -> str:
     if LOG_SOFTMAX.search(name):
         return SOFTMAXES
     if find_product(name):
-        return _of_product(name)
+        without_attention = CONVS if CONV.search(name) else PRODUCTS
+        return ATTENTION if FUSED.search(name) else without_attention
     return next((kind for pattern, kind in OF_NAME if pattern.search(name)), OTHER)
-
-
-def _of_product(name: str) -> str:
-    if FUSED.search(name):
-        return ATTENTION
-    return CONVS if CONV.search(name) else PRODUCTS
 
 
 def is_softmax(name: str) -> bool:
