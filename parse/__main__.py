@@ -1,4 +1,4 @@
-"""`python -m pyprof.parse`."""
+"""Run the parser as `python -m pyprof.parse`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command parse.py: profiler files in, kernel table out."""
+"""The command parse.py, which converts profiler files to a kernel table."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _run(args: argparse.Namespace) -> Done:
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
     if args.summary and not args.exact and wanted == Selection():
         return _brief(args)
-    lean = args.range is None and not args.json and not args.summary  # these need the names of ranges
+    lean = args.range is None and not args.json and not args.summary  # these options need the names of all ranges
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
         parsed = [read_profile(Path(file), say, brief=args.summary, lean=lean) for file in args.files]
         notes = [profile.notes for profile in parsed]
@@ -146,13 +146,13 @@ def _no_rows(notes: list[CaptureNotes]) -> PyprofError:
 
 
 def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wanted: Selection) -> list[Table]:
-    """The rows asked for. Raises PyprofError where there are none, with what the files have."""
+    """The rows that the user selected. If there are none, raises PyprofError, which lists the available values."""
     from pyprof.parse.selection import named_spans, select
 
     kept = []
     for profile, table in zip(parsed, tables, strict=True):
         spans = None if wanted.range_name is None else named_spans(profile.capture, wanted.range_name)
-        ranked = profile.table.with_column("rank", table.ints("rank"))  # with the file's own process numbers
+        ranked = profile.table.with_column("rank", table.ints("rank"))  # keeps the file's own process numbers
         kept.append(table.take(select(ranked, wanted, spans)))
     if not any(map(len, kept)):
         available = _available(parsed, tables, wanted)
@@ -161,7 +161,7 @@ def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wante
 
 
 def _available(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> str:
-    """What could have been asked for."""
+    """The values that the user could have selected."""
     from pyprof.parse.attribute.contents import known_numbers
     from pyprof.parse.summary import spread
 
@@ -204,7 +204,7 @@ def _print_summary(args: argparse.Namespace, notes: list[CaptureNotes], contents
 
 
 def _closing_lines(notes: list[CaptureNotes], table: Table) -> list[str]:
-    """The warnings, and a line that sums up the table."""
+    """The warnings, and a line that summarizes the table."""
     from pyprof.parse.attribute.contents import Contents
     from pyprof.parse.summary import one_line
 

@@ -1,4 +1,4 @@
-"""Which format a file is, by its content; never by its name."""
+"""Detect a file's format by its content, never by its name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyprof.parse.attribute.notes import CaptureNotes
 
 SUFFIXES = (".nsys-rep", ".qdrep")
-# What ncu prints before and at the head of its CSV.
+# Text that ncu prints before its CSV and in the CSV's header.
 NCU_TEXT = (b'"ID","Process ID"', b"==PROF==", b"==WARNING==", b"==ERROR==")
 BINARY = {
     b"NVR\0": "an Nsight Compute report, which has metrics and no timeline (record one with nsys or torch.profiler)",
@@ -39,7 +39,7 @@ BriefReader = Callable[[Path], "tuple[CaptureNotes, Contents]"]
 
 
 def reader(file: Path) -> Reader:
-    """The reader of a file's format. Raises InputError where the format is unknown."""
+    """The reader of a file's format. Raises InputError if the format is unknown."""
     head = _head(file)
     found = _reader(file, head)
     if found is None:
@@ -48,7 +48,7 @@ def reader(file: Path) -> Reader:
 
 
 def lean_reader(file: Path) -> Reader:
-    """A reader for the kernel table alone, which may leave out ranges that no row depends on. Raises as ``reader``."""
+    """A reader for the kernel table alone. It may skip ranges on which no row depends. Raises as ``reader`` does."""
     read = reader(file)
     if read is _read_report:
         from pyprof.parse.nsys import nsys_rep
@@ -63,9 +63,9 @@ def lean_reader(file: Path) -> Reader:
 
 
 def brief_reader(file: Path) -> BriefReader | None:
-    """A reader that sums up a file without reading it all; None where the format needs a full read.
+    """A reader that summarizes a file without reading all of it; None if the format needs a full read.
 
-    A torch.profiler trace does: it is one text. Raises InputError as ``reader`` does.
+    A torch.profiler trace needs one, since it is a single text. Raises InputError as ``reader`` does.
     """
     read = reader(file)
     if read is _read_report:
@@ -81,7 +81,7 @@ def brief_reader(file: Path) -> BriefReader | None:
 
 
 def is_table(file: Path) -> bool:
-    """Whether a file is a kernel table (True) or a profiler's (False). Raises InputError where it is neither."""
+    """Whether a file is a kernel table (True) or a profiler's (False). Raises InputError if it is neither."""
     head = _head(file)
     if _is_table(head):
         return True
@@ -97,13 +97,13 @@ def _reader(file: Path, head: bytes) -> Reader | None:
         from pyprof.parse.kineto import reader as kineto
 
         return kineto.read
-    if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the one format without a documented mark
+    if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the only format without documented first bytes
         return _read_report
     return None
 
 
 def _is_table(head: bytes) -> bool:
-    """A net.dict begins with a dictionary whose first key is a column's."""
+    """Whether a file is a net.dict: it begins with a dictionary whose first key is a column's key."""
     from pyprof.table.netdict import FIRST_KEY
     from pyprof.table.schema import COLUMN
 

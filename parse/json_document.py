@@ -1,4 +1,4 @@
-"""What parse.py prints with --json (pyprof/command/envelope.py adds the header)."""
+"""The JSON document that parse.py prints with --json (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Gpu(Record):
     count: Annotated[int, doc("how many")]
 
 
-class NamedContents(Contents):  # its keys stand before those of Contents
+class NamedContents(Contents):  # its own keys come before the keys of Contents
     name: Annotated[str, doc("as given")]
     profiler: Annotated[str, doc("what recorded it")]
 
@@ -72,7 +72,7 @@ class TableWritten(Record):
 
 
 class ParsedFiles(Record):
-    """What the files hold, and which kernel table was written."""
+    """The content of the parsed files, and the kernel table that was written."""
 
     files: Annotated[list[ParsedFile], doc("what was read, the chosen rows of each file")]
     totals: Annotated[Contents, doc("all rows together")]
@@ -80,7 +80,7 @@ class ParsedFiles(Record):
 
 
 def parsed(notes: Sequence[CaptureNotes], contents: Sequence[Figures], output: str | None) -> ParsedFiles:
-    """``contents``: the figures of each file's rows, as they were written; ``output``: the file written, None: none."""
+    """The document. ``contents``: the figures of each file's written rows; ``output``: the file written, or None."""
     whole = together(contents)
     return ParsedFiles(
         files=[_file(file, rows) for file, rows in zip(notes, contents, strict=True)],

@@ -1,4 +1,4 @@
-"""Tables of several files that are to become one: the ranks of a job, or parts of a run."""
+"""Merge the tables of several files, such as the ranks of a job or the parts of a run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import numpy as np
 from pyprof.parse.attribute.contents import Contents, known_numbers
 from pyprof.table.columns import NULL, Table
 
-APART = 1_000_000_000  # added to a process number that a file before has too; Linux has fewer than 2**22
+APART = 1_000_000_000  # added to a process number that an earlier file has too; Linux numbers are below 2**22
 
 
 def apart(tables: Sequence[Table]) -> list[Table]:
-    """The tables with the numbers of calls, processes and ranks kept apart, ready for ``Table.concat``.
+    """The tables with call, process and rank numbers made unique, ready for ``Table.concat``.
 
-    A correlation id or op number means something within its process and file only, and two machines may number their
-    processes alike: a process number that an earlier file has is raised by a billion (in the third by two).
-    A rank is the file's own, else the file's place, from 0; a file of several processes that names no rank keeps none.
+    A correlation id or op number is unique only within its process and file, and two machines may use the same process
+    numbers. So a process number that an earlier file has is raised by a billion (in a third file, by two billion).
+    The rank is taken from the file, or else is the file's position, from 0. A file of several processes that names no
+    rank gets none.
     """
     if len(tables) == 1:
         return list(tables)
@@ -39,7 +40,7 @@ def apart(tables: Sequence[Table]) -> list[Table]:
 
 
 def contents_apart(files: Sequence[Contents]) -> list[Contents]:
-    """The files' figures with the numbers of processes and ranks kept apart, as ``apart`` does in tables."""
+    """The files' figures with process and rank numbers made unique in the same way as by ``apart``."""
     numbers = _numbers([(file.pids, file.ranks) for file in files])
     return [
         replace(

@@ -23,9 +23,9 @@ class Parsed(NamedTuple):
 def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lean: bool = False) -> Parsed:
     """Read one file, reporting progress to ``say``.
 
-    ``brief``: for a summary, without the columns that it does not use. ``lean``: for the table alone; the capture, and
-    so the names in ``notes``, may lack ranges that no row depends on.
-    Raises InputError where the file is not a profiler's, or is damaged.
+    ``brief``: read for a summary, and skip columns that it does not use. ``lean``: read for the table alone; the
+    capture, and so the names in ``notes``, may lack ranges on which no row depends.
+    Raises InputError if the file is not a profiler's, or is damaged.
     """
     say(f"reading {file.name}")
     capture = (lean_reader if lean else reader)(file)(file)
@@ -34,7 +34,7 @@ def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lea
 
 
 def read_brief(file: Path, say: Say = lambda _: None) -> tuple[CaptureNotes, Contents]:
-    """The summary of a file. Of a long one only a part is read, and the attributed share is then an estimate.
+    """The summary of a file. Only a part of a long file is read, and the attributed share is then an estimate.
 
     Raises InputError as ``read_profile`` does.
     """

@@ -1,7 +1,7 @@
-"""Which rows of the kernel table a user asked for: by time, step, rank and named range.
+"""Select rows of the kernel table by time, step, rank and named range.
 
-A row belongs to the steps and ranges in which it was *launched*, on whatever thread: backward kernels are launched by
-autograd's thread, while the step or range that they belong to is open on the user's.
+A row belongs to the steps and ranges in which it was *launched*, on any thread: backward kernels are launched by
+autograd's thread, while their step or range is open on the user's thread.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _STEPS = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was asked for; None is everything."""
+    """The user's selection; a field that is None selects everything."""
 
-    begin_ns: int | None = None  # rows that start at or after it,
-    end_ns: int | None = None  # and before it
-    steps: tuple[int, int] | None = None  # first and last
+    begin_ns: int | None = None  # selects rows that start at or after this time
+    end_ns: int | None = None  # selects rows that start before this time
+    steps: tuple[int, int] | None = None  # first and last step
     rank: int | None = None
-    range_name: str | None = None  # may hold * and ?
+    range_name: str | None = None  # may contain * and ?
 
     def options(self) -> str:
         """The selection as options of the command line, for messages.
@@ -50,7 +50,7 @@ class Selection:
 
 
 class Spans(NamedTuple):
-    """The times of ranges, each in its process."""
+    """The times and processes of ranges."""
 
     pid: Ints
     start: Ints
@@ -100,18 +100,18 @@ def select(table: Table, wanted: Selection, spans: Spans | None = None) -> NDArr
 
 
 def launched(table: Table) -> Ints:
-    """When each row was launched: its API call's start, a CPU op's own start; ``NULL`` where that is not known."""
+    """The launch time of each row: its API call's start, or a CPU op's own start; ``NULL`` if unknown."""
     return np.where(table.coded("kind").among("cpu"), table.ints("start"), table.ints("apiStart"))
 
 
 def _inside(time: Ints, pid: Ints, spans: Spans) -> NDArray[np.bool_]:
-    """Which points lie in a span of their process. Spans may overlap: the furthest end so far makes them one."""
+    """A mask of the points that lie in a span of their process. Overlapping spans are merged by their furthest end."""
     inside = np.zeros(len(time), bool)
     for owner in np.unique(spans.pid).tolist():
         of_process = np.flatnonzero(spans.pid == owner)
         of_process = of_process[np.argsort(spans.start[of_process], kind="stable")]
         start = spans.start[of_process]
-        reach = np.maximum.accumulate(np.maximum(spans.end[of_process], start + 1))  # a span of 0 ns holds 1
+        reach = np.maximum.accumulate(np.maximum(spans.end[of_process], start + 1))  # a span of 0 ns counts as 1 ns
         rows = np.flatnonzero((pid == owner) & (time != NULL))
         at = np.searchsorted(start, time[rows], "right") - 1
         inside[rows] = (at >= 0) & (time[rows] < reach[at])
@@ -121,7 +121,7 @@ def _inside(time: Ints, pid: Ints, spans: Spans) -> NDArray[np.bool_]:
 def named_spans(capture: Capture, name: str) -> Spans:
     """The times of the ranges of a name (annotations, layers, ops, steps), with * and ? as in file names.
 
-    NVTX start/end ranges count as those of a thread do.
+    NVTX start/end ranges are included like ranges of a thread.
     """
     codes = [i for i, scope in enumerate(capture.scopes) if fnmatchcase(scope.name, _plain(name)) or scope.name == name]
     pids = np.array([pid for pid, _ in capture.threads] or [0], np.int64)
@@ -133,5 +133,5 @@ def named_spans(capture: Capture, name: str) -> Spans:
 
 
 def _plain(name: str) -> str:
-    """The name without ``layer:``, which the scopes of layers lack too; square brackets are not wildcards."""
+    """The name without ``layer:`` (scopes of layers lack it too), and with square brackets escaped for glob."""
     return name.removeprefix("layer:").replace("[", "[[]")

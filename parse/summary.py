@@ -9,18 +9,18 @@ from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.quantities import share
 from pyprof.text import printable
 
-MOST = 8  # entries of a list that a page shows: reasons, processes, devices
-# kind of row -> singular, plural
+MOST = 8  # the most entries that a page shows per list (reasons, processes, devices)
+# kind of row -> (singular, plural)
 _NAMES = {"cpu": ("CPU op", "CPU ops"), "memcpy": ("copy", "copies"), "graph": ("opaque graph", "opaque graphs")}
 
 
 def one_line(profiler: str, contents: Contents) -> str:
-    """The rows of a table and how much of their time is attributed to an op."""
+    """One line with the rows of a table and how much of their time is attributed to an op."""
     return f"{profiler}: {counts(contents.kinds)}; {contents.attribution.sentence()}"
 
 
 def counts(kinds: Mapping[str, int]) -> str:
-    """`52 kernels, 5 memsets`."""
+    """The number of rows per kind, as text: `52 kernels, 5 memsets`."""
     return ", ".join(f"{count:,} {_named(kind, count)}" for kind, count in kinds.items()) or "no rows"
 
 
@@ -30,7 +30,7 @@ def _named(kind: str, count: int) -> str:
 
 
 def page(notes: CaptureNotes, contents: Contents) -> list[str]:
-    """Aligned lines: a word, then a fact of the file."""
+    """The summary as aligned lines, each with a label and a fact about the file."""
     lines = [
         ("file", notes.file),
         ("profiler", notes.profiler),
@@ -65,7 +65,7 @@ def _processes(contents: Contents) -> str:
 
 
 def spread(numbers: Sequence[int]) -> str:
-    """`0-3` where no number is missing, else a list."""
+    """The numbers as text: `0-3` if none in between is missing, or else a list."""
     whole = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
     return f"{numbers[0]}-{numbers[-1]}" if whole else ", ".join(map(str, numbers[: 2 * MOST]))
 

@@ -1,4 +1,4 @@
-"""pyprof.prof: the kernel table in, answers out: FLOPs, bytes, tensor cores, limits. Imports no torch."""
+"""pyprof.prof: analyse the kernel table: FLOPs, bytes, tensor cores, limits. Does not import torch."""
 
-if __name__ != "pyprof.prof":  # a second identity would mean a second registry
+if __name__ != "pyprof.prof":  # the package under a second name would have a second registry of op models
     raise ImportError("import pyprof.prof, not prof: setup.py maps the folder to that name")

@@ -1,4 +1,4 @@
-"""`python -m pyprof.prof`."""
+"""Run prof as `python -m pyprof.prof`."""
 
 import sys
 

@@ -23,13 +23,13 @@ from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
 from pyprof.prof.work.calls import call_numbers
 from pyprof.table.columns import Coded, Ints, Table
 
-# Conditions on these alone cut the run in time or by device: what is left is a run, with idle time of its own.
+# Conditions that use only these columns select rows by time or device. The result is still a run, with its idle time.
 CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
 
 
 @dataclass(eq=False)
 class Captured:
-    """A capture: its table, and what is computed from the whole run."""
+    """A capture: its table, and the values computed from the whole run."""
 
     inputs: tuple[tuple[str, str | None], ...]
     warnings: tuple[str, ...]
@@ -80,9 +80,9 @@ class Captured:
 
 
 def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None = None) -> Captured:
-    """The files as one annotated table: a single capture, or those of the ranks of a job.
+    """The files as one annotated table: a single capture, or the captures of a job's ranks.
 
-    Raises InputError where a file is no capture, and MissingPackage where a dependency is not installed.
+    Raises InputError if a file is not a capture, and MissingPackage if a dependency is not installed.
     """
     with packages():
         from pyprof.parse.merge import apart
@@ -106,7 +106,7 @@ R = TypeVar("R", bound="CapturedRows")
 
 
 class CapturedRows:
-    """A capture, or some of its rows. FLOPs, limits and advice are those of the whole run."""
+    """A capture, or some of its rows. FLOPs, limits and advice are always computed from the whole run."""
 
     def __init__(self, capture: Captured, rows: Ints | None = None, conditions: tuple[str, ...] = (), cut: bool = True):
         self._capture, self._rows, self.conditions, self._cut = capture, rows, conditions, cut
@@ -123,7 +123,7 @@ class CapturedRows:
 
     @property
     def is_run(self) -> bool:
-        """Whether these rows are a whole run, or one cut in time or by device; only then ``summary()`` works."""
+        """Whether these rows are a whole run, or its part for a time or device. ``summary()`` works only for these."""
         return self._cut
 
     @property
@@ -142,11 +142,11 @@ class CapturedRows:
             return self._capture.table
         taken = self._capture.table.take(self._rows)
         columns = {key: data.used() if isinstance(data, Coded) else data for key, data in taken.columns.items()}
-        return Table(len(taken), columns)  # and nothing of other rows, which a report would show
+        return Table(len(taken), columns)  # without texts of other rows, which a report would show
 
     @cached_property
     def annotation(self) -> Annotation:
-        """What the op models compute for each row."""
+        """The values that the op models compute for each row."""
         if self._rows is None:
             return self._capture.annotation
         annotation = self._capture.annotation.take(self._rows)
@@ -155,7 +155,7 @@ class CapturedRows:
     def where(self: R, condition: str) -> R:
         """The rows for which a condition is true, written as for ``prof.py --where``: ``"bound == 'memory'"``.
 
-        FLOPs, limits and advice stay those of the whole run. Raises ConditionError for what is no condition.
+        FLOPs, limits and advice are still those of the whole run. Raises ConditionError for an invalid condition.
         """
         wanted = parse_where(condition, COLUMN)
         rows = np.flatnonzero(rows_where(wanted, self._columns(*(column.name for column in wanted.columns))))

@@ -1,4 +1,4 @@
-"""The command prof.py: kernel table in, annotated table out; or a summary, advice, or the origin of a row's numbers."""
+"""The command prof.py: annotates a kernel table, or prints a summary, advice, or the origin of a row's numbers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _sort_joined(words: list[str]) -> list[str]:
-    """``--sort -sil`` as ``--sort=-sil``: argparse takes -sil for an option."""
+    """Rewrite ``--sort -sil`` as ``--sort=-sil``, because argparse would take -sil for an option."""
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] == "--sort" and word.startswith("-"):
@@ -126,7 +126,7 @@ def _run(args: argparse.Namespace) -> Done:
 
 
 def _chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], Done]:
-    """The function that prints what the options ask for; without any, on a terminal, the summary."""
+    """The function for the given options. Without options, on a terminal, it prints the summary."""
     options_of_table = {
         "-c": args.columns,
         "--where": args.where,

@@ -1,7 +1,7 @@
 """Where each number of a row comes from: ``prof.py --explain ROW``.
 
-For the reader who doubts a figure: what the profiler recorded, what was inferred and from what, which formula gave the
-FLOPs and bytes, how they were shared among the op's kernels, and what the kernel's name proves of tensor cores.
+It helps to check a figure. It shows what the profiler recorded, what was inferred and from what, which formula gave the
+FLOPs and bytes, how they were shared among the op's kernels, and what the kernel's name proves about tensor cores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyprof.prof.work.multi_tensor import explained
 from pyprof.prof.work.repeats import repetition
 from pyprof.table.columns import NULL, Table
 
-Line = tuple[str, str]  # what, and where it comes from
+Line = tuple[str, str]  # (value, its origin)
 
 
 def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
@@ -143,7 +143,7 @@ def _formula(row: _Row) -> list[Line]:
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """The file of a model or rule: ours from the checkout's root, a user's as it is."""
+    """The file of a model or rule. A file of pyprof is relative to the checkout's root; a user's file is unchanged."""
     file = Path(inspect.getsourcefile(function) or "")
     ours = Path(__file__).parent
     return f"prof/{file.relative_to(ours).as_posix()}" if file.is_relative_to(ours) else str(file)
@@ -180,7 +180,7 @@ def _message(record: Message) -> str:
 
 
 def _own_work(row: _Row) -> list[Line]:
-    """Work that is not a share of the op's: a helper kernel's bytes, an optimizer's work, that of a repetition."""
+    """Work that is not a share of the op's work: a helper kernel's bytes, an optimizer's work, a repetition's work."""
     by_gradients = explained(row.table, row.calls.names, row.number)
     if by_gradients:
         return [("kernel's own work", f"{by_gradients} (prof/work/multi_tensor.py)")]

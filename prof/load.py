@@ -1,4 +1,4 @@
-"""The kernel table of any file: read as it is, or made of a profiler's file.
+"""The kernel table of any file: read directly, or made from a profiler's file.
 
 Every command that annotates a table (prof.py, pyprof report, ...) begins with::
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 class LoadedFile(NamedTuple):
-    """A kernel table, and what its profiler reported if the file was a profiler's."""
+    """A kernel table and, if it came from a profiler's file, what the profiler reported."""
 
     name: str  # of the file; "-" is standard input
     table: Table
-    profiler: str | None = None  # "nsys 2025.3.1"; None: a table does not say it
+    profiler: str | None = None  # "nsys 2025.3.1"; None for a table, which does not record it
     warnings: tuple[str, ...] = ()
     capture: Capture | None = None  # a profiler's file as read, with its ranges
 
     @property
     def input(self) -> Input:
-        """The file as the header of --json names it."""
+        """The description of the file in the header of --json."""
         return Input(self.name, self.profiler)
 
 
 def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
-    """Read a kernel table, or a profiler's file as parse.py does: by content, never by name.
+    """Read a kernel table, or a profiler's file as parse.py does. The content decides which it is, not the name.
 
-    ``say`` reports progress (``pyprof.command.progress``). A pipe must hold a kernel table: its head cannot be read
-    twice.
-    Raises InputError for a file that is neither, is damaged, or is a profiler's without a GPU operation or CPU op.
+    ``say`` reports progress (``pyprof.command.progress``). A pipe must carry a kernel table, because its head cannot be
+    read twice.
+    Raises InputError for a file that is neither, is damaged, or holds neither a GPU operation nor a CPU op.
     """
-    from pyprof.parse.detect import is_table  # imported here: commands build their --help from this module
+    from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
     from pyprof.prof.table.check_cells import check_cells
     from pyprof.prof.table.pyprof_links import link_backward_rows
     from pyprof.table.read_table import read_table
@@ -70,7 +70,7 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
 class AnnotatedFile(NamedTuple):
     loaded: LoadedFile
     annotation: Annotation
-    peaks: Peaks | None  # None: those of the data sheet are used
+    peaks: Peaks | None  # None: the data sheet's peaks are used
 
 
 def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
@@ -111,7 +111,8 @@ def load_model_files(args: argparse.Namespace) -> None:
 
 
 def load_annotated(args: argparse.Namespace) -> AnnotatedFile:
-    """By the options ``file``, ``peaks``, ``models`` and ``quiet``; ``output`` and ``force`` are checked first."""
+    """Load and annotate by the options ``file``, ``peaks``, ``models`` and ``quiet``; check ``output`` and ``force``
+    first."""
     from pyprof.command.progress import progress
     from pyprof.files import check_output
     from pyprof.prof.limits.peaks_file import load_peaks

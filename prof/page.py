@@ -1,7 +1,7 @@
 """The frame of our web pages: templates, our scripts and styles, and the content security policy.
 
-A page is one file that needs no other file and no network. Texts of a capture are escaped. Should markup get through
-all the same, the policy allows only the page's own scripts, by their hashes, and no connection of any kind.
+A page is a single file that needs no other file and no network. Texts from a capture are escaped. If markup got through
+nevertheless, the policy would allow only the page's own scripts, by their hashes, and no network connection.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def policy(scripts: list[str]) -> str:
 
 def script(name: str) -> str:
     text = part(name)
-    assert "</script" not in text.lower() and "<!--" not in text, name  # would end, or confuse, the element around it
+    assert "</script" not in text.lower() and "<!--" not in text, name  # would end or break the enclosing element
     return text
 
 

@@ -1,4 +1,4 @@
-"""What prof.py prints in place of the table: --summary, --advise and --explain."""
+"""What prof.py prints instead of the table: --summary, --advise and --explain."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def print_advice(args: argparse.Namespace) -> Done:
 
 
 def print_explanation(args: argparse.Namespace) -> Done:
-    """Write where a row's numbers come from; rows count from 1, as idx does."""
+    """Write where a row's numbers come from; rows are numbered from 1, like the column idx."""
     from pyprof.prof.explain import explain
 
     loaded, annotation, _ = load_annotated(args)

@@ -1,4 +1,4 @@
-"""prof.py without --summary, --advise and --explain: the rows and columns asked for, in the form asked for."""
+"""prof.py without --summary, --advise and --explain: print the selected rows and columns in the selected format."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import percent_text, totals
 from pyprof.table.columns import Ints, Table
 
-SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # of -o, each also with .gz
+SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # allowed in the file name for -o, each also with .gz
 
 
 def print_table(args: argparse.Namespace) -> Done:
-    """Write the rows; the lines for standard error say what the table holds and what was chosen of it."""
+    """Write the rows. The lines for standard error describe the table and which of its rows were selected."""
     default, group, sort = DEFAULT.split(","), args.group or (), args.sort or ()
     query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth)
     write = _writer(args)

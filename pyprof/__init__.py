@@ -67,6 +67,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_HOME})
 
 
-_checkout = Path(__file__).resolve().parents[1]  # without installation parse/ and prof/ lie beside pyprof/
+_checkout = Path(__file__).resolve().parents[1]  # in an uninstalled checkout, parse/ and prof/ lie beside pyprof/
 if (_checkout / "setup.py").is_file() and (_checkout / "parse" / "cli.py").is_file():
     __path__.append(str(_checkout))

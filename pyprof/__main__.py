@@ -1,4 +1,4 @@
-"""`python -m pyprof`."""
+"""Run the command line as `python -m pyprof`."""
 
 import sys
 

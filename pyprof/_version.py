@@ -1,2 +1,2 @@
-# The version, alone in a file: setup.py takes what stands between the first two quotes, and imports nothing.
+# This file holds only the version: setup.py reads the text between the first two quotes without importing pyprof.
 __version__ = "0.1.0"

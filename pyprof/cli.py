@@ -76,7 +76,7 @@ def _say(text: str) -> int:
         from pyprof.files import drop_standard_output, tell
 
         drop_standard_output()
-        if not isinstance(error, BrokenPipeError):  # the reader, such as `| head`, has enough
+        if not isinstance(error, BrokenPipeError):  # the reader, such as `| head`, has stopped reading
             tell(f"pyprof: standard output: cannot be written: {error.strerror or error}")
             return 1
     return 0

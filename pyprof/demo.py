@@ -1,7 +1,7 @@
 """The command pyprof demo: capture, parse, annotate and report one training step of examples/lenet.py.
 
-Each stage is a process of its own, started as a user would start it, and each result is a file that stays. The last
-one prints the summary of the capture.
+Each stage runs in its own process, started as a user would start it, and its result is a file that is kept. The last
+stage prints the summary of the capture.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FilesMade(Record):
 
 
 class DemoFiles(Record):
-    """The files made, and the commands that made them."""
+    """The files that the demo made, and the commands that made them."""
 
     output: Annotated[FilesMade, doc("the files made")]
     commands: Annotated[list[str], doc("what was run, one after the other, as a shell takes it")]
@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> Done:
 
 
 def make(files: Mapping[str, Path], *, aside: bool, quiet: bool) -> list[str]:
-    """Make the files anew. Return the commands, as shown. ``aside``: what they print goes to standard error."""
+    """Make the files again. Return the commands as shown. ``aside``: send their output to standard error."""
     script = example("lenet.py")
     for old in files.values():
         old.unlink(missing_ok=True)
@@ -89,11 +89,11 @@ def make(files: Mapping[str, Path], *, aside: bool, quiet: bool) -> list[str]:
 
 
 class StepFailed(Exception):
-    """A stage did not exit with 0; it has printed why."""
+    """A stage did not exit with 0. The stage itself has printed the reason."""
 
 
 def example(name: str) -> Path:
-    """The example script: as installed, or the checkout's."""
+    """The path of an example script, in the installed package or in the checkout."""
     for folder in (HERE, HERE.parent):
         if (script := folder / "examples" / name).is_file():
             return short(script)
@@ -108,8 +108,8 @@ def short(path: Path) -> Path:
 def run_step(*words: str, into: Path | None = None, aside: bool = False, quiet: bool = False) -> str:
     """Run `pyprof WORDS` and return the command as shown. Raise StepFailed if it does not exit with 0.
 
-    ``into``: the file for what it prints, which appears only when it is whole.
-    ``aside``: what it prints goes to standard error. ``quiet``: nothing is said but errors.
+    ``into``: the file for the command's output, which appears only when it is complete.
+    ``aside``: the output goes to standard error. ``quiet``: print only errors.
     """
     if quiet:
         words = (words[0], "-q", *words[1:])

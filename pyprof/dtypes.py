@@ -1,6 +1,6 @@
-"""The types of tensors' elements, in one table: torch's names, sizes, numbers, and how C++ spells them.
+"""One table of tensor element types: torch's names, sizes, numbers, and their C++ spellings.
 
-What a type is called where matrix products run in it (``bf16``) is in ``prof/kernels/precision.py``.
+The short names used for matrix products (``bf16``) are in ``prof/kernels/precision.py``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 class DType:
     """One type.
 
-    ``number`` and ``scalar_type`` are those of c10/core/ScalarType.h (torch 2.13): a Kineto trace writes the number
-    where an op takes a dtype, torch.distributed's records have the name. ``cpp``: the types that Kineto's "Input type"
-    (torch/csrc/profiler/util.cpp of 1.8 to 2.13) and the template arguments of kernels spell.
+    ``number`` and ``scalar_type`` are from c10/core/ScalarType.h (torch 2.13). A Kineto trace has the number as the
+    value of a dtype argument; torch.distributed's records have the name. ``cpp``: the C++ spellings in Kineto's
+    "Input type" (torch/csrc/profiler/util.cpp of 1.8 to 2.13) and in the template arguments of kernels.
     """
 
-    nbytes: int  # of an element
+    nbytes: int  # bytes per element
     number: int | None = None
     scalar_type: str = ""
     cpp: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ DTYPES: Mapping[str, DType] = {
     "qint32": DType(4, 14, "QInt32", ("c10::qint32",)),
 }
 
-# An element's size is known and its meaning is not: kernels that move bytes (prof/kernels/operand_dtypes.py).
+# Types with a known size but an unknown meaning: those of kernels that move bytes (prof/kernels/operand_dtypes.py).
 OPAQUE: Mapping[int, str] = {size: f"opaque{size}" for size in (1, 2, 4, 8, 16)}
 
 ITEM_BYTES: Mapping[str, int] = {
@@ -64,9 +64,9 @@ BYTES_OF_SCALAR_TYPE: Mapping[str, int] = {dtype.scalar_type: dtype.nbytes for d
 OF_CPP: Mapping[str, str] = {word: name for name, dtype in DTYPES.items() for word in dtype.cpp}
 
 INTEGERS = frozenset(name for name in DTYPES if name.startswith(("int", "uint")))
-HALF = frozenset({"float16", "bfloat16"})  # torch computes with them in float32
+HALF = frozenset({"float16", "bfloat16"})  # torch computes on these types in float32
 
 
 def cpp_bytes(word: str) -> int | None:
-    """Bytes of an element of a C++ type; None for what is not the type of a tensor's elements."""
+    """Bytes per element of a C++ type; None if the word is not a tensor element type."""
     return ITEM_BYTES[OF_CPP[word]] if word in OF_CPP else None

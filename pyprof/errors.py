@@ -25,12 +25,12 @@ class PyprofError(Exception):
 
 
 class InputError(PyprofError):
-    """A file is not what it should be."""
+    """A file does not have the expected content."""
 
     def __init__(self, file: object, message: str, line: int | None = None) -> None:
         super().__init__(f"{file}: {message}" if line is None else f"{file}:{line}: {message}")
         self.file = str(file)
-        self.line = line  # of a text file, from 1
+        self.line = line  # line number in a text file, from 1
 
 
 class SchemaError(InputError):

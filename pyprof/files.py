@@ -1,7 +1,7 @@
 """Reading and writing files: gzip is handled, output appears only when complete, and nothing is overwritten unasked.
 
-Every command uses ``open_input`` and ``open_output``, so that a full disk, a closed pipe or a name that is taken ends
-in the same way everywhere: with one line, and without a partial file.
+Every command uses ``open_input`` and ``open_output``, so that a full disk, a closed pipe or an existing file has the
+same result everywhere: a one-line error and no partial file.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pyprof.text import MARKS, as_utf8, printable
 
 Name = str | Path | None  # None and "-" are standard input or output
 GZIP = b"\x1f\x8b"
-GZIP_LEVEL = 3  # of a net.dict: 20 times smaller at 3, 23 at 6, which takes 2.5 times as long
+GZIP_LEVEL = 3  # a net.dict becomes 20 times smaller at 3, and 23 times at 6, which takes 2.5 times as long
 BUFFER = 1 << 20
 
 
 def check_output(output: Name, force: bool = False) -> None:
-    """Raise PyprofError if ``open_output`` would: to be called before minutes of work."""
+    """Raise PyprofError if ``open_output`` would raise it. Commands call this before minutes of work."""
     if is_standard(output):
         return
     target = Path(str(output))
@@ -64,7 +64,7 @@ def open_output(output: Name, force: bool = False) -> Iterator[BinaryIO]:
             yield out
         return
     check_output(output, force)
-    target = Path(os.path.realpath(str(output)))  # through a link to the file that it names
+    target = Path(os.path.realpath(str(output)))  # follows links to the file itself
     try:
         opened = _beside(target, force) if target.is_file() or not target.exists() else target.open("wb")
         with opened as raw, _packed(raw, str(output)) as out:
@@ -114,7 +114,7 @@ def _beside(target: Path, force: bool) -> Iterator[BinaryIO]:
 
 
 def _usual_mode(target: Path) -> int:
-    """The mode that the file has or would get from open(). A file of mkstemp is readable by its owner alone."""
+    """The file's mode, or the mode that open() would give it. A file from mkstemp is readable only by its owner."""
     if target.is_file():
         return target.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -141,7 +141,7 @@ def _packed(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
     if not name.endswith(".gz"):
         yield raw
         return
-    # No file name and no time in the header: equal content gives equal bytes.
+    # The gzip header gets no file name and no time, so that equal content gives equal bytes.
     with gzip.GzipFile("", "wb", GZIP_LEVEL, raw, mtime=0) as packed:
         yield cast(BinaryIO, packed)
 
@@ -162,7 +162,7 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 
 def drop_standard_output() -> None:
-    """Discard what is still to be written: the interpreter flushes at exit, and must not fail again there."""
+    """Discard unwritten output, so that the interpreter's flush at exit does not fail again."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

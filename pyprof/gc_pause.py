@@ -1,6 +1,6 @@
 """Read large files with garbage collection off.
 
-The objects read form no reference cycles, and looking for cycles among millions of them can take half of the time.
+The objects that are read form no reference cycles. Searching millions of them for cycles can take half of the time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Turn automatic garbage collection off in this block, and on again afterwards if it was on."""
+    """Turn automatic garbage collection off in this block, and restore its state afterwards."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,6 +1,6 @@
-"""Write a call of an op as text, and read it back. docs/explanation/design.md, Capture, says what markers are for.
+"""Markers: write a call of an op as text, and read it back. docs/explanation/design.md, Capture, says why.
 
-The capture writes markers and the parser reads them, so this module imports nothing heavy.
+The capture writes markers and the parser reads them, so this module imports no heavy packages.
 
 Forms of one argument (a dict in `Marker.args`):
 
@@ -24,10 +24,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 VERSION = 1
-START = '{"v":1'  # with which our texts begin
-OLD_START = "{'"  # with which PyProf's and DLProf's begin: str() of a dict
+START = '{"v":1'  # the beginning of our marker texts
+OLD_START = "{'"  # the beginning of PyProf's and DLProf's marker texts, which are str() of a dict
 MAX_TEXT = 65_000  # characters; nsys keeps 65,535 bytes of an NVTX message and our text is ASCII
-LONG_LIST = 64  # items kept of a list argument
+LONG_LIST = 64  # the most items kept per list argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class Marker:
     mod: str
     op: str
     args: list[dict[str, Any]] = field(default_factory=list)
-    autocast: str | None = None  # dtype, where autocast was on
+    autocast: str | None = None  # the autocast dtype; None if autocast was off
     trace: list[str] = field(default_factory=list)  # "file.py:123", outermost first
-    func_stack: str = ""  # PyProf's "/Net::forward/conv2d", where asked for
+    func_stack: str = ""  # PyProf's "/Net::forward/conv2d"; empty unless the option was given
 
 
 def format_marker(marker: Marker, room: int = MAX_TEXT) -> str:
-    """One line of ASCII, at most `room` characters, that `parse_marker` reads back. It says where something was cut."""
+    """The marker as one line of ASCII, at most `room` characters, for `parse_marker`. Cut values are marked as cut."""
     text = _dumps(_payload(marker))
     if len(text) <= room:
         return text
@@ -57,7 +57,7 @@ def format_marker(marker: Marker, room: int = MAX_TEXT) -> str:
 
 
 def parse_marker(text: str) -> Marker | None:
-    """The marker in a range's text, in our form or PyProf's; None for any other text, also a damaged one."""
+    """The marker in a range's text, in our form or PyProf's; None for any other text, including damaged markers."""
     if text.startswith(START):
         return _parse_ours(text)
     if text.startswith(OLD_START):
@@ -81,9 +81,9 @@ def _payload(marker: Marker) -> dict[str, Any]:
 
 
 def _fitting(args: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """The first arguments that fit `room` characters, the very large ones without their values.
+    """The first arguments that fit into `room` characters; very large arguments are kept without their values.
 
-    "len" stands for the items of a list, "cut" for another value, and a last "..." for the arguments left out.
+    "len" replaces the items of a list, "cut" replaces any other value, and a final "..." replaces dropped arguments.
     """
     kept: list[dict[str, Any]] = []
     for arg in args:
@@ -120,7 +120,7 @@ def _parse_ours(text: str) -> Marker | None:
 
 def _parse_old(text: str) -> Marker | None:
     """PyProf wrote up to three dicts per call: mod op args, mod strRepr, and traceMarker funcStack."""
-    if "'mod'" not in text and "'traceMarker'" not in text:  # not worth the slow parser
+    if "'mod'" not in text and "'traceMarker'" not in text:  # no marker, so skip the slow parser
         return None
     try:
         payload = ast.literal_eval(text)

@@ -15,12 +15,12 @@ def ms(ns: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part of a whole in percent; of nothing 0%."""
+    """A part of a whole in percent; 0% if the whole is 0."""
     return percent(100 * part / whole) if whole else "0%"
 
 
 def percent(value: float) -> str:
-    """One decimal; what is neither nothing nor all never looks like it.
+    """A percentage with one decimal. Only exactly 0 and 100 are shown as 0% and 100%.
 
     >>> percent(0), percent(0.01), percent(12.34), percent(99.99), percent(100)
     ('0%', '<0.1%', '12.3%', '>99.9%', '100%')

@@ -1,4 +1,4 @@
-"""A check for your CI: a change of the program must not make its training step slower.
+"""A check for your CI that fails if a change makes your program's training step slower.
 
     import pyprof
     from pyprof.testing import assert_no_regression
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Comparison
 
-WIDTH = 100  # characters per line of the report in a failure
+WIDTH = 100  # characters per line of the report in the error message
 
 
 def assert_no_regression(
@@ -32,12 +32,13 @@ def assert_no_regression(
 ) -> Comparison:
     """Raise AssertionError if one of the conditions is true of the difference between two captures.
 
-    before, after: captures, each any file that pyprof reads: a profiler's file, net.dict or net.parquet.
-    conditions: what must not happen, as for `pyprof diff --fail-if`: "step > 3%", "gpu > 0.5 ms", "tc_lost > 0".
+    before, after: captures; each may be any file that pyprof reads: a profiler's file, net.dict or net.parquet.
+    conditions: conditions that must not become true, as for `pyprof diff --fail-if`: "step > 3%", "gpu > 0.5 ms",
+        "tc_lost > 0".
     strict: also count changes that are within the noise of the measurements.
 
-    Returns the comparison, whose numbers a test may look at. The AssertionError has the conditions that are true, each
-    with its measured value, and then the report of `pyprof diff`.
+    Returns the comparison, whose numbers a test may check further. The AssertionError's message lists the conditions
+    that are true, each with its measured value, and then has the report of `pyprof diff`.
     Raises ValueError if no condition is given, ConditionError if one cannot be read, and InputError if a file cannot
     be read or neither capture has the quantity that a condition names.
     """

@@ -1,4 +1,4 @@
-"""Make texts from files, which may hold anything, safe for UTF-8, a terminal and a spreadsheet."""
+"""Make arbitrary texts from files safe for UTF-8, a terminal and a spreadsheet."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def printable(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """The text as a CSV field that no spreadsheet takes for a formula: names in a trace may be anything.
+    """The text as a CSV field that no spreadsheet takes for a formula, since names in a trace are arbitrary.
 
-    A text that begins as a formula does gets an apostrophe before it. Numbers and a lone `-` stay as they are.
+    A text that begins like a formula gets an apostrophe before it. Numbers and a lone `-` do not change.
 
     >>> inert("=cmd|' /C calc'!A0"), inert("-1.5"), inert("-"), inert("gemm")
     ("'=cmd|' /C calc'!A0", '-1.5', '-', 'gemm')
@@ -40,7 +40,7 @@ _ENCODINGS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-MARKS = tuple(_ENCODINGS)  # the byte-order marks with which such a text begins
+MARKS = tuple(_ENCODINGS)  # the byte-order marks
 
 
 def as_utf8(text: bytes) -> bytes:

@@ -1,1 +1,1 @@
-"""From a capture to the kernel table: which op, layer, line, direction, phase and step launched each row."""
+"""Turn a capture into the kernel table: find the op, layer, line, direction, phase and step of each row."""

@@ -1,4 +1,4 @@
-"""What every reader returns: the GPU rows, their launches and the ranges on the CPU threads."""
+"""The result of every reader: the GPU rows, their launches and the ranges on the CPU threads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Data, Ints
 
-OPEN = 1 << 62  # the end of a range that was never closed, before its origin is subtracted: beyond all other times
+OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
 
 
 @dataclass(slots=True)
 class Ranges:
-    """The ranges of all CPU threads, as columns, in any order. Times in ns; ``NULL`` where unknown."""
+    """The ranges of all CPU threads, as columns, in any order. Times in ns; ``NULL`` if unknown."""
 
     thread: Ints  # index into Capture.threads
     start: Ints
@@ -23,8 +23,8 @@ class Ranges:
     scope: Ints  # index into Capture.scopes
     seq: Ints  # autograd sequence number
     op_id: Ints  # the profiler's number of this call, unique within the process
-    forward_thread: Ints | None = None  # of a backward node: index of the thread of its forward op, where known
-    forward_range: Ints | None = None  # of a backward node: the range of its forward op, where the profiler names it
+    forward_thread: Ints | None = None  # for a backward node: index of the thread of its forward op, if known
+    forward_range: Ints | None = None  # for a backward node: the range of its forward op, if the profiler names it
 
     def __len__(self) -> int:
         return len(self.start)
@@ -41,7 +41,7 @@ class Ranges:
 
 @dataclass(slots=True)
 class Capture:
-    """One profiler file, read."""
+    """The content of one profiler file."""
 
     file: str
     profiler: str  # "nsys 2025.3.1", "kineto", ...
@@ -49,19 +49,19 @@ class Capture:
     scopes: list[Scope]  # distinct, by index
     ranges: Ranges
     rows: int  # GPU operations, in order of start
-    columns: dict[str, Data]  # what the profiler says of them: some columns of pyprof.table.schema.KERNELS
-    launch_thread: Ints  # of each row: index into threads; -1 without a launch
-    launch_time: Ints  # of each row: when it was launched; NULL without
+    columns: dict[str, Data]  # the rows' columns that the profiler provides, some of pyprof.table.schema.KERNELS
+    launch_thread: Ints  # per row: index into threads; -1 without a known launch
+    launch_time: Ints  # per row: the launch time; NULL without a known launch
     reason: list[str] = field(default_factory=list)  # distinct reasons for a missing launch, by index
-    reason_code: Ints | None = None  # of each row: index into reason; -1: launched
-    launch_range: Ints | None = None  # of each row: the range it belongs to where the profiler names it; -1: by time
-    origin_thread: Ints | None = None  # of each row: the thread that captured its CUDA graph node; -1: none
-    origin_time: Ints | None = None  # and when
-    # NVTX start/end ranges: they belong to the process and may end on any thread, so they contain no launch
+    reason_code: Ints | None = None  # per row: index into reason; -1: the launch is known
+    launch_range: Ints | None = None  # per row: its range if the profiler names it; -1: found by launch time
+    origin_thread: Ints | None = None  # per row: the thread that captured its CUDA graph node; -1: none
+    origin_time: Ints | None = None  # per row: the time of that capture
+    # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)
-    is_host: bool = False  # rows are CPU ops, and launch_range is each one's own range
+    is_host: bool = False  # whether the rows are CPU ops; launch_range is then each op's own range
 
     def launched(self) -> NDArray[np.bool_]:
         """A mask of the rows whose launch is known."""

@@ -1,6 +1,6 @@
 """The figures of a file: rows by kind, GPUs, processes, steps, and how much of the time is attributed to an op.
 
-They come from the kernel table, or from fewer columns where only a summary is wanted.
+They come from the kernel table, or from fewer columns if the user wants only a summary.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct
 
 
 class Estimate(NamedTuple):
-    """How far an attributed time is known that comes from a sample of the operations."""
+    """The uncertainty of an attributed time that was estimated from a sample of the operations."""
 
-    rows: int  # in the sample
-    sampled_ns: int  # their time
-    low_ns: int  # the attributed time lies between these
+    rows: int  # number of rows in the sample
+    sampled_ns: int  # total time of these rows
+    low_ns: int  # lower bound of the attributed time
     high_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution(AttributedTime):
-    """How much of the time is attributed to an op, and why the rest is not."""
+    """How much of the time is attributed to an op, and why the remaining time is not."""
 
     reasons: dict[str, int]  # reason -> ns, the largest first
     estimate: Estimate | None = None  # None: the attributed time is exact; the total always is
 
 
 def attribution_of(columns: Mapping[str, Data], weight: Ints | None = None) -> Attribution:
-    """Which part of the rows' time has an op, by the columns kind, op, reason and kDuration.
+    """Compute the part of the rows' time that has an op, from the columns kind, op, reason and kDuration.
 
-    ``weight``: of each row, instead of its duration. Reasons that differ only in the range that they name count as one.
+    ``weight``: each row's weight, in place of its duration. Reasons that differ only in a range's name count as one.
     """
     kind, op, reason = (_coded(columns[key]) for key in ("kind", "op", "reason"))
     weight = _ints(columns["kDuration"]) if weight is None else weight
@@ -53,7 +53,7 @@ def attribution_of(columns: Mapping[str, Data], weight: Ints | None = None) -> A
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpan:
-    """The working time of one process's device."""
+    """The time from the first to the last operation on one process's device, and its busy time."""
 
     pid: Annotated[int | None, doc("process")]
     device: Annotated[int | None, doc("GPU, as the process numbers them")]
@@ -67,7 +67,7 @@ class Contents:
 
     kinds: dict[str, int]  # kind -> number of rows
     attribution: Attribution
-    gpus: dict[str, int]  # name -> number of GPUs, each process's device being one; an unknown name is empty
+    gpus: dict[str, int]  # name -> number of GPUs (one per process and device); an unknown name is empty
     pids: list[int]
     ranks: list[int]
     steps: list[int]
@@ -89,7 +89,7 @@ class Contents:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Data], attribution: Attribution) -> Contents:
-        """The figures by the columns kind, gpu, pid, rank, step, device, start and kDuration."""
+        """The figures, computed from the columns kind, gpu, pid, rank, step, device, start and kDuration."""
         keys = ("pid", "rank", "step", "device", "start", "kDuration")
         pid, rank, step, device, start, duration = (_ints(columns[key]) for key in keys)
         return cls(
@@ -119,7 +119,7 @@ def _rows_by_kind(kind: Coded) -> dict[str, int]:
 
 
 def _gpus(name: Coded, pid: Ints, device: Ints) -> dict[str, int]:
-    names = [*name.values, ""]  # code -1 selects the last
+    names = [*name.values, ""]  # code -1 selects the last item
     return Counter(names[code] for code, _, _ in distinct(name.codes, pid, device)[0])
 
 
@@ -150,7 +150,7 @@ def known_numbers(values: Ints) -> list[int]:
 
 
 def together(files: Sequence[Contents]) -> Contents:
-    """The figures of several files as one."""
+    """The combined figures of several files."""
     return Contents(
         _added(file.kinds for file in files),
         _all_attributions(files),
@@ -163,7 +163,7 @@ def together(files: Sequence[Contents]) -> Contents:
 
 
 def _all_attributions(files: Sequence[Contents]) -> Attribution:
-    """An exact attributed time enters the bounds of an estimate as it is."""
+    """The attributions of all files together. An exact time is added to both bounds of an estimate."""
     attributions = [file.attribution for file in files]
     estimate = None
     if any(attribution.estimate for attribution in attributions):

@@ -1,7 +1,7 @@
-"""The distinct contexts of launches: a context is the scopes around a launch, outermost first.
+"""The distinct contexts of launches. A context is the sequence of scopes around a launch, outermost first.
 
-A million launches have a few thousand distinct contexts. So every text is made once per context (or once per pair of
-a backward launch's own context and that of its forward op), never once per row.
+A million launches have a few thousand distinct contexts. So every text is made once per context, or, for backward
+launches, once per pair of the launch's context and its forward op's context. It is never made once per row.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from pyprof.table.columns import Bools, Ints, distinct, value_at
 
 Path = tuple[Scope, ...]  # outermost first
 
-# Collectives and DDP's reducer: they are their own ops, wherever they run.
+# Collectives and DDP's reducer. A launch inside them has them as its op, wherever they run.
 COMMUNICATION = ("c10d::", "torch.distributed.", "torch::distributed::")
-_NAMES_ITS_WORK = ("FSDP::", *COMMUNICATION)  # users' and libraries' ranges whose names say what is inside
+_NAMES_ITS_WORK = ("FSDP::", *COMMUNICATION)  # users' and libraries' ranges whose names describe the work inside
 
 
 @dataclass(frozen=True, slots=True)
 class LevelsUp:
-    """How many levels above a context's innermost range (0) some other range stands; -1: there is none."""
+    """For some enclosing ranges: the number of levels above a context's innermost range (0); -1: there is none."""
 
-    op: int  # the innermost op of the launch's own: not one around the backward node that it runs in
+    op: int  # the innermost op around the launch, but not an op around the launch's backward node
     node: int  # the backward node, or autograd's range around it
-    call: int  # what numbers the op's call: a collective that records what it sent, else innermost op, marker or node
-    message: int = -1  # that collective
+    call: int  # the range that numbers the op's call: a collective with a record, else innermost op, marker or node
+    message: int = -1  # the collective with a record of its message
 
 
 _NOWHERE = LevelsUp(-1, -1, -1)
 
 
 class Contexts:
-    """The contexts of all ranges that rows can ask for, numbered.
+    """The numbered contexts of all ranges that are needed for rows.
 
-    These are the ranges around a launch, and those around an op that may be a backward node's forward op. A thread
-    that launches nothing may have a million more ranges, each with a text of its own.
+    These are the ranges around launches, and the ranges around ops that may be the forward op of a backward node.
+    Other ranges are skipped: a thread that launches nothing may have a million of them, each with a different text.
     """
 
     def __init__(self, tree: RangeTree, inner: Ints) -> None:
@@ -58,12 +58,12 @@ class Contexts:
         asked[inner[inner >= 0]] = True
         if tree.forward_range is not None:
             asked[tree.forward_range[tree.forward_range >= 0]] = True
-        for level in tree.levels[:0:-1]:  # innermost first; the outermost have no parent
+        for level in tree.levels[:0:-1]:  # innermost level first; the outermost ranges have no parent
             asked[tree.parent[level[asked[level]]]] = True
         return asked
 
     def _number(self, ranges: Ints, outermost: bool) -> None:
-        """Number the contexts of ranges of one depth: the distinct pairs of the parent's context and the own scope."""
+        """Number the contexts of the ranges of one depth. A context is a pair: the parent's context, the own scope."""
         tree = self.tree
         around = np.full(len(ranges), -1, np.int64) if outermost else self.of_range[tree.parent[ranges]]
         keys, number = distinct((around + 1) * len(tree.scopes) + tree.scope[ranges])
@@ -82,24 +82,24 @@ class Contexts:
         return self.paths[context] if context >= 0 else ()
 
     def levels_to(self, what: Literal["op", "node", "call"], ranges: Ints) -> Ints:
-        """How many levels above each range its op, node or call stands; -1: there is none."""
+        """The number of levels from each range up to its op, node or call; -1 if there is none."""
         by_context = np.array([getattr(levels, what) for levels in self.levels_up], np.int64)
         return value_at(by_context, self.of(ranges), -1)
 
     def enclosing(self, what: Literal["op", "node", "call"], ranges: Ints) -> Ints:
-        """The op, node or call that each range stands in (or is); -1: there is none."""
+        """The op, node or call that contains each range or is the range itself; -1 if there is none."""
         return self.tree.ancestor(ranges, self.levels_to(what, ranges))
 
 
 def _levels_up(around: LevelsUp, scope: Scope) -> LevelsUp:
-    """Where the op, node and call of a context stand, by those of the context around it and its own scope."""
+    """The levels of a context, computed from the levels of the context around it and its own scope."""
     if scope.kind in (Kind.NODE, Kind.ENGINE):
         return LevelsUp(-1, 0, 0)
     is_op = scope.kind == Kind.OP
     op = 0 if is_op else _one_more(around.op)
     message = 0 if scope.comm else _one_more(around.message)
     if is_op and not scope.comm:
-        message = -1  # of an op inside a collective, like a copy, the call is its own
+        message = -1  # an op inside a collective, such as a copy, is its own call
     call = 0 if scope.kind in (Kind.MARKER, Kind.COMM) else _one_more(around.call)
     first = next((level for level in (message, op) if level >= 0), call)
     return LevelsUp(op, _one_more(around.node), first, message)
@@ -110,11 +110,11 @@ def _one_more(levels: int) -> int:
 
 
 def _extended(around: Path, scope: Scope) -> Path:
-    """The path of a context: that around it and its own scope, without a range of the user's between them.
+    """The path of a context: the path of the context around it and its own scope, without a user range between them.
 
-    Of nested ranges that mean nothing to us, only the innermost one's name is of use. Those that a program never
-    closes, as after an exception, stand around all that follows: with each in the path of the next, a few thousand took
-    minutes.
+    Of directly nested user ranges, only the innermost range's name is used, so the others are dropped. Ranges that a
+    program never closes, for example after an exception, contain all later ranges. If all of them stayed in the path,
+    a few thousand took minutes.
     """
     last = around[-1:]
     if last and last[0].kind == Kind.USER and not last[0].name.startswith(_NAMES_ITS_WORK):
@@ -123,7 +123,7 @@ def _extended(around: Path, scope: Scope) -> Path:
 
 
 def inside_node(path: Path) -> Path:
-    """A context's scopes inside the innermost backward node: all of it where there is none."""
+    """A context's scopes inside the innermost backward node, or all of its scopes if there is no such node."""
     for at in range(len(path) - 1, -1, -1):
         if path[at].kind in (Kind.NODE, Kind.ENGINE):
             return path[at + 1 :]

@@ -1,8 +1,8 @@
-"""From a capture to the kernel table: which op, layer, line and direction each GPU operation belongs to.
+"""Turn a capture into the kernel table: find the op, layer, line and direction of each GPU operation.
 
-All readers share this. Ranges are numbers in arrays, nested by one pass per thread (``nesting``); a launch finds its
-innermost range by binary search (``range_tree``); a launch of the backward pass finds its forward op by the sequence
-number (``forward_ops``); texts are made once per distinct context (``contexts``, ``facts``).
+All readers share this module. Ranges are stored in integer arrays. Their nesting is computed in one pass per thread
+(``nesting``); a launch's innermost range is found by binary search (``range_tree``); a backward launch's forward op is
+found by its sequence number (``forward_ops``); texts are made once per distinct context (``contexts``, ``facts``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct
 def correlate(capture: Capture, brief: bool = False) -> Table:
     """The kernel table of a capture: one row per GPU operation, in the capture's order; no row is ever dropped.
 
-    ``brief``: without the columns that only models and PyProf's readers need (opId, outs, grads, sequence numbers).
+    ``brief``: leave out columns that only op models and PyProf's readers need (opId, outs, grads, sequence numbers).
     """
     tree = RangeTree(capture)
     rows = attribute(capture, tree)
@@ -49,7 +49,7 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
 
 
 def _from_zero(given: Ints) -> Ints:
-    """Numbers from 0 for the distinct values, in their order; NULL for -1."""
+    """The distinct values renumbered from 0 in ascending order; -1 becomes NULL."""
     found = np.full(len(given), NULL, np.int64)
     known = given >= 0
     found[known] = numbered(given[known])[1]
@@ -57,7 +57,7 @@ def _from_zero(given: Ints) -> Ints:
 
 
 def _first_known(of_row: Data | None, of_range: Data) -> Data:
-    """What a row's own record says, else what the range around its launch does."""
+    """Per row, the value of the row's own record, or if unknown, the value of the range around its launch."""
     if not isinstance(of_row, Coded) or not isinstance(of_range, Coded) or not of_row.values:
         return of_range
     return Coded.of(a or b for a, b in zip(of_row.texts(), of_range.texts(), strict=True))
@@ -69,14 +69,14 @@ class Attributed:
 
     contexts: Contexts
     inner: Ints  # the innermost range around the launch, -1: none
-    node: Ints  # the backward node around it, -1: none
-    forward: Ints  # of a row in a backward node: the forward op's range, -1: none
-    recomputed: Bools  # the row re-runs a forward op inside a backward node
-    columns: dict[str, Data]  # one for each field of ``Facts``
+    node: Ints  # the backward node around the launch, -1: none
+    forward: Ints  # for a row in a backward node: the forward op's range, -1: none
+    recomputed: Bools  # whether the row re-runs a forward op inside a backward node
+    columns: dict[str, Data]  # one column per field of ``Facts``
 
 
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
-    """Find the ranges around each row's launch, and what they say of the row."""
+    """Find the ranges around each row's launch, and derive the row's columns from them."""
     inner, by_graph_launch = tree.innermost_of_rows(capture)
     contexts = Contexts(tree, inner)
     node, recomputed = backward_nodes(tree, contexts, inner)
@@ -96,12 +96,12 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
 
 
 class _Key(NamedTuple):
-    """What launches with the same facts agree in."""
+    """The key of launches with the same facts: launches with equal keys have equal facts."""
 
     context: int
-    forward_context: int  # -1: no forward op
+    forward_context: int  # the forward op's context; -1: no forward op
     recomputed: int
-    reason: int  # why no range is around it: index into Capture.reason, -1: none
+    reason: int  # why the launch is in no range: index into Capture.reason, -1: none
     by_graph_launch: int
     transfer: int  # index into TRANSFERS
     updating: int
@@ -111,13 +111,13 @@ def _facts_of(capture: Capture, contexts: Contexts, key: _Key) -> Facts:
     forward = contexts.path(key.forward_context) if key.forward_context >= 0 else None
     path = contexts.path(key.context)
     found = facts(Launch(path, forward, bool(key.recomputed), TRANSFERS[key.transfer], bool(key.updating)))
-    if key.reason >= 0 and not found.op:  # a row without an op keeps the reason that its reader found
+    if key.reason >= 0 and not found.op:  # a row without an op keeps its reader's reason
         return replace(found, reason=capture.reason[key.reason])
     return replace(found, reason=GRAPH_LAUNCH) if key.by_graph_launch and found.op else found
 
 
 def _columns(known: list[Facts], number: Ints) -> dict[str, Data]:
-    """The fields of the facts as columns; ``number``: which facts are each row's."""
+    """The fields of the facts as columns. ``number``: per row, the index of its facts in ``known``."""
     columns: dict[str, Data] = {}
     for field in fields(Facts):
         codes: dict[str, int] = {}

@@ -1,15 +1,15 @@
-"""Backward nodes of C++ autograd Functions -> the ops that made them.
+"""Find the forward ops of C++ autograd Functions' backward nodes.
 
-A library writes its own backward as a ``torch::autograd::Function``, whose node is called
-``torch::autograd::CppNode<Name>`` (FBGEMM's embedding tables, torchvision's ops). Two things make its forward op hard
-to find by sequence number alone. Where the op is registered below autograd, the profiler records it without a number;
-the ops recorded before it then show the number that its node is about to get. And where it has one, the ops that it
-calls have the same.
+A library defines its own backward as a ``torch::autograd::Function``, whose node is called
+``torch::autograd::CppNode<Name>`` (FBGEMM's embedding tables, torchvision's ops). The sequence number alone does not
+identify the node's forward op, for two reasons. If the op is registered below autograd, the profiler records it without
+a number, and the ops recorded before it show the number that its node is about to get. If the op does have a number,
+the ops that it calls have the same number.
 
-So the op that made the node has to be kin to it by name, and to have run when the node's number was drawn: after the
-last op that shows this number (or a smaller one), and before the first that shows a greater one. Where several nodes of
-one name drew their numbers in the same period, as many kin ops must have run in it: they are paired in order. Where
-that does not fit, sequence numbers decide alone.
+So the forward op must have a name similar to the node's, and must have run when the node got its number: after the last
+op that shows this number (or a smaller one), and before the first op that shows a greater one. If several nodes of one
+name got their numbers in the same period, the same number of similarly named ops must have run in it, and nodes and ops
+are paired in order. If the counts differ, sequence numbers alone decide.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyprof.parse.attribute.scope import CPP_NODE, Kind, is_cpp_node
 from pyprof.table.columns import Ints
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-# words that say nothing of what a Function or an op does
+# words that do not describe what a Function or an op does
 _COMMON = frozenset("function fn op autograd auto grad torch cuda gpu cpu forward backward impl pt".split())
 
 
@@ -45,7 +45,7 @@ def words(name: str) -> frozenset[str]:
 
 
 def kinship(node: str, op: str) -> float:
-    """The share of a C++ Function's words that an op's name has; 0 for PyTorch's own ops, and for less than half."""
+    """The share of a C++ Function's words that occur in an op's name; 0 if below half, and for PyTorch's own ops."""
     if not node.startswith(CPP_NODE) or op.startswith("aten::") or "::" not in op:
         return 0.0
     node_words = words(node)
@@ -54,10 +54,10 @@ def kinship(node: str, op: str) -> float:
 
 
 def made_by(tree: RangeTree, nodes: Ints, seq: Ints, forward: Ints) -> Ints:
-    """``forward`` with the ops that made the C++ Functions' nodes among ``nodes``.
+    """``forward``, corrected for those ``nodes`` that belong to C++ Functions.
 
-    ``nodes``: backward nodes' ranges. ``seq``: every range's sequence number. ``forward``: of each node the op that its
-    number alone gives, -1 for none.
+    ``nodes``: the ranges of backward nodes. ``seq``: every range's sequence number. ``forward``: per node, the forward
+    op according to the sequence number alone, -1 for none.
     """
     is_cpp = np.array([*map(is_cpp_node, tree.scopes), False])
     cpp_nodes = np.flatnonzero(is_cpp[tree.scope[nodes]])
@@ -79,14 +79,14 @@ def made_by(tree: RangeTree, nodes: Ints, seq: Ints, forward: Ints) -> Ints:
 
 
 def _kin_around(tree: RangeTree, op: int, node: str) -> int:
-    """The op or the innermost around it that is kin to the node; -1 for none."""
+    """The innermost op, among ``op`` and the ops around it, whose name is similar to the node's; -1 for none."""
     while op >= 0 and not kinship(node, tree.name(op)):
         op = int(tree.parent[op])
     return op
 
 
 class _Period(NamedTuple):
-    """When the numbers of some nodes were drawn, and the nodes' name."""
+    """The period in which some nodes got their sequence numbers, and the nodes' name."""
 
     thread: int
     since: int
@@ -95,7 +95,7 @@ class _Period(NamedTuple):
 
 
 def _kin_by_time(tree: RangeTree, nodes: Ints, seq: Ints, lost: list[int], pid: int) -> Iterator[tuple[int, int]]:
-    """(index of a node, kin op): the kin ops that ran while the numbers of a process's nodes were drawn."""
+    """Pairs (index of a node, op of similar name that ran when the node got its number), in one process."""
     here = tree.pid == pid
     kin: dict[str, tuple[Ints, NDArray[np.float64]]] = {}
     for period, indices in _periods(tree, nodes, seq, lost, here).items():
@@ -112,10 +112,10 @@ def _kin_by_time(tree: RangeTree, nodes: Ints, seq: Ints, lost: list[int], pid: 
 def _periods(
     tree: RangeTree, nodes: Ints, seq: Ints, lost: list[int], here: NDArray[np.bool_]
 ) -> dict[_Period, list[int]]:
-    """The lost nodes, in order of their numbers, by when the numbers were drawn.
+    """The lost nodes in order of their sequence numbers, grouped by the period in which they got them.
 
-    A number is drawn after the last op that shows it (or a smaller one) begins, and before the thread's next op with a
-    number does.
+    A node gets its number after the beginning of the last op that shows the number (or a smaller one), and before the
+    beginning of the thread's next op with a number.
     """
     numbered = np.flatnonzero(here & tree.has_number)
     order = numbered[np.lexsort((tree.start[numbered], tree.seq[numbered]))]
@@ -138,7 +138,7 @@ def _periods(
 
 
 def _kin(tree: RangeTree, here: NDArray[np.bool_], name: str) -> tuple[Ints, NDArray[np.float64]]:
-    """The ops without a number that are kin to a node, and how much."""
+    """The ops without a sequence number whose names are similar to a node's, and their similarity."""
     share = np.array([kinship(name, scope.name) for scope in tree.scopes])[tree.scope]
-    ops = np.flatnonzero(here & (tree.kind == Kind.OP) & (tree.seq <= 0) & (share > 0))  # NULL, too
+    ops = np.flatnonzero(here & (tree.kind == Kind.OP) & (tree.seq <= 0) & (share > 0))  # seq <= 0 includes NULL
     return ops, share[ops]

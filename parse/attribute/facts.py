@@ -1,6 +1,6 @@
-"""What the ranges around a launch say of it: op, layer, line, direction, phase, arguments.
+"""The facts that follow from the ranges around a launch: op, layer, line, direction, phase, arguments.
 
-A launch of the forward pass takes all of this from the ranges around it. A launch inside a backward node takes layer,
+A launch of the forward pass gets all of them from the ranges around it. A launch inside a backward node gets layer,
 line and op from the ranges around the node's forward op, and the operands from the op that the node runs.
 """
 
@@ -34,25 +34,25 @@ PUBLIC = {
     "_to_copy": "to",
 }
 _OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
-# nn.Module's calls between the user's frames, which PyProf left out too
+# nn.Module's own calls between the user's frames; PyProf left them out too
 _MODULE_CALL = re.compile(r"(?:^|/)torch/nn/modules/\w+\.py:\d+$")
 _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is known of the launches that share their facts."""
+    """The inputs from which a launch's facts are derived; one object per distinct combination."""
 
     path: Path  # the ranges around the launch
-    forward: Path | None = None  # around the forward op, for a launch in a node whose forward op is in the capture
-    recomputed: bool = False  # the launch re-runs a forward op inside a backward node
-    transfer: str = ""  # "in": a copy to the GPU, "out": one from it
-    updating: bool = False  # between the backward pass and the optimizer's step
+    forward: Path | None = None  # the ranges around the forward op, for a launch in a node with a known forward op
+    recomputed: bool = False  # whether the launch re-runs a forward op inside a backward node
+    transfer: str = ""  # "in": a copy to the GPU, "out": a copy from the GPU
+    updating: bool = False  # whether the launch is between the backward pass and the optimizer's step
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The columns that a launch's context and its forward op's decide; lists are JSON."""
+    """The columns that follow from a launch's context and its forward op's context; lists are JSON."""
 
     layer: str
     trace: str
@@ -84,7 +84,7 @@ def facts(launch: Launch) -> Facts:
     phase = phase_of(launch.path, [] if communication else ops, launch.transfer, launch.updating)
     collective = _collective(inside)
     reason = reasons.only_user_ranges(launch.path[-1].name) if launch.path else reasons.NO_RANGE
-    call = _call(inside, communication) or collective or _NO_CALL  # NCCL's own record, where PyTorch has none
+    call = _call(inside, communication) or collective or _NO_CALL  # NCCL's own record is used if PyTorch has none
     return Facts(
         layer=_json(_layers(source)),
         trace=_json(_trace(source)),
@@ -121,7 +121,7 @@ def _direction(backward: bool, forward: bool) -> str:
 
 
 def _ops(path: Path, source: Path, backward: bool) -> tuple[list[str], list[str]]:
-    """Modules and names of what the user called, outermost first; an optimizer before the ops that it calls."""
+    """Modules and names of the functions that the user called, outermost first; an optimizer precedes its ops."""
     modules, ops = _called(source)
     if not ops and backward:
         modules, ops = _node_called(path)
@@ -132,15 +132,15 @@ def _ops(path: Path, source: Path, backward: bool) -> tuple[list[str], list[str]
 
 
 def _call(inside: Path, communication: bool) -> Scope | None:
-    """The innermost op, whose operands are the row's; of a collective without operands its annotation."""
+    """The innermost op, whose operands the row gets; for a collective without operands, its annotation."""
     op = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
-    if communication and (op is None or not op.sizes):  # traces of 2022: the annotation has the sizes
+    if communication and (op is None or not op.sizes):  # in traces of 2022 only the annotation has the sizes
         return next((s for s in reversed(inside) if s.kind == Kind.COMM and s.sizes), op)
     return op
 
 
 def _collective(path: Path) -> Scope | None:
-    """The collective that a launch does; none where the launch is an op's inside it, like a copy."""
+    """The collective that a launch performs; None if the launch belongs to an op inside it, such as a copy."""
     for scope in reversed(path):
         if scope.comm or scope.kind == Kind.OP:
             return scope if scope.comm else None
@@ -152,7 +152,7 @@ def _json(items: Sequence[str]) -> str:
 
 
 def _forward_call(forward: Path | None, call: Scope) -> str:
-    """The forward op's name and arguments, for the kernels of a C++ node, which is given nothing but gradients."""
+    """The forward op's name and arguments, for the kernels of a C++ node, whose own inputs are only gradients."""
     if not forward or not kinship(call.name, forward[-1].name):
         return ""
     op = forward[-1]
@@ -174,7 +174,7 @@ def _trace(path: Path) -> list[str]:
 
 
 def _called(path: Path) -> tuple[list[str], list[str]]:
-    """Module and name of what the user called: of the markers, else of the outermost op, else of NCCL's range."""
+    """Module and name of the user's call: from the markers, or else the outermost op, or else NCCL's range."""
     markers = [s.marker for s in path if s.marker is not None and s.marker.op]
     if markers:
         return [marker.mod for marker in markers], [marker.op for marker in markers]

@@ -1,10 +1,10 @@
-"""Which forward op a backward node belongs to.
+"""Find the forward op of a backward node.
 
-It is the last op of the process with the node's sequence number that began before the node did: ops around it that
-only call others showed the same number earlier, so the innermost, which began last, made the node; and where a forward
-pass is recomputed, the node belongs to the second run, which is the later one. Sequence numbers count per thread, so
-where the profiler says which thread the forward op ran on, only that thread's ops count; and where it names the op
-itself, that is the answer. Nodes of C++ autograd Functions need more: see ``cpp_functions``.
+It is the last op of the process that has the node's sequence number and began before the node. Outer ops that only call
+other ops have the same number, but began earlier; the innermost op, which began last, made the node. If a forward pass
+is recomputed, the node belongs to the second, later run. Each thread counts its own sequence numbers. If the profiler
+names the forward op's thread, only ops of that thread are considered. If the profiler names the forward op itself, that
+op is taken. Nodes of C++ autograd Functions need additional rules: see ``cpp_functions``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pyprof.table.columns import NULL, Bools, Ints, value_at
 
 
 def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[Ints, Bools]:
-    """Of each row: the backward node around it (-1: none), and whether it re-runs a forward op inside of one.
+    """Per row: the backward node around it (-1: none), and whether the row re-runs a forward op inside that node.
 
-    Ops that a node runs are not recorded for autograd, so they carry no sequence number; an op under a node that
-    carries one is checkpointing's second forward pass.
+    The ops that a node runs are not recorded for autograd, so they have no sequence number. If an op inside a node has
+    one, it belongs to the second forward pass of checkpointing.
     """
     levels = contexts.levels_to("node", inner)
     return tree.ancestor(inner, levels), (levels > 0) & value_at(tree.recorded, inner, missing=False)
@@ -60,7 +60,7 @@ def _forward_of_nodes(tree: RangeTree, nodes: Ints) -> Ints:
 class _Numbered(NamedTuple):
     """Ops with a sequence number."""
 
-    owner: Ints  # a process or a thread
+    owner: Ints  # each op's process or thread
     seq: Ints
     start: Ints
 
@@ -77,7 +77,7 @@ def _last_before(ops: _Numbered, owner: Ints, seq: Ints, before: Ints) -> Ints:
         rows = order[low:high]
         times = np.sort(ops.start[rows])
         span = len(rows) + 1
-        # one key for (number, rank of time), so that one binary search answers both
+        # One integer key combines the number and the rank of the time, so that a single binary search is enough.
         key = ops.seq[rows] * span + np.searchsorted(times, ops.start[rows], "right")
         wanted = seq[asked] * span + np.searchsorted(times, before[asked], "left")
         at = np.searchsorted(key, wanted, "right") - 1

@@ -1,11 +1,11 @@
-"""Which ranges contain which: one pass per thread, no SQL range join, no query in a loop.
+"""Find which ranges contain which, in one pass per thread, without a SQL range join and without a query in a loop.
 
-Push/pop ranges of a thread nest. So a range's depth is the number of ranges that began before it less the number that
-ended before it, and its parent is the last range one level up: both come from sorting and binary search over arrays.
+Push/pop ranges of a thread nest. So a range's depth is the number of ranges that began before it minus the number that
+ended before it, and its parent is the last range one level up. Both come from sorting and binary search over arrays.
 
-Ranges of several NVTX domains may overlap without nesting (push A, push B, pop A, pop B). Such a thread is swept with a
-stack, and a range that outlives the one around it goes on as a new piece. So the pieces nest, and every moment has
-exactly the ranges around it that are open then.
+Ranges of several NVTX domains may overlap without nesting (push A, push B, pop A, pop B). Such a thread is processed
+with a stack, and a range that ends after the range around it continues as a new piece. So the pieces nest, and at every
+moment the pieces around it are exactly the ranges that are open.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from pyprof.table.columns import Ints
 class Nesting:
     """Ranges (or pieces of them) by thread and start, an outer one before the inner ones."""
 
-    source: Ints  # the range that each is (a piece of): an index into what was given
+    source: Ints  # per piece: the index of its range in the input
     thread: Ints
     start: Ints
     end: Ints
-    parent: Ints  # the innermost that contains each, an index into these; -1 for none
+    parent: Ints  # per piece: the index of the innermost piece that contains it; -1 for none
 
     def __len__(self) -> int:
         return len(self.source)
 
 
 def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
-    """Nest ranges given in any order. Of equal ones the first given is the outer; one of 0 ns holds 1."""
+    """Nest ranges given in any order. Of equal ranges the first is the outer one; a range of 0 ns counts as 1 ns."""
     end = np.maximum(end, start + 1)
     order = np.lexsort((-end, start, thread))
     thread, start, end = thread[order], start[order], end[order]
@@ -52,7 +52,7 @@ def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
 
 
 def _in_pieces(whole: Nesting, swept: list[tuple[int, int]]) -> Nesting:
-    """The ranges with those from ``lo`` to ``hi``, a thread's that overlap, replaced by pieces that nest."""
+    """Replace each interval ``lo`` to ``hi`` of a thread's overlapping ranges with pieces that nest."""
     parts: list[tuple[Ints, ...]] = []
     total = at = 0
     for lo, hi in [*swept, (len(whole), len(whole))]:
@@ -70,7 +70,7 @@ def _in_pieces(whole: Nesting, swept: list[tuple[int, int]]) -> Nesting:
 
 
 def _parents(start: Ints, end: Ints) -> Ints | None:
-    """Parents within one thread, a level at a time; None where the ranges do not nest."""
+    """Parents within one thread, computed level by level; None if the ranges do not nest."""
     index = np.arange(len(start))
     depth = index - np.searchsorted(np.sort(end), start, "right")
     if depth.min() < 0:
@@ -87,7 +87,7 @@ def _parents(start: Ints, end: Ints) -> Ints | None:
 
 
 def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ...]:
-    """One thread's ranges that overlap, in pieces that nest."""
+    """One thread's overlapping ranges, cut into pieces that nest."""
     pieces: list[list[int]] = []  # source, start, end, parent
     stack: list[int] = []  # open pieces, outermost first
     ends: list[tuple[int, int]] = []  # (end, range)
@@ -122,7 +122,7 @@ def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ..
 def innermost(nesting: Nesting, thread: Ints, time: Ints) -> Ints:
     """The innermost range that is open at each point (start <= time < end) on its thread, -1 for none.
 
-    Points come in any order; one with thread -1 has none.
+    Points may be in any order; a point with thread -1 is in no range.
     """
     found = np.full(len(time), -1, np.int64)
     if not len(nesting):
@@ -135,7 +135,7 @@ def innermost(nesting: Nesting, thread: Ints, time: Ints) -> Ints:
         points = np.flatnonzero(thread == number)
         at = np.searchsorted(nesting.start[lo:hi], time[points], "right") - 1
         found[points] = np.where(at >= 0, at + lo, -1)
-    while True:  # the last range begun may have ended: the one around it may not
+    while True:  # if the last range to begin has ended, the range around it may still be open
         closed = np.flatnonzero((found >= 0) & (nesting.end[found] <= time))
         if not len(closed):
             return found

@@ -1,4 +1,4 @@
-"""What a capture reports besides its table: the profiler, the names of the user's ranges, and warnings."""
+"""Notes on a capture besides its table: the profiler, the names of the user's ranges, and warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_AUTOGRAD = (
 
 @dataclass(frozen=True, slots=True)
 class CaptureNotes:
-    """What a capture reports besides its table."""
+    """Information about a capture that is not in its table."""
 
     file: str
     profiler: str
@@ -37,12 +37,12 @@ class CaptureNotes:
 
     @property
     def why_empty(self) -> str:
-        """Why the capture has no row: the reader's first warning."""
+        """Why the capture has no rows: the reader's first warning."""
         return f"expected GPU operations or CPU ops, found none; {next(iter(self.warnings), 'profile again')}"
 
 
 def _lacks_autograd(capture: Capture) -> bool:
-    """Whether there are markers, no ranges of PyTorch's, and launches on threads without one, as autograd's are."""
+    """Whether there are markers but no PyTorch ranges, and launches on threads without markers, such as autograd's."""
     kinds = np.array([scope.kind for scope in capture.scopes], np.int64)
     if Kind.MARKER not in kinds or np.isin(kinds, (Kind.OP, Kind.NODE, Kind.ENGINE)).any():
         return False
@@ -51,7 +51,7 @@ def _lacks_autograd(capture: Capture) -> bool:
 
 
 def range_names(capture: Capture, most: int = 6) -> list[str]:
-    """The most frequent names of the user's ranges: suggestions where ``--range`` matched none."""
+    """The most frequent names of the user's ranges, which are suggested if ``--range`` matches no range."""
     users = {Kind.USER, Kind.LAYER, Kind.STEP, Kind.OPTIMIZER, Kind.DATA, Kind.COMM}
     codes = np.concatenate([capture.ranges.scope, capture.spans.scope])
     counts = np.bincount(codes, minlength=len(capture.scopes)).tolist()

@@ -1,8 +1,8 @@
-"""The tensors that an optimizer worked on, where the capture does not have its lists.
+"""The tensors that an optimizer worked on, for captures that lack the optimizer's tensor lists.
 
 Kineto leaves out lists of more than 30 tensors, nsys cuts very long texts, and apex's and DeepSpeed's optimizers launch
-their kernels from Python extensions that are no ops. But each step's gradients are recorded one by one, where autograd
-accumulates them: their shapes are those of the parameters, in an order that does not matter to a sum.
+their kernels from Python extensions that are not ops. But each step's gradients are recorded one by one when autograd
+accumulates them. They have the shapes of the parameters; their order does not matter for a sum.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LISTS = re.compile(r"aten::(?:_foreach_|_fused_|_amp_foreach_)")
 
 
 def takes_cut_lists(scope: Scope) -> bool:
-    """Whether an op takes lists of tensors of which the capture says nothing."""
+    """Whether an op takes lists of tensors that are missing in the capture."""
     return bool(_LISTS.match(scope.name)) and (not scope.sizes or "[]" in scope.dtypes)
 
 
 def _outside_ops(capture: Capture, op: Ints) -> Bools:
-    """A mask of the multi-tensor kernels that no op launched. ``op``: of each row its op's range, -1: none."""
+    """A mask of the multi-tensor kernels that no op launched. ``op``: per row, its op's range, -1: none."""
     names = capture.columns.get("kShortName")
     if not isinstance(names, Coded):
         return np.zeros(capture.rows, bool)
@@ -37,10 +37,10 @@ def _outside_ops(capture: Capture, op: Ints) -> Bools:
 
 
 def gradients(capture: Capture, tree: RangeTree, op: Ints) -> Coded:
-    """The shapes of the step's gradients, as JSON, of the rows whose op has cut lists or whose kernel no op launched.
+    """The shapes of the step's gradients, as JSON, for rows whose op has cut lists or whose kernel no op launched.
 
-    ``op``: each row's op's range, -1 for none. A step's gradients are those accumulated since the optimizer's step
-    before it.
+    ``op``: each row's op's range, -1 for none. A step's gradients are the gradients accumulated since the previous
+    optimizer step.
     """
     time, pid = capture.launch_time, capture.columns["pid"]
     assert isinstance(pid, np.ndarray)
@@ -60,12 +60,12 @@ def gradients(capture: Capture, tree: RangeTree, op: Ints) -> Coded:
 
 
 def _fill(found: Coded, rows: Ints, time: Ints, tree: RangeTree, nodes: Ints, steps: Ints) -> None:
-    """Write the shapes accumulated before each row and after the last step that began before them.
+    """Set each row's text to the shapes of the gradients that were accumulated for its optimizer step.
 
-    ``nodes``: the accumulating nodes' ranges, by start; ``steps``: when the optimizer's steps began.
+    ``nodes``: the accumulating nodes' ranges, by start; ``steps``: the start times of the optimizer's steps.
     """
     start = tree.start[nodes]
-    before_row = np.searchsorted(start, time[rows])  # how many gradients came before it
+    before_row = np.searchsorted(start, time[rows])  # the number of gradients accumulated before each row
     edges = [0, *np.searchsorted(start, steps).tolist(), len(start)]
     for begin, end in sorted(set(pairwise(edges))):
         in_step = rows[(before_row > begin) & (before_row <= end)]

@@ -1,12 +1,13 @@
-"""The shapes of ops' outputs. No profiler records them, but some follow from other ranges.
+"""The shapes of ops' outputs. No profiler records them, but some can be inferred from other ranges.
 
-* NVTX ranges name the op that consumed an output (``Capture.outs``, see ``dataflow``).
-* A backward node is given the gradient of what its forward op returned, of the same shape. That is used where an op's
-  own arguments are not enough: for the ops of C++ Functions (``cpp_functions``), and for those whose list of tensors
-  the capture cut or never had: cat, stack, index. (A Kineto trace has no list of more than 30 tensors, one of 2022 no
-  list at all, and none has indices, which may be None.)
-* The backward of split and unbind puts the gradients of the pieces together: to the shape of what was split.
-* What a Function of Python ran last, it returns.
+* An NVTX range names the ops that produced its inputs, so an output's shape is found at its consumer (``Capture.outs``,
+  see ``dataflow``).
+* A backward node receives the gradient of its forward op's output, which has the same shape. This is used if an op's
+  own arguments do not suffice: for ops of C++ Functions (``cpp_functions``), and for cat, stack and index, whose list
+  of tensors may be cut or missing. (A Kineto trace has no lists of more than 30 tensors, a trace of 2022 has no
+  lists at all, and no trace has lists of indices, since an index may be None.)
+* The backward of split and unbind joins the gradients of the pieces, so its result has the shape of the split tensor.
+* The output of the last op in a Python Function is the Function's output.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope, is_cpp_node
 from pyprof.table.columns import Coded, Ints, distinct, value_at
 
-_CUT = re.compile(r"[\[,]\[\]")  # among an op's dtypes: a list of tensors with none
+_CUT = re.compile(r"[\[,]\[\]")  # in an op's dtypes: an empty list of tensors
 _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are a list of tensors or None
 _NODE = re.compile(r"Backward\d*$")
 _SPLITS = "split split_with_sizes unsafe_split unsafe_split_with_sizes unbind chunk"
@@ -31,7 +32,7 @@ SPLITS = frozenset(f"aten::{name}" for name in _SPLITS.split())
 
 
 def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: Ints) -> Coded:
-    """Inferred output shapes of each row's op as JSON; a nested op (cudnn_convolution in conv2d) has its outer op's.
+    """Inferred output shapes of each row's op as JSON. A nested op (cudnn_convolution in conv2d) gets its outer op's.
 
     ``op``: the op's range; ``node``: the backward node around it; ``forward``: the node's forward op; -1 for none.
     """
@@ -47,7 +48,7 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
         return Coded.empty(capture.rows)
     values = list(dict.fromkeys(shapes.values()))
     code_of = {text: code for code, text in enumerate(values)}
-    code_of_range = np.full(len(tree) + 1, -1, np.int32)  # the last is of no range
+    code_of_range = np.full(len(tree) + 1, -1, np.int32)  # the last item is for "no range" (-1)
     for place, text in shapes.items():
         code_of_range[place] = code_of[text]
     op = op.copy()
@@ -63,8 +64,8 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
 
 
 def _makes_its_output(tree: RangeTree, op: Ints, outer: Ints, libraries: bool) -> NDArray[np.bool_]:
-    """Whether each op makes the output of the op around it: it was given the same tensors, or, with ``libraries``, both
-    are one library's (FBGEMM's lookup calls ops of its own for each kind of table)."""
+    """Whether each op makes the output of the op around it: both have the same input tensors, or, with ``libraries``,
+    both belong to the same library (FBGEMM's lookup calls one of its own ops for each kind of table)."""
     pairs, number = distinct(tree.scope[op], np.where(outer >= 0, tree.scope[outer], -1))
     same = [b >= 0 and _is_made_by(tree.scopes[b], tree.scopes[a], libraries) for a, b in pairs]
     return np.array(same, bool)[number]
@@ -82,7 +83,7 @@ def _operands(scope: Scope) -> list[object]:
 
 
 def _of_cpp_functions(tree: RangeTree, node: Ints, forward: Ints) -> dict[int, str]:
-    """Forward op -> its outputs' shapes as JSON: those of the gradients that its C++ Function's node was given."""
+    """Forward op -> its outputs' shapes as JSON, taken from the gradients that its C++ Function's node received."""
     sized = np.array([*(is_cpp_node(scope) and bool(scope.sizes) for scope in tree.scopes), False])
     if not sized.any():
         return {}
@@ -97,7 +98,7 @@ def _of_cpp_functions(tree: RangeTree, node: Ints, forward: Ints) -> dict[int, s
 
 
 def _of_lists(tree: RangeTree, op: Ints, forward: Ints) -> dict[int, str]:
-    """Op -> its outputs' shapes, of the rows' ops whose lists of tensors the capture cut. ``op``: -1 for none."""
+    """Op -> its outputs' shapes, for the rows' ops whose tensor lists are missing or cut. ``op``: -1 for none."""
     cut = tree.scopes_where(Kind.OP, _lacks_a_list)[value_at(tree.scope, op, -1)]
     pairs, _ = distinct(op[cut], forward[cut])
     if not pairs:
@@ -116,14 +117,14 @@ def _lacks_a_list(scope: Scope) -> bool:
 
 
 def _of_split(tree: RangeTree, ahead: int) -> str:
-    """The shape that a split's backward puts together."""
+    """The shape of the tensor that a split's backward joins from its pieces."""
     scope = tree.scopes[tree.scope[ahead]]
     sizes = json.loads(scope.sizes) if scope.name in SPLITS and scope.sizes else []
     return json.dumps(sizes[:1]) if sizes and sizes[0] and not isinstance(sizes[0][0], list) else ""
 
 
 def _nodes(tree: RangeTree, ops: list[int]) -> dict[tuple[int, int], list[int]]:
-    """(process, sequence number) -> backward nodes with sizes, in order, for the numbers of ops and those around."""
+    """(process, sequence number) -> backward nodes with sizes, in order, for the ops' numbers and adjacent numbers."""
     around = np.array(ops, np.int64)
     wanted = np.unique(np.concatenate([tree.seq[around], tree.seq[tree.parent[around][tree.parent[around] >= 0]]]))
     sized = tree.scopes_where(Kind.NODE, lambda scope: bool(scope.sizes))[tree.scope]
@@ -135,7 +136,7 @@ def _nodes(tree: RangeTree, ops: list[int]) -> dict[tuple[int, int], list[int]]:
 
 
 def _of_gradient(tree: RangeTree, op: int, nodes: dict[tuple[int, int], list[int]]) -> str:
-    """The shapes of the gradients that the op's node was given, or its Function's where the op ran last in it."""
+    """The shapes of the gradients that the op's node received, or its Function's node if the op ran last in it."""
     outer = int(tree.parent[op])
     if outer >= 0 and tree.kind[outer] == Kind.OP and tree.has_number[outer] and not tree.has_number[op]:
         inside = np.flatnonzero((tree.parent == outer) & (tree.kind == Kind.OP))
@@ -148,12 +149,12 @@ def _of_gradient(tree: RangeTree, op: int, nodes: dict[tuple[int, int], list[int
 
 
 def _shapes(tree: RangeTree, node: int) -> str:
-    """The gradients' shapes of a node; empty where one is a list of tensors."""
+    """The shapes of a node's input gradients; empty if one of the inputs is a list of tensors."""
     sizes = tree.scopes[int(tree.scope[node])].sizes
     return "" if any(isinstance(size, list) for shape in json.loads(sizes) for size in shape) else sizes
 
 
 def _is_backward(tree: RangeTree, node: int, op: int) -> bool:
-    """Whether a node is called after the op: CatBackward0, All2All_Pooled_WaitBackward."""
+    """Whether a node's name is derived from the op's name: CatBackward0, All2All_Pooled_WaitBackward."""
     name = tree.name(op).rpartition("::")[2]
     return _NODE.sub("", tree.name(node)).replace("_", "").lower() == name.replace("_", "").lower()

@@ -1,8 +1,8 @@
-"""Which part of a training step a launch belongs to: forward, backward, optimizer, data or other.
+"""Find the phase of a training step to which a launch belongs: forward, backward, optimizer, data or other.
 
-The ranges around the launch decide, with two exceptions. A batch's copy to the GPU stands in the same range as a cast
-(`aten::to`): there the copy's direction decides. And gradient clipping and GradScaler's unscaling are plain ops between
-the backward pass and the optimizer's step: what autograd does not record there belongs to the update.
+The ranges around the launch determine the phase, with two exceptions. A batch's copy to the GPU is in the same range as
+a cast (`aten::to`), so the copy's direction decides. Gradient clipping and GradScaler's unscaling are plain ops between
+the backward pass and the optimizer's step, so ops there that autograd does not record belong to the optimizer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.steps import is_update
 from pyprof.table.columns import NULL, Coded, Ints, value_at
 
-TRANSFERS = ("", "in", "out")  # a copy from the host to the GPU, and back
-# a copy's name in nsys and nvprof, and in Kineto
+TRANSFERS = ("", "in", "out")  # no copy, a copy from host to GPU, a copy from GPU to host
+# the names of a copy in nsys and nvprof, and in Kineto
 _IN, _OUT = re.compile(r"Host-to-Device|HtoD"), re.compile(r"Device-to-Host|DtoH")
-MOVES = frozenset(("to", "cuda", "cpu", "copy_", "type_as", "_to_copy"))  # what the user calls to move a tensor
-# what brings a value to Python
+MOVES = frozenset(("to", "cuda", "cpu", "copy_", "type_as", "_to_copy"))  # the user's calls that move a tensor
+# calls that return a tensor's value to Python
 READS = frozenset("item is_nonzero tolist numpy _local_scalar_dense __bool__ __float__ __int__ __index__".split())
-# GradScaler's own kernels, and torch.nn.utils.clip_grad's functions where they are marked
+# GradScaler's own kernels, and torch.nn.utils.clip_grad's functions if they are marked
 UPDATES = re.compile(
     r"_amp_(?:foreach_non_finite_check_and_unscale|update_scale)_|clip_grads?_(?:norm|value|with_norm)_"
 )
@@ -34,8 +34,9 @@ UPDATES = re.compile(
 def phase_of(own: Sequence[Scope], ops: Sequence[str], transfer: str, updating: bool) -> str:
     """The phase of a launch.
 
-    ``own``: the ranges around it. ``ops``: what the user called, outermost first, none for communication. ``transfer``:
-    "in" for a copy to the GPU, "out" for one from it. ``updating``: between the backward pass and the optimizer's step.
+    ``own``: the ranges around it. ``ops``: the user's calls, outermost first; empty for communication. ``transfer``:
+    "in" for a copy to the GPU, "out" for a copy from it. ``updating``: whether it is between the backward pass and the
+    optimizer's step.
     """
     kinds = {scope.kind for scope in own}
     if Kind.OPTIMIZER in kinds:
@@ -49,12 +50,12 @@ def phase_of(own: Sequence[Scope], ops: Sequence[str], transfer: str, updating: 
     if not ops or ops[0] in READS or (ops[0] in MOVES and transfer == "out"):
         return "other"
     if ops[0] in MOVES and transfer == "in" and not kinds & {Kind.LAYER, Kind.MODULE}:
-        return "other" if any(scope.name.startswith("FSDP::") for scope in own) else "data"  # offloaded parameters
+        return "other" if any(scope.name.startswith("FSDP::") for scope in own) else "data"  # FSDP copies parameters
     return "forward"
 
 
 def transfers(capture: Capture) -> Ints:
-    """The direction of each row's copy by its name: an index into ``TRANSFERS``."""
+    """The direction of each row's copy, found by the row's name: an index into ``TRANSFERS``."""
     names = capture.columns.get("kShortName")
     kind = capture.columns.get("kind")
     if not isinstance(names, Coded) or not isinstance(kind, Coded):
@@ -70,10 +71,10 @@ def _direction(name: str) -> int:
 
 
 def updating(capture: Capture, tree: RangeTree, inner: Ints) -> NDArray[np.bool_]:
-    """A mask of the rows launched between a backward pass and the optimizer's step, outside what autograd recorded.
+    """A mask of the rows launched between a backward pass and an optimizer's step, outside ops that autograd records.
 
-    Of the process's backward nodes and recorded ops, the last before the launch is a node; and of these and the
-    optimizer's steps, the next after it is a step.
+    For such a row, the last event before the launch, among the process's backward nodes and recorded ops, is a node.
+    The next event after it, among these and the optimizer's steps, is a step.
     """
     mask = np.zeros(capture.rows, bool)
     steps = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
@@ -93,10 +94,10 @@ def updating(capture: Capture, tree: RangeTree, inner: Ints) -> NDArray[np.bool_
 
 
 def _before(times: Ints, at: Ints) -> Ints:
-    """The last of ``times`` at or before each."""
+    """For each item of ``at``: the last of ``times`` at or before it."""
     return np.append(times, NULL)[np.searchsorted(times, at, "right") - 1]
 
 
 def _next(times: Ints, at: Ints) -> Ints:
-    """The first of ``times`` after each."""
+    """For each item of ``at``: the first of ``times`` after it."""
     return np.append(times, np.iinfo(np.int64).max)[np.searchsorted(times, at, "right")]

@@ -1,10 +1,10 @@
-"""The ranges of a capture as trees: which range contains which, and what each of them is.
+"""The ranges of a capture as trees: which range contains which, and the kind of each range.
 
 Ranges are numbered by thread and start, an outer range before the ranges inside; the number -1 stands for no range.
 
-A sequence number is autograd's count of the ops that it records for the backward pass, one count per thread. An op
-shows the count at its start, whether it is recorded or only calls ops that are; the node that a recorded op makes for
-the backward pass carries the number that the op got.
+A sequence number is autograd's count of the ops that it records for the backward pass, with one count per thread. Every
+op shows the count at its start, whether it is recorded itself or only calls recorded ops. The backward node of a
+recorded op has the same number as the op.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pyprof.table.columns import NULL, Bools, Ints
 
 
 class RangeTree:
-    """A capture's ranges in order, each with its parent, its scope and what autograd says of it."""
+    """A capture's ranges in order, each with its parent, its scope and its autograd data."""
 
     def __init__(self, capture: Capture) -> None:
         given = capture.ranges
         nesting = nest(given.thread, given.start, given.end)
         self.nesting = nesting
-        self.source = nesting.source  # of each range: its place in capture.ranges
+        self.source = nesting.source  # per range: its index in capture.ranges
         self.parent = nesting.parent
         self.thread, self.start, self.end = nesting.thread, nesting.start, nesting.end
-        self.place = np.empty(len(given), np.int64)  # the inverse of source: a given range's first piece
+        self.place = np.empty(len(given), np.int64)  # the inverse of source: index in capture.ranges -> first piece
         self.place[nesting.source[::-1]] = np.arange(len(nesting))[::-1]
         self.scope, self.seq = given.scope[self.source], given.seq[self.source]
         self.scopes = capture.scopes
@@ -59,14 +59,14 @@ class RangeTree:
         return mask
 
     def _forward_range(self, given: Ranges) -> Ints | None:
-        """Of each range the forward op's range where the profiler names it, -1 elsewhere; None: it names none."""
+        """Per range, the forward op's range if the profiler names it, or else -1. None if it never names one."""
         if given.forward_range is None:
             return None
         named = given.forward_range[self.source]
         return np.where(named >= 0, self.place[np.maximum(named, 0)], -1)
 
     def _recorded(self) -> Bools:
-        """Whether each range is an op recorded for autograd, or stands in one and not across a backward node."""
+        """Whether each range is an op recorded for autograd, or inside such an op with no backward node in between."""
         recorded: Bools = self.has_number.copy()
         boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))
         for level in self.levels[1:]:
@@ -74,7 +74,7 @@ class RangeTree:
         return recorded
 
     def ancestor(self, ranges: Ints, levels: Ints) -> Ints:
-        """The range that many levels above each; -1 where the number of levels is negative."""
+        """Per range, its ancestor ``levels`` levels above; -1 if ``levels`` is negative."""
         found, left = ranges.copy(), levels.copy()
         while True:
             climbing = left > 0
@@ -84,11 +84,11 @@ class RangeTree:
             left[climbing] -= 1
 
     def innermost_of_rows(self, capture: Capture) -> tuple[Ints, Bools]:
-        """The innermost range around each row's launch (-1: none), and a mask of the nodes of CUDA graphs whose range
-        is the graph launch's.
+        """The innermost range around each row's launch (-1: none), and a mask of CUDA graph nodes that have only the
+        range of the graph's launch.
 
-        A node of a CUDA graph belongs to the range in which it was captured, where the capture is in the file. Where no
-        range holds the launch, the range that the profiler itself names for the row takes its place.
+        A CUDA graph node belongs to the range in which it was captured, if the file contains the capture. If no range
+        contains the launch, the range that the profiler itself names for the row is used.
         """
         inner = innermost(self.nesting, capture.launch_thread, capture.launch_time)
         if capture.launch_range is not None:
@@ -102,7 +102,7 @@ class RangeTree:
         return inner, by_graph_launch
 
     def numbers_of_nodes(self) -> Ints:
-        """Every range's sequence number, where autograd's own range around a node has the node's."""
+        """Every range's sequence number. Autograd's own range around a node gets the node's number."""
         seq = self.seq.copy()
         nodes = np.flatnonzero(self.is_node & (self.seq != NULL) & (self.parent >= 0))
         around = self.parent[nodes]
@@ -112,10 +112,10 @@ class RangeTree:
 
 
 def _levels(parent: Ints) -> list[Ints]:
-    """The ranges of each depth, the outermost first."""
+    """The ranges of each depth, outermost ranges first."""
     depth = (parent >= 0).astype(np.int64)
     above = parent.copy()
-    while len(inside := np.flatnonzero(above >= 0)):  # twice as far up each time
+    while len(inside := np.flatnonzero(above >= 0)):  # the distance upwards doubles in each pass
         further = above[inside]
         depth[inside] += depth[further]
         above[inside] = above[further]

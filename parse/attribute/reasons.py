@@ -1,4 +1,4 @@
-"""Why a row has no op (the values of the column ``reason``), and what would give it one."""
+"""The reasons why a row has no op (the values of the column ``reason``), and the remedies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ NO_CALL = "no API row"
 NO_CALLS = "the capture has no API rows of its process"
 NO_RANGE = "no range around the launch"
 ONLY_USER_RANGES = "only user ranges around the launch"  # followed by ": " and the innermost range's name
-GRAPH_LAUNCH = "op of the graph's launch, not of its capture"  # of a row that has an op: how it got it
+GRAPH_LAUNCH = "op of the graph's launch, not of its capture"  # used for rows with an op: says how the op was found
 UNKNOWN = "the capture does not say why"  # PyProf's own net.dict has no reasons
 
 _REMEDIES = {
@@ -31,5 +31,5 @@ def general(reason: str) -> str:
 
 
 def remedy(reason: str) -> str:
-    """What to do about it; empty where nothing is known to help."""
+    """The remedy for a reason; empty if no remedy is known."""
     return _REMEDIES.get(general(reason), "")

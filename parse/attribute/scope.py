@@ -1,7 +1,7 @@
-"""What a range on a CPU thread means.
+"""The meaning of a range on a CPU thread.
 
-Readers hand over ranges whose text has been reduced to a ``Scope``: the text without what differs from call to call
-(sequence number, op id), so that a capture of millions of ranges has a few thousand scopes.
+Readers reduce the text of each range to a ``Scope``: the text without the parts that differ from call to call (sequence
+number, op id). So a capture with millions of ranges has a few thousand scopes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pyprof.marker import Marker, parse_marker
 
 
 class Kind(IntEnum):
-    """What a range is to attribution."""
+    """The kinds of ranges that attribution distinguishes."""
 
-    USER = 0  # a name that means nothing to us: the user's or a library's annotation
+    USER = 0  # any other name: an annotation of the user or a library
     OP = 1  # an op that the dispatcher (or a custom autograd Function) recorded: aten::addmm
     NODE = 2  # a backward node: AddmmBackward0
     ENGINE = 3  # autograd's own range around a node: autograd::engine::evaluate_function
@@ -44,18 +44,18 @@ class Scope(NamedTuple):
     args: str = ""
     marker: Marker | None = None
     text: str = ""  # a marker's own text
-    comm: str = ""  # what a collective sends: a JSON list, see collective_records.py
+    comm: str = ""  # a collective's messages as a JSON list, see collective_records.py
 
 
 ENGINE = "autograd::engine::evaluate_function: "
-CPP_NODE = "torch::autograd::CppNode<"  # a C++ autograd Function's node, which is the op of its own kernels
+CPP_NODE = "torch::autograd::CppNode<"  # a C++ autograd Function's node; the node itself is the op of its kernels
 _NODE = re.compile(r"(?:Backward\d*|Backwards|AccumulateGrad|GraphRoot|UndefinedGrad)$")
 # A range with its numbers, as torch/csrc/profiler/util.cpp (getNvtxStr) writes it.
 _NUMBERED = re.compile(
     r"([^,]+?)(?:, seq = (-?\d+))?(?:, op_id = (\d+))?(?:, sizes = (\[[\[\]\d, ]*\]))?(?:, input_op_ids = .*)?",
     re.DOTALL,
 )
-STEP_TEXTS = ("ProfilerStep#", "pyprof.step", "Optimizer.step")  # what may mark a training step or end one
+STEP_TEXTS = ("ProfilerStep#", "pyprof.step", "Optimizer.step")  # beginnings of texts that mark or end a step
 _PREFIXES = ("{", "layer:", "Optimizer.", "enumerate(DataLoader)", "ProfilerStep#", "pyprof.step")
 _STEP = re.compile(r"(?:ProfilerStep#|pyprof\.step[ :#])\d+")
 
@@ -70,7 +70,7 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
     if name.startswith("{"):
         marker = parse_marker(name)
         if marker is not None and marker.op == "__getattr__":
-            # PyProf patched torch.__getattr__, and what raised in it was never popped: 702 open ranges in one file
+            # PyProf patched torch.__getattr__ and did not pop its range after an exception: 702 open ranges in one file
             return Scope(Kind.USER, "PyProf's marker of torch.__getattr__")
         if marker is not None:
             return Scope(Kind.MARKER, f"{marker.mod}.{marker.op}" if marker.op else "", marker=marker, text=name)
@@ -97,8 +97,8 @@ def is_cpp_node(scope: Scope) -> bool:
 
 
 def _is_op(name: str, recorded: bool) -> bool:
-    """Regions carry an op id too: dynamo's look-ups (blanks in the name), DistributedDataParallel.forward (a dot)."""
-    if name.startswith(("aten::", CPP_NODE)):  # a node's template arguments may hold anything
+    """Whether a recorded range is an op. Dynamo's look-ups (blanks in the name) and DDP.forward (a dot) are not."""
+    if name.startswith(("aten::", CPP_NODE)):  # a node's template arguments may contain blanks and dots
         return True
     return recorded and " " not in name and ("::" in name or "." not in name)
 
@@ -109,10 +109,10 @@ def split(text: str) -> tuple[str, int | None, int | None, str]:
     >>> split("aten::mm, seq = 7, op_id = 9, sizes = [[2, 3], [3, 4]], input_op_ids = [(0,-1), (8,0)]")
     ('aten::mm', 7, 9, '[[2, 3], [3, 4]]')
     """
-    if text[:1] == "{":  # a marker: its commas are its own
+    if text[:1] == "{":  # a marker, whose commas do not separate parts
         return text, None, None, ""
     match = _NUMBERED.fullmatch(text)
-    if match is None:  # cut in the middle, or a comma in the name
+    if match is None:  # the text is cut, or the name contains a comma
         match = re.match(r"(.*?)(?:, seq = (-?\d+))?(?:, op_id = (\d+))?(?:, sizes = .*)?$", text, re.DOTALL)
         assert match is not None
         name, seq, op_id = match.groups()

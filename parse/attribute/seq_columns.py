@@ -1,13 +1,13 @@
 """PyProf's columns of autograd sequence numbers: seqMarker, seqId, altSeqId and subSeqId.
 
-The rules are PyProf's (parse/nvvp.py and parse/parse.py of 2021), and give what its golden net.dict has for every
-forward kernel. The ranges around a launch that have a number are its marks, in order of number and then of name. A mark
-is left out where, under the same number, its name contains the name before it or is contained in it (`dropout` beside
-`_fused_dropout`). The first mark's number is the kernel's own, the others are alternatives: an op that only calls
-others shows the number that the *next* node gets, and the backward pass may have either.
+The rules are PyProf's (parse/nvvp.py and parse/parse.py of 2021). For every forward kernel, they give the values of
+PyProf's golden net.dict. The ranges around a launch that have a number are its marks, sorted by number and then by
+name. A mark is left out if the previous mark has the same number and one of the two names contains the other (`dropout`
+and `_fused_dropout`). The first mark's number is the kernel's own number; the others are alternatives. An op that only
+calls other ops shows the number of the *next* node, so the backward pass may have either.
 
-One thing differs: a kernel in a backward node has the node's number, even where it runs beside the node inside
-autograd's own range, or where nodes nest.
+There is one difference from PyProf: a kernel in a backward node has the node's number, even if it runs beside the node
+inside autograd's own range, or if nodes nest.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools, column
 
 
 class _Marks(NamedTuple):
-    """The marks of a pattern. Positive numbers are relative to the base; others stand for themselves."""
+    """The marks of a pattern. Positive numbers are relative to the base; other numbers are absolute."""
 
     marks: list[Mark]
     own: int | None
@@ -57,7 +57,7 @@ class _Marks(NamedTuple):
 
 
 def _base(tree: RangeTree, around: Ints, number: Ints) -> Ints:
-    """One less than the smallest positive number of the ranges around each, its node's included; 0 of no number."""
+    """Per stack, one less than the smallest positive number, including the node's number; 0 if there is no number."""
     least = np.where(number > 0, number, _NONE)
     climbing = around.copy()
     while (up := np.flatnonzero(climbing >= 0)).size:
@@ -68,7 +68,7 @@ def _base(tree: RangeTree, around: Ints, number: Ints) -> Ints:
 
 
 def _patterns(tree: RangeTree, around: Ints, number: Ints, base: Ints) -> tuple[Ints, Ints]:
-    """Each stack's pattern (its ranges' scopes and relative numbers) as a number, and an example of each pattern."""
+    """The index of each stack's pattern (its scopes and relative numbers), and one example stack per pattern."""
     _, pattern = numbered(np.where(number > 0, number - base, 0))
     room = len(pattern)
     climbing = around.copy()
@@ -97,7 +97,7 @@ def _marks(tree: RangeTree, around: int, number: int, base: int) -> _Marks:
 
 
 def _texts(marks: list[_Marks], pattern: Ints, base: Ints) -> Coded:
-    """seqMarker of each stack: JSON, made once per distinct pair of pattern and base."""
+    """The seqMarker text of each stack, as JSON, made once per distinct pair of pattern and base."""
     templates = [_template(found.marks) for found in marks]
     numbers = [[number for number, _ in found.marks] for found in marks]
     pairs, pair_of_stack = numbered(pattern, base)
@@ -108,13 +108,13 @@ def _texts(marks: list[_Marks], pattern: Ints, base: Ints) -> Coded:
 
 
 def _template(marks: list[Mark]) -> str:
-    """JSON in which ``%d`` stands for each number."""
+    """The marks as JSON with ``%d`` in place of each number."""
     texts = [f"{name.replace('%', '%%')}, seq = %d" for _, name in marks]
     return json.dumps(texts, ensure_ascii=False) if texts else ""
 
 
 def _others(marks: list[_Marks], pattern: Ints, base: Ints) -> Ragged:
-    """altSeqId of each stack."""
+    """The altSeqId list of each stack."""
     relative = Ragged.of([found.others for found in marks]).take(pattern)
     shift = np.repeat(base, np.diff(relative.offsets))
     return Ragged(relative.offsets, np.where(relative.values > 0, relative.values + shift, relative.values))
@@ -136,7 +136,7 @@ def ordered(marks: list[Mark]) -> list[Mark]:
 
 
 def _numbers(marks: list[Mark], node: int) -> tuple[int | None, list[int]]:
-    """The row's own number and the others. 0 means that PyTorch did not count: never a row's own, as in PyProf."""
+    """The row's own number and the other numbers. As in PyProf, 0 (PyTorch did not count) is never a row's own."""
     positive = list(dict.fromkeys(number for number, _ in marks if number > 0))
     own = next((number for number in (node, *positive) if number > 0), None)
     if not positive:
@@ -145,7 +145,7 @@ def _numbers(marks: list[Mark], node: int) -> tuple[int | None, list[int]]:
 
 
 def _in_a_row(seq: Ints, columns: dict[str, Data]) -> Ints:
-    """How many kernels with the same number, direction and op came right before each, in its process.
+    """Per row, the number of kernels directly before it in its process with the same number, direction and op.
 
     Copies and memsets, which PyProf left out, have 0 and do not interrupt the count.
     """

@@ -1,14 +1,14 @@
 """Which training step launched each row.
 
 Steps are marked by torch.profiler's ``ProfilerStep#3``, which pyprof.step() writes too, or by an NVTX start/end range
-of that name. pyprof.step() ends an iteration, so the first iteration has no mark: the rows before its
-``ProfilerStep#1`` are step 0, if they are at least half as many as those of a step.
+of that name. pyprof.step() ends an iteration, so the first iteration has no mark. The rows before ``ProfilerStep#1``
+are step 0 if their number is at least half the number of rows of a step.
 
-In a process without marks the optimizer separates the steps: a step ends where `Optimizer.step` does, and steps count
-from 0. Calls of several optimizers end one step together unless a backward pass stands between them (so a GAN's two
-updates are two steps). What follows the last call without another backward pass still belongs to the last step. In a
-capture of markers alone, which has no backward nodes, launches by a thread other than the optimizer's stand for
-them.
+In a process without marks the optimizer separates the steps: a step ends when `Optimizer.step` ends, and steps count
+from 0. Calls of several optimizers end one step together unless there is a backward pass between them (so a GAN's two
+updates are two steps). Launches after the last call, without another backward pass, still belong to the last step. A
+capture with only markers has no backward nodes; in their place, launches by a thread other than the optimizer's thread
+are used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 class Nodes(NamedTuple):
-    """When backward nodes began, and in which process."""
+    """The start times of backward nodes, and their processes."""
 
     pid: Ints
     start: Ints
@@ -40,9 +40,9 @@ def nodes_of(tree: RangeTree) -> Nodes:
 
 
 def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Ints:
-    """The step that was running when each row was launched, on any thread: the backward pass has a thread of its own.
+    """The step that was running on any thread when each row was launched, since the backward pass has its own thread.
 
-    ``nodes``: the backward nodes, where the capture does not have all ranges.
+    ``nodes``: the backward nodes, given if the capture does not have all ranges.
     """
     nodes = nodes_of(tree) if nodes is None else nodes
     step = np.full(capture.rows, NULL, np.int64)
@@ -92,7 +92,7 @@ def marks(capture: Capture, tree: RangeTree) -> Marks:
 
 
 def is_update(scope: Scope) -> bool:
-    """Whether an optimizer's range is its step, and not its zero_grad."""
+    """Whether an optimizer's range is its step (and not, for example, zero_grad)."""
     return scope.name.startswith("Optimizer.step")
 
 
@@ -102,7 +102,7 @@ def _number(scope: Scope) -> int:
 
 
 def _marked(marks: Marks, time: Ints) -> Ints:
-    """The number of the mark around each time; of nested marks, that of the last to begin."""
+    """The step number of the mark around each time. If marks nest, the mark that began last is used."""
     order = np.argsort(marks.start, kind="stable")
     at = np.searchsorted(marks.start[order], time, "right") - 1
     inside = (at >= 0) & (time < marks.end[order][at])
@@ -110,22 +110,22 @@ def _marked(marks: Marks, time: Ints) -> Ints:
 
 
 def _with_first(step: Ints, before: NDArray[np.bool_]) -> Ints:
-    """Step 0 for the rows ``before`` the first mark, if they are at least half as many as those of a step."""
+    """Set step 0 for the rows ``before`` the first mark if there are at least half as many as in a step."""
     _, counts = np.unique(step[step != NULL], return_counts=True)
     enough = len(counts) > 0 and 2 * int(before.sum()) >= float(np.median(counts))
     return np.where(before, 0, step) if enough else step
 
 
 def _inferred(start: Ints, end: Ints, nodes: Ints, time: Ints) -> Ints:
-    """How many steps ended at or before each time.
+    """The number of steps that ended at or before each time.
 
-    ``start`` and ``end``: of the optimizer's updates; ``nodes``: when backward nodes began, sorted.
+    ``start`` and ``end``: times of the optimizer's updates; ``nodes``: start times of the backward nodes, sorted.
     """
     order = np.argsort(start, kind="stable")
     start, end = start[order], end[order]
     nodes_before = np.searchsorted(nodes, start)
-    is_last = np.append(nodes_before[1:] > nodes_before[:-1], True)  # of the updates that end one step together
+    is_last = np.append(nodes_before[1:] > nodes_before[:-1], True)  # whether an update is its step's last one
     step_ends = end[is_last]
-    if np.searchsorted(nodes, end[-1]) == len(nodes):  # no node after the last update: the rest belongs to that step
+    if np.searchsorted(nodes, end[-1]) == len(nodes):  # no node after the last update: later rows belong to its step
         step_ends = step_ends[:-1]
     return np.searchsorted(step_ends, time, "right").astype(np.int64)

@@ -1,11 +1,11 @@
-"""What a collective did: one record in the same form, whichever profiler wrote it down.
+"""Records of collectives, in the same form for all profilers.
 
 The column ``comm`` of the kernel table is a JSON list of records, one per collective of the launch (several where
 ``ncclGroupEnd`` launches a group)::
 
     [{"op": "all_gather", "ranks": 8, "in": 50272, "out": 402176, "group": "3"}]
 
-``in`` and ``out`` are the bytes of this rank's memory that go in and come out. Keys of unknown values are left out.
+``in`` and ``out`` are the bytes of this rank's input and output buffers. Keys with unknown values are left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST = 1 << 50  # bytes or elements: a PiB; more means a damaged file
 
 
 def collective(name: str) -> str:
-    """The collective that a library's name stands for; empty where it is no collective.
+    """The collective that a library's name stands for; empty if the name is not a collective's.
 
     >>> collective("_reduce_scatter_base"), collective("ncclAlltoAll"), collective("ncclCommInitRank")
     ('reduce_scatter', 'all_to_all', '')
@@ -46,10 +46,10 @@ def collective(name: str) -> str:
 
 
 def of_message(op: str, size: int, ranks: int | None) -> tuple[int | None, int | None]:
-    """(bytes in, bytes out) of a collective by NCCL's own message size; None where they depend on unknown ranks.
+    """(bytes in, bytes out) of a collective, from NCCL's message size; None if they depend on an unknown rank count.
 
-    NCCL counts what a rank gives to (all_gather, gather, all_to_all) or gets from (reduce_scatter, scatter) each other
-    rank, and the whole buffer elsewhere (nccl.h: sendcount, recvcount, count).
+    NCCL's size is the amount that a rank sends to each rank (all_gather, gather, all_to_all) or receives from each rank
+    (reduce_scatter, scatter). For other collectives it is the whole buffer (nccl.h: sendcount, recvcount, count).
     """
     every = None if ranks is None else size * ranks
     bytes_of = {
@@ -65,9 +65,9 @@ def of_message(op: str, size: int, ranks: int | None) -> tuple[int | None, int |
 
 
 def of_elements(op: str, inward: int | None, outward: int | None, dtype: object) -> tuple[int | None, int | None]:
-    """(bytes in, bytes out) by torch.distributed's counts of elements (ParamCommsUtils.hpp: In and Out msg nelems).
+    """(bytes in, bytes out) from torch.distributed's element counts (ParamCommsUtils.hpp: In and Out msg nelems).
 
-    A send and a receive count the tensor as both in and out, though it is only one of them.
+    torch.distributed counts the tensor of a send or receive as both in and out, although it is only one of them.
     """
     item = BYTES_OF_SCALAR_TYPE.get(dtype) if isinstance(dtype, str) else None
     if item is None:
@@ -79,13 +79,13 @@ def of_elements(op: str, inward: int | None, outward: int | None, dtype: object)
 
 
 def record(op: str, **values: Any) -> dict[str, Any]:
-    """A record of a collective. Keys of None are left out; ``inward`` and ``outward`` become `in` and `out`."""
+    """A record of a collective. Keys with value None are left out; ``inward``/``outward`` become `in`/`out`."""
     names = {"inward": "in", "outward": "out"}
     return {"op": op, **{names.get(key, key): value for key, value in values.items() if value is not None}}
 
 
 def listed(records: list[dict[str, Any]]) -> str:
-    """The text of the column ``comm``; empty where there is no record."""
+    """The text of the column ``comm``; empty if there is no record."""
     return json.dumps(records, ensure_ascii=False) if records else ""
 
 

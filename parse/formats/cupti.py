@@ -1,4 +1,4 @@
-"""What nsys and nvprof databases share, for both are written from CUPTI's activity records."""
+"""Code shared by the readers of nsys and nvprof databases, both of which come from CUPTI's activity records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyprof.parse.formats.database import Database, Source, named
 from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle, times_warning
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 
-# Columns of CUPTI's records: PyProf's name (the kernel table's, where it has the column) and CUPTI's.
+# Columns of CUPTI's records: pyprof's name (the kernel table's name if it has the column) and CUPTI's name.
 TIMES = named("start_ns=start, end_ns=end")
 OPERATION = (*TIMES, *named("corr=correlationId, device=deviceId, stream=streamId"))
 LAUNCH = named(
@@ -25,7 +25,7 @@ BY_START = ("start_ns", "corr")
 # Columns that the kernel table has under the same name and in the same unit.
 SAME = ("corr", "device", "stream", "registers", "staticSmem", "dynamicSmem", "bytes", "graphNode")
 
-# CUpti_ActivityMemcpyKind from 1 on; labels as nsys stats prints them.
+# CUpti_ActivityMemcpyKind, from value 1 on, with the labels that nsys stats prints.
 _COPIES = (
     "Host-to-Device, Device-to-Host, Host-to-Array, Array-to-Host, Array-to-Array, Array-to-Device, Device-to-Array,"
     " Device-to-Device, Host-to-Host, Peer-to-Peer, Unified Host-to-Device, Unified Device-to-Host,"
@@ -37,10 +37,10 @@ COPIES = dict(enumerate(_COPIES.split(", "), 1))
 def gpu_operations(
     db: Database, sources: Sequence[Source], names: Sequence[str] = (), earliest: int = -LATEST_NS
 ) -> tuple[dict[str, Ints], list[str]]:
-    """The GPU operations of several tables as one, in order of start, and warnings.
+    """The GPU operations of several tables as one table, in order of start, and warnings.
 
-    All columns, or only these ``names``; a table without one has ``NULL`` there. `kind` is the number of the row's
-    source. Impossible times (see ``settle``) are mended. Raises SchemaError where a table lacks a required column.
+    Reads all columns, or only ``names``; a column that a table lacks is ``NULL``. `kind` is the index of the row's
+    source. Impossible times are corrected (see ``settle``). Raises SchemaError if a table lacks a required column.
     """
     tables = [db.read(source, *(name for name in names if name in source.names)) for source in sources]
     counts = [len(table["start_ns"]) for table in tables]
@@ -59,7 +59,7 @@ def gpu_operations(
 
 
 def table_columns(data: Mapping[str, Ints], kinds: Sequence[str]) -> dict[str, Data]:
-    """The columns of the kernel table that ``gpu_operations`` gives; ``kinds`` are the names of the sources' rows."""
+    """The kernel table's columns, made from ``gpu_operations``' data. ``kinds``: per source, the kind of its rows."""
     columns: dict[str, Data] = {
         "kind": Coded(data["kind"].astype(np.int32), list(kinds)),
         "start": data["start_ns"],
@@ -83,7 +83,7 @@ class Calls(NamedTuple):
 
 
 def launch_columns(call: Ints, calls: Calls, origin: int = 0) -> dict[str, Data]:
-    """The kernel table's columns about the call that launched each row; ``call`` is its place, -1 for none.
+    """The kernel table's columns about the call that launched each row. ``call``: the call's index, -1 for none.
 
     ``origin``: the time in ns that becomes 0.
     """
@@ -97,7 +97,7 @@ def launch_columns(call: Ints, calls: Calls, origin: int = 0) -> dict[str, Data]
 
 
 def launch_fields(call: Ints, thread: Ints, columns: Mapping[str, Data]) -> dict[str, Any]:
-    """The fields of ``Capture`` about launches. ``thread``: the number of each call's thread; columns of the table."""
+    """The fields of ``Capture`` about launches. ``thread``: each call's thread number; ``columns``: the table's."""
     return {
         "launch_thread": value_at(thread, call, -1),
         "launch_time": columns["apiStart"],
@@ -123,12 +123,12 @@ def name_operations(names: Sequence[Coded], data: Mapping[str, Ints], kinds: Seq
 
 
 def sizes(data: Mapping[str, Ints], name: str) -> Coded:
-    """Grid or block of launches from its three columns."""
+    """The grid or block of each launch, from its three columns."""
     return triples(*(data[f"{name}_{axis}"] for axis in "xyz"))
 
 
 def triples(x: Ints, y: Ints, z: Ints) -> Coded:
-    """Grid or block as `[x, y, z]`, once per distinct size; empty where the row has none."""
+    """A grid or block column as texts `[x, y, z]`, made once per distinct size; empty for rows without a size."""
     if not len(x):
         return Coded.empty(0)
     distinct_sizes, codes = distinct(x, y, z)
@@ -139,6 +139,6 @@ def triples(x: Ints, y: Ints, z: Ints) -> Coded:
 
 
 def texts_of(ids: Ints, texts: Mapping[int, str]) -> Coded:
-    """The text of each row's number; empty where there is none."""
+    """The text of each row's text number; empty if there is none."""
     used, codes = distinct(ids)
     return Coded(codes.astype(np.int32), [texts.get(id_, "") for (id_,) in used])

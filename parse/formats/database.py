@@ -25,23 +25,23 @@ from pyprof.errors import InputError, SchemaError
 from pyprof.table.columns import NULL, Ints
 
 HEADER = b"SQLite format 3\0"
-CHUNK = 32_768  # rows that are joined together: with fewer or more, reading takes longer
+CHUNK = 32_768  # rows joined into one text at a time; reading is slower with fewer or more rows
 _NONE: Ints = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table and those of its columns that are read, as pairs of PyProf's name and the profiler's."""
+    """A table and the columns that are read, as pairs of pyprof's name and the profiler's name."""
 
     table: str
     columns: tuple[tuple[str, str], ...]
-    required: tuple[str, ...] = ()  # PyProf's names of the columns that nothing can replace
-    order: tuple[str, ...] = ()  # PyProf's names of the columns that sort the rows; empty: the table's own order
-    only: tuple[str, tuple[int, ...]] | None = None  # a column and its values in the rows that count, if it is there
+    required: tuple[str, ...] = ()  # pyprof's names of the columns without which the table cannot be used
+    order: tuple[str, ...] = ()  # pyprof's names of the columns that sort the rows; empty: the table's own order
+    only: tuple[str, tuple[int, ...]] | None = None  # an optional column; only rows with these values are read
 
     @property
     def names(self) -> tuple[str, ...]:
-        """PyProf's names of the columns."""
+        """pyprof's names of the columns."""
         return tuple(name for name, _ in self.columns)
 
     def column(self, name: str) -> str:
@@ -50,7 +50,7 @@ class Source:
 
 
 def named(text: str) -> tuple[tuple[str, str], ...]:
-    """Columns as pairs of names, from a text: PyProf's, and the profiler's where that is another.
+    """Columns as pairs of names, from a text: pyprof's name, and the profiler's name if it is different.
 
     >>> named("start_ns=start, device")
     (('start_ns', 'start'), ('device', 'device'))
@@ -77,21 +77,21 @@ class Database:
         return table in self.columns and (not column or column in self.columns[table])
 
     def require(self, table: str, *columns: str) -> None:
-        """Raise ``SchemaError`` where a table that is there lacks a column that nothing can replace."""
+        """Raise ``SchemaError`` if an existing table lacks one of these required columns."""
         for column in columns:
             if self.has(table) and not self.has(table, column):
                 found = f"table {table} has no column {column} (export it again with a newer profiler)"
                 raise SchemaError(self.file, found)
 
     def check(self, source: Source) -> None:
-        """Raise ``SchemaError`` where the table is there without a required column."""
+        """Raise ``SchemaError`` if the source's table exists but lacks a required column."""
         self.require(source.table, *map(source.column, source.required))
 
     def read(self, source: Source, *names: str) -> dict[str, Ints]:
-        """Integer columns of a source, all or only these ``names``, in the table's own order.
+        """Read integer columns of a source, all or only ``names``, in the table's own order.
 
-        A column that the table lacks is ``NULL``; a table that is absent has no rows. Raises SchemaError where a
-        required column is missing or a value is no integer.
+        A column that the table lacks is ``NULL``; an absent table has no rows. Raises SchemaError if a required column
+        is missing or a value is not an integer.
         """
         self.check(source)
         wanted = names or source.names
@@ -101,7 +101,7 @@ class Database:
     def records(self, source: Source, *names: str) -> list[tuple[Any, ...]]:
         """The rows of a source as Python values of any type; a column that the table lacks is None.
 
-        There are none where the table or a required column is absent.
+        There are no rows if the table or a required column is absent.
         """
         if not self.has_all(source):
             return []
@@ -110,11 +110,11 @@ class Database:
         return self.rows(f'SELECT {listed} FROM "{source.table}" e ORDER BY {order or "NULL"}')  # noqa: S608 (our own text)
 
     def has_all(self, source: Source) -> bool:
-        """Whether the table is there with all required columns."""
+        """Whether the table exists and has all required columns."""
         return self.has(source.table) and all(self.has(source.table, source.column(name)) for name in source.required)
 
     def expressions(self, source: Source, names: Sequence[str] = ()) -> dict[str, str]:
-        """The SQL of a row's (``e``) columns, all or only these ``names``; NULL for one that the table lacks."""
+        """The SQL expressions of the columns of a row ``e``, all or only ``names``; NULL for a missing column."""
         columns = {name: source.column(name) for name in names or source.names}
         return {name: f'e."{column}"' if self.has(source.table, column) else "NULL" for name, column in columns.items()}
 
@@ -138,13 +138,13 @@ class Database:
         numbers = [f'coalesce("{column}", {NULL})' for column in columns]
         try:
             chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=where)]
-        except ValueError:  # another value than an integer
+        except ValueError:  # a value is not an integer
             query = f'SELECT {", ".join(numbers)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
             return self.query_ints(query, len(columns))
         return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
 
     def key(self, table: str) -> str:
-        """SQLite's name of the row number, one that is no column's name; empty where rows have no numbers."""
+        """SQLite's name for the row number that is not also a column's name; empty if rows have no numbers."""
         taken = {column.lower() for column in self.columns.get(table, ())}
         name = next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), "")
         if not name or table not in self.columns or table in self._views:
@@ -158,16 +158,16 @@ class Database:
     def chunks(
         self, numbers: Sequence[str], table: str, join: str = "", where: str = "1", text: str = "NULL"
     ) -> Iterator[tuple[list[Ints], bytes | str | None]]:
-        """Integer expressions over a table's rows (``e``) as arrays, and the values of a text expression joined.
+        """Integer expressions over a table's rows (``e``) as arrays, and the joined values of a text expression.
 
-        SQLite returns one Python object per value. It takes half of the time to let SQLite join a column's numbers to
-        one text, which numpy reads. ``CHUNK`` rows come at a time, in the table's order. The expressions are our own,
-        and never NULL. Raises ValueError where a value is no integer.
+        SQLite returns one Python object per value. It is twice as fast to let SQLite join a column's numbers to one
+        text, which numpy reads. Each item has up to ``CHUNK`` rows, in the table's order. The expressions come from
+        pyprof, not from the file, and are never NULL. Raises ValueError if a value is not an integer.
         """
         inner = ", ".join(f"{number} AS n{place}" for place, number in enumerate(numbers))
         outer = ", ".join(f"group_concat(n{place})" for place in range(len(numbers)))
         key, last = self.key(table), -(1 << 63)
-        source = f'"{table}" AS e NOT INDEXED' if key else f'"{table}" AS e'  # the order is that of the row numbers
+        source = f'"{table}" AS e NOT INDEXED' if key else f'"{table}" AS e'  # rows come in order of row numbers
         some = f"e.{key} > ? AND ({where}) ORDER BY e.{key} LIMIT {CHUNK}" if key else f"0 > ? AND ({where})"
         query = (
             f"SELECT count(*), max(k), group_concat(t, ''), {outer} FROM"  # noqa: S608 (our own text)
@@ -180,10 +180,10 @@ class Database:
             yield [_integers(column, count) for column in columns], joined
 
     def query_ints(self, query: str, width: int) -> list[Ints]:
-        """The integer columns of a query of our own, as views of one array."""
+        """The integer columns of a query written by pyprof, as views of one array."""
         try:
             flat = np.fromiter(chain.from_iterable(self.connection.execute(query)), np.int64).reshape(-1, width)
-        except (TypeError, ValueError, OverflowError) as error:  # a column holds whatever was put there
+        except (TypeError, ValueError, OverflowError) as error:  # an SQLite column may contain values of any type
             raise SchemaError(self.file, f"expected whole numbers, found another value ({error})") from None
         return list(flat.T)
 
@@ -191,9 +191,9 @@ class Database:
         return self.connection.execute(query, values).fetchall()
 
     def texts(self, source: Source, wanted: Ints | None = None) -> dict[int, str]:
-        """A table of texts by number (columns `id` and `text`), all or only those of the ``wanted`` numbers.
+        """A table of texts by number (columns `id` and `text`), all or only the texts with ``wanted`` numbers.
 
-        NULL becomes an empty text, and a value that is no text becomes one.
+        NULL becomes an empty text, and any other value is converted to a text.
         """
         if not self.has(source.table):
             return {}
@@ -205,9 +205,9 @@ class Database:
 
 
 def _integers(text: bytes | str, count: int) -> Ints:
-    """Numbers with commas between them. Raises ValueError where there are not ``count``."""
+    """Parse numbers separated by commas. Raises ValueError if their number is not ``count``."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # numpy's message for anything but a number
+        warnings.simplefilter("error", DeprecationWarning)  # numpy warns thus about anything that is not a number
         try:
             numbers: Ints = np.fromstring(text, np.int64, sep=",")
         except DeprecationWarning:
@@ -218,7 +218,7 @@ def _integers(text: bytes | str, count: int) -> Ints:
 
 
 def _decode(data: bytes) -> str:
-    return data.decode("utf-8", "replace")  # NVTX texts are whatever the program passed: seen in files of 2025
+    return data.decode("utf-8", "replace")  # programs may pass any bytes as NVTX text: seen in files of 2025
 
 
 @contextmanager

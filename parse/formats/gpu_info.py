@@ -1,7 +1,7 @@
-"""What a capture says of its GPUs, in one spelling: the column ``gpuInfo``.
+"""A capture's data on its GPUs, with the same keys for all profilers: the column ``gpuInfo``.
 
 The keys are nsys's (TARGET_INFO_GPU), in bytes, Hz and bytes/s; Kineto's deviceProperties and nvprof's DEVICE table are
-translated. A fact that a profiler does not give is left out. No uuid, bus address or path is copied.
+translated. Facts that a profiler does not record are left out. No uuid, bus address or path is copied.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ KINETO = named("smCount=numSms, computeMajor, computeMinor, totalMemory=totalGlo
 
 
 def info_text(facts: Iterable[tuple[str, Any]]) -> str:
-    """The facts as JSON; empty where there are none.
+    """The facts as JSON; empty if there are none.
 
-    Facts are positive integers; 0 is one only as a minor version.
+    Only positive integers count as facts; 0 is allowed only as a minor version.
     """
     known = {k: v for k, v in facts if type(v) is int and (v > 0 or (v == 0 and k == "computeMinor"))}
     return json.dumps(known, separators=(",", ":")) if known.keys() - {"computeMinor"} else ""
@@ -35,7 +35,7 @@ def kineto_info(properties: Mapping[str, Any]) -> str:
 def database_infos(db: Database, gpus: Source, units: Mapping[str, int] | None = None) -> dict[int, str]:
     """``gpuInfo`` of each GPU with facts in a profiler's table, by its column `id`.
 
-    ``units``: how many bytes, Hz or bytes/s one unit of a fact is, where it is another.
+    ``units``: fact -> the unit of its column in bytes, Hz or bytes/s, for facts in other units.
     """
     if not db.has(gpus.table, gpus.column("id")):
         return {}

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 _OPEN = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _ANONYMOUS = ("(anonymous namespace)", "<unnamed>", "(anonymous class)")
 _OPERATOR = re.compile(r"operator\s*(?:\(\)|\[\]|<=>|<<=?|>>=?|->\*?|[<>]=?)")
-_LENGTH = re.compile(r"\d{1,4}")  # of a name in a mangling
+_LENGTH = re.compile(r"\d{1,4}")  # the length of a name in a mangled name
 _CLONE = re.compile(r"(?: \[clone [^\]]*\])+$|\.kd$")
 
 
 def demangle(name: str) -> str:
-    """``_ZN2at3addEv`` -> ``at::add()``; a name that is not mangled, or not validly, stays as it is."""
+    """``_ZN2at3addEv`` -> ``at::add()``. A name that is not validly mangled is returned unchanged."""
     if not name.startswith(("_Z", "__Z")):
         return name
     import cxxfilt
@@ -43,7 +43,7 @@ def short_name(long: str) -> str:
 
 
 def _mangled(name: str) -> str:
-    """The innermost name of a mangling that no demangler accepts, as in cuDNN's CUTLASS kernels (seen in 9.x)."""
+    """The innermost name in a mangled name that demanglers reject, as in cuDNN's CUTLASS kernels (seen in 9.x)."""
     at = 3 if name.startswith("_ZN") else 2
     innermost = ""
     while (length := _LENGTH.match(name, at)) is not None:
@@ -53,7 +53,7 @@ def _mangled(name: str) -> str:
 
 
 def _parts(name: str) -> Iterator[str]:
-    """The components of a qualified name without anything in brackets; lambdas and anonymous ones are empty."""
+    """The components of a qualified name, without bracketed parts; lambdas and anonymous namespaces are empty."""
     closing: list[str] = []
     part = ""
     at = 0
@@ -79,7 +79,7 @@ def _parts(name: str) -> Iterator[str]:
             part = ""
             at += 1
         elif char == " ":
-            part = ""  # what came before is the return type
+            part = ""  # the text before it is the return type
         else:
             part += char
         at += 1
@@ -87,7 +87,7 @@ def _parts(name: str) -> Iterator[str]:
 
 
 def _nest(closing: list[str], char: str, before: str) -> None:
-    """Update the stack of open brackets; a > closes only a <, and the one in -> is no bracket."""
+    """Update the stack of open brackets. A > closes only a <; the > in -> is not a bracket."""
     if char == closing[-1] and not (char == ">" and before == "-"):
         closing.pop()
     elif char in _OPEN and not (char == "<" and closing[-1] != ">" and before in " <"):

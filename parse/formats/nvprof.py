@@ -1,7 +1,7 @@
 """nvprof's database (``nvprof -o net.sql``) -> Capture.
 
 There is one process per file. Times are ns since 1970 and become ns since the first event. Kernel names are mangled.
-Ranges are marker records: flags 2 begins one, 4 ends it, and both have its id.
+Ranges are marker records: a record with flags 2 begins a range, flags 4 ends it, and both have the range's id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX = "CUPTI_ACTIVITY_KIND_"
 
 STRINGS = Source("StringTable", named("id=_id_, text=value"), required=("id", "text"))
 
-# GPU operations; `name` is an id of STRINGS. nvprof writes the second table where it serialised kernels.
+# GPU operations; `name` is an id of STRINGS. nvprof writes the second table if it serialised kernels.
 KERNELS = tuple(
     Source(f"{PREFIX}{kind}", (*cupti.OPERATION, *cupti.LAUNCH, *named("name")), cupti.REQUIRED, cupti.BY_START)
     for kind in ("CONCURRENT_KERNEL", "KERNEL")
@@ -37,11 +37,11 @@ MEMSET = Source(f"{PREFIX}MEMSET", (*cupti.OPERATION, *named("bytes")), cupti.RE
 _CALL = (*cupti.TIMES, *named("corr=correlationId, pid=processId, tid=threadId, callback=cbid"))
 RUNTIME, DRIVER = (Source(f"{PREFIX}{api}", _CALL) for api in ("RUNTIME", "DRIVER"))
 
-# Where ranges begin and end; `object` is the thread (64 bits), `name` an id of STRINGS.
+# Beginnings and ends of ranges; `object` is the thread (64 bits), `name` an id of STRINGS.
 _MARKER = named("flags, time_ns=timestamp, id, object_kind=objectKind, object=objectId, name, row=_id_")
 MARKERS = Source(f"{PREFIX}MARKER", _MARKER, order=("time_ns", "row"))
 
-# GPUs; their facts have the names of ``gpu_info``.
+# GPUs; the columns of facts have the key names of ``gpu_info``.
 _DEVICE = named(
     "id, name, smCount=numMultiprocessors, clockRate=coreClockRate, memoryBandwidth=globalMemoryBandwidth,"
     " computeMajor=computeCapabilityMajor, computeMinor=computeCapabilityMinor, totalMemory=globalMemorySize,"
@@ -67,7 +67,7 @@ def is_nvprof(db: Database) -> bool:
 
 
 def read(file: Path) -> Capture:
-    """Read an nvprof database. Raises InputError where it is none or holds no GPU activity."""
+    """Read an nvprof database. Raises InputError if the file is not one or has no GPU activity."""
     with database(file) as db:
         if not is_nvprof(db):
             found = ", ".join(sorted(db.columns)[:4]) or "no tables"
@@ -105,7 +105,7 @@ def _capture(db: Database) -> Capture:
 
 
 def read_operations(db: Database) -> tuple[dict[str, Ints], list[str]]:
-    """All GPU operations in order of start, and warnings. Raises SchemaError where a table lacks a column."""
+    """All GPU operations in order of start, and warnings. Raises SchemaError if a table lacks a column."""
     kernels = next((source for source in KERNELS if db.has(source.table)), KERNELS[0])
     return cupti.gpu_operations(db, (kernels, MEMCPY, MEMSET), earliest=1)
 
@@ -145,12 +145,12 @@ def read_calls(db: Database) -> cupti.Calls:
 
 
 def find_calls(calls: cupti.Calls, corr: Ints) -> Ints:
-    """The place of the first call of each correlation id, -1 for none."""
+    """The index of the first call with each correlation id, -1 for none."""
     return lookup(np.zeros_like(calls.corr), calls.corr, np.zeros_like(corr), corr)
 
 
 def read_markers(db: Database) -> list[TextRange]:
-    """Ranges of threads in order of start; the end of one that was never closed is ``OPEN``."""
+    """Ranges of threads in order of start. The end of a range that was never closed is ``OPEN``."""
     strings = db.texts(STRINGS)
     opened: dict[int, int] = {}
     begun: list[tuple[int, object, str]] = []
@@ -177,7 +177,7 @@ def _thread(owner: object) -> tuple[int, int]:
 
 
 def _origin(data: dict[str, Ints], calls: cupti.Calls, markers: list[TextRange]) -> int:
-    """The time of the first event in ns since 1970; 0 where none is possible."""
+    """The time of the first event in ns since 1970; 0 if no event has a possible time."""
     first_marker = [marker.start for marker in markers[:1]]
     times = [int(data["start_ns"].min()), *first_marker, *calls.start[:1].tolist()]
     return min((time for time in times if 0 < time < LATEST_NS), default=0)

@@ -13,7 +13,7 @@ LONGEST_NS = 1 << 50  # 13 days: longer than any kernel, and 8,000 of them still
 
 
 class Settled(NamedTuple):
-    """Possible starts and ends in ns; ``wrong`` rows had impossible ones and now last 0 ns."""
+    """Corrected starts and ends in ns. ``wrong``: the number of rows with impossible times, which now last 0 ns."""
 
     start: Ints
     end: Ints
@@ -21,15 +21,16 @@ class Settled(NamedTuple):
 
 
 def times_warning(wrong: int) -> list[str]:
-    """The warning that so many rows have impossible times; no warning for 0 rows."""
+    """The warning that ``wrong`` rows have impossible times; no warning for 0 rows."""
     text = "GPU operations have impossible times (none, or an end before the start): they count as 0 ns"
     return [f"{wrong:,} {text}"] if wrong else []
 
 
 def settle(start: Ints, end: Ints, earliest: int = -LATEST_NS) -> Settled:
-    """Times in ns, in which impossible rows (unknown, before ``earliest``, end before start, weeks long) last 0 ns.
+    """Correct times in ns: rows with impossible times (unknown, before ``earliest``, end before start, weeks long)
+    last 0 ns.
 
-    Such a row stays at the one time that is possible; without one it moves to the start of the first row.
+    Such a row is placed at whichever of its two times is possible, or else at the start of the first row.
     """
     begun, ended = ((earliest <= time) & (time < LATEST_NS) for time in (start, end))
     both = begun & ended
@@ -44,6 +45,6 @@ def settle(start: Ints, end: Ints, earliest: int = -LATEST_NS) -> Settled:
 
 
 def lasted(start: Ints, end: Ints) -> Ints:
-    """The duration of calls in ns; ``NULL`` where a time is unknown or the end comes before the start."""
+    """The duration of calls in ns; ``NULL`` if a time is unknown or the end comes before the start."""
     known = (start > -LATEST_NS) & (start < LATEST_NS) & (end >= start) & (end < LATEST_NS)
     return np.where(known, np.where(known, end, 0) - np.where(known, start, 0), NULL)

@@ -1,9 +1,9 @@
-"""AMD's databases -> Capture, experimentally: rocprofv3's rocpd (schema 3, its views) and rocmProfileData's RPD (2).
+"""Experimental: AMD's databases -> Capture: rocprofv3's rocpd (schema 3, its views) and rocmProfileData's RPD (2).
 
-The reader is written from the views' definitions (rocprofiler-sdk, ROCm 7), without a rocprofv3 database of a PyTorch
-run, and tested on databases made by hand; a warning says so. rocpd's grid is in work-items, and its process and thread
-numbers are keys of their tables. A kernel and the HIP call that launched it share their event's stack_id; in RPD a
-table of pairs joins them. PyTorch's own ranges come as ROCTX markers.
+The reader was written from the views' definitions (rocprofiler-sdk, ROCm 7), without a rocprofv3 database of a PyTorch
+run, and tested on databases made by hand; users get a warning about this. In rocpd, the grid is in work-items, and
+process and thread numbers are keys of their tables. A kernel and the HIP call that launched it have the same stack_id
+in their events; in RPD a table of pairs joins them. PyTorch's own ranges are ROCTX markers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEEDED_RPD = {
 
 
 class Operation(NamedTuple):
-    """A GPU operation; the fields have the database's values, which may be anything."""
+    """A GPU operation. The fields have the database's values, which are not checked."""
 
     kind: str
     name: str
@@ -52,10 +52,10 @@ class Operation(NamedTuple):
     grid: tuple[int, int, int] = (NULL, NULL, NULL)  # in blocks
     block: tuple[int, int, int] = (NULL, NULL, NULL)
     bytes: int | None = NULL
-    call: int = NULL  # place of the call that launched it
+    call: int = NULL  # index of the call that launched it
 
     def numbers(self) -> list[int]:
-        """All fields but kind and name."""
+        """All fields except kind and name."""
         return [_number(value) for value in (*self[2:7], *self.grid, *self.block, self.bytes, self.call)]
 
 
@@ -76,8 +76,7 @@ def is_rocpd(db: Database) -> bool:
 def read(file: Path) -> Capture:
     """Read a rocpd or RPD database.
 
-    Raises InputError where it holds no GPU activity, SchemaError where it lacks a column or holds another value than
-    expected.
+    Raises InputError if it has no GPU activity, and SchemaError if it lacks a column or has an unexpected value.
     """
     with database(file) as db:
         rocprof = db.has("rocpd_kernel_dispatch")
@@ -87,7 +86,7 @@ def read(file: Path) -> Capture:
             events = _rocprof_events(db) if rocprof else _rpd_events(db)
             if events.operations:
                 return _capture(file, events)
-        except (TypeError, ValueError, OverflowError) as error:  # SQLite's columns hold whatever was put there
+        except (TypeError, ValueError, OverflowError) as error:  # SQLite columns may contain values of any type
             found = f"expected numbers as times, sizes and ids, found another value ({error})"
             raise SchemaError(file, found) from None
     raise InputError(file, f"expected kernels, found a {events.profiler} database without any GPU activity")
@@ -142,7 +141,7 @@ def _number(value: int | None) -> int:
 
 
 def _rocprof_events(db: Database) -> Events:
-    """rocprofv3: the views without the run's identifier in their names."""
+    """The events of a rocprofv3 database, from the views whose names lack the run's identifier."""
     pids, tids = _numbers(db, "rocpd_info_process", "pid"), _numbers(db, "rocpd_info_thread", "tid")
     extra = "e.extdata" if db.has("rocpd_event", "extdata") else "''"
     category = "e.category_id" if db.has("rocpd_event", "category_id") else "NULL"
@@ -205,7 +204,7 @@ def _copies(db: Database) -> list[Operation]:
 
 
 def _rpd_events(db: Database) -> Events:
-    """rocmProfileData: a marker is a call of the name UserMarker, its text the call's arguments."""
+    """The events of an RPD database. A marker is a call named UserMarker, and its text is the call's arguments."""
     rows = db.rows(
         "SELECT a.id, a.pid, a.tid, a.start, a.\"end\", n.string, coalesce(t.string, '') FROM rocpd_api a"
         " JOIN rocpd_string n ON n.id = a.apiName_id LEFT JOIN rocpd_string t ON t.id = a.args_id"
@@ -243,21 +242,21 @@ def _rpd_operations(db: Database, calls: list[TextRange], places: dict[int, int]
 
 
 def _kind(operation: str) -> str:
-    """HIP's names: KernelExecution, CopyHostToDevice, FillBuffer."""
+    """The kind of an operation from HIP's name: KernelExecution, CopyHostToDevice, FillBuffer."""
     if operation.startswith("Copy"):
         return "memcpy"
     return "memset" if operation.startswith("Fill") else "kernel"
 
 
 def _numbers(db: Database, table: str, column: str) -> dict[int, int]:
-    """Key -> the number that the operating system knows."""
+    """Key in the table -> process or thread number of the operating system."""
     if not db.has(table, column):
         return {}
     return dict(db.rows(f"SELECT id, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY id"))  # noqa: S608 (our own text)
 
 
 def _message(data: Any) -> str:
-    """A ROCTX range's text, from the event's extra data, which are JSON."""
+    """A ROCTX range's text, from the event's extra data in JSON."""
     try:
         extra = json.loads(data) if data else None
     except (ValueError, TypeError, RecursionError):

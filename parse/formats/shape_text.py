@@ -1,4 +1,4 @@
-"""Check of the shapes and strides that profilers write, so that op models can rely on their form."""
+"""Check the shapes and strides that profilers write, so that op models can rely on their form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIZES, _STRIDES = msgspec.json.Decoder(Sizes), msgspec.json.Decoder(Strides)
 
 
 def as_sizes(text: str, decoder: _Decoder = _SIZES) -> str:
-    """The text where it is a JSON list of shapes; empty, which means unknown, where it is not.
+    """The text if it is a JSON list of shapes; or else an empty text, which means unknown.
 
     >>> as_sizes("[[2, 3], [[4], [5]]]"), as_sizes("[2]"), as_sizes("[[-1]]")
     ('[[2, 3], [[4], [5]]]', '', '')
@@ -29,5 +29,5 @@ def as_sizes(text: str, decoder: _Decoder = _SIZES) -> str:
 
 
 def as_strides(text: str) -> str:
-    """The same for strides."""
+    """The same check as ``as_sizes`` for strides."""
     return as_sizes(text, _STRIDES)

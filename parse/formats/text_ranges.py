@@ -1,4 +1,4 @@
-"""Ranges whose texts are read one by one: those of the smaller formats, of which no capture has millions."""
+"""Ranges whose texts are read one by one: the ranges of the smaller formats, whose captures have few of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TextRange(NamedTuple):
 
 
 def ranges_of(ranges: Sequence[TextRange], threads: Threads, origin: int) -> tuple[Ranges, list[Scope]]:
-    """The ranges as columns, and their scopes. ``threads`` gets new ones; ``origin`` is the time that becomes 0."""
+    """The ranges as columns, and their scopes. New threads are added to ``threads``; ``origin`` becomes time 0."""
     scopes: dict[tuple[str, bool, str], int] = {}
     known: dict[str, tuple[int, int, int]] = {}  # text -> scope, sequence number, op id
     rows = []
@@ -40,7 +40,7 @@ def ranges_of(ranges: Sequence[TextRange], threads: Threads, origin: int) -> tup
 
 
 def thread_numbers(pid: Ints, tid: Ints, threads: Threads) -> Ints:
-    """The number of each row's thread; ``threads`` gets the new ones."""
+    """The number of each row's thread. New threads are added to ``threads``."""
     owners, row = distinct(pid, tid)
     numbers = [threads.setdefault((pid, tid), len(threads)) for pid, tid in owners]
     return np.array(numbers, np.int64)[row] if owners else row

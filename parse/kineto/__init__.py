@@ -1,1 +1,1 @@
-"""torch.profiler (Kineto): its JSON trace to a Capture."""
+"""Read the JSON traces of torch.profiler (Kineto) into a Capture."""

@@ -1,7 +1,7 @@
-"""What torch.distributed's collectives send, as a trace records it: on `record_param_comms`, and on NCCL's kernels.
+"""The messages of torch.distributed's collectives. A trace records them on `record_param_comms` and on NCCL's kernels.
 
-Collectives that are called inside torch.distributed's coalescing (DDP's buckets, batch_isend_irecv) launch nothing. One
-kernel does them all where the coalescing ends, in the range `nccl:coalesced`, which does not list them.
+Collectives that are called inside torch.distributed's coalescing (DDP's buckets, batch_isend_irecv) launch nothing. At
+the end of the coalescing, one kernel performs all of them, in the range `nccl:coalesced`, which does not list them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COALESCED = "nccl:coalesced"
 
 
 def message(a: Args) -> str:
-    """What an event says that a collective sends: the text of ``Scope.comm``; empty for other events."""
+    """The message of a collective's event, as text of ``Scope.comm``; empty for other events."""
     op = collective(a.collective) if isinstance(a.collective, str) else ""
     if not op:
         return ""
@@ -32,10 +32,10 @@ def message(a: Args) -> str:
 
 
 def with_coalesced(ranges: Ranges, scopes: list[Scope], thread: Ints, time: Ints) -> Ranges:
-    """The ranges, those of coalesced collectives with a scope that lists them.
+    """The ranges, with new scopes for coalesced collectives that list the collectives.
 
-    Such scopes are appended to ``scopes``, once per distinct list. ``thread`` and ``time``: of the GPU operations'
-    launches.
+    The new scopes are appended to ``scopes``, once per distinct list. ``thread`` and ``time``: the threads and times of
+    the GPU operations' launches.
     """
     is_end = np.array([*(s.kind == Kind.COMM and s.name == COALESCED for s in scopes), False])
     is_collective = np.array([*(bool(s.comm) for s in scopes), False])
@@ -63,7 +63,7 @@ def with_coalesced(ranges: Ranges, scopes: list[Scope], thread: Ints, time: Ints
 
 
 def _launches(ranges: Ranges, rows: Ints, thread: Ints, time: Ints) -> Ints:
-    """How many launches each of some ranges contains."""
+    """The number of launches in each of the ranges ``rows``."""
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
     counts = np.zeros(len(rows), np.int64)

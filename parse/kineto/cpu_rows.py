@@ -1,8 +1,8 @@
-"""Captures without a GPU: the CPU ops that do work are the rows.
+"""In captures without a GPU, the rows are the CPU ops that do work themselves.
 
-They are not simply the innermost ops: ``aten::addmm`` calls ``expand`` and ``copy_`` and yet makes the product itself,
-while ``aten::linear`` only calls others. ``data/cpu_ops.txt`` says which ops work; a row's time is the op's less that
-of the rows inside of it, so that no nanosecond counts twice.
+They are not simply the innermost ops: ``aten::addmm`` calls ``expand`` and ``copy_`` but computes the product itself,
+while ``aten::linear`` only calls other ops. ``data/cpu_ops.txt`` lists the ops that do work. A row's time is the op's
+time minus the time of the rows inside it, so that no nanosecond counts twice.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ INSTEAD = {"aten::convolution_backward": ("_slow_conv2d_backward", "slow_conv_",
 
 
 class Role(IntEnum):
-    """What an op of the table does on a CPU."""
+    """The role of an op on a CPU, from the table."""
 
-    CALLS = 0  # it only calls others, makes a view or allocates: never a row
-    UNKNOWN = 1  # a row where no row is inside
+    CALLS = 0  # it only calls other ops, makes a view or allocates; never a row
+    UNKNOWN = 1  # a row if there is no row inside it
     WORKS = 2  # a row, unless an op inside does its work
 
 
@@ -51,9 +51,9 @@ def host_rows(capture: Capture, is_op: NDArray[np.bool_]) -> None:
 
 
 def _nested(ranges: Ranges, ops: Ints) -> tuple[Ints, Ints]:
-    """The ops, outer ones before inner ones, and the place of each one's parent among them (-1: none)."""
+    """The ops, outer ops before inner ops, and for each the index of its parent among them (-1: none)."""
     nesting = nest(ranges.thread[ops], ranges.start[ops], ranges.end[ops])
-    first = np.sort(np.unique(nesting.source, return_index=True)[1])  # a range that overlaps others is in pieces
+    first = np.sort(np.unique(nesting.source, return_index=True)[1])  # an overlapping range may be cut into pieces
     place = np.empty(len(ops), np.int64)
     place[nesting.source[first]] = np.arange(len(first))
     around = nesting.parent[first]
@@ -69,10 +69,10 @@ def _role(scope: Scope) -> Role:
 def _working_ops(
     scope: Ints, parent: Ints, duration: Ints, scopes: list[Scope]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """A mask of the ops (in order, outer before inner) that are rows; every op's time less that of the rows inside."""
+    """A mask of the ops (in order, outer before inner) that are rows, and each op's time minus its inner rows' time."""
     own_duration = duration.copy()
-    inside = np.zeros(len(scope), np.int64)  # time of the outermost rows inside
-    replaced = np.zeros(len(scope), bool)  # a row inside does this op's work
+    inside = np.zeros(len(scope), np.int64)  # per op: the time of the outermost rows inside
+    replaced = np.zeros(len(scope), bool)  # per op: whether a row inside does its work
     is_row = np.zeros(len(scope), bool)
     names, roles = [s.name for s in scopes], [_role(s) for s in scopes]
     parents, codes = parent.tolist(), scope.tolist()
@@ -89,12 +89,12 @@ def _working_ops(
 
 
 def _does_work_of(inner: str, outer: str) -> bool:
-    """Overloads call each other (mul by a number is mul by a tensor): the inner one is the row."""
+    """Whether the inner op does the outer op's work: overloads call each other (mul by a number, mul by a tensor)."""
     return inner == outer or inner.removeprefix("aten::").startswith(INSTEAD.get(outer, ()))
 
 
 def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:
-    """Write the rows into the capture: ranges that are ops, in order of start, and their own durations."""
+    """Store the rows in the capture: the ops' ranges in order of start, with their own durations."""
     ranges, rows = capture.ranges, len(ops)
     names = Coded.of([capture.scopes[code].name for code in ranges.scope[ops].tolist()])
     short = Coded(names.codes, [name.removeprefix("aten::") for name in names.values])

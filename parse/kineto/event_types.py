@@ -1,4 +1,4 @@
-"""The events of a torch.profiler trace as typed records: the parts that are used, with the file's keys."""
+"""The events of a torch.profiler trace as typed records, with the file's keys. Unused parts are left out."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from msgspec import Raw, Struct, field
 from pyprof.table.columns import NULL
 
 WANTED = "expected a torch.profiler (Kineto) trace"
-# What may stand for a number: AMD writes streams as "0x0", traces of 2021 write threads as "14412".
+# The types that a number may have: AMD writes streams as "0x0", traces of 2021 write threads as "14412".
 Number = int | float | str | bool | None
 NOTHING = Raw()
 
 
 def _named(key: str) -> Any:
-    """A number under another key of the file; NULL without it."""
+    """A number field with a different key in the file; NULL if the key is missing."""
     return field(default=NULL, name=key)
 
 
 class Args(Struct, gc=False):
-    """The args of an event that are used; ``old_`` ones have the keys of 2021."""
+    """The used args of an event. Fields with the prefix ``old_`` have the keys of 2021."""
 
     corr: Number = _named("correlation")
     ext: Number = _named("External id")
@@ -44,7 +44,7 @@ class Args(Struct, gc=False):
     occupancy: Number = field(default=None, name="est. achieved occupancy %")
     bytes: Number = NULL
     graph_node: Number = _named("graph node id")
-    # what a collective sends: ParamCommsUtils.hpp, SaveNcclMeta.cpp
+    # a collective's message: ParamCommsUtils.hpp, SaveNcclMeta.cpp
     collective: Number = field(default=None, name="Collective name")
     elements_in: Number = field(default=None, name="In msg nelems")
     elements_out: Number = field(default=None, name="Out msg nelems")
@@ -77,7 +77,7 @@ class FloatEvent(Event, gc=False):
 
 
 class ExactEvent(Event, gc=False):
-    """For times that a float cannot hold to the nanosecond: those since 1970, with a fraction."""
+    """An event with exact decimal times. A float cannot represent fractional times since 1970 to the nanosecond."""
 
     ts: Decimal = Decimal(0)
 
@@ -92,6 +92,6 @@ class Trace:
     """A decoded file."""
 
     events: list[Event]
-    devices: Any = None  # deviceProperties as it is
-    distributed: Any = None  # distributedInfo
+    devices: Any = None  # the file's deviceProperties, unchanged
+    distributed: Any = None  # the file's distributedInfo, unchanged
     warnings: list[str] = dataclasses.field(default_factory=list)

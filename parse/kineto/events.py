@@ -12,7 +12,7 @@ import numpy as np
 from pyprof.parse.kineto.event_types import NO_ARGS, Args, Event, Number
 from pyprof.table.columns import NULL, Ints
 
-# List of Events -> the categories that go there; today's names, then those of 2021.
+# List in Events -> the categories of its events: today's names, then the names of 2021.
 CATEGORIES = {
     "ops": "cpu_op Operator",
     "annotations": "user_annotation",
@@ -21,31 +21,31 @@ CATEGORIES = {
     "calls": "cuda_runtime cuda_driver hip_runtime hip_driver xpu_runtime xpu_driver privateuse1_runtime "
     "privateuse1_driver mtia_runtime glow_runtime Runtime",
 }
-# Categories of libkineto's that say nothing of what ran (ActivityType.h of 2021 to 2026).
+# Categories of libkineto that do not describe executed work (ActivityType.h of 2021 to 2026).
 IGNORED = {
     "",
     *"Trace ac2g async_cpu_to_gpu async_gpu async fwdbwd gpu_user_annotation overhead cpu_instant_event".split(),
     *"cuda_sync xpu_sync cuda_event cuda_profiler_range external_correlation gpu_pm_counter mtia_insight".split(),
     "collective_comm",
 }
-LONGEST_US = 2**53  # 285 years: a larger time is damage, and would not fit the table
+LONGEST_US = 2**53  # 285 years; a larger time means a damaged file, and would not fit into the table
 
 
 @dataclass(slots=True)
 class Events:
-    """The events that we use."""
+    """The events that pyprof uses, by category."""
 
     ops: list[Event] = field(default_factory=list)
     annotations: list[Event] = field(default_factory=list)
     frames: list[Event] = field(default_factory=list)
     gpu: list[Event] = field(default_factory=list)
     calls: list[Event] = field(default_factory=list)
-    flow_starts: list[Event] = field(default_factory=list)  # forward op -> backward node
+    flow_starts: list[Event] = field(default_factory=list)  # starts of flows from a forward op to a backward node
     flow_ends: list[Event] = field(default_factory=list)
-    begin: float | Decimal | None = None  # the profiler's own start
-    impossible: int = 0  # events left out
+    begin: float | Decimal | None = None  # the time at which the profiler started
+    impossible: int = 0  # number of events that were left out for impossible times
     categories: set[str] = field(default_factory=set)
-    unread: Counter[str] = field(default_factory=Counter)  # unknown category -> events that ran on a stream
+    unread: Counter[str] = field(default_factory=Counter)  # unknown category -> number of its events on a stream
 
     @property
     def known(self) -> bool:
@@ -53,7 +53,7 @@ class Events:
 
 
 def sort(events: Sequence[Event]) -> Events:
-    """Put every event into its list; those of no use are dropped."""
+    """Put every event into its list; unused events are dropped."""
     found = Events()
     lists: dict[str, Callable[[Event], None]] = {
         category: getattr(found, name).append
@@ -77,7 +77,7 @@ def sort(events: Sequence[Event]) -> Events:
 
 
 def _note_other(found: Events, event: Event) -> None:
-    """What an event that goes into no list says of the trace."""
+    """Record information about the trace from an event that belongs to no list."""
     found.categories.add(event.cat)
     if event.ph == "X" and event.args is not None and event.args.stream != NULL:
         found.unread[event.cat] += event.cat not in IGNORED
@@ -87,7 +87,7 @@ def _note_other(found: Events, event: Event) -> None:
 
 @dataclass(slots=True)
 class Clock:
-    """Microseconds of the file -> exact nanoseconds since the capture began."""
+    """Converts the file's microseconds to exact nanoseconds since the capture began."""
 
     begin_ns: int
 
@@ -106,7 +106,8 @@ class Clock:
 def _nanoseconds(times: Sequence[float | Decimal]) -> Ints:
     """Microseconds as nanoseconds.
 
-    Whole and fraction apart: 50 days of µs, as floats, are right to 0.5 ns; their product by 1000 is not.
+    Whole part and fraction are converted separately: 50 days in µs, as a float, are exact to 0.5 ns, but the product
+    with 1000 is not.
     """
     if any(isinstance(time, Decimal) for time in times):
         return np.array([round(time * 1000) for time in times], np.int64)
@@ -121,7 +122,7 @@ def durations(events: Sequence[Event]) -> Ints:
 
 @dataclass(slots=True)
 class Threads:
-    """(pid, tid) of the file <-> dense numbers."""
+    """Numbers the file's threads (pid, tid) consecutively."""
 
     pairs: list[tuple[int, int]] = field(default_factory=list)
     numbers: dict[tuple[Number, Number], int] = field(default_factory=dict)
@@ -147,23 +148,23 @@ def args(events: Sequence[Event]) -> list[Args]:
 
 
 def integers(values: list[Number]) -> Ints:
-    """A column of whole numbers, ``NULL`` where there is none."""
+    """A column of whole numbers; ``NULL`` for values that are not numbers."""
     if all(type(value) is int for value in values):
         try:
             return np.array(values, np.int64)
         except OverflowError:
-            pass  # one of them is beyond 64 bits: below
+            pass  # one of them is beyond 64 bits, so convert them one by one below
     return np.array([integer(value) for value in values], np.int64)
 
 
 def integer(value: Number) -> int:
-    """The whole number that a field means; ``NULL`` for none.
+    """The whole number in a field; ``NULL`` if it has none.
 
     >>> integer("0x10"), integer("7"), integer(7.0)
     (16, 7, 7)
     """
     try:
         number = int(value, 0) if isinstance(value, str) else int(value or 0)
-    except (ValueError, OverflowError):  # a word, infinity
+    except (ValueError, OverflowError):  # for example a word, or infinity
         return NULL
     return number if value is not None and abs(number) < 2**63 else NULL

@@ -53,7 +53,7 @@ class _Calls:
 
 
 def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named: TraceRanges) -> GpuRows:
-    """The GPU operations of a trace, each with its launch or the reason for none."""
+    """The GPU operations of a trace, each with its launch or with the reason why its launch is unknown."""
     calls = _calls(events.calls, clock, threads)
     start = clock.times(events.gpu)
     corr = integers([a.corr for a in args(events.gpu)])
@@ -103,8 +103,8 @@ def _external_ids(details: list[Args]) -> Ints:
 def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, named: TraceRanges) -> tuple[Ints, Ints]:
     """Each row's call, -1 for none, and its process.
 
-    A GPU event's own "pid" is the device. A trace is one process's; where files were merged, a correlation id may be
-    several processes', and the row belongs to the last of them to begin before it did.
+    A GPU event's own "pid" is the device. A trace usually has one process. In merged files, several processes may have
+    a call with the same correlation id; the row then belongs to the last such call that began before the row.
     """
     pids = np.unique(calls.pid) if len(calls.pid) else np.unique(threads.processes(named.ranges.thread))
     owner = np.full(len(corr), int(pids[0]) if len(pids) == 1 else NULL, np.int64)
@@ -121,9 +121,9 @@ def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, named: Trace
 
 
 def _launch_ids(details: list[Args], calls: _Calls, call: Ints) -> Ints:
-    """The external id of each row, or else of its call: the number of the op that launched it.
+    """The external id of each row, or else of its call. It is the number of the op that launched the row.
 
-    On a few calls the external id is their own correlation id and names nothing.
+    A few calls have their own correlation id as external id, which names no op.
     """
     of_row = _external_ids(details)
     of_call = value_at(np.where(calls.ext == calls.corr, NULL, calls.ext), call, NULL)
@@ -131,14 +131,14 @@ def _launch_ids(details: list[Args], calls: _Calls, call: Ints) -> Ints:
 
 
 def _ranges_by_id(op_id: Ints, pid: Ints, threads: Threads, named: TraceRanges) -> Ints:
-    """The op of each number, for rows whose call no range contains; -1: none."""
+    """The range of the op with each number, for rows whose call is in no range; -1: none."""
     ops = np.flatnonzero(named.is_op & (named.ranges.op_id != NULL))
     found = lookup(threads.processes(named.ranges.thread[ops]), named.ranges.op_id[ops], pid, op_id)
     return np.where(op_id != NULL, value_at(ops, found, -1), -1)
 
 
 def _trusted(by_id: Ints, launch_thread: Ints, launch_time: Ints, named: TraceRanges) -> Ints:
-    """The ranges, unless most do not contain the launch: in some files of 2023 the ids name unrelated ops."""
+    """The ranges, but all -1 if most do not contain the launch: in some files of 2023 the ids name unrelated ops."""
     rows = np.flatnonzero((by_id >= 0) & (launch_thread >= 0))
     ranges, time = named.ranges, launch_time[rows]
     start, end, thread = (column[by_id[rows]] for column in (ranges.start, ranges.end, ranges.thread))
@@ -147,7 +147,7 @@ def _trusted(by_id: Ints, launch_thread: Ints, launch_time: Ints, named: TraceRa
 
 
 def _reasons(calls: _Calls, known: NDArray[np.bool_], corr: Ints, start: Ints) -> Ints:
-    """Why a row has no call: correlation ids only grow, so one below all calls' is from before the capture."""
+    """Why a row has no call. Correlation ids only grow, so an id below all calls' ids is from before the capture."""
     code = np.where(known, -1, 1)
     if len(calls.start):
         code[~known & ((corr < calls.corr.min()) | (start < calls.start.min()))] = 0
@@ -186,7 +186,7 @@ def _float(value: Any) -> float:
 
 
 def _triples(raws: list[Raw]) -> Coded:
-    """Grid or block, each distinct text parsed once; empty where it is not three numbers."""
+    """A grid or block column. Each distinct text is parsed once; a text that is not three numbers becomes empty."""
     texts = [bytes(raw) for raw in raws]
     triples = {text: _triple(text) for text in set(texts)}
     return Coded.of(triples[text] for text in texts)
@@ -203,7 +203,7 @@ def _triple(text: bytes) -> str:
 
 
 def _of_device(device: Ints, devices: Any, text: Callable[[dict[str, Any]], str]) -> Coded:
-    """A text of each row's GPU. AMD numbers the devices of events otherwise, so a single GPU's text is every row's."""
+    """The text for each row's GPU. AMD's events number devices differently, so with one GPU all rows get its text."""
     entries = [entry for entry in devices if isinstance(entry, dict)] if isinstance(devices, list) else []
     texts = {integer(entry.get("id")): text(entry) for entry in entries}
     only = next(iter(texts.values())) if len(texts) == 1 else ""

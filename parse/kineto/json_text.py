@@ -1,7 +1,7 @@
-"""From the text of a torch.profiler trace to its events; what is not used is not decoded.
+"""Decode the text of a torch.profiler trace to events. Unused parts are not decoded.
 
-A typed decoder takes half the time and a third of the memory of orjson's dictionaries (measured on 33 MB), and leaves
-shapes and types as slices of the text, so that each distinct one is parsed once.
+A typed decoder takes half the time and a third of the memory of orjson's dictionaries (measured on 33 MB). It leaves
+shapes and types as slices of the text, so that each distinct text is parsed once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Kept(Struct):
 
 
 def load(file: Path) -> Trace:
-    """Decode a trace, plain or gzip. Raises InputError where the file is not a trace."""
+    """Decode a trace, plain or gzip. Raises InputError if the file is not a trace."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -54,7 +54,7 @@ def load(file: Path) -> Trace:
 
 
 def _inflate(file: Path, packed: bytes, warnings: list[str]) -> bytes:
-    """Decompress as far as possible: the beginning of a cut file is still of use."""
+    """Decompress as far as possible, since the beginning of a cut file is still useful."""
     parts: list[bytes] = []
     while packed.startswith(GZIP):
         stream = zlib.decompressobj(wbits=31)
@@ -81,7 +81,7 @@ def _describe(text: bytes) -> str:
 
 
 def _decode(text: bytes, bare: bool) -> Trace | None:
-    """The events of valid JSON; None where it is invalid, or something in it is not an event."""
+    """The events of valid JSON; None if it is invalid, or something in it is not an event."""
     try:
         if bare:
             return Trace(list(Decoder(list[FloatEvent]).decode(text)))
@@ -92,9 +92,9 @@ def _decode(text: bytes, bare: bool) -> Trace | None:
 
 
 def _exact(text: bytes, bare: bool) -> list[Event]:
-    """The events again, with times as decimal numbers."""
+    """Decode the events again, with times as decimal numbers."""
     try:
         events = text if bare else Decoder(_Kept).decode(text).traceEvents
         return list(Decoder(list[ExactEvent], strict=False).decode(events))
-    except (DecodeError, UnicodeDecodeError):  # mended text: rounded times are better than none
+    except (DecodeError, UnicodeDecodeError):  # the text had to be repaired: keep the rounded times
         return []

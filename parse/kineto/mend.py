@@ -1,7 +1,7 @@
-"""Traces that are not valid JSON: decoded event by event; what fails is mended, or left out and counted.
+"""Read traces that are not valid JSON, event by event. Invalid events are repaired, or else left out and counted.
 
-Such are cut files, ``nan`` and ``inf`` as C++ prints them, paths and quotes that are not escaped, and bytes that are
-not UTF-8.
+The causes are cut files, ``nan`` and ``inf`` as C++ prints them, paths and quotes that are not escaped, and bytes that
+are not UTF-8.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NEXT = re.compile(rb"\}\s*,\s*(?=\{\s*" + _KEYS + rb")")
 
 
 def piecewise(file: Path, text: bytes) -> Trace:
-    """Decode event by event; mend what fails; leave out, and count, what still does."""
+    """Decode event by event and repair invalid events. Events that are still invalid are left out and counted."""
     start = _EVENTS.search(text) if text[:4096].lstrip()[:1] == b"{" else re.compile(rb"\s*\[\s*").match(text)
     if start is None:
         raise InputError(file, f"{WANTED}, found {_other_json(text)}")
-    decoder = Decoder(FloatEvent, strict=False)  # times as texts are numbers too
+    decoder = Decoder(FloatEvent, strict=False)  # also accepts times written as texts
     events: list[Event] = []
     mended = lost = 0
-    tails: list[bytes | None] = []  # what follows the events, of each trace in the file
+    tails: list[bytes | None] = []  # for each trace in the file: the text after its events
     for piece, last in _pieces(text, start.end()):
         if last:
             piece, tail = _end_of(piece)
@@ -67,7 +67,7 @@ def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[s
 
 
 def _pieces(text: bytes, start: int) -> Iterator[tuple[bytes, bool]]:
-    """The text of each event, and whether it is the last before the file's end or another trace."""
+    """The text of each event, and whether it is the last event before the end of the file or of its trace."""
     others = list(_EVENTS.finditer(text, start))
     for begin, end in zip(
         [start, *(match.end() for match in others)], [*(match.start() for match in others), len(text)], strict=True
@@ -80,13 +80,13 @@ def _pieces(text: bytes, start: int) -> Iterator[tuple[bytes, bool]]:
 
 
 def _end_of(piece: bytes) -> tuple[bytes, bytes | None]:
-    """The last event and what follows it; None where the file ends within the event or right after it."""
+    """The last event and the text after it; None if the file ends within the event or directly after it."""
     for candidate in (piece.decode("utf-8", "replace"), _mend(piece).decode()):
         try:
             _, end = json.JSONDecoder(strict=False).raw_decode(candidate)
         except (ValueError, RecursionError):
             continue
-        tail = candidate[end:].lstrip(", \t\r\n").rstrip()  # some writers leave a comma behind the last event
+        tail = candidate[end:].lstrip(", \t\r\n").rstrip()  # some writers put a comma after the last event
         return candidate[:end].encode(), tail.encode() if tail.startswith("]") else None
     return piece, None
 
@@ -128,7 +128,7 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 
 
 def _mend(piece: bytes) -> bytes:
-    """Make valid JSON of what profilers write: bad escapes and bytes, bare quotes in names, nan and inf -> null."""
+    """Turn a profiler's text into valid JSON: fix bad escapes, bytes and unescaped quotes; nan and inf become null."""
     piece = piece.decode("utf-8", "replace").encode()
     piece = _ESCAPE.sub(_mend_escape, piece)
     piece = _NAME.sub(lambda m: m[1] + re.sub(rb'(?<!\\)"', rb'\\"', m[2]) + m[3], piece)
@@ -142,4 +142,4 @@ def _mend_escape(match: re.Match[bytes]) -> bytes:
     return b"\\ufffd" if len(text) == 6 and text[2:4].lower() in _HALVES else text
 
 
-_HALVES = tuple(b"d%x" % digit for digit in range(8, 16))  # half of a surrogate pair without the other half
+_HALVES = tuple(b"d%x" % digit for digit in range(8, 16))  # first digits of lone surrogates

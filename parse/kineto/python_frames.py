@@ -8,7 +8,7 @@ from pyprof.parse.attribute.scope import Kind, Scope
 
 _FRAME = re.compile(r"(.+)\((\d+)\): ", re.DOTALL)
 _MODULE = "nn.Module: "
-# Not the user's: torch, pyprof, and the parts of the standard library that stand between a script and its functions.
+# Frames that are not the user's: torch, pyprof, and standard library code between a script and its functions.
 _FOLDERS = "torch pyprof importlib concurrent multiprocessing asyncio logging collections encodings json re"
 _SKIPPED = ("<", *(f"{folder}/" for folder in _FOLDERS.split()))
 _SKIPPED_FILES = frozenset(
@@ -38,7 +38,7 @@ def frame_scope(name: str) -> Scope | None:
 
 
 def short_path(path: str) -> str:
-    """A file's path without the machine's folders: from site-packages on, else the last two parts.
+    """A file's path without the machine's folders: the part after site-packages, or else the last two parts.
 
     >>> short_path("/home/me/work/nets/net.py"), short_path("nets/deep/er/net.py")
     ('nets/net.py', 'nets/deep/er/net.py')

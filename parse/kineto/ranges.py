@@ -29,12 +29,12 @@ class TraceRanges:
 
     ranges: Ranges
     scopes: list[Scope]
-    is_op: Bools  # of each range: a cpu_op
-    unread: int = 0  # distinct calls whose shapes are not lists of sizes
+    is_op: Bools  # per range: whether it is a cpu_op
+    unread: int = 0  # number of distinct calls whose shapes are not lists of sizes
 
 
 class _Scopes:
-    """Distinct scopes, found by the bytes that make them: parsed once, whatever the number of calls."""
+    """Distinct scopes, looked up by their raw bytes, so that each is parsed once for any number of calls."""
 
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
@@ -57,7 +57,7 @@ class _Scopes:
         return np.array(codes, np.int64)
 
     def annotations(self, events: list[Event]) -> Ints:
-        """The scope of each annotation. A collective's has the sizes of its tensors: its op's record may have none."""
+        """The scope of each annotation. A collective's scope has its tensor sizes, since its op may have none."""
         codes = self.texts([event.name for event in events], annotation_scope)
         for at, event in enumerate(events):
             if event.args is not None and event.name.startswith(COMMUNICATION):
@@ -70,7 +70,7 @@ class _Scopes:
         return codes
 
     def texts(self, texts: list[str], make: Any) -> Ints:
-        """The scope of each text; -1 where ``make`` returns None."""
+        """The scope of each text; -1 if ``make`` returns None."""
         codes: dict[str, int] = {}
         for text in dict.fromkeys(texts):
             scope = make(text)
@@ -82,9 +82,9 @@ class _Scopes:
 def op_scope(
     name: str, dims: bytes, types: bytes, strides: bytes, values: bytes, collective: object = None, comm: str = ""
 ) -> Scope:
-    """The scope of an op by the bytes of its inputs' sizes, types, strides and values.
+    """The scope of an op, made from the bytes of its inputs' sizes, types, strides and values.
 
-    The values of ``record_param_comms`` lack its strings; the fifth, the collective's name, stands beside them.
+    The values of ``record_param_comms`` lack its strings; its fifth input, the collective's name, has a separate key.
     """
     sizes = _shapes(dims)
     scope = classify(name, True, _text(sizes))
@@ -105,7 +105,7 @@ def dtype(kind: object, sizes: object) -> str | list[str]:
     >>> dtype("c10::BFloat16", [2, 3]), dtype("Scalar", []), dtype("TensorList", [[2], [3]])
     ('bfloat16', '', ['', ''])
     """
-    if kind == "TensorList":  # the trace does not have their types
+    if kind == "TensorList":  # the trace does not have the types of the list's tensors
         return [""] * len(sizes) if isinstance(sizes, list) else []
     if not isinstance(kind, str) or kind in NO_TENSOR:
         return ""
@@ -115,13 +115,13 @@ def dtype(kind: object, sizes: object) -> str | list[str]:
 def _list(raw: bytes) -> list[Any]:
     try:
         value = orjson.loads(raw) if raw else []
-    except orjson.JSONDecodeError:  # cannot be: the decoder has been over it
+    except orjson.JSONDecodeError:  # impossible: the decoder has already accepted the text
         return []
     return value if isinstance(value, list) else []
 
 
 def _shapes(raw: bytes) -> list[Any]:
-    """The shapes; empty where the text is not a list of shapes."""
+    """The shapes; empty if the text is not a list of shapes."""
     shapes = _list(raw)
     return shapes if as_sizes(_text(shapes)) else []
 
@@ -131,7 +131,7 @@ def _text(values: list[Any]) -> str:
 
 
 def collective_scope(name: str, dims: bytes, types: bytes) -> Scope:
-    """A collective's annotation with the sizes and types of the tensors that go in."""
+    """The scope of a collective's annotation, with the sizes and types of its input tensors."""
     sizes = _shapes(dims)
     dtypes = [dtype(kind, size) for kind, size in zip(_list(types), sizes, strict=False)]
     return Scope(Kind.COMM, name, sizes=_text(sizes), dtypes=_text(dtypes))
@@ -170,10 +170,10 @@ def _padded(values: list[Any], rest: int) -> Ints:
 
 
 def _link(ranges: Ranges, events: Events, clock: Clock, threads: Threads, forward_thread: Ints) -> None:
-    """Write each backward node's forward op, by the trace's own flows, and the thread of the forward op.
+    """Store each backward node's forward op, from the trace's own flows, and the thread of the forward op.
 
-    "Fwd thread id" is PyTorch's own numbering of threads (1, 2, ..). Which thread a number means follows from the
-    flows: the thread that most of the forward ops of nodes with that number ran on.
+    "Fwd thread id" is PyTorch's own numbering of threads (1, 2, ..). The flows show which thread a number means: for
+    the nodes with that number, it is the thread on which most of their forward ops ran.
     """
     forward = _flows(ranges, events, clock, threads)
     ranges.forward_range = forward if np.any(forward >= 0) else None
@@ -190,11 +190,11 @@ def _link(ranges: Ranges, events: Events, clock: Clock, threads: Threads, forwar
 
 
 def _flows(ranges: Ranges, events: Events, clock: Clock, threads: Threads) -> Ints:
-    """For each range the forward op that a fwdbwd flow leads to it from, -1 for none."""
+    """For each range, the forward op from which a fwdbwd flow leads to it, -1 for none."""
     forward = np.full(len(ranges), -1, np.int64)
     starts = {(event.pid, event.id): event for event in events.flow_starts}
     ends = [event for event in events.flow_ends if (event.pid, event.id) in starts]
-    by_length = np.argsort(ranges.end - ranges.start, kind="stable")  # of ranges that start together: the innermost
+    by_length = np.argsort(ranges.end - ranges.start, kind="stable")  # finds the innermost of ranges with equal start
     numbered = by_length[ranges.seq[by_length] != NULL]
     if not ends or not len(numbered):
         return forward

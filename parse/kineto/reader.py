@@ -1,7 +1,7 @@
-"""From torch.profiler's Chrome trace (Kineto) to a Capture, in all its forms from 2021 to today.
+"""Read torch.profiler's Chrome traces (Kineto), in all forms from 2021 to today, into a Capture.
 
-Categories and keys are those of real files: ``Operator``, ``Kernel``, ``Runtime`` .. in 2021, ``cpu_op``, ``kernel``,
-``cuda_runtime`` .. today; AMD's traces have the same. Times become exact nanoseconds since the capture began.
+Categories and keys were taken from real files: ``Operator``, ``Kernel``, ``Runtime`` .. in 2021, and ``cpu_op``,
+``kernel``, ``cuda_runtime`` .. today, also in AMD's traces. Times become exact nanoseconds since the capture began.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyprof.table.columns import NULL
 
 
 def read(file: Path) -> Capture:
-    """Read a torch.profiler trace, plain or gzip. Raises InputError where the file is not one."""
+    """Read a torch.profiler trace, plain or gzip. Raises InputError if the file is not one."""
     with uncollected():
         trace = load(Path(file))
         events = sort(trace.events)
@@ -59,7 +59,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
 
 
 def _instead(events: Events) -> str:
-    """What a trace without a useful event is."""
+    """Describe a trace that has no usable events, for the error message."""
     categories = ", ".join(sorted(events.categories - IGNORED)[:4])
     if categories:
         return f"a trace whose categories are not torch's: {categories}"
@@ -69,7 +69,7 @@ def _instead(events: Events) -> str:
 
 
 def _unread(events: Events) -> list[str]:
-    """Warnings of what the table lacks or changes."""
+    """Warnings about events that the table lacks or whose values were changed."""
     warnings = times_warning(sum(event.dur < 0 for event in events.gpu))
     if events.unread:
         named = ", ".join(f"{count:,} {category}" for category, count in sorted(events.unread.items()))
@@ -84,7 +84,7 @@ def _rank(trace: Trace) -> int:
 
 
 def _missing(capture: Capture, named: TraceRanges) -> list[str]:
-    """Warnings of what the trace itself lacks."""
+    """Warnings about data that the trace itself lacks."""
     warnings = []
     if named.unread:
         warnings.append(

@@ -1,1 +1,1 @@
-"""Nsight Systems: an ``nsys export --type sqlite`` database to a Capture."""
+"""Read Nsight Systems databases (``nsys export --type sqlite``) into a Capture."""

@@ -16,7 +16,7 @@ from pyprof.table.columns import NULL, Ints, distinct, lookup, value_at
 
 
 class ApiCalls(NamedTuple):
-    """CUDA API calls, runtime and driver: what finding launches takes."""
+    """CUDA API calls, runtime and driver, with the columns needed for finding launches."""
 
     pid: Ints
     corr: Ints
@@ -25,7 +25,7 @@ class ApiCalls(NamedTuple):
 
 
 def outline_calls(db: Database) -> ApiCalls:
-    """All calls. Raises SchemaError where the table lacks a column that nothing replaces."""
+    """All calls, without ends and names. Raises SchemaError if the table lacks a required column."""
     data = db.read(API, "thread", "corr", "start_ns")
     return ApiCalls(process_of(data["thread"]), data["corr"], data["thread"], data["start_ns"])
 
@@ -50,7 +50,7 @@ def launching_threads(db: Database) -> list[int]:
 
 
 class Launches(NamedTuple):
-    """Where and when each GPU operation was launched: fields of ``Capture``."""
+    """The thread and time of each GPU operation's launch, as fields of ``Capture``."""
 
     launch_thread: Ints
     launch_time: Ints
@@ -61,9 +61,9 @@ class Launches(NamedTuple):
 
 
 def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[int, int]) -> tuple[Ints, Launches]:
-    """The place of each operation's call (-1: none), and its launch.
+    """The index of each operation's call (-1: none), and its launch.
 
-    ``tids``: the number of each globalTid; it gets the new ones.
+    ``tids``: globalTid -> thread number; new threads are added to it.
     """
     call = lookup(calls.pid, calls.corr, operations.pid, operations.corr)
     thread, time = value_at(_threads(calls.global_tid, tids), call, -1), value_at(calls.start, call)
@@ -72,20 +72,20 @@ def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[i
 
 
 def _threads(global_tids: Ints, tids: dict[int, int]) -> Ints:
-    """The number of each globalTid; ``tids`` gets the new ones."""
+    """The thread number of each globalTid. New threads are added to ``tids``."""
     used, inverse = distinct(global_tids)
     numbers = [tids.setdefault(tid, len(tids)) for (tid,) in used]
     return np.array(numbers, np.int64)[inverse] if used else np.zeros(0, np.int64)
 
 
 def _graph_origins(db: Database, tids: dict[int, int], operations: Operations) -> tuple[Ints | None, Ints | None]:
-    """Thread and time of each CUDA graph node's capture: its creation event, clones followed to the original."""
+    """Thread and time of each CUDA graph node's capture, from the creation event of the node or its original."""
     if not db.has(GRAPH_NODES.table, GRAPH_NODES.column("node")) or not np.any(operations.graph_node != NULL):
         return None, None
     data = db.read(GRAPH_NODES)
     if not len(data["node"]):
         return None, None
-    # Instantiation writes a node twice, as created and as cloned: the row that names the original comes first.
+    # Instantiation records a node twice, as created and as cloned. The row that names the original comes first.
     order = np.argsort(data["original"] == NULL, kind="stable")
     node, original, start, tid = (data[name][order] for name in ("node", "original", "start_ns", "thread"))
     pid = process_of(tid)
@@ -104,8 +104,9 @@ def _graph_origins(db: Database, tids: dict[int, int], operations: Operations) -
 def _reasons(calls: ApiCalls, operations: Operations, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:
     """The reasons why an operation has no launch, and the index of each operation's reason; -1: it has a launch.
 
-    The first reason is for operations before the first API call of their process, in time or in correlation ids, which
-    ascend: in a slice of FSDP with offloading, kernels of a second later were launched before it.
+    The first reason is for operations launched before their process's first recorded API call. Either their time or
+    their correlation id is smaller than the first call's, since ids ascend. In a slice of a run of FSDP with
+    offloading, some kernels ran a second after the slice began but were launched before it.
     """
     code = np.where(known, -1, 1)
     for pid in np.unique(operations.pid[~known]).tolist():

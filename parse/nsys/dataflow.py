@@ -1,8 +1,8 @@
-"""The shapes of outputs, from the ops that consume them.
+"""Find the shapes of outputs from the ops that consume them.
 
 With record_shapes PyTorch writes `input_op_ids = [(producer, output), ...]` beside the sizes of an op's inputs: the
 size of input i is the shape of output `output` of op `producer`. NVTX ranges have no strides, paddings or outputs, so
-nothing else gives the shape of a convolution's output.
+this is the only way to find the shape of a convolution's output.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _SIZES = b", sizes = ["
 
 
 class DataFlow:
-    """The shape of each needed op's first output, as its first consumer names it, collected chunk by chunk."""
+    """The shape of each needed op's first output, taken from its first consumer and collected chunk by chunk."""
 
     def __init__(self) -> None:
         self.outs: dict[int, str] = {}
-        self._needed = np.zeros(0, bool)  # of each head: whether its op is in NEEDED
+        self._needed = np.zeros(0, bool)  # per head: whether its op is in NEEDED
         self._shapes: dict[tuple[int, int], str] = {}  # (head, input) -> shape
-        self._runs: list[tuple[Ints, Ints]] = []  # (pid, op id) of the needed ops so far, sorted, and their ranges
+        self._runs: list[tuple[Ints, Ints]] = []  # sorted keys (pid, op id) of the needed ops so far, and their ranges
 
     def add(self, heads: list[bytes], tid: Ints, parts: Parts, buffer: Buffer, ranges: Ints) -> None:
-        """Take the next chunk: globalTids, split texts and numbers of ranges. ``heads``: all heads so far."""
+        """Process the next chunk: globalTids, split texts and range numbers. ``heads``: all heads so far."""
         new = [NEEDED.match(head) is not None for head in heads[len(self._needed) :]]
         self._needed = np.append(self._needed, np.array(new, bool))
         if not self._needed.any():
@@ -44,7 +44,7 @@ class DataFlow:
         made = np.flatnonzero(self._needed[parts.head] & (parts.op_id != NULL))
         self._remember((pid[made] << 40) + parts.op_id[made], ranges[made])
         row, position, producer = _links(parts, buffer)
-        made_by = self._find((pid[row] << 40) + producer)  # ranges
+        made_by = self._find((pid[row] << 40) + producer)  # the producers' ranges
         hits = np.flatnonzero(made_by >= 0)
         codes = parts.head[row[hits]].tolist()
         for code, place, index in zip(codes, position[hits].tolist(), made_by[hits].tolist(), strict=True):
@@ -55,7 +55,7 @@ class DataFlow:
                     self.outs[index] = shape
 
     def _remember(self, keys: Ints, ranges: Ints) -> None:
-        """Keep sorted runs, each more than twice as long as the next: n ops cost n log n, whatever the chunks."""
+        """Merge into sorted runs, each more than twice as long as the next, so that n ops take n log n time."""
         if not len(keys):
             return
         while True:
@@ -68,7 +68,7 @@ class DataFlow:
         self._runs.append((keys, ranges))
 
     def _find(self, wanted: Ints) -> Ints:
-        """The range of each op, the first one with that number; -1 for none."""
+        """The first range with each wanted op number; -1 for none."""
         first = np.full(len(wanted), -1, np.int64)
         for keys, ranges in self._runs:
             at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -96,6 +96,6 @@ def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:
 
 
 def _shape(head: bytes, position: int) -> str:
-    """A list of the shape of input ``position`` in a head's `sizes = [[..], ..]`; empty where it is cut or unknown."""
+    """A JSON list with the shape of one input from a head's `sizes = [[..], ..]`; empty if it is cut or unknown."""
     sizes = _DIMS.findall(head.partition(_SIZES)[2])
     return f"[{sizes[position].decode()}]" if position < len(sizes) and sizes[position] != b"[]" else ""

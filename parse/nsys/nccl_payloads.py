@@ -1,9 +1,9 @@
-"""What NCCL records in an nsys export: payloads of its NVTX ranges (message size, ranks, root, peer, operation).
+"""NCCL's records in an nsys export: payloads of its NVTX ranges (message size, ranks, root, peer, operation).
 
-A report has them; an export has them where it was made with ``nsys export --include-blobs=true`` or
-``--include-json=true``. A payload is JSON text, or bytes that NVTX_PAYLOAD_SCHEMA_ENTRIES describes: how many
-payloads (8 bytes, little-endian), for each its schema, size and offset (8 bytes each), then the data (nvtxPayloadData_t
-of NVIDIA/NVTX, nvToolsExtPayload.h; measured with nsys 2025.3 and NCCL 2.28).
+A report has them. An export has them if it was made with ``nsys export --include-blobs=true`` or
+``--include-json=true``. A payload is JSON text, or bytes that NVTX_PAYLOAD_SCHEMA_ENTRIES describes: the number of
+payloads (8 bytes, little-endian), the schema, size and offset of each payload (8 bytes each), then the data
+(nvtxPayloadData_t of NVIDIA/NVTX, nvToolsExtPayload.h; measured with nsys 2025.3 and NCCL 2.28).
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _ENUM_OF_BYTES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 class Payload(NamedTuple):
-    """What NCCL wrote beside one of its ranges."""
+    """The payload that NCCL attached to one of its ranges."""
 
     owner: int  # globalTid
-    start: int  # of the range, ns
-    values: dict[str, Any]  # by the entries' names
+    start: int  # start of the range, ns
+    values: dict[str, Any]  # name of the entry -> value
 
 
 class _Entry(NamedTuple):
     name: str
     offset: int
-    letter: str  # struct's; empty for a type that is no number
-    values: dict[int, str]  # an enumeration's names
+    letter: str  # struct's letter; empty if the type is not a number
+    values: dict[int, str]  # value -> name, for an enumeration
 
 
 def payloads(db: Database) -> list[Payload]:
-    """The payloads of NCCL's ranges, in the table's order; none where the export has none."""
+    """The payloads of NCCL's ranges, in the table's order; empty if the export has no payloads."""
     sql, e = RangeSql.of(db), db.expressions(NVTX)
     registered, join = registered_text(db, e["json_id"])
     raw = e["payload"]
@@ -74,7 +74,7 @@ def payloads(db: Database) -> list[Payload]:
 
 
 def missing_sizes(db: Database, messages: list[Payload]) -> str:
-    """A warning where NCCL recorded its messages and the export has none of them; empty elsewhere."""
+    """A warning if NCCL recorded message sizes but the export lacks them; otherwise empty."""
     if any(SIZE in payload.values for payload in messages) or not _Schemas(db).have_sizes():
         return ""
     return (
@@ -111,11 +111,11 @@ class _Schemas:
         self.entries = {key: list(by_index.values()) for key, by_index in entries.items() if key not in unclear}
 
     def have_sizes(self) -> bool:
-        """Whether one of them describes a message size."""
+        """Whether one of the schemas contains a message size."""
         return any(entry.name == SIZE for entries in self.entries.values() for entry in entries)
 
     def of_bytes(self, domain: object, data: object) -> dict[str, Any]:
-        """The first payload whose schema is known; empty where there is none, or the bytes are cut."""
+        """The first payload whose schema is known; empty if there is none or the bytes are cut."""
         if not isinstance(data, bytes) or len(data) < 8:
             return {}
         for at in range(8, min(8 + 24 * int.from_bytes(data[:8], "little"), len(data) - 23), 24):
@@ -158,7 +158,7 @@ Groups = dict[tuple[int, object], tuple[int | None, int | None]]
 
 
 def with_messages(messages: list[Payload], ranges: Ranges, scopes: list[Scope], tids: dict[int, int]) -> Ranges:
-    """The ranges, those of NCCL with a scope that says what was sent, appended to ``scopes`` once per distinct text."""
+    """The ranges, with new scopes for NCCL's ranges that include the message; these are appended to ``scopes``."""
     sent = {
         (tids[payload.owner], payload.start): payload
         for payload in messages
@@ -188,7 +188,7 @@ def with_messages(messages: list[Payload], ranges: Ranges, scopes: list[Scope], 
 
 
 class _Group:
-    """A thread's calls of NCCL: between ncclGroupStart and the ncclGroupEnd that closes it, the latter launches all."""
+    """A thread's NCCL calls. Between ncclGroupStart and ncclGroupEnd nothing is launched; the latter launches all."""
 
     def __init__(self) -> None:
         self.depth = 0

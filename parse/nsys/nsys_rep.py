@@ -1,4 +1,4 @@
-"""``.nsys-rep``: nsys itself exports the report to a temporary SQLite file, which is read and removed.
+"""Read ``.nsys-rep`` reports: nsys itself exports the report to a temporary SQLite file, which is read and removed.
 
 The report's own format is not documented. nsys promises that any newer version exports it.
 """
@@ -23,7 +23,7 @@ from pyprof.parse.nsys import overview, reader
 def read(file: Path, lean: bool = False) -> Capture:
     """Read an nsys report, as ``reader.read`` reads its export.
 
-    Raises InputError where nsys is not on the PATH or cannot export the report.
+    Raises InputError if nsys is not on the PATH or cannot export the report.
     """
     with _exported(file) as database:
         capture = reader.read(database, lean)
@@ -32,7 +32,7 @@ def read(file: Path, lean: bool = False) -> Capture:
 
 
 def brief(file: Path) -> tuple[CaptureNotes, Contents]:
-    """What ``overview`` shows of an nsys report. Raises as ``read`` does."""
+    """The summary of an nsys report, by ``overview``. Raises as ``read`` does."""
     with _exported(file) as database:
         notes, contents = overview.brief(database)
     return replace(notes, file=str(file)), contents
@@ -49,12 +49,12 @@ def _exported(file: Path) -> Iterator[Path]:
         _export(tool, file, exported)
         try:
             yield exported
-        except InputError as error:  # it names the temporary file
+        except InputError as error:  # the message has the temporary file's name
             raise type(error)(file, str(error).removeprefix(f"{exported}: ")) from None
 
 
 def _export(tool: str, file: Path, exported: Path) -> None:
-    """Export with NVTX payloads, which have NCCL's message sizes; without them where nsys has no such option."""
+    """Export with NVTX payloads, which have NCCL's message sizes, or without them if nsys lacks the option."""
     command = [tool, "export", "--type=sqlite", "--force-overwrite=true", f"--output={exported}", str(file.resolve())]
     try:
         done = _run([*command[:2], "--include-blobs=true", *command[2:]])

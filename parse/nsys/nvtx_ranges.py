@@ -1,8 +1,9 @@
 """The NVTX ranges of an nsys export.
 
-A capture has millions of ranges and a few thousand distinct texts, once the numbers that differ from call to call are
-taken out. So texts are split as bytes, many at a time: their numbers become integer columns, their links between ops
-give the shapes of outputs (``dataflow``), and only the distinct rests ("heads") are decoded and classified.
+A capture may have millions of ranges, but without the numbers that differ from call to call there are only a few
+thousand distinct texts. So texts are split as bytes, many at a time: their numbers become integer columns, the links
+between ops give the shapes of outputs (``dataflow``), and only the distinct remaining texts ("heads") are decoded and
+classified.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from pyprof.parse.nsys.nvtx_texts import LINKS, OP_ID, Buffer, Heads, Parts, spl
 from pyprof.parse.nsys.tables import NVTX
 from pyprof.table.columns import NULL, Ints, distinct
 
-FEW = 30_000  # texts: splitting fewer one by one takes less time than importing pyarrow
+FEW = 30_000  # for fewer texts, splitting one by one takes less time than importing pyarrow
 
 _MARK = OP_ID.decode()
 
 
 class Nvtx(NamedTuple):
-    """What the NVTX table holds."""
+    """The content of the NVTX table."""
 
-    ranges: Ranges  # push/pop: they belong to a thread
-    spans: Ranges  # start/end: they belong to a process; `thread` is the one that started each
+    ranges: Ranges  # push/pop ranges, which belong to a thread
+    spans: Ranges  # start/end ranges, which belong to a process; `thread` is the thread that started the range
     scopes: list[Scope]
     tids: dict[int, int]  # globalTid -> thread number
     outs: dict[int, str]  # range -> JSON list of its outputs' shapes
@@ -46,10 +47,10 @@ def read_ranges(
 ) -> Nvtx:
     """All push/pop and all start/end ranges, in the table's order.
 
-    ``around``: times in ns; only ranges that are open at one of them, on any thread, and ranges that mark a step.
-    ``tids``: the numbers that threads already have, by globalTid; it gets the new ones. ``launching``: the globalTids
-    of threads that launch; of other threads only the ranges that a launch can depend on. Raises SchemaError where the
-    table lacks a column or holds another value than expected.
+    ``around``: times in ns; read only ranges that are open at one of them, on any thread, and ranges that mark a step.
+    ``tids``: globalTid -> thread number; new threads are added to it. ``launching``: the globalTids of threads that
+    launch; for other threads, read only the ranges on which a launch can depend. Raises SchemaError if the table lacks
+    a column or has an unexpected value.
     """
     numbers = tids if tids is not None else {}
     if not db.has(NVTX.table):
@@ -60,7 +61,7 @@ def read_ranges(
         conditions = [] if around is None else [nvtx_sql.around(db, around)]
         conditions += [] if launching is None else [nvtx_sql.of_launches(db, launching)]
         ranges.read(db, " AND ".join(conditions) or "1")
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:  # a column holds whatever was put there
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:  # columns may contain values of any type
         found = f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
         raise SchemaError(db.file, found) from None
     push_pop, start_end = ranges.columns(ranges.push_pop), ranges.columns(ranges.start_end)
@@ -89,7 +90,7 @@ class _Reader:
         self._in_domains: dict[tuple[int, ...], int] = {}  # (head, domain, process) of ranges in a named domain
 
     def read(self, db: Database, condition: str) -> None:
-        """Read the ranges of a condition."""
+        """Read the ranges that meet an SQL condition."""
         sql = RangeSql.of(db)
         numbers = (
             sql.thread,
@@ -108,7 +109,7 @@ class _Reader:
             db.connection.text_factory = factory
 
     def _add(self, columns: list[Ints], texts: bytes) -> None:
-        """Take the next ranges: globalTid, start, end, twice the domain plus 1 for start/end ranges, length of text."""
+        """Add ranges. Columns: globalTid, start, end, 2 * domain (+ 1 for start/end ranges), length of the text."""
         tids, starts, ends, domains, lengths = columns
         if lengths.sum() != len(texts):
             raise ValueError("texts of another encoding than UTF-8")
@@ -125,13 +126,13 @@ class _Reader:
                 column.frombytes(values[rows].tobytes())
 
     def _threads(self, tids: Ints) -> Ints:
-        """The number of each globalTid's thread, by the runs of rows of one thread."""
+        """The thread number of each globalTid, computed once per run of rows of the same thread."""
         begins = np.flatnonzero(np.append(True, tids[1:] != tids[:-1]))
         numbers = [self.tids.setdefault(tid, len(self.tids)) for tid in tids[begins].tolist()]
         return np.repeat(np.array(numbers, np.int64), np.diff(begins, append=len(tids)))
 
     def _scope_codes(self, head: Ints, domain: Ints, process: Ints) -> Ints:
-        """The head's number; in named domains -1 for the first (head, domain, process), -2 for the next and so on."""
+        """Per range: the head's number, or in named domains -1, -2, ... per distinct (head, domain, process)."""
         rows = np.flatnonzero(domain)
         if not len(rows):
             return head
@@ -141,7 +142,7 @@ class _Reader:
         return codes
 
     def columns(self, grown: list[array[int]]) -> Ranges:
-        """Columns that were read, as arrays. The scopes of ranges in named domains are numbered after the heads."""
+        """The columns read so far, as arrays. Scopes of ranges in named domains are numbered after the heads."""
         thread, start, end, scope, seq, op_id = (
             np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in grown
         )
@@ -151,7 +152,7 @@ class _Reader:
 
     def scopes(self, db: Database) -> list[Scope]:
         """The scopes of the heads, then those of ranges in named domains."""
-        texts = [head.decode("utf-8", "replace") for head in self.heads.texts]  # whatever the program passed
+        texts = [head.decode("utf-8", "replace") for head in self.heads.texts]  # programs may pass any bytes
         names = domain_names(db) if self._in_domains else {}
         in_domains = [
             _scope(texts[head], names.get((process, domain), "")) for head, domain, process in self._in_domains
@@ -160,7 +161,7 @@ class _Reader:
 
 
 def _with_tensors(parts: Parts, is_push_pop: NDArray[np.bool_], buffer: Buffer) -> Parts:
-    """The same without op ids and links of start/end ranges, which make and use no tensors."""
+    """The parts without op ids and links for start/end ranges, since these neither make nor use tensors."""
     if is_push_pop.all():
         return parts
     op_id, links = np.where(is_push_pop, parts.op_id, NULL), np.where(is_push_pop, parts.links, buffer.end)

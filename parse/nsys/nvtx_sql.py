@@ -15,7 +15,7 @@ from pyprof.table.columns import Ints
 
 PUSH_POP, START_END = (59, 70), (60, 71)  # NVTX_EVENTS.eventType; 70 and 71 are the same from NVTXT
 DOMAIN_NAME = 75  # the event that creates and names a domain
-PROBES = 64  # rows that show whether a large part of the ranges is of threads that launch nothing
+PROBES = 64  # rows checked to find out whether many of the ranges are on threads that launch nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class RangeSql:
     text: str
     rows: str  # the table as ``e``, joined with the registered texts
     join: str
-    is_range: str  # push/pop or start/end
+    is_range: str  # condition: a push/pop or start/end range
     is_start_end: str
-    is_whole: str  # a range whose start, thread and text are known
+    is_whole: str  # condition: a range whose start, thread and text are known
 
     @classmethod
     def of(cls, db: Database) -> RangeSql:
@@ -54,7 +54,7 @@ class RangeSql:
 
 
 def registered_text(db: Database, number: str) -> tuple[str, str]:
-    """The SQL of the registered text of a number, and of the join that it needs; NULL where the file has none."""
+    """The SQL for a number's registered text, and the SQL of its join; NULL if the file has no such texts."""
     if number == "NULL" or not db.has_all(STRINGS):
         return "NULL", ""
     id_, text = (f's."{STRINGS.column(name)}"' for name in ("id", "text"))
@@ -62,7 +62,7 @@ def registered_text(db: Database, number: str) -> tuple[str, str]:
 
 
 def count_ranges(db: Database) -> int:
-    """About how many ranges there are, without counting them where rows are numbered."""
+    """The approximate number of ranges, found without counting them if rows are numbered."""
     if not db.has(NVTX.table):
         return 0
     key = db.key(NVTX.table)
@@ -73,7 +73,7 @@ def count_ranges(db: Database) -> int:
 def domain_names(db: Database) -> dict[tuple[int, int], str]:
     """(globalTid without its thread, domain) -> the domain's name: domains are numbered per process.
 
-    A name is that of the domain's creation event, which a sliced file may have lost.
+    The name comes from the domain's creation event, which a sliced file may have lost.
     """
     if not db.has(NVTX.table, NVTX.column("domain")):
         return {}
@@ -88,7 +88,7 @@ def domain_names(db: Database) -> dict[tuple[int, int], str]:
 
 
 def last_time(db: Database) -> int:
-    """The last time in the NVTX table, in ns: a range that was never closed is taken to last until then."""
+    """The last time in the NVTX table, in ns. A range that was never closed is assumed to last until then."""
     sql = RangeSql.of(db)
     latest = f"coalesce(max(max({sql.start}), max(coalesce({sql.end}, {sql.start}))), 0)"
     return int(db.query_ints(f'SELECT {latest} FROM "{NVTX.table}" e', 1)[0][0])  # noqa: S608 (our own text)
@@ -109,10 +109,10 @@ def around(db: Database, times: Ints) -> str:
 
 
 def of_launches(db: Database, launching: Sequence[int]) -> str:
-    """Ranges that a launch can depend on: all of threads (globalTids) that launch, and those that mark a step.
+    """Ranges on which a launch can depend: all ranges of launching threads (globalTids), and ranges that mark a step.
 
-    Further all ranges of a thread with a range that matters to launches on other threads: a forward op of their
-    backward pass, a backward node, or an op that says which op made its input. An idle thread has none of these.
+    Also all ranges of a thread that has a range needed for launches on other threads: a forward op of their backward
+    pass, a backward node, or an op that names the op that made its input. An idle thread has no such ranges.
     """
     sql = RangeSql.of(db)
     _temporary(db, "pyprof_launching", launching)
@@ -130,7 +130,7 @@ def of_launches(db: Database, launching: Sequence[int]) -> str:
 
 
 def _some_idle(db: Database, idle: str) -> bool:
-    """Whether one of a few rows, evenly spread over the table, is of an idle thread."""
+    """Whether one of a few rows, evenly spread over the table, belongs to an idle thread."""
     key, last = db.key(NVTX.table), count_ranges(db)
     if not key:
         return False

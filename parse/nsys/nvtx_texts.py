@@ -1,10 +1,10 @@
-"""Tens of thousands of range texts split at once: sequence numbers, op ids, and the heads that remain.
+"""Split tens of thousands of range texts at once into sequence numbers, op ids, and the remaining texts, the heads.
 
 PyTorch (torch/csrc/profiler/util.cpp, getNvtxStr) writes `NAME, seq = N, op_id = N, sizes = [..], input_op_ids = [..]`.
-Millions of such texts differ in their numbers alone. A loop over them takes two microseconds per text; here they lie in
-one buffer, the marks (`, seq = ` and so on) are found by their `=`, numbers are read digit by digit in all texts
-together, and pyarrow finds the distinct names and sizes. Any text of another form (markers, users' ranges, PyTorch 1.x)
-is split alone, once per distinct text; ``split_one`` shows what both ways give.
+Millions of such texts differ only in their numbers. A loop over them takes two microseconds per text. Instead, this
+module puts the texts into one buffer, finds the marks (`, seq = ` and so on) by their `=`, reads numbers digit by digit
+in all texts together, and lets pyarrow find the distinct names and sizes. Texts of any other form (markers, users'
+ranges, PyTorch 1.x) are split one by one, once per distinct text. ``split_one`` shows the result of both methods.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyprof.parse.attribute import scope
 from pyprof.table.columns import NULL, Ints
 
 SEQ, OP_ID, LINKS = b", seq = ", b", op_id = ", b", input_op_ids = "
-MOST_DIGITS = 18  # of a number that fits in 64 bits, whatever its digits
-_PAD = b"\0" * 32  # before and after the texts, as words of 8 bytes are read around any of their bytes
+MOST_DIGITS = 18  # every number of 18 digits fits into 64 bits
+_PAD = b"\0" * 32  # put before and after the texts, since words of 8 bytes are read around any of their bytes
 
 
 class Buffer(NamedTuple):
@@ -42,18 +42,18 @@ class Buffer(NamedTuple):
         return len(self.begin)
 
     def owner(self, at: Ints) -> Ints:
-        """The text in which each place lies; places ascend."""
+        """The index of the text that contains each position; positions ascend."""
         bounds = np.searchsorted(at, self.begin)
         return np.repeat(np.arange(len(self)), np.diff(bounds, append=len(at)))
 
 
 class Parts(NamedTuple):
-    """The parts of each text of a buffer; ``NULL`` where one has no such number."""
+    """The parts of each text of a buffer; ``NULL`` for a number that a text lacks."""
 
     head: Ints  # number of the head: the text without its numbers and links
     seq: Ints  # autograd sequence number
     op_id: Ints
-    links: Ints  # where `, input_op_ids = ` begins in the buffer; the text's end where there is none
+    links: Ints  # position of `, input_op_ids = ` in the buffer, or of the text's end if there is none
 
 
 class Heads:
@@ -75,9 +75,10 @@ class Heads:
 
 
 def split_texts(buffer: Buffer, heads: Heads, one_by_one: bool = False) -> Parts:
-    """Split the texts of a buffer; ``heads`` gets the new ones in order of appearance.
+    """Split the texts of a buffer. New heads are added to ``heads`` in order of appearance.
 
-    ``one_by_one``: without pyarrow, whose import takes longer than a few thousand texts; the result is the same.
+    ``one_by_one``: do not use pyarrow, whose import takes longer than splitting a few thousand texts. The result is
+    the same.
     """
     data, begin = buffer.data, buffer.begin
     seq_at, op_at, links = _marks(buffer)
@@ -121,11 +122,11 @@ def split_one(text: bytes) -> tuple[bytes, int, int]:
 
 
 def numbers(data: NDArray[np.uint8], at: Ints, stop: Ints) -> tuple[Ints, Ints]:
-    """The decimal number at each place, read up to ``stop`` at most, and where it ends; 0 and ``at`` without any."""
+    """The decimal number at each position, read up to ``stop``, and its end; 0 and ``at`` if there is no number."""
     value, end = np.zeros(len(at), np.int64), at.copy()
     reading = np.flatnonzero(at < stop)
     for _ in range(MOST_DIGITS + 1):
-        digit = data[end[reading]] - np.uint8(ord("0"))  # what is no digit becomes more than 9
+        digit = data[end[reading]] - np.uint8(ord("0"))  # other characters become more than 9
         going = (digit < 10) & (end[reading] < stop[reading])
         reading, digit = reading[going], digit[going]
         if not len(reading):
@@ -140,8 +141,8 @@ def _is_number(begin: Ints, end: Ints) -> NDArray[np.bool_]:
 
 
 def _marks(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
-    """Where each text's first sequence number, op id and links begin; the text's end where it has none."""
-    words = np.ndarray((len(buffer.data) - 7,), "<u8", buffer.data, strides=(1,))  # the 8 bytes from each place on
+    """The positions of each text's first sequence number, op id and links; the text's end for missing ones."""
+    words = np.ndarray((len(buffer.data) - 7,), "<u8", buffer.data, strides=(1,))  # the 8 bytes from each position on
     equals = np.flatnonzero(buffer.data == ord("="))
     owner, last = buffer.owner(equals), words[equals - 6]  # all marks end in "= "
     seq, op_id, links = (_first(buffer, words, (equals, owner, last), mark) for mark in (SEQ, OP_ID, LINKS))
@@ -151,9 +152,9 @@ def _marks(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
 def _first(
     buffer: Buffer, words: NDArray[np.uint64], signs: tuple[Ints, Ints, NDArray[np.uint64]], mark: bytes
 ) -> Ints:
-    """Where ``mark`` first stands in each text; the text's end where it has none.
+    """The position of the first ``mark`` in each text; the text's end if there is none.
 
-    ``signs``: the place of each `=`, its text, and the 8 bytes that end one byte after it.
+    ``signs``: the position of each `=`, its text, and the 8 bytes that end one byte after it.
     """
     equals, owner, last = signs
     hits = np.flatnonzero(last == _word(mark[-8:]))
@@ -162,7 +163,7 @@ def _first(
     for part in range(0, len(mark) - 8, 8):
         fits &= words[at + part] == _word(mark[part : part + 8])
     first = buffer.end.copy()
-    first[owner[fits][::-1]] = at[fits][::-1]  # of several in a text the first is written last
+    first[owner[fits][::-1]] = at[fits][::-1]  # in reverse, so that a text's first mark is written last
     return first
 
 
@@ -173,9 +174,9 @@ def _word(data: bytes) -> np.uint64:
 def _plain_heads(
     buffer: Buffer, rows: NDArray[np.intp], ends: tuple[Ints, Ints], parts: Parts, one_by_one: bool
 ) -> list[tuple[int, bytes]]:
-    """The distinct heads of the texts ``rows``, each with its first row; ``parts.head`` gets places in that list.
+    """The distinct heads of the texts ``rows``, each with its first row. Sets ``parts.head`` to indices of that list.
 
-    ``ends``: where each text's name and its op id end.
+    ``ends``: the positions at which each text's name and its op id end.
     """
     if not len(rows):
         return []
@@ -189,11 +190,11 @@ def _plain_heads(
 
 
 def _distinct_slices(data: NDArray[np.uint8], cuts: Ints) -> tuple[Ints, list[bytes]]:
-    """The number of each slice between successive cuts among the distinct values; every second slice has none."""
+    """Number the distinct slices between successive cuts. Every second slice (numbers and links) gets no number."""
     import pyarrow as pa
 
     count = len(cuts) - 1
-    valid = np.full(count // 8 + 1, 0b01010101, np.uint8)  # the slices between, numbers and links, are null
+    valid = np.full(count // 8 + 1, 0b01010101, np.uint8)  # every second slice, with numbers and links, is null
     buffers = [pa.py_buffer(part) for part in (valid, cuts, data)]
     array = pa.Array.from_buffers(pa.large_binary(), count, buffers).dictionary_encode()
     codes = np.frombuffer(array.indices.buffers()[1], np.int32, count)  # to_numpy of nulls would import pandas
@@ -201,7 +202,7 @@ def _distinct_slices(data: NDArray[np.uint8], cuts: Ints) -> tuple[Ints, list[by
 
 
 def _few_slices(raw: bytes, cuts: Ints) -> tuple[Ints, list[bytes]]:
-    """The same in a loop, for few slices."""
+    """The same as ``_distinct_slices``, in a loop, which is faster for few slices."""
     known: dict[bytes, int] = {}
     codes = np.zeros(len(cuts) - 1, np.int64)
     between = zip(cuts[:-1:2].tolist(), cuts[1::2].tolist(), strict=True)
@@ -210,7 +211,7 @@ def _few_slices(raw: bytes, cuts: Ints) -> tuple[Ints, list[bytes]]:
 
 
 def _split_rest(buffer: Buffer, rows: NDArray[np.intp], parts: Parts, place: int) -> list[tuple[int, bytes]]:
-    """As ``_plain_heads``, one text at a time, once per distinct text; the list's first place is ``place``."""
+    """As ``_plain_heads``, but one text at a time, once per distinct text. Indices begin at ``place``."""
     heads: list[tuple[int, bytes]] = []
     known: dict[bytes, tuple[int, int, int]] = {}
     split: list[tuple[int, int, int]] = []

@@ -31,7 +31,7 @@ class Operations(NamedTuple):
 
 
 def read_operations(db: Database) -> Operations:
-    """All GPU operations. Raises SchemaError where a table lacks a column that nothing replaces."""
+    """All GPU operations. Raises SchemaError if a table lacks a required column."""
     data, warnings = gpu_operations(db, SOURCES)
     short, long = _kernel_names(db, data)
     name_operations([short, long], data, KINDS)
@@ -55,7 +55,7 @@ def _operations(db: Database, data: dict[str, Ints], warnings: list[str]) -> Ope
 def process_numbers(global_pid: Ints, db: Database) -> Ints:
     """The process number of each globalPid.
 
-    Exports cut by hand lack globalPid: then all rows are of the process that called the API, if there is only one.
+    Exports cut by hand lack globalPid. Then all rows belong to the process that called the API, if there is only one.
     """
     if np.any(global_pid != NULL):
         return np.where(global_pid == NULL, NULL, process_of(global_pid))
@@ -64,7 +64,7 @@ def process_numbers(global_pid: Ints, db: Database) -> Ints:
 
 
 def _kernel_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
-    """Short and long names as the file has them; a missing one is made of the other or of the mangled one."""
+    """Short and long names from the file. A missing name is made from the other name or the mangled name."""
     ids = [data[key] for key in ("short_name", "long_name", "mangled_name")]
     strings = db.texts(STRINGS, np.concatenate(ids))
     used, codes = distinct(*ids)
@@ -77,8 +77,8 @@ def _kernel_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
 def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
     """The GPU's name and facts (``gpu_info``) of each row.
 
-    By TARGET_INFO_CUDA_DEVICE where it is there, else by TARGET_INFO_GPU.cuDevice; never by TARGET_INFO_GPU.id: on a
-    4-GPU host ids 0, 1, 2, 3 were CUDA devices 1, 0, 3, 2.
+    They come from TARGET_INFO_CUDA_DEVICE if the table exists, or else from TARGET_INFO_GPU.cuDevice.
+    TARGET_INFO_GPU.id is never used: on a 4-GPU host ids 0, 1, 2, 3 were CUDA devices 1, 0, 3, 2.
     """
     infos = database_infos(db, GPUS)
     by_id, by_device, by_process = (dict[object, tuple[str, str]]() for _ in range(3))

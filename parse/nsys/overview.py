@@ -4,9 +4,9 @@ Rows, times, names, steps and warnings come from the numbers of GPU operations a
 of the time that has an op needs the texts of the ranges, which are nearly all of a long file: there only the ranges
 around a sample of the operations are read, and the share is an estimate.
 
-The GPU time is cut into many equal parts, and a random moment is drawn from each: the sample is the operations that
-were running then. The chance of an operation grows with its duration, every part of the capture is sampled, and no
-rhythm of a training loop can fall in step with the draw. So the share of the moments is the share of the time.
+The GPU time is cut into many equal parts, and a random moment is drawn from each. The sample is the operations that ran
+at these moments. An operation's chance grows with its duration, every part of the capture is sampled, and a periodic
+training loop cannot bias the sample. So the share of the moments estimates the share of the time.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from pyprof.parse.nsys.operations import outline_operations
 from pyprof.parse.nsys.reader import assemble, check
 from pyprof.table.columns import NULL, Data, Ints
 
-FEW = 100_000  # ranges; so many are all read, which takes a fifth of a second
-MOMENTS = 4_096  # drawn from the GPU time: a share of 50% is then known to within 2.4%, one of 100% to within 0.16%
+FEW = 100_000  # up to this number, all ranges are read, which takes a fifth of a second
+MOMENTS = 4_096  # moments drawn from the GPU time: a share of 50% is known to within 2.4%, of 100% to within 0.16%
 
-# The chance that the true share lies beyond the bounds, on each side: as for three standard deviations, so that 99.7 of
-# 100 intervals contain it.
+# The chance, on each side, that the true share lies outside the bounds. It is the chance for three standard deviations,
+# so 99.7 of 100 intervals contain the true share.
 BEYOND = 0.00135
 
 
 class Sample(NamedTuple):
-    """The operations that ran at the moments drawn, and at how many moments each ran."""
+    """The operations that ran at the drawn moments, and the number of these moments for each operation."""
 
     rows: Ints
     moments: Ints
@@ -60,17 +60,18 @@ def draw(duration: Ints, moments: int, seed: int = 0) -> Sample:
 
 
 def bounds(hits: int, moments: int, beyond: float = BEYOND) -> tuple[float, float]:
-    """The interval in which the true share lies where ``hits`` of so many moments have the property.
+    """The interval of the true share if ``hits`` of ``moments`` moments have the property.
 
-    The exact interval of C. J. Clopper and E. S. Pearson, The use of confidence or fiducial limits, 1934: below (above)
-    it at most ``beyond`` of all draws give as many (as few) hits. It assumes independent moments; spread evenly over
-    the capture they are a little more exact. Where all of 4,096 moments have it, 0.16% remain uncertain:
+    This is the exact interval of C. J. Clopper and E. S. Pearson, The use of confidence or fiducial limits, 1934: for a
+    share below (above) it, the chance of at least (at most) this many hits is at most ``beyond``. It assumes
+    independent moments; moments spread evenly over the capture are a little more exact. If all of 4,096 moments have
+    the property, 0.16% remain uncertain:
 
     >>> [round(100 * share, 2) for share in bounds(4096, 4096)]
     [99.84, 100.0]
     """
     numbers = np.arange(moments + 1)
-    logs = np.cumsum(np.log(np.maximum(numbers, 1)))  # of the factorials
+    logs = np.cumsum(np.log(np.maximum(numbers, 1)))  # logarithms of the factorials
     ways = logs[-1] - logs - logs[::-1]
 
     def tail(share: float, among: slice) -> float:
@@ -83,7 +84,7 @@ def bounds(hits: int, moments: int, beyond: float = BEYOND) -> tuple[float, floa
 
 
 def _root(above: Callable[[float], bool]) -> float:
-    """Where, between 0 and 1, ``above`` becomes true."""
+    """The point between 0 and 1 at which ``above`` becomes true."""
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
@@ -93,7 +94,7 @@ def _root(above: Callable[[float], bool]) -> float:
 
 @uncollected()
 def brief(file: Path) -> tuple[CaptureNotes, Contents]:
-    """What parse.py's summary shows of an nsys export; with more than ``FEW`` ranges the attributed share is estimated.
+    """The summary of an nsys export. With more than ``FEW`` ranges, the attributed share is an estimate.
 
     Raises InputError and SchemaError as ``reader.read`` does.
     """
@@ -116,7 +117,7 @@ _BY_ROW = "launch_thread launch_time reason_code origin_thread origin_time".spli
 
 
 def _capture(db: Database) -> tuple[Capture, Sample | None]:
-    """A capture of all operations and all ranges; where a sample is drawn, of the ranges around its operations."""
+    """A capture of all operations and all ranges. If a sample is drawn, only with the ranges around the sample."""
     operations, tids = outline_operations(db), dict[int, int]()
     _, launched = launches(db, operations, outline_calls(db), tids)
     sample, around = None, None
@@ -137,12 +138,12 @@ def _ints(column: Data) -> Ints:
 
 
 def _attribution(capture: Capture, tree: RangeTree, weight: Ints | None = None) -> Attribution:
-    """How much of the rows' time, or of another weight of theirs, has an op."""
+    """The part of the rows' time (or of their ``weight``) that has an op."""
     return attribution_of({**capture.columns, **attribute(capture, tree).columns}, weight)
 
 
 def _estimated(capture: Capture, tree: RangeTree, sample: Sample) -> Attribution:
-    """The same, estimated from a sample of the rows. The sample itself is exact: only the rest is uncertain."""
+    """The attribution, estimated from a sample. The sampled rows count exactly; only the other rows are uncertain."""
     if len(sample.rows) == capture.rows:
         return _attribution(capture, tree)
     part = _rows(capture, sample.rows)
@@ -168,10 +169,10 @@ def _rows(capture: Capture, rows: Ints) -> Capture:
 
 
 def _nodes(db: Database, capture: Capture, tree: RangeTree) -> Nodes:
-    """Autograd's nodes as far as they are needed to separate steps: one between each two updates, and the last of all.
+    """The autograd nodes needed to separate steps: one node between each two updates, and the last node of all.
 
-    Those around the sample are mostly enough. Where there is none after an update that a launch follows, the file is
-    searched for all that began later.
+    The nodes around the sample are usually enough. If none of them follows an update that is followed by a launch, the
+    file is searched for all later nodes.
     """
     nodes, without_node = nodes_of(tree), []
     updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])

@@ -1,7 +1,7 @@
 """``nsys export --type sqlite`` -> Capture, for every schema from before 2022 to 2026.
 
-Columns are detected, never versions (``tables``). An absent table means that there were no such events. Times are ns
-from the capture's start and may be negative.
+The reader checks which columns exist, never the version (``tables``). An absent table means that there were no such
+events. Times are ns from the capture's start and may be negative.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from pyprof.parse.nsys.tables import (
 )
 from pyprof.table.columns import NULL, Ints, distinct
 
-SIGNS = (STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # one is in every export
+SIGNS = (STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # every export has one of these tables
 EVENTS = tuple(source.table for source in (NVTX, API, *SOURCES))
-SEVERE = 2  # DIAGNOSTIC_EVENT.severity from which a message is a warning
+SEVERE = 2  # messages with at least this DIAGNOSTIC_EVENT.severity become warnings
 MOST_MESSAGES = 5
 RANK_NAME = re.compile(r"MPI Rank (\d{1,9})")
 MOST_RANKS = 1 << 31
@@ -52,10 +52,10 @@ def is_nsys(db: Database) -> bool:
 def read(file: Path, lean: bool = False) -> Capture:
     """Read an nsys SQLite export.
 
-    ``lean``: for the kernel table alone, which is the same. Ranges of threads that launch nothing are left out where no
-    row can depend on them: such a thread may have millions.
+    ``lean``: read only what the kernel table needs; the table is the same. Ranges on which no row can depend are left
+    out for threads that launch nothing, since such a thread may have millions.
 
-    Raises InputError where the file is no nsys export, SchemaError where a column is missing that nothing replaces.
+    Raises InputError if the file is not an nsys export, and SchemaError if a required column is missing.
     """
     with database(file) as db:
         check(db)
@@ -63,7 +63,7 @@ def read(file: Path, lean: bool = False) -> Capture:
 
 
 def check(db: Database) -> None:
-    """Raise InputError where the file is no nsys export, or one without events."""
+    """Raise InputError if the file is not an nsys export, or is one without events."""
     if not is_nsys(db):
         found = ", ".join(sorted(db.columns)[:4]) or "no tables"
         raise InputError(db.file, f"expected an nsys SQLite export, found a database with {found}")
@@ -76,7 +76,7 @@ def _capture(db: Database, lean: bool) -> Capture:
     operations = read_operations(db)
     nvtx = read_ranges(db, launching=launching_threads(db) if lean else None)
     if lean and not any(scope.kind in NAMING for scope in nvtx.scopes):
-        nvtx = read_ranges(db)  # a warning says whether the capture has ops at all
+        nvtx = read_ranges(db)  # needed for the warning that says whether the capture has ops at all
     messages = payloads(db)
     nvtx = nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids))
     calls, named_calls = read_calls(db)
@@ -122,7 +122,7 @@ def _rank_column(db: Database, messages: list[Payload], pid: Ints) -> Ints:
 
 
 def _agreed(claims: Iterable[tuple[object, ...]]) -> dict[int, int]:
-    """Process number -> rank, from (global id of a process or thread, rank); without processes that have several."""
+    """Process number -> rank, from pairs (global process or thread id, rank). Drops processes with several ranks."""
     ranks_of: dict[int, set[int]] = {}
     for owner, rank in claims:
         if isinstance(owner, int) and type(rank) is int and 0 <= rank < MOST_RANKS:
@@ -144,7 +144,7 @@ def _ranks_of_nccl(messages: list[Payload]) -> dict[int, int]:
 
 
 def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> list[str]:
-    """What the capture lacks, and what nsys itself warned of."""
+    """Warnings about data that the capture lacks, and nsys's own warnings."""
     warnings = list(operations.warnings)
     if not operations.rows:
         warnings.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")

@@ -1,7 +1,7 @@
-"""The tables and columns of an nsys export that PyProf reads, and nothing but them.
+"""The tables and columns of an nsys export that pyprof reads.
 
-The reader, the summary and ``pyprof stats`` make their SQL of these descriptions, so a column that nsys renames is
-changed here alone. Columns are detected, never versions: NVIDIA promises no compatibility of the SQLite export.
+The reader, the summary and ``pyprof stats`` build their SQL from these descriptions, so if nsys renames a column, only
+this file changes. Code checks which columns exist, never the version: NVIDIA promises no compatibility of the export.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ GRAPH_NODES = Source(
     "CUDA_GRAPH_NODE_EVENTS", named("node=graphNodeId, original=originalGraphNodeId, start_ns=start, thread=globalTid")
 )
 
-# NVTX ranges and marks. `end_thread` is the thread that ended a range where it is another than `thread`. Texts stand in
-# the row or, registered with NVTX, in STRINGS.
+# NVTX ranges and marks. `end_thread` is the thread that ended a range if it is not `thread`. A text is in the row or,
+# if it was registered with NVTX, in STRINGS.
 _NVTX = named("event_type=eventType, thread=globalTid, end_thread=endGlobalTid, domain=domainId, text, text_id=textId")
 _PAYLOAD = named("json=jsonText, json_id=jsonTextId, payload=binaryData")
 NVTX = Source("NVTX_EVENTS", (*TIMES, *_NVTX, *_PAYLOAD), required=("start_ns", "end_ns", "thread", "event_type"))

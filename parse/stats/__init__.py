@@ -1,8 +1,8 @@
-"""The tables of ``nsys stats``, for every format that PyProf reads.
+"""The tables of ``nsys stats``, for every format that pyprof reads.
 
-These tables sum up a profiler's own events (API calls that launched nothing, operating-system calls, start/end ranges),
-most of which never reach the kernel table. So they belong to the stage that reads files, beside the readers, and not to
-``prof/``, which sees the kernel table alone. Nothing here depends on ops or FLOPs.
+These tables summarize a profiler's own events (API calls that launched nothing, operating-system calls, start/end
+ranges), most of which are not in the kernel table. So they belong to the stage that reads files, and not to ``prof/``,
+which has only the kernel table. Nothing here depends on ops or FLOPs.
 
     recording.py         opens a file; its events as columns, read when a report asks for them (nsys and nvprof:
                          from_databases.py; from_kineto.py; from_capture.py for all other formats)

@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> Done:
-    """Write the tables; the lines say what the file lacks for the others."""
+    """Write the tables. For tables that cannot be made, the printed lines name the data that the file lacks."""
     from pathlib import Path
 
     from pyprof.files import check_output, open_output

@@ -28,7 +28,7 @@ def _functions(calls: Calls) -> Coded:
 
 
 def without_version(name: str) -> str:
-    """The name without its ABI version, which nsys strips where it has four digits.
+    """The name without its ABI version, which nsys strips if it has four digits.
 
     >>> without_version("cudaLaunchKernel_v7000"), without_version("cudaGraphLaunch_v10000")
     ('cudaLaunchKernel', 'cudaGraphLaunch_v10000')
@@ -93,7 +93,7 @@ def _mb(size: float) -> Cell:
 
 
 def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> Rows:
-    """Four times in ns: A of the API call, K of the kernel, Q of the wait in the queue, T of all.
+    """Four times in ns: A (the API call), K (the kernel), Q (the wait in the queue), T (the total).
 
     Q is from the call's end to the kernel's start, and counts only where the kernel starts later. T is from the call's
     start to the later end of both. Rows are sorted by the mean of T, descending.
@@ -119,5 +119,5 @@ def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> Rows:
 
 
 def _queue(summary: Summary | None) -> list[Cell]:
-    """How many kernels waited, and their statistics; where none did, all but the deviation are empty, as in nsys."""
+    """The number of kernels that waited, and statistics. If none waited, only the deviation is set, as in nsys."""
     return [summary.rows, *summary.times()] if summary else [0, None, None, None, None, rounded(0.0)]

@@ -1,7 +1,7 @@
-"""Any other format as a recording, made of the capture that its reader returns.
+"""A recording for any other format, made from the capture that the format's reader returns.
 
 A capture has each GPU operation with its launch, and the ranges. It has no calls that launched nothing and no calls of
-the operating system, so the tables of calls are reported as missing rather than filled by half.
+the operating system. So the tables of calls are reported as missing, since they would be incomplete.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CaptureRecording(Recording):
 
     @cached_property
     def spans(self) -> Spans:
-        """All ranges but Python's frames, which have no counterpart in NVTX."""
+        """All ranges except Python frames, which have no counterpart in NVTX."""
         capture, ranges = self._capture, self._capture.ranges
         if not len(ranges):
             return Spans.none()
@@ -47,7 +47,7 @@ class CaptureRecording(Recording):
         pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread[rows]].T
         texts = [scope.text or f"{PREFIX.get(scope.kind, '')}{scope.name}" for scope in capture.scopes]
         names = Coded(ranges.scope[rows].astype(np.int32), [f":{text}" for text in texts])
-        end = np.minimum(ranges.end, ranges.last_time())  # of ranges that were never closed, too
+        end = np.minimum(ranges.end, ranges.last_time())  # also ends ranges that were never closed
         return Spans.pushed(ranges.start[rows], end[rows], pid, tid, names)
 
 
@@ -72,7 +72,7 @@ def gpu_rows(columns: Mapping[str, Data], rows: int) -> Gpu:
         device=numbers("device"),
         name=long,
         base=short,
-        mangled=long,  # readers demangle; nsys, too, prints demangled names where a file has no others
+        mangled=long,  # readers demangle names; nsys also prints demangled names if a file has no mangled ones
         grid=texts("grid"),
         block=texts("block"),
         launch=Calls(call, call_end, numbers("pid"), numbers("tid"), texts("api")),

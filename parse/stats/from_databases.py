@@ -53,7 +53,7 @@ class NsysRecording(Recording):
         return Gpu.of_activity(data, self._names(data), self.api.at(call))
 
     def _names(self, data: dict[str, Ints]) -> list[Coded]:
-        """Demangled, short and mangled; where there is no mangled one, the demangled one, as nsys does."""
+        """Demangled, short and mangled names. A missing mangled name is replaced by the demangled one, as in nsys."""
         long, short, mangled = (data[name] for name in ("long_name", "short_name", "mangled_name"))
         ids = [long, short, np.where(mangled == NULL, long, mangled)]
         strings = self.db.texts(STRINGS, np.concatenate(ids))
@@ -76,7 +76,7 @@ def _spans(db: Database) -> Spans:
         tid=thread_of(thread),
         name=_range_names(db, thread >> 24, domain),
         startend=np.isin(event_type, START_END),
-        one_thread=end_thread == NULL,  # nsys names the thread that ended a range only where it is another
+        one_thread=end_thread == NULL,  # nsys names the thread that ended a range only if it is a different one
         id=row,
     )
 
@@ -122,5 +122,5 @@ class NvprofRecording(Recording):
             return Spans.none()
         pid, tid, start, end = np.array([marker[:4] for marker in markers], np.int64).T
         closed = end[end != OPEN]
-        end = np.where(end == OPEN, max(start.max(), closed.max(initial=0)), end)  # an open one lasts to the last time
+        end = np.where(end == OPEN, max(start.max(), closed.max(initial=0)), end)  # open ranges end at the last time
         return Spans.pushed(start, end, pid, tid, Coded.of(f":{marker.text}" for marker in markers))

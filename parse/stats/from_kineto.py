@@ -19,7 +19,7 @@ from pyprof.table.columns import Coded, Ints
 
 
 class KinetoRecording(Recording):
-    """The events of a trace. Raises InputError where the trace is not torch's."""
+    """The events of a trace. Raises InputError if the trace is not torch's."""
 
     def __init__(self, file: Path) -> None:
         self._trace = load(file)

@@ -1,9 +1,9 @@
 """Statistics of groups as nsys stats prints them, and its rounding.
 
-Checked on 155 rows of real output: the deviation is the sample's (n - 1), 0 for one value; the median of an even count
-is the mean of the two in the middle; halves are rounded away from zero on the exact binary value, so 86953.25 becomes
-86953.3 (Python's round makes it .2) and 841.15, which is a little less than that in binary, 841.1 (SQLite's makes it
-.2).
+The rules are checked on 155 rows of real output. The deviation is the sample's (n - 1), 0 for one value. The median
+of an even count is the mean of the two middle values. Halves are rounded away from zero on the exact binary value:
+86953.25 becomes 86953.3 (Python's round gives .2), and 841.15, whose binary value is slightly smaller, becomes 841.1
+(SQLite's round gives .2).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def summarise(group: NDArray[Any], value: Ints) -> list[Summary]:
 
 
 def largest_first(summaries: Sequence[Summary], names: Sequence[str]) -> list[Summary]:
-    """By total, descending; equal ones by name. ``names`` are the groups'."""
+    """The summaries sorted by total, descending, and equal totals by name. ``names``: the groups' names."""
     return sorted(summaries, key=lambda s: (-s.total, names[s.group]))
 
 
@@ -95,7 +95,7 @@ def group_rows(group: NDArray[Any], duration: Ints, names: Sequence[str], last: 
 
 
 def by_text(column: Coded) -> Coded:
-    """The same texts, each under one code, the empty text too, so that rows can be grouped by their codes."""
+    """The same column with exactly one code per text, including the empty text, so that codes can be grouped."""
     seen: dict[str, int] = {}
     code = [seen.setdefault(text, len(seen)) for text in (*column.values, "")]
-    return Coded(np.array(code, np.int32)[column.codes], list(seen))  # code -1 finds the last
+    return Coded(np.array(code, np.int32)[column.codes], list(seen))  # code -1 selects the last item

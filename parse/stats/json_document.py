@@ -1,4 +1,4 @@
-"""What pyprof stats prints with --json (pyprof/command/envelope.py adds the header)."""
+"""The JSON document that pyprof stats prints with --json (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Tables(Record):
 
 
 def tables_of(tables: Sequence[tuple[Wanted, Rows]]) -> Tables:
-    """A table for each report, also where the file has nothing for it."""
+    """One table per report, even if the file has no data for the report."""
     return Tables(tables={wanted.name: _table(wanted.report, rows) for wanted, rows in tables})
 
 

@@ -13,7 +13,7 @@ from pyprof.parse.stats.reports import TEXTS, Wanted
 from pyprof.text import inert
 
 Table = tuple[Wanted, Rows]
-WIDEST = 100  # characters of a column; a longer text is cut and ends with an ellipsis
+WIDEST = 100  # characters per column; a longer text is cut and ends with an ellipsis
 
 
 def columns(tables: Sequence[Table]) -> str:
@@ -39,7 +39,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _shown(cell: Cell) -> str:
-    """A cell for a terminal, which control characters in a file's texts must not reach."""
+    """A cell for a terminal, without the control characters that a file's texts may contain."""
     text = str(cell)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
@@ -61,7 +61,7 @@ def comma_separated(tables: Sequence[Table]) -> str:
 
 
 def as_json(tables: Sequence[Table]) -> str:
-    """One table as a list of objects, as nsys writes it; several as an object of such lists, by the reports' names."""
+    """One table as a list of objects, as nsys writes it; several tables as an object: report name -> such a list."""
     lists = {wanted.name: _objects(wanted, rows) for wanted, rows in tables}
     if len(tables) == 1:
         return f"{next(iter(lists.values()))}\n"

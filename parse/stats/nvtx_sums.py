@@ -1,9 +1,9 @@
 """nvtx_*: time in ranges on the CPU, the kernels launched in them, and ranges projected onto the GPU's timeline.
 
 A range in which GPU operations (kernels, copies, memsets) were launched is projected to the time from the start of the
-first to the end of the last, including idle time in between. Start/end ranges count where they began and ended on one
-thread. Levels, children and parents are among the projected ranges: what a row's NumChild counts is in the table. Ids
-are the numbers of the rows in nsys's table of NVTX events.
+first operation to the end of the last, including idle time in between. Start/end ranges count only if they began and
+ended on the same thread. Levels, children and parents consider only projected ranges, so all children that NumChild
+counts are in the table. Ids are the row numbers in nsys's table of NVTX events.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _instances(group: Ints, span: Ints, groups: int) -> list[int]:
 def enclosing(spans: Spans, launch: Calls) -> tuple[Ints, Ints]:
     """Every pair of a launch and a range that contains the whole call: (rows of ``launch``, rows of ``spans``).
 
-    All launches go outwards together, one range at a time. The two styles are nested separately, because start/end
-    ranges overlap freely, and ranges that do not nest take long.
+    All launches are processed together, from the innermost range outwards. Push/pop and start/end ranges are nested
+    separately, because start/end ranges may overlap, and ranges that do not nest take long.
     """
     of_span, of_call = same_threads(spans, launch)
     pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
@@ -106,10 +106,10 @@ class _Projected:
     spans: Spans  # sorted by start, an outer range before the inner ones
     start: Ints
     end: Ints
-    operations: Ints  # how many were launched inside
-    parent: Ints  # an index into these ranges; -1 for none
-    level: Ints  # how many ranges are around it
-    children: Ints  # how many ranges have it as their parent
+    operations: Ints  # per range: the number of operations launched inside
+    parent: Ints  # per range: the index of its parent among these ranges; -1 for none
+    level: Ints  # per range: the number of ranges around it
+    children: Ints  # per range: the number of ranges whose parent it is
 
 
 def nvtx_gpu_proj_sum(recording: Recording, _: str = "") -> Rows:
@@ -165,7 +165,7 @@ def _parents(spans: Spans) -> Ints:
         return np.zeros(0, np.int64)
     thread, _ = same_threads(spans, Calls.none())
     nesting = nest(thread, spans.start, spans.end)
-    _, first = np.unique(nesting.source, return_index=True)  # of a range in pieces the first one
+    _, first = np.unique(nesting.source, return_index=True)  # the first piece of each range
     around = nesting.parent[first]
     while True:
         source = nesting.source[around]

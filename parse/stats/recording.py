@@ -43,7 +43,7 @@ class Events:
 
 @dataclass(slots=True)
 class Calls(Events):
-    """Calls on CPU threads: of the CUDA API or of the operating system."""
+    """Calls on CPU threads, either of the CUDA API or of the operating system."""
 
     pid: Ints
     tid: Ints
@@ -55,7 +55,7 @@ class Calls(Events):
         return cls(nothing, nothing, nothing, nothing, Coded.empty(0))
 
     def at(self, rows: Ints) -> Calls:
-        """The calls of these rows; of row -1 one without a start (``NULL``)."""
+        """The calls with these indices; index -1 gives a call without a start (``NULL``)."""
         start, end, pid, tid = (value_at(column, rows) for column in (self.start, self.end, self.pid, self.tid))
         return Calls(start, end, pid, tid, Coded(value_at(self.name.codes, rows, -1), self.name.values))
 
@@ -67,19 +67,19 @@ class Gpu(Events):
     kind: Ints
     bytes: Ints
     device: Ints
-    name: Coded  # with template arguments; a copy's as nsys prints it
-    base: Coded  # without template arguments
+    name: Coded  # name with template arguments; copies are named as in nsys
+    base: Coded  # name without template arguments
     mangled: Coded
     grid: Coded  # `x y z`
     block: Coded
-    launch: Calls  # each row's API call, without a start where there is none
+    launch: Calls  # each row's API call; a missing call has no start
 
     def of(self, *kinds: int) -> Gpu:
         return self.take(np.isin(self.kind, kinds))
 
     @classmethod
     def of_activity(cls, data: Mapping[str, Ints], names: Sequence[Coded], launch: Calls) -> Gpu:
-        """From the columns of ``gpu_operations``; ``names``: demangled, short, mangled."""
+        """The operations from the columns of ``gpu_operations``; ``names``: demangled, short, mangled."""
         start, end, kind, size, device = (data[key] for key in ("start_ns", "end_ns", "kind", "bytes", "device"))
         name, base, mangled = names
         return cls(
@@ -94,9 +94,9 @@ class Spans(Events):
     pid: Ints
     tid: Ints
     name: Coded  # `domain:text`
-    startend: NDArray[np.bool_]  # start/end ranges; the others are push/pop
-    one_thread: NDArray[np.bool_]  # began and ended on one thread
-    id: Ints  # the file's own number, otherwise in order of start
+    startend: NDArray[np.bool_]  # True for start/end ranges, False for push/pop ranges
+    one_thread: NDArray[np.bool_]  # whether the range began and ended on the same thread
+    id: Ints  # the file's own number, or else a number in order of start
 
     def of_one_thread(self) -> Spans:
         """Push/pop ranges, and those start/end ranges that began and ended on one thread."""
@@ -139,7 +139,7 @@ class Recording:
 
 @contextmanager
 def recording(file: Path) -> Iterator[Recording]:
-    """The events of a file, whose database stays open meanwhile. Raises InputError where no format is known."""
+    """The events of a file, whose database stays open meanwhile. Raises InputError if no format is known."""
     from pyprof.parse.formats import nvprof
     from pyprof.parse.kineto import reader as kineto
     from pyprof.parse.nsys import reader as nsys
@@ -168,7 +168,7 @@ def _is_database(file: Path) -> bool:
 
 
 def same_threads(spans: Spans, calls: Calls) -> tuple[Ints, Ints]:
-    """The number of each range's and each call's thread; -1 where there is no call."""
+    """The thread number of each range and of each call; -1 for a missing call."""
     pid, tid = np.concatenate([spans.pid, calls.pid]), np.concatenate([spans.tid, calls.tid])
     _, number = distinct(pid, tid)
     of_call = number[len(spans) :]

@@ -25,7 +25,7 @@ class Report:
     rows: Callable[[Recording, str], Rows]
     title: str
     columns: tuple[str, ...]
-    missing: str  # what a file lacks where the table is empty
+    missing: str  # the data that a file lacks if the table is empty
     variants: tuple[str, ...] = ()
 
     @property
@@ -34,7 +34,7 @@ class Report:
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    """Names of columns with commas between them; `*` is the five columns of statistics, `P*` the same with prefix P."""
+    """Column names separated by commas. `*` means the five columns of statistics, `P*` the same with prefix P."""
     names: list[str] = []
     for name in text.split(", "):
         names += [f"{name[:-1]}{column}" for column in SPREAD] if name.endswith("*") else [name]
@@ -99,7 +99,7 @@ class Wanted:
 
 
 def wanted(text: str) -> Wanted:
-    """The report with this name. Raises ValueError where there is none."""
+    """The report with this name. Raises ValueError if there is none."""
     name, _, variant = text.partition(":")
     report = REPORT.get(name)
     if report is None:

@@ -1,4 +1,4 @@
-"""Advice: what to change in the program, where, and how many milliseconds per step it saves.
+"""Advice: changes to the program, their places in the code, and the milliseconds per step that they save.
 
 ``advise(Run(table, annotation))`` runs every rule of ``RULES`` and ranks their findings. A rule is a small pure
 function over a ``Run`` that yields ``Finding``s; each family of rules has its file. A rule that lacks data abstains.

@@ -29,8 +29,8 @@ PADS = ("nhwcAddPadding", "nhwcRemovePadding")  # cuDNN's kernels; seen on H200
 FEW = 4  # channels of an image: its convolution has special kernels, and padding to 8 gained only 5% (measured)
 SLOW = re.compile(r"align[124](?!\d)")
 VECTOR = re.compile(r"gemv|dot_kernel|gemmk1|splitKreduce")
-WORTH = 1.15  # a product that takes less than this times its expected time is left alone
-VOCABULARY = 16384  # an output layer this wide is a language model's vocabulary, or a table like it
+WORTH = 1.15  # products that take less than this factor times their expected time get no advice
+VOCABULARY = 16384  # an output layer of at least this width is assumed to be a language model's vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def padded_to(size: int, itemsize: int) -> int:
 
 def _wrong(product: Gemm, itemsize: int, name: str) -> dict[str, int]:
     """The dimensions to pad and their present sizes. Without strides, the kernel's name must show small loads."""
-    if "nvjet" in name:  # loads by TMA, which refuses what is not aligned: the storage is padded already
+    if "nvjet" in name:  # loads by TMA, which requires alignment, so the storage is already padded
         return {}
     if product.leads:
         odd = {dim: size for dim, size in product.leads if size * itemsize % LINE}
@@ -105,7 +105,7 @@ def _wrong(product: Gemm, itemsize: int, name: str) -> dict[str, int]:
 def alignment(run: Run) -> Iterator[Finding]:
     """Products that should be padded, one card per set of sizes.
 
-    Abstains without shapes; without strides, unless the kernel's name says that it loads less than 16 bytes; where the
+    Abstains without shapes; without strides, unless the kernel's name shows that it loads less than 16 bytes; if the
     device's peak is unknown; and for matrix-vector products.
     """
     cards: dict[tuple[tuple[int, int], ...], list[tuple[int, float]]] = {}
@@ -133,7 +133,7 @@ def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | 
     flop = 2.0 * product.batch * m * n * k
     nbytes = product.batch * itemsize * float(m * k + k * n + m * n)
     expected = run.product_ns(flop, nbytes, tensor_unit(precision))
-    if not wrong or not run.dur[row] > WORTH * expected:  # NaN where the device is unknown
+    if not wrong or not run.dur[row] > WORTH * expected:  # `expected` is NaN if the device is unknown
         return None
     return tuple(sorted({(size, padded_to(size, itemsize)) for size in wrong.values()})), expected
 

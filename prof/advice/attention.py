@@ -20,8 +20,8 @@ from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.table.columns import Bools
 
 NEAR = 12  # rows before and after a softmax that may belong to its attention (scale, mask, dropout, casts, products)
-LEAST = 1 << 16  # scores: with fewer, launching takes longer than moving them
-LEAST_NS = 30_000  # time of the kernels around a softmax, used where the number of scores is unknown
+LEAST = 1 << 16  # with fewer scores than this, launching takes longer than moving them
+LEAST_NS = 30_000  # least time of the kernels around a softmax, used if the number of scores is unknown
 HEAD = 256  # the largest head dimension of FlashAttention 2
 # Fused attention's rate at its best, of the dense peak, by the head's width: cuDNN's on an H200 in bf16 (8 × 16 heads,
 # 512 to 4096 tokens, forward and backward, the product that the backward does again counted) reaches 0.48 at 64, 0.62
@@ -57,7 +57,7 @@ def patterns(run: Run) -> Iterator[Pattern]:
     """Find each softmax between batched products over the same scores, by order and shapes.
 
     The batched products' result (or first operand) and the softmax have the same number of elements and the same last
-    dimension; the element-wise kernels between have the same number. Without shapes there are none.
+    dimension. The element-wise kernels between them have the same number of elements. Without shapes, none are found.
     """
     for row in np.flatnonzero(np.isin(run.aten, ("_softmax", "_softmax_backward_data"))).tolist():
         sizes = run.shapes(row)
@@ -99,9 +99,8 @@ def _of_scores(product: Gemm, scores: int, last: int) -> bool:
 def unfused_attention(run: Run) -> Iterator[Finding]:
     """A softmax between two batched products, which one fused kernel could do without writing the scores to memory.
 
-    In a capture without any shapes it goes by the kernels' names. Abstains for head dimensions over 256, for types
-    other than float32, float16 and bfloat16, and where PyTorch's own attention chose this backend (see
-    attention_backend).
+    In a capture without any shapes, the kernels' names are used. Abstains for head dimensions over 256, for types other
+    than float32, float16 and bfloat16, and if PyTorch's own attention chose this backend (see attention_backend).
     """
     if not (run.table.coded("sizes").codes >= 0).any():
         yield from _by_name(run)
@@ -129,9 +128,9 @@ def _by_name(run: Run) -> Iterator[Finding]:
 
 @rule("attention_backend")
 def attention_backend(run: Run) -> Iterator[Finding]:
-    """scaled_dot_product_attention in half precision by a slower backend than necessary.
+    """scaled_dot_product_attention in half precision that runs on a slower backend than necessary.
 
-    That is the math or memory-efficient backend, or FlashAttention 2 on Hopper, where cuDNN's kernel is faster.
+    The slower backends are math, memory-efficient, and on Hopper FlashAttention 2: cuDNN's kernel is faster there.
     Abstains in fp32 (which these backends lack), with a bias or mask (which flash does not take), and before compute
     capability 8.0.
     """
@@ -146,9 +145,9 @@ def attention_backend(run: Run) -> Iterator[Finding]:
 
 
 def _math(run: Run) -> Iterator[Finding]:
-    """The math backend: all kernels within it, and the backward of its softmax and products.
+    """Findings for the math backend: all its kernels, and the backward of its softmax and products.
 
-    Under autocast or in half precision it computes in float32; the casts at its start show the dtype that was given.
+    Under autocast or in half precision it computes in float32; the casts at its start show the dtype of its inputs.
     """
     inside = run.mentions("nodes", MATH)
     found = [p for p in patterns(run) if inside[p.softmax] or (p.backward and run.mentions("nodes", SAFE)[p.softmax])]
@@ -184,12 +183,12 @@ def _mask_strided(run: Run, pattern: Pattern) -> bool:
 
 
 def _mask_trained(run: Run, pattern: Pattern) -> bool:
-    """Whether the mask has a gradient: that of a broadcast mask is a sum over the scores' gradient."""
+    """Whether the mask has a gradient. The gradient of a broadcast mask is a sum over the scores' gradient."""
     return pattern.backward and any(run.aten[row] == "sum" for row in pattern.rows)
 
 
 def in_math(run: Run) -> Bools:
-    """Which rows belong to the math backend, including its backward."""
+    """A mask of the rows that belong to the math backend, including its backward."""
     mask = run.mentions("nodes", MATH, SAFE)
     for pattern in patterns(run):
         if mask[pattern.softmax]:
@@ -198,7 +197,7 @@ def in_math(run: Run) -> Bools:
 
 
 def _second_dtype(run: Run) -> NDArray[np.object_]:
-    """The dtype of each row's second tensor, which is what a copy reads."""
+    """The dtype of each row's second tensor, which for a copy is its source."""
     found = [run.json("dtypes", row) or [] for row in range(run.rows)]
     return np.array([dtypes[1] if len(dtypes) > 1 and isinstance(dtypes[1], str) else "" for dtypes in found], object)
 
@@ -214,8 +213,8 @@ def _finding(
 ) -> Iterator[Finding]:
     """One finding for all patterns.
 
-    ``who``: the subject and verb of its reason. ``dtype``: that of the fused kernel, if not the softmax's. ``inside``:
-    rows that vanish as well. ``efficiency``: the share of the fastest fused kernel's rate.
+    ``who``: the subject and verb of its reason. ``dtype``: the fused kernel's dtype, if not the softmax's. ``inside``:
+    other rows that the change removes. ``efficiency``: the share of the fastest fused kernel's rate.
     """
     groups = [(_members(run, p, inside), _fused_ns(run, p, dtype, efficiency)) for p in found]
     rows, saved, calls = run.replaced(groups)
@@ -244,14 +243,14 @@ def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
 
 
 def _fused_ns(run: Run, pattern: Pattern, dtype: str = "", efficiency: float = 1.0) -> float:
-    """Expected time of the fused kernel in ns; NaN where it is unknown or no kernel fits."""
+    """Expected time of the fused kernel in ns; NaN if it is unknown or no kernel fits."""
     dtype = dtype or str(run.dtype[pattern.softmax]) or str(run.dtype[pattern.rows[0]])
     sizes = run.shapes(pattern.softmax)[0]
     scores, last = numel(sizes), int(sizes[-1])
     head = _head(pattern.product, last)
     flop = 4.0 * scores * head * (2.5 if pattern.backward else 1.0)
     item = 4 if dtype == "float32" else 2
-    tensors = 8 if pattern.backward else 4  # q, k, v, out; and their gradients
+    tensors = 8 if pattern.backward else 4  # q, k, v and out; in backward also their gradients
     ops = [i for i in pattern.rows if run.aten[i] in ("add", "add_", "native_dropout", "native_dropout_backward")]
     masked = any(run.aten[i] in ("add", "add_") and len([s for s in run.shapes(i) if s]) > 1 for i in ops)
     dropped = any(str(run.aten[i]).startswith("native_dropout") for i in ops) or (pattern.backward and _drops(run))
@@ -273,7 +272,7 @@ def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> f
 
 
 def _head(product: Gemm, last: int) -> int:
-    """The head dimension: the size of a product that the scores do not have."""
+    """The head dimension: the one size of the product that is not a size of the scores."""
     sizes = [product.m, product.n, product.k]
     if last in sizes:
         sizes.remove(last)
@@ -281,7 +280,7 @@ def _head(product: Gemm, last: int) -> int:
 
 
 def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
-    """Rows of a fused attention that take longer than cuDNN or FlashAttention would."""
+    """Findings for rows of a fused attention that take longer than cuDNN or FlashAttention would."""
     forward = run.aten == f"{op}_forward"
     either = (forward | (run.aten == f"{op}_backward")) & (run.role == "main")
     rows, saved = [], []
@@ -309,5 +308,5 @@ def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
 
 
 def _has_flash(arch: str) -> bool:
-    """FlashAttention 2 in PyTorch: compute capability 8.0 and later (sdp_utils.cpp)."""
+    """Whether PyTorch has FlashAttention 2 for the GPU: compute capability 8.0 and later (sdp_utils.cpp)."""
     return arch.startswith("sm_") and arch[3:].isdigit() and int(arch[3:]) >= 80

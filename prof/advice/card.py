@@ -1,4 +1,4 @@
-"""A rule's finding, the card that the reader gets, and the registry of rules."""
+"""A rule's finding, the card shown to the user, and the registry of rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Confidence = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A card: one change and what it saves. Times are ms per step, or per capture where it marks no steps."""
+    """A card: one change and its saving. Times are ms per step, or per capture if the capture marks no steps."""
 
     rule: Annotated[str, doc("its name (docs/explanation/advice.md)")]
     saved_ms: Annotated[float, nan_doc("ms that this change alone saves per step")]
@@ -49,9 +49,9 @@ class Finding:
     why: str
     change: str
     confidence: Confidence
-    idle_ns: float = 0.0  # idle time of the GPU that the change saves besides
-    launches: float = 0.0  # that the change removes; negative if it adds some
-    calls: float | None = None  # of the host that it removes; None: as many as launches
+    idle_ns: float = 0.0  # idle time of the GPU that the change saves in addition
+    launches: float = 0.0  # number of launches that the change removes; negative if it adds launches
+    calls: float | None = None  # number of host calls that the change removes; None: equal to launches
 
 
 Rule = Callable[["Run"], Iterable[Finding]]
@@ -60,7 +60,7 @@ F = TypeVar("F", bound=Rule)
 
 
 def rule(name: str) -> Callable[[F], F]:
-    """Register a rule under its public name. Raises ModelError, which names both functions, if it has one."""
+    """Register a rule under its public name. If the name is taken, raises ModelError, which names both functions."""
 
     def register(function: F) -> F:
         if name in RULES:

@@ -11,19 +11,19 @@ from pyprof.prof.advice.run import CALL_NS, SMALL_MESSAGE, Run
 
 CASTS = 12  # bytes per element: float32 read, 16 bits written, and back
 BUCKET = 25 << 20
-SAMPLES = 4  # messages needed to know the link's rate: fewer may all have waited for another rank
-FEW = 16  # collectives per step: fewer are left alone
+SAMPLES = 4  # messages needed to measure the link's rate, since fewer may all have waited for another rank
+FEW = 16  # the rule abstains with fewer collectives per step
 # The host's time per collective, on two H200: 96 buckets of DDP against 4, 46 µs; 192 all_reduce calls against 1, 22
 DDP_NS, CALLED_NS = 45_000.0, 22_000.0
 
 
 @rule("communication")
 def communication(run: Run) -> Iterator[Finding]:
-    """All-reduces of float32 gradients that run with nothing beside them, at half their bytes.
+    """All-reduces of float32 gradients that nothing overlaps, and that could send half the bytes in 16 bits.
 
-    The run's fastest collective (per byte) gives the time that moving the bytes takes; the rest of the time a
-    collective waits for other ranks, which a smaller message does not shorten. Abstains without the messages' sizes,
-    and for messages under 4 MiB, which are limited by latency.
+    The run's fastest collective (per byte) gives the time for moving the bytes. The remaining time is waiting for other
+    ranks, which a smaller message does not shorten. Abstains without the messages' sizes, and for messages under 4 MiB,
+    which are limited by latency.
     """
     reduces = run.mentions("kShortName", "AllReduce") & run.mentions("kShortName", "ncclDevKernel", "ncclKernel")
     rows = np.flatnonzero(reduces & run.mentions("kShortName", "_f32", "_float"))
@@ -33,9 +33,9 @@ def communication(run: Run) -> Iterator[Finding]:
         return
     fastest = float((run.dur[rows] / size).min())
     bare = run.exposed(rows)
-    casts = 1e9 * CASTS * size / 4 / run.bandwidth  # exposed where the message is exposed
+    casts = 1e9 * CASTS * size / 4 / run.bandwidth  # as exposed as the message itself
     saved = 0.5 * np.minimum(bare, size * fastest) - np.where(bare > 0, casts, 0.0)
-    if not float(saved.sum()) > 0:  # NaN: bandwidth unknown
+    if not float(saved.sum()) > 0:  # NaN if the bandwidth is unknown
         return
     why = (
         f"{run.number(rows)} all-reduces of {run.ms(float(size.sum())):.4g} MB in float32 take "
@@ -52,10 +52,10 @@ def communication(run: Run) -> Iterator[Finding]:
 
 @rule("small_collectives")
 def small_collectives(run: Run) -> Iterator[Finding]:
-    """Many all-reduces of small messages, where a few of 25 MiB would do.
+    """Many all-reduces of small messages, which could be a few all-reduces of 25 MiB.
 
-    The saving is the host's time per all-reduce, and the part of the exposed time that moving all the bytes at the rate
-    of the largest message would not take. Abstains without the messages' sizes.
+    The saving is the host's time per all-reduce, plus the exposed time minus the time that all the bytes would take at
+    the rate of the largest message. Abstains without the messages' sizes.
     """
     reduces = np.flatnonzero(run.collectives & run.mentions("kShortName", "AllReduce"))
     size = np.array([run.message_bytes(row) for row in reduces.tolist()], np.float64)

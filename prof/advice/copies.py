@@ -51,9 +51,9 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
 
 
 def _waits(run: Run) -> Bools:
-    """Copies between host and device whose asynchronous call lasted at least until the copy was half done.
+    """A mask of the copies between host and device whose asynchronous call lasted until the copy was half done.
 
-    Only copies whose name does not say which memory they use.
+    Includes only copies whose name does not say which kind of memory they use.
     """
     unnamed = run.mentions("kShortName", "Host-to-Device", "Device-to-Host") & run.mentions("api", "MemcpyAsync")
     api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
@@ -72,8 +72,8 @@ def _waits(run: Run) -> Bools:
 def weight_casts(run: Run) -> Iterator[Finding]:
     """Inference under autocast that casts fp32 weights to half precision in every forward pass.
 
-    Autocast caches a cast only until its context ends. Abstains in training, where the casts are the price of fp32
-    master weights (once per step), and without shapes and dtypes.
+    Autocast caches a cast only until its context ends. Abstains without shapes and dtypes, and in training, where fp32
+    master weights need one cast per step.
     """
     if bool((run.phase == "backward").any()) or bool((run.texts("dir") == "bprop").any()):
         return

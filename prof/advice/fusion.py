@@ -12,16 +12,16 @@ from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import Bools, Ints
 
-CHAIN = 3  # kernels at least; of two, the first result is often needed elsewhere
-LEAST = 1 << 18  # elements: with fewer, launching takes longer than moving them
-FUSED_NS = 3000.0  # per kernel, besides its bytes
-CONTIGUOUS = ("vectorized_elementwise_kernel", "unrolled_elementwise_kernel")  # a copy by these changes the type only
+CHAIN = 3  # fewest kernels in a chain; with two, the first result is often needed elsewhere
+LEAST = 1 << 18  # with fewer elements than this, launching takes longer than moving them
+FUSED_NS = 3000.0  # time per fused kernel in addition to moving its bytes
+CONTIGUOUS = ("vectorized_elementwise_kernel", "unrolled_elementwise_kernel")  # copies that change only the type
 DROPOUT = ("native_dropout", "native_dropout_backward")
 ROWS = 4  # kernels over a norm's statistics, between its two passes: epsilon, root, reciprocal
-# Second operands that the fused kernel has to read, of those that the chain's kernels have: the others the chain made
-# itself, or read before. A backward chain reads what the forward saved, most of which a compiler makes again.
+# The share of the second operands in a chain that the fused kernel has to read. The chain made the others itself, or
+# has read them before. A backward chain reads tensors saved by the forward, most of which a compiler recomputes.
 NEW_FORWARD, NEW_BACKWARD = 1 / 2, 1 / 3
-CALLS = (  # ops of a chain, and the call that does them in one kernel
+CALLS = (  # (ops of a chain, the call that runs them in one kernel)
     ({"tanh", "pow"}, 'Call F.gelu(x, approximate="tanh") in place of its formula'),
     ({"pow", "mean", "rsqrt", "mul"}, "Call F.rms_norm (one kernel from PyTorch 2.9 on) in place of its formula"),
 )
@@ -29,11 +29,11 @@ CALLS = (  # ops of a chain, and the call that does them in one kernel
 
 @rule("fusion")
 def fusion(run: Run) -> Iterator[Finding]:
-    """Neighbouring kernels in forward or backward that go over tensors of the same size, one card per size.
+    """Consecutive kernels in forward or backward that process tensors of the same size, one card per size.
 
-    Sums over rows between them, as in norms, and the kernels that use these sums belong to the chain. The fused kernel
-    reads the chain's input and a share of its second operands, and writes one result. Abstains without shapes, for
-    copies that change the layout, for the accumulation of gradients and for the optimizer's step.
+    Sums over rows between them, as in norms, and the kernels that use these sums also belong to the chain. The fused
+    kernel reads the chain's input and a share of its second operands, and writes one result. Abstains without shapes,
+    for copies that change the layout, for the accumulation of gradients and for the optimizer's step.
     """
     found: dict[int, list[list[int]]] = {}
     for size, chain in chains(run):
@@ -43,7 +43,7 @@ def fusion(run: Run) -> Iterator[Finding]:
 
 
 def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
-    """(elements, rows) of each chain, rows of other sizes within it included."""
+    """(elements, rows) of each chain. The rows include rows of other sizes within the chain."""
     size, bridge = _sizes(run)
     chain: list[int] = []
     for row in range(run.rows + 1):
@@ -63,7 +63,7 @@ def _same(run: Run, a: int, b: int) -> bool:
 
 
 def _sizes(run: Run) -> tuple[Ints, Bools]:
-    """The number of elements of the chain that each row may belong to (0: none), and which rows only link others."""
+    """Per row, the element count of its possible chain (0: none), and whether the row only links other rows."""
     name = run.mentions("kShortName", *CONTIGUOUS) | run.mentions("kLongName", *CONTIGUOUS)
     copies = np.isin(run.family, ("copy",)) & name & np.isin(run.aten, ("copy_", "_to_copy"))
     usual = (run.family == "pointwise") | copies | np.isin(run.aten, DROPOUT)
@@ -84,7 +84,7 @@ def _sizes(run: Run) -> tuple[Ints, Bools]:
 
 
 def _of_rows(run: Run, row: int, shape: list[int]) -> bool:
-    """Whether a row reduces the last dimension alone."""
+    """Whether a row reduces only the last dimension."""
     args = run.json("args", row)
     dims = args[1] if isinstance(args, list) and len(args) > 1 else None
     last = len(shape) - 1
@@ -92,7 +92,7 @@ def _of_rows(run: Run, row: int, shape: list[int]) -> bool:
 
 
 def _fused_ns(run: Run, size: int, chain: list[int]) -> float:
-    """Expected time in ns of one kernel in place of the chain; NaN where the device is unknown."""
+    """Expected time in ns of one kernel in place of the chain; NaN if the device is unknown."""
     first, last = run.json("dtypes", chain[0]), str(run.dtype[chain[-1]])
     source = first[1] if run.family[chain[0]] == "copy" and isinstance(first, list) and len(first) > 1 else ""
     nbytes = _item(str(source) or str(run.dtype[chain[0]])) + _item(last)

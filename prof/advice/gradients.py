@@ -12,17 +12,17 @@ from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import NULL, Floats
 
-ADDED = 3  # tensors' worth of bytes that adding to a gradient moves: two read, one written
+ADDED = 3  # adding to a gradient moves three tensors: two are read, one is written
 MADE = ("aten::zeros", "aten::new_zeros", "aten::zeros_like", "aten::full")  # fills of new tensors
 ZEROS = ("aten::zero_", "aten::_foreach_zero_")
 DENSE = ("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward")
-RARE = 0.1  # rows of the table that a step touches, at the most, where sparse gradients are worth it
+RARE = 0.1  # sparse gradients are advised if a step touches at most this share of the table's rows
 # Launches of a sparse gradient and its update, in traces of an H200 (PyTorch 2.11): SGD adds rows as they are,
 # SparseAdam coalesces first (sort, unique, sums).
 SPARSE_SGD, SPARSE_ADAM = 5, 35
-NORMS = ("_foreach_norm", "linalg_vector_norm")  # of gradients, as clip_grad_norm_ takes them
+NORMS = ("_foreach_norm", "linalg_vector_norm")  # norms of gradients, as clip_grad_norm_ computes them
 SELECT = "aten::select_backward"
-PIECES = 8  # indices of one tensor, at the least: attention takes apart three within PyTorch (nn.MultiheadAttention)
+PIECES = 8  # fewest pieces of one tensor; PyTorch's own nn.MultiheadAttention splits a tensor into three
 # stack along an inner dimension reads and writes at 0.59 to 0.61 of 4.8 TB/s (two programs on an H200); a launch takes
 # 128 tensors (ATen/native/cuda/Shape.cu).
 STACKED, STACKS = 0.12, 128
@@ -32,9 +32,9 @@ STACKED, STACKS = 0.12, 128
 def zero_grad(run: Run) -> Iterator[Finding]:
     """Gradients pre-filled with zeros, so autograd accumulates instead of assigning.
 
-    The saving is the fills and one addition per filled gradient (with gradient accumulation the later ones stay). Under
-    DDP, whose buckets keep the gradients, it is the fills alone. Abstains where nothing was added, where the fills do
-    not have the gradients' sizes, and in CUDA graphs, which need gradients at fixed addresses.
+    The saving is the fills and one addition per filled gradient (with gradient accumulation, later additions remain).
+    Under DDP, whose buckets keep the gradients, only the fills are saved. Abstains if nothing was added, if the fills
+    do not have the gradients' sizes, and in CUDA graphs, which need gradients at fixed addresses.
     """
     outside = (run.phase != "backward") & ~run.mentions("nodes", *MADE) & (run.table.ints("graphNode") == NULL)
     zeros = np.isin(run.aten, ("zero_", "_foreach_zero_")) | ((run.aten == "fill_") & run.mentions("nodes", *ZEROS))
@@ -44,7 +44,7 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     if not len(fills) or not len(adds):
         return
     filled, added = float(run.nbytes[fills].sum()), float(run.nbytes[adds].sum()) / ADDED
-    if not 0.5 * filled < added:  # NaN: a size is not known
+    if not 0.5 * filled < added:  # also abstains for NaN, an unknown size
         return
     spared = 0.0 if bool(run.collectives.any()) else min(1.0, filled / added)
     rows = np.concatenate([fills, adds]) if spared else fills
@@ -63,7 +63,7 @@ def zero_grad(run: Run) -> Iterator[Finding]:
 def sparse_grad(run: Run) -> Iterator[Finding]:
     """An embedding's dense gradient: a step fills few rows of a table of zeros, but the optimizer reads all of them.
 
-    Abstains where a step touches a tenth of the table or more, where a product has the number of the table's rows among
+    Abstains if a step touches a tenth of the table or more, if a product has the number of the table's rows among
     its sizes (a tied output layer, whose gradient is dense anyway), and in distributed runs.
     """
     fills = np.flatnonzero(run.mentions("nodes", *DENSE) & np.isin(run.aten, ("fill_", "zero_")))
@@ -131,10 +131,10 @@ def _share(run: Run, row: int, shape: tuple[int, int]) -> float:
 def select_in_loop(run: Run) -> Iterator[Finding]:
     """x[:, i] in a loop: the gradient of each piece takes a tensor of zeros as large as x, a copy into it, and a sum.
 
-    The gradient of unbind is one stack. Only fills directly followed by the copy of a piece count, and sums directly
-    after. One piece of each tensor has no sum, so the fills without one count the tensors. Abstains below eight pieces
-    per tensor, and for slices, which may overlap or leave elements out. Half of the host's calls are counted: autograd
-    makes them without Python.
+    With unbind, the gradient is a single stack. Only fills directly followed by a piece's copy count, and sums directly
+    after the copy. One piece per tensor has no sum, so the fills without a sum give the number of tensors. Abstains
+    below eight pieces per tensor, and for slices, which may overlap or omit elements. Only half of the host's calls are
+    counted, because autograd makes them without Python.
     """
     found: dict[tuple[str, str], list[list[int]]] = {}
     zeros = run.mentions("nodes", SELECT) & np.isin(run.aten, ("fill_", "zero_"))

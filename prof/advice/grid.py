@@ -12,16 +12,16 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 
 IN_A_ROW = 4
-WORTH = 1.5  # of the batched product's expected time
+WORTH = 1.5  # least ratio of the products' time to the batched product's expected time
 ITEM = {name: ITEM_BYTES[name] for name in ("float32", "bfloat16", "float16", "float64")}
 
 
 @rule("small_grid")
 def small_grid(run: Run) -> Iterator[Finding]:
-    """The same product at least four times in a row, which together take much longer than one batched product.
+    """At least four equal products in a row that together take much longer than one batched product.
 
-    None of them may use another's result. Their sizes show that: a result [m, n] cannot be an operand of the next if
-    n != k and m != k. Abstains without shapes, strides or a known device.
+    No product may use another's result. The sizes prove this: a result [m, n] cannot be an operand of the next product
+    if n != k and m != k. Abstains without shapes, strides or a known device.
     """
     if run.device is None:
         return
@@ -66,7 +66,7 @@ def _members(run: Run, group: list[int]) -> list[int]:
 
 
 def _batched_ns(run: Run, group: list[int]) -> float:
-    """Expected time in ns of one product in place of the whole group; NaN where it is unknown."""
+    """Expected time in ns of one product in place of the whole group; NaN if it is unknown."""
     row, count = group[0], len(group)
     product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
     item, unit = ITEM.get(str(run.dtype[row])), str(run.limits.unit.values[run.limits.unit.codes[row]])

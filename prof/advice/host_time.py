@@ -1,4 +1,4 @@
-"""The time that the host needs per step without the profiler that slowed it down."""
+"""Estimate the time that the host would need per step without the profiler, which slows it down."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 # (docs/explanation/marking.md): 10.2 ms, under nsys with PyTorch's ranges 28.8, with init() too 32; under nsys alone
 # 14.3.
 OWN_KINETO, OWN_RANGES, OWN_MARKED, OWN_PLAIN = 0.5, 0.35, 0.32, 0.7
-MOST_NS = 25_000.0  # a launch, of steps with 50 launches or more there; stacks and slow hosts take a profiler longer
+MOST_NS = 25_000.0  # most time per launch, in steps with 50 launches or more; call stacks and slow hosts take longer
 LIST_NS = 40_000  # an op on lists of 16 to 28 tensors, whose descriptions take a profiler longest (40 to 55 µs without)
-CALL_NS = 20_000  # a launch that takes longer waits: for a full queue, a graph, a copy
-LONG_NS = 500_000  # between two launches: an op takes the host 5 to 50 µs, under a profiler up to 200
+CALL_NS = 20_000  # a launch call that takes longer is waiting for a full queue, a graph or a copy
+LONG_NS = 500_000  # a long gap between launches; an op takes the host 5 to 50 µs, or up to 200 under a profiler
 # A launch, where the capture does not time them: 6.3 to 9.6 µs of Python for loops over single ops on an H200's host.
 LAUNCH_NS = 6000.0
 
@@ -28,9 +28,10 @@ LAUNCH_NS = 6000.0
 def host_ns(run: Run) -> tuple[float, float]:
     """An estimate of the host's time per step in ns, for launches and for the rest, good within a factor of about 1.5.
 
-    For launches: the captured time between them, without the host's waits for the GPU, times the share that is not the
-    profiler's. The rest is long pauses (data loading, the user's own Python): a profiler slows only PyTorch's calls, so
-    they count whole. Without launch times in the capture it is 6 µs per launch, and nothing for the rest.
+    The time for launches is the captured time between them, without the host's waits for the GPU, times the share that
+    is not profiler overhead. The rest is long pauses (data loading, the user's own Python). They count in full, because
+    a profiler slows only PyTorch's calls. Without launch times in the capture, the estimate is 6 µs per launch and 0
+    for the rest.
     """
     api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
     known = (api != NULL) & (took != NULL)
@@ -43,10 +44,10 @@ def host_ns(run: Run) -> tuple[float, float]:
 
 
 def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]:
-    """The ns from the first launch to the last, in short gaps and calls, and in long gaps.
+    """The ns from the first to the last launch, split into (short gaps and calls, long gaps).
 
-    A long gap counts from the last end of an operation, because before that the host may have waited for the GPU. The
-    launch of a graph has many rows.
+    A long gap counts only from the end of the last operation, because until then the host may have waited for the GPU.
+    A CUDA graph's launch has many rows.
     """
     rows = rows[np.argsort(api[rows], kind="stable")]
     if len(rows) < 2:

@@ -1,4 +1,4 @@
-"""Inference that does work of a training step: dropout."""
+"""Inference that does unnecessary training work: dropout."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyprof.prof.advice.run import Run
 
 @rule("dropout_in_eval")
 def dropout_in_eval(run: Run) -> Iterator[Finding]:
-    """Dropout in a run that records nothing for a gradient: model.eval() was forgotten.
+    """Dropout in a run that records no gradients, because model.eval() was forgotten.
 
     PyTorch's profilers number each op that autograd could record (at::sequence_number), so a capture with aten ops and
-    no number at all ran under no_grad or inference_mode. Abstains where any has one: a forward pass by itself may be
+    no number at all ran under no_grad or inference_mode. Abstains if any has one: a forward pass by itself may be
     part of a training step.
     """
     rows = np.flatnonzero(np.isin(run.aten, ("native_dropout", "_fused_dropout")))

@@ -1,4 +1,4 @@
-"""What prof.py --advise --json prints (pyprof/command/envelope.py adds the header)."""
+"""The JSON document of prof.py --advise --json (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AdviceDocument(Record):
-    """With --advise: what to change, and what it saves."""
+    """The document of --advise: the advised changes and their savings."""
 
     step_ms: Annotated[float, doc("what a step takes; the whole capture where it marks no steps", "ms")]
     busy_ms: Annotated[float, doc("how much of it the GPU works", "ms")]

@@ -11,15 +11,15 @@ from pyprof.prof.advice.host_time import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
 from pyprof.table.columns import NULL, Floats
 
-MANY = 30  # launches per step: fewer do not limit a step
+MANY = 30  # fewer launches per step do not limit a step
 # In a CUDA graph: small kernels take a tenth longer than launched one by one, and follow each other after 0.25 µs
 # (three programs of 80 to 1,100 kernels on an H200).
 IN_GRAPH, AFTER_NS = 1.1, 250.0
-WAITED = 0.05  # of the GPU's work, before a batch
-LEAD_NS = 20_000.0  # a copy that waited this long behind other work in the queue
-SOON_NS = 20_000.0  # the first launch after a wait; beyond, it is Python's own time, a part of which is the profiler's
-BATCH = 1 << 16  # bytes of a batch, at least
-SMALL = 64  # bytes: .item() and the like
+WAITED = 0.05  # least idle time before batches, as a share of the GPU's work
+LEAD_NS = 20_000.0  # a copy that waited at least this long in the queue counts as a synchronisation
+SOON_NS = 20_000.0  # the first launch after a wait takes up to this; longer is Python's time, in part profiler overhead
+BATCH = 1 << 16  # least bytes of a batch
+SMALL = 64  # most bytes of a copy by .item() and similar calls
 
 
 def gaps(run: Run) -> Floats:
@@ -33,11 +33,11 @@ def gaps(run: Run) -> Floats:
 
 @rule("launch_bound")
 def launch_bound(run: Run) -> Iterator[Finding]:
-    """Many short kernels that the host takes longer to launch than the GPU to run.
+    """Many short kernels that take the host longer to launch than they take the GPU to run.
 
     The saving is the host's time (estimated, without the profiler's cost) minus the GPU's time in a CUDA graph. It is
-    the median of the estimate, not its mean, which is greater. Abstains where the estimate's errors make no saving more
-    likely than one in five, and where kernels are launched by a graph already.
+    the median of the estimate, not its mean, which is greater. Abstains if there is, within the estimate's errors, a
+    chance of more than one in five of no saving, and if a graph already launches the kernels.
     """
     in_graphs = bool((run.table.ints("graphNode") != NULL).any()) or bool((run.texts("kind") == "graph").any())
     count = run.count(run.rows)
@@ -60,11 +60,10 @@ def launch_bound(run: Run) -> Iterator[Finding]:
 
 @rule("sync_in_step")
 def sync_in_step(run: Run) -> Iterator[Finding]:
-    """.item() and the like within a step: the host waits until the queue is empty, then the GPU waits for the host.
+    """.item() and similar calls in a step: the host waits until the queue is empty, then the GPU waits for the host.
 
     Counts copies of a few bytes to the host that waited in a full queue and are followed by work of the same step. The
-    saving is the time that the GPU was idle afterwards, at most the lead that the host had. Abstains without launch
-    times.
+    saving is the GPU's idle time afterwards, up to the time by which the host was ahead. Abstains without launch times.
     """
     idle = gaps(run)
     small = (run.texts("kind") == "memcpy") & (run.mentions("kShortName", "DtoH", "Device-to-Host"))

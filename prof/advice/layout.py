@@ -1,4 +1,4 @@
-"""Convolutions whose layout is changed around each call, and biases that a batch norm subtracts again."""
+"""Convolutions with layout changes around each call, and convolution biases that a batch norm subtracts again."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ FORMATS = {2: "torch.channels_last", 3: "torch.channels_last_3d"}  # by spatial 
 
 @rule("channels_last")
 def channels_last(run: Run) -> Iterator[Finding]:
-    """cuDNN's changes of layout around convolutions on tensor cores, which work in channels last.
+    """cuDNN's layout changes around convolutions on tensor cores, which work in channels last.
 
-    Includes the batch norms and depthwise convolutions of the same run, whose kernels for NCHW are slower. One card for
-    2-d and one for 3-d. Abstains where convolutions are known by name only; for 1-d ones, for which PyTorch has no such
-    format; where group or instance norms run over tensors of that rank, because their kernels take NCHW only and the
-    changes would move there; and for depthwise convolutions in float32, whose weight gradient is slower in NHWC
-    (1.13 ms against 0.35 for kernels of 7 × 7).
+    Includes the batch norms and depthwise convolutions of the same run, whose kernels for NCHW are slower. There is one
+    card for 2-d and one for 3-d. Abstains if convolutions are known only by name; for 1-d convolutions, for which
+    PyTorch has no such format; if group or instance norms run over tensors of that rank, because their kernels support
+    only NCHW and the layout changes would move there; and for depthwise convolutions in float32, whose weight gradient
+    is slower in NHWC (1.13 ms against 0.35 for kernels of 7 × 7).
     """
     layout = run.mentions("kLongName", *TRANSFORMS) | run.mentions("kShortName", *TRANSFORMS)
     changes = np.flatnonzero((run.family == "conv") & layout)
@@ -59,7 +59,7 @@ def _rank(run: Run, row: int) -> int:
     PyTorch runs 1-d convolutions as 2-d ones of height 1; the ops around them, or their shapes, show that.
     """
     shapes = [shape for shape in run.shapes(row)[:2] if shape]
-    if run.aten[row] != "convolution_backward":  # whose shapes are the caller's
+    if run.aten[row] != "convolution_backward":  # the shapes of convolution_backward are the caller's
         named = NAMED.search(str(run.texts("nodes")[row]))
         if named:
             return int(named[1])
@@ -79,7 +79,7 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
     expected = np.concatenate([np.zeros(len(changes)), _depthwise_ns(run, depthwise), _norm_ns(run, norms)])
     rows = np.concatenate([changes, depthwise, norms])
     saved = run.dur[rows] - expected
-    rows, saved = rows[saved > 0], saved[saved > 0]  # NaN: bytes or device unknown
+    rows, saved = rows[saved > 0], saved[saved > 0]  # drops NaN, too: bytes or device unknown
     nchw, nhwc = ("NCHW", "NHWC") if rank == 2 else ("NCDHW", "NDHWC")
     words = [
         f"{run.number(some)} {what} ({run.ms_of(some):.4g} ms)"
@@ -110,14 +110,14 @@ def _norms(run: Run) -> Ints:
 
 
 def _norm_ns(run: Run, rows: Ints) -> Floats:
-    """Expected time in NHWC; NaN where bytes or bandwidth are unknown."""
+    """Expected time in NHWC; NaN if bytes or bandwidth are unknown."""
     share = np.where(run.texts("dir")[rows] == "bprop", NORM_BACKWARD, NORM_FORWARD)
     found: Floats = 1e9 * run.nbytes[rows] / (share / STREAMED * run.bandwidth)
     return found
 
 
 def _depthwise_ns(run: Run, rows: Ints) -> Floats:
-    """Expected time in NHWC; NaN where work or device are unknown."""
+    """Expected time in NHWC; NaN if work or device are unknown."""
     peak = run.device.peak("fp32") if run.device else np.nan
     by_bytes = run.nbytes[rows] / (DEPTHWISE_BYTES / STREAMED * run.bandwidth)
     found: Floats = START_NS + 1e9 * np.maximum(by_bytes, run.flop[rows] / (DEPTHWISE_FLOP * peak))
@@ -129,7 +129,7 @@ def conv_bias(run: Run) -> Iterator[Finding]:
     """A convolution's bias that is added just before a batch norm, which subtracts the mean.
 
     Counts adds of [1, C, 1, 1] directly followed by a batch norm over the same tensor, and the sums of their gradient.
-    Abstains in inference, where the norm subtracts a mean that was recorded with the bias.
+    Abstains in inference, where the norm subtracts a mean that already includes the bias.
     """
     if not bool((run.phase == "backward").any()):
         return

@@ -59,5 +59,5 @@ def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]
 
 
 def _first(run: Run, rows: Ints) -> int:
-    """The forward's log_softmax, which reads the logits as they are where nothing casts them."""
+    """The forward's log_softmax, whose input is the logits themselves if there is no cast."""
     return int(rows[np.isin(run.aten[rows], ("_log_softmax",))][0])

@@ -39,7 +39,7 @@ def full_precision(run: Run, families: tuple[str, ...] = ("gemm", "conv")) -> Bo
 def tf32(run: Run) -> Iterator[Finding]:
     """fp32 products that run without tensor cores on a GPU that has TF32 (compute capability 8.0 and later).
 
-    Abstains where dtype, FLOPs or device are unknown, and for the products (or convolutions) of a run in which one used
+    Abstains if dtype, FLOPs or device are unknown, and for the products (or convolutions) of a run in which one used
     TF32: there the flag is set, and the others run without it for another reason.
     """
     if run.device is None or math.isnan(run.device.peak("tc_tf32")):
@@ -72,9 +72,9 @@ def _fits(run: Run, row: int, unit: int) -> bool:
 
 
 def _by_name(run: Run) -> Iterator[Finding]:
-    """Kernels that are fp32 products by their name, in a capture without shapes.
+    """Kernels whose names show fp32 products, in a capture without shapes.
 
-    Half of the gain in compute is counted, since it is unknown what else limits them.
+    Only half of the gain in compute is counted, since other limits of these kernels are unknown.
     """
     assert run.device is not None
     named = np.array([bool(SGEMM.search(str(name))) for name in run.name])
@@ -95,8 +95,8 @@ def _by_name(run: Run) -> Iterator[Finding]:
 def amp(run: Run) -> Iterator[Finding]:
     """fp32 (or TF32) products of a run without any narrower product, on a GPU with bf16 or fp16 tensor cores.
 
-    Abstains where the rule tf32 does, in a run that has a narrow product (the others are in fp32 on purpose), and
-    within attention's math backend, which computes in fp32 whatever its inputs are.
+    Abstains whenever the rule tf32 abstains, in a run that has a narrow product (its other products are in fp32 on
+    purpose), and within attention's math backend, which computes in fp32 for all input types.
     """
     unit = _narrow_unit(run)
     products = np.isin(run.family, ("gemm", "conv", "attention"))
@@ -115,7 +115,7 @@ def amp(run: Run) -> Iterator[Finding]:
 
 
 def _narrow_unit(run: Run) -> str:
-    """The unit of mixed precision: bf16 where the GPU has it, because it needs no loss scaling, else fp16."""
+    """The unit for mixed precision: bf16 if the GPU has it, because it needs no loss scaling, or else fp16."""
     peaks = {} if run.device is None else run.device.flop_per_s
     return next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")
 
@@ -138,7 +138,7 @@ def _casts(run: Run, rows: Ints) -> Floats:
 def _finding(
     run: Run, rows: Ints, expected: Floats, into: str, change: str, confidence: Confidence
 ) -> Iterator[Finding]:
-    good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)  # NaN: unknown, no
+    good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)  # False for NaN, an unknown time
     rows, expected = rows[good], expected[good]
     if not len(rows):
         return

@@ -12,11 +12,12 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.advice.run_columns import numel
 
-# PyTorch's statistics forward, a block a sample and group, and the sums of the gradients, a block a sample and channel
-# (ATen/native/cuda/group_norm_kernel.cu): a block of 512 threads reads 5 GB/s on an H200, 16 blocks 79, 64 blocks 313.
-# The kernel -> tensors that it reads.
+# PyTorch's forward statistics use one block per sample and group; the sums of the gradients use one per sample and
+# channel (ATen/native/cuda/group_norm_kernel.cu). A block of 512 threads reads 5 GB/s on an H200, 16 blocks 79, 64
+# blocks 313.
+# Kernel -> number of tensors that it reads.
 SUMS = {"RowwiseMomentsCUDAKernel": 1, "ComputeInternalGradientsCUDAKernel": 2}
-SPLIT = 0.5  # of the bandwidth, where all SMs take part: PyTorch's own sums over rows reach 0.65 of 4.8 TB/s
+SPLIT = 0.5  # expected share of the bandwidth on all SMs; PyTorch's own sums over rows reach 0.65 of 4.8 TB/s
 WORTH = 1.5
 
 
@@ -24,14 +25,14 @@ WORTH = 1.5
 def group_norm(run: Run) -> Iterator[Finding]:
     """Sums of group norms in fewer blocks than the GPU has SMs.
 
-    The saving is that of the sums alone, without what else torch.compile fuses (casts, scale, activation). Abstains
-    where grid, shapes or device are unknown, and where there are at least as many blocks as SMs.
+    Only the saving of the sums is counted, not that of other ops that torch.compile fuses (casts, scale, activation).
+    Abstains if grid, shapes or device are unknown, and if there are at least as many blocks as SMs.
     """
     norm = np.isin(run.aten, ("native_group_norm", "native_group_norm_backward"))
     rows = np.flatnonzero(norm & run.mentions("kShortName", *SUMS))
     few = [row for row in rows.tolist() if _blocks(run, row) < (run.device.sms or 0 if run.device else 0)]
     gain = np.array([run.dur[row] - _expected_ns(run, row) for row in few])
-    kept = [i for i, row in enumerate(few) if gain[i] > (1 - 1 / WORTH) * run.dur[row]]  # NaN: type unknown
+    kept = [i for i, row in enumerate(few) if gain[i] > (1 - 1 / WORTH) * run.dur[row]]  # drops NaN: type unknown
     if not kept or run.device is None:
         return
     found, saved = np.array(few)[kept], gain[kept]
@@ -52,7 +53,7 @@ def _blocks(run: Run, row: int) -> float:
 
 
 def _expected_ns(run: Run, row: int) -> float:
-    """Expected time in ns on all SMs; NaN where dtype or device are unknown."""
+    """Expected time in ns on all SMs; NaN if dtype or device are unknown."""
     tensors = next(count for name, count in SUMS.items() if name in str(run.name[row]))
     nbytes = tensors * numel(run.first_shape(row)) * ITEM_BYTES.get(str(run.dtype[row]), math.nan)
     return START_NS + 1e9 * nbytes / (SPLIT / STREAMED * run.bandwidth) if nbytes else math.nan

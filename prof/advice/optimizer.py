@@ -1,4 +1,4 @@
-"""Optimizers that read and write their state more often than one pass over it needs."""
+"""Optimizers that read and write their state more often than the single pass of a fused optimizer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pyprof.prof.advice.host_time import LIST_NS
 from pyprof.prof.advice.run import CALL_NS, STREAMED, Run
 from pyprof.table.columns import Floats, Ints
 
-# Of the bandwidth. Fused AdamW on an H200: GPT-2's 124 M parameters 1.00 ms, 24 × 2048² 0.79 ms: 0.72 and 0.74.
+# Share of the bandwidth. Fused AdamW on an H200: GPT-2's 124 M parameters 1.00 ms, 24 × 2048² 0.79 ms: 0.72 and 0.74.
 REACHED = 0.72
 WORTH = 1.15
-STEPS = ('.step"',)  # of a marker: ["AdamW.step", "_foreach_mul_"]
+STEPS = ('.step"',)  # part of a step's marker: ["AdamW.step", "_foreach_mul_"]
 # multi_tensor_apply (ATen/native/cuda/MultiTensorApply.cuh): a launch takes 320 chunks of 65536 elements, 30 tensors
 CHUNKS, TENSORS = 320 * 65536, 30
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An optimizer as the ops of its step show it.
+    """A kind of optimizer, recognised by the ops of its step.
 
     ``mark``: the ops that run once per parameter; ``mark_values`` and ``fused_values``: the values that these ops and
     one fused pass read and write per parameter.
@@ -33,7 +33,7 @@ class Kind:
     mark: tuple[str, ...]
     mark_values: int
     fused_values: int
-    lists: bool  # whether one pass moves fewer bytes than lists of tensors do, too
+    lists: bool  # whether one fused pass also moves fewer bytes than the ops on lists of tensors
 
 
 # Adam reads p, g, m, v and writes p, m, v: 7 values per parameter, 28 bytes in fp32. addcdiv_(p, m, denom) reads 3 and
@@ -46,11 +46,11 @@ PLAIN = Kind("SGD", ("add_",), 3, 3, lists=False)
 
 @rule("optimizer")
 def optimizer(run: Run) -> Iterator[Finding]:
-    """Adam by single ops or lists of tensors, or SGD by single ops, in place of one fused pass.
+    """Adam that runs as single ops or on lists of tensors, or SGD as single ops, instead of one fused pass.
 
-    The saving is bytes, at the bandwidth that the fused kernel reaches, and launches. Abstains where a fused kernel
-    runs, where bytes or device are unknown, and for other optimizers. (SGD with momentum moves 20 to 24 bytes per
-    parameter by lists and 20 fused, so there is nothing to gain.)
+    The saving is bytes, at the bandwidth that the fused kernel reaches, and launches. Abstains if a fused kernel runs,
+    if bytes or device are unknown, and for other optimizers. (SGD with momentum moves 20 to 24 bytes per parameter on
+    lists and 20 fused, so there is nothing to gain.)
     """
     rows = _of_step(run)
     ops = set(run.aten[rows].astype(str))
@@ -94,7 +94,7 @@ def _kind(ops: set[str]) -> Kind | None:
 
 def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool, parameters: float, expected: float) -> Finding:
     now = float(run.dur[rows].sum())
-    tensors = len(mark) if loop else 0  # of lists, the launches of the mark's op are the fused one's, too
+    tensors = len(mark) if loop else 0  # on lists, the fused kernel has as many launches as the mark's op
     after = parameters / CHUNKS + tensors / TENSORS if loop else float(len(mark))
     saved: Floats = run.dur[rows] * max(1 - expected / now, 0.0)
     item = _item(run, mark)

@@ -1,4 +1,4 @@
-"""From findings to cards: sums per step, their order and threshold, and which cards concern the same kernels."""
+"""Turn findings into cards: sums per step, order, threshold, and which cards concern the same kernels."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from pyprof.prof.advice.card import RULES, Advice, Finding
 from pyprof.prof.advice.run import HOST_SURE, Run
 
-# A card that saves less than either is not worth reading: launches and clocks alone vary by as much.
+# A card that saves less than either limit is not shown, since launches and clocks alone vary by that much.
 LEAST_SHARE = 0.005  # of the step
 LEAST_NS = 5000.0  # per step
-LIMITED = 0.8  # a step that falls by less than this share of the GPU's saving is limited by the host
+LIMITED = 0.8  # if a step gets shorter by less than this share of the GPU's saving, the host limits it
 
 
 def findings(run: Run) -> list[tuple[str, Finding]]:
@@ -35,7 +35,7 @@ def advise(run: Run) -> list[Advice]:
 
 
 def _cards(run: Run, found: Sequence[tuple[str, Finding]]) -> Iterator[Advice]:
-    owners: dict[int, list[str]] = {}  # row -> rules of the cards before
+    owners: dict[int, list[str]] = {}  # row -> rules of the earlier cards that concern it
     for name, finding in found:
         rows = finding.rows[finding.saved_ns > 0].tolist()
         shares = sorted({other for row in rows for other in owners.get(row, ()) if other != name})
@@ -45,7 +45,7 @@ def _cards(run: Run, found: Sequence[tuple[str, Finding]]) -> Iterator[Advice]:
 
 
 def _limited(run: Run, finding: Finding) -> str:
-    """A sentence for a step that falls by less than the GPU's work, because of the host; else empty."""
+    """A sentence for a step that the host limits, so that it gets shorter by less than the GPU's work; else empty."""
     gpu, whole = run.ms(float(finding.saved_ns.sum())), run.ms(total_ns(run, finding))
     if whole > LIMITED * gpu:
         return ""
@@ -75,7 +75,7 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
 
 
 def row_rules(run: Run, rows: int) -> list[str]:
-    """The names of the rules that concern each of the ``rows`` rows of the table behind the run, best first."""
+    """For each of the ``rows`` rows of the run's table: the names of the rules that concern it, best first."""
     found: list[list[str]] = [[] for _ in range(rows)]
     for name, finding in findings(run):
         for row in run.origin[finding.rows].tolist():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 INDENT = "   "
-FIRST = 5  # pieces of advice that the summary shows
+FIRST = 5  # number of cards that the summary shows
 
 
 def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
@@ -85,7 +85,7 @@ def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
 
 
 def title(advice: Advice, unit: str, saved: str = "") -> str:
-    """The change and what it saves: "Pad the vocabulary from 50257 to 50264: saves 5.03 ms per step (32.0%)"."""
+    """The change and its saving: "Pad the vocabulary from 50257 to 50264: saves 5.03 ms per step (32.0%)"."""
     saved = saved or _milliseconds(advice.saved_ms)
     share = f" ({100 * advice.saved_ms / advice.step_ms:.1f}%)" if advice.step_ms else ""
     return f"{_first_sentence(advice.change)}: saves {saved} per {unit}{share}"
@@ -104,7 +104,7 @@ def _wrapped(word: str, text: str, width: int) -> list[str]:
 
 
 def brief(run: Run, found: Sequence[Advice]) -> list[str]:
-    """The lines of the summary: what all advice saves together, and one line per card for the first five."""
+    """The lines of the summary: the total saving of all advice, and one line per card for the first five."""
     from pyprof.prof.advice import together_ms
 
     outlook = _outlook(run)
@@ -117,7 +117,7 @@ def brief(run: Run, found: Sequence[Advice]) -> list[str]:
 
 
 def _outlook(run: Run) -> str:
-    """For a capture whose GPU is often idle: what would limit the step without the profiler; else empty."""
+    """For a capture whose GPU is often idle: whether host or GPU would limit the step without the profiler."""
     if not run.host_ns or run.busy_ns > (1 - HOST_BOUND) * run.step_ns:
         return ""
     host, gpu = f"{_digits(run.host_ns / 1e6, 2)} ms", f"{_digits(run.busy_ns / 1e6, 2)} ms"
@@ -137,12 +137,12 @@ def _digits(amount: float, digits: int) -> str:
 
 
 def _milliseconds(amount_ms: float) -> str:
-    """A time as the sentences of the summary write it."""
+    """A time in the format of the summary's sentences."""
     return ms(round(amount_ms * 1e6))
 
 
 def _first_sentence(text: str) -> str:
-    """Up to the first full stop, semicolon or colon outside of parentheses."""
+    """The text up to the first full stop, semicolon or colon outside of parentheses."""
     for match in re.finditer(r"[.;:](?=\s)", text):
         before = text[: match.start()]
         if before.count("(") == before.count(")"):

@@ -1,4 +1,4 @@
-"""The run that rules look at: the kernels of the marked steps in order of time, and what is computed from them once."""
+"""The run that rules examine: the kernels of the marked steps in order of time, and values computed once from them."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ START_NS = 5000.0
 REACHED = 0.82  # bf16 811 of 989, fp16 780 of 989, tf32 403 of 495 TFLOP/s (docs/reference/peaks.md)
 STREAMED = 0.85  # copies reach 4.25 of 4.8 TB/s, element-wise kernels 0.78 to 0.92 of it
 BELIEVED = (0.5, 0.95)  # efficiencies of products seen in the run that may replace REACHED
-LAST_NS = 1 << 50  # 13 days: later times are damaged
+LAST_NS = 1 << 50  # 13 days; later times mean a damaged file
 LONG_NS = 20000.0  # the shortest product whose efficiency counts
 
-# From a kernel's end to the next one's start where it waits already: what steps in a row took over the sum of their
-# kernels, a kernel, 0.7 to 1.5 µs (45 programs on an H200).
+# The gap from a kernel's end to the next kernel's start if the latter is already queued. Consecutive steps took longer
+# than the sum of their kernels by 0.7 to 1.5 µs per kernel (45 programs on an H200).
 BETWEEN_NS = 1100.0
-# A message below this is latency: 8 to 20 µs within a host (192 of 1 MB and less on two H200: median 8.6), or waits.
+# Shorter messages are latency, 8 to 20 µs within a host (192 of 1 MB and less on two H200: median 8.6), or waits.
 SMALL_MESSAGE, MESSAGE_NS = 4 << 20, 50_000.0
-# What a call fewer saves the host at the most: single ops in Python's loops take 6 to 14 µs (the same programs); a
-# step's mean is more, for its modules' own Python.
+# The most that one call fewer saves the host. Single ops in Python loops take 6 to 14 µs (the same programs); the mean
+# over a step is higher, because it includes the modules' own Python code.
 CALL_NS = 10_000.0
 # The host's time without the profiler over its estimate (host_time.py): tenths 1, 3, 5, 7 and 9 of a distribution whose
 # logarithm deviates by 0.3, as those of the 45 programs did.
 HOST_DEVIATION = 0.3
-# Over this ratio of estimate and GPU, or below its inverse, four times in five the one is the slower as estimated: 0.84
-# is the normal distribution's 80th percentile.
+# If the ratio of the host's estimate to the GPU's time is above this value or below its inverse, the slower of the two
+# is as estimated in four of five cases: 0.84 is the normal distribution's 80th percentile.
 HOST_SURE = math.exp(0.84 * HOST_DEVIATION)
 HOST_ERRORS = np.exp(HOST_DEVIATION * np.array([-1.28, -0.52, 0.0, 0.52, 1.28]))
 
 
 class Run(Rows):
-    """The kernels of a run: those of the steps that the capture marks, else all, sorted by process, device and start.
+    """The kernels of a run, sorted by process, device and start: of the marked steps, or all if no steps are marked.
 
     ``lanes`` is the number of GPUs. Amounts per step are per GPU: the mean of all GPUs.
     """
@@ -99,7 +99,7 @@ class Run(Rows):
 
     @property
     def launching_ns(self) -> float:
-        """The part of it that launches need."""
+        """The part of the host's time per step that launches take, in ns."""
         return min(self._host[0], self.step_ns)
 
     @cached_property
@@ -108,15 +108,15 @@ class Run(Rows):
 
     @cached_property
     def queued_ns(self) -> float:
-        """The time in ns that the GPU needs per step if it never waits for the host. Nodes of a graph follow faster."""
+        """The GPU's time per step in ns if it never waits for the host. Gaps are shorter in a CUDA graph."""
         apart = (self.table.ints("graphNode") == NULL) & (self.texts("kind") != "graph")
         return self.busy_ns - self._for_ranks_ns + BETWEEN_NS * self.count(int(apart.sum()))
 
     @cached_property
     def _for_ranks_ns(self) -> float:
-        """The time in ns per step that collectives wait for other ranks with nothing beside them.
+        """The time in ns per step in which collectives wait for other ranks and nothing else runs.
 
-        It is their exposed time beyond what the run's fastest collective takes per byte; 0 without the messages' sizes.
+        It is the exposed time minus the time at the rate of the run's fastest collective; 0 without message sizes.
         """
         rows = np.flatnonzero(self.collectives)
         size = np.array([self.message_bytes(row) for row in rows.tolist()], np.float64)
@@ -140,7 +140,7 @@ class Run(Rows):
         return found
 
     def message_bytes(self, row: int) -> float:
-        """The bytes of a collective's message as 4 bytes per element: for 16-bit types twice too many; 0 if unknown."""
+        """The bytes of a collective's message, assuming 4 bytes per element (twice too many for 16 bits); or 0."""
         sizes = self.json("sizes", row)
         tensors = sizes[0] if isinstance(sizes, list) and sizes and isinstance(sizes[0], list) else []
         return 4.0 * sum(numel(t) for t in (tensors if tensors and isinstance(tensors[0], list) else [tensors]))
@@ -148,9 +148,9 @@ class Run(Rows):
     def shorter_ns(self, gpu_ns: float, launches: float, calls: float) -> float:
         """The ns by which all steps together get shorter.
 
-        The GPU's work falls by ``gpu_ns`` in ``launches`` fewer kernels, and the host makes ``calls`` fewer calls. Host
-        and GPU work side by side, and the slower one determines the step. The result is the mean over the errors of the
-        host's estimate.
+        The GPU's work decreases by ``gpu_ns`` with ``launches`` fewer kernels, and the host makes ``calls`` fewer
+        calls. Host and GPU work in parallel, and the slower one determines the step's time. The result is the mean over
+        the distribution of the host estimate's error.
         """
         per = self.steps * self.lanes
         each = self.launching_ns / max(self.count(int((self.table.ints("graphNode") == NULL).sum())), 1e-9)
@@ -213,7 +213,7 @@ class Run(Rows):
         return self.device.bandwidth * STREAMED if self.device else math.nan
 
     def rate(self, unit: str) -> float:
-        """The FLOP/s that products reach on a unit: that of the run's own long ones, else a share of the peak."""
+        """The FLOP/s that products reach on a unit: the rate of the run's long products, else a share of the peak."""
         if self.device is None:
             return math.nan
         return self.device.peak(unit) * self._reached.get(unit, REACHED)
@@ -228,7 +228,7 @@ class Run(Rows):
         return {unit: float(np.quantile(shares, 0.75)) for unit, shares in found.items() if unit}
 
     def product_ns(self, flop: float, nbytes: float, unit: str, efficiency: float = 1.0) -> float:
-        """Expected time in ns of a well-shaped product; NaN where the device is unknown.
+        """Expected time in ns of a well-shaped product; NaN if the device is unknown.
 
         ``efficiency``: the share of a matrix product's rate that this kind of product reaches.
         """
@@ -243,7 +243,7 @@ def _starts(start: Ints, took: Ints) -> Ints:
 
 
 def _in_order(table: Table, annotation: Annotation) -> Ints:
-    """GPU operations of the marked steps without warm-up, else all but those that load a model, in order."""
+    """GPU operations in order: of the marked steps without warm-up, or without marks all after the model's loading."""
     kind, start, step = table.coded("kind"), table.ints("start"), table.ints("step")
     on_gpu = np.array([*(value != "cpu" for value in kind.values), True])[kind.codes]
     marked = bool((step[on_gpu] != NULL).any())

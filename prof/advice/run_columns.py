@@ -1,4 +1,4 @@
-"""The columns of the rows that rules look at, each decoded once."""
+"""The columns of the rows that rules examine; each column is decoded once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rows:
         self._shapes: dict[int, list[list[int]]] = {}
 
     def texts(self, key: str) -> NDArray[np.object_]:
-        """A text column, decoded; empty where unknown."""
+        """A text column, decoded; empty if unknown."""
         return texts_of(self.table.coded(key))
 
     @cached_property
@@ -66,12 +66,12 @@ class Rows:
 
     @cached_property
     def flop(self) -> Floats:
-        """NaN: unknown."""
+        """FLOPs per row; NaN if unknown."""
         return _amount(self.annotation.flops)
 
     @cached_property
     def nbytes(self) -> Floats:
-        """NaN: unknown."""
+        """Bytes per row; NaN if unknown."""
         return _amount(self.annotation.bytes)
 
     @cached_property
@@ -99,7 +99,7 @@ class Rows:
         return self._decoded[key, code]
 
     def shapes(self, row: int) -> list[list[int]]:
-        """The shapes of the op's arguments in order; empty for arguments that are no tensor or a list of tensors."""
+        """The shapes of the op's arguments in order; empty for lists of tensors and arguments that are not tensors."""
         code = int(self.table.coded("sizes").codes[row])
         if code not in self._shapes:
             sizes = self.json("sizes", row)
@@ -117,12 +117,12 @@ class Rows:
 
     @cached_property
     def elements(self) -> Ints:
-        """Elements of the first of each op's arguments that has a shape, 0 where none is known."""
+        """Per op, the element count of its first argument with a shape; 0 if no shape is known."""
         return self._elements(first=True)
 
     @cached_property
     def largest(self) -> Ints:
-        """Elements of each op's largest argument, 0 where no shape is known."""
+        """Per op, the element count of its largest argument; 0 if no shape is known."""
         return self._elements(first=False)
 
     def _elements(self, first: bool) -> Ints:
@@ -131,7 +131,7 @@ class Rows:
         return np.array([*(of_op[0] if first else max(of_op) for of_op in sizes), 0], np.int64)[column.codes]
 
     def mentions(self, key: str, *words: str) -> Bools:
-        """Rows whose text in a column holds one of the words."""
+        """A mask of the rows whose text in a column contains one of the words."""
         column = self.table.coded(key)
         return np.array([*(any(word in value for word in words) for value in column.values), False])[column.codes]
 
@@ -142,13 +142,13 @@ class Rows:
 
     @cached_property
     def records_gradients(self) -> bool:
-        """Whether any row has a sequence number: autograd numbers ops only where it could record gradients."""
+        """Whether any row has a sequence number, since autograd numbers ops only when it can record gradients."""
         return any(len(self.table.ragged(key).values) > 0 for key in ("seqId", "altSeqId"))
 
     # Words
 
     def op(self, row: int) -> str:
-        """The op that the user called: the innermost of ``op``, else the aten op, else the kernel."""
+        """The op that the user called: the innermost item of ``op``, or else the aten op, or else the kernel."""
         ops = self._items("op", row)
         return ops[-1] if ops else str(self.aten[row] or self.texts("kShortName")[row])
 

@@ -14,15 +14,15 @@ from pyprof.prof.advice.run import Run
 
 TILE = re.compile(r"nvjet_sm\d+_\w+?_(\d+)x(\d+)_\d+x\d+_")  # cuBLAS on Hopper and later; seen in 12.8 and 13.0
 SPLIT = ("splitK", "streamK")
-MOST = 4  # waves; with more, the last one is a small part
-WORTH = 0.12  # of the products' time
-SHARE = 0.2  # of the GPU's time, that products of one number of rows take
-FURTHER = 1.5  # times the rows, at the most
+MOST = 4  # most waves; with more waves, the last wave is a small part
+WORTH = 0.12  # least saving as a share of the products' time
+SHARE = 0.2  # least share of the GPU's time for the products with the same number of rows
+FURTHER = 1.5  # the most by which the number of rows is multiplied
 
 
 def waves(m: int, n: int, tile: tuple[int, int], sms: int) -> float:
-    """The number of tiles of a result per SM. The name does not say which way a tile lies: the way with more tiles
-    counts.
+    """The number of tiles of a result per SM. The tile's orientation is not in the name, so the orientation with more
+    tiles is used.
 
     >>> waves(1152, 4096, (192, 192), 132), round(waves(1664, 4096, (256, 128), 132), 2)
     (1.0, 1.7)
@@ -44,8 +44,8 @@ def rows_that_fit(m: int, n: int, tile: tuple[int, int], sms: int) -> int:
 def tail_wave(run: Run) -> Iterator[Finding]:
     """Products that would take no longer with more rows.
 
-    The saving is that of computing as many samples in fewer, larger batches. Only for cuBLAS's kernels whose name has
-    the tile, of one to four waves, where these products are a large part of the step.
+    The saving comes from computing the same number of samples in fewer, larger batches. Only for cuBLAS kernels with
+    the tile in their name and one to four waves, and only if these products are a large part of the step.
     """
     if run.device is None or not run.device.sms:
         return
@@ -66,7 +66,7 @@ def tail_wave(run: Run) -> Iterator[Finding]:
 
 def _finding(run: Run, rows: int, members: list[tuple[int, int]]) -> Iterator[Finding]:
     found = np.array([row for row, _ in members])
-    more = min(fits for _, fits in members)  # rows that all of these products take in the same time
+    more = min(fits for _, fits in members)  # the number of rows for which no product takes longer
     now = float(run.dur[found].sum())
     gain = 1 - rows / more
     if gain < WORTH or now < SHARE * run.busy_ns * run.steps * run.lanes:

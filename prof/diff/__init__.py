@@ -1,1 +1,1 @@
-"""Two captures of a program, compared: what got faster or slower, and where."""
+"""Compare two captures of a program: what got faster or slower, and where."""

@@ -1,4 +1,4 @@
-"""The command pyprof diff: two captures in, their difference out; with --fail-if a gate for CI."""
+"""The command pyprof diff: prints the difference of two captures; with --fail-if it is a gate for CI."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ from pyprof.prof.timing.steps import PHASES
 from pyprof.table.columns import Floats
 
 IDLE, OVERLAP = "idle", "overlap"
-MOSTLY = 0.5  # share of its matrix products' time from which a line counts as using tensor cores
+MOSTLY = 0.5  # a line uses tensor cores if at least this share of its matrix products' time is on them
 DISTINCT = 4  # layers that a table by layer should show at least
-NOTABLE = 0.01  # share of the work from which a layer is worth a row
+NOTABLE = 0.01  # a layer with at least this share of the work gets a row
 ALIKE = 0.9  # share of unchanged kernels' time that must move one way to blame the machine
 
 
@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """appeared, vanished, or the least certain way in which its lines were matched."""
+        """``appeared``, ``vanished``, or the name of the least certain pass that matched its lines."""
         if not self.count[0]:
             return "appeared"
         if not self.count[1]:
@@ -84,8 +84,8 @@ class Comparison:
     kinds: tuple[Change, ...]
     layers: tuple[Change, ...]  # empty where a side has no layers below the model
     entries: tuple[Entry, ...]  # the greatest change first
-    drift: float  # relative change of the kernels that did not change; NaN where they go both ways
-    drift_ns: float  # their time in A
+    drift: float  # relative time change of identical kernels; NaN if some got faster and others slower
+    drift_ns: float  # time of these kernels in A
     left_out: tuple[str, ...]  # "layers", "shapes": details that only one side has
 
     @property
@@ -218,7 +218,7 @@ Key = tuple[str, tuple[str, ...], str, str]  # phase, folded layer, op, directio
 
 
 def _key(found: Match) -> Key:
-    """What the lines of one row of the difference have in common."""
+    """The key shared by all lines of one row of the difference."""
     first = (found.a or found.b)[0]
     if found.how == "graph":
         return ("graph", (), "all that is not named above", "")
@@ -262,7 +262,7 @@ def _drift(matches: Iterable[Match], same: Same) -> tuple[float, float]:
     """The relative change of calls whose kernels and shapes are the same (median, weighted by time), and their time in
     A.
 
-    NaN where not nearly all of them moved the same way.
+    NaN unless nearly all of them changed in the same direction.
     """
     pairs = [
         (m.a[0].ns.mean(), m.b[0].ns.mean() / m.b[0].count * m.a[0].count)

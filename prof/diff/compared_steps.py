@@ -1,7 +1,7 @@
 """The steps of a capture that are compared, and the step of each row.
 
-A step lasts from its first operation to that of the next step. Its figures are means over the GPUs. Steps that are no
-samples of the program's steady state are left out:
+A step lasts from its first operation to the next step's first operation. Its figures are means over the GPUs. Steps
+that do not represent the program's steady state are left out:
 
 * Outliers: more than 5 robust standard deviations (1.4826 × the median distance from the median) and more than a tenth
   from the median. These are first steps (that compile or allocate), a short last one (that the capture cut), and at
@@ -23,8 +23,8 @@ from pyprof.prof.timing.timeline import timeline
 from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
 
 FAR = 5 * 1.4826  # times the median distance from the median
-LEAST = 0.1  # relative distance from the median below which a step is no outlier
-RARE = 20  # steps per outlier, at least
+LEAST = 0.1  # a step with a smaller relative distance from the median is not an outlier
+RARE = 20  # least number of steps per outlier
 WAIT = 0.01  # share of a step: with a longer usual wait at its end, the last step is left out
 
 Wanted = Callable[[int], bool]  # whether a step's number was asked for
@@ -40,7 +40,7 @@ class Steps:
     weight: Floats  # per row: 1 / number of GPUs
     span_ns: Floats
     idle_ns: Floats
-    late_ns: Floats  # the part of it that passed before the CPU made the next launch
+    late_ns: Floats  # the part of the idle time that passed before the CPU made the next launch
     phase_ns: Mapping[str, Floats]  # these and idle_ns sum to span_ns
     devices: int
     timed: bool  # whether rows have start times; else a step is the sum of its rows' times
@@ -123,7 +123,7 @@ def _untimed(table: Table) -> Steps:
 def _chosen(
     name: str, by_number: Mapping[int | None, Sequence[Step]], waits: Floats, wanted: Wanted | None
 ) -> tuple[list[int | None], list[tuple[int, str]]]:
-    """The numbers of the steps that count, and those of the others with the reason."""
+    """The numbers of the steps that count, and the numbers of the other steps with the reason."""
     numbers = [number for number in by_number if number is not None]
     if not numbers:
         return [None], []
@@ -170,7 +170,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _waits(table: Table, owner: Ints, found: Sequence[Step]) -> Floats:
-    """For each step but the last: the idle time between its last end and the next step's start, as a share of it."""
+    """For each step except the last: the idle time from its last end to the next step's start, as share of the step."""
     start, number = table.ints("start"), table.ints("step")
     end = start + np.maximum(table.ints("kDuration"), 0)
     rows = np.flatnonzero((start != NULL) & (number != NULL) & (owner >= 0))

@@ -12,7 +12,7 @@ Change = Callable[[Line], Line]
 
 
 def common_detail(a: Lines, b: Lines) -> tuple[Lines, Lines, tuple[str, ...]]:
-    """The lines of both sides with the details that both have, and the names of those left out."""
+    """The lines of both sides with the details that both sides have, and the names of the details left out."""
     left_out = []
     for name, has, without in DETAILS:
         has_detail = [any(map(has, lines)) for lines in (a, b)]

@@ -88,12 +88,12 @@ class Test:
     quantity: str  # one of QUANTITIES, or of SCOPES with a pattern
     pattern: str | None
     sign: str
-    value: float  # a share where relative, else in the unit of the quantity
+    value: float  # a share if relative, or else a value in the unit of the quantity
     relative: bool
 
     @property
     def kind(self) -> str:
-        """Of UNITS: what is measured."""
+        """The kind of the measured quantity, a key of UNITS."""
         return QUANTITIES[self.quantity].kind if self.pattern is None else "time"
 
 
@@ -141,13 +141,13 @@ def _test(condition: Condition, relation: Relation) -> Test:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A test and what it found."""
+    """A test and its result."""
 
     text: str
     kind: str  # of UNITS
     value: Delta
     fails: bool
-    counts: bool  # the change is more than noise, or noise does not matter
+    counts: bool  # whether the change is more than noise, or noise is ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def _value(one: Test, found: Comparison) -> Delta:
 
 
 def _same_coverage(one: Test, found: Comparison) -> None:
-    """Sums of what is counted compare only where as much of either side is."""
+    """Raise InputError unless FLOPs and bytes are known for about the same share of the operations on both sides."""
     shares = [100 * side.counted_rows for side in (found.a, found.b)]
     if abs(shares[0] - shares[1]) > COVERAGE or not all(shares):
         raise InputError(
@@ -203,7 +203,7 @@ def _same_coverage(one: Test, found: Comparison) -> None:
 
 
 def _scoped(side: Side, scope: str, pattern: str) -> Floats | None:
-    """The time of the rows that a pattern names, a number a step; None where it names none."""
+    """The time per step of the rows that match a pattern; None if no row matches."""
     columns = _columns(side, scope)
     rows = np.zeros(len(side.table), bool)
     for column, names in columns:
@@ -227,6 +227,6 @@ def _columns(side: Side, scope: str) -> Sequence[tuple[Coded, Callable[[str], Se
 
 
 def _paths(text: str) -> list[str]:
-    """A layer's path, and every stretch of it: `attention` is in GPT:h.0:attention:qkv."""
+    """A layer's path and all its contiguous parts, such as `attention` in GPT:h.0:attention:qkv."""
     parts = layer_parts(text)
     return [":".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)]

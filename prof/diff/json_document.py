@@ -1,4 +1,4 @@
-"""What pyprof diff prints with --json (pyprof/command/envelope.py adds the header).
+"""The JSON document that pyprof diff prints with --json (pyprof/command/envelope.py adds the header).
 
 Times are whole ns per step, fitted so that each list sums to the step: entries, phases, kinds and layers.
 """
@@ -211,7 +211,7 @@ def _amount(value: Delta) -> dict[str, Any]:
 
 
 def _known(found: Comparison, value: Delta) -> dict[str, Any]:
-    """FLOPs or bytes; those of a side are not known where none of its ops are counted."""
+    """FLOPs or bytes of both sides; unknown for a side if none of its ops are counted."""
     missing = [key for key, side in (("before", found.a), ("after", found.b)) if not side.counted_rows]
     unknown = [*missing, "change", "ratio"] if missing else []
     return {**_amount(value), **dict.fromkeys(unknown)}

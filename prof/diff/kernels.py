@@ -27,7 +27,7 @@ class Swap:
     matches: int
     a: tuple[Kernel, ...]
     b: tuple[Kernel, ...]
-    shapes: tuple[str, str]  # empty where there are several
+    shapes: tuple[str, str]  # empty if there are several
     dtypes: tuple[str, str]
     ns: Delta
     tc: tuple[
@@ -62,7 +62,7 @@ def swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int
 
 
 def _tells(swap: Swap) -> bool:
-    """Whether the different kernels take time: an additional memset beside a product does not."""
+    """Whether the different kernels take notable time; an additional memset beside a product does not."""
     return sum(k.ns for k in (*swap.a, *swap.b)) > HARDLY * (swap.ns.before + swap.ns.after)
 
 
@@ -99,7 +99,7 @@ def delta_of(sides: Sequence[Sequence[Line]], steps: tuple[int, int]) -> Delta:
 
 
 def tensor_share(lines: Iterable[Line]) -> float:
-    """Of the time of matrix products whose kernels tell, what ran on tensor cores; NaN without such."""
+    """The tensor cores' share of the matrix products' time, over kernels where this is known; NaN without any."""
     kernels = [k for line in lines for k in line.kernels if k.tc in ("0", "1")]
     whole = sum(k.ns for k in kernels)
     return sum(k.ns for k in kernels if k.tc == "1") / whole if whole else math.nan

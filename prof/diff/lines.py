@@ -1,6 +1,6 @@
-"""One capture in lines that can be matched with another's.
+"""One capture as lines that can be matched with the lines of another capture.
 
-A line stands for all rows that agree in phase, layer, op, direction, aten op, shapes and dtype. It has their time in
+A line represents all rows with the same phase, layer, op, direction, aten op, shapes and dtype. It has their time in
 each step and their kernels.
 """
 
@@ -46,10 +46,10 @@ class Place:
 
     phase: str
     layer: tuple[str, ...]
-    op: str  # what the user called, outermost; the kernel's name if the capture has no op
+    op: str  # the outermost op that the user called, or the kernel's name if the capture has no op
     dir: str
     aten: str
-    kernel: str = ""  # if the capture has no aten op
+    kernel: str = ""  # the kernel's name if the capture has no aten op
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +228,9 @@ def _distinct_rows(rows: Ints, *columns: NDArray[Any]) -> tuple[list[tuple[int, 
 
 
 def _steady(line: Ints, keys: Sequence[tuple[int, ...]], steps: Steps, rows: int) -> Ints:
-    """Merge the lines of a place whose number of rows changes from step to step because the data's shapes do.
+    """Merge the lines of a place if their row counts change from step to step because the data's shapes change.
 
-    The number of the merged line is that of the first of them plus the number of all lines.
+    The merged line's number is its first line's number plus the total number of lines.
     """
     if len(steps) < 2:
         return line
@@ -288,7 +288,7 @@ def _collect(sizes: object, found: list[list[int]], depth: int) -> None:
 
 
 def _mapped(column: Coded, change: Callable[[str], str]) -> Coded:
-    """The column with each text changed. Texts that become equal share a code; those that become empty have none."""
+    """The column with ``change`` applied to each text. Equal results share a code; empty results get no code."""
     texts = Coded.of(change(text) for text in column.values)
     return Coded(np.append(texts.codes, np.int32(-1))[column.codes], texts.values)
 
@@ -316,7 +316,7 @@ def _kernel(short: str, long: str) -> tuple[str, str]:
 
 
 def _dominant(line: Ints, what: Coded, duration: Ints, rows: Ints, lines: int) -> list[str]:
-    """For each line, the text of most of its time; empty only where no row has a text."""
+    """For each line, the text with most of its time; empty only if no row has a text."""
     rows = rows[what.codes[rows] >= 0]
     keys, pair = distinct(line[rows], what.codes[rows])
     sums = np.zeros(len(keys), np.int64)

@@ -1,6 +1,6 @@
 """Match the lines of one capture with those of another.
 
-This takes several passes, each over the lines that the passes before left:
+This takes several passes. Each pass matches the lines that earlier passes left unmatched:
 
 1. ``same``: phase, layer, op, direction, aten op, shapes and dtype agree.
 2. ``args``: all but shapes and dtype agree. Lines match one by one in the order of the step, or as a group where their
@@ -60,7 +60,7 @@ class _Matching:
         self.gone: set[int] = set()
 
     def sweep(self) -> None:
-        """Between passes: leave out what is matched."""
+        """Remove the matched lines; called between passes."""
         self.a = [line for line in self.a if id(line) not in self.gone]
         self.b = [line for line in self.b if id(line) not in self.gone]
 
@@ -68,14 +68,14 @@ class _Matching:
         self._by("same", lambda line: (line.place, line.shapes, line.dtype))
 
     def args(self) -> None:
-        """One by one in their order where both have as many."""
+        """Match lines one by one in their order if both sides have the same number."""
         for a, b in self._groups(lambda line: line.place):
             pairs = zip(([x] for x in a), ([y] for y in b), strict=True) if len(a) == len(b) else [(a, b)]
             for some, others in pairs:
                 self._take("args", some, others)
 
     def op(self) -> None:
-        """What is left of an op that the other side has, too: it may be one side's alone."""
+        """Match the remaining lines of ops that both sides have; the lines may be on one side only."""
         sides = [{_op(line) for line in lines} for lines in self.whole]
         both = sides[0] & sides[1]
         for a, b in self._groups(lambda line: _op(line) if _op(line) in both else None, alone=True):
@@ -87,7 +87,7 @@ class _Matching:
         self._moved(lambda line, less: _padded(line, less) if line.kind in APART else None)
 
     def _moved(self, work: Callable[[Line, int], Hashable]) -> None:
-        """An op variant that writes to a given tensor (mm.out) has that one more: then the shapes before it count."""
+        """Match moved lines. An op that writes to a given tensor (mm.out) has one more shape, which is ignored."""
         known = [{work(line, 0) for line in lines} for lines in (self.a, self.b)]
 
         def key(line: Line, others: set[Hashable]) -> Hashable:
@@ -101,7 +101,7 @@ class _Matching:
 
     def layer(self) -> None:
         deep = [_around(line.place.layer for line in lines) for lines in self.whole]
-        changed = deep[0] ^ deep[1]  # layers in which one side names others, and the other none
+        changed = deep[0] ^ deep[1]  # layers that contain other layers on one side only
 
         def key(line: Line) -> Hashable:
             place = line.place
@@ -125,7 +125,7 @@ class _Matching:
             self._take(how, a, b)
 
     def _groups(self, key: Key, alone: bool = False) -> list[tuple[list[Line], list[Line]]]:
-        """What is left of both sides, by a key that both (or, ``alone``, one of them) have; a key of None is none."""
+        """The remaining lines grouped by key, for keys on both sides (or with ``alone`` on one); None is not a key."""
         found: dict[Hashable, tuple[list[Line], list[Line]]] = {}
         for side, lines in enumerate((self.a, self.b)):
             for line in lines:
@@ -139,7 +139,7 @@ class _Matching:
 
 
 def small(kind: str) -> str:
-    """The kind of work, all that compilers fuse being one."""
+    """The kind of work, with one common name for all kinds that compilers fuse."""
     return kind if kind in APART else SMALL
 
 
@@ -148,24 +148,24 @@ def _op(line: Line) -> Hashable:
 
 
 def _work(line: Line, less: int) -> tuple[str, str, str]:
-    """Phase, aten op and shapes, without the last ``less`` of these."""
+    """Phase, aten op and shapes, without the last ``less`` shapes."""
     shapes = json.loads(line.shapes) if line.shapes not in ("", VARYING) else []
     return line.place.phase, line.place.aten, json.dumps(shapes[: len(shapes) - less])
 
 
 def _padded(line: Line, less: int) -> Hashable:
-    """The same with sizes as they would be once padded: torch.compile pads matrix products to whole 16 bytes."""
+    """The same as ``_work`` with padded sizes, since torch.compile pads matrix products to multiples of 16 bytes."""
     phase, aten, text = _work(line, less)
     return phase, aten, json.dumps([[-(-n // PADDED) * PADDED for n in size] for size in json.loads(text)])
 
 
 def _around(layers: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
-    """The layers that others are in."""
+    """The layers that contain other layers."""
     return {layer[:depth] for layer in set(layers) for depth in range(len(layer))}
 
 
 def _related(lines: list[Line], others: list[Line]) -> list[Line]:
-    """The lines whose layer is strictly around one of the others', or strictly in one."""
+    """The lines whose layer strictly contains the layer of one of ``others``, or is strictly inside one."""
     paths = {line.place.layer for line in others}
     around = _around(paths)
     return [

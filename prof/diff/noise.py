@@ -51,7 +51,7 @@ class Delta:
 
     @property
     def band(self) -> float:
-        """The largest change that chance explains; NaN where each side has one step."""
+        """The largest change that chance explains; NaN if each side has only one step."""
         return band_ns(self.a, self.b)
 
     @property
@@ -62,7 +62,7 @@ class Delta:
 
 
 def band_ns(a: Floats, b: Floats) -> float:
-    """Half the width of the interval for mean(b) - mean(a); NaN where each has a single step.
+    """Half the width of the interval for mean(b) - mean(a); NaN if each has a single step.
 
     A side with a single step is assumed to vary as much as the other.
 

@@ -73,7 +73,7 @@ def headline(found: Comparison) -> str:
 
 
 def side_words(side: Side) -> str:
-    """What was compared: the steps that count, those left out, and the GPUs."""
+    """A description of the compared data: the steps that count, the steps left out, and the GPUs."""
     steps = side.steps
     numbers = [n for n in steps.numbers if n is not None]
     words = [f"{len(numbers)} step{'s' if len(numbers) > 1 else ''}"]
@@ -199,7 +199,7 @@ def _drift(found: Comparison) -> list[str]:
 
 
 def _coarse(found: Comparison) -> list[str]:
-    """What was compared less finely than by op."""
+    """Sentences about lines that were compared in larger groups than ops."""
     said = []
     if found.left_out:
         said.append(f"Only one capture has {' and '.join(found.left_out)}, so both are compared without.")

@@ -97,7 +97,7 @@ def _unchanged(entries: Sequence[Entry]) -> str:
 
 
 def table_rows(found: Comparison, changes: Sequence[Change], unit: float, top: int | None, work: bool) -> list[Row]:
-    """One of the other tables; ``work``: its times are the rows', of which overlap is to be taken off."""
+    """The rows of one of the other tables. ``work``: its times are sums of rows, from which overlap is subtracted."""
     least = LEAST * max(found.step.before, found.step.after)
     telling = [change for change in changes if abs(change.ns.change) >= least]
     shown = list(changes) if top is None else telling[:top]

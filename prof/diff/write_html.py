@@ -1,4 +1,4 @@
-"""The difference as one web page that needs no network, in the report's dress; every text of a capture is escaped."""
+"""The difference as one web page without external files, in the report's style. Every text of a capture is escaped."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a kernel's name says: its family, tensor cores, role and operand dtypes."""
+"""Information from a kernel's name: its family, tensor cores, role and operand dtypes."""

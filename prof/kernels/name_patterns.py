@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-REACH = 400  # characters: more than any word of a real name that a pattern spans (Tensile's: 300)
+REACH = 400  # the most characters that a repetition may match; the longest word in real names has 300 (Tensile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Helper:
 class Product:
     """A kernel that multiplies matrices.
 
-    ``unit``: ``tc`` (tensor or matrix cores), ``fma`` (none), ``triton`` (the name does not say, the dtype suggests),
-    ``unknown`` (a product of which no more is known).
+    ``unit``: ``tc`` (tensor or matrix cores), ``fma`` (no tensor cores), ``triton`` (not in the name; the dtype
+    suggests it), ``unknown`` (a product whose unit is unknown).
     ``precision``: what enters, where the pattern fixes it. Else (empty) the pattern's group ``p`` names the type (f32
     there means none of the tensor cores), or (``scan``) the types in the whole template do.
     """
@@ -56,7 +56,7 @@ def _rows(table: str) -> list[list[str]]:
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile with bounded repetitions: names come from strangers' files and must not take time beyond their length."""
+    """Compile with bounded repetitions, since names from untrusted files must not take more than linear time."""
     for word, meaning in WORDS.items():
         pattern = pattern.replace(word, meaning)
     bounded = re.sub(r"(\\w|\[a-z\])([*+])", lambda m: f"{m[1]}{{{int(m[2] == '+')},{REACH}}}", pattern)

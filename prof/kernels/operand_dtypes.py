@@ -1,9 +1,9 @@
-"""The dtypes of an op's operands, as its kernel's name says them.
+"""Read the dtypes of an op's operands from its kernel's name.
 
-NVTX ranges record shapes without dtypes; most kernels are templates that name them. A claim here is what the code that
-spells the name stores in memory, never what is likely: ``lambda(float)`` inside a bfloat16 kernel is its arithmetic,
-``LoadWithCast`` means that some operand has another type than the arithmetic, and a name that says nothing yields
-nothing. Where it says the size of an element and not its meaning, the dtype is ``opaque1`` to ``opaque16``.
+NVTX ranges record shapes without dtypes, but most kernels are templates whose names contain them. A dtype is reported
+only if the kernel's source code proves that it is stored in memory, never because it is likely: ``lambda(float)`` in
+a bfloat16 kernel is the arithmetic's type, and ``LoadWithCast`` means that some operand's type differs from it. A name
+without types gives no dtypes. If a name has only an element's size, the dtype is ``opaque1`` to ``opaque16``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _copy(text: str, op: str) -> Dtypes | None:
     if op not in ("copy_", "_to_copy", "clone"):
         return None
     half = _TO_HALF.search(text)
-    if half:  # only where no cast is left to the load: src has the lambda's type
+    if half:  # the load does not cast, so src has the lambda's type
         return Dtypes(at=((0, "bfloat16" if half[1] else "float16"), (1, OF_CPP.get(half[3], ""))))
     direct = _DIRECT.search(text)
     if direct is None or direct[1] not in OF_CPP:
@@ -182,7 +182,7 @@ def _functor(words: list[str], kind: str) -> str:
 
 
 def signature(functor: str) -> tuple[list[str], str]:
-    """Types of the tensors that a functor takes, and of what it returns, empty where not known."""
+    """The types of the tensors that a functor takes, and the type of its result; empty if unknown."""
     functor = functor.removeprefix("void ")
     applied = _APPLIED.match(functor)
     if applied:
@@ -198,7 +198,7 @@ def signature(functor: str) -> tuple[list[str], str]:
 
 
 def _first(functor: str) -> tuple[list[str], str]:
-    """A named functor: its first parameter is the type of what it takes, and for sums of what it returns."""
+    """A named functor's types: the first parameter is the type of its inputs, and for sums also of its result."""
     named = _NAMED.match(functor)
     dtype = dtype_at(parameters(functor, named), 0) if named else ""
     out = dtype if named and named[1].startswith("CUDAFunctor") else ""
@@ -222,6 +222,6 @@ _NCCL = re.compile(
 
 
 def _collective(text: str, op: str) -> Dtypes | None:
-    """Reductions name their type; copies (AllGather, SendRecv) run as int8 whatever they carry, and say nothing."""
+    """Reductions have their type in the name. Copies (AllGather, SendRecv) always run as int8, so it is unknown."""
     match = _NCCL.match(text)
     return Dtypes(DTYPE_OF_WORD.get(match[1], "")) if match else None

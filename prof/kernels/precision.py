@@ -1,7 +1,7 @@
 """The number formats in which matrix products run, in one table, and the units of a GPU that run them.
 
-A precision (``bf16``) is what is multiplied. A unit is where: ``fp32`` is the vector unit, ``tc_bf16`` the tensor cores
-(AMD: matrix cores). What torch calls a type and how C++ spells it is in ``pyprof/dtypes.py``.
+A precision (``bf16``) is the format of the multiplied numbers. A unit is the hardware that multiplies them: ``fp32`` is
+the vector unit, ``tc_bf16`` the tensor cores (AMD: matrix cores). ``pyprof/dtypes.py`` has torch's and C++'s names.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 class Precision:
     """One number format.
 
-    ``stored``: the dtype that a product's operands have in memory where its kernel's name says only the precision.
-    ``dtypes``: torch's types whose products run in this precision and in no other. ``words``: how libraries spell it in
-    the names of kernels, in lower case, with the dtype that the word stands for (empty: not known).
+    ``stored``: the dtype of a product's operands in memory if the kernel's name has only the precision.
+    ``dtypes``: torch's types whose products run only in this precision. ``words``: the libraries' spellings in kernel
+    names, in lower case, with the dtype that each word means (empty: unknown).
     """
 
-    bits: int  # of a number as it is stored
+    bits: int  # bits per stored number
     stored: str
     dtypes: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
-    vector: bool = False  # the vector unit has a peak of its own for it
-    tensor: bool = True  # tensor cores have a peak for it that we know
-    since: int | None = None  # NVIDIA's compute capability × 10 whose tensor cores have it first
+    vector: bool = False  # whether the vector unit has its own peak for it
+    tensor: bool = True  # whether tensor cores have a known peak for it
+    since: int | None = None  # NVIDIA's compute capability × 10 of the first tensor cores that support it
 
 
 _FLOAT16_WORDS = dict.fromkeys(("f16", "fp16", "half_t"), "float16")
@@ -62,10 +62,10 @@ DTYPE_OF_WORD: Mapping[str, str] = {
     "cf64": "complex128",  # stored, and never multiplied as such
 }
 
-# What enters the tensor cores where the kernel's name does not say: float32 can only be rounded.
+# The precision on tensor cores if it is not in the kernel's name: float32 can only be rounded.
 _ROUNDED = {"float32": "tf32", "complex64": "tf32", "complex128": "fp64"}
 ROUNDED_PRECISION: Mapping[str, str] = {**PRECISION_OF_DTYPE, **_ROUNDED}
-# What a CPU computes in; all other types in fp32.
+# The precision in which a CPU computes these types; it computes all other types in fp32.
 HOST_PRECISION: Mapping[str, str] = {
     dtype: name for dtype, name in ROUNDED_PRECISION.items() if name in ("fp64", "fp16", "bf16")
 }
@@ -78,7 +78,7 @@ UNITS = (
 
 
 def tensor_unit(precision: str) -> str:
-    """The tensor cores in a precision, as a key of ``UNITS``; empty where the precision is."""
+    """The tensor-core unit of a precision, as a key of ``UNITS``; empty for an empty precision."""
     return f"{_TENSOR}{precision}" if precision else ""
 
 
@@ -87,7 +87,7 @@ def on_tensor_cores(unit: str) -> bool:
 
 
 def precision_of(unit: str) -> str:
-    """The precision in which a unit computes: ``bf16`` of ``tc_bf16``, ``fp32`` of ``fp32``."""
+    """The precision in which a unit computes: ``bf16`` for ``tc_bf16``, ``fp32`` for ``fp32``."""
     return unit.removeprefix(_TENSOR)
 
 

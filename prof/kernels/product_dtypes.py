@@ -1,4 +1,4 @@
-"""The dtypes of matrix products' operands, as their kernels' names say them."""
+"""The dtypes of the operands of matrix products, read from the kernel names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pyprof.prof.kernels.precision import DTYPE_OF_WORD, PRECISIONS
 from pyprof.prof.kernels.tensor_cores import tensor_core
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes, parameters
 
-# One letter a type: BLAS's, and nvjet's of A and B, accumulator and output (five where A, B and C are spelled apart).
+# One letter per type. BLAS has one for all; nvjet has one each for A and B, the accumulator and the output (five
+# letters where A, B and C are spelled separately).
 BLAS = {"h": "float16", "s": "float32", "d": "float64", "c": "complex64", "z": "complex128"}
 NVJET = {"t": "bfloat16", "h": "float16", "s": "float32", "d": "float64", "q": "float8_e4m3fn", "r": "float8_e5m2"}
 _NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z]{3}|[a-z]{5})_")
@@ -22,12 +23,12 @@ _PROCEDURAL = re.compile(
     rf"(?:_(?:relu|optimized|analytic|fixed_channels|few_channels|forwardCompat))*(?:_({_WORD})(?=_|$))?"
 )
 _PLAIN = re.compile(r"(?:simt|maxwell|pascal|volta|turing|ampere)_([sdhcz])(?:gemm|cudnn)|^void (s)gemm_largek")
-# Vendors' templates whose floating parameters are all of one type, or else say nothing.
+# Vendors' templates: the floating-point parameters count only where they all have the same type.
 _UNIFORM = re.compile(
     r"(?:\b|_)(?:implicit_convolve_sgemm|explicit_convolve_sgemm|dgrad2d_\w+|dgrad_\w*engine|wgrad\w*_engine\w*"
     r"|conv2d_\w+|conv_depthwise\w+|gemv\w*|gemvNSP_kernel|gemmk1_kernel|gemmSN_\w+|dot_kernel|winogradForwardOutput\w*)<"
 )
-# Operands of fused attention that are not of the data's type: log-sum-exp, cumulative lengths.
+# Operands of fused attention whose type differs from the data's: log-sum-exp, cumulative lengths.
 ATTENTION = {
     "_flash_attention_forward": {3: "int32", 4: "int32"},
     "_efficient_attention_forward": {4: "int32", 5: "int32"},
@@ -42,12 +43,12 @@ ATTENTION = {
 
 
 def product(text: str, name: str, op: str, family: str) -> Dtypes:
-    """What the name of a product's kernel says of its op's operands; ``text`` is the name in CUPTI's spelling."""
+    """The operand dtypes that the name of a matrix-product kernel reveals; ``text`` is the name in CUPTI's spelling."""
     if family == "attention":
         dtype = _attention(text, name, family)
         return Dtypes(dtype, tuple(ATTENTION.get(op, {}).items()), dtype, _causal(text, op)) if dtype else NOTHING
     if family not in ("gemm", "conv"):
-        return NOTHING  # a recurrent op's kernels see pieces of it
+        return NOTHING  # each kernel of a recurrent op works on a part of its operands
     source, out = _operands(text, name, family)
     if source in ("int8", "uint8", "float8_e4m3fn", "float8_e5m2", "opaque1"):  # with scales and biases of other types
         return Dtypes(at=((0, source), (1, source)), out=out)
@@ -71,7 +72,8 @@ IS_CAUSAL = {"_flash_attention_forward": 8, "_flash_attention_backward": 11}
 
 
 def _causal(text: str, op: str) -> tuple[tuple[int, bool], ...]:
-    """FlashAttention 2: <traits, is_dropout, is_causal, is_local, ..>; both values seen on H100, checked by Kineto."""
+    """FlashAttention 2: <traits, is_dropout, is_causal, is_local, ..>; both values were seen on H100 and checked
+    against Kineto."""
     match = _FLASH.search(text)
     words = parameters(text, match) if match else []
     if op not in IS_CAUSAL or len(words) < 4 or words[3] not in ("false", "0"):
@@ -80,7 +82,7 @@ def _causal(text: str, op: str) -> tuple[tuple[int, bool], ...]:
 
 
 def _operands(text: str, name: str, family: str) -> tuple[str, str]:
-    """Type of a product's operands and of its result."""
+    """The type of a product's operands and the type of its result."""
     for find in (_nvjet, _xmma, _procedural):
         found = find(text)
         if found is not None:
@@ -88,7 +90,7 @@ def _operands(text: str, name: str, family: str) -> tuple[str, str]:
     plain = _PLAIN.search(text)
     if plain:
         letter = plain[1] or plain[2]
-        return ("", "") if family == "conv" and letter in "cz" else (BLAS[letter], "")  # complex inside: by FFT
+        return ("", "") if family == "conv" and letter in "cz" else (BLAS[letter], "")  # complex values inside an FFT
     uniform = _UNIFORM.search(text)
     if uniform:
         kinds = {OF_CPP[word] for word in parameters(text, uniform) if "float" in OF_CPP.get(word, "")}

@@ -1,4 +1,5 @@
-"""What a kernel is to its op: ``main``, the arithmetic that the op's model counts, or ``aux``, a chore around it.
+"""The role of a kernel in its op: ``main`` does the arithmetic that the op's model counts, ``aux`` is a chore around
+it.
 
 FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Chores are recognised by name
 (``name_patterns.HELPERS``); a copy, a fill or a sort is a chore inside a product and the work itself inside ``copy_``,
@@ -20,7 +21,7 @@ MAIN, AUX = "main", "aux"
 MEMORY = re.compile(r"^\[?(?:CUDA )?[mM]em(?:set|cpy)|^__amd_rocclr_(?:fill|copy)")
 MEMSET = re.compile(r"^\[?(?:CUDA )?[mM]emset|^__amd_rocclr_fill")
 
-# Ops whose whole work is to fill or to move: what is a chore elsewhere is theirs.
+# Ops whose whole work is to fill or to move data: kernels that are chores in other ops are their main kernels.
 FILLS = re.compile(r"^(?:fill|zero|(?:new_)?(?:zeros|ones|full)|(?:zeros|ones|full)_like|_foreach_zero)_?$")
 MOVES = re.compile(r"^(?:copy|_to_copy|to|clone|contiguous|im2col|col2im|unfold_backward|cudnn_\w*transform\w*)_?$")
 
@@ -28,7 +29,7 @@ MOVES = re.compile(r"^(?:copy|_to_copy|to|clone|contiguous|im2col|col2im|unfold_
 ELEMENTWISE = re.compile(r"elementwise_kernel|CatArrayBatchedCopy|^triton_(?:poi|per|red)_")
 
 # Scattered sums: the rows are sorted by index first. The sums are counted, the sorting is not; so an embedding's
-# gradient lies on compute_grad_weight and sum_and_scatter (ATen/native/cuda/EmbeddingBackwardKernel.cu).
+# gradient is attributed to compute_grad_weight and sum_and_scatter (ATen/native/cuda/EmbeddingBackwardKernel.cu).
 SCATTERED = re.compile(r"^(?:_?embedding(?:_bag)?(?:_dense)?_backward|_?index_put(?:_impl)?|_unsafe_index_put)_?$")
 SORTING = re.compile(r"\bcub::|\bthrust::|radix|krn_partial|compute_num_of_partial|write_num_of_segments|arange")
 
@@ -41,7 +42,8 @@ TABLES_WORK = re.compile(
 
 @lru_cache(maxsize=65536)
 def role(name: str, aten: str, family: str) -> str:
-    """``main`` or ``aux``, for one kernel of the innermost op ``aten`` (``aten::`` and overload may stand)."""
+    """``main`` or ``aux``, for one kernel of the innermost op ``aten`` (with or without ``aten::`` and the overload
+    name)."""
     op = aten.removeprefix("aten::").partition(".")[0]
     if FILLS.match(op) or MOVES.match(op):
         return MAIN
@@ -57,7 +59,8 @@ def role(name: str, aten: str, family: str) -> str:
 
 
 def roles(names: Sequence[str], aten: str, family: str) -> list[str]:
-    """The roles of all kernels of one call, in launch order. At least one is main: no op's work may vanish."""
+    """The roles of all kernels of one call, in launch order. At least one is main, so that the op's work is always
+    attributed."""
     each = [role(name, aten, family) for name in names]
     if MAIN in each:
         return each
@@ -67,7 +70,7 @@ def roles(names: Sequence[str], aten: str, family: str) -> list[str]:
 
 # --- the pieces of a backward --------------------------------------------------------------------
 
-PARTS = ("dgrad", "wgrad", "bias")  # ATen's order: ConvolutionBackward computes them so
+PARTS = ("dgrad", "wgrad", "bias")  # the order in which ATen's ConvolutionBackward computes them
 
 PART_NAMES = (
     ("indice_weights", re.compile(r"codegen_grad_indice_weights")),
@@ -83,20 +86,21 @@ PART_NAMES = (
 
 @lru_cache(maxsize=65536)
 def part(name: str) -> str:
-    """``dgrad``, ``wgrad`` or ``bias`` of a convolution's backward kernel, ``indice_weights`` or ``update`` of an
-    embedding tables'; empty where the name does not say.
+    """The part of a backward pass that a kernel computes; empty where the name does not say.
 
-    cuDNN runs plain GEMMs (nvjet, cutlass ``_nt_``) as either gradient of 1x1 convolutions.
+    ``dgrad``, ``wgrad`` or ``bias`` for convolutions, ``indice_weights`` or ``update`` for embedding tables.
+
+    cuDNN uses plain GEMMs (nvjet, cutlass ``_nt_``) for either gradient of a 1x1 convolution.
     """
     return next((piece for piece, regex in PART_NAMES if regex.search(name)), "")
 
 
 def assign_parts(names: Sequence[str], present: Sequence[str]) -> list[str]:
-    """Which present part each kernel of one backward call works for, names in launch order; chores get ''.
+    """Assign each kernel of one backward call to one of the ``present`` parts; chores get ''.
 
-    ``names`` may hold the main kernels only. The parts follow each other in ATen's order, each as one run of kernels.
-    Among the ways to cut the main kernels into such runs, take the one that contradicts the fewest names, leaves out
-    the fewest parts, and is most even.
+    ``names`` is in launch order and may hold the main kernels only. The parts follow each other in ATen's order, and
+    the kernels of a part are consecutive. Of all ways to cut the main kernels into such runs, the one is taken that
+    contradicts the fewest names, leaves out the fewest parts, and has the most even runs.
     """
     main = [i for i, r in enumerate(roles(names, "convolution_backward", "conv")) if r == MAIN]
     order = [*(piece for piece in PARTS if piece in present), *(piece for piece in present if piece not in PARTS)]
@@ -111,7 +115,7 @@ def assign_parts(names: Sequence[str], present: Sequence[str]) -> list[str]:
 
 
 def _hint(name: str) -> tuple[str, ...]:
-    """The parts a main kernel may belong to: its name's, or for a nameless product both gradients."""
+    """The parts a main kernel may belong to: the part in its name, or both gradients if a product's name has none."""
     named = part(name)
     if named:
         return (named,)

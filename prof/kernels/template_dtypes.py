@@ -1,4 +1,4 @@
-"""The dtypes of operands, by the template parameters of kernels whose parameters are their types."""
+"""The dtypes of operands, read from the template parameters of kernel names."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _TEMPLATES = [Template.of(line) for line in TEMPLATES.splitlines() if line and n
 
 
 def template(text: str, op: str) -> Dtypes | None:
-    """What the template parameters of a kernel of ``op`` say; None where no row fits."""
+    """The dtypes that a kernel's template parameters give for ``op``; None where no row of the table fits."""
     for row in _TEMPLATES:
         match = row.kernel.search(text) if row.ops.fullmatch(op) else None
         if match:

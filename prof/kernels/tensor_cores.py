@@ -1,7 +1,7 @@
-"""Whether a kernel used tensor cores, and in what precision: by its name, the only evidence in a capture.
+"""Whether a kernel used tensor cores, and in which precision. Its name is the only evidence in a capture.
 
-The names, and where each was seen, are the tables of ``name_patterns``. What they leave open is unknown; what only the
-op's dtype suggests (Triton) is marked as a guess.
+The names, and where each was seen, are in the tables of ``name_patterns``. A kernel that matches none is unknown; an
+answer that rests on the op's dtype alone (Triton) is marked as a guess.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pyprof.prof.ops.model import MATRIX
 
 @dataclass(frozen=True, slots=True)
 class TensorCore:
-    """``tc``: 1, 0 or None (unknown). ``precision``: what was multiplied, empty where unknown or nothing was.
+    """``tc``: 1, 0 or None (unknown). ``precision``: of the multiplied values; empty where it is unknown or nothing was
+    multiplied.
 
     ``guess``: the answer rests on the op's dtype, not on the kernel's name.
     """
@@ -30,7 +31,8 @@ class TensorCore:
 NONE = TensorCore(0)
 UNKNOWN = TensorCore(None)
 
-# The types of a template, demangled or not. The narrower first: a product accumulates and writes wider types.
+# The types of a template, demangled or not. Narrower types come first, because a product accumulates and writes wider
+# ones.
 SCAN = (
     (re.compile(r"tfloat32_t"), "tf32"),
     (re.compile(r"float_e2m1_t|ptrf4"), "fp4"),
@@ -43,22 +45,23 @@ SCAN = (
 TENSILE = re.compile(r"Cijk_A[a-z]+_B[a-z]+_(?:(F8|B8)|(I8|4xi8)|(B)|(H)|(S|C)|(D|Z))")
 TENSILE_WORDS = ("fp8", "int8", "bf16", "fp16", "fp32", "fp64")
 
-# Never a product: copies, collectives, compiled element-wise code, and PyTorch's own kernels but for those that the
-# table of products has.
+# Kernels that never multiply matrices: copies, collectives, compiled element-wise code, and PyTorch's own kernels
+# except those in the table of products.
 PLAIN = re.compile(
     r"^\[?(?:CUDA )?[mM]em(?:set|cpy)|^__amd_rocclr_|^nccl|^triton_(?:poi|per|red)_|elementwise_kernel"
     r"|at::native::|at_cuda_detail::|\bcub::|softmax_warp|kernelPointwiseApply|kernelReduceAll"
 )
 
-# Helper kernels that only products have: 0 even where the op is not known.
+# Helper kernels that occur only in products: they get 0 even where the op is unknown.
 OF_PRODUCTS = frozenset({"reduce", "fill", "cast", "epilogue", "gates"})
 
 
 def tensor_core(name: str, family: str, dtype: str = "") -> TensorCore | None:
-    """What a kernel did with tensor cores; None where neither its op nor its name has a matrix product.
+    """Whether and how a kernel used tensor cores; None where neither op nor name indicates a matrix product.
 
-    ``family`` is the innermost op's (``model.FAMILY``), empty where unknown; ``dtype`` its first operand's, as torch
-    names it, for the kernels whose name does not say. On AMD ``fp32`` is a precision of the matrix cores.
+    ``family`` is that of the innermost op (``model.FAMILY``), empty where unknown. ``dtype`` is that of its first
+    operand, as torch names it; it decides where the kernel's name does not. On AMD ``fp32`` is a precision of the
+    matrix cores.
     """
     return _tensor_core(name, family in MATRIX, dtype.removeprefix("torch."))
 
@@ -81,13 +84,14 @@ def _tensor_core(name: str, in_product: bool, dtype: str) -> TensorCore | None:
     if product.unit == "triton":
         return _guess(dtype)
     precision = _precision(product, match, name)
-    if precision == "fp32" and "p" in match.re.groupindex:  # an NVIDIA name that says f32: no tensor core has it
+    if precision == "fp32" and "p" in match.re.groupindex:  # NVIDIA's f32: no tensor core has it
         return NONE
     return TensorCore(1, precision or PRECISION_OF_DTYPE.get(dtype, ""))
 
 
 def _guess(dtype: str) -> TensorCore:
-    """Triton's ``tl.dot`` runs narrow types on tensor cores; f32 depends on a flag that no name carries."""
+    """Triton's ``tl.dot`` runs narrow types on tensor cores; for float32 that depends on a flag that no kernel name
+    shows."""
     precision = PRECISION_OF_DTYPE.get(dtype, "")
     return TensorCore(1, precision, guess=True) if precision else TensorCore(None, guess=True)
 

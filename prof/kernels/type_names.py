@@ -1,4 +1,4 @@
-"""Types as kernel names spell them, and what a name can say of an op's operands.
+"""The spelling of types in kernel names, and what a name can reveal about an op's operands.
 
 Names come in two spellings: as CUPTI and cu++filt demangle (``float const*``, ``{lambda(float)#1}``,
 ``(anonymous namespace)``, ``4``) and as nsys does (``const float *``, ``[lambda(float) (instance 1)]``, ``<unnamed>``,
@@ -16,13 +16,14 @@ from pyprof.dtypes import OF_CPP
 
 @dataclass(frozen=True, slots=True)
 class Dtypes:
-    """What a kernel's name says of its op's tensors; empty where it is silent.
+    """The dtypes of an op's tensors as far as a kernel's name reveals them; empty where it does not.
 
-    ``at``: arguments by position in the aten op's schema. An empty dtype there means that the operand's type is known
-    to be hidden (a cast on load): no argument may take it from ``rest``. ``rest``: every other tensor. Both leave out
-    0-dimensional tensors, which may be numbers of any type, but for position 0 in ``at``. ``out``: the (first) output,
-    where the name distinguishes it from the inputs. ``flags``: arguments other than tensors that the choice of the
-    kernel proves, such as batch norm's ``training``. ``lists``: how many lists a _foreach_ or _fused_ op takes.
+    ``at``: dtypes by the argument's position in the aten op's schema. An empty dtype means that the name hides the
+    operand's type (it is cast on load), so ``rest`` does not apply to it. ``rest``: the dtype of every other tensor.
+    Neither applies to 0-dimensional tensors, which may be numbers of any type, except position 0 in ``at``. ``out``:
+    the dtype of the (first) output, where the name distinguishes it from the inputs. ``flags``: non-tensor arguments
+    that the choice of the kernel proves, such as batch norm's ``training``. ``lists``: how many lists a _foreach_ or
+    _fused_ op takes.
     """
 
     rest: str = ""
@@ -47,8 +48,8 @@ NOTHING = Dtypes()
 
 
 def merged(several: Iterable[Dtypes]) -> Dtypes:
-    """What the kernels of one op call say together, in any order. Where two contradict each other, neither counts: they
-    work on different operands."""
+    """Combine what the kernels of one op call reveal, in any order. Where two contradict each other, both are ignored:
+    they work on different operands."""
     kernels = list(several)
     places = sorted({position for dtypes in kernels for position, _ in dtypes.at})
     at = tuple((i, _agreed(dict(dtypes.at).get(i, "") for dtypes in kernels)) for i in places)
@@ -69,7 +70,7 @@ _DIGITS = re.compile(r"(?<=[<( ])(\d+)u?l*(?=[,>])")
 
 
 def normal(name: str) -> str:
-    """A name as CUPTI spells its types, from nsys' spelling or CUPTI's own."""
+    """The name with its types in CUPTI's spelling, from either spelling."""
     text = _LAMBDA.sub(r"{lambda\1#\2}", _CASTS.sub("", name))
     return _DIGITS.sub(r"\1", text.replace("<unnamed>", "(anonymous namespace)").replace("operator ()", "operator()"))
 
@@ -89,7 +90,7 @@ def split(text: str) -> list[str]:
 
 
 def inside(text: str, opening: int) -> str:
-    """What stands between the bracket at ``opening`` and its partner."""
+    """The text between the bracket at ``opening`` and the matching one."""
     depth = 0
     for i in range(opening, len(text)):
         if text[i] in "<({[":
@@ -102,7 +103,7 @@ def inside(text: str, opening: int) -> str:
 
 
 def parameters(text: str, match: re.Match[str]) -> list[str]:
-    """Template parameters of the name that ``match`` ends with, whose ``<`` is its last character."""
+    """The template parameters that follow ``match``, whose last character is their ``<``."""
     return split(inside(text, match.end() - 1))
 
 

@@ -16,10 +16,10 @@ class Limits:
     blocks: int
     registers: int  # 32 bits each
     smem_bytes: int
-    smem_reserved_bytes: int  # of every block, for the system
+    smem_reserved_bytes: int  # per block, reserved for the system
     smem_unit_bytes: int
-    partitions: int  # of the register file: all registers of a warp lie in one
-    register_unit: int = 256  # registers per warp come in multiples of it
+    partitions: int  # of the register file; all registers of a warp are in the same one
+    register_unit: int = 256  # registers per warp are allocated in multiples of this
     warp_threads: int = 32
 
     @property
@@ -33,7 +33,7 @@ def _limits(warps: int, blocks: int, smem_kib: int, modern: bool = True, partiti
 
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; units of allocation: CUDA's occupancy
-# calculator (cuda_occupancy.h). 7.5 to 9.0 agree with what devices report in captures and reports of nsys and ncu.
+# calculator (cuda_occupancy.h). The rows 7.5 to 9.0 agree with what nsys and ncu report for real devices.
 SM_LIMITS: Mapping[str, Limits] = {
     "sm_50": _limits(64, 32, 64, False),
     "sm_52": _limits(64, 32, 96, False),
@@ -54,7 +54,8 @@ SM_LIMITS: Mapping[str, Limits] = {
 }
 
 # FLOP per clock and SM, dense; an FMA is 2. Source: CUDA C++ Programming Guide, "Throughput of Native Arithmetic
-# Instructions", and the architectures' white papers; with their clocks they reproduce the rows of data/devices.csv.
+# Instructions", and the architectures' white papers. Multiplied by SMs and clock, they give the rows of
+# data/devices.csv.
 _RATES = """
            fp64    fp32    fp16    bf16 tc_fp64 tc_tf32 tc_fp16 tc_bf16  tc_fp8  tc_fp6  tc_fp4 tc_int8
 sm_60        64     128     256       -       -       -       -       -       -       -       -       -
@@ -71,7 +72,7 @@ sm_120        4     256     256     256       -     512    1024    1024    2048 
 
 
 def _rates(text: str) -> Mapping[str, Mapping[str, int]]:
-    """The table above by architecture and unit, without its empty cells."""
+    """The table above as a mapping: architecture to unit to rate, without empty cells."""
     units, *rows = (line.split() for line in text.strip().splitlines())
     return {
         arch: {unit: int(cell) for unit, cell in zip(units, cells, strict=True) if cell != "-"} for arch, *cells in rows
@@ -79,15 +80,16 @@ def _rates(text: str) -> Mapping[str, Mapping[str, int]]:
 
 
 RATES = _rates(_RATES)
-# GeForce GPUs multiply these at half the rate where they accumulate in fp32 (Turing, GA102, Ada, RTX Blackwell white
-# papers).
+# GeForce GPUs multiply these types at half the rate when accumulating in fp32 (white papers of Turing, GA102, Ada and
+# RTX Blackwell).
 HALVED = ("tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")
 
 DOUBLE_TENSOR = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")  # fp64 products run on tensor (matrix) cores
 
 
 def unit_of(precision: str, arch: str) -> str:
-    """The unit (one of ``precision.UNITS``) that runs products in a precision; empty where none does or it is unknown.
+    """The unit (one of ``precision.UNITS``) that runs matrix products in a precision; empty if there is none or it is
+    unknown.
 
     >>> unit_of("bf16", "sm_90"), unit_of("fp32", "sm_90"), unit_of("fp64", "sm_86"), unit_of("tf32", "sm_75")
     ('tc_bf16', 'fp32', 'fp64', '')

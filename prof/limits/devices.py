@@ -2,8 +2,8 @@
 
 A device is looked up by its name in ``data/devices.csv``, where each row names its source. Peaks of other devices are
 rates per clock (``architectures.RATES``) × SMs × clock, as the capture records them. A file of measured peaks may
-replace both (``peaks_file``). What is not known is absent, never a guess. All peaks are dense: data sheets print twice
-as much for structured sparsity.
+replace both (``peaks_file``). Unknown figures are left out, never guessed. All peaks are dense: with structured
+sparsity, data sheets print twice as much.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pyprof.prof.limits.architectures import HALVED, RATES, SM_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU (or CPU) as far as it is known. ``flop_per_s`` has the units of ``UNITS`` whose peak is known."""
+    """The known figures of a GPU (or CPU). ``flop_per_s`` has an entry for each unit of ``UNITS`` whose peak is
+    known."""
 
     name: str  # as the capture spells it
     part: str = ""  # the row of data/devices.csv
@@ -42,12 +43,12 @@ class Device:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes/s of its memory, NaN where unknown."""
+        """Memory bandwidth in bytes/s, NaN where unknown."""
         return math.nan if self.byte_per_s is None else self.byte_per_s
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to compare a kernel with."""
+        """Whether a peak or the bandwidth is known, so that kernels can be compared with it."""
         return bool(self.flop_per_s) and self.byte_per_s is not None
 
 
@@ -83,7 +84,7 @@ def _part(row: Mapping[str, str]) -> Part:
 
 
 def plain_name(name: str) -> str:
-    """A device's name without its vendor's words, in lower case, blanks between words.
+    """A device's name in lower case, without the vendor's name and brand, words separated by blanks.
 
     >>> plain_name("NVIDIA A100-SXM4-80GB"), plain_name("Tesla V100-SXM2-16GB"), plain_name("AMD Instinct MI300X")
     ('a100 sxm4 80gb', 'v100 sxm2 16gb', 'mi300x')
@@ -93,12 +94,12 @@ def plain_name(name: str) -> str:
 
 
 def find_device(name: str, info: Mapping[str, Any] | str | None = None) -> Device | None:
-    """The device of a name as nsys, nvprof or torch spell it; None where neither the name nor ``info`` identifies one.
+    """Find a device by its name as nsys, nvprof or torch spell it; None where neither name nor ``info`` identifies one.
 
-    ``info`` is what the capture records of it, a mapping or JSON text with any of ``smCount``, ``clockRate`` (Hz),
-    ``memoryBandwidth`` (bytes/s), ``computeMajor``, ``computeMinor``, ``l2CacheSize`` (bytes),
-    ``threadsPerWarp``. A part that the table lacks has its peaks by rate × SMs × clock; without a clock it has none,
-    and only its limits are known.
+    ``info`` is what the capture records about the device, a mapping or JSON text with any of ``smCount``, ``clockRate``
+    (Hz), ``memoryBandwidth`` (bytes/s), ``computeMajor``, ``computeMinor``, ``l2CacheSize`` (bytes),
+    ``threadsPerWarp``. For a device that is not in the table, peaks are rate × SMs × clock; without a clock it has no
+    peaks, only limits.
     """
     return _find(name, info if isinstance(info, str) else json.dumps(info or {}, sort_keys=True))
 
@@ -115,12 +116,13 @@ def _find(name: str, info: str) -> Device | None:
 
 
 def is_rate(value: Any) -> TypeGuard[float]:
-    """Whether a value of a file may be a rate or a size: no NaN, no infinity, no integer that no float holds."""
+    """Whether a value from a file can be a rate or a size: not NaN, not infinite, not an integer too large for a
+    float."""
     return type(value) in (int, float) and 0 < value < 1e30
 
 
 class _Facts:
-    """What the capture records of a device; each figure is a positive number, or None."""
+    """What the capture records about a device; each figure is a positive number, or None."""
 
     def __init__(self, name: str, recorded: Mapping[str, Any]) -> None:
         self.name, self.recorded = name, recorded
@@ -133,7 +135,8 @@ class _Facts:
 
     @property
     def arch(self) -> str:
-        """``sm_90`` by compute capability; AMD's devices report one too, with warps of 64 (gfx90a says 9.0)."""
+        """``sm_90`` for compute capability 9.0. AMD's devices report one too (gfx90a: 9.0) and differ by warps of
+        64."""
         major, minor = self.number("computeMajor"), self.recorded.get("computeMinor", 0)
         if major is None or type(minor) is not int or self.number("threadsPerWarp") == 64 or self.is_amd:
             return ""
@@ -148,12 +151,13 @@ def _listed(plain: str, facts: _Facts) -> Part | None:
     """The table's row for a name."""
     slice_of_gpu = re.sub(r" mig .*", "", plain)
     if slice_of_gpu != plain and facts.sms is None:
-        return None  # a slice of unknown size
+        return None  # a MIG slice of unknown size
     return next((part for part in parts() if part.match.fullmatch(slice_of_gpu)), None)
 
 
 def _adjusted(device: Device, facts: _Facts) -> Device:
-    """The table's figures with the capture's name and cache; scaled where the capture saw a slice of the GPU (MIG)."""
+    """The table's figures with the name and cache of the capture; scaled down where it ran on a slice of the GPU
+    (MIG)."""
     device = replace(device, name=facts.name, l2_bytes=int(facts.l2_bytes or 0) or device.l2_bytes)
     if facts.sms is None or device.sms is None:
         return device

@@ -1,9 +1,9 @@
 """Launch geometry: blocks, waves, theoretical occupancy and what limits it, for every kernel of a table at once.
 
 The arithmetic of CUDA's occupancy calculator (cuda_occupancy.h, and the spreadsheet before it): registers are allocated
-in units per warp, from the SM's partition that the warp runs on; shared memory in units per block, with the system's
-share added. Thread block clusters and the split between L1 and shared memory are ignored: the driver chooses the split
-so that as many blocks fit as the rest allows.
+in units per warp, from the SM partition that the warp runs on; shared memory is allocated in units per block, with the
+system's share added. Thread block clusters and the split between L1 and shared memory are ignored: the driver chooses
+the split so that as many blocks fit as the rest allows.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ LIMITERS = ("threads", "registers", "shared memory", "blocks")
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The launch of each row. NaN and empty where unknown, or where the row is not a kernel."""
+    """Launch geometry, one value per row. NaN or empty where unknown, or where the row is not a kernel."""
 
-    blocks: Floats  # of the grid
-    threads: Floats  # of a block
-    resident: Floats  # blocks that fit an SM
-    occupancy: Floats  # theoretical, %: resident warps of the SM's most
-    limiter: Coded  # of LIMITERS; where several limit alike, the first
+    blocks: Floats  # blocks per grid
+    threads: Floats  # threads per block
+    resident: Floats  # blocks that fit on an SM at a time
+    occupancy: Floats  # theoretical, %: resident warps / the SM's maximum
+    limiter: Coded  # one of LIMITERS; the first, where several limit equally
     waves: Floats  # blocks / (SMs × resident)
     tail: Floats  # share of the waves' slots that stay empty: (ceil(waves) - waves) / ceil(waves)
     sm_efficiency: Floats  # %, estimated: an SM is busy where the grid has a block for it
-    achieved: Floats  # %, estimated achieved occupancy: the profiler's figure, else the same formula
+    achieved: Floats  # %, estimated achieved occupancy: the profiler's figure, otherwise the same formula
     blocks_per_sm: Floats  # blocks / SMs
 
 
@@ -56,7 +56,8 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
     estimated = 100 * np.minimum(per_sm, resident) * threads / most
     recorded = table.columns["occupancy"]
     assert isinstance(recorded, np.ndarray)
-    # Kineto before 2026 prints 0 where a block has more than 48 KiB of shared memory: its call of the calculator fails.
+    # Kineto before 2026 prints 0 where a block has more than 48 KiB of shared memory: its call of the occupancy
+    # calculator fails.
     achieved = np.where(kernel & (recorded > 0), recorded, estimated)
     return Geometry(
         blocks=blocks,
@@ -73,7 +74,7 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
 
 
 def _volumes(sizes: Coded) -> Floats:
-    """The product of a grid's or block's three sizes, NaN where it has none."""
+    """The product of the three sizes of a grid or block, NaN where they are not recorded."""
     return np.array([*(_volume(text) for text in sizes.values), math.nan])[sizes.codes]
 
 
@@ -92,21 +93,21 @@ def floats(column: Ints) -> Floats:
 
 
 def _smem(table: Table) -> Floats:
-    """Shared memory of a block, bytes. Kineto gives the sum alone, as the dynamic part."""
+    """Shared memory per block in bytes. Kineto gives only the sum, as the dynamic part."""
     static, dynamic = floats(table.ints("staticSmem")), floats(table.ints("dynamicSmem"))
     both = np.isnan(static) & np.isnan(dynamic)
     return np.where(both, np.nan, np.nan_to_num(static) + np.nan_to_num(dynamic))
 
 
 def by_device(device: Ints, values: Sequence[float]) -> Floats:
-    """Each row's value, from one per device; NaN where a row has no device (-1)."""
+    """Spread values per device to the rows; NaN where a row has no device (-1)."""
     return np.array([*values, math.nan])[device]
 
 
 def _resident(
     threads: Floats, registers: Floats, smem: Floats, device: Ints, limits: Sequence[Limits | None]
 ) -> tuple[Floats, Coded]:
-    """Blocks that fit an SM, and what keeps out one more."""
+    """How many blocks fit on an SM, and which resource limits their number."""
     resident = np.full(len(threads), np.nan)
     code = np.full(len(threads), -1, np.int32)
     for number, limit in enumerate(limits):
@@ -115,7 +116,7 @@ def _resident(
             continue
         fits = np.stack(block_limits(limit, threads[rows], registers[rows], smem[rows]))
         least = np.min(fits, axis=0)  # NaN where one of them is unknown
-        good = least >= 1  # a kernel that ran fits at least once: else the device is another than we think
+        good = least >= 1  # a kernel that ran fits at least once; otherwise this is not the device it ran on
         resident[rows[good]] = least[good]
         code[rows[good]] = np.argmin(fits[:, good], axis=0)
     return resident, Coded(code, list(LIMITERS))
@@ -124,9 +125,10 @@ def _resident(
 def block_limits(limit: Limits, threads: Floats, registers: Floats, smem: Floats) -> tuple[Floats, ...]:
     """How many blocks each resource has room for, in the order of ``LIMITERS``.
 
-    An H200's SM and 256 threads, 254 registers, 67584 bytes: warps 64 // 8 = 8; registers a warp 254 × 32 rounded up to
-    8192, a partition's 16384 hold 2 warps, four partitions 8, one block; shared memory 67584 + 1024 = 68608, 233472
-    hold 3; so 1 block, 8 of 64 warps.
+    Example: blocks of 256 threads, 254 registers per thread and 67584 bytes on an H200. Warps: 64 // 8 = 8 blocks.
+    Registers: a warp takes 254 × 32, rounded up to 8192; a partition has 16384, enough for 2 warps; four partitions
+    hold 8 warps, 1 block. Shared memory: 67584 + 1024 = 68608 of 233472 bytes, 3 blocks. So 1 block fits, 8 of 64
+    warps.
     """
     warps = np.ceil(threads / limit.warp_threads)
     a_warp = np.ceil(np.maximum(registers, 1) * limit.warp_threads / limit.register_unit) * limit.register_unit

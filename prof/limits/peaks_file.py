@@ -1,4 +1,4 @@
-"""The file that ``pyprof peaks`` writes: what a device was measured to reach, in place of its data sheet."""
+"""The file that ``pyprof peaks`` writes: measured peaks of a device, used in place of its data sheet's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyprof.prof.limits.devices import Device, is_rate
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """What a peaks file says: peaks to use in place of the table's."""
+    """The contents of a peaks file: peaks to use in place of the table's."""
 
     file: str
     device: str
@@ -29,10 +29,10 @@ FORMAT = "pyprof peaks"
 
 
 def load_peaks(file: str | Path) -> Peaks:
-    """Read a JSON file as ``pyprof peaks`` writes it. Raises InputError that names what is wrong.
+    """Read a JSON file as ``pyprof peaks`` writes it. Raises an InputError that names the problem.
 
-    Needed are ``"format": "pyprof peaks"`` and ``flop_per_s`` (unit -> FLOP/s) or ``byte_per_s``; the rest may be
-    missing, so that a few lines by hand will do.
+    ``"format": "pyprof peaks"`` and ``flop_per_s`` (unit -> FLOP/s) or ``byte_per_s`` are required. The rest is
+    optional, so a file of a few lines can be written by hand.
     """
     try:
         data = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -49,7 +49,7 @@ def load_peaks(file: str | Path) -> Peaks:
 
 
 def _problems(data: Any) -> Iterator[str]:
-    """What is wrong with a peaks file, the first first."""
+    """Yield the problems of a peaks file, in the order in which they are checked."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         yield f'expected an object with "format": "{FORMAT}" (write one with pyprof peaks -o peaks.json)'
         return
@@ -72,7 +72,7 @@ def _problems(data: Any) -> Iterator[str]:
 
 
 def with_peaks(device: Device | None, peaks: Peaks, name: str = "") -> Device:
-    """The device with a file's peaks where it has them, and its own elsewhere."""
+    """The device with the file's peaks where the file has them, and its own peaks otherwise."""
     base = device or Device(name=name, arch=peaks.arch, limits=SM_LIMITS.get(peaks.arch))
     said = f"{peaks.file}" + (f", measured on {peaks.device}" if peaks.device else "")
     return replace(

@@ -1,14 +1,15 @@
 """How far each kernel ran from the hardware's limit.
 
-    limit of compute = flops / peak of the unit that did them        limit of memory = bytes / bandwidth
+    limit of compute = flops / peak of the unit that ran them        limit of memory = bytes / bandwidth
     sol_ns = the greater                                             sol = 100 × sol_ns / duration
 
-The unit is the tensor cores, in the precision that entered them, where the kernel used them (``tc``), else the vector
-unit. FLOPs and bytes are the algorithm's, so a kernel that reads from the L2 cache what was just written there may pass
-100%; one that reads everything twice cannot pass 50%. Clocks move, too: peaks are data sheets' (see ``devices``).
+Where the kernel used tensor cores (``tc``), they are the unit, in the precision of their inputs; otherwise it is the
+vector unit. FLOPs and bytes are those the algorithm needs. So a kernel that finds its inputs in the L2 cache may exceed
+100%, and one that reads everything twice cannot exceed 50%. Clocks vary, whereas peaks are the data sheets' (see
+``devices``).
 
-Unknown stays unknown (NaN, empty): without both amounts, without the device, for copies to and from the host and for
-collectives, whose limit is a link that the capture does not record.
+The limits are unknown (NaN, empty) where FLOPs, bytes or the device are unknown, and for copies to and from the host
+and collectives, whose limit is a link that the capture does not record.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, distinct, distinct_texts
 
-# A kernel is bound by latency where both limits explain less than FAR of its time and it is either SHORT (starting and
-# ending a kernel takes 1 to 2 µs on an A100 or H200, whatever it does) or has fewer blocks than the GPU has SMs.
+# A kernel is bound by latency where both limits are below the share FAR of its time and it is either SHORT (starting
+# and ending any kernel takes 1 to 2 µs on an A100 or H200) or has fewer blocks than the GPU has SMs.
 FAR = 0.25
 SHORT_NS = 5000
 BOUNDS = ("compute", "memory", "latency")
@@ -42,20 +43,20 @@ class Roofline:
     """The limits of each row, aligned with the table; NaN and empty where unknown."""
 
     ai: Floats  # FLOP/byte, arithmetic intensity
-    tflops: Floats  # rate: TFLOP/s
-    gbps: Floats  # rate: GB/s
+    tflops: Floats  # achieved TFLOP/s
+    gbps: Floats  # achieved GB/s
     compute_ns: Floats  # flops / peak
-    sol_ns: Floats  # the greater of it and bytes / bandwidth
-    sol: Floats  # %, of the duration
-    bound: Coded  # of BOUNDS
-    unit: Coded  # of precision.UNITS: what did the arithmetic
+    sol_ns: Floats  # the greater of compute_ns and bytes / bandwidth
+    sol: Floats  # sol_ns in % of the duration
+    bound: Coded  # one of BOUNDS
+    unit: Coded  # one of precision.UNITS: the unit that did the arithmetic
     geometry: Geometry
     device: Ints  # index into devices, -1 where none is known
     devices: list[Device]  # the GPUs of the capture whose figures were used
     on_cpu: Bools
 
     def notes(self) -> list[str]:
-        """What the figures rest on, a line per device, for a report's head or foot."""
+        """The peaks that the figures are based on, one line per device, for the head or foot of a report."""
         said = []
         for device in self.devices:
             if device.known:
@@ -68,7 +69,7 @@ class Roofline:
             said.append("no limits: what this CPU reaches is not known (measure it: pyprof peaks -o peaks.json)")
         if bool((nowhere & ~self.on_cpu).any()):
             said.append("the capture does not name the GPU of some rows: no limits there (give --peaks peaks.json)")
-        return list(dict.fromkeys(said))  # several GPUs of a kind
+        return list(dict.fromkeys(said))  # several GPUs of the same kind give one line
 
 
 def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -> Roofline:
@@ -78,11 +79,11 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
     duration[duration <= 0] = np.nan
     flop, nbytes = floats(annotation.flops), floats(annotation.bytes)
     unit = _units(table, annotation)
-    unit.codes[flop == 0] = -1  # nothing to do for it
+    unit.codes[flop == 0] = -1  # no arithmetic, no unit
     compute = np.where(flop == 0, 0.0, 1e9 * flop / _peaks(unit, number, devices))
     bandwidth = by_device(number, [device.bandwidth for device in devices])
     memory = np.where(_elsewhere(table, annotation), np.nan, 1e9 * nbytes / bandwidth)
-    sol_ns = np.maximum(compute, memory)  # NaN where either is
+    sol_ns = np.maximum(compute, memory)  # NaN where either is NaN
     launch = geometry(table, number, devices)
     with np.errstate(divide="ignore", invalid="ignore"):
         ai = np.where(nbytes > 0, flop / nbytes, np.nan)
@@ -103,7 +104,7 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
 
 
 def _devices(table: Table, peaks: Peaks | None) -> tuple[Ints, list[Device]]:
-    """Each row's device, by the name and the facts that the capture has of it."""
+    """Each row's device, found by the name and figures that the capture records."""
     names, infos = table.coded("gpu"), table.coded("gpuInfo")
     on_cpu = table.coded("kind").among("cpu")
     pairs, row = distinct(names.codes, infos.codes, on_cpu)
@@ -118,7 +119,7 @@ def _devices(table: Table, peaks: Peaks | None) -> tuple[Ints, list[Device]]:
 
 
 def _device(name: str, info: str, cpu: bool, peaks: Peaks | None) -> Device | None:
-    """A CPU's peaks come from a file measured on it; a GPU never takes those."""
+    """One device. A CPU's peaks come only from a file measured on a CPU, and a GPU never uses such a file."""
     found = None if cpu else find_device(name, info)
     if peaks is None or cpu != (peaks.arch == "cpu"):
         return found if found is not None or not name else Device(name)
@@ -135,7 +136,7 @@ def _peaks(unit: Coded, number: Ints, devices: Sequence[Device]) -> Floats:
 
 
 def _elsewhere(table: Table, annotation: Annotation) -> Bools:
-    """Rows whose bytes go over a link: copies that are not within the device, and collectives."""
+    """Rows whose bytes go over a link: collectives, and copies that leave the device."""
     name = table.coded("kShortName")
     copies = table.coded("kind").among("memcpy") & ~name.where(stays_on_device)
     linked: Bools = copies | annotation.family.among("collective") | name.where(is_collective)
@@ -143,7 +144,7 @@ def _elsewhere(table: Table, annotation: Annotation) -> Bools:
 
 
 def _bound(compute: Floats, memory: Floats, duration: Floats, launch: Geometry) -> Coded:
-    """What limits each row; empty where a limit is unknown, or where there is none and its time is not short."""
+    """What limits each row; empty where a limit is unknown, or where it has no FLOPs or bytes and is not short."""
     limit = np.maximum(compute, memory)
     code = np.where(compute >= memory, 0, 1).astype(np.int32)
     few = (duration <= SHORT_NS) | (launch.blocks_per_sm < 1)
@@ -152,7 +153,7 @@ def _bound(compute: Floats, memory: Floats, duration: Floats, launch: Geometry) 
     return Coded(code, list(BOUNDS))
 
 
-# The unit that does a row's arithmetic
+# --- the unit that does a row's arithmetic
 
 
 def _units(table: Table, annotation: Annotation) -> Coded:
@@ -165,7 +166,7 @@ def _units(table: Table, annotation: Annotation) -> Coded:
 
 
 def dtype_of_rows(table: Table, family: Coded) -> Coded:
-    """The dtype that each row computes with: its first operand's, else what the kernel's name says."""
+    """The dtype that each row computes with: its first operand's, otherwise the one in the kernel's name."""
     recorded = table.coded("dtypes")
     texts = [_first_float(text) for text in recorded.values]
     codes = np.where(Coded(recorded.codes, texts).where(bool), recorded.codes, -1)
@@ -182,13 +183,13 @@ def _unit(tc: str, precision: str, family: str, kind: str, dtype: str, hgemm: st
     """Which of ``precision.UNITS`` did the arithmetic, empty where that is unknown.
 
     PyTorch computes half precision in float wherever no tensor core does it: element-wise kernels (ATen/OpMathType.h)
-    and matrix products (cuBLAS's 32-bit compute type), but for the kernels that call themselves hgemm.
+    and matrix products (cuBLAS's 32-bit compute type), except kernels named hgemm.
     """
-    if kind == "cpu":  # measured by products in that dtype
+    if kind == "cpu":  # its peaks were measured with products in that dtype
         return HOST_PRECISION.get(dtype, "fp32")
     if tc == "1":
         return tensor_unit(precision or ROUNDED_PRECISION.get(dtype, ""))
-    if tc == "?" or (tc == "-" and not family):  # an op that is not known may do anything
+    if tc == "?" or (tc == "-" and not family):  # an unknown op may use any unit
         return ""
     if family in MATRIX and hgemm:
         return "fp16"
@@ -196,7 +197,8 @@ def _unit(tc: str, precision: str, family: str, kind: str, dtype: str, hgemm: st
 
 
 def _first_float(dtypes: str) -> str:
-    """The first operand's dtype that is no integer: 0-d tensors and numbers of wider types do not widen the op."""
+    """The dtype of the first operand that is not an integer. 0-d tensors and numbers of wider types do not widen the
+    op."""
     if not dtypes:
         return ""
     try:

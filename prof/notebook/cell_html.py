@@ -1,4 +1,4 @@
-"""What a notebook shows of a profile and of its summary: small HTML in the notebook's own colours, all escaped."""
+"""Notebook HTML for a profile and its summary: compact, escaped, in the notebook's own colours."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pyprof.prof.notebook.profiled import Profile
     from pyprof.prof.notebook.summary_view import SummaryText
 
-SENTENCES = 5  # of a profile
+SENTENCES = 5  # shown for a profile
 OPS = 8
 CARDS = 3
-LONGEST = 60  # characters of a name
-PARAGRAPH = 300  # characters of a cell that holds a sentence
-# Without colours of its own: the notebook's theme, light or dark, shows through.
+LONGEST = 60  # characters shown of a name
+PARAGRAPH = 300  # characters shown of a cell that holds a sentence
+# Sets no colours, so that the notebook's theme, light or dark, applies.
 TABLE = "border-collapse:collapse;font-size:0.9em;margin:0.5em 0;color:inherit"
 CAPTION = "text-align:left;white-space:nowrap;color:inherit"
 DIM = "opacity:0.65"
@@ -47,7 +47,7 @@ def profile_html(profile: Profile) -> str:
 
 
 def _ops(profile: Profile) -> str:
-    """The longest ops, by the columns of ``Profile.ops``."""
+    """The longest ops, with the columns of ``Profile.ops``."""
     ops = profile.op_rows
     rows = [
         (
@@ -88,7 +88,7 @@ def summary_html(summary: SummaryText) -> str:
 def _table(
     title: str, head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, longest: int = LONGEST
 ) -> str:
-    """A table whose first ``left`` columns are aligned at the left."""
+    """A table whose first ``left`` columns are left-aligned."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         return "".join(
@@ -112,5 +112,5 @@ def _box(parts: Sequence[str]) -> str:
 
 
 def _shown(text: str, size: int = LONGEST) -> str:
-    """Any text as HTML that shows it: no markup, no control characters, and no formula (MathJax)."""
+    """Escape any text for HTML, so that it is not read as markup, control characters or a formula (MathJax)."""
     return escape(cut_to(safe(str(text)), size, "middle")).replace("$", "&#36;").replace("\\", "&#92;")

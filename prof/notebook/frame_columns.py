@@ -36,7 +36,7 @@ SOL = own_column("sol", "%", "speed of light: sum of the limits / time, of the r
 
 
 def group_columns(keys: Sequence[str], data: Mapping[str, Data]) -> Columns:
-    """One row for all rows that agree in the keys, the longest time first; as ``--group`` has it.
+    """One row per distinct combination of the keys, longest time first, like ``--group``.
 
     ``data``: the keys' columns, and sil, flops and bytes.
     """
@@ -47,7 +47,7 @@ def group_columns(keys: Sequence[str], data: Mapping[str, Data]) -> Columns:
 
 
 def op_columns(data: Mapping[str, Data], call: Ints) -> Columns:
-    """Groups by op and direction, with the number of calls and the share of the limit that they reach.
+    """Groups by op and direction, with the number of calls and the percentage of the hardware's limit that they reach.
 
     ``call``: a number per row, the same for the kernels of one call. ``data``: op, dir, sil, flops, bytes, sol_ns.
     """
@@ -65,7 +65,8 @@ def op_columns(data: Mapping[str, Data], call: Ints) -> Columns:
 
 
 def _reached(row: Ints, size: int, time: Ints, limit: Ints) -> Floats:
-    """%: limits / time over the rows of each group that have both; NaN where these are less than half of its time."""
+    """Sum of limits / sum of time, in %, per group, over the rows with a known limit; NaN where these have less than
+    half of the group's time."""
     known = (limit != NULL) & (time > 0)
     limits, known_time = (np.bincount(row[known], weights=values[known], minlength=size) for values in (limit, time))
     whole = np.bincount(row, weights=np.maximum(time, 0), minlength=size)
@@ -73,7 +74,7 @@ def _reached(row: Ints, size: int, time: Ints, limit: Ints) -> Floats:
 
 
 def advice_columns(cards: Sequence[Advice]) -> Columns:
-    """One row per card, the greatest saving first; lists joined by a comma."""
+    """One row per piece of advice, greatest saving first; lists joined by commas."""
     columns: Columns = []
     for name, hint in get_type_hints(Advice, include_extras=True).items():
         values = [getattr(card, name) for card in cards]
@@ -87,7 +88,7 @@ def advice_columns(cards: Sequence[Advice]) -> Columns:
 
 
 def records(columns: Columns) -> list[dict[str, Any]]:
-    """The rows as Python values; None for what is unknown, and for an empty text."""
+    """The rows as Python values; unknown values and empty texts are None."""
     names = [column.name for column, _ in columns]
     values = [_plain(data) for _, data in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
@@ -104,8 +105,8 @@ def _plain(data: Data) -> list[Any]:
 def frame(columns: Columns, plain: Sequence[str] = ()) -> pd.DataFrame:
     """The table: ``Int64`` for integers, ``float64`` for rates (NaN where unknown), categories for texts.
 
-    Texts of the columns named in ``plain`` hardly repeat and stay objects. ``attrs["units"]`` and
-    ``attrs["meanings"]`` have each column's.
+    The columns named in ``plain`` have texts that rarely repeat, so they stay objects. ``attrs["units"]`` and
+    ``attrs["meanings"]`` hold the unit and the meaning of each column.
     """
     with packages():
         import pandas as pd
@@ -120,10 +121,10 @@ def _series(data: Data, plain: bool) -> Any:
     import pandas as pd
 
     if isinstance(data, Coded):
-        each_once = Coded.concat([data]).used()  # without empty ones, which are missing
+        each_once = Coded.concat([data]).used()  # without empty texts: these are missing values
         if plain:
             return pd.Series([text or None for text in each_once.texts()], dtype=object)
-        # As objects: pandas' own strings refuse half a surrogate pair, which a name may hold.
+        # Texts are objects, because a name may hold a lone surrogate, which pandas' string type refuses.
         return pd.Categorical.from_codes(each_once.codes, pd.Index(each_once.values, dtype=object))
     if data.dtype.kind == "f":
         return data.astype(np.float64)
@@ -136,7 +137,7 @@ def int_array(values: Iterable[int]) -> Ints:
 
 
 def ratio(part: Any, whole: Any) -> Floats:
-    """NaN where the whole is 0."""
+    """part / whole; NaN where the whole is 0."""
     part = np.asarray(part, np.float64)
     quotient: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return quotient

@@ -43,7 +43,8 @@ STEP = (
     own_column("tflops", "TFLOP/s", "flops / time, idle time included", "float"),
     own_column("uncounted", "%", "share of the operations' time in those without FLOPs", "float"),
 )
-# What is summed per layer, in the columns of an array: rows and time, and of each amount its sum, time and rows.
+# The sums per layer, one array column each: number of rows, time, and for FLOPs and bytes the sum, and the time and
+# number of the rows where it is known.
 AMOUNTS = ("flops", "flops_ns", "flops_rows", "bytes", "bytes_ns", "bytes_rows")
 SUMS = ("count", "time", "forward", "backward", *AMOUNTS)
 TIME = SUMS.index("time")
@@ -78,7 +79,8 @@ def layer_columns(table: Table, annotation: Annotation) -> Columns:
 
 
 def _sums(codes: Ints, size: int, phase: Coded, time: Ints, amounts: dict[str, Ints]) -> Ints:
-    """``SUMS`` of each path's own rows; the last row is of those without a layer."""
+    """``SUMS`` over each layer's own rows, without the layers inside it. The last line sums the rows without a
+    layer."""
     values = {"count": np.ones(len(time), np.int64), "time": time}
     values |= {name: np.where(phase.among(name), time, 0) for name in PHASES[:2]}
     for name, amount in amounts.items():
@@ -93,7 +95,7 @@ def _sums(codes: Ints, size: int, phase: Coded, time: Ints, amounts: dict[str, I
 
 
 def _first_run(codes: Ints, size: int, start: Ints) -> list[int]:
-    """The paths by their first start; by their first row where starts are unknown."""
+    """The layer paths sorted by first start, or by first row where start times are unknown."""
     first = np.full(size + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, codes, np.where(start == NULL, np.arange(len(start)), start))
     order: list[int] = np.argsort(first[:-1], kind="stable").tolist()
@@ -101,7 +103,7 @@ def _first_run(codes: Ints, size: int, start: Ints) -> list[int]:
 
 
 def _rows(paths: Sequence[Path]) -> list[Path]:
-    """The paths and all that contain them, each before what it contains."""
+    """The layer paths and the paths of all layers that contain them; a layer comes before the layers inside it."""
     number: dict[Path, int] = {}
     for path in paths:
         for size in range(1, len(path) + 1):
@@ -157,12 +159,12 @@ def _number(step: Step) -> int:
 
 
 def _known_sum(amounts: Ints) -> int:
-    """NULL where there are amounts and none is known."""
+    """The sum of the known amounts; NULL where there are amounts and none is known."""
     known = amounts != NULL
     return int(amounts[known].sum()) if known.any() or not len(amounts) else NULL
 
 
 def _uncounted(rows: Bools, time: Ints, flops: Ints) -> float:
-    """% of the rows' time without FLOPs."""
+    """The share of the rows' time whose FLOPs are unknown, in %."""
     whole = int(time[rows].sum())
     return 100 * int(time[rows & (flops == NULL)].sum()) / whole if whole else float("nan")

@@ -1,7 +1,7 @@
-"""``pyprof.load``: a capture as an object that notebooks and scripts ask.
+"""``pyprof.load``: a capture as an object for notebooks and scripts.
 
-Nothing is computed before it is asked for, and then once. A narrowed profile (``where``) shares all of that with the
-whole: FLOPs, limits and advice are those of the run, whatever rows are looked at.
+Everything is computed on first use and kept. A narrowed profile (``where``) shares these results with the whole
+profile: FLOPs, limits and advice are computed for the whole run, whichever rows are selected.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile
     """Read a capture: a profiler's file or a kernel table, as ``pyprof prof`` reads them; gzipped or not.
 
         p = pyprof.load("net.sqlite")                           # or net.json.gz, net.dict, net.parquet, net.nsys-rep
-        p = pyprof.load("rank0.json.gz", "rank1.json.gz")       # the ranks of a job, as one
-        p = pyprof.load("net.sqlite", peaks="peaks.json")       # limits as pyprof peaks measured them
+        p = pyprof.load("rank0.json.gz", "rank1.json.gz")       # the ranks of a job in one profile
+        p = pyprof.load("net.sqlite", peaks="peaks.json")       # with the limits that pyprof peaks measured
 
     Raises InputError where a file is none of these, and MissingPackage where a dependency is not installed.
     """
@@ -52,7 +52,7 @@ def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a profile's rows; None where no row has the amount."""
+    """Sums over a profile's rows; None where no row has a known value."""
 
     rows: int
     time_ns: int  # overlaps count twice
@@ -63,12 +63,12 @@ class Totals:
 
     @property
     def tflops(self) -> float | None:
-        """TFLOP/s of the rows that are counted, over their own time."""
+        """TFLOP/s over the rows whose FLOPs are known, and their time."""
         return None if self.flop is None or not self.counted_ns else self.flop / self.counted_ns / 1e3
 
 
 class Profile(CapturedRows):
-    """A capture, or some of its rows: DataFrames, sums, sentences and figures.
+    """A capture or a selection of its rows, as DataFrames, sums, sentences and figures.
 
     Columns have the names of ``prof.py -c``; each DataFrame's ``attrs["units"]`` and ``attrs["meanings"]`` describe
     them. Times are ns.
@@ -106,11 +106,12 @@ class Profile(CapturedRows):
         )
 
     def group(self, by: str | Sequence[str], layer_depth: int | None = None) -> pd.DataFrame:
-        """One row for all rows that agree in these columns, the longest time first, as ``prof.py --group`` has it.
+        """One row per distinct combination of these columns, longest time first, like ``prof.py --group``.
 
-        ``by``: ``"op,dir"`` or ``["op", "dir"]``. ``layer_depth``: the outermost parts of layers only. Columns: those,
-        ``count``, ``time`` (ns), ``share`` (% of this profile's time), ``flops``, ``bytes`` (of the rows that are
-        counted), ``tflops``, ``gbps`` (TFLOP/s and GB/s over the time of these), ``uncounted`` (% of the time).
+        ``by``: ``"op,dir"`` or ``["op", "dir"]``. ``layer_depth``: keep only so many outermost parts of layers.
+        The result has the columns of ``by`` and ``count``, ``time`` (ns), ``share`` (% of this profile's time),
+        ``flops`` and ``bytes`` (of the rows where they are known), ``tflops`` and ``gbps`` (TFLOP/s and GB/s over the
+        time of these rows), and ``uncounted`` (% of the time without known FLOPs).
         """
         keys = by.split(",") if isinstance(by, str) else list(by)
         for key in keys:
@@ -128,9 +129,10 @@ class Profile(CapturedRows):
     def kernels(self) -> pd.DataFrame:
         """One row per GPU operation (or CPU op), with every column of ``prof.py -c all``.
 
-        The ones to know: ``op``, ``aten``, ``layer``, ``dir``, ``phase``, ``step``, ``kernel``, ``sil`` (its duration,
-        ns), ``start`` (ns), ``flops``, ``bytes``, ``tc`` (tensor cores), ``ai`` (FLOP/byte), ``tflops`` (TFLOP/s),
-        ``gbps`` (GB/s), ``sol`` (% of the limit), ``bound``, ``occ`` (%), ``advice`` (rules that concern it).
+        The most useful ones: ``op``, ``aten``, ``layer``, ``dir``, ``phase``, ``step``, ``kernel``, ``sil`` (its
+        duration, ns), ``start`` (ns), ``flops``, ``bytes``, ``tc`` (tensor cores), ``ai`` (FLOP/byte), ``tflops``
+        (TFLOP/s), ``gbps`` (GB/s), ``sol`` (% of the limit), ``bound``, ``occ`` (%), ``advice`` (rules that concern the
+        row).
         """
         return frame([(column, self._column(column.name)) for column in COLUMN.values()])
 
@@ -150,17 +152,18 @@ class Profile(CapturedRows):
 
     @property
     def op_rows(self) -> list[dict[str, Any]]:
-        """``ops`` as plain records, unknown None; pandas is not needed."""
+        """``ops`` as a list of dicts without pandas; unknown values are None."""
         return records(self._ops)
 
     @cached_property
     def layers(self) -> pd.DataFrame:
-        """One row per layer, each with everything inside it.
+        """One row per layer; its figures include the layers inside it.
 
         Columns: ``layer`` (its path), ``depth``, ``count``, ``time``, ``own``, ``forward``, ``backward`` (ns),
         ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``, ``uncounted`` (%).
 
-        In the order in which they first ran. ``own`` sums to all time, ``time`` does not: layers contain each other.
+        Rows are in the order in which the layers first ran. ``own`` leaves out the layers inside, so it sums to the
+        total time; ``time`` does not.
         """
         return frame(layer_columns(self.table, self.annotation))
 
@@ -171,9 +174,9 @@ class Profile(CapturedRows):
         Columns: ``start``, ``time``, each phase and ``idle`` (ns), ``count``, ``flops``, ``bytes``, ``tflops`` (idle
         time included), ``uncounted`` (%). Phases and idle time sum to ``time``.
 
-        If this profile has only some of the run's rows, ``time``, the phases and ``idle`` are still those of the whole
-        run, and ``count`` and the columns after it are of these rows. Empty where the table has no start times
-        (PyProf's own net.dict).
+        If this profile is a selection of the run's rows, ``time``, the phases and ``idle`` are still those of the whole
+        run; ``count`` and the columns after it are computed from the selection. Empty where the table has no start
+        times (PyProf's own net.dict).
         """
         whole = self._capture.table
         owner, names = owners(whole)
@@ -186,9 +189,9 @@ class Profile(CapturedRows):
 
     @cached_property
     def advice(self) -> pd.DataFrame:
-        """One row per card, the greatest saving first: ``rule``, ``saved_ms`` per step, ``why``, ``change``...
+        """One row per piece of advice, greatest saving first: ``rule``, ``saved_ms`` per step, ``why``, ``change``...
 
-        If this profile has only some of the run's rows: the cards of the whole run that concern any of them.
+        If this profile is a selection of the run's rows, it has the advice for the whole run that concerns any of them.
         """
         made = frame(advice_columns(self.cards), plain=("why", "change", "trace"))
         made["confidence"] = made["confidence"].cat.set_categories(["low", "medium", "high"], ordered=True)
@@ -196,18 +199,18 @@ class Profile(CapturedRows):
 
     @property
     def cards(self) -> list[Advice]:
-        """The advice as records."""
+        """The advice as a list of ``Advice`` objects."""
         if self._rows is None:
             return [card for card, _ in self._capture.cards]
         return [card for card, rows in self._capture.cards if bool(np.isin(rows, self._rows).any())]
 
-    # Words, figures, page
+    # Summary, figures, web page
 
     def summary(self) -> SummaryText:
-        """The run in sentences and tables, to print or to show in a notebook; ``.numbers`` are the numbers behind them.
+        """The run in sentences and tables, to print or to show in a notebook; ``.numbers`` has the numbers.
 
-        Of a profile that was narrowed by step, start, rank, pid or device, that part of the run. Raises PyprofError
-        after any other condition: the time between some ops of a run is not idle.
+        A profile that was narrowed by step, start, rank, pid or device is summarized as that part of the run. Any other
+        condition raises PyprofError, because the gaps between the remaining ops would wrongly count as idle time.
         """
         if not self._cut:
             raise PyprofError(
@@ -231,29 +234,30 @@ class Profile(CapturedRows):
     def plot(self, figure: str, **options: Any) -> Picture:
         """A figure: ``"roofline"``, ``"layers"``, ``"phases"`` or ``"timeline"``.
 
-        Options of all: ``width`` and ``height`` (inches), ``dpi``, ``dark`` (True or False), ``title``; of roofline:
-        ``by`` ("op", "kernel" or "layer"); of layers: ``depth`` (parts of a path); of timeline: ``step``. What comes
-        back is a matplotlib ``Figure``: ``.savefig("x.pdf")`` writes it.
+        All figures take the options ``width`` and ``height`` (inches), ``dpi``, ``dark`` (True or False) and ``title``.
+        The roofline also takes ``by`` ("op", "kernel" or "layer"), layers ``depth`` (parts of a path), the timeline
+        ``step``. Returns a matplotlib ``Figure``: ``.savefig("x.pdf")`` writes it.
         """
         return self.drawn(figure, **options)[1]
 
     def drawn(self, figure: str, **options: Any) -> tuple[Any, Picture]:
-        """``plot``'s figure, and before it the numbers that it shows."""
+        """The numbers that a figure shows, and the figure as ``plot`` returns it."""
         with packages():
             from pyprof.prof.plot.figures import drawn
 
             return drawn(figure, self.table, self.annotation, self._capture.peaks, options)
 
     def roofline(self, by: str = "op", **options: Any) -> Picture:
-        """Rate against arithmetic intensity, log-log, below the GPU's roofs; a dot an op, kernel or layer."""
+        """Rate against arithmetic intensity, log-log, with the GPU's roofs; one dot per op, kernel or layer."""
         return self.plot("roofline", by=by, **options)
 
     def timeline(self, step: int | None = None, **options: Any) -> Picture:
-        """A step by phase, stream and launch; without a number the step of median length."""
+        """One step by phase, stream and launch; by default the step of median length."""
         return self.plot("timeline", step=step, **options)
 
     def report(self, path: str | Path, title: str = "", force: bool = False) -> Path:
-        """Write the web page (``pyprof report``) and return its path; another file there stays unless ``force``."""
+        """Write the web page (``pyprof report``) and return its path. An existing file is replaced only with
+        ``force``."""
         with packages():
             from pyprof.files import check_output, open_output
             from pyprof.prof.report.page_model import page_model

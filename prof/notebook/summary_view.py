@@ -1,4 +1,4 @@
-"""The summary as an object: printed it is the terminal's text, in a notebook sentences and tables."""
+"""The summary as an object: ``print`` gives the terminal's text, a notebook shows sentences and tables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ WIDTH = 100
 
 
 class SummaryText:
-    """What ``pyprof prof --summary`` says. ``str()`` is its text; ``numbers`` has all figures behind it."""
+    """The summary that ``pyprof prof --summary`` prints. ``str()`` gives the text, ``numbers`` all its figures."""
 
     def __init__(self, numbers: Summary, conditions: tuple[str, ...] = (), advice: Sequence[str] = ()) -> None:
         self.numbers = numbers
         self.conditions = conditions
-        self.advice = tuple(advice)  # what all pieces are worth, then a line for each of the first
+        self.advice = tuple(advice)  # the total saving, then one line per piece of advice
 
     @property
     def headline(self) -> str:
@@ -28,16 +28,16 @@ class SummaryText:
 
     @property
     def sentences(self) -> list[str]:
-        """The run in words, the most important first."""
+        """The sentences that describe the run, the most important first."""
         return sentences(self.numbers)
 
     @property
     def assumptions(self) -> list[str]:
-        """What the figures rest on."""
+        """The assumptions behind the figures."""
         return assumptions(self.numbers)
 
     def text(self, width: int = WIDTH) -> str:
-        """Everything, in lines of at most ``width`` characters."""
+        """The whole summary, in lines of at most ``width`` characters."""
         out = io.BytesIO()
         write_summary(self.numbers, out, width, terminal=False, advice=self.advice)
         where = f"Where {' and '.join(self.conditions)}:\n" if self.conditions else ""

@@ -1,7 +1,7 @@
-"""Activations and their backward ops: a price per element, from the formula that the kernel evaluates.
+"""Activations and their backward ops: FLOPs per element, from the formula that the kernel evaluates.
 
-The branch with more arithmetic counts for every element (a leaky ReLU multiplies everywhere). Backward ops read the
-incoming gradient and what the forward saved, and write one gradient.
+For every element, the branch with more arithmetic is counted (a leaky ReLU multiplies everywhere). Backward ops read
+the incoming gradient and the tensors saved by the forward, and write one gradient.
 
 Source of the formulas: aten/src/ATen/native/cuda/Activation*Kernel.cu, torch 2.13.
 """
@@ -64,7 +64,7 @@ for _names, _tensors, _flop, _formula in TABLE:
 def gelu(self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
     """0.5 x (1 + erf(x / sqrt 2)): 3 mul, add, erf = 5;  0.5 x (1 + tanh(b (x + k x^3))): 6 mul, 2 add, tanh = 9
 
-    An NVTX range does not have the form: the exact one, PyTorch's default, is assumed.
+    An NVTX range does not record ``approximate``: the exact form, PyTorch's default, is assumed.
     """
     return apply("gelu", (self,), 9 if approximate == "tanh" else 5, out=out)
 
@@ -73,15 +73,15 @@ def gelu(self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
 def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *, out: Out = None) -> Work:
     """exact: cdf = 0.5 (1 + erf(c x)) 4, pdf = k exp(-0.5 x x) 4, g (cdf + x pdf) 3: 11;  tanh form: 18
 
-    The tanh form is 6 mul, 2 add and tanh again less the last product (8), 1 - t t (2), b (1 + 3 k x x) (3), and
-    the two branches' products and sums (5), with 3 k folded into one constant.
+    The tanh form recomputes the forward without its last product (8) and adds 1 - t t (2), b (1 + 3 k x x) (3), and the
+    products and sums of both branches (5); 3 k is one constant.
     """
     return apply("gelu_backward", (grad, self), 18 if approximate == "tanh" else 11, out=out)
 
 
 @op("elu_backward")
 def elu_backward(grad: Tensor, *rest: Any, out: Out = None) -> Work:
-    """g * alpha * exp(x), or g * (y + alpha): 3. Reads the gradient, and x or y: the argument behind the numbers."""
+    """g * alpha * exp(x), or g * (y + alpha): 3. Reads the gradient, and x or y (the argument after the numbers)."""
     saved = next((argument for argument in rest if isinstance(argument, Tensor)), UNKNOWN)
     return apply("elu_backward", (grad, saved), 3, result="float", out=out)
 
@@ -94,7 +94,7 @@ def softplus(self: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
 
 @op("softplus_backward")
 def softplus_backward(grad: Tensor, self: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
-    """z = exp(x * beta); g * z / (z + 1): exp, mul, add, div = 4, and the product with beta where it is not 1"""
+    """z = exp(x * beta); g * z / (z + 1): exp, mul, add, div = 4, and 1 more for the product where beta is not 1"""
     return apply("softplus_backward", (grad, self), 4 + scaled(beta), out=out)
 
 
@@ -114,7 +114,7 @@ def glu_backward(grad: Tensor, self: Tensor, dim: Any = -1, *, out: Out = None) 
 
 @op("_prelu_kernel_backward")
 def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor) -> Work:
-    """dx = g * w below 0 and dw = g * x below 0, each of x's shape; the sum of dw is another op"""
+    """dx = g * w below 0 and dw = g * x below 0, each with x's shape; dw is summed by another op"""
     return Work(2 * self.numel, distinct(grad, self, weight), 2 * self.numel * self.itemsize)
 
 

@@ -1,21 +1,21 @@
-"""Scaled dot product attention: softmax(Q K' * scale + mask) V, under every name that PyTorch has for it.
+"""Scaled dot product attention: softmax(Q K' * scale + mask) V, under all its names in PyTorch.
 
-The arguments of all of these ops are one record, ``Call``; each name lists its own order of them.
+The record ``Call`` holds the arguments of all these ops; the table gives each op's order of arguments.
 
-flop    the two matrix products over the pairs (query, key) that are not masked out,
+flop    two matrix products over the (query, key) pairs that are not masked out,
             2 * batch * query heads * pairs * (D + Dv)
         where the mask is known from the arguments: causal, sliding window, sequences of different lengths. A
         mask given as a tensor is computed in full. Softmax and scale are not products and not counted.
-read    Q, K, V, each at its own number of heads (grouped queries share K and V), the mask at its stored size
-write   O, and the logarithm of the softmax' sum for the backward: float32, one per query and head
-        dropout: the random generator's seed and offset, 16 bytes; its mask is never stored
+read    Q, K, V, each with its own number of heads (grouped queries share K and V), the mask at its stored size
+write   O, and for the backward the logarithm of each softmax sum: float32, one per query and head
+        dropout: the random generator's seed and offset, 16 bytes; the dropout mask is never stored
 Backward, five products over the same pairs: Q K' again (D), dP = dO V' (Dv), dV = P' dO (Dv), dQ = dS K (D),
 dK = dS' Q (D): 2 * batch * query heads * pairs * (3 D + 2 Dv). It reads Q, K, V, O, dO, the logarithms and
 the mask, and writes dQ, dK, dV.
 
 Source: FlashAttention-2 (Dao 2023), section 3; torch/utils/flop_counter.py, sdpa_flop and
 sdpa_backward_flop_count, which ignore every mask. PyTorch's causal mask is aligned at the top left (key <=
-query), that of the flash kernels called directly at the bottom right, like their windows.
+query); the flash kernels, when called directly, align causal masks and windows at the bottom right.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ PHILOX_BYTES = 16  # seed and offset of the random generator, int64 each
 
 
 def keys_below(queries: int, keys: int, shift: int) -> int:
-    """Sum over the queries i of the keys j < i + shift, in closed form."""
-    first = min(max(-shift, 0), queries)  # from here on there are keys
-    last = min(max(keys - shift, 0), queries)  # from here on all keys are below
+    """The number of (query i, key j) pairs with j < i + shift, in closed form."""
+    first = min(max(-shift, 0), queries)  # the first query with any key
+    last = min(max(keys - shift, 0), queries)  # the first query with all keys
     rising = (last - first) * shift + (first + last - 1) * (last - first) // 2
     return rising + (queries - last) * keys
 
 
 def unmasked(queries: int, keys: int, left: int | None, right: int | None, shift: int = 0) -> int:
-    """Pairs with -left <= key - query - shift <= right; None: no limit on that side."""
+    """The number of pairs with -left <= key - query - shift <= right; None: no limit on that side."""
     upper = queries * keys if right is None else keys_below(queries, keys, shift + right + 1)
     lower = 0 if left is None else keys_below(queries, keys, shift - left)
     return max(0, upper - lower)
@@ -49,7 +49,7 @@ def unmasked(queries: int, keys: int, left: int | None, right: int | None, shift
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """What the products need: unmasked pairs over all batches and query heads, sizes of a key and a value."""
+    """The sizes for the products: unmasked pairs over all batches and query heads, elements per key and per value."""
 
     pairs: int
     key_size: int
@@ -61,7 +61,7 @@ class Heads:
         return 2 * self.pairs * (self.key_size + self.value_size)
 
     def backward_flop(self, q: bool = True, k: bool = True, v: bool = True) -> int:
-        """Five products, less those for gradients that nobody wants."""
+        """FLOPs of the five products, without those for gradients that are not computed."""
         keys = 1 + q + k  # Q K' again, dQ, dK
         values = (q or k) + v  # dP, dV
         sizes = self.key_size * keys + self.value_size * values
@@ -69,7 +69,7 @@ class Heads:
 
 
 def heads_first(q: Tensor, k: Tensor, v: Tensor, causal: Any) -> Heads:
-    """[batch.., heads, sequence, size]; K and V may have fewer heads, and a batch of 1."""
+    """The sizes for tensors [batch.., heads, sequence, size]; K and V may have fewer heads, and a batch of 1."""
     if min(len(q.shape), len(k.shape), len(v.shape)) < 2 or k.shape[-2] != v.shape[-2] or q.shape[-1] != k.shape[-1]:
         raise ShapeError("attention", "Q[..,L,D], K[..,S,D], V[..,S,Dv]", f"{q.shape}, {k.shape}, {v.shape}")
     outer = math.prod(broadcast("attention", q.shape[:-3], k.shape[:-3]) if len(q.shape) > 3 else ())
@@ -80,13 +80,13 @@ def heads_first(q: Tensor, k: Tensor, v: Tensor, causal: Any) -> Heads:
 
 
 def logarithms(heads: Heads, q: Tensor) -> float:
-    """Bytes of the log-sum-exp, float32; NaN where the capture has no types."""
+    """Bytes of the log-sum-exp, float32; NaN where the capture has no dtypes."""
     return heads.rows * 4 if q.dtype else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What an attention op is called with, each op with some of it: Q, K, V are [batch, heads, sequence, size]."""
+    """The arguments of attention ops, of which each op has some. Q, K, V are [batch, heads, sequence, size]."""
 
     q: Tensor
     k: Tensor
@@ -94,19 +94,20 @@ class Call:
     mask: Any = None  # added to the scores: a mask, or a bias
     dropout: Any = 0.0
     causal: Any = False
-    keep: Any = True  # stores the logarithms for the backward, as is assumed where the capture does not say
-    wanted: Any = UNKNOWN  # output_mask of a backward: the gradients of Q, K, V and the mask
+    keep: Any = True  # the logarithms are stored for the backward; assumed where the capture does not record it
+    wanted: Any = UNKNOWN  # output_mask of a backward: which gradients to compute, of Q, K, V and the mask
 
     def heads(self) -> Heads:
         return heads_first(self.q, self.k, self.v, self.causal)
 
     @property
     def lengths(self) -> tuple[Any, ...]:
-        """The tensors that say how long packed sequences are; they are read, too."""
+        """The tensors with the lengths of packed sequences; they are read, too."""
         return ()
 
     def gradients(self) -> tuple[bool, bool, bool, bool]:
-        """Which gradients a backward computes: of Q, K, V and the mask. Without an output mask, all but the mask's."""
+        """Whether a backward computes the gradients of Q, K, V and the mask. Without an output mask: all but the
+        mask's."""
         if self.wanted is UNKNOWN or self.wanted is None:
             return True, True, True, False
         dq, dk, dv, dmask = self.wanted
@@ -126,7 +127,7 @@ def forward(call: Call, heads: Heads) -> Work:
 
 
 def backward(call: Call, heads: Heads) -> Work:
-    """Five products over the pairs of ``heads``, less those for gradients that are not computed."""
+    """Five products over the pairs of ``heads``, without those for gradients that are not computed."""
     wanted = call.gradients()
     lengths = Work(0, distinct(*map(given, call.lengths)))
     if not any(wanted[:3]):
@@ -149,13 +150,13 @@ def backward(call: Call, heads: Heads) -> Work:
     takes=Call,
 )
 def attention(call: Call) -> Work:
-    """The two products over the unmasked pairs, whichever kernel runs it"""
+    """Two products over the unmasked pairs, independent of the kernel"""
     return forward(call, call.heads())
 
 
 @op("scaled_dot_product_attention.backward (q, k, v, mask, dropout, causal)", takes=Call)
 def whole_backward(call: Call) -> Work:
-    """Five products, as the fused kernels do, less those for tensors that need no gradient"""
+    """Five products, as in the fused kernels, without those for tensors that need no gradient"""
     mask = given(call.mask)
     needed = (call.q.needs_grad, call.k.needs_grad, call.v.needs_grad, mask is not None and mask.needs_grad)
     return backward(replace(call, wanted=needed), call.heads())
@@ -172,20 +173,20 @@ def whole_backward(call: Call) -> Work:
     takes=Call,
 )
 def attention_backward(call: Call) -> Work:
-    """Five products over the unmasked pairs: dQ, dK and dV, and the mask's gradient where the call asks for it"""
+    """Five products over the unmasked pairs: dQ, dK and dV, and the mask's gradient where the call requests it"""
     return backward(call, call.heads())
 
 
 # ``torch.nn.attention.flex_attention``: attention over the blocks that its block mask lists. A block mask lists, for
-# each block of queries, the blocks of keys that are computed: some need no mask inside, of others the products are done
-# for the whole block and masked after. Which blocks is the contents of its tensors, so ``pyprof.count`` reads them;
-# without contents (fake and meta tensors) the call is uncounted, unless there is no mask. Of a block that reaches over
-# the end of a sequence, the pairs that exist count. ``score_mod`` is not counted.
+# each block of queries, the blocks of keys that are computed. In a full block, no pair is masked; in a partial block,
+# all products are computed and masked afterwards. The lists are the contents of the mask's tensors, so ``pyprof.count``
+# reads them. Without contents (fake and meta tensors) the call is not counted, unless there is no mask. In a block that
+# extends past the end of a sequence, only existing pairs count. ``score_mod`` is not counted.
 
 
 def _heads(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: tuple[int, int]) -> Heads:
-    """The pairs of all heads: those of the listed blocks, ``(number of lists they stand in for, query block, key
-    block)`` each; ``None``: all.
+    """The sizes with the pairs over all heads. ``blocks`` lists computed blocks as ``(number of batches and heads that
+    share the entry, query block, key block)``; ``None``: all blocks.
     """
     every = heads_first(q, k, v, False)
     if blocks is None:
@@ -201,7 +202,7 @@ def _heads(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: tuple[int, int]) 
 
 @op("flex_attention")
 def flex(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: Any = (1, 1), mask: Any = ()) -> Work:
-    """2*(D + Dv) a pair of the computed blocks; Q, K, V and the mask's lists read; O and the logarithms written"""
+    """2*(D + Dv) per pair in the computed blocks; reads Q, K, V and the mask's lists; writes O and the logarithms"""
     return forward(Call(q, k, v), _heads(q, k, v, blocks, size)) + Work(0, distinct(mask))
 
 

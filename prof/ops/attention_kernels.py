@@ -1,14 +1,14 @@
-"""The attention kernels' own ops, below those of ``attention``: sequences of different lengths, and windows.
+"""The ops of individual attention kernels, which the ops of ``attention`` call: packed sequences and windows.
 
-The counts are those of ``attention``, over the pairs that the kernel's mask leaves. Sequences packed one after the
-other come with their cumulative lengths, which are read, too.
+The counts are those of ``attention``, over the pairs that the kernel's mask leaves. Packed sequences of different
+lengths come with their cumulative lengths, which are read, too.
 
 flash      FlashAttention (flash_fwd_kernel, flash_bwd_kernel): windows, packed sequences; aligned at the bottom right
 efficient  xFormers' memory-efficient kernel (fmha_cutlassF, fmha_cutlassB): custom_mask_type is 0 for no mask, 1 for
            causal from the top left, 2 from the bottom right; a window counts the query itself; packed sequences are a
            batch of 1. Source: aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_forward.h
-cudnn      cuDNN's kernel: [batch, heads, sequence, size], or packed as FlashAttention has them; aligned at the top left
-jagged     scaled_dot_product_attention of jagged tensors, which each device runs in its own way; aligned as cuDNN's
+cudnn      cuDNN's kernel: [batch, heads, sequence, size], or packed as in FlashAttention; aligned at the top left
+jagged     scaled_dot_product_attention of jagged tensors; the kernels differ between devices; aligned at the top left
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The pairs that a kernel's mask leaves: distance to the left and right, and how the diagonal is aligned."""
+    """The pairs that a kernel's mask leaves: the distances to the left and right, and the alignment of the diagonal."""
 
     left: int | None = None
     right: int | None = None
@@ -37,12 +37,12 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Packed(Call):
-    """What a kernel's op is called with: [batch, sequence, heads, size], or [all sequences, heads, size] packed."""
+    """The arguments of such an op: tensors [batch, sequence, heads, size], or packed [all sequences, heads, size]."""
 
     causal: Any = UNKNOWN
     cum_q: Any = None  # cumulative lengths of packed sequences
     cum_k: Any = None
-    max_q: Any = UNKNOWN  # the longest of them
+    max_q: Any = UNKNOWN  # length of the longest sequence
     max_k: Any = UNKNOWN
 
     @property
@@ -52,8 +52,8 @@ class Packed(Call):
     def sequences(self, total_q: int, total_k: int) -> list[tuple[int, int]]:
         """(queries, keys) of each packed sequence.
 
-        The cumulative lengths are data, which a trace does not have (``Tensor.values``). If as many sequences of the
-        longest length as there are fill the tensor, all have that length. Otherwise raises UnknownArgument.
+        The cumulative lengths are data, which a trace does not record (``Tensor.values``). If number of sequences ×
+        longest length equals the tensor's size, all have that length. Otherwise raises UnknownArgument.
         """
         starts_q, starts_k = self.cum_q, self.cum_k if isinstance(self.cum_k, Tensor) else self.cum_q
         if starts_q.values is not None and starts_k.values is not None:
@@ -65,7 +65,7 @@ class Packed(Call):
         raise UnknownArgument("the lengths of packed sequences are data that the capture does not hold")
 
     def sequence_first(self, band: Band) -> Heads:
-        """The pairs in the band, of one batch or of packed sequences."""
+        """The sizes with the pairs inside the band, for one batch or for packed sequences."""
         packed = isinstance(self.cum_q, Tensor)
         heads, length, keys = self.q.shape[-2], self.q.shape[-3], self.k.shape[-3]
         batch = math.prod(self.q.shape[:-3]) if packed else self.q.shape[0]
@@ -77,18 +77,18 @@ class Packed(Call):
 
 
 def limit(distance: Any) -> int | None:
-    """A window's distance to one side; None for no limit: absent, unknown or negative."""
+    """A window's distance to one side; None (no limit) where it is absent, unknown or negative."""
     return None if distance is None or distance is UNKNOWN or distance < 0 else int(distance)
 
 
 @dataclass(frozen=True, slots=True)
 class Flash(Packed):
-    """FlashAttention: causal is a window without keys to the right."""
+    """FlashAttention: a causal mask is a window without keys to the right."""
 
-    left: Any = None  # a window's keys on both sides
+    left: Any = None  # keys in the window to the left and to the right
     right: Any = None
-    used: Any = None  # lengths of the parts of K and V that are used
-    slopes: Any = None  # of ALiBi
+    used: Any = None  # the used lengths of K and V
+    slopes: Any = None  # ALiBi's slopes
 
     @property
     def lengths(self) -> tuple[Any, ...]:
@@ -138,7 +138,7 @@ class Cudnn(Packed):
     takes=Cudnn,
 )
 def cudnn_backward(call: Cudnn) -> Work:
-    """As ``attention_backward``; without packed sequences the cumulative lengths are undefined or empty tensors"""
+    """Same as ``attention_backward``; without packed sequences the cumulative lengths are undefined or empty tensors"""
     if not (isinstance(call.cum_q, Tensor) and call.cum_q.numel > 1):
         call = replace(call, cum_q=None, cum_k=None)
     return attention_backward(call)

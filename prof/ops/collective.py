@@ -1,6 +1,6 @@
-"""Collectives: what they read and write in this rank's memory, 0 flop, and what they put on the wire.
+"""Collectives: bytes read and written in this rank's memory, bytes sent over the network; 0 flop.
 
-The sums inside an all-reduce run in NCCL's kernels; PyTorch's convention, and ours, leaves them out of FLOPs.
+The sums inside an all-reduce run in NCCL's kernels. They do not count as FLOPs, as in PyTorch's convention.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ op = Family("collective")
 
 
 def wire_factor(kind: str, ranks: int) -> float:
-    """Bytes that a rank must send for every byte of the full buffer (nccl-tests, PERFORMANCE.md: bus bandwidth)
+    """Bytes that a rank must send per byte of the full buffer (nccl-tests, PERFORMANCE.md: bus bandwidth)
 
     all_reduce, barrier 2 (n - 1) / n;  broadcast, reduce, send, recv 1;  the others (n - 1) / n
     """
@@ -27,14 +27,14 @@ def wire_factor(kind: str, ranks: int) -> float:
 
 
 def flat(argument: Any) -> tuple[Tensor, ...]:
-    """Tensors of nested lists: c10d passes lists of lists."""
+    """The tensors in nested lists, because c10d passes lists of lists."""
     if isinstance(argument, (list, tuple)):
         return tuple(tensor for item in argument for tensor in flat(item))
     return tensors(argument)
 
 
 def size(argument: Any) -> float:
-    """Bytes written to a buffer or a list of them."""
+    """Bytes of a buffer or of a list of buffers."""
     return sum(moved(tensor.numel, tensor) for tensor in flat(argument))
 
 
@@ -43,7 +43,7 @@ def size(argument: Any) -> float:
     "nccl:reduce nccl:all_to_all nccl:all_to_allv symm_mem::multimem_all_reduce_"
 )
 def same_size(buffer: Any) -> Work:
-    """As much is written as is read (all_to_all: where all parts are of one size)"""
+    """Reads the buffer and writes as many bytes (all_to_all: if all parts have the same size)"""
     return Work(0, distinct(flat(buffer)), size(buffer))
 
 
@@ -52,10 +52,10 @@ IN_PLACE = ("allreduce", "broadcast", "reduce", "allreduce_coalesced")
 
 @op("record_param_comms")
 def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None, name: Any = None) -> Work:
-    """The profiler's record of any collective: 0 flop. Its bytes are known for those that work in place, by their name.
+    """The profiler's record of any collective: 0 flop. Bytes are known only for collectives that work in place.
 
-    Arguments as ParamCommsUtils.hpp records them (torch 2.13); a Kineto trace leaves strings out of them, and has the
-    name beside them, as "Collective name".
+    Arguments as ParamCommsUtils.hpp records them (torch 2.13). A Kineto trace leaves out arguments that are strings; it
+    has the collective's name in a separate field, "Collective name".
     """
     if name in IN_PLACE:
         return same_size(buffers)
@@ -68,19 +68,19 @@ def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None,
     "ncclSend ncclRecv ncclGroupEnd nccl:coalesced"
 )
 def by_record(*_: Any) -> Work:
-    """Only the record beside it (`comm`) has the sizes: an annotation names at most what goes in"""
+    """Unknown here: the accompanying record (`comm`) has all sizes, an annotation at most those of the inputs"""
     return Work(0, math.nan, math.nan)
 
 
 @op("c10d::send nccl:send")
 def send(buffer: Any) -> Work:
-    """The buffer is read"""
+    """Reads the buffer"""
     return Work(0, distinct(flat(buffer)), 0)
 
 
 @op("c10d::recv_ nccl:recv")
 def recv(buffer: Any) -> Work:
-    """The buffer is written"""
+    """Writes the buffer"""
     return Work(0, 0, size(buffer))
 
 
@@ -90,7 +90,7 @@ def recv(buffer: Any) -> Work:
     "c10d::reduce_scatter_tensor_coalesced_"
 )
 def into(outputs: Any, inputs: Any) -> Work:
-    """The inputs are read, the outputs written"""
+    """Reads the inputs, writes the outputs"""
     return Work(0, distinct(flat(inputs)), size(outputs))
 
 
@@ -99,19 +99,19 @@ def into(outputs: Any, inputs: Any) -> Work:
     "_c10d_functional::broadcast_"
 )
 def functional_all_reduce(self: Tensor) -> Work:
-    """As much is written as is read"""
+    """Reads the tensor, writes as many bytes"""
     return Work(0, self.nbytes, size(self))
 
 
 @op("_c10d_functional::all_gather_into_tensor")
 def functional_all_gather(self: Tensor, ranks: int) -> Work:
-    """Every rank's part is written"""
+    """Reads this rank's part, writes the parts of all ranks"""
     return Work(0, self.nbytes, moved(self.numel * ranks, self))
 
 
 @op("_c10d_functional::reduce_scatter_tensor")
 def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int) -> Work:
-    """A part is written"""
+    """Reads the tensor, writes this rank's part"""
     return Work(0, self.nbytes, moved(self.numel // ranks, self))
 
 
@@ -120,9 +120,9 @@ _NAMES = {f"c10d::{name}_": name for name in IN_PLACE}
 
 
 def with_name(op: str, arguments: tuple[Any, ...], nodes: Sequence[str]) -> tuple[Any, ...]:
-    """The arguments of the profiler's record of a collective, with the collective's name as the fifth.
+    """The arguments of the profiler's record of a collective, with its name added as the fifth argument.
 
-    NVTX leaves the name out, but not the op around the record (``nodes``, outermost first).
+    An NVTX range lacks the name, but the op around the record has it (``nodes``, outermost first).
     """
     if op != _RECORDED or len(arguments) < 5 or isinstance(arguments[4], str):
         return arguments

@@ -1,4 +1,4 @@
-"""Contractions that a program writes as one op and a library runs as one or several products.
+"""Contractions: ops that PyTorch runs as one or several matrix products.
 
 einsum, tensordot, chains of matrices, bilinear forms, Kronecker products, distances.
 """
@@ -20,7 +20,7 @@ LETTERS = string.ascii_letters
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """An operand of a contraction: one label a dimension."""
+    """An operand of a contraction, with one label per dimension."""
 
     labels: str
     sizes: tuple[int, ...]
@@ -29,9 +29,9 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A pair of operands contracted into one; ``count`` multiply-adds, or products alone where nothing is summed.
+    """A pair of operands contracted into one: ``count`` multiply-adds, or only multiplications if nothing is summed.
 
-    ``before``: sums of an operand over labels that nothing else has.
+    ``before``: the work of summing an operand over labels that nothing else has, before the product.
     """
 
     left: Labelled
@@ -43,7 +43,7 @@ class Step:
 
 
 def parse(equation: str, tensors: tuple[Tensor, ...]) -> tuple[list[Labelled], str]:
-    """The operands with one letter a dimension ("..." becomes letters of its own), and the result's letters."""
+    """The operands with one letter per dimension ("..." becomes unused letters), and the result's letters."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(tensors):
@@ -64,7 +64,7 @@ def parse(equation: str, tensors: tuple[Tensor, ...]) -> tuple[list[Labelled], s
 
 
 def labelled(term: str, tensor: Tensor) -> Labelled:
-    """An operand; a label that it has twice is its diagonal, a view."""
+    """An operand with its labels; a repeated label selects the diagonal, which is a view."""
     if len(term) != len(tensor.shape):
         raise ShapeError("einsum", f"a dimension for each of {term!r}", tensor.shape)
     sizes = dict(zip(term, tensor.shape, strict=True))
@@ -74,7 +74,8 @@ def labelled(term: str, tensor: Tensor) -> Labelled:
 
 
 def steps(operands: list[Labelled], result: str, path: Any) -> list[Step]:
-    """The pairs in the order of the path: positions of pairs, their result goes to the end; else from left to right."""
+    """The contracted pairs in order: from left to right, or by ``path``, which lists the positions of each pair. Its
+    result goes to the end."""
     todo, done = list(operands), []
     order = list(path or ())
     while len(todo) > 1:
@@ -88,7 +89,7 @@ def steps(operands: list[Labelled], result: str, path: Any) -> list[Step]:
 
 
 def contracted(left: Labelled, right: Labelled, later: set[str]) -> Step:
-    """Two operands into one that keeps the labels which are needed later. Sizes of 1 stretch."""
+    """Contract two operands into one that keeps the labels needed later. Dimensions of size 1 broadcast."""
     left, before_left = alone(left, later | set(right.labels))
     right, before_right = alone(right, later | set(left.labels))
     sizes: dict[str, int] = {}
@@ -104,7 +105,7 @@ def contracted(left: Labelled, right: Labelled, later: set[str]) -> Step:
 
 
 def alone(operand: Labelled, needed: set[str]) -> tuple[Labelled, Work]:
-    """An operand summed over the labels that are not needed, which comes before the product."""
+    """Sum an operand, before the product, over the labels that are not needed."""
     kept = "".join(label for label in operand.labels if label in needed)
     if kept == operand.labels:
         return operand, Work()
@@ -121,12 +122,12 @@ def lists(equation: Any, tensors: Any) -> tuple[Tensor, ...]:
 
 @op("einsum")
 def einsum(equation: Any, tensors: Any, path: Any = None) -> Work:
-    """Pairs of operands contracted one after the other, by the path or from left to right
+    """Contracts pairs of operands one after the other, in the order of the path or from left to right
 
     flop    2 * (product of all sizes of a pair's labels); 1 * that where a pair has nothing to sum over.
-            A label that one operand alone has is summed before
-    bytes   each pair read, its result written; so intermediates are written and read
-    One operand: the sum over the labels that the result lacks; a permutation or a diagonal is a view.
+            A label that only one operand has is summed before
+    bytes   each pair is read and its result written; so intermediates are written and read
+    With one operand: the sum over the labels that the result lacks; a permutation or a diagonal is a view.
     Source: aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair.
     """
     operands, result = parse(equation, lists(equation, tensors))
@@ -152,7 +153,7 @@ def step_work(step: Step) -> Work:
 
 @op("einsum.backward")
 def einsum_backward(equation: Any, tensors: Any, path: Any = None) -> Work:
-    """For each pair, a product of its size for each operand that wants a gradient; a sum's gradient is a view"""
+    """For each pair, one product of the same size per operand that needs a gradient; a sum's gradient is a view"""
     operands, result = parse(equation, lists(equation, tensors))
     work = Work()
     for step in steps(operands, result, path):
@@ -163,7 +164,7 @@ def einsum_backward(equation: Any, tensors: Any, path: Any = None) -> Work:
 
 @op("kron")
 def kron(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
-    """Every element of a times every element of b: one product each"""
+    """Every element of a times every element of b: 1 flop per pair"""
     rank = max(len(a.shape), len(b.shape))
     left, right = ((1,) * (rank - len(t.shape)) + t.shape for t in (a, b))
     result = output(out, a.like(tuple(m * n for m, n in zip(left, right, strict=True))))
@@ -172,7 +173,7 @@ def kron(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 
 @op("tensordot")
 def tensordot(a: Tensor, b: Tensor, dims_a: Any = UNKNOWN, dims_b: Any = UNKNOWN, *, out: Out = None) -> Work:
-    """Sum over dims_a of a against dims_b of b"""
+    """Products of a and b, summed over dims_a of a and dims_b of b"""
     free_a, k = split_dims(a, dims_a)
     free_b = split_dims(b, dims_b)[0]
     shape = (*free_a, *free_b)
@@ -189,7 +190,7 @@ def tensordot_backward(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any) -> Parts:
 
 
 def split_dims(a: Tensor, dims: Any) -> tuple[tuple[int, ...], int]:
-    """(sizes of the dimensions that stay, product of those that are summed over)"""
+    """(sizes of the dimensions that remain, product of the sizes of the summed dimensions)"""
     summed = {d % len(a.shape) for d in dims}
     stay = tuple(n for i, n in enumerate(a.shape) if i not in summed)
     return stay, math.prod(a.shape[i] for i in summed)
@@ -211,7 +212,7 @@ def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *, out: O
 def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None) -> Parts:
     """Each gradient is the product of the other two, summed: first over one size, then over the other
 
-    dx1 = (weight x2) dy: 2*rows*O*I*(J + 1); dx2 the same with I and J changed; dweight = (dy x1)' x2:
+    dx1 = (weight x2) dy: 2*rows*O*I*(J + 1); dx2 the same with I and J exchanged; dweight = (dy x1)' x2:
     rows*O*I products, then 2*rows*O*I*J
     """
     o, i, j = weight.shape
@@ -232,10 +233,10 @@ def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None) 
 
 @model("cdist", "_cdist_forward", family="distance")
 def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *, out: Out = None) -> Work:
-    """y[..,P,R]: the p-norm of the difference of each row of x1[..,P,M] to each of x2[..,R,M]
+    """y[..,P,R]: the p-norm of the difference between each row of x1[..,P,M] and each row of x2[..,R,M]
 
-    flop    per pair and element: a difference, its power (p = 2: a product; p = 1, 0, inf: none; else 1), a
-            sum, but one sum less a pair; and a root at the end (p = 2 and other powers)
+    flop    per pair and element: 1 subtraction, 1 power (p = 2: a product; p = 1, 0, inf: none), 1 addition;
+            per pair: 1 addition fewer, 1 root (p = 2 and other powers)
     ``_euclidean_dist`` computes the same by a matrix product; its traces show ``mm`` or ``bmm`` with K = M +
     2.
     """
@@ -248,7 +249,7 @@ def cdist(x1: Tensor, x2: Tensor, p: Any = 2.0, *, out: Out = None) -> Work:
 
 @model("_cdist_backward", family="distance")
 def cdist_backward(dy: Tensor, x1: Tensor, x2: Tensor, p: Any = 2.0, y: Any = None) -> Work:
-    """dx1, per pair and element: the difference times dy (p = 2: over y, a division per pair), summed over x2"""
+    """dx1, per pair and element: the difference times dy (p = 2: dy / y, one division per pair), summed over x2"""
     pairs, m = dy.numel, x1.shape[-1]
     divided = p is not UNKNOWN and p in (0, 1, math.inf)
     flop = pairs * (2 * m + (0 if divided else 1)) + max(0, pairs * m - x1.numel)
@@ -257,7 +258,7 @@ def cdist_backward(dy: Tensor, x1: Tensor, x2: Tensor, p: Any = 2.0, y: Any = No
 
 @model("pdist", "_pdist_forward", family="distance")
 def pdist(x: Tensor, p: Any = 2.0) -> Work:
-    """The distances of each two of N rows: N (N - 1) / 2 pairs, priced as cdist's"""
+    """The distances between all pairs of N rows: N (N - 1) / 2 pairs, each counted as in cdist"""
     n, m = x.shape
     whole = cdist(x, x, p).flop
     pairs = n * (n - 1) // 2
@@ -266,7 +267,7 @@ def pdist(x: Tensor, p: Any = 2.0) -> Work:
 
 @model("_pdist_backward", family="distance")
 def pdist_backward(dy: Tensor, x: Tensor, p: Any = 2.0, y: Any = None) -> Work:
-    """A pair's gradient goes to both of its rows: priced as cdist's, over N (N - 1) ordered pairs"""
+    """A pair's gradient goes to both of its rows: counted as in cdist, for N (N - 1) ordered pairs"""
     m, pairs = x.shape[-1], 2 * dy.numel
     divided = p is not UNKNOWN and p in (0, 1, math.inf)
     flop = pairs * (2 * m + (0 if divided else 1)) + max(0, pairs * m - x.numel)
@@ -292,6 +293,6 @@ def chain_matmul(matrices: tuple[Tensor, ...]) -> Work:
 
 
 def joined(left: tuple[int, Work, Tensor], right: tuple[int, Work, Tensor]) -> tuple[int, Work, Tensor]:
-    """Two chains and the product of their results: (multiply-adds, work, result)."""
+    """Join two chains by the product of their results: (multiply-adds, work, result)."""
     m, n, k = dimensions("chain_matmul", left[2], right[2])
     return left[0] + right[0] + m * n * k, left[1] + right[1] + mm(left[2], right[2]), left[2].like((m, n))

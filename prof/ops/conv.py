@@ -1,16 +1,16 @@
-"""Convolutions, forward and backward, by every name and argument order that PyTorch has for them.
+"""Convolutions, forward and backward, for every name and argument order that PyTorch has for them.
 
 flop    nominal: each output point sums Cin/groups * kernel products, padding zeros included
             2 * N * Cout * out * (Cin/groups) * kernel  =  2 * (elements of y) * (elements of weight / Cout)
-        a transposed convolution is the data gradient of one: each *input* point scatters Cout/groups * kernel
-        products
+        a transposed convolution is the data gradient of a convolution: each *input* point scatters
+        Cout/groups * kernel products
             2 * N * Cin * in * (Cout/groups) * kernel   =  2 * (elements of x) * (elements of weight / Cin)
-        so groups never need to be known. Complex numbers: 8 where the above has 2. A bias adds nothing.
+        so the number of groups is not needed. Complex numbers: 8 where the above has 2. A bias adds nothing.
 read    x, weight, bias, each once
 write   y
-Backward, as separate kernels run it:
-dgrad   reads dy, weight, writes dx;  wgrad   reads dy, x, writes dweight: the forward's flop each
-bias    reads dy, writes dbias: one sum per element of dy, less one per channel
+Backward, one kernel per gradient:
+dgrad   reads dy, weight, writes dx;  wgrad   reads dy, x, writes dweight: each the flop of the forward
+bias    reads dy, writes dbias: one addition per element of dy, minus one per channel
 
 ``valid`` counts the products without those with a padding zero, which some algorithms skip and some hardware counters
 therefore do not see.
@@ -34,7 +34,7 @@ op = Family("conv")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How the kernel moves. One number stands for all dimensions; padding may be "same" or "valid"."""
+    """How the kernel moves over the input. One number applies to all dimensions; padding may be "same" or "valid"."""
 
     stride: Any = 1
     padding: Any = 0
@@ -46,7 +46,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Window):
-    """A forward op's arguments; ``addend``: of a fused sum."""
+    """The arguments of a forward op; ``addend`` is the second operand of a fused addition."""
 
     x: Tensor
     weight: Tensor
@@ -55,13 +55,13 @@ class Call(Window):
 
 
 def spread(value: Any, rank: int) -> tuple[int, ...]:
-    """A number, or a list of one, for each spatial dimension."""
+    """Expand a number, or a list of one, to all spatial dimensions."""
     values = (value,) if isinstance(value, int) else tuple(value)
     return values * rank if len(values) == 1 else values
 
 
 def paddings(window: Window, kernel: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """(before, after) of each dimension. "same" pads dilation * (k - 1) in all, the odd one after."""
+    """(before, after) for each dimension. "same" pads dilation * (k - 1) in total; if that is odd, one more after."""
     if window.padding == "valid":
         return ((0, 0),) * len(kernel)
     if window.padding == "same":
@@ -71,7 +71,7 @@ def paddings(window: Window, kernel: tuple[int, ...]) -> tuple[tuple[int, int], 
 
 
 def output_shape(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
-    """Y's shape; an input without a batch dimension has an output without one."""
+    """The shape of y; an input without a batch dimension gives an output without one."""
     rank = len(weight.shape) - 2
     batch, spatial, kernel = x.shape[: -rank - 1], x.shape[-rank:], weight.shape[2:]
     strides, dilations = spread(window.stride, rank), spread(window.dilation, rank)
@@ -91,7 +91,7 @@ def output_shape(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
 
 
 def groups_of(x: Tensor, weight: Tensor, window: Window) -> int:
-    """The groups: as the call says, or from the channels (not those of a transposed convolution)."""
+    """The number of groups: from the call, or from the channels (not for a transposed convolution)."""
     if window.groups is not UNKNOWN:
         return int(window.groups)
     if window.transposed:
@@ -110,11 +110,11 @@ def check(op: str, x: Tensor, weight: Tensor) -> None:
 
 
 def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, flag: Any) -> bool:
-    """Whether a convolution is transposed: as the flag says, or from the shapes.
+    """Whether a convolution is transposed: by the flag, or by the shapes if there is none.
 
-    x has weight[1] * groups channels in a convolution, weight[0] in a transposed one. Where both fit (as many channels
-    out as in), a convolution does not enlarge its input and a transposed one does not shrink it, in any network that we
-    know. If only the channels are known, raises UnknownArgument.
+    x has weight[1] * groups channels in a convolution, weight[0] in a transposed one. Where both fit (equal numbers of
+    input and output channels), the sizes decide: in practice, a convolution does not enlarge its input, and a
+    transposed one does not shrink it. If only the channels are known, raises UnknownArgument.
     """
     if flag is not UNKNOWN:
         return bool(flag)
@@ -130,7 +130,7 @@ def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, flag: Any) -> boo
 
 
 def result_of(x: Tensor, weight: Tensor, window: Window, out: Out) -> Tensor:
-    """y, as the capture describes it, or computed, in x's type."""
+    """y from the capture, or else computed from the arguments, with x's dtype."""
     described = out[0] if out and out[0] is not None else None
     if described is not None:
         return described if described.dtype else x.like(described.shape)
@@ -145,12 +145,12 @@ def multiplications(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> i
 def valid(x: Tensor, weight: Tensor, window: Window) -> int:
     """Flop without the products with padding zeros (transposed: without those that fall outside of y).
 
-    The dimensions are independent: the pairs of position and tap that hit the input, one dimension times the
-    other. dgrad and wgrad have the same products, so the same count.
+    The dimensions are independent: the (position, tap) pairs that hit the input are counted per dimension and
+    multiplied. dgrad and wgrad have the same products, so the count is the same.
     """
     rank = len(weight.shape) - 2
     y = output_shape(x, weight, window)
-    # a transposed convolution is the gather from y to x, with the kernel moving over y
+    # a transposed convolution has the same pairs as the convolution from y to x, whose kernel moves over y
     small, large = (x.shape[-rank:], y[-rank:]) if window.transposed else (y[-rank:], x.shape[-rank:])
     before = [before for before, _ in paddings(window, weight.shape[2:])]
     strides, dilations = spread(window.stride, rank), spread(window.dilation, rank)
@@ -161,22 +161,22 @@ def valid(x: Tensor, weight: Tensor, window: Window) -> int:
 
 
 def taps_inside(positions: int, size: int, kernel: int, stride: int, before: int, dilation: int) -> int:
-    """Pairs (position, tap) of one dimension whose tap falls on one of ``size`` elements, not beside them.
+    """The number of (position, tap) pairs in one dimension whose tap hits one of ``size`` elements, not the padding.
 
-    Tap j at position i reads element i * stride + j * dilation - before; for each tap, the fitting positions
-    are an interval.
+    Tap j at position i reads element i * stride + j * dilation - before. For each tap, the positions that hit an
+    element are an interval.
     """
     count = 0
     for tap in range(kernel):
         offset = tap * dilation - before
-        first = max(0, -(offset // stride))  # least i with i * stride + offset >= 0
+        first = max(0, -(offset // stride))  # the smallest i with i * stride + offset >= 0
         last = min(positions - 1, (size - 1 - offset) // stride)
         count += max(0, last - first + 1)
     return count
 
 
 def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tuple[bool, bool, bool]) -> Parts:
-    """The gradients that the mask (dx, dweight, dbias) asks for."""
+    """The gradients that the mask (dx, dweight, dbias) selects."""
     flop = multiply_adds(multiplications(x, weight, dy, transposed), x, weight)
     parts: Parts = {}
     if mask[0]:
@@ -190,11 +190,11 @@ def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tupl
 
 
 def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
-    """Which gradients were computed: as the output mask says, or those among the outputs.
+    """Which gradients were computed: by the output mask, or by the recorded outputs.
 
-    Where the capture has neither (NVTX ranges), the weight's and the data's are returned, each a part of its own: keep
-    those whose kernels ran. A network's first layer has no data gradient. A bias gradient is left out: autograd asks
-    for it where the forward had a bias, and most convolutions before a normalisation have none.
+    If the capture has neither (NVTX ranges), the gradients of weight and data are returned as separate parts, and the
+    caller keeps those whose kernels ran: a network's first layer has no data gradient. The bias gradient is left out:
+    it exists only if the forward had a bias, and most convolutions before a normalisation have none.
     """
     if output_mask is not UNKNOWN and output_mask is not None:
         return tuple(bool(wanted) for wanted in output_mask)
@@ -212,7 +212,7 @@ def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
 def convolution_backward(
     dy: Tensor, x: Tensor, weight: Tensor, transposed: Any = UNKNOWN, output_mask: Any = UNKNOWN, out: Out = None
 ) -> Parts:
-    """dgrad, wgrad and bias by output_mask; the flop needs only the shapes"""
+    """dgrad, wgrad and bias, selected by output_mask; the flop needs only the shapes"""
     check("convolution_backward", x, weight)
     dx, dw, db = mask_of(output_mask, out)
     return backward(dy, x, weight, is_transposed(x, weight, dy, transposed), (dx, dw, db))
@@ -220,7 +220,7 @@ def convolution_backward(
 
 @op("conv1d.backward conv2d.backward conv3d.backward (x, weight, bias, stride, padding, dilation, groups)", takes=Call)
 def whole_backward(call: Call, out: Out = None) -> Parts:
-    """dgrad, wgrad and bias as wanted; of the input without padding, even where "same" pads it in another kernel"""
+    """dgrad, wgrad and bias as needed, for the unpadded input, even if another kernel pads it ("same")"""
     x, weight, bias = call.x, call.weight, given(call.bias)
     check("convolution", x, weight)
     mask = (x.needs_grad, weight.needs_grad, bias is not None and bias.needs_grad)
@@ -228,7 +228,7 @@ def whole_backward(call: Call, out: Out = None) -> Parts:
     return backward(replace(y, strides=None, ident=0), x, weight, False, mask)
 
 
-# Forward ops, in the orders of PyTorch 2's; those of backends are in conv_backends
+# Forward ops, with PyTorch 2's orders of arguments; the backends' ops are in conv_backends
 
 
 @op(
@@ -240,7 +240,7 @@ def whole_backward(call: Call, out: Out = None) -> Parts:
 def convolution(call: Call, out: Out = None) -> Work:
     """Each output point sums Cin/groups * kernel products; padding may be "same" or "valid"
 
-    A fused addend is read too, and its sum rides in the multiply-adds; a fused ReLU is a comparison, no flop.
+    A fused addend is read too; its addition is part of the multiply-adds. A fused ReLU is a comparison, no flop.
     """
     x, weight = call.x, call.weight
     check("convolution", x, weight)

@@ -1,4 +1,4 @@
-"""Convolutions by the names and argument orders of their backends: cuDNN, MIOpen, oneDNN, PyTorch's own kernels.
+"""Convolution ops of the backends, with their names and argument orders: cuDNN, MIOpen, oneDNN, PyTorch's own kernels.
 
 The counts are those of ``conv``. PyTorch 1.x had a backward op for each backend.
 """
@@ -17,14 +17,14 @@ from pyprof.prof.ops.operands import Out, moved
 
 @op("cudnn_convolution")
 def cudnn_convolution(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
-    """(x, weight, padding, stride, dilation, groups, ...); before torch 1.8 a bias follows the weight"""
+    """(x, weight, padding, stride, dilation, groups, ...); before torch 1.8 a bias came after the weight"""
     has_bias = bool(rest) and (rest[0] is None or isinstance(rest[0], Tensor))
     bias, numbers = (rest[0], rest[1:]) if has_bias else (None, rest)
     padding, stride, dilation, groups = (*numbers, *(UNKNOWN,) * 4)[:4]
     return convolution(Call(stride, padding, dilation, groups, x=x, weight=weight, bias=bias), out)
 
 
-# `convolution` and `conv_transpose` once more, by the backends' names of them and orders of arguments
+# `convolution` and `conv_transpose` again, with the backends' names and orders of arguments
 
 op(
     "cudnn_convolution_relu miopen_convolution_relu (x, weight, bias, stride, padding, dilation, groups)",
@@ -49,7 +49,7 @@ op(
 )(conv_transpose)
 
 
-# PyTorch 1.x: backward
+# Backward ops of PyTorch 1.x
 
 
 @op(
@@ -58,10 +58,10 @@ op(
     "conv_depthwise3d_backward thnn_conv_depthwise2d_backward slow_conv_dilated2d_backward slow_conv_dilated3d_backward"
 )
 def old_backward(first: Tensor, second: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Parts:
-    """PyTorch 1.x: cudnn and its kin take (x, dy, weight, ..., mask), the native ones (dy, x, weight, ..., mask)
+    """PyTorch 1.x: cuDNN and MIOpen take (x, dy, weight, ..., mask), native ops (dy, x, weight, ..., mask)
 
-    The channels say which is x: x has Cin, dy has Cout. Where these are equal, both tensors have as many elements,
-    unless the stride is above 1: then x is the larger one.
+    The channels decide which tensor is x: x has Cin, dy has Cout. If these are equal, x is the larger tensor (stride
+    above 1), or both have the same size and the order does not matter.
     """
     x, dy = x_and_dy(first, second, weight)
     return gradients(x, dy, weight, rest, False, out)
@@ -74,7 +74,7 @@ def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, ou
 
 
 def gradients(x: Tensor, dy: Tensor, weight: Tensor, rest: tuple[Any, ...], transposed: bool, out: Out) -> Parts:
-    """The gradients that the output mask among the other arguments asks for."""
+    """The gradients selected by the output mask, which is among the other arguments."""
     output_mask = next((argument for argument in reversed(rest) if is_mask(argument)), UNKNOWN)
     dx, dw, db, *_ = (*mask_of(output_mask, out), False, False)
     return backward(dy, x, weight, transposed, (dx, dw, db))
@@ -85,7 +85,7 @@ def is_mask(argument: Any) -> bool:
 
 
 def x_and_dy(first: Tensor, second: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The tensor whose channels are not Cout is x, else the larger one."""
+    """(x, dy): x is the tensor whose number of channels is not Cout, or else the larger one."""
     cout = weight.shape[0]
     a, b = channels(first, weight), channels(second, weight)
     if a != b:
@@ -95,14 +95,14 @@ def x_and_dy(first: Tensor, second: Tensor, weight: Tensor) -> tuple[Tensor, Ten
 
 @op("cudnn_convolution_backward_input miopen_convolution_backward_input")
 def backward_input(size: Any, dy: Tensor, weight: Tensor) -> Work:
-    """PyTorch 1.x, dx from dy and weight: the forward's flop, whatever the stride; bytes where dx's size is known"""
+    """PyTorch 1.x, dx from dy and weight: the forward's flop for any stride; bytes only if dx's size is known"""
     flop = multiply_adds(multiplications(dy, weight, dy, False), dy, weight)
     return Work(flop, distinct(dy, weight), written(size, dy))
 
 
 @op("cudnn_convolution_backward_weight miopen_convolution_backward_weight")
 def backward_weight(size: Any, dy: Tensor, x: Tensor) -> Work:
-    """PyTorch 1.x, dweight from dy and x: the forward's flop, where dweight's size is known"""
+    """PyTorch 1.x, dweight from dy and x: the forward's flop, if dweight's size is known"""
     if not isinstance(size, (list, tuple)):
         raise UnknownArgument("the weight's size decides its gradient's work")
     flop = multiply_adds(multiplications(dy, x.like(tuple(size)), dy, False), dy, x)

@@ -1,9 +1,9 @@
 """Ops that only move or write elements: copies, casts, fills, joins, pads and rearrangements. 0 flop.
 
-read    the elements that are needed, each once (a stride of 0 once)
+read    the elements that are needed, each once (also with a stride of 0)
 write   the result
 
-Where a capture does not have the result's shape or type, the bytes are NaN, not 0.
+If a capture lacks the result's shape or dtype, the bytes are NaN, not 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ op = Family("copy")
 
 @op("copy_ copy _copy_from _copy_from_and_resize")
 def copy_(self: Any, src: Any) -> Work:
-    """self = src, cast and broadcast as needed: src is read, self written and not read"""
+    """self = src, cast and broadcast as needed: reads src, writes self"""
     destination = required(self)
     source = required(src) if not isinstance(src, (bool, int, float)) else None
     return Work(0, distinct(source), moved(destination.numel, destination))
@@ -37,9 +37,9 @@ def to_copy(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
 
 @op("to type_as type float half bfloat16 double")
 def to(self: Tensor, *options: Any, out: Out = None) -> Work:
-    """``_to_copy``, or nothing where the type stays: then the op returns its argument
+    """Same as ``_to_copy``; no work where the dtype stays the same, because the op then returns its argument
 
-    A move to another device in the same type is not recognised, and counts as nothing.
+    A copy to another device without a change of dtype is not recognised and counts as no work.
     """
     other = next(iter(tensors(options[:1])), None)
     named = other.dtype if other else next(filter(None, map(dtype_name, options[:2])), None)
@@ -54,14 +54,14 @@ def to(self: Tensor, *options: Any, out: Out = None) -> Work:
     "unsqueeze_copy detach_copy as_strided_copy diagonal_copy narrow_copy _reshape_copy lift_fresh_copy"
 )
 def clone(self: Tensor, *, out: Out = None) -> Work:
-    """Read the elements, write as many as the result has; of a part (``slice_copy``) only that part is read"""
+    """Reads and writes the elements of the result; of a slice (``slice_copy``), only that part is read"""
     source = required(self)
     result = output(out, source.like(source.shape))
     return Work(0, min(source.stored, result.numel) * source.itemsize, moved(result.numel, result))
 
 
 def is_contiguous(tensor: Tensor) -> bool:
-    """Row-major without gaps; dimensions of size 1 may have any stride."""
+    """Whether a tensor is row-major without gaps; dimensions of size 1 may have any stride."""
     if tensor.strides is None:
         return True
     expected = 1
@@ -74,20 +74,20 @@ def is_contiguous(tensor: Tensor) -> bool:
 
 @op("contiguous")
 def contiguous(self: Tensor, memory_format: Any = 0) -> Work:
-    """A clone, or nothing where the tensor is contiguous already"""
+    """A copy, or no work if the tensor is already contiguous"""
     preserved = memory_format in (0, None, UNKNOWN, "contiguous_format", "torch.contiguous_format")
     return Work() if preserved and is_contiguous(self) else clone(self)
 
 
 @op("_local_scalar_dense item")
 def item(*_: Any) -> Work:
-    """One element goes to the host: a few bytes, left out as other scalars are"""
+    """Copies one element to the host: a few bytes, not counted, like other scalars"""
     return Work()
 
 
 @op("cat concat concatenate stack hstack vstack _chunk_cat fsdp::chunk_cat fsdp::all_gather_copy_in")
 def cat(pieces: Any, *, out: Out = None) -> Work:
-    """Read every piece, write them all, in the type that holds all of theirs"""
+    """Reads every piece, writes all of them in their common dtype"""
     parts = tensors(tuple(pieces))
     described = first_output(out)
     if not parts and described is None:
@@ -100,7 +100,7 @@ def cat(pieces: Any, *, out: Out = None) -> Work:
 
 @op("repeat tile repeat_interleave")
 def repeat(self: Tensor, repeats: Any = UNKNOWN, *, out: Out = None) -> Work:
-    """Read self once, write it several times"""
+    """Reads self once, writes it several times"""
     described = first_output(out)
     if described is not None:
         return Work(0, distinct(self, repeats), moved(described.numel, described))
@@ -115,34 +115,34 @@ def repeat(self: Tensor, repeats: Any = UNKNOWN, *, out: Out = None) -> Work:
     "split_with_sizes_copy split_copy unbind_copy"
 )
 def rearranged(self: Tensor) -> Work:
-    """Read all, write as much, in another order or in pieces"""
+    """Reads the tensor, writes it in another order or in pieces"""
     return Work(0, self.nbytes, moved(self.numel, self))
 
 
 def kept(self: Tensor, below: int) -> int:
-    """Elements on and below the diagonal that lies ``below`` columns right of the main one."""
+    """The number of elements on and below the diagonal that is ``below`` columns right of the main one."""
     rows, columns = self.shape[-2:]
     return math.prod(self.shape[:-2]) * sum(min(columns, max(0, row + 1 + below)) for row in range(rows))
 
 
 @op("tril")
 def tril(self: Tensor, diagonal: Any = 0) -> Work:
-    """Read the triangle that is kept, write all: the other triangle as zeros. An unknown diagonal is taken for 0.
+    """Reads the triangle that is kept, writes the whole matrix. An unknown diagonal is assumed to be 0.
 
-    The kernel reads no more: 0.54 of 1.07 GB on an H200 (docs/explanation/accuracy.md).
+    The kernel does not read the other triangle: 0.54 of 1.07 GB on an H200 (docs/explanation/accuracy.md).
     """
     return Work(0, moved(kept(self, number(diagonal, 0)), self), moved(self.numel, self))
 
 
 @op("triu")
 def triu(self: Tensor, diagonal: Any = 0) -> Work:
-    """As ``tril``: what does not lie below the diagonal is read."""
+    """Like ``tril``, but reads the elements on and above the diagonal."""
     return Work(0, moved(self.numel - kept(self, number(diagonal, 0) - 1), self), moved(self.numel, self))
 
 
 @op("block_diag")
 def block_diag(pieces: Any) -> Work:
-    """Read every block, write the matrix with its zeros"""
+    """Reads every block, writes the matrix including its zeros"""
     parts = tensors(tuple(pieces))
     shapes = [(1, 1, *part.shape)[-2:] for part in parts]
     return Work(0, distinct(parts), moved(sum(r for r, _ in shapes) * sum(c for _, c in shapes), parts[0]))
@@ -150,7 +150,7 @@ def block_diag(pieces: Any) -> Work:
 
 @op("diag_embed")
 def diag_embed(self: Tensor, offset: Any = 0, *, out: Out = None) -> Work:
-    """Read the diagonals, write square matrices"""
+    """Reads the diagonals, writes square matrices"""
     described = first_output(out)
     side = self.shape[-1] + abs(int(offset)) if described is None else 0
     count = described.numel if described is not None else numel(self.shape[:-1]) * side * side
@@ -159,19 +159,19 @@ def diag_embed(self: Tensor, offset: Any = 0, *, out: Out = None) -> Work:
 
 @op("frexp")
 def frexp(self: Tensor) -> Work:
-    """Mantissa and exponent, an int32: bits"""
+    """Splits x into mantissa and exponent (int32) by bit operations"""
     return Work(0, self.nbytes, moved(self.numel, self) + 4 * self.numel)
 
 
 @op("nonzero_static")
 def nonzero_static(self: Tensor, size: int) -> Work:
-    """So many positions, 8 bytes per dimension"""
+    """Writes ``size`` positions, 8 bytes per dimension"""
     return Work(0, self.nbytes, 8 * size * len(self.shape))
 
 
 @op("_nested_tensor_from_mask_left_aligned")
 def is_left_aligned(self: Tensor, mask: Tensor) -> Work:
-    """Checks that padding stands only at the end of each row of a mask, which is read"""
+    """Reads a mask and checks that padding occurs only at the end of each row"""
     return Work(0, mask.nbytes)
 
 
@@ -180,7 +180,7 @@ def is_left_aligned(self: Tensor, mask: Tensor) -> Work:
 
 @Family("sparse")("_to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc")
 def converted(self: Tensor, *, out: Out = None) -> Work:
-    """All that is stored is read, all that is stored then is written"""
+    """Reads all stored values and indices of the input, writes those of the result"""
     result = out[0] if out else None
     if result is None:
         raise UnknownArgument("the capture does not say how much the result stores")

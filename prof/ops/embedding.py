@@ -1,8 +1,8 @@
-"""Look-ups. n indices, rows of D elements, B bags.
+"""Embedding lookups: n indices, rows of D elements, B bags.
 
-read    the gathered rows, one for each index though some may repeat, and the indices (int64 where types are unknown)
-write   the result; backward all of the table's gradient
-Bag offsets and the auxiliary int64 results of embedding_bag (bag of each index, bag sizes, maxima) are left out.
+read    the gathered rows, one per index even if indices repeat, and the indices (int64 if dtypes are unknown)
+write   the result; in the backward, the gradient of the whole table
+Bag offsets and the auxiliary int64 results of embedding_bag (bag of each index, bag sizes, maxima) are not counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUM, MEAN, MAX = 0, 1, 2
 
 @op("embedding")
 def embedding(weight: Tensor, positions: Tensor) -> Work:
-    """A copy of n rows"""
+    """Copies n rows"""
     index = indices(required(positions))
     gathered = moved(index.numel * weight.shape[-1], weight)
     return Work(0, gathered + index.nbytes, gathered)
@@ -33,7 +33,7 @@ def embedding(weight: Tensor, positions: Tensor) -> Work:
 def embedding_backward(
     grad: Tensor, positions: Tensor, num_weights: Any = UNKNOWN, scale: Any = False, *, out: Out = None
 ) -> Work:
-    """dtable[index] += g: n D additions (and divisions where scaled by frequency). Writes the whole table."""
+    """dtable[index] += g: n D additions (and n D divisions if scaled by frequency). Writes the whole table."""
     index = indices(required(positions))
     described = first_output(out)
     rows = described.shape[0] if described is not None else None if num_weights is UNKNOWN else int(num_weights)
@@ -44,26 +44,26 @@ def embedding_backward(
 
 @op("renorm")
 def renorm(self: Tensor) -> Work:
-    """The norm of each slice (2 per element), and its scaling (1, counted for all)"""
+    """The norm of each slice (2 per element) and its scaling (1 per element, counted for all slices)"""
     return Work(3 * self.numel, self.nbytes, moved(self.numel, self))
 
 
 @op("embedding_renorm")
 def embedding_renorm(self: Tensor, positions: Tensor) -> Work:
-    """The norm of each gathered row (2 per element), and its scaling (1, counted for all)"""
+    """The norm of each gathered row (2 per element) and its scaling (1 per element, counted for all rows)"""
     index = indices(required(positions))
     count = index.numel * self.shape[-1]
     return Work(3 * count, moved(count, self) + index.nbytes, moved(count, self))
 
 
 def mode_of(mode: Any) -> int:
-    """The mode's number; where the capture does not have it, sum, the default of aten::_embedding_bag."""
+    """The number of the mode; if the capture lacks it, sum, the default of aten::_embedding_bag."""
     return {"sum": SUM, "mean": MEAN, "max": MAX}[mode] if isinstance(mode, str) else int(number(mode, SUM))
 
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """A call of embedding_bag."""
+    """The arguments of embedding_bag."""
 
     weight: Tensor
     positions: Tensor
@@ -73,8 +73,8 @@ class Bags:
     last: Any = False
 
     def count(self, out: Out) -> int:
-        """B, as captured: or a bag a row of two-dimensional indices, else a bag an offset, less the end where it is
-        given."""
+        """B, the number of bags: from the captured output; otherwise one per row of two-dimensional indices, or one per
+        offset, not counting the end if that is included."""
         described = first_output(out)
         if described is not None:
             return described.shape[0]
@@ -88,7 +88,8 @@ ARGUMENTS = "(weight, positions, offsets, _scale, mode, _sparse, per_sample_weig
 
 @op(f"embedding_bag _embedding_bag _embedding_bag_forward_only {ARGUMENTS}", takes=Bags)
 def embedding_bag(call: Bags, out: Out = None) -> Work:
-    """The sum of each bag's rows: (n - B) D additions; mean B D divisions more; max none; weights n D products"""
+    """The sum of each bag's rows: (n - B) D additions; for mean plus B D divisions; for max 0; with weights plus n D
+    products"""
     index, size = indices(call.positions), call.weight.shape[-1]
     count = call.count(out)
     kind, weighted = mode_of(call.mode), given(call.per_sample_weights)
@@ -100,7 +101,7 @@ def embedding_bag(call: Bags, out: Out = None) -> Work:
 
 @op(f"embedding_bag.backward _embedding_bag.backward {ARGUMENTS}", takes=Bags)
 def embedding_bag_whole_backward(call: Bags, out: Out = None) -> Work:
-    """dtable[index] += g of its bag: n D additions; mean B D divisions more; max B D additions
+    """dtable[index] += g of its bag: n D additions; for mean plus B D divisions; for max B D additions
 
     Writes the whole table.
     """

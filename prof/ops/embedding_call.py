@@ -1,7 +1,7 @@
-"""The arguments of a lookup in FBGEMM's table-batched embeddings, in the order of any version.
+"""Find the arguments of a lookup in FBGEMM's table-batched embeddings, whose order differs between versions.
 
-They are found by what they are: the indices and the offsets of the bags are the two integer vectors that follow each
-other and have one type.
+They are recognised by type and shape: the indices and the offsets of the bags are two consecutive integer vectors of
+the same dtype.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from pyprof.prof.ops.operands import indices
 
 SUM, MEAN, NONE = 0, 1, 2  # pooling modes
 
-# SparseType (fbgemm_gpu/split_embedding_configs.py): an output's type as a number
+# SparseType (fbgemm_gpu/split_embedding_configs.py): the output's dtype as a number
 SPARSE_TYPES = {0: "float32", 1: "float16", 2: "uint8", 5: "bfloat16"}
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What the arguments of a call say of it."""
+    """A lookup, as far as the call's arguments describe it."""
 
     weights: Tensor  # all tables' elements
     tables: int | None
-    total: int | None  # total_D
+    total: int | None  # total_D, the sum of D over the tables
     widest: int | None  # the largest D
     indices: Tensor
     bags: int
     pooling: int | None
     weighted: Tensor | None  # a factor per index
-    rows: int | None  # of all tables, where the optimizer keeps a number per row
+    rows: int | None  # of all tables, if the optimizer keeps one number per row
     out: str | None  # the output's dtype
 
     @property
@@ -42,20 +42,20 @@ class Lookup:
 
     @property
     def is_even(self) -> bool:
-        """Whether all tables are known to have one width."""
+        """Whether all tables are known to have the same width."""
         return self.tables == 1 or (
             None not in (self.tables, self.total, self.widest)
             and (self.total == (self.tables or 0) * (self.widest or 0))
         )
 
     def in_bags(self, shape: tuple[int, ...]) -> bool:
-        """Whether a result of this shape holds bags' sums, rather than a row an index."""
+        """Whether a result of this shape holds one sum per bag rather than one row per index."""
         if self.pooling is not None:
             return self.pooling != NONE
         return len(shape) != 2 or shape[0] != self.count or shape[0] * (self.tables or 1) == self.bags
 
     def width(self, result: Tensor | None) -> Fraction:
-        """The mean D of a lookup, by the result or its gradient, else by the widths among the arguments."""
+        """The mean D of a lookup: from the result or its gradient, otherwise from the widths among the arguments."""
         if result is not None and result.shape:
             rows = self.bags if self.in_bags(result.shape) else self.count
             if rows:
@@ -63,19 +63,19 @@ class Lookup:
         if self.tables and self.total:
             return Fraction(self.total, self.tables)
         if self.rows and self.rows < self.weights.numel and self.weights.dtype != "uint8":
-            # An optimizer with one number per row gives the rows. Of tables that differ, longer ones weigh more.
+            # With one optimizer number per row, the number of rows is known. The mean is weighted by the tables' rows.
             return Fraction(self.weights.numel, self.rows)
         raise UnknownArgument("the capture does not have the tables' widths")
 
 
 def _is_whole(argument: Any) -> bool:
-    """Whether an argument is a vector of whole numbers, or of a type that is not known."""
+    """Whether an argument is a vector of integers or of unknown dtype."""
     return isinstance(argument, Tensor) and len(argument.shape) == 1 and argument.dtype in ("int32", "int64", "")
 
 
 def place_of_indices(arguments: tuple[Any, ...]) -> int:
-    """Where the indices stand; the offsets follow. Raises ModelError where no two arguments can be them."""
-    sizes: set[int] = set()  # of the vectors before: T or T + 1
+    """The position of the indices, which the offsets follow. Raises ModelError if no two arguments fit."""
+    sizes: set[int] = set()  # sizes of the preceding vectors: T or T + 1
     for i, (first, second) in enumerate(pairwise(arguments)):
         if not _is_whole(first):
             continue
@@ -83,15 +83,15 @@ def place_of_indices(arguments: tuple[Any, ...]) -> int:
         if is_typed and _is_whole(second) and first.dtype == second.dtype:
             third = arguments[i + 2] if i + 2 < len(arguments) else None
             follows = isinstance(third, Tensor) and _is_whole(third) and third.dtype == first.dtype
-            return i + 1 if follows and first.numel in sizes else i  # hash_size_cumsum may stand right before
+            return i + 1 if follows and first.numel in sizes else i  # hash_size_cumsum may come just before
         sizes |= {first.numel, first.numel + 1}
     raise ModelError("no argument looks like the indices and offsets of a lookup")
 
 
 def understand(arguments: tuple[Any, ...], updates: bool = False) -> Lookup:
-    """The arguments of a lookup, in any version's order, without a gradient.
+    """Find the arguments of a lookup (without a gradient) in any version's order.
 
-    ``updates``: they are those of the op that a backward calls, whose only width is the largest one.
+    ``updates``: they belong to the op that a backward calls, whose only width argument is the largest width.
     """
     at = place_of_indices(arguments)
     before, after = arguments[:at], arguments[at + 2 :]
@@ -124,13 +124,13 @@ def _is_factor(tensor: Tensor, count: int) -> bool:
 
 
 def _weights(before: tuple[Any, ...], tables: int | None) -> Tensor:
-    """The buffers of the tables' elements, on the device and elsewhere, as one vector."""
+    """The tables' buffers, on the device and elsewhere, as one vector of all elements."""
     listed = next((a for a in before if isinstance(a, tuple) and a), None)
     found: list[Tensor] = []
     for argument in listed if listed is not None else before:
         if isinstance(argument, Tensor) and len(argument.shape) == 1:
             if argument.dtype in ("int32", "int64") or (not argument.dtype and argument.shape == (tables,) and found):
-                break  # placements or offsets of the tables
+                break  # reached the tables' placements or offsets
             found.append(argument)
     typed = [t for t in sorted(found, key=lambda t: -t.numel) if t.dtype]
     dtype = typed[0].dtype if typed else ""
@@ -138,7 +138,7 @@ def _weights(before: tuple[Any, ...], tables: int | None) -> Tensor:
 
 
 def _rows(later: list[Tensor], lists: list[Any]) -> int | None:
-    """The first state's numbers: a list of its buffers, or the floats that follow the lookup's own arguments."""
+    """The size of the optimizer's first state: a list of buffers, or the floats that follow the lookup's arguments."""
     if lists:
         return next((t.numel for t in lists[0] if isinstance(t, Tensor) and t.numel), None)
     floats = [t.numel for t in later if len(t.shape) == 1 and t.dtype.startswith("float") and t.numel]

@@ -1,9 +1,9 @@
-"""FBGEMM's table-batched embeddings: T tables in one buffer, which one kernel looks up and another updates.
+"""FBGEMM's table-batched embeddings: T tables in one buffer. One kernel looks up rows, another updates them.
 
-N indices in bags, B bags per table, rows of D elements; D may differ between tables, and total_D is their sum. The
-forward sums each bag's rows, as embedding_bag does. How many lookups each table has is not recorded: where all tables
-have one width, counts are exact; where they may not, each lookup counts as the mean width, total_D / T (the output's
-elements over the bags).
+N indices in bags, B bags per table, rows of D elements; D may differ between tables, and total_D is the sum of all D.
+The forward sums each bag's rows, like embedding_bag. The number of lookups per table is not recorded. If all tables
+have the same width, counts are exact; otherwise each lookup counts with the mean width, total_D / T (the output's
+elements / bags).
 
 read    the gathered rows, the indices (and weights)
 write   the bags' sums
@@ -29,7 +29,7 @@ def moved_elements(amount: Fraction | int, itemsize: float) -> float:
 
 
 def lookup_work(call: Lookup, out: Tensor | None) -> Work:
-    """The gathered rows summed in bags, or copied where there are none."""
+    """The work to gather rows and sum them per bag, or to copy them if there are no bags."""
     wide = call.width(out)
     bagged = call.in_bags(out.shape) if out is not None else call.pooling != NONE
     rows = call.bags if bagged else call.count
@@ -45,7 +45,8 @@ def lookup_work(call: Lookup, out: Tensor | None) -> Work:
 
 @op("fbgemm::split_embedding_codegen_lookup")
 def lookup(*arguments: Any, out: Out = None) -> Work:
-    """The sum of each bag's rows: (N - bags) D additions; mean: bags D divisions more; weights: N D products"""
+    """The sum of each bag's rows: (N - bags) D additions; for mean plus bags D divisions; with weights plus N D
+    products"""
     call = understand(arguments)
     described = first_output(out)
     if call.pooling is None and described is None and call.count != call.bags:
@@ -55,7 +56,7 @@ def lookup(*arguments: Any, out: Out = None) -> Work:
 
 @op("fbgemm::split_embedding_nobag_codegen_forward")
 def lookup_rows(*arguments: Any, out: Out = None) -> Work:
-    """A copy of N rows of D elements; D is one number"""
+    """Copies N rows of D elements; D is the same for all tables"""
     call = understand(arguments)
     described = first_output(out)
     numbers = [a for a in arguments[: place_of_indices(arguments)] if type(a) is int]
@@ -66,15 +67,15 @@ def lookup_rows(*arguments: Any, out: Out = None) -> Work:
     )
 
 
-BITS = (2, 4, 8, 16, 32)  # of the kinds of rows that an inference table may have, in the arguments' order
+BITS = (2, 4, 8, 16, 32)  # per element, for each kind of inference table, in the order of the arguments
 
 
 @op("fbgemm::int_nbit_split_embedding_codegen_lookup")
 def quantized_lookup(*arguments: Any, out: Out = None) -> Work:
-    """The sum of each bag's rows, each element scaled and shifted: 2 N D more; a scale and a bias (4 bytes) a row
+    """The sum of each bag's rows, each element scaled and shifted (plus 2 N D); a scale and a bias (4 bytes) per row
 
-    Tables of several precisions cannot be told apart by the call: their work is unknown. An output of unknown type is
-    taken for float16, FBGEMM's default.
+    If the tables have several precisions, the call does not show which lookup uses which, so the work is unknown. An
+    output of unknown dtype is assumed to be float16, FBGEMM's default.
     """
     at = place_of_indices(arguments)
     numbers = [a for a in arguments[:at] if type(a) is int]
@@ -102,7 +103,7 @@ alias(r"fbgemm::int_nbit_split_embedding\w*_codegen_\w+", "fbgemm::int_nbit_spli
 
 @assumes("fbgemm::split_embedding_codegen_lookup", "fbgemm::int_nbit_split_embedding_codegen_lookup")
 def mean_width(arguments: tuple[Any, ...]) -> str:
-    """That each lookup has the tables' mean width; empty where all have one width."""
+    """The assumption that each lookup has the tables' mean width; empty if all tables have the same width."""
     call = understand(arguments)
     if call.is_even:
         return ""

@@ -1,7 +1,8 @@
-"""The backward of FBGEMM's table-batched embeddings: the bags' gradients go to the rows, which the optimizer updates.
+"""The backward of FBGEMM's table-batched embeddings: adds the bags' gradients per row and runs the optimizer on the
+rows.
 
-N indices in bags, rows of D elements. No gradient of a table is ever stored. Which rows occur is not recorded: an index
-counts as another row, as in embedding, but of no more elements than the tables have, so that an update touches
+N indices in bags, rows of D elements. The gradient of a table is never stored. The rows themselves are not recorded:
+each index counts as a different row, as in embedding, up to the size of the tables. So an update touches
 min(N D, all) elements.
 
 read    the gradient once, the indices (and weights), the touched rows and their optimizer state
@@ -22,17 +23,17 @@ from pyprof.prof.ops.evaluation import alias, assumes
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work
 
 op = Family("embedding")
-OP = "fbgemm::split_embedding_backward_codegen"  # what the node of autograd calls
-NODE = "SplitLookupFunction"  # of a C++ Function, to which the whole backward counts
+OP = "fbgemm::split_embedding_backward_codegen"  # the op that the autograd node calls
+NODE = "SplitLookupFunction"  # the C++ Function to which the whole backward is attributed
 
-STATE = 4  # bytes of an element of optimizer state
+STATE = 4  # bytes per element of optimizer state
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An optimizer: its FLOPs and numbers of state per element and per row.
+    """An optimizer: FLOPs and state values, per element and per row.
 
-    Weight decay is left out, because no capture has it. ``why`` derives the FLOPs.
+    Weight decay is left out, because no capture records it. ``why`` derives the FLOPs.
     """
 
     element: int
@@ -40,7 +41,7 @@ class Update:
     states: int
     row_states: int
     why: str
-    stores: bool = True  # updates the tables in place; else it writes the rows' gradients
+    stores: bool = True  # updates the tables in place; False: writes the rows' gradients
 
 
 ROWWISE = "squares 2, update 2; a row: mean, sum, sqrt, eps, quotient"
@@ -68,11 +69,11 @@ UPDATES = {
 
 
 def touched(call: Lookup, wide: Fraction) -> tuple[Fraction, Fraction]:
-    """(elements, rows) of the tables that a backward updates: an index a row, at most all there are."""
+    """(elements, rows) of the tables that a backward updates: one row per index, at most all rows."""
     elements = call.count * wide
     if call.weights.numel:
         elements = min(elements, Fraction(call.weights.numel))
-    if call.rows and call.rows < call.weights.numel:  # the optimizer keeps a number per row
+    if call.rows and call.rows < call.weights.numel:  # the optimizer keeps one number per row
         rows = Fraction(call.rows)
     else:
         rows = elements / wide if wide else Fraction(0)
@@ -80,14 +81,14 @@ def touched(call: Lookup, wide: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def indice_weights_work(call: Lookup, grad: Tensor) -> Work:
-    """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1"""
+    """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1 flop"""
     wide = call.width(grad)
     read = grad.nbytes + moved_elements(call.count * wide, call.weights.itemsize) + call.indices.nbytes
     return Work(round(call.count * (2 * wide - 1)), read, moved_elements(call.count, STATE))
 
 
 def update_work(call: Lookup, grad: Tensor, rule: Update) -> Work:
-    """The bags' gradients added to the rows, then the optimizer's update of the rows that were touched."""
+    """The work to add the bags' gradients per row, and to run the optimizer on the touched rows."""
     wide = call.width(grad)
     elements, rows = touched(call, wide)
     each = 2 if call.weighted else 1
@@ -100,7 +101,7 @@ def update_work(call: Lookup, grad: Tensor, rule: Update) -> Work:
 
 
 def gradient(arguments: tuple[Any, ...]) -> tuple[Tensor, Lookup]:
-    """A backward's gradient and the lookup that it belongs to."""
+    """The gradient that a backward receives, and the lookup that it belongs to."""
     grad, *rest = arguments
     if not isinstance(grad, Tensor) or not rest:
         raise UnknownArgument("the capture does not have the forward call that the gradient belongs to")
@@ -136,7 +137,7 @@ for _optimizer, _rule in UPDATES.items():
 
 
 def may_leave_work(name: str) -> bool:
-    """Whether an op does its work itself in some versions of FBGEMM, and calls other ops for it in others (0.5)."""
+    """Whether an op does its work itself in some versions of FBGEMM and calls other ops for it in others (0.5)."""
     return name.startswith(f"{NODE}_")
 
 
@@ -151,7 +152,7 @@ alias(r"torch::autograd::CppNode<.*?LookupFunction_(\w+?)_Op\w*>", r"SplitLookup
 
 @assumes(*(f"{OP}_{name}" for name in UPDATES), *(f"{NODE}_{name}" for name in UPDATES))
 def touched_rows(arguments: tuple[Any, ...]) -> str:
-    """That each index updates another row, besides what the lookup assumes."""
+    """The assumption that each index updates a different row, and the lookup's own assumptions."""
     _, call = gradient(arguments)
     touches = f"rows updated: one per index, at most the {call.weights.numel:,} elements there are"
     return "; ".join(filter(None, (mean_width(tuple(arguments[1:])), touches)))

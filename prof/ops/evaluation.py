@@ -1,6 +1,6 @@
-"""Which model counts an op, by the name that a profiler recorded, and what it counts for a call.
+"""Find the model for an op by the name that a profiler recorded, and evaluate it for a call.
 
-``families`` imports all models; ``alias`` adds further names of ops, ``assumes`` what a count takes for granted.
+``families`` imports all models; ``alias`` adds further op names; ``assumes`` adds the assumptions behind a count.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any
 from pyprof.errors import ModelError, UnknownArgument
 from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, F, Parts, Tensor, Work, names, total
 
-ALIASES: list[tuple[re.Pattern[str], str]] = []  # a pattern of other names of an op, and the name of its model
-ASSUMPTIONS: dict[str, Callable[[tuple[Any, ...]], str]] = {}  # a model's name -> what it assumes of a call's arguments
-# Products, whose models take one sparse operand, and conversions.
+ALIASES: list[tuple[re.Pattern[str], str]] = []  # (pattern of alternative op names, name of the model)
+ASSUMPTIONS: dict[str, Callable[[tuple[Any, ...]], str]] = {}  # a model's name -> its assumptions about a call
+# Conversions, and products, whose models accept one sparse operand.
 SPARSE = names(
     "mm _sparse_mm addmm _sparse_addmm matmul matmul.backward addmm.backward mv addmv linear _to_dense _to_sparse "
     "_to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc"
 )
-# Ops that run a product of a sparse operand inside them.
+# Ops that run a product with a sparse operand as an inner op.
 SPARSE_PRODUCTS = frozenset({"aten::_sparse_mm", "aten::_sparse_addmm", "aten::_sparse_sparse_matmul"})
 
 
 def alias(pattern: str, name: str) -> None:
-    """Let ops of a library whose names match count as ``name``, in which ``\\1`` is the match's first group."""
+    """Count a library's ops whose names match as the op ``name``, in which ``\\1`` is the match's first group."""
     ALIASES.append((re.compile(pattern), name))
 
 
 def assumes(*names: str) -> Callable[[F], F]:
-    """Register a function of a call's arguments that says which figures of these models are inferred, and how."""
+    """Register a function of a call's arguments that returns, in words, which figures of these models are inferred."""
 
     def register(function: F) -> F:
         ASSUMPTIONS.update(dict.fromkeys(names, function))
@@ -41,7 +41,7 @@ def assumes(*names: str) -> Callable[[F], F]:
 
 
 def assumption(name: str, arguments: tuple[Any, ...]) -> str:
-    """What the model ``name`` assumes of a call; empty where it assumes nothing."""
+    """What the model ``name`` assumes about a call, in words; empty if it assumes nothing."""
     try:
         return ASSUMPTIONS[name](arguments) if name in ASSUMPTIONS else ""
     except (ModelError, TypeError, ValueError):
@@ -51,8 +51,8 @@ def assumption(name: str, arguments: tuple[Any, ...]) -> str:
 def find(op: str) -> str | None:
     """The name of the model that counts an op; None where there is no model.
 
-    ``op`` may carry ``aten::`` and an overload. An in-place op (``add_``) counts as its out-of-place form unless it has
-    a model of its own: it reads and writes as many bytes.
+    ``op`` may carry ``aten::`` and an overload. An in-place op (``add_``) without its own
+    model counts as its out-of-place form, because it reads and writes as many bytes.
 
     >>> find("aten::exp_"), find("aten::add_.Tensor"), find("mylib::unheard_of")
     ('exp', 'add_', None)
@@ -69,7 +69,7 @@ def find(op: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _aliased(name: str) -> str | None:
-    """The model's name for one of a library's op names; ``fb::`` was FBGEMM's first namespace."""
+    """The model's name for an op of a library; ``fb::`` was FBGEMM's first namespace."""
     if name.startswith("fb::"):
         return find(f"fbgemm::{name[4:]}")
     for pattern, target in ALIASES:
@@ -80,7 +80,7 @@ def _aliased(name: str) -> str | None:
 
 
 def _compiled(name: str) -> str | None:
-    """The model's name for a kernel that torch.compile wrote: its kind, and what it is a template of.
+    """The model's name for a kernel that torch.compile generated, from its kind and, for a template, the op.
 
     >>> _compiled("triton_tem_fused_mm_relu_1"), _compiled("triton_mine")
     ('triton_tem_fused', None)
@@ -104,19 +104,18 @@ def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
 
 @cache
 def parameters(name: str) -> tuple[str, ...]:
-    """The model's words for an op's arguments, in the op's order."""
+    """The names of the model's parameters, in the order of the op's arguments."""
     return ORDER[name].words if name in ORDER else tuple(inspect.signature(MODELS[name]).parameters)
 
 
 def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None) -> Work | Parts:
     """The work of a call of the model registered as ``name`` (see ``find``).
 
-    ``args``: the op's arguments in its schema's order; those behind what the model takes are dropped. ``out``: the
-    outputs' descriptions, where there are any.
+    ``args``: the op's arguments in its schema's order; arguments beyond those of the model are dropped.
+    ``out``: the descriptions of the outputs, if the capture has them.
 
-    Raises UnknownArgument where the count depends on something that the capture does not have, and ModelError for
-    arguments that the model was not written for, whatever the model itself raised: a strange trace must not stop a
-    report.
+    Raises UnknownArgument if the count depends on something that the capture lacks. Any other exception of a model
+    becomes a ModelError (arguments that the model was not written for), so that an unusual trace cannot stop a report.
     """
     function = MODELS[name]
     takes_sparse = name in SPARSE or FAMILY[name] == "view"
@@ -136,12 +135,12 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
 
 
 def first_trial(name: str, calls: Iterable[tuple[Any, ...]]) -> int | None:
-    """FLOPs of the first of the calls whose arguments the model takes; None where it takes none of them."""
+    """FLOPs of the first call whose arguments the model accepts; None if it accepts none."""
     return next((flop for flop in (trial(name, call) for call in calls) if flop is not None), None)
 
 
 def trial(name: str, arguments: tuple[Any, ...]) -> int | None:
-    """FLOPs of the op ``name`` on made-up arguments; None where its model takes others."""
+    """FLOPs of the op ``name`` for made-up arguments; None if its model does not accept them."""
     try:
         return total(evaluate(name, arguments)).flop
     except ModelError:
@@ -153,7 +152,7 @@ _TORCH_NAMES = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"
 
 
 def function_of(name: str) -> str:
-    """The function behind an operator's method; other names stay as they are.
+    """The name of the function behind an operator's method; other names are returned unchanged.
 
     >>> function_of("__iadd__"), function_of("__rtruediv__"), function_of("__matmul__"), function_of("linear")
     ('add_', 'div', 'matmul', 'linear')

@@ -21,7 +21,7 @@ from pyprof.prof.ops.row_norm import layer_norm, rms_norm
 
 attention_op, norm_op, pointwise_op = Family("attention"), Family("norm"), Family("pointwise")
 gemm_op, copy_op = Family("gemm"), Family("copy")
-BLOCKS = 4  # bytes of a block's scale in bitsandbytes: float32
+BLOCKS = 4  # bytes per block for the scale in bitsandbytes: float32
 
 
 attention_op(
@@ -48,7 +48,7 @@ def fused_layer_norm(self: Tensor, weight: Tensor, bias: Any = None) -> Work:
 
 @norm_op("FusedRMSNormAffineFunction LigerRMSNormFunction")
 def fused_rms_norm(self: Tensor, weight: Tensor) -> Work:
-    """apex, Liger: as _fused_rms_norm, over the weight's shape"""
+    """apex, Liger: same as _fused_rms_norm, over the weight's shape"""
     return rms_norm(self, list(weight.shape), weight)
 
 
@@ -60,26 +60,26 @@ def liger_silu_mul(a: Tensor, b: Tensor) -> Work:
 
 @pointwise_op("LigerGELUMulFunction")
 def liger_gelu_mul(a: Tensor, b: Tensor) -> Work:
-    """gelu(a) * b, by tanh: 10 per element"""
+    """gelu(a) * b with the tanh form: 10 per element"""
     return Work(10 * a.numel, distinct(a, b), moved(a.numel, a))
 
 
 @pointwise_op("LigerRopeFunction")
 def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Work:
-    """Each pair turned by its place's angle, in place: 3 per element"""
+    """Rotates each pair of elements by its position's angle, in place: 3 per element"""
     return Work(3 * (q.numel + k.numel), distinct(q, k, cos, sin), moved(q.numel, q) + moved(k.numel, k))
 
 
 @pointwise_op("bitsandbytes::dequantize_4bit")
 def dequantize_4bit(packed: Tensor, scales: Tensor, _block: Any, _kind: Any, shape: Any, dtype: Any = None) -> Work:
-    """Two numbers per byte, each looked up and scaled: 1 per element"""
+    """Two elements per byte, each looked up and scaled: 1 per element"""
     numbers = math.prod(shape) if isinstance(shape, (list, tuple)) else 2 * packed.numel
     return Work(numbers, distinct(packed, scales), moved(numbers, packed.like((), dtype_name(dtype) or "")))
 
 
 @gemm_op("bitsandbytes::gemv_4bit")
 def gemv_4bit(x: Tensor, packed: Tensor, shape: Any, scales: Tensor) -> Work:
-    """y[..,N] = x[..,K] @ W', W of 4 bits: 2 per element and row; the weights' own scaling is left out"""
+    """y[..,N] = x[..,K] @ W', W of 4 bits: 2 per element of W and row of x; scaling the weights is not counted"""
     n, k = shape
     rows = x.numel // k if k else 0
     return Work(2 * rows * n * k, distinct(x, packed, scales), moved(rows * n, x))
@@ -94,7 +94,7 @@ def int8_linear(a: Tensor, b: Tensor) -> Work:
 
 @pointwise_op("bitsandbytes::int8_vectorwise_quant")
 def int8_rows(a: Tensor) -> Work:
-    """Each row scaled by its largest: 1 per element; int8 and a scale per row written"""
+    """Scales each row by its largest element: 1 per element; writes int8 and a scale per row"""
     rows = a.numel // a.shape[-1] if a.shape and a.shape[-1] else 0
     return Work(a.numel, a.nbytes, a.numel + BLOCKS * rows)
 
@@ -120,13 +120,13 @@ def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
 
 @pointwise_op("_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul")
 def gated(result: Tensor, self: Tensor) -> Work:
-    """act(a) * b of x's halves, the activation counted as silu: 4 per element of the result; an estimate for gelu"""
+    """act(a) * b, a and b the halves of x: 4 per element of the result, as for silu; an estimate for gelu"""
     return Work(4 * result.numel, distinct(self), moved(result.numel, result))
 
 
 @pointwise_op("_C::rotary_embedding")
 def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int, cache: Tensor) -> Work:
-    """Each pair turned by its position's angle: 4 products, 2 sums, so 3 per element of the rotated part; in place"""
+    """Rotates each pair by its position's angle, in place: 4 products, 2 sums, so 3 per element of the rotated part"""
     part = cache.shape[-1] / head_size
     heads = [tensor for tensor in (query, key) if isinstance(tensor, Tensor)]
     turned = int(sum(tensor.numel for tensor in heads) * part)
@@ -137,7 +137,7 @@ def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int,
 
 @copy_op("_C_cache_ops::reshape_and_cache_flash _C_cache_ops::reshape_and_cache")
 def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor) -> Work:
-    """New keys and values to their slots of the cache, in the cache's type"""
+    """Copies new keys and values to their slots in the cache, in the cache's dtype"""
     written = moved(key.numel, key_cache) + moved(value.numel, value_cache)
     return Work(0, distinct(key, value, slots), written)
 
@@ -171,11 +171,11 @@ def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor) 
 
 @pointwise_op("_moe_C::moe_sum")
 def moe_sum(self: Tensor, result: Tensor) -> Work:
-    """A token's k results added"""
+    """Adds the k results of each token"""
     return Work(max(self.numel - result.numel, 0), distinct(self), moved(result.numel, result))
 
 
 @copy_op("_moe_C::moe_align_block_size _moe_C::moe_permute _moe_C::moe_unpermute")
 def moe_places(chosen: Tensor) -> Work:
-    """Where each token goes: integers; at least the choice is read"""
+    """Computes where each token goes: integers, 0 flop; reads at least the choice"""
     return Work(0, distinct(chosen), 0)

@@ -1,8 +1,8 @@
-"""Ops that fill: new tensors of one value, sequences of numbers, indices of triangles. 0 flop.
+"""Ops that fill tensors: with one value, sequences of numbers, or indices of triangles. 0 flop.
 
 write   the result
 
-Where neither a capture nor the arguments have the size or the type of the result, the bytes are NaN, not 0.
+If neither the capture nor the arguments give the size and dtype of the result, the bytes are NaN, not 0.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ op = Family("copy")
 
 @op("fill_ fill zero_ zero fill_diagonal_")
 def fill_(self: Tensor, value: Any = None, *, out: Out = None) -> Work:
-    """Write every element; a tensor value is read"""
+    """Writes every element; reads the value if it is a tensor"""
     return elementwise(0, distinct(value), output(out, required(self)))
 
 
 def filled(out: Out, size: Any, dtype: str) -> Work:
-    """A new tensor written: as the capture describes it, else by its size and type arguments."""
+    """The work of writing a new tensor, as the capture describes it, or else by its size and dtype arguments."""
     result = first_output(out)
     if result is None:
         result = Tensor((size,) if isinstance(size, int) else tuple(size), dtype)
@@ -33,13 +33,13 @@ def filled(out: Out, size: Any, dtype: str) -> Work:
 
 @op("zeros ones")
 def zeros(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """Write every element of a new tensor; the default type is float32"""
+    """Writes every element of a new tensor; the default dtype is float32"""
     return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or "float32")
 
 
 @op("full", "scalar_tensor (value, dtype)")
 def full(size: Any = (), value: Any = 0, dtype: Any = None, *, out: Out = None) -> Work:
-    """Write every element of a new tensor, whose type follows the value"""
+    """Writes every element of a new tensor, whose default dtype follows from the value"""
     kind = type_of_number(value) if isinstance(value, int) else "float32"
     return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or kind)
 
@@ -52,21 +52,22 @@ def new_zeros(self: Tensor, size: Any, dtype: Any = None, *, out: Out = None) ->
 
 @op("zeros_like ones_like", "full_like (self, _value, dtype)")
 def zeros_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
-    """Write as many elements as self has; self is not read"""
+    """Writes as many elements as self has; self is not read"""
     return elementwise(0, 0, output(out, Tensor(required(self).shape, dtype_name(dtype) or required(self).dtype)))
 
 
 @op("arange")
 def arange(*bounds: Any, out: Out = None) -> Work:
-    """Write ceil((end - start) / step) elements: int64 for integers, else float32. Their arithmetic is not counted.
+    """Writes ceil((end - start) / step) elements: int64 for integers, else float32. Their arithmetic is not counted.
 
-    ``arange(end)``, ``arange(start, end)`` and ``arange(start, end, step)`` differ by the numbers before the type; in a
-    trace the type follows as a number too, so that only captures with outputs are certain.
+    ``arange(end)``, ``arange(start, end)`` and ``arange(start, end, step)`` differ in how many numbers precede the
+    dtype.
+    A trace records the dtype as a number as well, so only captures that have the outputs are certain.
     """
     described = first_output(out)
     if described is not None:
         return Work(0, 0, moved(described.numel, described))
-    result = next((x for x in bounds if isinstance(x, Tensor)), None)  # of the form with out=, resized by the call
+    result = next((x for x in bounds if isinstance(x, Tensor)), None)  # the argument out=, which the call resizes
     before = bounds[: bounds.index(result)] if result is not None else bounds[: max(1, len(bounds) - 4)]
     numbers = [x for x in before if isinstance(x, (int, float)) and not isinstance(x, bool)]
     if not numbers:
@@ -80,7 +81,7 @@ def arange(*bounds: Any, out: Out = None) -> Work:
 
 @op("linspace logspace")
 def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None) -> Work:
-    """Write ``steps`` elements; their arithmetic is not counted. ``logspace`` has a base before the type."""
+    """Writes ``steps`` elements; their arithmetic is not counted. ``logspace`` has a base before the dtype."""
     asked = next((a for a in arguments[:2] if isinstance(a, str)), None)
     return filled(out, steps, dtype_name(asked) or "float32")
 
@@ -103,5 +104,5 @@ def triu_indices(row: Any, col: Any, offset: Any = 0) -> Work:
 
 @op("eye")
 def eye(n: Any, m: Any = None, *, out: Out = None) -> Work:
-    """Write an n by n, or n by m, matrix"""
+    """Writes an n by n, or n by m, matrix"""
     return filled(out, (n, m if isinstance(m, int) else n), "float32")

@@ -1,8 +1,8 @@
-"""A backward op's work from its forward call, where the capture has no shapes of the backward itself.
+"""The work of a backward op, derived from its forward call if the capture has no shapes for the backward itself.
 
-Markers record the forward call's tensors; the ranges that autograd wrote without record_shapes only which op ran.
-That is enough where each gradient's shape follows: the gradients of a product are products of the same three sizes,
-and an activation's or softmax's backward works on tensors of its input's shape.
+Markers record the forward call's tensors. Without record_shapes, autograd's ranges only record which op ran.
+That is enough where the shapes of the gradients follow from the forward: the gradients of a matrix product are products
+with the same three sizes, and the backward of an activation or softmax works on tensors with its input's shape.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.marker_arguments import call_arguments
 from pyprof.prof.ops.model import FAMILY, Tensor, Work, names
 
-# products that autograd runs as a product's gradients
+# products that autograd runs to compute the gradients of a product
 PRODUCTS = names("mm bmm addmm baddbmm matmul")
-# gradients of the input's shape: (gradient, input or result, ...)
+# gradients with the input's shape: (gradient, input or result, ...)
 ALIKE = names(
     "threshold_backward tanh_backward sigmoid_backward gelu_backward silu_backward elu_backward leaky_relu_backward "
     "hardtanh_backward"
@@ -30,7 +30,7 @@ SOFTMAX = names("_softmax_backward_data _log_softmax_backward_data")
 def from_forward(name: str, markers: list[Marker]) -> Work | None:
     """The work of the backward op ``name``; None where the forward call's markers do not determine it.
 
-    Raises ModelError where the marker's arguments do not fit.
+    Raises ModelError if the marker's arguments do not fit.
     """
     if name in PRODUCTS:
         return _product(markers)
@@ -60,7 +60,7 @@ def _product(markers: list[Marker]) -> Work | None:
 
 
 def _without_bias(op: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The call as a plain product: its bias has its own gradient, a sum."""
+    """The arguments of the same product without the bias, whose gradient is a separate sum."""
     if op == "linear":
         return ("linear", *arguments[:2], None)
     if op in ("addmm", "baddbmm"):
@@ -81,21 +81,21 @@ def _alike(name: str, markers: list[Marker]) -> Work | None:
 
 
 def _dim(marker: Marker) -> Any:
-    """softmax(input, dim, ...): by name, else the first whole number."""
+    """The dim of softmax(input, dim, ...): the keyword argument, or else the first integer."""
     named = [a.get("value") for a in marker.args if a.get("name") == "dim"]
     numbers = [a.get("value") for a in marker.args if a.get("type") == "int"]
     return next((n for n in (*named, *numbers) if isinstance(n, int)), -1)
 
 
 def bias_gradient(gradient: Sequence[int], nodes: Sequence[str], operands: Sequence[Tensor]) -> list[int] | None:
-    """The shape of ``sum``'s output where the sum is a bias's gradient: a number per channel. None elsewhere.
+    """The output shape of ``sum`` where it computes a bias gradient, one number per channel; None for other sums.
 
-    ``gradient``: the shape of what is summed; ``nodes``: the ops around the sum; ``operands``: the tensors of the
-    user's call where that is linear or addmm.
+    ``gradient``: the shape of the summed tensor; ``nodes``: the ops around the sum; ``operands``: the tensors of the
+    user's call if that is linear or addmm.
 
     ATen/native/Convolution.cpp (2.4 to 2.13): grad_bias = grad_output.sum over all dimensions but the second.
-    layer_norm_kernel.cu: partial sums [blocks, channels] over the first. addmm's gradient [rows, columns] is summed to
-    its bias, where the call's marker has one.
+    layer_norm_kernel.cu: partial sums [blocks, channels] over the first dimension. addmm's gradient [rows, columns] is
+    summed to the shape of the bias, if the call's marker has one.
     """
     if "aten::convolution_backward" in nodes:
         return [gradient[1]] if len(gradient) > 2 else None

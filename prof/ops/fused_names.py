@@ -1,7 +1,7 @@
-"""The ops that the name of a kernel of torch.compile lists, and their FLOPs.
+"""The ops listed in the name of a torch.compile kernel, and their FLOPs.
 
-``triton_poi_fused_add_gelu_3`` has ``add`` and ``gelu`` fused, each named once, sorted. FLOPs are inferred: each op
-once per element of the kernel's loops, as its own model counts it.
+``triton_poi_fused_add_gelu_3`` fuses ``add`` and ``gelu``; each op is named once, in alphabetical order. FLOPs are
+inferred: each op counts once per element of the kernel's loops, with its own model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KINDS = ("poi", "red", "per", "spl")
 
 NO_WORK = frozenset({"view", "copy", "indexing", "embedding", "sort"})  # families that compute nothing
 
-# Names of inductor and prims that are not aten ops: FLOPs per element.
+# Names from Inductor and prims that are not aten ops, with their FLOPs per element.
 OWN = {
     "prepare_softmax_online": 3,  # running maximum, exp of the difference, sum
     **dict.fromkeys(names("max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put"), 1),
@@ -32,11 +32,11 @@ OWN = {
     ),
 }
 
-# On what a reduction leaves, not on what it reads: the root in a norm.
+# Ops that run on the output of a reduction, not on its input, such as the root in a norm.
 AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
 
-# Norms: FLOPs per element of their statistics and of their result, which may be two kernels. A layer norm's
-# statistics subtract, square and add, its result subtracts, scales by the deviation and the weight, adds the bias.
+# Norms: FLOPs per element for the statistics and for the result, which may be computed by two kernels. For a layer norm
+# the statistics subtract, square and add; the result subtracts, scales by the deviation and the weight, adds the bias.
 NORMS = {
     **dict.fromkeys(
         names(
@@ -61,7 +61,7 @@ NORM_BACKWARDS = {
 
 @lru_cache(maxsize=65536)
 def fused_ops(op: str) -> tuple[str, ...] | None:
-    """The ops in a kernel's name, None where a part of it is no op that we know.
+    """The ops in a kernel's name; None if a part of it is not a known op.
 
     >>> fused_ops("triton_poi_fused__to_copy_add_tanh_tanh_backward_view_6")
     ('_to_copy', 'add', 'tanh', 'tanh_backward', 'view')
@@ -71,7 +71,7 @@ def fused_ops(op: str) -> tuple[str, ...] | None:
 
 
 def _split(text: str) -> tuple[str, ...] | None:
-    """The text as known names joined by `_`: the longest that fits first, with a way back."""
+    """Split the text into known names joined by `_`, the longest match first, with backtracking."""
     ends: list[tuple[str, ...] | None] = [None] * (len(text) + 1)  # ends[i]: the split of text[i:]
     ends[len(text)] = ()
     words = _words()
@@ -97,7 +97,7 @@ def op_flop(name: str, rows: int, columns: int, writes_all: bool) -> int | None:
     family = FAMILY.get(find(name) or "", "")
     if family in NO_WORK:
         return 0
-    if family in MATRIX:  # an operand made ready, a bias added: the product is another kernel's
+    if family in MATRIX:  # prepares an operand or adds a bias; the product runs in another kernel
         return 0
     if name in AFTER and columns > 1:
         return rows
@@ -107,7 +107,7 @@ def op_flop(name: str, rows: int, columns: int, writes_all: bool) -> int | None:
 
 
 def _norm(name: str, rows: int, columns: int, writes_all: bool) -> int:
-    """A norm in one kernel, or the part of it that the kernel's loops and its last tensor show."""
+    """FLOPs of a norm, or of the part that this kernel computes, judging by its loops and its last tensor."""
     elements = rows * columns
     if name in NORM_BACKWARDS:
         return NORM_BACKWARDS[name][0 if writes_all else 1] * elements
@@ -117,7 +117,8 @@ def _norm(name: str, rows: int, columns: int, writes_all: bool) -> int:
 
 @lru_cache(maxsize=65536)
 def _generic(name: str, rows: int, columns: int) -> int | None:
-    """The op's own model on one tensor of the kernel's loops, tried with as many arguments as it asks for."""
+    """FLOPs by the op's own model, for tensors with the size of the kernel's loops and as many arguments as it
+    takes."""
     t = Tensor((rows, columns), "float32")
     registered_name = find(name)
     if registered_name is None:

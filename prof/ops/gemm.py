@@ -1,14 +1,14 @@
-"""Matrix products: C[M,N] = A[M,K] @ B[K,N] and everything that is one in disguise.
+"""Matrix products: C[M,N] = A[M,K] @ B[K,N] and every op that is computed as one.
 
 flop    2*M*N*K: M*N dot products of K multiply-adds (real); 8*M*N*K for complex numbers (4 products and 4
-        sums). A bias or ``beta * self`` rides in the same 2*M*N*K (the first product needs no sum) and adds
-        nothing; so does an activation in the epilogue. Integer and fp8 products count as the same
-        multiply-adds: they run on the same units.
+        sums). A bias or ``beta * self`` is part of the 2*M*N*K (the first product needs no sum) and adds
+        nothing; nor does an activation in the epilogue. Integer and fp8 products count the same, because
+        they run on the same units.
 read    each operand once, at its stored size; a transposed one has the same bytes
 write   C once
 
-Convention: torch/utils/flop_counter.py (mm_flop), which knows neither complex numbers nor bytes.
-Where a capture has no types, bytes are NaN and the flop is exact for real numbers.
+Convention: torch/utils/flop_counter.py (mm_flop), which handles neither complex numbers nor bytes.
+If a capture has no dtypes, bytes are NaN and the flop is exact for real numbers.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ op = Family("gemm")
 
 
 def multiply_adds(count: int, *operands: Tensor) -> int:
-    """Flop of so many multiply-adds: 2 each, 8 where an operand is complex."""
+    """Flop of ``count`` multiply-adds: 2 each, 8 if an operand is complex."""
     return count * (8 if any(t.is_complex for t in operands) else 2)
 
 
 def multiplies(count: int, *operands: Tensor) -> int:
-    """Flop of so many products without a sum: 1 each, 6 where an operand is complex (4 products, 2 sums)."""
+    """Flop of ``count`` multiplications without additions: 1 each, 6 if an operand is complex (4 products, 2 sums)."""
     return count * (6 if any(t.is_complex for t in operands) else 1)
 
 
 def product(count: int, operands: tuple[Any, ...], result: Tensor) -> Work:
-    """``count`` multiply-adds over the operands (the absent ones among them are free) into ``result``.
+    """The work of ``count`` multiply-adds that read ``operands`` (absent ones are ignored) and write ``result``.
 
-    Of a sparse operand only the elements that it stores are multiplied: M * N * K becomes nonzero * N.
+    With a sparse operand only its stored elements are multiplied: M * N * K becomes nonzero * N.
     """
     present = [t for t in operands if isinstance(t, Tensor)]
     sparse = [t for t in present if t.nonzero is not None]
@@ -58,13 +58,13 @@ def dimensions(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int]:
 
 
 def typed(result: Tensor, *dtypes: Any) -> Tensor:
-    """The result in the first dtype that is given."""
+    """The result with the first of the dtypes that is known."""
     return next((result.like(result.shape, name) for name in map(dtype_name, dtypes) if name), result)
 
 
 @op("mm _sparse_mm")
 def mm(a: Tensor, b: Tensor, out_dtype: Any = None, *, out: Out = None) -> Work:
-    """C[M,N] = A[M,K] @ B[K,N], in A's type or ``out_dtype``"""
+    """C[M,N] = A[M,K] @ B[K,N], in A's dtype or ``out_dtype``"""
     m, n, k = dimensions("mm", a, b)
     return product(m * n * k, (a, b), output(out, typed(a.like((m, n)), out_dtype)))
 
@@ -77,15 +77,15 @@ def int_mm(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 
 
 def added(self: Any, beta: Any) -> Tensor | None:
-    """The addend, where it is read at all: beta = 0 ignores it."""
+    """The addend, or None if it is not read (beta = 0)."""
     ignored = not isinstance(beta, (str, bool, Tensor)) and beta is not UNKNOWN and beta == 0
     return None if ignored else given(self)
 
 
 def gradients(a: Tensor, b: Tensor, c: Tensor, count: int, bias: Tensor | None, beta: Any = 1) -> Parts:
-    """The backward of a product of two: one product more for each operand that wants a gradient.
+    """The backward of a product of two operands: one product per operand that needs a gradient.
 
-    Each reads dC and the other operand and writes the gradient at the operand's own size: where an operand
+    Each product reads dC and the other operand and writes a gradient with the operand's own shape. If the operand
     was broadcast, the sum over the copies is part of the product (a longer K).
     """
     parts: Parts = {}
@@ -101,9 +101,9 @@ def gradients(a: Tensor, b: Tensor, c: Tensor, count: int, bias: Tensor | None, 
 
 
 def bias_gradient(c: Tensor, bias: Tensor, beta: Any = 1) -> Work:
-    """The sum of dC down to the bias' shape: one sum for each element but the first of each result.
+    """The sum of dC to the shape of the bias: one addition per element of dC, minus one per element of the bias.
 
-    A bias of dC's own shape gets dC itself: nothing runs, unless beta has to be multiplied in.
+    If the bias has dC's shape, its gradient is dC itself: nothing runs, except a product with beta if it is not 1.
     """
     scale = bias.numel if isinstance(beta, (int, float)) and beta not in (0, 1) else 0
     if bias.numel == c.numel:
@@ -138,7 +138,7 @@ def general(op: str, a: Tensor, b: Tensor) -> tuple[tuple[int, ...], int]:
 
 @op("matmul linalg_matmul mv")
 def matmul(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
-    """By numpy.matmul's rules; each operand read once, whatever copies are made to broadcast"""
+    """A @ B by numpy.matmul's rules; each operand is read once, copies for broadcasting are not counted"""
     shape, k = general("matmul", a, b)
     return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
 
@@ -147,7 +147,7 @@ def matmul(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 def matmul_backward(a: Tensor, b: Tensor) -> Parts:
     """Two products of the forward's size.
 
-    A dot product's gradients are a vector times a number: 1 product per element, no sum.
+    The gradients of a dot product are a vector times a number: 1 multiplication per element, no sum.
     """
     shape, k = general("matmul", a, b)
     if shape:
@@ -157,7 +157,7 @@ def matmul_backward(a: Tensor, b: Tensor) -> Parts:
 
 @op("linear mkldnn_linear _mkl_linear mkl::_mkl_linear mkldnn::_linear_pointwise")
 def linear(x: Tensor, weight: Tensor, bias: Any = None, *, out: Out = None) -> Work:
-    """y[..,N] = x[..,K] @ weight[N,K]' + bias[N]; a 1-D weight is one row without N"""
+    """y[..,N] = x[..,K] @ weight[N,K]' + bias[N]; a 1-D weight is a single row, and y has no dimension N"""
     shape, k = linear_shape(x, weight)
     result = output(out, x.like(shape))
     return product(math.prod(shape) * k, (x, weight, given(bias)), result)
@@ -178,7 +178,7 @@ def linear_gradients(x: Tensor, weight: Tensor, bias: Any = None) -> Parts:
 
 @op("linear_backward mkldnn_linear_backward")
 def linear_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any = UNKNOWN) -> Parts:
-    """The op of MPS, nested tensors and mkldnn: what output_mask = (dx, dweight, dbias) asks for"""
+    """Used by MPS, nested tensors and mkldnn: the gradients that output_mask = (dx, dweight, dbias) selects"""
     dx, dw, db = output_mask
     shape, k = linear_shape(x, weight)
     bias = Tensor(weight.shape[:1], weight.dtype) if db else None
@@ -188,14 +188,14 @@ def linear_backward(x: Tensor, dy: Tensor, weight: Tensor, output_mask: Any = UN
 
 @op("dot vdot linalg_vecdot")
 def dot(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
-    """Sum of a[i] * b[i]; vecdot along the last dimension of a batch"""
+    """Sum of a[i] * b[i]; vecdot: along the last dimension, for each vector of a batch"""
     shape = broadcast("dot", a.shape, b.shape)
     return product(math.prod(shape), (a, b), output(out, a.like(shape[:-1])))
 
 
 @op("dot.backward vdot.backward linalg_vecdot.backward")
 def dot_backward(a: Tensor, b: Tensor) -> Parts:
-    """Da = dy * b, db = dy * a: one product per element each, no sums"""
+    """Da = dy * b, db = dy * a: one multiplication per element, no sums"""
     shape = broadcast("dot", a.shape, b.shape)
     flop, dy = multiplies(math.prod(shape), a, b), a.like(shape[:-1])
     parts = {"dgrad": (a, b), "wgrad": (b, a)}
@@ -204,7 +204,7 @@ def dot_backward(a: Tensor, b: Tensor) -> Parts:
 
 @op("inner")
 def inner(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
-    """All rows of a with all rows of b, summed over their last dimensions; a 0-d operand scales"""
+    """Dot products of all rows of a with all rows of b; a 0-d operand scales the other one"""
     if not a.shape or not b.shape:
         result = output(out, a.like(a.shape or b.shape))
         return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
@@ -216,7 +216,7 @@ def inner(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 
 @op("inner.backward")
 def inner_backward(a: Tensor, b: Tensor) -> Parts:
-    """Two products of the forward's size; for two vectors, a product per element"""
+    """Two products of the forward's size; for two vectors, one multiplication per element"""
     if len(a.shape) < 2 and len(b.shape) < 2:
         return dot_backward(a, b)
     shape = (*a.shape[:-1], *b.shape[:-1])
@@ -225,7 +225,7 @@ def inner_backward(a: Tensor, b: Tensor) -> Parts:
 
 @op("outer ger")
 def outer(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
-    """a[M] b[N]': K = 1, so nothing is summed: one product per element"""
+    """a[M] b[N]': K = 1, so nothing is summed: one multiplication per element"""
     result = output(out, a.like((a.numel, b.numel)))
     return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
 
@@ -243,7 +243,7 @@ Way = Callable[[Tensor, Tensor], Multiplied]
 
 
 def adds_product(names: str, gradient: str) -> Callable[[Way], Way]:
-    """Register the ops that add a product, and the first one's backward, whose formula is ``gradient``."""
+    """Register ops that add a matrix product to ``self``, and the backward of the first one (formula ``gradient``)."""
 
     def register(multiplied: Way) -> Way:
         def forward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
@@ -275,7 +275,7 @@ def matrices(a: Tensor, b: Tensor) -> Multiplied:
 
 @adds_product("baddbmm", gradient="Two batched products, and self's sum over what it was broadcast along")
 def batches(a: Tensor, b: Tensor) -> Multiplied:
-    """beta * self + A @ B, a batch of them"""
+    """beta * self + A @ B for each matrix of the batch"""
     batch, m, n, k = batched("baddbmm", a, b)
     return (batch, m, n), batch * m * n * k
 
@@ -296,5 +296,5 @@ def matrix_and_vector(a: Tensor, b: Tensor) -> Multiplied:
 
 @adds_product("addr", gradient="As outer, and self's share")
 def vectors(a: Tensor, b: Tensor) -> Multiplied:
-    """self + a b': the product and the sum of a K = 1 product are one multiply-add"""
+    """self + a b': one multiply-add per element"""
     return (a.numel, b.numel), a.numel * b.numel

@@ -1,8 +1,8 @@
 """Matrix products of packed operands: fp8 and fp4 with scales, groups, quantised weights, 2:4 sparsity.
 
-flop    2*M*N*K as in ``gemm``, the products that are done; scaling is part of the epilogue
+flop    2*M*N*K as in ``gemm``, for the products that are computed; scaling is part of the epilogue
 read    operands as they are stored (packed), scales, offsets and bias once
-write   the result, in the type that the call asks for
+write   the result, in the requested dtype
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyprof.prof.ops.result_types import dtype_name
 
 
 def unpacked(k: int, a: Tensor) -> int:
-    """K in numbers: float4_e2m1fn_x2 holds two in a byte."""
+    """K in elements: float4_e2m1fn_x2 packs two into a byte."""
     return k * 2 if a.dtype.endswith("_x2") else k
 
 
@@ -39,10 +39,10 @@ class Scaled:
 
 @op("_scaled_mm (a, b, scale_a, scale_b, bias, scale_result, out_dtype)", takes=Scaled)
 def scaled_mm(call: Scaled, out: Out = None) -> Work:
-    """(A * scale_a) @ (B * scale_b) + bias in ``out_dtype``; scales (one, a row's, or a block's each) are read once
+    """(A * scale_a) @ (B * scale_b) + bias in ``out_dtype``; scales (one in total, per row or per block) are read once
 
     The product with the scales is part of the epilogue. An empty size list is a 0-d scale: 4 bytes of float32.
-    ``out_dtype`` comes as a name; a trace has its number (c10/core/ScalarType.h). Absent, it is A's type.
+    ``out_dtype`` is a name, in a trace a number (c10/core/ScalarType.h). If absent, it is A's dtype.
     """
     a, b = call.a, call.b
     m, n, k = dimensions("_scaled_mm", a, b)
@@ -63,7 +63,7 @@ def scaled_mm_v2(call: Scaled, out: Out = None) -> Work:
 
 @op("_grouped_mm (a, b, offs, bias, out_dtype)", takes=Scaled)
 def grouped_mm(call: Scaled, out: Out = None) -> Work:
-    """A product for each group of rows, columns or slices of K (mixtures of experts)"""
+    """One product per group; a group is some rows, some columns or a slice of K (mixtures of experts)"""
     shape, count = grouped(call.a, call.b, call.offs)
     result = output(out, typed(call.a.like(shape), call.out_dtype))
     return product(count, (call.a, call.b, given(call.offs), given(call.bias)), result)
@@ -71,19 +71,20 @@ def grouped_mm(call: Scaled, out: Out = None) -> Work:
 
 @op("_scaled_grouped_mm (a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)", takes=Scaled)
 def scaled_grouped_mm(call: Scaled, out: Out = None) -> Work:
-    """``_grouped_mm`` of fp8 with scales; bfloat16 where no ``out_dtype`` is given"""
+    """``_grouped_mm`` for fp8 with scales; writes bfloat16 unless ``out_dtype`` is given"""
     default = "bfloat16" if call.a.dtype else ""
     unscaled = grouped_mm(replace(call, out_dtype=dtype_name(call.out_dtype) or default), out)
     return unscaled + Work(0, distinct(given(call.scale_a), given(call.scale_b), given(call.scale_result)))
 
 
 def grouped(a: Tensor, b: Tensor, offs: Any) -> tuple[tuple[int, ...], int]:
-    """(shape, multiply-adds) of a grouped product. ``offs`` ends where the last group does: every row is in a group.
+    """(shape, multiply-adds) of a grouped product. ``offs`` ends with the end of the last group, so every row is in a
+    group.
 
-    [M,K] @ [G,K,N]: each group some rows of A       -> [M,N]     M*N*K
-    [G,M,K] @ [K,N]: each group some columns of B    -> [M,N]     M*N*K
-    [M,K] @ [K,N]:   each group a slice of K         -> [G,M,N]   M*N*K
-    [G,M,K] @ [G,K,N]: a batch                       -> [G,M,N]   G*M*N*K
+    [M,K] @ [G,K,N]: a group is some rows of A       -> [M,N]     M*N*K
+    [G,M,K] @ [K,N]: a group is some columns of B    -> [M,N]     M*N*K
+    [M,K] @ [K,N]:   a group is a slice of K         -> [G,M,N]   M*N*K
+    [G,M,K] @ [G,K,N]: a batched product             -> [G,M,N]   G*M*N*K
     """
     ranks = (len(a.shape), len(b.shape))
     if ranks not in ((2, 3), (3, 2), (2, 2), (3, 3)):
@@ -104,7 +105,7 @@ def weight_int8pack_mm(x: Tensor, weight: Tensor, scales: Any = None, *, out: Ou
 
 @op("_weight_int4pack_mm")
 def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: Any = None, *, out: Out = None) -> Work:
-    """y[M,N] = x[M,K] @ weight', which is packed as int32[N/8, K/(tiles*16), 32, tiles/2]: 8 numbers each
+    """y[M,N] = x[M,K] @ weight', packed as int32[N/8, K/(tiles*16), 32, tiles/2] with 8 weights per int32
 
     Source: aten/src/ATen/native/cuda/int4mm.cu, _convert_weight_to_int4pack_cuda.
     """
@@ -115,17 +116,17 @@ def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: An
 
 @op("_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros _mixed_dtypes_linear")
 def weight_packed_mm(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
-    """y[M,N] = x[M,K] @ weight', weight quantised and packed along K: N rows, scales and bias read once"""
+    """y[M,N] = x[M,K] @ weight', the weight quantised and packed along K: N rows; scales and bias are read once"""
     result = output(out, x.like((*x.shape[:-1], weight.shape[0])))
     return product(x.numel * result.shape[-1], (x, weight, *rest), result)
 
 
 @op("_cslt_sparse_mm")
 def cslt_sparse_mm(a: Tensor, dense: Tensor, *rest: Any, out: Out = None) -> Work:
-    """2:4 sparsity by cuSPARSELt: packed[M, K/2 and metadata] @ dense[K,N], half of the products are done
+    """2:4 sparsity by cuSPARSELt: packed[M, K/2 and metadata] @ dense[K,N], half of the products are computed
 
-    ``a`` holds the values and 2 bits of position for each: K/2 + K/16 columns of 16-bit values. The tensor cores'
-    counters count the products that are skipped, too.
+    ``a`` holds the values and 2 bits of position per value: K/2 + K/16 columns of 16-bit values. The hardware counters
+    of the tensor cores also count the skipped products.
     """
     k, n = dense.shape
     return product(a.shape[0] * k * n // 2, (a, dense, *rest), output(out, dense.like((a.shape[0], n))))
@@ -133,7 +134,7 @@ def cslt_sparse_mm(a: Tensor, dense: Tensor, *rest: Any, out: Out = None) -> Wor
 
 @op("_sparse_semi_structured_linear _sparse_semi_structured_mm")
 def sparse24_mm(a: Tensor, second: Tensor, third: Tensor, *rest: Any, out: Out = None) -> Work:
-    """2:4 sparsity: half of the products are done
+    """2:4 sparsity: half of the products are computed
 
     ``mm(packed[M,K/2], meta, dense[K,N])`` and ``linear(dense[..,K], packed[N,K/2], meta)``
     """

@@ -1,8 +1,8 @@
-"""Reading and writing by index or mask. Comparisons and copies are free; an accumulating write is an addition.
+"""Reading and writing by index or mask. Comparisons and copies count 0 flop; an accumulating write is one addition.
 
-read    the elements that are gathered, and the indices (int64 where the capture has no types) or the mask (bool)
-write   the result. Out of place, a scatter copies all of self first; in place it touches only the indexed elements:
-        reads them where it accumulates, and writes them
+read    the gathered elements, and the indices (int64 if the capture has no dtypes) or the mask (bool)
+write   the result. Out of place, a scatter first copies all of self; in place it writes only the indexed elements, and
+        reads them if it accumulates
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ op = Family("indexing")
 
 
 def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
-    """A copy of so many elements of self."""
+    """The work of copying ``count`` elements of self and reading the indices."""
     return Work(0, moved(count, self) + distinct(*map(indices, positions)), moved(count, self))
 
 
 @op("index_select")
 def index_select(self: Tensor, dim: Any, positions: Tensor, *, out: Out = None) -> Work:
-    """A copy of n slices; where the capture does not have the dimension (NVTX), the bytes are not known"""
+    """Copies n slices; if the capture lacks the dimension (NVTX), the bytes are unknown"""
     described, index = first_output(out), required(positions)
     if described is not None:
         return gathered(self, described.numel, index)
@@ -50,9 +50,9 @@ def index_select(self: Tensor, dim: Any, positions: Tensor, *, out: Out = None) 
 
 @op("index_select.backward index_select_backward")
 def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: Any) -> Work:
-    """dx[index] += g: an addition per element of g. Writes all of dx, reads g and the indices.
+    """dx[index] += g: 1 addition per element of g. Writes all of dx, reads g and the indices.
 
-    aten::index_select_backward(grad, self_sizes, dim, index) has other arguments than the forward op.
+    aten::index_select_backward(grad, self_sizes, dim, index) takes different arguments from the forward op.
     """
     if isinstance(dim, (tuple, list)):
         index = indices(arguments[0])
@@ -64,7 +64,7 @@ def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: An
 
 @op("gather take_along_dim", "take (self, positions)")
 def gather(self: Tensor, dim: Any = None, positions: Any = None) -> Work:
-    """An element of self an index. ``take_along_dim`` has the indices before the dimension."""
+    """Copies one element of self per index. ``take_along_dim`` has the indices before the dimension."""
     index = dim if isinstance(dim, Tensor) else required(positions)
     return gathered(self, index.numel, index)
 
@@ -87,21 +87,22 @@ def _slice(self: Tensor, dim: Any, index: Tensor) -> int | None:
 
 @op("index_fill")
 def index_fill(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
-    """self[index] = value, out of place: all of self is copied"""
+    """self[index] = value, out of place: copies all of self"""
     return Work(0, self.nbytes + indices(positions).nbytes + distinct(value), moved(self.numel, self))
 
 
 @op("index_fill_")
 def index_fill_(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
-    """self[index] = value: the indexed slices are written"""
+    """self[index] = value: writes the indexed slices"""
     count = _slice(self, dim, positions) if self.shape else 1
     return Work(0, indices(positions).nbytes + distinct(value), moved(count, self))
 
 
 def index_count(self: Tensor, positions: Any) -> int:
-    """Elements of ``self[positions]``: the indices' common shape in place of the dimensions that they index.
+    """The number of elements in ``self[positions]``: the indices' broadcast shape replaces the indexed dimensions.
 
-    A missing index (None, or an empty size) keeps its dimension. Of a mask only the outputs say how much it selects.
+    A missing index (None, or an empty size) keeps its dimension. How many elements a mask selects is known only from
+    the recorded outputs.
     """
     listed = tuple(positions)
     used = [p if isinstance(p, Tensor) else None for p in listed] + [None] * (len(self.shape) - len(listed))
@@ -115,7 +116,7 @@ def is_mask(positions: Any) -> bool:
 
 @op("index _unsafe_index _index")
 def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
-    """self[i, j, ...]: a copy of the indexed elements; indices that the capture does not have are left out"""
+    """self[i, j, ...]: copies the indexed elements; indices that the capture lacks are not counted"""
     described = first_output(out)
     listed = tensors(positions)
     if described is None and (positions is UNKNOWN or not listed or is_mask(positions)):
@@ -126,7 +127,7 @@ def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
 
 @op("index.backward")
 def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
-    """dx[i, j, ...] += g, into zeros: an addition per element of g. Reads g and the indices, writes all of dx."""
+    """dx[i, j, ...] += g, into zeros: 1 addition per element of g. Reads g and the indices, writes all of dx."""
     described = first_output(out)
     count = described.numel if described is not None else index_count(self, positions)
     inputs = moved(count, self) + distinct(*map(indices, tensors(positions)))
@@ -135,53 +136,53 @@ def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
 
 @op("masked_fill masked_fill_")
 def masked_fill(self: Tensor, mask: Tensor, value: Any = None) -> Work:
-    """A selection between self and the value; self is read and written whole, in place too"""
+    """Selects self or the value; reads and writes all of self, also in place"""
     shape = broadcast("masked_fill", self.shape, required(mask).shape)
     return Work(0, distinct(self, bool_mask(required(mask)), value), moved(numel(shape), self))
 
 
 @op("masked_select")
 def masked_select(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
-    """The elements that the mask selects; only the outputs say how many. Self and the mask are read whole."""
+    """Copies the selected elements, whose number only the outputs show. Reads all of self and the mask."""
     return Work(0, distinct(self, bool_mask(mask)), moved(result_numel(out), self))
 
 
 @op("masked_select.backward masked_scatter.backward")
 def masked_select_backward(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
-    """dx is 0 but for g where the mask says so: read g and the mask, write dx"""
+    """dx is g at the selected elements, 0 elsewhere: reads g and the mask, writes dx"""
     taken = moved(result_numel(out), self)
     return Work(0, taken + bool_mask(mask).nbytes, moved(self.numel, self))
 
 
 @op("masked_scatter_backward")
 def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
-    """g where the mask says so, packed: read g and the mask, write the source's gradient"""
+    """Packs the selected elements of g: reads g and the mask, writes the source's gradient"""
     count = result_numel(out, sizes)
     return Work(0, distinct(grad, bool_mask(mask)), moved(count, grad))
 
 
 @op("isin")
 def isin(elements: Any, tests: Any) -> Work:
-    """Comparisons; a byte per element"""
+    """Comparisons; writes one byte per element"""
     return Work(0, distinct(elements, tests), required(elements).numel if isinstance(elements, Tensor) else 1)
 
 
 @op("masked_scatter")
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Work:
-    """A selection between self and the source's next element; all three read whole"""
+    """Selects self or the next element of the source; reads all of self, mask and source"""
     return Work(0, distinct(self, bool_mask(mask), source), moved(self.numel, self))
 
 
 @op("nonzero argwhere")
 def nonzero(self: Tensor, *, out: Out = None) -> Work:
-    """int64 coordinates of the elements that are not zero; only the outputs say how many"""
+    """Writes int64 coordinates of the nonzero elements, whose number only the outputs show"""
     described = first_output(out)
     return Work(0, self.nbytes, math.nan if described is None else 8 * described.numel)
 
 
 @op("one_hot")
 def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
-    """int64 zeros and ones"""
+    """Writes int64 zeros and ones"""
     count = result_numel(out)
     if count is None and number(classes, -1) > 0:
         count = self.numel * classes
@@ -190,6 +191,6 @@ def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
 
 @op("select_backward slice_backward diagonal_backward unfold_backward _narrow_backward")
 def view_backward(grad: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
-    """dx is 0 but for g in the part that the view showed: read g, write all of dx"""
+    """dx is g in the part that the view selected, 0 elsewhere: reads g, writes all of dx"""
     count = result_numel(out, sizes)
     return Work(0, required(grad).nbytes, moved(count, grad))

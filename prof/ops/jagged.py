@@ -1,6 +1,6 @@
-"""FBGEMM's jagged tensors: sequences of rows, one after the other, with offsets that say where each begins.
+"""FBGEMM's jagged tensors: sequences of rows, stored one after the other, with the offset of each sequence.
 
-Lists of offsets are int64 where the capture has no types. Source: fbgemm_gpu/src/jagged_tensor_ops, FBGEMM 0.2 to 1.8.
+Lists of offsets are int64 if the capture has no dtypes. Source: fbgemm_gpu/src/jagged_tensor_ops, FBGEMM 0.2 to 1.8.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sequences(starts: Any) -> int:
     "fbgemm::jagged_1d_to_dense"
 )
 def padded(values: Tensor, starts: Any, longest: Any) -> Work:
-    """Sequences of rows, padded to one length: [B, longest, D]"""
+    """Pads sequences of rows to the same length: [B, longest, D]"""
     wide = math.prod(values.shape[1:])
     return Work(
         0, values.nbytes + offsets(starts), moved(sequences(starts) * math.prod(_longest(longest)) * wide, values)
@@ -43,7 +43,7 @@ def padded(values: Tensor, starts: Any, longest: Any) -> Work:
 
 @copy_op("fbgemm::jagged_to_padded_dense_backward")
 def padded_backward(grad: Tensor, starts: Any, total: Any) -> Work:
-    """The rows of a padded gradient that are no padding"""
+    """Copies the rows of a padded gradient that are not padding"""
     wide = grad.shape[-1] if len(grad.shape) > 1 + len(tensors(starts)) else 1
     rows = moved(int(total) * wide, grad)
     return Work(0, rows + offsets(starts), rows)
@@ -51,7 +51,7 @@ def padded_backward(grad: Tensor, starts: Any, total: Any) -> Work:
 
 @copy_op("fbgemm::dense_to_jagged fbgemm::dense_to_jagged_forward")
 def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
-    """The rows of a padded tensor that are no padding; how many there are, ``total``"""
+    """Copies the ``total`` rows of a padded tensor that are not padding"""
     if type(total) is not int:
         raise UnknownArgument("the capture does not say how many rows there are")
     rows = moved(total * (dense.shape[-1] if len(dense.shape) > 1 + len(tensors(starts)) else 1), dense)
@@ -60,7 +60,7 @@ def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
 
 @pointwise_op("fbgemm::jagged_dense_elementwise_add")
 def jagged_add(values: Tensor, starts: Any, dense: Tensor) -> Work:
-    """Rows added to a padded tensor's: 1 per element that is no padding; the padded tensor is copied"""
+    """Adds rows to a copy of a padded tensor: 1 per element that is not padding"""
     return Work(values.numel, distinct(values, dense) + offsets(starts), moved(dense.numel, values))
 
 
@@ -69,7 +69,7 @@ def jagged_add(values: Tensor, starts: Any, dense: Tensor) -> Work:
     "fbgemm::jagged_dense_elementwise_mul_forward"
 )
 def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor) -> Work:
-    """Rows with a padded tensor's, as many as there are rows: 1 per element"""
+    """Combines the rows with the same rows of a padded tensor: 1 per element"""
     return Work(values.numel, values.nbytes + moved(values.numel, dense) + offsets(starts), values.nbytes)
 
 
@@ -78,21 +78,21 @@ def jagged_elementwise(values: Tensor, starts: Any, dense: Tensor) -> Work:
     "fbgemm::jagged_dense_dense_elementwise_add_jagged_output_forward"
 )
 def jagged_elementwise_two(values: Tensor, starts: Any, dense: Tensor, other: Tensor) -> Work:
-    """Rows and two padded tensors': 2 per element"""
+    """Combines the rows with the same rows of two padded tensors: 2 per element"""
     read = values.nbytes + moved(values.numel, dense) + moved(values.numel, other)
     return Work(2 * values.numel, read + offsets(starts), values.nbytes)
 
 
 @gemm_op("fbgemm::jagged_dense_bmm fbgemm::jagged_dense_bmm_forward")
 def jagged_dense_product(values: Tensor, starts: Any, dense: Tensor) -> Work:
-    """Each sequence's rows [L,D] @ [D,T]: 2 D T a row"""
+    """[L,D] @ [D,T] for each sequence of L rows: 2 D T per row"""
     out = values.numel // dense.shape[1] * dense.shape[2] if dense.shape[1] else 0
     return Work(2 * values.numel * dense.shape[2], distinct(values, dense) + offsets(starts), moved(out, values))
 
 
 @gemm_op("fbgemm::jagged_jagged_bmm fbgemm::jagged_jagged_bmm_forward")
 def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any) -> Work:
-    """Each sequence's [D,L] @ [L,T]: 2 D T a row; [B,D,T] written"""
+    """[D,L] @ [L,T] for each sequence of L rows: 2 D T per row; writes [B,D,T]"""
     rows, wide, other = values.shape[0], values.shape[-1], others.shape[-1]
     out = moved(sequences(starts) * wide * other, values)
     return Work(2 * rows * wide * other, distinct(values, others) + offsets(starts), out)
@@ -100,6 +100,6 @@ def jagged_jagged_product(values: Tensor, others: Tensor, starts: Any) -> Work:
 
 @reduction_op("fbgemm::segment_sum_csr")
 def segment_sum(batch: Any, starts: Tensor, values: Tensor) -> Work:
-    """The sum of each segment, whose offsets count in ``batch`` values: an addition per value but the first"""
+    """The sum of each segment: 1 addition per value except the segment's first; offsets count in ``batch`` values"""
     segments = max(starts.numel - 1, 0)
     return Work(max(values.numel - segments, 0), distinct(starts, values), moved(segments, values))

@@ -1,4 +1,4 @@
-"""What is known of a call besides its model's count: that it computes nothing, parts of its work, zeros it fills."""
+"""Facts about a call in addition to its model's count: that it computes nothing, partly known work, filled zeros."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyprof.prof.ops.evaluation import evaluate, first_trial, parameters
 from pyprof.prof.ops.model import FAMILY, UNKNOWN, Parts, Tensor, Work, distinct, names
 from pyprof.prof.ops.operands import INDEX_BYTES
 
-# Families that move, order or choose. Not all of "indexing" and "embedding": their backwards add.
+# Families that move, sort or select elements. "indexing" and "embedding" are not included: their backwards add.
 FAMILIES = frozenset({"copy", "view", "collective", "sort", "layout"})
 GATHERS = names(
     "embedding index_select gather take index masked_select nonzero masked_fill max_pool2d max_pool3d "
@@ -32,22 +32,23 @@ def never_computes(name: str) -> bool:
 
 
 def _zero(name: str) -> bool:
-    """An element-wise op that its own model counts 0 for, of real and of complex numbers."""
+    """Whether the op is element-wise and its own model counts 0 FLOPs, for real and for complex numbers."""
     real, complex_ = ([(Tensor((64,), dtype),) * count for count in (1, 2, 3)] for dtype in ("float32", "complex64"))
     return first_trial(name, real) == first_trial(name, complex_) == 0
 
 
 Amounts = tuple[int | None, float | None]
 
-# What fused attention's models call their causal flag or mask type. NVTX does not record it; bytes do not depend on it.
+# The parameter for the causal flag or mask type in the models of fused attention. NVTX does not record it; bytes do not
+# depend on it.
 MASK = frozenset({"causal", "mask_type"})
 
 
 def known_parts(name: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
-    """(FLOPs, bytes) of each piece of the work, None where unknown; no piece where nothing is known.
+    """(FLOPs, bytes) of each part of the work, None if unknown; an empty dict if nothing is known.
 
-    A compiled kernel's bytes are known without its FLOPs, attention's bytes without its mask, and of an op that only
-    moves or compares that it has no FLOPs.
+    The bytes of a compiled kernel can be known without its FLOPs, attention's bytes without its mask. An op that only
+    moves or compares elements is known to have 0 FLOPs.
     """
     if is_compiled(name) and arguments:
         return {"": (None, fused_bytes(arguments[0], arguments[1:]))}
@@ -56,7 +57,7 @@ def known_parts(name: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
 
 
 def _with_any_mask(name: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
-    """What is the same with and without a causal mask, where the capture does not record which it was."""
+    """The counts that are equal with and without a causal mask, for a capture that does not record the mask."""
     pairs = enumerate(zip(parameters(name), arguments, strict=False))
     position = next((i for i, (word, argument) in pairs if word in MASK and argument is UNKNOWN), None)
     if position is None:
@@ -78,34 +79,35 @@ def _common(one: Work, other: Work) -> Amounts:
     return flop, one.nbytes if one.nbytes == other.nbytes else None
 
 
-# Ops that fill their whole output with zeros before they scatter into it. Such an op writes all of its output, and that
-# is what its model counts. In a capture the fill is an op inside it (``aten::zero_``), with its own kernel, so the op's
-# other kernels write only what they touch. Counting the fill twice would put such a kernel at many times the memory's
-# limit: at 17 times for nll_loss_backward of a 50,304-word vocabulary.
+# Ops that fill their whole output with zeros before they scatter into it. The model of such an op counts all of its
+# output as written. In a capture the fill is a separate inner op (``aten::zero_``) with its own kernel, so the op's
+# other
+# kernels write only the elements that they touch. Counting the fill twice would put such a kernel far above the memory
+# bandwidth: 17 times for nll_loss_backward with a 50,304-word vocabulary.
 # Source: ATen/native/cuda/{NLLLoss2d,Loss,DilatedMaxPool3d,EmbeddingBackwardKernel}.cu of torch 2.4 to 2.13.
 # ``max_pool2d_with_indices_backward`` fills first, too, but then writes every element again, in both layouts: on an
 # H200 its kernel wrote 521 MB of a gradient of 537 MB (docs/explanation/accuracy.md).
 
-# op -> bytes that it reads and writes beside the zeros, from its arguments in schema order
+# op -> function of its arguments (in schema order): bytes read and written, without the zeros
 Own = Callable[[tuple[Any, ...]], float]
 
 
 def _nll(arguments: tuple[Any, ...]) -> float:
-    """(grad_output, self, target, weight, reduction, ignore_index, total_weight): writes one element a target"""
+    """(grad_output, self, target, weight, reduction, ignore_index, total_weight): writes one element per target"""
     gradient, scores, target, weight = arguments[:4]
     read = distinct(gradient, target, weight, arguments[6] if len(arguments) > 6 else None)
     return float(read + target.numel * scores.itemsize)
 
 
 def _pool(arguments: tuple[Any, ...]) -> float:
-    """(grad_output, self, ...): adds each gradient to the element at its position, at most one an output"""
+    """(grad_output, self, ...): adds each gradient to the element at its position, at most one element per output"""
     gradient, scores = arguments[:2]
     touched = min(gradient.numel, scores.numel)
     return float(gradient.nbytes + INDEX_BYTES * gradient.numel + touched * scores.itemsize)
 
 
 def _embedding(arguments: tuple[Any, ...]) -> float:
-    """(grad_output, indices, ...): writes at most one row an index; how large the table is does not matter"""
+    """(grad_output, indices, ...): writes at most one row per index, independent of the table's size"""
     gradient, indices = arguments[:2]
     return float(distinct(gradient, indices) + gradient.numel * gradient.itemsize)
 

@@ -1,8 +1,8 @@
-"""Linear algebra: counts of the leading order in n, for real numbers (times 4 for complex ones).
+"""Linear algebra: FLOPs to leading order in n, for real numbers (times 4 for complex numbers).
 
-They are estimates in the sense that terms of n^2 are left out and that a library may choose another
-algorithm; iterative ones (eigenvalues, singular values) depend on the data, and the customary constants are
-used. Bytes are exact: each argument once, each result once; a library's work space is not counted.
+The FLOPs are estimates: terms of n^2 are left out, and a library may choose another algorithm. For iterative
+algorithms (eigenvalues, singular values), which depend on the data, the customary constants are used. Bytes are
+exact: each argument once, each result once; a library's workspace is not counted.
 
 Source: Golub and Van Loan, Matrix Computations (4th ed.): Cholesky n^3/3 (4.2), LU 2n^3/3 (3.2), triangular
 solve n^2 per right hand side (3.1), Householder QR 2n^2 (m - n/3) (5.2), symmetric eigenvalues 4n^3/3 and with
@@ -21,11 +21,11 @@ from pyprof.prof.ops.operands import Out, broadcast, given, moved
 from pyprof.prof.ops.result_types import floating, result_dtype
 
 op = Family("linalg")
-INFO_BYTES = 4  # int32: a status per matrix, and a pivot per row
+INFO_BYTES = 4  # int32: one status per matrix, one pivot per row
 
 
 def scaled(flop: float, a: Tensor) -> int:
-    """Rounded; four times as many for complex numbers."""
+    """``flop`` rounded, times 4 for complex numbers."""
     return round(flop * (4 if a.is_complex else 1))
 
 
@@ -44,14 +44,14 @@ def tall(op: str, a: Tensor) -> tuple[int, int, int]:
 
 
 def written(out: Out, otherwise: float) -> float:
-    """Bytes of the results as the capture describes them, else by the op's own shapes."""
+    """Bytes of the results as the capture describes them, or else ``otherwise``."""
     if not out:
         return otherwise
     return sum(moved(t.numel, t) for t in out if t is not None)
 
 
 def columns(a: Tensor, b: Tensor) -> int:
-    """Right hand sides of a x = b: b is [..,n,k], or a batch of vectors [..,n]."""
+    """The number of right hand sides of a x = b: b is [..,n,k], or a batch of vectors [..,n]."""
     n = a.shape[-1]
     return b.numel // (math.prod(a.shape[:-2]) * n) if a.numel else 0
 
@@ -80,7 +80,7 @@ for _row in FACTORISATIONS:
 
 @op("linalg_eig _linalg_eigvals linalg_eigvals")
 def eig(a: Tensor, *, out: Out = None) -> Work:
-    """Hessenberg and QR iteration with vectors: 25n^3; the results are complex, twice a real number's size"""
+    """Hessenberg and QR iteration with vectors: 25n^3; the results are complex, with twice the bytes of real numbers"""
     batch, n = square("eig", a)
     numbers = batch * (n + n * n) * (1 if a.is_complex else 2)
     return Work(scaled(batch * 25 * n**3, a), a.nbytes, written(out, moved(numbers, a)))
@@ -104,7 +104,7 @@ def solve(a: Tensor, b: Tensor) -> Work:
 
 @op("linalg_lu_solve lu_solve")
 def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
-    """From the factors: 2n^2 per right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
+    """Solves with the factors: 2n^2 per right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
     is_square = second.shape[-1] == second.shape[-2] if len(second.shape) >= len(first.shape) else False
     factors, b = (second, first) if is_square and len(third.shape) < len(second.shape) else (first, third)
     batch, n = square("lu_solve", factors)
@@ -139,7 +139,7 @@ def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor) -> Work:
 
 @op("lu_unpack")
 def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = True) -> Work:
-    """P[m,m], L[m,k] and U[k,n] out of one matrix: copies and fills"""
+    """Writes P[m,m], L[m,k] and U[k,n] from one matrix: copies and fills"""
     batch, (m, n) = math.prod(factors.shape[:-2]), factors.shape[-2:]
     size = (min(m, n) * (m + n) if data is not False else 0) + (m * m if swaps is not False else 0)
     return Work(0, distinct(factors if data is not False else None, pivots), moved(batch * size, factors))
@@ -147,7 +147,7 @@ def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = Tr
 
 @op("linalg_cross")
 def cross(a: Tensor, b: Tensor) -> Work:
-    """a x b: two products and a difference an element; complex 2 * 6 + 2"""
+    """a x b: 2 products and 1 subtraction per element = 3; complex 2 * 6 + 2"""
     result = a.like(broadcast("linalg_cross", a.shape, b.shape), result_dtype(a, b))
     price = 3 if floating(result.dtype) else 0
     price = 14 if result.is_complex else price
@@ -169,7 +169,7 @@ def geqrf(a: Tensor) -> Work:
 
 @op("linalg_qr qr")
 def qr(a: Tensor, mode: Any = "reduced", *, out: Out = None) -> Work:
-    """The factorisation, and as much again to form Q: 2n^2 (m - n/3) each; mode "r" forms no Q
+    """The factorisation, and forming Q: 2n^2 (m - n/3) each; mode "r" does not form Q
 
     The complete Q of a tall matrix costs 4 (m^2 n - m n^2 + n^3 / 3) instead (Golub and Van Loan 5.2.2 with 5.1.6).
     """
@@ -213,7 +213,7 @@ def svd(a: Tensor, full: Any = False, vectors: Any = True, *, out: Out = None) -
 
 @op("_linalg_eigh linalg_eigh linalg_eigvalsh symeig")
 def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *, out: Out = None) -> Work:
-    """Tridiagonal 4n^3/3 for values; 9n^3 with vectors"""
+    """Tridiagonal form for values: 4n^3/3; with vectors: 9n^3"""
     batch, n = square("eigh", a)
     flop = 4 * n**3 / 3 if vectors is False else 9 * n**3
     return Work(scaled(batch * flop, a), a.nbytes, written(out, moved(batch * (n + n * n), a)))
@@ -231,13 +231,13 @@ def lstsq(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
 @op("linalg_matrix_exp matrix_exp")
 def matrix_exp(a: Tensor) -> Work:
     """Taylor polynomial of degree 18 by Bader, Blanes and Casas (2019): 5 products, without the squarings
-    that a large norm needs (they depend on the data)"""
+    for matrices of large norm (they depend on the data)"""
     batch, n = square("matrix_exp", a)
     return Work(scaled(5 * 2 * batch * n**3, a), a.nbytes, moved(a.numel, a))
 
 
 @op("linalg_pinv pinverse")
 def pinv(a: Tensor) -> Work:
-    """V S^-1 U': the thin singular value decomposition, 14mn^2 + 8n^3, and a product, 2mn^2"""
+    """V S^-1 U': a thin singular value decomposition, 14mn^2 + 8n^3, and a product, 2mn^2"""
     batch, m, n = tall("pinv", a)
     return Work(scaled(batch * (16 * m * n * n + 8 * n**3), a), a.nbytes, moved(a.numel, a))

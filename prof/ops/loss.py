@@ -1,7 +1,7 @@
 """Losses. E elements; ``reduction`` is 0 none, 1 mean (the default), 2 sum.
 
-A mean takes E - 1 additions and a division, a sum E - 1 additions; signs are free. Scalars (the incoming gradient, the
-constant that it is multiplied with) count their 4 bytes and no flop.
+A mean takes E - 1 additions and a division, a sum E - 1 additions; changes of sign count 0. A scalar (the incoming
+gradient, or a constant factor) counts 4 bytes and 0 flop.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ NAMES = {"none": NONE, "mean": MEAN, "batchmean": MEAN, "sum": SUM}
 
 
 def mode(reduction: Any) -> int:
-    """The reduction's number; mean where the capture does not have it."""
+    """The number of the reduction; mean if the capture lacks it."""
     return NAMES[reduction] if isinstance(reduction, str) else int(number(reduction, MEAN))
 
 
 def reducing(count: int, reduction: Any) -> int:
-    """Flop of reducing so many elements."""
+    """Flop to reduce ``count`` elements."""
     return {NONE: 0, MEAN: max(count - 1, 0) + 1, SUM: max(count - 1, 0)}[mode(reduction)]
 
 
 def compared(self: Tensor, target: Tensor, flop: int, reduction: Any, *weights: Any) -> Work:
-    """A loss of two equal tensors: so much an element, and the reduction. Reads both, and any weights."""
+    """A loss on two tensors of the same shape: ``flop`` per element, plus the reduction. Reads both, and any
+    weights."""
     shape = broadcast("loss", self.shape, target.shape)
     count = numel(shape)
     written = count if mode(reduction) == NONE else 1
@@ -38,20 +39,20 @@ def compared(self: Tensor, target: Tensor, flop: int, reduction: Any, *weights: 
 
 
 def compared_backward(self: Tensor, flop: int, *inputs: Any) -> Work:
-    """A gradient of self's shape: so much an element. Reads the inputs."""
+    """A gradient with self's shape: ``flop`` per element. Reads the inputs."""
     return Work(flop * self.numel, distinct(*inputs), moved(self.numel, self))
 
 
 def incoming(self: Tensor, reduction: Any) -> Tensor:
-    """The gradient that a loss receives: a scalar, or one per element where nothing was reduced."""
+    """The gradient that a loss receives: a scalar, or one value per element if nothing was reduced."""
     return self.like(self.shape if mode(reduction) == NONE else ())
 
 
 @op("nll_loss nll_loss_nd nll_loss_forward nll_loss2d nll_loss2d_forward")
 def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
-    """Gathers N elements and adds them; a mean divides by the total weight, which is a result too.
+    """Gathers N elements and adds them; a mean divides by the total weight, which is also a result.
 
-    Class weights are gathered, multiplied in, and (mean) added up: N + N - 1 more.
+    With class weights: gathers them, multiplies (N more) and, for a mean, adds them up (N - 1 more).
     """
     count, item = target.numel, self.itemsize
     gathered = count * item * (2 if given(weight) else 1)
@@ -65,7 +66,7 @@ def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = 
 
 @op("nll_loss_backward nll_loss2d_backward")
 def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
-    """dx is 0 but for -w g / total_weight at the targets: N divisions (mean), N products with class weights.
+    """dx is -w g / total_weight at the targets, 0 elsewhere: N divisions (mean), N products with class weights.
 
     Reads the gradient, the targets and the total weight, not self; writes all of dx.
     """
@@ -83,9 +84,9 @@ ENTROPY = "(self, target, weight, reduction, _ignore_index, label_smoothing)"
 def cross_entropy(
     self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, label_smoothing: Any = 0.0
 ) -> Work:
-    """log_softmax and nll_loss. With label smoothing also the mean of every row: E more, read once more.
+    """log_softmax and nll_loss. With label smoothing also the mean of every row: E more flop, one more read.
 
-    A target of probabilities takes log_softmax, E products and the sum.
+    If the target holds probabilities: log_softmax, E products and the sum.
     """
     dim = 1 if len(self.shape) > 1 else 0
     logarithms = log_softmax(self, dim)
@@ -102,7 +103,7 @@ def cross_entropy(
 def cross_entropy_backward(
     self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, label_smoothing: Any = 0.0
 ) -> Work:
-    """nll_loss_backward writes all of its dx, and log_softmax_backward reads it"""
+    """nll_loss_backward, which writes all of its dx, then log_softmax_backward, which reads it"""
     dim = 1 if len(self.shape) > 1 else 0
     through = softmax_backward(self, self.like(self.shape), dim)
     if target.shape == self.shape and (target.dtype or "int64") not in ("int64", "uint8", "int32"):
@@ -181,7 +182,7 @@ def bce_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None,
 def bce_logits(self: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = MEAN) -> Work:
     """(1 - t) x - logsigmoid(x): 6 per element. A weight adds 1, a positive weight ((p - 1) t + 1) * 3.
 
-    The fused algorithm's bytes; PyTorch runs several kernels.
+    Bytes are those of a fused kernel; PyTorch runs several kernels.
     """
     flop = 6 + (1 if given(weight) else 0) + (3 if given(pos_weight) else 0)
     return compared(self, target, flop, reduction, weight, pos_weight)
@@ -212,7 +213,7 @@ def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_tar
 
 @op("multi_margin_loss_backward multilabel_margin_loss_backward")
 def margin_backward(grad: Tensor, self: Tensor, target: Tensor) -> Work:
-    """g / C where the margin is not kept: 1 per element; an estimate"""
+    """g / C where the margin is violated: 1 per element; an estimate"""
     return Work(self.numel, distinct(required(grad), self, indices(target)), moved(self.numel, self))
 
 
@@ -220,7 +221,7 @@ def margin_backward(grad: Tensor, self: Tensor, target: Tensor) -> Work:
 def ctc_loss(log_probs: Tensor, targets: Tensor, *, out: Out = None) -> Work:
     """alpha[t, s] over T steps, N sequences, 2 S + 1 states: three exponentials, two sums, a logarithm, a sum: 7 each
 
-    An estimate: every sequence and target taken for full length.
+    An estimate: all sequences and targets are assumed to have full length.
     """
     steps, batch = log_probs.shape[:2]
     labels = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.numel // max(batch, 1))
@@ -230,7 +231,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, *, out: Out = None) -> Work:
 
 @op("_ctc_loss_backward")
 def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
-    """beta as alpha, 7 per state, and for each probability exp(x) - exp(ab + nll - x), times g: 5; an estimate"""
+    """beta like alpha: 7 per state; per probability (exp(x) - exp(ab + nll - x)) * g: 5; an estimate"""
     forward = ctc_loss(log_probs, targets)
     read = distinct(grad, log_probs) + indices(targets).nbytes + forward.write
     return Work(forward.flop + 5 * log_probs.numel, read, moved(log_probs.numel, log_probs))
@@ -238,5 +239,5 @@ def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
 
 @op("multi_margin_loss multilabel_margin_loss_forward")
 def multi_margin_loss(self: Tensor, target: Tensor, *, out: Out = None) -> Work:
-    """max(0, margin - x[y] + x[i]): 3 per element with the row's sum and mean; an estimate"""
+    """max(0, margin - x[y] + x[i]): 3 per element including the row's sum and mean; an estimate"""
     return elementwise(3 * self.numel, distinct(self, indices(target)), output(out, self.like(())))

@@ -1,7 +1,7 @@
-"""The arguments of a user's call, as its marker describes them, for ops whose ranges and Kineto leave them out.
+"""The arguments of a user's call from its marker, for arguments that NVTX ranges and Kineto leave out.
 
-These are the flags of attention, the indices of ``x[...]``, and the options of an op's own call. A marker that leaves
-open which of its arguments is which (a positional one without a sure name, a cut list) fills nothing.
+These are the flags of attention, the indices of ``x[...]``, and the options of an op's own call. A marker is not used
+if it is ambiguous which argument is which (a positional argument without a certain name, a truncated list).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyprof.marker import Marker
 from pyprof.prof.ops.model import UNKNOWN, Tensor
 from pyprof.prof.ops.signatures import signature_of
 
-_NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # JSON has no such numbers
+_NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # JSON cannot represent these numbers
 
 
 def call_arguments(marker: Marker) -> tuple[Any, ...]:
@@ -36,7 +36,7 @@ def _argument(argument: Mapping[str, Any]) -> Any:
 
 
 def tensors_within(arguments: Sequence[Any]) -> list[Tensor]:
-    """The tensors among the arguments and in their lists, in order."""
+    """The tensors among the arguments, including those in lists, in order."""
     tensors: list[Tensor] = []
     for argument in arguments:
         if isinstance(argument, Tensor):
@@ -51,11 +51,11 @@ _SLICE = re.compile(r"(-?\d{1,18})?:(-?\d{1,18})?:([1-9]\d{0,17})?", re.ASCII)
 
 
 def subscript(call: Marker, self: Any) -> Any:
-    """The indices that ``x[...]`` gives to aten::index and index_put: tensors, and None for a dimension that is kept.
+    """The indices that ``x[...]`` passes to aten::index and index_put: tensors, and None for a dimension that is kept.
 
-    ``call`` is of x and the key, ``self`` is what is indexed: a view of x, without what whole numbers choose and what
-    slices leave out. The answer is UNKNOWN where that view's shape is another, or where the key holds what a marker
-    does not record (lists, numbers that are tensors). Source: applySlicing in
+    ``call`` has x and the key. ``self`` is the tensor that is indexed: a view of x after integers and slices in the key
+    are applied. Returns UNKNOWN if the view's shape does not match, or if the key has items that a marker does not
+    record (lists, numbers that are tensors). Source: applySlicing in
     torch/csrc/autograd/python_variable_indexing.cpp.
     """
     x, key = (*call_arguments(call), UNKNOWN, UNKNOWN)[:2]
@@ -63,7 +63,7 @@ def subscript(call: Marker, self: Any) -> Any:
         return UNKNOWN
     view = _View(list(x.shape))
     items = key if isinstance(key, tuple) else (key,)
-    kept = max(len(x.shape) - sum(map(_dimensions, items)), 0)  # that an ellipsis stands for
+    kept = max(len(x.shape) - sum(map(_dimensions, items)), 0)  # the number of dimensions that an ellipsis stands for
     if not all(view.takes(item, kept) for item in items):
         return UNKNOWN
     if tuple(view.shape + view.left) != self.shape or all(index is None for index in view.indices):
@@ -73,14 +73,14 @@ def subscript(call: Marker, self: Any) -> Any:
 
 @dataclass(slots=True)
 class _View:
-    """The view of x that is indexed, as far as the key's items are read: its shape, and an index per dimension."""
+    """The view of x that the key's items read so far produce: its shape, and an index per dimension."""
 
     left: list[int]  # sizes of x's dimensions that no item has taken yet
     shape: list[int] = field(default_factory=list)
     indices: list[Tensor | None] = field(default_factory=list)
 
     def takes(self, item: Any, kept: int) -> bool:
-        """Read one item of the key; False where it has none of the forms that are understood."""
+        """Apply one item of the key; False if its form is not supported."""
         if item is None:
             self._append([1], None)
         elif item == "Ellipsis":
@@ -119,17 +119,17 @@ def _dimensions(item: Any) -> int:
     return len(item.shape) if isinstance(item, Tensor) and item.dtype in ("bool", "uint8") else 1
 
 
-# models' names of arguments -> the names that F.scaled_dot_product_attention has for them, and their defaults there
+# a model's parameter -> its name in F.scaled_dot_product_attention, and the default there
 # (a mask type of 1 is causal: ATen/native/transformers/attention.cpp)
 API_NAMES = {"causal": "is_causal", "mask_type": "is_causal", "dropout": "dropout_p"}
 API_DEFAULTS = {"is_causal": False, "dropout_p": 0.0}
-NUMPY = {"axis": "dim", "keepdims": "keepdim"}  # names that PyTorch takes as well
+NUMPY = {"axis": "dim", "keepdims": "keepdim"}  # NumPy's names, which PyTorch accepts too
 
 
 def with_flags(arguments: tuple[Any, ...], parameters: Sequence[str], marker: Marker) -> tuple[Any, ...]:
-    """The arguments with attention's flags and the indices of ``x[...]``, where these are unknown.
+    """The arguments, with unknown attention flags and indices of ``x[...]`` filled in.
 
-    ``parameters`` are the model's own names of the arguments. A flag that the call did not give has its default.
+    ``parameters`` are the model's names for the arguments. A flag that the call did not pass gets its default.
     """
     by_name = {str(a["name"]): a.get("value", UNKNOWN) for a in marker.args}
     flags = _attention_flags(marker.op, by_name) if all(by_name) else {}
@@ -144,8 +144,8 @@ def with_flags(arguments: tuple[Any, ...], parameters: Sequence[str], marker: Ma
 
 
 def _attention_flags(op: str, by_name: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that attention runs with, by a call of scaled_dot_product_attention or of nn.MultiheadAttention's
-    function, which asks for a causal kernel where there is nothing else to mask and no weights to return."""
+    """The flags that attention runs with, from a call of scaled_dot_product_attention or of nn.MultiheadAttention's
+    function. The latter runs a causal kernel if there is no padding mask and no weights are returned."""
     if op == "scaled_dot_product_attention":
         return {name: by_name.get(name, default) for name, default in API_DEFAULTS.items()}
     if op != "multi_head_attention_forward":
@@ -160,7 +160,7 @@ def _attention_flags(op: str, by_name: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_options(op: str, arguments: tuple[Any, ...], marker: Marker) -> tuple[Any, ...]:
-    """The arguments with the options that ranges leave out, from the op's own call on a tensor of the same shape."""
+    """The arguments, with options that ranges leave out taken from the op's own call on a tensor of the same shape."""
     options = signature_of(op).options
     if not options or len(arguments) != len(options) + 1:
         return arguments

@@ -1,8 +1,7 @@
-"""Multi-head attention and the encoder layer around it, as single ops: products, attention, products.
+"""Multi-head attention and the encoder layer around it, as single ops: projections, attention, projection.
 
-Parts are named after what they do. The input is projected once where queries, keys and values are the same tensor;
-the heads lie side by side in E, so splitting and joining them is a view. Bytes are those of fused kernels: no layout
-copies.
+The model returns named parts. If queries, keys and values are the same tensor, it is projected once. The heads lie
+side by side in E, so splitting and joining them is a view. Bytes are those of fused kernels, without layout copies.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from pyprof.prof.ops.operands import given, moved
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of torch.nn.functional.multi_head_attention_forward: Q, K and V are [sequence, batch, E].
+    """The arguments of torch.nn.functional.multi_head_attention_forward: Q, K and V are [sequence, batch, E].
 
-    Weights are [3E, E] (or three) and bias [3E] in, weight [E, E] and bias [E] out.
+    The input projection has weight [3E, E] (or three weights) and bias [3E], the output projection [E, E] and [E].
     """
 
     q: Tensor
@@ -53,17 +52,17 @@ class Call:
 
     @property
     def joined(self) -> Tensor:
-        """All heads' results, side by side."""
+        """The results of all heads, side by side."""
         return self.q.like((*self.q.shape[:-1], self.out_weight.shape[1]))
 
     @property
     def added_keys(self) -> int:
-        """Keys besides those of the sequence: a learned one, a zero."""
+        """The number of keys added to the sequence: a learned one, a zero."""
         return (given(self.bias_k) is not None) + bool(self.zero)
 
     @property
     def returned_weights(self) -> int:
-        """Elements of the attention weights that the call returns: one head's where they are averaged."""
+        """Elements of the attention weights that the call returns: those of one head if they are averaged."""
         if not self.need_weights:
             return 0
         pairs = self.q.shape[0] * (self.k.shape[0] + self.added_keys)
@@ -71,7 +70,8 @@ class Call:
         return pairs * batch * (1 if self.average else self.heads)
 
     def inputs(self) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-        """(input, weight, bias) of each input projection: the same tensor is projected once, with its weights' rows.
+        """(input, weight, bias) of each input projection: a tensor used several times is projected once, with all its
+        weights' rows.
 
         Source: torch.nn.functional._in_projection_packed.
         """
@@ -97,7 +97,7 @@ class Call:
         ]
 
     def attention_call(self) -> AttentionCall:
-        """The call of attention inside, on [batch, heads, sequence, size of a head]."""
+        """The arguments of the inner attention op, with tensors [batch, heads, sequence, size of a head]."""
         batch, sequence = self.axes
         single = len(self.q.shape) == 2  # one sequence without a batch dimension
         size = self.out_weight.shape[1] // self.heads
@@ -112,7 +112,8 @@ class Call:
     def masks(self) -> tuple[Any, bool]:
         """The mask that attention reads, and whether it is causal.
 
-        A causal mask replaces one that is given where no weights and no padding are asked for.
+        With ``is_causal``, a causal kernel replaces the given mask if no weights are returned and there is no padding
+        mask.
         """
         if self.causal and given(self.padding_mask) is None and not self.need_weights:
             return None, True
@@ -121,7 +122,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class NativeCall(Call):
-    """A call of the inference path: Q, K and V are [batch, sequence, E]."""
+    """The arguments of the inference path: Q, K and V are [batch, sequence, E]."""
 
     need_weights: Any = False
 
@@ -131,7 +132,7 @@ class NativeCall(Call):
 
     @property
     def returned_weights(self) -> int:
-        """As above; none, or averaged ones, where the capture does not say."""
+        """As in ``Call``; if the capture lacks the flags: no weights, or averaged ones."""
         if self.need_weights is UNKNOWN or not self.need_weights:
             return 0
         pairs = self.q.shape[0] * self.q.shape[1] * self.k.shape[1]
@@ -149,7 +150,7 @@ ORDER = """(q, k, v, _embed, heads, in_weight, in_bias, bias_k, _bias_v, zero, d
 
 @op(f"multi_head_attention_forward {ORDER}", takes=Call)
 def multi_head_attention(call: Call) -> Parts:
-    """Input projections, attention, output projection, and the attention weights where the call returns them"""
+    """Input projections, attention, output projection, and the attention weights if the call returns them"""
     return {
         "in_proj": sum((linear(x, weight, bias) for x, weight, bias in call.inputs()), Work()),
         "attention": attention(call.attention_call()) + Work(0, 0, moved(call.returned_weights, call.q)),
@@ -166,7 +167,7 @@ op(
 
 @op(f"multi_head_attention_forward.backward {ORDER}", takes=Call)
 def multi_head_attention_backward(call: Call) -> Parts:
-    """Both projections' gradients, and attention's five products"""
+    """The gradients of both projections, and attention's five products"""
     return {
         "out_proj": projection_gradients(call.joined, call.out_weight, given(call.out_bias)),
         "attention": attention_backward(call.attention_call()),

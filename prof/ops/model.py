@@ -1,4 +1,4 @@
-"""What an op model is: shapes in, work out. Read this first to add an op.
+"""Op models: functions from shapes to work. Read this first to add an op.
 
 A model is a function of an op's arguments, in the order of PyTorch's schema (native_functions.yaml), that returns the
 op's ``Work``: floating-point operations, bytes read and bytes written. Its docstring is the derivation, which
@@ -10,33 +10,34 @@ docs/reference/ops.md shows:
         (m, k), n = a.shape, b.shape[1]
         return Work(2 * m * n * k, distinct(a, b), m * n * a.itemsize)
 
-Put it into the file of its family, with a row of values worked out by hand in that family's test. ``operands`` has what
-most models need: broadcasting, promotion of types, the result's description.
+Put it into the file of its family, and add a row of values worked out by hand to that family's test. ``operands`` has
+what most models need: broadcasting, type promotion, the description of the result.
 
 An argument is
 
 * a ``Tensor`` (shape, dtype, strides), a tuple of them, or ``None`` for an optional one that is missing;
-* a number, a bool, a string or a tuple of numbers, as itself;
-* ``UNKNOWN`` where the capture does not have it. A model may test ``x is UNKNOWN`` and do without. To use it in
-  arithmetic or as a condition raises ``UnknownArgument``, and the call stays uncounted.
+* a number, a bool, a string or a tuple of numbers, passed as it is;
+* ``UNKNOWN`` if the capture lacks it. A model may test ``x is UNKNOWN`` and do without the value. Using it in
+  arithmetic or as a condition raises ``UnknownArgument``, and the call is not counted.
 
-Arguments behind those that a model takes are dropped, so it lists only what it needs. Bytes are exact integers, or NaN
-where a dtype is not known: unknown is not zero, and NaN spreads through every sum by itself.
+A model only lists the leading arguments that it needs; further ones are dropped. Bytes are exact integers, or NaN if a
+dtype is unknown: unknown is not zero, and NaN propagates through sums.
 
-Four things that a model may also do:
+A model may also use these four features:
 
-* It may serve several ops that take the same arguments in another order. The names then list their orders, in the
-  model's own words: ``model("conv2d (x, weight, bias, stride)", "cudnn_convolution (x, weight, _padding, stride)")``.
-  A word with an underscore in front is skipped; what an order lacks has the model's default. Functions of many
-  arguments may take them as one dataclass: ``model("conv2d (x, weight)", takes=Call)``.
-* It may have a keyword ``out: tuple[Tensor | None, ...] | None = None``. It gets the descriptions of the op's outputs
-  where the capture has them; an output that was not computed is None.
-* It may return ``Parts``, where separate kernels do separate pieces of the work, such as the data and the weight
-  gradient of a convolution.
-* It may be named ``"div.backward"``: the whole backward of an op as its algorithm needs it, where autograd's formula
-  runs several ops. It takes the forward op's arguments, and ``Tensor.needs_grad`` says which gradients are wanted.
-  ``pyprof.count`` uses it in place of the ops that the backward node dispatches; in a trace these ops have kernels of
-  their own, and are counted one by one.
+* It may serve several ops whose arguments come in different orders. Each name is then followed by its order, using the
+  model's parameter names: ``model("conv2d (x, weight, bias, stride)", "cudnn_convolution (x, weight, _padding,
+  stride)")``.
+  A name with a leading underscore is skipped; a parameter missing from an order gets the model's default. A function
+  with many arguments may take them as one dataclass: ``model("conv2d (x, weight)", takes=Call)``.
+* It may have a keyword ``out: tuple[Tensor | None, ...] | None = None``, which receives the descriptions of the op's
+  outputs if the capture has them; an output that was not computed is None.
+* It may return ``Parts`` if separate kernels do separate pieces of the work, such as the data and the weight gradient
+  of a convolution.
+* It may be named ``"div.backward"``: the whole backward of an op as its algorithm needs it, even if autograd's formula
+  runs several ops. It takes the forward op's arguments, and ``Tensor.needs_grad`` tells which gradients are needed.
+  ``pyprof.count`` uses it instead of the ops that the backward node dispatches. In a trace these ops have their own
+  kernels and are counted one by one.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from pyprof.errors import ModelError, UnknownArgument
 
 
 class Unknown:
-    """The type of ``UNKNOWN``: an argument that the capture does not have. To use its value raises UnknownArgument."""
+    """The type of ``UNKNOWN``: an argument that the capture lacks. Using its value raises UnknownArgument."""
 
     __slots__ = ()
 
@@ -78,27 +79,27 @@ class Tensor:
     """
 
     shape: tuple[int, ...]
-    dtype: str = ""  # torch's name without "torch."; empty where it is not known
+    dtype: str = ""  # torch's name without "torch."; empty if unknown
     strides: tuple[int, ...] | None = None  # in elements; None: contiguous
-    needs_grad: bool = True  # only models of a whole backward read it
-    ident: int = 0  # tensors of one call with the same number other than 0 share their memory, which counts once
-    values: tuple[int, ...] | None = None  # contents that decide a count (cumulative lengths), where they are known
+    needs_grad: bool = True  # only used by models of a whole backward
+    ident: int = 0  # tensors of a call with the same nonzero number share memory, which counts once
+    values: tuple[int, ...] | None = None  # the contents, if they affect a count (cumulative lengths) and are known
     nonzero: int | None = None  # elements that a sparse tensor stores; None: dense
     index_bytes: int = 0  # bytes of a sparse tensor's indices
 
     @property
     def numel(self) -> int:
-        """Elements of the shape."""
+        """The number of elements in the shape."""
         return math.prod(self.shape)
 
     @property
     def itemsize(self) -> float:
-        """Bytes of an element; NaN where the dtype is not known."""
+        """Bytes per element; NaN if the dtype is unknown."""
         return ITEM_BYTES.get(self.dtype, math.nan)
 
     @property
     def stored(self) -> int:
-        """Elements that lie in memory: a dimension of stride 0 counts once, overlapping ones count their span."""
+        """Elements stored in memory: a dimension of stride 0 counts once; if elements overlap, the span they cover."""
         if self.strides is None or len(self.strides) != len(self.shape):
             return self.numel
         if 0 in self.shape:
@@ -110,7 +111,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> float:
-        """Bytes of the stored elements, and of a sparse tensor's indices; NaN where the dtype is not known."""
+        """Bytes of the stored elements and of a sparse tensor's indices; NaN if the dtype is unknown."""
         if self.nonzero is not None:
             return self.nonzero * self.itemsize + self.index_bytes
         return self.stored * self.itemsize if self.stored else 0
@@ -120,20 +121,20 @@ class Tensor:
         return self.dtype.startswith("complex")
 
     def like(self, shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
-        """A new contiguous tensor of another shape, in ``dtype``, or in this tensor's where none is given."""
+        """A new contiguous tensor with another shape, and ``dtype`` or, if that is None, this tensor's dtype."""
         return Tensor(tuple(shape), self.dtype if dtype is None else dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an op's algorithm needs: floating-point operations (a multiply-add is two), bytes read, bytes written.
+    """The work of an op's algorithm: floating-point operations (a multiply-add is two), bytes read, bytes written.
 
     >>> Work(6, 48, 24) + Work(1)
     Work(flop=7, read=48, write=24)
     """
 
     flop: int = 0
-    read: float = 0  # NaN: not known
+    read: float = 0  # NaN: unknown
     write: float = 0
 
     @property
@@ -144,7 +145,7 @@ class Work:
         return Work(self.flop + other.flop, self.read + other.read, self.write + other.write)
 
 
-Parts = dict[str, Work]  # the name of a piece of an op's work -> its work: {"dgrad": ..., "wgrad": ..., "bias": ...}
+Parts = dict[str, Work]  # name of a part of an op -> its work: {"dgrad": ..., "wgrad": ..., "bias": ...}
 
 
 def total(work: Work | Parts) -> Work:
@@ -153,10 +154,10 @@ def total(work: Work | Parts) -> Work:
 
 
 def distinct(*arguments: Any) -> float:
-    """Bytes of the tensors among the arguments, and in lists among them, each piece of memory once.
+    """Bytes of the tensors among the arguments, including those in lists. Shared memory counts once.
 
-    ``None`` and numbers have none. An optional tensor that is ``UNKNOWN`` counts as absent: that is what an empty size
-    list of an NVTX range means in all but a few calls.
+    ``None`` and numbers count 0. An optional tensor that is ``UNKNOWN`` counts as absent, because that is what an empty
+    size list in an NVTX range means in nearly all calls.
     """
     flat = [t for argument in arguments for t in (argument if isinstance(argument, (tuple, list)) else (argument,))]
     seen: set[int] = set()
@@ -170,7 +171,7 @@ def distinct(*arguments: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The arguments of an op in its schema's order, by its model's words; ``record``: the dataclass that takes them."""
+    """An op's arguments in its schema's order, named by the model's parameters; ``record``: the dataclass for them."""
 
     words: tuple[str, ...]
     record: type | None = None
@@ -181,7 +182,7 @@ class Order:
         return ((self.record(**named),), {}) if self.record else ((), named)
 
 
-MODELS: dict[str, Callable[..., Work | Parts]] = {}  # aten name without "aten::" and overload -> model
+MODELS: dict[str, Callable[..., Work | Parts]] = {}  # aten name without "aten::" and without overload -> model
 FAMILY: dict[str, str] = {}  # the same names -> "gemm", "conv", "attention", "pointwise", ...
 ORDER: dict[str, Order] = {}  # the names that were registered with an order of arguments
 MATRIX = frozenset({"gemm", "conv", "attention", "rnn"})  # families of matrix products
@@ -192,13 +193,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 def model(*ops: str, family: str = "custom", takes: type | None = None) -> Callable[[F], F]:
     """Register a function as the model of ops, and return it unchanged, so that models can call each other.
 
-    ``ops``: an op's name as the profiler records it (``"mm"``, ``"mylib::op"``), or several with blanks between them,
-    and after these, where the ops have another order of arguments than the function, that order in parentheses.
+    ``ops``: an op's name as the profiler records it (``"mm"``, ``"mylib::op"``), or several names separated by blanks.
+    If these ops' order of arguments differs from the function's, the order follows in parentheses.
     ``family``: "gemm", "conv", "attention" or "rnn" for matrix products, otherwise any word; ``takes``: the dataclass
-    that holds the arguments, where the function takes one.
+    that holds the arguments, if the function takes one.
 
-    Raises ModelError for a second model of a name, which names both functions, and for an order with a word that the
-    function does not take.
+    Raises ModelError if a name already has a model (the message names both functions), and if an order contains a name
+    that is not a parameter of the function.
     """
 
     def register(function: F) -> F:
@@ -229,10 +230,10 @@ class Family:
 
 
 def _check_taken(name: str, words: tuple[str, ...], taker: Callable[..., Any]) -> None:
-    """Raise ModelError where an order names what its model does not take."""
+    """Raise ModelError if an order contains a name that is not a parameter of its model."""
     if isinstance(taker, type):
         taken: Collection[str] = [field.name for field in fields(taker)]
-    else:  # inspect.signature, which sees through anything, takes 0.1 ms
+    else:  # inspect.signature also sees through wrappers, but takes 0.1 ms
         code = taker.__code__
         taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     strange = [word for word in words if not word.startswith("_") and word not in taken]
@@ -241,5 +242,5 @@ def _check_taken(name: str, words: tuple[str, ...], taker: Callable[..., Any]) -
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a text, with blanks between them: a long table of names in a few lines."""
+    """The names in a text separated by blanks, which keeps long tables of names short."""
     return frozenset(text.split())

@@ -1,11 +1,13 @@
 """Normalisations. E elements in R rows that are normalised together (R = C channels for batch norm), C parameters.
 
-forward    mean 1 per element, variance 3, (x - mean) * rstd 1, with the difference reused: 5; weight 1, bias 1; and for
-           each row the addition of eps and the root: 2
+forward    per element: mean 1, variance 3, (x - mean) * rstd 1 (the difference is reused), together 5; weight 1, bias
+1;
+           per row: the addition of eps and the root, 2
 backward   xhat = (x - mean) * rstd: 2;  g * xhat, and both sums over the row: 3;  dx = rstd * (g - mean(g) - xhat *
-           mean(g * xhat)): 4;  together 9 per element: the R additions that each sum saves pay its division
-bytes      the data in its type; statistics and parameters in theirs. Saved statistics are float32 for half types, as on
-           CUDA (the CPU saves them in the data's type)
+           mean(g * xhat)): 4;  together 9 per element: the division per row is offset by the addition that each sum
+           saves
+bytes      data, statistics and parameters, each in its own dtype. Saved statistics are float32 for half types, as on
+           CUDA (the CPU saves them in the data's dtype)
 
 Source of the order of operations: aten/src/ATen/native/cuda/{Normalization.cuh,layer_norm_kernel.cu,
 group_norm_kernel.cu}, torch 2.13.
@@ -23,7 +25,7 @@ op = Family("norm")
 
 
 def present(*arguments: Any) -> int:
-    """How many of the optional tensors there are."""
+    """How many of the optional tensors are given."""
     return sum(given(argument) is not None for argument in arguments)
 
 
@@ -33,13 +35,13 @@ def channels(self: Tensor) -> int:
 
 
 def statistics(count: int, self: Tensor) -> float:
-    """Bytes of so many saved means, or reciprocal deviations."""
+    """Bytes of ``count`` saved means or reciprocal deviations."""
     return moved(count, Tensor((), accumulator(self.dtype)))
 
 
 @op("_batch_norm_with_update _batch_norm_with_update_functional")
 def batch_train(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
-    """7E + 2C with both parameters; running statistics 7C: 2 mul and add each, (1 - momentum), n / (n - 1)"""
+    """7E + 2C with both parameters; running statistics 7C: 2 mul and 1 add for each of the two, and n / (n - 1)"""
     rows = channels(self)
     running = present(mean, var)
     flop = (5 + present(weight, bias)) * self.numel + 2 * rows + (7 * rows if running == 2 else 3 * rows * running)
@@ -49,7 +51,7 @@ def batch_train(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Wo
 
 @op("_native_batch_norm_legit_no_training _batch_norm_no_update")
 def batch_eval(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
-    """y = a x + b: 2E;  a = w / sqrt(var + eps): 3C;  b = bias - mean a: 2C. No weight or no bias saves C each."""
+    """y = a x + b: 2E;  a = w / sqrt(var + eps): 3C;  b = bias - mean a: 2C. Without weight or bias, C less each."""
     flop = 2 * self.numel + (3 + present(weight, bias)) * channels(self)
     return Work(flop, distinct(self, weight, bias, mean, var), moved(self.numel, self))
 
@@ -61,16 +63,16 @@ def batch_eval(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Wor
 def batch_norm(
     self: Tensor, weight: Any, bias: Any, mean: Any, var: Any = None, training: Any = UNKNOWN, *, out: Out = None
 ) -> Work:
-    """In training by the batch's own statistics, else by the running ones; the two differ threefold.
+    """Training uses the batch's statistics, evaluation the running ones; the FLOPs differ by a factor of 3.
 
-    Where the capture does not have the flag, saved statistics among the outputs show it. Without them training is
-    assumed: NVTX ranges with shapes are those of autograd, and are recorded of training steps.
-    ``_native_batch_norm_legit.no_stats`` has no running statistics, and its flag in their place.
+    If the capture lacks the flag, saved statistics among the outputs indicate training. Without outputs training is
+    assumed, because NVTX ranges with shapes come from autograd, which usually means training steps.
+    ``_native_batch_norm_legit.no_stats`` has no running statistics; its flag comes in their place.
     """
     if isinstance(mean, bool):
         return (batch_train if mean else batch_eval)(self, weight, bias, None, None)
     if training is UNKNOWN or training is None:
-        training = _saved(out) if given(mean) else True  # without running statistics only the batch's are left
+        training = _saved(out) if given(mean) else True  # without running statistics, the batch's are used
     return (batch_train if training else batch_eval)(self, weight, bias, mean, var)
 
 
@@ -85,7 +87,7 @@ def _saved(out: Out) -> bool:
 def batch_train_backward(
     grad: Tensor, self: Tensor, weight: Any, mean: Any, rstd: Any, mask: Any = (True, True, True)
 ) -> Work:
-    """9E for dx, and C for rstd * weight; 5E - 2C where only the parameters' gradients are wanted"""
+    """9E for dx, and C for rstd * weight; 5E - 2C if only the parameters' gradients are needed"""
     rows = channels(self)
     wants = wanted(mask, weight)
     flop = 9 * self.numel + rows * present(weight) if wants[0] else max(5 * self.numel - 2 * rows, 0)
@@ -106,14 +108,14 @@ def batch_eval_backward(grad: Tensor, self: Tensor, weight: Any, mean: Any, var:
 
 
 def wanted(mask: Any, weight: Any) -> tuple[bool, bool, bool]:
-    """The output mask; where the capture does not have it, the gradients of all parameters that there are."""
+    """The output mask; if the capture lacks it, dx and the gradients of the existing parameters."""
     if mask is UNKNOWN or mask is None:
         return (True, present(weight) > 0, present(weight) > 0)
     return (bool(mask[0]), bool(mask[1]) and present(weight) > 0, bool(mask[2]))
 
 
 def gradients(self: Tensor, weight: Any, count: int, wants: tuple[bool, bool, bool]) -> float:
-    """Bytes of dx, dweight and dbias; a parameter that is not there has the data's type."""
+    """Bytes of dx, dweight and dbias; for a missing parameter, the data's dtype is assumed."""
     like = given(weight) or self.like((count,), accumulator(self.dtype))
     return (moved(self.numel, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(count, like)
 
@@ -142,7 +144,7 @@ def batch_norm_stats(self: Tensor) -> Work:
 def batch_norm_gather_stats(
     self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None, running_var: Any = None
 ) -> Work:
-    """Every rank's statistics merged: about 10 per rank and channel, an estimate"""
+    """Merges the statistics of all ranks: about 10 per rank and channel, an estimate"""
     rows = mean.shape[-1]
     written = 2 * moved(rows, mean) + distinct(running_mean, running_var)
     return Work(10 * mean.numel, distinct(mean, rstd, running_mean, running_var), written)
@@ -172,7 +174,7 @@ def batch_norm_backward_elemt(
 
 
 def needs(*arguments: Any) -> tuple[bool, ...]:
-    """Which of the optional tensors want a gradient."""
+    """Which of the optional tensors need a gradient."""
     return tuple(isinstance(argument, Tensor) and argument.needs_grad for argument in arguments)
 
 
@@ -192,7 +194,7 @@ def batch_norm_whole_backward(
 def instance_norm(
     self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, use_input_stats: Any = True
 ) -> Work:
-    """Batch norm over N * C rows: 5E + 2R, weight E, bias E, and 7R where running statistics are kept
+    """Batch norm over N * C rows: 5E + 2R, weight E, bias E, and 7R if running statistics are kept
 
     PyTorch runs it as batch norm on repeated parameters, whose copies are not counted.
     """
@@ -209,7 +211,7 @@ def instance_norm(
 def instance_norm_backward(
     self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, use_input_stats: Any = True
 ) -> Work:
-    """Batch norm's over N * C rows: 9E, and R for rstd * weight"""
+    """Batch norm's backward over N * C rows: 9E, and R for rstd * weight"""
     grad = Tensor(self.shape, self.dtype)
     wants = needs(self, weight, bias)
     if not number(use_input_stats, True):

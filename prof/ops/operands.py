@@ -20,12 +20,13 @@ INDEX_BYTES = 8  # int64, the type of positions
 
 
 def given(argument: Any) -> Tensor | None:
-    """An optional tensor argument: the tensor, or None where there is none or the capture does not have it."""
+    """An optional tensor argument: the tensor, or None if it is absent or unknown."""
     return argument if isinstance(argument, Tensor) else None
 
 
 def required(argument: Any) -> Tensor:
-    """A tensor that the schema demands; an NVTX range writes a 0-dimensional one as an empty, so unknown, size list."""
+    """A tensor that the schema requires. In an NVTX range, a 0-dimensional tensor has an empty size list, so it is
+    unknown."""
     if isinstance(argument, Tensor):
         return argument
     if argument is UNKNOWN:
@@ -34,7 +35,8 @@ def required(argument: Any) -> Tensor:
 
 
 def number(argument: Any, default: Any) -> Any:
-    """The value of an argument whose default nearly every caller keeps; the default where the value is unknown."""
+    """The value of an argument, or its default if unknown; for arguments that nearly every caller leaves at the
+    default."""
     return default if argument is UNKNOWN or argument is None else argument
 
 
@@ -52,12 +54,12 @@ def numel(shape: Iterable[int]) -> int:
 
 
 def bytes_of(count: int, itemsize: float) -> float:
-    """Bytes of ``count`` elements: 0 where there are none, even of a type that is not known (NaN)."""
+    """Bytes of ``count`` elements: 0 for no elements, even if the dtype is unknown (NaN)."""
     return count * itemsize if count else 0
 
 
 def moved(count: int | None, tensor: Tensor) -> float:
-    """Bytes of ``count`` elements of the tensor's type; NaN where the count or the type is not known."""
+    """Bytes of ``count`` elements of the tensor's dtype; NaN if the count or the dtype is unknown."""
     return math.nan if count is None else bytes_of(count, tensor.itemsize)
 
 
@@ -67,7 +69,8 @@ def first_output(out: Out) -> Tensor | None:
 
 
 def result_numel(out: Out, sizes: Any = UNKNOWN) -> int | None:
-    """Elements of the first output: as described, else by an argument that lists its sizes; None where neither is."""
+    """Elements of the first output: from its description, or else from an argument with its sizes; None if both are
+    absent."""
     described = first_output(out)
     if described is not None:
         return described.numel
@@ -75,9 +78,9 @@ def result_numel(out: Out, sizes: Any = UNKNOWN) -> int | None:
 
 
 def output(out: Out, otherwise: Tensor) -> Tensor:
-    """The first output where the capture describes it, else what the arguments say it must be.
+    """The first output as the capture describes it, or else as the arguments imply it.
 
-    A description without a type (NVTX) takes the type that the arguments imply.
+    If the description has no dtype (NVTX), the dtype that the arguments imply is used.
     """
     described = first_output(out)
     if described is None:
@@ -86,17 +89,17 @@ def output(out: Out, otherwise: Tensor) -> Tensor:
 
 
 def indices(tensor: Tensor) -> Tensor:
-    """An index tensor. Where the capture has no types (NVTX), int64 is assumed: torch's default for indices."""
+    """An index tensor. If the capture has no dtypes (NVTX), int64 is assumed, torch's default for indices."""
     return tensor if tensor.dtype else Tensor(tensor.shape, "int64", tensor.strides)
 
 
 def bool_mask(tensor: Tensor) -> Tensor:
-    """A mask. Where the capture has no types, bool: the only type that masked ops take."""
+    """A mask. If the capture has no dtypes, bool is assumed, the only dtype that masked ops accept."""
     return tensor if tensor.dtype else Tensor(tensor.shape, "bool", tensor.strides)
 
 
 def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape, by NumPy's rule: aligned at the last dimension, 1 stretches."""
+    """The common shape by NumPy's broadcasting rule: aligned at the last dimension, sizes of 1 expand."""
     result: list[int] = []
     for shape in shapes:
         result = [1] * (len(shape) - len(result)) + result
@@ -109,5 +112,5 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def elementwise(flop: int, inputs: float, result: Tensor) -> Work:
-    """One pass: read the inputs, write each element of the result."""
+    """The work of one pass that reads the inputs and writes each element of the result."""
     return Work(flop, inputs, moved(result.numel, result))

@@ -1,9 +1,9 @@
 """Optimizers: ops on lists of tensors, fused steps, gradient clipping and scaling.
 
-A foreach op is its element-wise op on each tensor; a fused step reads parameter, gradient and state once and writes
-parameter and state. Step counters (4 bytes a tensor) are left out.
+A foreach op counts as its element-wise op on each tensor. A fused step reads parameter, gradient and state once and
+writes parameter and state. Step counters (4 bytes per tensor) are not counted.
 
-A Kineto trace leaves long lists empty, and an NVTX range has no lists at all: then there is nothing to count from.
+A Kineto trace leaves long lists empty, and an NVTX range has no lists at all; in these cases the work is unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ op = Family("optimizer")
 
 
 def listed(argument: Any) -> tuple[Tensor, ...]:
-    """A list of tensors that the count depends on."""
+    """The tensors of a list argument; raises UnknownArgument if the list is unknown, because the count depends on
+    it."""
     found = tensors(argument)
     if not found:
         raise UnknownArgument("the capture does not have the list of tensors")
@@ -30,12 +31,13 @@ def listed(argument: Any) -> tuple[Tensor, ...]:
 
 
 def one(argument: Any, i: int) -> Any:
-    """What the i-th tensor gets: its own of a list, or the one value that all share."""
+    """The argument for the i-th tensor: the i-th value of a list, or the one value that all tensors share."""
     return argument[i] if isinstance(argument, (list, tuple)) else argument
 
 
 def each(op: str, arguments: tuple[Any, ...]) -> Work:
-    """The sum of an element-wise op over a list of tensors, without 0-d ones: those are optimizers' step counters."""
+    """The work of an element-wise op over a list of tensors. 0-d tensors, the optimizers' step counters, are left
+    out."""
     work = Work()
     for i, tensor in enumerate(listed(arguments[0])):
         if not tensor.shape:
@@ -69,8 +71,8 @@ for _name in (UNARY + " " + BINARY).split():
 def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Work:
     """self + value * tensor1 * tensor2
 
-    Every optimizer of torch squares the gradient with it, so that equal descriptions are taken for the same tensor and
-    are read once, unless the capture identifies memory (``Tensor.ident``).
+    All of torch's optimizers use it to square the gradient. So if tensor1 and tensor2 have equal descriptions, they are
+    assumed to be the same tensor, read once, unless the capture identifies memory (``Tensor.ident``).
     """
     work = Work()
     for i, tensor in enumerate(listed(self)):
@@ -83,13 +85,13 @@ def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Wo
 
 @op("_foreach_copy")
 def foreach_copy(self: Any, source: Any) -> Work:
-    """``copy_`` on each tensor: self is written, not read"""
+    """``copy_`` on each tensor: reads source, writes self"""
     return Work(0, distinct(listed(source)), sum(moved(t.numel, t) for t in listed(self)))
 
 
 @op("_foreach_zero")
 def foreach_zero(self: Any) -> Work:
-    """Write every element"""
+    """Writes every element"""
     return Work(0, 0, sum(moved(t.numel, t) for t in listed(self)))
 
 
@@ -101,15 +103,15 @@ def foreach_norm(self: Any, order: Any = 2) -> Work:
 
 @op("_foreach_max")
 def foreach_max(self: Any) -> Work:
-    """Comparisons; a value each"""
+    """Comparisons; writes one value per tensor"""
     return Work(0, distinct(listed(self)), sum(moved(1, t) for t in listed(self)))
 
 
 @op("clip_grad_norm_ clip_grad_norm")
 def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2) -> Work:
-    """The norm of all gradients, 2 per element (the largest: 0), and their scaling, 1 per element, which happens always
+    """The norm of all gradients, 2 per element (maximum norm: 0), and their scaling, 1 per element, which always runs
 
-    The scalars in between (stack, norm, add, div, clamp) are left out.
+    The scalar ops in between (stack, norm, add, div, clamp) are not counted.
     """
     found = listed(gradients)
     count = sum(t.numel for t in found)
@@ -120,7 +122,7 @@ def clip_grad_norm(gradients: Any, _limit: Any = None, order: Any = 2) -> Work:
 
 @op("_amp_foreach_non_finite_check_and_unscale_")
 def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None) -> Work:
-    """g * (1 / scale): 1 per element; the check is free"""
+    """g * (1 / scale): 1 per element; the check for inf and nan counts 0"""
     found = listed(self)
     nbytes = sum(moved(t.numel, t) for t in found)
     return Work(sum(t.numel for t in found), nbytes + distinct(found_inf, inv_scale), nbytes + distinct(found_inf))
@@ -128,17 +130,17 @@ def unscale(self: Any, found_inf: Any = None, inv_scale: Any = None) -> Work:
 
 @op("_amp_update_scale_")
 def update_scale(self: Tensor, growth_tracker: Any, found_inf: Any) -> Work:
-    """Three scalars: a product at most"""
+    """Reads and writes three scalars; 1 flop at most"""
     return Work(1, distinct(given(self), growth_tracker, found_inf), distinct(given(self), growth_tracker))
 
 
 def is_set(argument: Any) -> bool:
-    """Whether an argument is a known number other than 0, or a flag that is on."""
+    """Whether an argument is a known nonzero number or a true flag."""
     return isinstance(argument, (bool, int, float)) and bool(argument)
 
 
 def fused(flop: int, read: tuple[Any, ...], written: tuple[Any, ...], grads: Any, grad_scale: Any) -> Work:
-    """A fused step: so many flop per parameter. With a gradient scale, gradients are divided by it and written back."""
+    """A fused step with ``flop`` per parameter. With a gradient scale, gradients are divided by it and written back."""
     count = sum(t.numel for t in listed(grads))
     scaled = given(grad_scale) is not None
     back = distinct(grads) if scaled else 0
@@ -160,7 +162,7 @@ def fused_adam(
 ) -> Work:
     """m = m + (1 - b1) (g - m): 3;  v = b2 v + (1 - b2) g g: 4;  sqrt(v) / c2 + eps: 3;  p - s m / denom: 3
 
-    13 per parameter. Weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad keeps a maximum: free.
+    13 per parameter. With weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad's maximum counts 0.
     Source: aten/src/ATen/native/cuda/fused_adam_utils.cuh, torch 2.13.
     """
     flop = 13 + (2 if is_set(weight_decay) else 0)

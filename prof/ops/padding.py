@@ -1,4 +1,4 @@
-"""Pads, and windows of an image as columns. 0 flop but for sums where windows or reflections meet.
+"""Padding, and windows of an image as columns. 0 flop, except for sums where windows or reflections overlap.
 
 read    the input
 write   the result
@@ -17,7 +17,7 @@ op = Family("copy")
 
 @op("im2col")
 def im2col(self: Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1, *, out: Out = None) -> Work:
-    """Read the image, write every window as a column"""
+    """Reads the image, writes every window as a column"""
     described = first_output(out)
     if described is None:
         sides = zip(self.shape[-2:], kernel, dilation, padding, stride, strict=True)
@@ -30,7 +30,7 @@ def im2col(self: Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, strid
 
 @op("unfold_copy")
 def unfold_copy(self: Tensor, dim: int, size: int, step: int) -> Work:
-    """Windows of one dimension, copied out"""
+    """Copies the windows along one dimension"""
     along = self.shape[dim] if self.shape else 1
     count = (self.numel // along if along else 0) * ((along - size) // step + 1) * size
     return Work(0, self.nbytes, moved(count, self))
@@ -38,7 +38,7 @@ def unfold_copy(self: Tensor, dim: int, size: int, step: int) -> Work:
 
 @op("col2im")
 def col2im(self: Tensor, size: Any, kernel: Any = None) -> Work:
-    """The sum of all windows at each place: elements of the columns less elements of the image, where they overlap"""
+    """Sums all windows at each position. Flop: elements of the columns - elements of the image, if windows overlap"""
     count = self.numel // (self.shape[-1] * self.shape[-2]) * (self.shape[-2] // numel(kernel)) * numel(size)
     return Work(max(self.numel - count, 0), self.nbytes, moved(count, self))
 
@@ -48,7 +48,8 @@ def _pads(*kinds: str) -> tuple[str, ...]:
 
 
 def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape after padding, and how much of the source is left (a negative pad crops); the last dimension first."""
+    """The padded shape, and the shape of the source that remains (a negative pad crops). ``pad`` starts at the last
+    dimension."""
     after, kept = list(shape), list(shape)
     for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         after[-1 - i] += before + behind
@@ -58,7 +59,7 @@ def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int
 
 @op("constant_pad_nd pad _pad_circular", *_pads("reflection", "replication"))
 def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
-    """Read what is kept of self, write the padded result; a negative pad (the backward of padding) crops"""
+    """Reads the part of self that is kept, writes the padded result; a negative pad (the backward of padding) crops"""
     if pad is UNKNOWN:
         result = out[0] if out else None
         written = math.nan if result is None else moved(result.numel, result)
@@ -69,7 +70,7 @@ def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
 
 @op("pad.backward")
 def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
-    """constant: read the interior of g, write dx;  reflect and others: read g, an addition where elements meet"""
+    """constant: reads the interior of g, writes dx;  reflect and others: reads g, adds where elements coincide"""
     if mode in ("constant", None, UNKNOWN):
         kept = numel(padded(self.shape, tuple(pad))[1])
         return Work(0, moved(kept, self), moved(self.numel, self))
@@ -79,5 +80,5 @@ def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = N
 
 @op(*(f"{name}_backward" for name in _pads("reflection", "replication")))
 def pad_nd_backward(grad: Tensor, self: Tensor) -> Work:
-    """Each element of g goes to one of dx: elements of g less elements of dx are sums. Reads g, writes dx."""
+    """Adds each element of g to one of dx. Flop: elements of g - elements of dx. Reads g, writes dx."""
     return Work(max(grad.numel - self.numel, 0), grad.nbytes, moved(self.numel, self))

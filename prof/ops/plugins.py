@@ -1,4 +1,4 @@
-"""Op models from outside: of installed packages, and of a Python file that the user names.
+"""Op models from outside pyprof: from installed packages and from a Python file that the user names.
 
 A package names a module in its own ``pyproject.toml`` (entry points of the group ``pyprof.models``), and that module
 registers its models when it is imported:
@@ -10,8 +10,8 @@ registers its models when it is imported:
     @pyprof.model("mylib::op", family="gemm")
     def op(a, b): ...
 
-They are loaded once, before anything is counted, by ``prof.py`` and ``pyprof.count`` alike. A file with the same
-content is run by ``--models FILE.py`` of the commands that count.
+``prof.py`` and ``pyprof.count`` load them once, before counting anything. The option ``--models FILE.py`` runs a file
+with the same content.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ GROUP = "pyprof.models"
 
 @cache
 def load_models() -> tuple[str, ...]:
-    """Import every module of the group; the names of those entry points.
+    """Import every module of the group; return the names of the entry points.
 
-    Raises ModelError, which names the package, where one cannot be imported.
+    Raises ModelError, which names the package, if an import fails.
     """
     return tuple(_load(point) for point in sorted(entry_points(group=GROUP), key=lambda point: point.name))
 
@@ -48,9 +48,9 @@ def _load(point: EntryPoint) -> str:
 
 @cache
 def load_model_file(file: str) -> tuple[str, ...]:
-    """Run a Python file once, after our own models and those of packages; the ops that it registered.
+    """Run a Python file once, after loading pyprof's and the packages' models; return the ops that it registered.
 
-    Raises InputError, with the file's line where there is one, if the file cannot be read, is not Python, raises,
+    Raises InputError (with the line number, if known) if the file cannot be read, is not Python, raises an exception,
     registers an op that already has a model, or registers none.
     """
     import pyprof.prof.ops.families  # noqa: F401  (fills the registry, so that a clash is found here)

@@ -1,12 +1,12 @@
-"""Element-wise ops: a table of prices per element, and the few ops whose price depends on an argument.
+"""Element-wise ops: a table of FLOPs per element, and the few ops where these depend on an argument.
 
-flop    price per element of the result: add, mul, div, sqrt, exp, log, tanh, erf and every other library function 1
-        each; comparisons, selections, casts, sign changes, rounding and integer or boolean arithmetic 0
+flop    per element of the result: add, mul, div, sqrt, exp, log, tanh, erf and every other library function 1 each;
+        comparisons, selections, casts, sign changes, rounding and integer or boolean arithmetic 0
 read    each distinct operand once at its stored size (a broadcast operand is small, a stride of 0 counts once)
-write   the result, of the broadcast shape and the promoted type
+write   the result, with the broadcast shape and the promoted dtype
 
-Convention: docs/explanation/design.md, how work is counted. In-place forms write into ``self``,
-whatever the promoted type is.
+Convention: docs/explanation/design.md, how work is counted. In-place forms write into ``self`` with its own dtype,
+whatever the promoted dtype is.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ op = Family("pointwise")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """A row of the table: what an element of the result costs, and which type it has."""
+    """A row of the table: FLOPs per element of the result, and the rule for the result's dtype."""
 
     names: str
     operands: int
     flop: int
     result: str = "same"  # promoted. float: integers become float32; real: complex becomes real; real float; bool
-    complex_flop: int | None = None  # None: nobody has priced it, the op stays uncounted for complex types
+    complex_flop: int | None = None  # None: not worked out, so the op is not counted for complex types
     why: str = ""
 
 
@@ -84,7 +84,7 @@ COMPLEX_ADD, COMPLEX_MUL, COMPLEX_DIV = 2, 6, 11  # div: 6 products, 3 sums, 2 d
 
 
 def typed(dtype: str, result: str) -> str:
-    """The result's type by a row's rule."""
+    """The result's dtype by a row's rule."""
     if result == "bool":
         return "bool"
     real = REAL_OF.get(dtype, dtype) if result.startswith("real") else dtype
@@ -92,7 +92,7 @@ def typed(dtype: str, result: str) -> str:
 
 
 def priced(op: str, flop: int, complex_flop: int | None, dtype: str) -> int:
-    """The price of an element in a type: integers and booleans are free."""
+    """FLOPs per element for a dtype; integers and booleans count 0."""
     if not dtype.startswith("complex"):
         return flop if floating(dtype) else 0
     if complex_flop is None:
@@ -110,7 +110,7 @@ def apply(
     out: Out = None,
     inplace: bool = False,
 ) -> Work:
-    """One element-wise pass over the broadcast shape of the operands."""
+    """The work of one element-wise pass over the broadcast shape of the operands."""
     present = [operand for operand in operands if isinstance(operand, Tensor)] or [required(operands[0])]
     dtype = result_dtype(*operands)
     computed = "float32" if result == "float" and dtype and not floating(dtype) else dtype
@@ -142,34 +142,35 @@ for _row in TABLE:
 
 
 def scaled(factor: Any) -> int:
-    """The product that an ``alpha`` or ``value`` adds: none where it is 1, the default, or unknown."""
+    """The multiplication that ``alpha`` or ``value`` adds: 1 flop, or 0 if it is 1 (the default) or unknown."""
     return 0 if number(factor, 1) == 1 else 1
 
 
 @op("add sub subtract rsub")
 def add(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
-    """self + alpha * other: 1 flop per element, 2 where alpha is not 1"""
+    """self + alpha * other: 1 flop per element, 2 if alpha is not 1"""
     times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
     return apply("add", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out)
 
 
 @op("add_ sub_ subtract_")
 def add_(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
-    """self += alpha * other, in self's type"""
+    """self += alpha * other, in self's dtype"""
     times = scaled(alpha) if not isinstance(alpha, Tensor) else 0
     return apply("add_", (self, other), 1 + times, COMPLEX_ADD + COMPLEX_MUL * times, out=out, inplace=True)
 
 
 @op("div divide true_divide")
 def div(self: Tensor, other: Any, *mode: Any, out: Out = None) -> Work:
-    """self / other: 1 flop per element; rounding is free. Integers divide as float32 unless the result is rounded."""
+    """self / other: 1 flop per element; rounding counts 0. Integers are divided as float32 unless the result is
+    rounded."""
     result = "same" if "floor" in mode or "trunc" in mode else "float"
     return apply("div", (self, other), 1, COMPLEX_DIV, result=result, out=out)
 
 
 @op("div_ divide_ true_divide_")
 def div_(self: Tensor, other: Any, *, out: Out = None) -> Work:
-    """self /= other, in self's type"""
+    """self /= other, in self's dtype"""
     return apply("div_", (self, other), 1, COMPLEX_DIV, out=out, inplace=True)
 
 
@@ -177,7 +178,7 @@ POWERS = {0: 0, 1: 0, 2: 1, 3: 2, 0.5: 1, -0.5: 1, -1: 1, -2: 2}  # PowKernel.cu
 
 
 def power(exponent: Any) -> int:
-    """The price of x ** exponent: small exponents are products or roots, any other one a library function."""
+    """FLOPs of x ** exponent: small exponents use products or roots, all others a library function (1)."""
     return POWERS.get(exponent, 1) if isinstance(exponent, (int, float)) else 1
 
 
@@ -189,7 +190,7 @@ def pow_(self: Any, exponent: Any, *, out: Out = None) -> Work:
 
 @op("pow_ float_power_")
 def pow_inplace(self: Any, exponent: Any, *, out: Out = None) -> Work:
-    """self **= exponent, in self's type"""
+    """self **= exponent, in self's dtype"""
     return apply(
         "pow_", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None, out=out, inplace=True
     )
@@ -197,14 +198,14 @@ def pow_inplace(self: Any, exponent: Any, *, out: Out = None) -> Work:
 
 @op("addcmul")
 def addcmul(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Out = None) -> Work:
-    """self + value * tensor1 * tensor2: 2 flop per element, 3 where value is not 1"""
+    """self + value * tensor1 * tensor2: 2 flop per element, 3 if value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcmul", (self, tensor1, tensor2), 2 + times, 8 + COMPLEX_MUL * times, out=out)
 
 
 @op("addcdiv")
 def addcdiv(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Out = None) -> Work:
-    """self + value * tensor1 / tensor2: 2 flop per element, 3 where value is not 1"""
+    """self + value * tensor1 / tensor2: 2 flop per element, 3 if value is not 1"""
     times = scaled(value) if not isinstance(value, Tensor) else 0
     return apply("addcdiv", (self, tensor1, tensor2), 2 + times, 13 + COMPLEX_MUL * times, out=out)
 
@@ -217,7 +218,7 @@ def lerp(self: Tensor, end: Any, weight: Any, *, out: Out = None) -> Work:
 
 @op("where _s_where")
 def where(condition: Any, self: Any, other: Any, *, out: Out = None) -> Work:
-    """A selection, 0 flop: read the condition and both sides, write one"""
+    """A selection, 0 flop: reads the condition and both operands, writes the result"""
     mask = bool_mask(required(condition))
     sides = [side for side in (given(self), given(other)) if side is not None]
     shape = broadcast("where", mask.shape, *(side.shape for side in sides))
@@ -234,7 +235,7 @@ def polar(self: Tensor, angle: Tensor, *, out: Out = None) -> Work:
 
 @op("complex")
 def complex_(self: Tensor, other: Tensor, *, out: Out = None) -> Work:
-    """Two real tensors become a complex one; 0 flop"""
+    """Combines two real tensors into a complex one; 0 flop"""
     real = promoted(self.dtype, other.dtype)
     dtype = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}.get(real, "")
     shape = broadcast("complex", self.shape, other.shape)

@@ -1,7 +1,7 @@
-"""Whole backward passes of element-wise ops (``"mul.backward"``): a table of prices, and those that need arguments.
+"""Whole backward passes of element-wise ops (``"mul.backward"``): a table of FLOPs per element, and ops with options.
 
-Each gradient reads the incoming gradient g and what the formula needs, and is written in the shape of its operand: an
-operand that was broadcast takes a sum besides, elements of g less elements of the operand.
+Each gradient reads the incoming gradient g and the tensors in its formula, and has the shape of its operand. If the
+operand was broadcast, a sum follows: (elements of g - elements of the operand) additions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ op = Family("pointwise")
 def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
     """da = g * b, db = g * a: 1 per element each
 
-    An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
+    If an operand was broadcast, its gradient is summed: elements of g - elements of the operand more.
     """
     factors = {"self": (self, other), "other": (other, self)}
     grad = _grad_of(out, *(t for t in (self, other) if isinstance(t, Tensor)))
@@ -33,9 +33,9 @@ def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
 
 @op("div.backward divide.backward true_divide.backward")
 def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
-    """da = g / b (1 per element); db = -g * ((a / b) / b) (3: the sign is free), fused: read g, a, b once
+    """da = g / b (1 per element); db = -g * ((a / b) / b) (3: the sign counts 0), fused: reads g, a, b once
 
-    An operand that was broadcast takes a sum besides: elements of g less elements of the operand.
+    If an operand was broadcast, its gradient is summed: elements of g - elements of the operand more.
     """
     present = [operand for operand in (self, other) if isinstance(operand, Tensor)]
     shape = broadcast("div", *(operand.shape for operand in present))
@@ -49,7 +49,7 @@ def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
 
 
 def _into(operand: Tensor, grad: Tensor, flop: int, complex_flop: int, inputs: float) -> Work:
-    """The gradient of an operand: so much an element of g, then summed over the dimensions that were broadcast."""
+    """The gradient of an operand: ``flop`` per element of g, then summed over the dimensions that were broadcast."""
     sums = max(grad.numel - operand.numel, 0)
     adds = sums * priced("add", 1, COMPLEX_ADD, grad.dtype)
     price = priced("div", flop, complex_flop, grad.dtype)
@@ -97,7 +97,7 @@ for _names, _flop, _formula in GRADIENTS:
 
 @op("maximum.backward minimum.backward fmax.backward fmin.backward")
 def maximum_backward(self: Tensor, other: Tensor, *, out: Out = None) -> Parts:
-    """g where the operand was chosen: comparisons and selections. Each gradient reads g and both operands."""
+    """The gradient is g where the operand was chosen, else 0: comparisons. Each gradient reads g and both operands."""
     grad = _grad_of(out, self, other)
     inputs = grad.nbytes + distinct(self, other)
     wanted = {"self": self, "other": other}
@@ -106,7 +106,7 @@ def maximum_backward(self: Tensor, other: Tensor, *, out: Out = None) -> Parts:
 
 @op("where.backward")
 def where_backward(condition: Tensor, self: Any, other: Any, *, out: Out = None) -> Parts:
-    """g where the side was chosen. Each gradient reads g and the condition."""
+    """The gradient is g where the operand was chosen, else 0. Each gradient reads g and the condition."""
     sides = {name: t for name, t in (("self", self), ("other", other)) if isinstance(t, Tensor)}
     shape = broadcast("where", condition.shape, *(t.shape for t in sides.values()))
     grad = output(out, Tensor(shape, result_dtype(self, other)))
@@ -116,9 +116,9 @@ def where_backward(condition: Tensor, self: Any, other: Any, *, out: Out = None)
 
 @op("pow.backward")
 def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
-    """dx = g * (n * x ** (n-1)): 2 products and the smaller power, fused: read g and x, write dx
+    """dx = g * (n * x ** (n-1)): 2 products and the smaller power, fused: reads g and x, writes dx
 
-    A tensor exponent takes dn = g * x**n * log(x): 3 per element, read g, the result and x.
+    For a tensor exponent also dn = g * x**n * log(x): 3 per element; reads g, the result and x.
     """
     present = [operand for operand in (self, exponent) if isinstance(operand, Tensor)]
     shape = broadcast("pow", *(operand.shape for operand in present))
@@ -135,7 +135,7 @@ def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
 
 @op("addcmul.backward")
 def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
-    """dt1 = value * g * t2, dt2 = value * g * t1: a product per element, 2 where value is not 1; self's is g itself"""
+    """dt1 = value * g * t2, dt2 = value * g * t1: 1 product per element, 2 if value is not 1; dself is g"""
     grad, flop = _grad_of(out, self, tensor1, tensor2), 1 + scaled(value)
     parts = _summed(self, grad)
     if tensor1.needs_grad:
@@ -147,7 +147,7 @@ def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any 
 
 @op("addcdiv.backward")
 def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
-    """dt1 = value * g / t2 (1), dt2 = -value * g * ((t1 / t2) / t2) (3); each 1 more where value is not 1"""
+    """dt1 = value * g / t2 (1), dt2 = -value * g * ((t1 / t2) / t2) (3); 1 more each if value is not 1"""
     grad, times = _grad_of(out, self, tensor1, tensor2), scaled(value)
     parts = _summed(self, grad)
     if tensor1.needs_grad:
@@ -160,13 +160,13 @@ def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any 
 
 
 def _grad_of(out: Out, *operands: Tensor) -> Tensor:
-    """The gradient of the result: of the broadcast shape and the promoted type."""
+    """The gradient of the result, with the broadcast shape and the promoted dtype."""
     shape = broadcast("gradient", *(operand.shape for operand in operands))
     return output(out, Tensor(shape, result_dtype(*operands)))
 
 
 def _summed(operand: Tensor, grad: Tensor) -> Parts:
-    """The gradient of an added operand: g itself, or its sum over the dimensions that were broadcast."""
+    """The gradient of an operand of an addition: g itself, or the sum of g over the dimensions that were broadcast."""
     if not operand.needs_grad or operand.shape == grad.shape:
         return {}
     return {"self": _into(operand, grad, 0, 0, grad.nbytes)}

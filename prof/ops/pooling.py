@@ -1,10 +1,10 @@
 """Pooling. O elements of the result, E of the input; windows along each dimension by kernel, stride and padding.
 
-maximum     0 flop forward; backward an addition of each gradient to its position: O
-average     forward the window's k - 1 additions and a division, padding zeros included: k an element of the result;
+maximum     forward 0 flop; backward adds each gradient to its position: O
+average     forward k - 1 additions and a division per window of k, padding zeros included: k per element of the result;
             backward a division per element of g, and an addition wherever windows overlap
-adaptive    windows floor(i E / O) to ceil((i + 1) E / O) of each dimension, which may overlap
-read        the input (backward: g, and the positions), not the input's values
+adaptive    windows from floor(i E / O) to ceil((i + 1) E / O) in each dimension, which may overlap
+read        the input (backward: g and the positions, not the input)
 write       the result, and int64 positions
 """
 
@@ -23,7 +23,7 @@ op = Family("pooling")
 
 
 def each(value: Any, n: int) -> tuple[int, ...]:
-    """A kernel, stride or padding for n dimensions; one number serves them all."""
+    """A kernel, stride or padding for n dimensions; a single number applies to all."""
     if value is UNKNOWN:
         raise UnknownArgument("the capture does not have the pooling window")
     listed = (value,) if isinstance(value, int) else tuple(value)
@@ -31,20 +31,21 @@ def each(value: Any, n: int) -> tuple[int, ...]:
 
 
 def pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """A dimension's length; a window that begins in the padding behind is left out (aten/native/Pool.h)."""
+    """The output length in one dimension; a window that starts in the padding at the end is left out
+    (aten/native/Pool.h)."""
     span = size + 2 * padding - dilation * (kernel - 1) - 1
     length = (-(-span // stride) if ceil_mode else span // stride) + 1
     return length - 1 if ceil_mode and (length - 1) * stride >= size + padding else length
 
 
 def steps(kernel: Any, stride: Any) -> Any:
-    """The stride, which is the kernel's size where none is given."""
+    """The stride; by default the kernel's size."""
     return kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else stride
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A call of max_pool or avg_pool."""
+    """The arguments of max_pool or avg_pool."""
 
     x: Tensor
     kernel: Any
@@ -54,7 +55,7 @@ class Pool:
     ceil_mode: Any = False
 
     def result_shape(self, n: int, out: Out) -> tuple[int, ...]:
-        """The result's shape, as captured or by the window."""
+        """The result's shape: from the capture, or computed from the window."""
         described = first_output(out)
         if described is not None:
             return described.shape
@@ -77,7 +78,8 @@ def _register_max(n: int) -> None:
         return _max(n, True, call, out)
 
     def values(call: Pool, out: Out = None) -> Work:
-        """Comparisons; values and positions. In one dimension the positions are only for a gradient."""
+        """Comparisons; writes values and positions. In one dimension, positions are only written if a gradient is
+        needed."""
         return _max(n, n > 1 or call.x.needs_grad, call, out)
 
     arguments = "(x, kernel, stride, padding, dilation, ceil_mode)"
@@ -94,12 +96,12 @@ for _n in (1, 2, 3):
     "adaptive_max_pool3d_backward fractional_max_pool2d_backward fractional_max_pool3d_backward"
 )
 def max_pool_backward(grad: Tensor, self: Tensor) -> Work:
-    """dx[position] += g: an addition per element of g. Reads g and the positions, writes all of dx."""
+    """dx[position] += g: 1 addition per element of g. Reads g and the positions, writes all of dx."""
     return Work(grad.numel, grad.nbytes + INDEX_BYTES * grad.numel, moved(self.numel, self))
 
 
 def adaptive_shape(self: Tensor, n: int, size: Any, out: Out) -> tuple[int, ...]:
-    """The wanted output size; None keeps a dimension."""
+    """The output shape from the requested size; None keeps a dimension."""
     described = first_output(out)
     if described is not None:
         return described.shape
@@ -108,7 +110,7 @@ def adaptive_shape(self: Tensor, n: int, size: Any, out: Out) -> tuple[int, ...]
 
 
 def spans(inputs: Iterable[int], outputs: Iterable[int]) -> int:
-    """Elements of all adaptive windows together: the product over dimensions of their lengths' sums."""
+    """Total elements of all adaptive windows: per dimension the sum of the windows' lengths, multiplied."""
     return math.prod(
         sum(-(-(i + 1) * size // count) - i * size // count for i in range(count))
         for size, count in zip(inputs, outputs, strict=True)
@@ -122,7 +124,7 @@ def _register_adaptive(n: int) -> None:
         return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)
 
     def adaptive_avg(self: Tensor, size: Any, *, out: Out = None) -> Work:
-        """Each window's additions and a division: as many as its elements"""
+        """Additions and a division per window: as many flop as the window has elements"""
         shape = adaptive_shape(self, n, size, out)
         flop = numel(self.shape[:-n]) * spans(self.shape[-n:], shape[-n:])
         return Work(flop, self.nbytes, moved(numel(shape), self))
@@ -144,13 +146,13 @@ def _register_adaptive(n: int) -> None:
 
 
 def _adaptive_backward(grad: Tensor, self: Tensor, n: int) -> Work:
-    """A division per element of g, and an addition wherever a window falls on an element again."""
+    """1 division per element of g, and 1 addition for each further window that covers an element."""
     shared = numel(self.shape[:-n]) * spans(self.shape[-n:], grad.shape[-n:]) - self.numel
     return Work(grad.numel + max(shared, 0), grad.nbytes, moved(self.numel, self))
 
 
 def overlap(size: int, count: int, kernel: int, stride: int, padding: int) -> tuple[int, int]:
-    """Of one dimension: elements in all windows together, and elements in any; padding left out."""
+    """For one dimension: (sum of the windows' lengths, number of elements in any window), without padding."""
     windows = [(max(i * stride - padding, 0), min(i * stride - padding + kernel, size)) for i in range(count)]
     covered, end = 0, 0
     for begin, stop in windows:
@@ -161,19 +163,19 @@ def overlap(size: int, count: int, kernel: int, stride: int, padding: int) -> tu
 
 def _register_avg(n: int) -> None:
     def avg(call: Pool, out: Out = None) -> Work:
-        """k - 1 additions and a division per element of the result"""
+        """k - 1 additions and 1 division per element of the result"""
         count = numel(call.result_shape(n, out))
         return Work(count * numel(each(call.kernel, n)), call.x.nbytes, moved(count, call.x))
 
     def backward(grad: Tensor, self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0) -> Work:
-        """A division per element of g, and an addition wherever a window falls on an element again"""
+        """1 division per element of g, and 1 addition for each further window that covers an element"""
         moves = (each(kernel, n), each(steps(kernel, stride), n), each(padding, n))
         counts = [overlap(*dimension) for dimension in zip(self.shape[-n:], grad.shape[-n:], *moves, strict=True)]
         shared = math.prod(c for c, _ in counts) - math.prod(c for _, c in counts)
         return Work(grad.numel + numel(self.shape[:-n]) * shared, grad.nbytes, moved(self.numel, self))
 
     def whole_backward(call: Pool, out: Out = None) -> Work:
-        """As ``avg_pool_backward``"""
+        """Same as ``avg_pool_backward``"""
         return backward(call.x.like(call.result_shape(n, out)), call.x, call.kernel, call.stride, call.padding)
 
     arguments = "(x, kernel, stride, padding, ceil_mode)"
@@ -191,7 +193,7 @@ for _n in (1, 2, 3):
 
 @op("max_unpool2d max_unpool3d")
 def max_unpool(self: Tensor, positions: Tensor, size: Any = UNKNOWN, *, out: Out = None) -> Work:
-    """Each value to its position, zeros elsewhere"""
+    """Writes each value to its position, zeros elsewhere"""
     known = UNKNOWN if size is UNKNOWN else (*self.shape[: -len(size)], *size)
     count = result_numel(out, known)
     return Work(0, self.nbytes + INDEX_BYTES * positions.numel, moved(count, self))

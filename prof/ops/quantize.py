@@ -1,6 +1,6 @@
-"""Quantisation: x to q = round(x / scale) + zero point, and back. Rounding and clamping are free.
+"""Quantisation: x to q = round(x / scale) + zero point, and back. Rounding and clamping count 0 flop.
 
-Packed types count their stored bytes; scales and zero points are read where they are tensors.
+Packed types count with their stored bytes; scales and zero points are read if they are tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def quantize(self: Tensor, scale: Any = None, zero_point: Any = None, *arguments
 
 @op("dequantize")
 def dequantize(self: Tensor, *, out: Out = None) -> Work:
-    """(q - zero point) * scale: an integer subtraction and a product"""
+    """(q - zero point) * scale: an integer subtraction (0 flop) and a product (1)"""
     return elementwise(self.numel, self.nbytes, output(out, Tensor(self.shape, "float32")))
 
 
@@ -33,23 +33,23 @@ def dequantize(self: Tensor, *, out: Out = None) -> Work:
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"
 )
 def fake_quantize(self: Tensor, scale: Any = None, zero_point: Any = None) -> Work:
-    """There and back: x * (1 / scale) + zero point, (q - zero point) * scale: 4 per element; a byte of mask each"""
+    """q = x * (1 / scale) + zero point, then (q - zero point) * scale: 4 per element; writes a mask byte per element"""
     return Work(4 * self.numel, distinct(self, scale, zero_point), moved(self.numel, self) + self.numel)
 
 
 @op("fake_quantize_per_tensor_affine_cachemask_backward fake_quantize_per_channel_affine_cachemask_backward")
 def fake_quantize_backward(grad: Tensor, mask: Tensor) -> Work:
-    """g where the value was not clamped"""
+    """dx is g where the value was not clamped, 0 elsewhere"""
     return Work(0, distinct(grad) + mask.numel, moved(grad.numel, grad))
 
 
 @op("_C::static_scaled_fp8_quant _C::dynamic_scaled_fp8_quant")
 def scaled_fp8_quant(result: Tensor, self: Tensor, scale: Any = None) -> Work:
-    """vLLM: x * (1 / scale): 1 per element (dynamic: the maximum that gives the scale is free)"""
+    """vLLM: x * (1 / scale): 1 per element (dynamic: the maximum for the scale counts 0)"""
     return Work(self.numel, distinct(self, scale), moved(result.numel, result))
 
 
-# FBGEMM's rows in fewer bits, to be sent between ranks: bfloat16, or 8 bits with a scale and a bias for each row
+# FBGEMM converts rows before sending them between ranks: to bfloat16, or to 8 bits with a scale and a bias per row
 
 copy_op = Family("copy")
 
@@ -66,7 +66,7 @@ def from_bfloat16(rows: Tensor) -> Work:
     return Work(0, rows.nbytes, 4 * rows.numel)
 
 
-SCALES = 8  # bytes of a row's scale and bias beside its 8-bit numbers
+SCALES = 8  # bytes per row for scale and bias, in addition to the 8-bit elements
 
 
 @op(
@@ -74,7 +74,7 @@ SCALES = 8  # bytes of a row's scale and bias beside its 8-bit numbers
     "fbgemm::FloatOrHalfToFused8BitRowwiseQuantized"
 )
 def to_rows_of_bytes(rows: Tensor) -> Work:
-    """(x - min) / scale: 2 per element; a byte per element and 8 per row written"""
+    """(x - min) / scale: 2 per element; writes 1 byte per element and 8 per row"""
     count = rows.numel // rows.shape[-1] if rows.shape and rows.shape[-1] else 0
     return Work(2 * rows.numel, rows.nbytes, rows.numel + SCALES * count)
 

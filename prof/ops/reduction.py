@@ -31,7 +31,7 @@ def dims_of(tensor: Tensor, dim: Any) -> tuple[int, ...]:
 
 
 def kept(tensor: Tensor, dim: Any, out: Out = None) -> int:
-    """O: how many elements the result has; its captured description decides where there is one."""
+    """O, the number of elements of the result: from the capture if it describes the result, otherwise from ``dim``."""
     described = first_output(out)
     if described is not None:
         return described.numel
@@ -42,15 +42,15 @@ def kept(tensor: Tensor, dim: Any, out: Out = None) -> int:
 
 
 def adds(tensor: Tensor, count: int) -> int:
-    """The additions of a sum of E elements to O."""
+    """The additions to sum E elements to O results."""
     return max(tensor.numel - count, 0) * addition_flop(tensor)
 
 
 def optional_dim(arguments: tuple[Any, ...]) -> Any:
-    """``dim`` among the arguments behind self: a full reduction has at most a type there, and no keepdim behind it.
+    """``dim`` among the arguments after self. A full reduction has at most a dtype there and no keepdim after it.
 
     sum(self, dtype) has one argument, sum.dim_IntList(self, dim, keepdim, dtype) three, of which a dispatcher may
-    leave off the defaults; mean, prod, nansum, any and all alike.
+    omit defaults. The same holds for mean, prod, nansum, any and all.
     """
     if not arguments or (len(arguments) == 1 and (arguments[0] is UNKNOWN or isinstance(arguments[0], str))):
         return None
@@ -58,7 +58,7 @@ def optional_dim(arguments: tuple[Any, ...]) -> Any:
 
 
 def typed(self: Tensor, arguments: tuple[Any, ...], integers: str) -> str:
-    """The result's type: the ``dtype`` argument, which is last, else self's; integers add up to int64."""
+    """The result's dtype: the last argument ``dtype``, or else self's; sums of integers are int64."""
     asked = dtype_name(arguments[-1]) if len(arguments) in (1, 3) and not isinstance(arguments[-1], bool) else None
     return asked or (self.dtype if not self.dtype or floating(self.dtype) else integers)
 
@@ -79,7 +79,7 @@ def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 
 @op("trace")
 def trace(self: Tensor) -> Work:
-    """The sum of the diagonal; only the diagonal is read"""
+    """The sum of the diagonal; reads only the diagonal"""
     return sum_(Tensor((min(self.shape),), self.dtype))
 
 
@@ -122,7 +122,8 @@ for _row in SPREADS:
 
 
 def norm_flop(count: int, kept_: int, order: Any) -> int:
-    """p = 2: square, add, root: 2E - O + O;  1: add the sizes: E - O;  0, infinite: comparisons;  else as 2"""
+    """p = 2: square, add, root: 2E - O + O;  1: add the absolute values: E - O;  0, infinite: comparisons;  other p: as
+    for 2"""
     p = float(number(order, 2)) if not isinstance(order, str) else {"fro": 2.0}.get(order, math.inf)
     if p == 0 or math.isinf(p):
         return 0
@@ -130,7 +131,8 @@ def norm_flop(count: int, kept_: int, order: Any) -> int:
 
 
 def _spread_backward(self: Tensor, arguments: tuple[Any, ...], out: Out, a_row: int) -> Work:
-    """dx = (x - mean) * k: mean E, sub, mul; k of each row. Reads x, g and what was saved, writes dx."""
+    """dx = (x - mean) * k: mean E, sub, mul; ``a_row`` flop for k per row. Reads x, g and the saved tensors, writes
+    dx."""
     count, kept_ = spread(self, arguments, out)
     flop = 3 * count + a_row * kept_
     return Work(flop, self.nbytes + a_row * moved(kept_, self), moved(self.numel, self))
@@ -144,13 +146,13 @@ def var_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 
 @op("std.backward")
 def std_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """k = g / (std * (n - 1)): a product and a division; the deviation is saved"""
+    """k = g / (std * (n - 1)): 1 product and 1 division per row; the deviation was saved by the forward"""
     return _spread_backward(self, arguments, out, 2)
 
 
 @op("norm")
 def norm(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
-    """The vector norm: 2E for p = 2. norm.Scalar has no dim; norm.ScalarOpt_dtype has a type in its place."""
+    """The vector norm: 2E for p = 2. norm.Scalar has no dim; norm.ScalarOpt_dtype has a dtype in its place."""
     place = None if dim is UNKNOWN and not arguments else dim
     return linalg_vector_norm(self, order, None if isinstance(place, str) else place, out=out)
 
@@ -173,7 +175,7 @@ def norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *, out: Out = N
 
 @op("linalg_norm.backward")
 def any_norm_backward(self: Tensor, order: Any = None, dim: Any = None, *, out: Out = None) -> Work:
-    """As ``linalg_vector_norm``'s, where it is one: of all elements, or along one dimension"""
+    """Same as the backward of ``linalg_vector_norm``, if the norm is over all elements or one dimension"""
     along = self.shape if dim is None else (dim,) if isinstance(dim, int) else dim
     if order is not None and len(along) != 1:
         raise UnknownArgument("a matrix norm's backward has no model")
@@ -182,7 +184,7 @@ def any_norm_backward(self: Tensor, order: Any = None, dim: Any = None, *, out: 
 
 @op("norm.backward")
 def old_norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
-    """As ``linalg_vector_norm``'s"""
+    """Same as the backward of ``linalg_vector_norm``"""
     return _norm_backward(self, kept(self, None if dim is UNKNOWN and not arguments else dim, out))
 
 
@@ -192,7 +194,7 @@ def _norm_backward(self: Tensor, kept_: int) -> Work:
 
 @op("dist")
 def dist(self: Tensor, other: Tensor, p: Any = 2) -> Work:
-    """The norm of the difference: E more"""
+    """The norm of the difference: the norm's flop plus E"""
     shape = broadcast("dist", self.shape, other.shape)
     count = numel(shape)
     return Work(count + norm_flop(count, 1, p), distinct(self, other), moved(1, self))
@@ -221,9 +223,9 @@ def count_nonzero(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
 
 
 def rows(self: Tensor, dim: Any) -> int:
-    """How many rows lie along a dimension; along the last one, as in nearly every program, where it is unknown.
+    """The number of rows along a dimension. An unknown dimension is assumed to be the last one, the usual case.
 
-    Only the few additions that a row saves depend on it: 1 of a row's 4 C flop in a softmax.
+    Its effect is small: per row it changes a sum by one addition, 1 of 4 C flop in a softmax.
     """
     if not self.shape or not self.numel:
         return self.numel

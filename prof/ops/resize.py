@@ -1,10 +1,10 @@
 """Interpolation and sampling. Every element of the result is a weighted sum of t taps: t products and t - 1 sums.
 
-nearest 1 tap (a copy, 0 flop), linear 2, bilinear 4, trilinear 8, bicubic 16; the weights, shared by all channels, are
-not counted. The input counts whole, though only the touched elements are read.
+nearest 1 tap (a copy, 0 flop), linear 2, bilinear 4, trilinear 8, bicubic 16; computing the weights, which all channels
+share, is not counted. The whole input counts as read, even if some elements are not touched.
 
-backward   nearest: the sums of gradients that fall on the same element, elements of g less elements of dx;
-           the others: t products and t sums per element of g, less the first one of each element of dx
+backward   nearest: adds the gradients that fall on the same element: elements of g - elements of dx;
+           others: t products and t sums per element of g, minus one sum per element of dx
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TAPS = {  # of an element of the result: kinds of interpolation
 
 
 def weighted(taps: int) -> int:
-    """Flop of a weighted sum: a single tap is a copy."""
+    """Flop of a weighted sum; a single tap is a copy and counts 0."""
     return 2 * taps - 1 if taps > 1 else 0
 
 
 def resized(self: Tensor, size: Any, arguments: tuple[Any, ...], out: Out) -> int | None:
-    """Elements of the result: as described, by the output size, or by the scale factors; None where none is known."""
+    """Elements of the result: from its description, the output size, or the scale factors; None if none is known."""
     described = first_output(out)
     if described is not None:
         return described.numel
@@ -50,7 +50,7 @@ def _register(kind: str, taps: int) -> None:
         count = resized(self, size, arguments, out)
         if count is None:
             if taps > 1:
-                return Work(weighted(taps) * int(size), 0, 0)  # raises: the flop depends on the size
+                return Work(weighted(taps) * int(size), 0, 0)  # raises if unknown: the flop depends on it
             return Work(0, self.nbytes, math.nan)
         return Work(weighted(taps) * count, self.nbytes, moved(count, self))
 
@@ -73,7 +73,7 @@ for _taps, _kinds in TAPS.items():
 
 
 def sampling_taps(grid: Tensor, mode: Any) -> int:
-    """Mode 0 is (bi- or tri-)linear, 1 nearest, 2 bicubic; linear, the default, where the capture does not have it."""
+    """Mode 0 is (bi- or tri-)linear, 1 nearest, 2 bicubic; if the capture lacks it, linear, the default."""
     names = {"bilinear": 0, "nearest": 1, "bicubic": 2}
     dims = len(grid.shape) - 2
     kind = names[mode] if isinstance(mode, str) else int(number(mode, 0))
@@ -91,9 +91,9 @@ def grid_sampler(self: Tensor, grid: Tensor, mode: Any = 0) -> Work:
 def grid_sampler_backward(
     grad: Tensor, self: Tensor, grid: Tensor, mode: Any = 0, padding: Any = 0, align: Any = False, mask: Any = None
 ) -> Work:
-    """dx: t products and t sums per point and channel;  dgrid: for each coordinate t products and t sums more
+    """dx: t products and t sums per point and channel;  dgrid: t more products and t more sums per coordinate
 
-    The grid's gradient is an estimate: the factors that depend on the point only are left out.
+    The grid's gradient is an estimate: factors that depend only on the point are not counted.
     """
     taps, coordinates = sampling_taps(grid, mode), grid.shape[-1]
     wants = (True, True) if mask is UNKNOWN or mask is None else (bool(mask[0]), bool(mask[1]))
@@ -104,14 +104,14 @@ def grid_sampler_backward(
 
 @op("grid_sampler.backward")
 def grid_sampler_whole_backward(self: Tensor, grid: Tensor, mode: Any = 0) -> Work:
-    """``grid_sampler_2d_backward``, whose mask says what needs a gradient"""
+    """Same as ``grid_sampler_2d_backward``, for the tensors that need a gradient"""
     grad = self.like((*self.shape[:2], *grid.shape[1:-1]))
     return grid_sampler_backward(grad, self, grid, mode, 0, False, (self.needs_grad, grid.needs_grad))
 
 
 @op("affine_grid_generator")
 def affine_grid(theta: Tensor, size: Any, *, out: Out = None) -> Work:
-    """theta [N, d, d + 1] times each point: d (d + 1) products and sums of d each"""
+    """theta [N, d, d + 1] times each point: d rows of d + 1 products and d sums"""
     described = first_output(out)
     points = described.numel // described.shape[-1] if described is not None else numel((size[0], *size[2:]))
     rows, columns = theta.shape[-2:]

@@ -19,17 +19,17 @@ def dtype_name(argument: Any) -> str | None:
 
 
 def floating(dtype: str) -> bool:
-    """Is arithmetic in this type floating point? A type that is not known is assumed to be."""
+    """Whether arithmetic in this dtype is floating point; assumed for an unknown dtype."""
     return dtype != "bool" and dtype not in INTEGERS
 
 
 def accumulator(dtype: str) -> str:
-    """The type of saved statistics on CUDA: float32 for half types (at::acc_type), else the type itself."""
+    """The dtype of saved statistics on CUDA: float32 for half types (at::acc_type), otherwise the dtype itself."""
     return "float32" if dtype in HALF else dtype
 
 
 def _rank(dtype: str) -> int:
-    """Bool, integer, floating point, complex: the categories of torch.result_type."""
+    """The category in torch.result_type: 0 bool, 1 integer, 2 floating point, 3 complex."""
     if dtype == "bool":
         return 0
     if dtype in INTEGERS:
@@ -38,7 +38,7 @@ def _rank(dtype: str) -> int:
 
 
 def promoted(a: str, b: str) -> str:
-    """torch.promote_types: the smallest type that holds both; empty where one of them is not known."""
+    """torch.promote_types: the smallest dtype that holds both; empty if one of them is unknown."""
     if a == b or not a or not b:
         return a if a == b else ""
     low, high = sorted((a, b), key=_rank)
@@ -57,7 +57,8 @@ def _complex_of(real: str, complex_: str) -> str:
 
 
 def _integers(a: str, b: str) -> str:
-    """Signed with unsigned of at least its size takes the next signed size: uint8 + int8 = int16."""
+    """A signed type and an unsigned type of at least the same size give the next larger signed type: uint8 + int8 =
+    int16."""
     if a.startswith("u") == b.startswith("u"):
         return max(a, b, key=lambda name: ITEM_BYTES[name])
     unsigned, signed = sorted((a, b), reverse=True)
@@ -67,7 +68,7 @@ def _integers(a: str, b: str) -> str:
 
 
 def type_of_number(value: Any) -> str:
-    """The type of a Python number in an expression; floats have the default type, float32."""
+    """The dtype of a Python number in an expression; floats have the default dtype, float32."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -78,8 +79,8 @@ def type_of_number(value: Any) -> str:
 def result_dtype(*operands: Any) -> str:
     """torch.result_type: tensors with dimensions decide; 0-d tensors, then numbers, only raise the category.
 
-    Source: c10 and aten/src/ATen/native/TypeProperties.cpp, combine_categories. An operand that is
-    unknown is a number or a 0-d tensor of the same category in nearly every program, and changes nothing.
+    Source: c10 and aten/src/ATen/native/TypeProperties.cpp, combine_categories. In nearly all programs,
+    an unknown operand is a number or a 0-d tensor of the same category, so it is ignored.
     """
     states: list[str | None] = [None, None, None]  # with dimensions, 0-d, numbers
     for operand in operands:
@@ -102,13 +103,13 @@ def _combined(higher: str | None, lower: str | None) -> str | None:
         return lower if higher is None else higher
     if _rank(lower) <= _rank(higher) and higher != "bool":
         return higher
-    if _rank(higher) == 2:  # a complex number with a real tensor: the tensor's precision
+    if _rank(higher) == 2:  # a complex number and a real tensor: the result keeps the tensor's precision
         return {"float16": "complex32", "float64": "complex128"}.get(higher, "complex64")
     return promoted(higher, lower)
 
 
 def addition_flop(tensor: Tensor) -> int:
-    """What an addition costs: 1, of complex numbers 2, of integers and booleans nothing."""
+    """FLOPs of one addition: 1, for complex numbers 2, for integers and booleans 0."""
     if not floating(tensor.dtype):
         return 0
     return 2 if tensor.is_complex else 1

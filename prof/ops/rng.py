@@ -1,6 +1,6 @@
-"""Random numbers and dropout. Random bits are integer work: 0 flop. Generators write, and read nothing.
+"""Random numbers and dropout. Random bits are integer work: 0 flop. Generators only write.
 
-Dropout selects by a random mask (free) and scales what is kept: 1 multiplication per element.
+Dropout selects by a random mask (0 flop) and scales the kept elements: 1 multiplication per element.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ op = Family("rng")
     "log_normal geometric random normal_functional"
 )
 def fill(self: Tensor, p: Any = None) -> Work:
-    """Write random numbers; a tensor of probabilities is read"""
+    """Writes random numbers; reads the probabilities if they are a tensor"""
     tensor = required(self)
     return Work(0, distinct(given(p)), moved(tensor.numel, tensor))
 
 
 @op("bernoulli poisson _standard_gamma binomial _sample_dirichlet")
 def sample(self: Tensor, p: Any = None) -> Work:
-    """A number for each probability or rate of self; bernoulli(self, p) only copies self's shape"""
+    """Writes one number per probability or rate in self; bernoulli(self, p) only uses self's shape"""
     source = 0 if isinstance(p, float) else distinct(self, p)
     return Work(0, source, moved(self.numel, self))
 
 
 def _made(out: Out, size: Any, dtype: Any, default: str) -> Work:
-    """A new random tensor."""
+    """The work of writing a new random tensor."""
     if first_output(out) is None and size is UNKNOWN:
         return Work(0, 0, math.nan)
     return filled(out, size, "" if dtype is UNKNOWN else dtype_name(dtype) or default)
@@ -42,13 +42,13 @@ def _made(out: Out, size: Any, dtype: Any, default: str) -> Work:
 
 @op("rand randn")
 def rand(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """A new tensor, float32 unless the call asks for another type"""
+    """Writes a new tensor, float32 unless the call gives a dtype"""
     return _made(out, size, dtype, "float32")
 
 
 @op("normal")
 def normal(mean: Any, std: Any = 1, size: Any = None, *, out: Out = None) -> Work:
-    """Normal numbers around given means: a product and a sum per element where a mean or deviation is a tensor"""
+    """Normally distributed numbers; if mean or std is a tensor, 1 product and 1 sum per element"""
     parameters = [t for t in (given(mean), given(std)) if t is not None]
     if not parameters:
         return _made(out, size, None, "float32")
@@ -58,20 +58,20 @@ def normal(mean: Any, std: Any = 1, size: Any = None, *, out: Out = None) -> Wor
 
 @op("randint")
 def randint(*arguments: Any, out: Out = None) -> Work:
-    """A new int64 tensor; its size is the first list among the arguments"""
+    """Writes a new int64 tensor; its size is the first list among the arguments"""
     size = next((a for a in arguments if isinstance(a, (list, tuple))), UNKNOWN)
     return _made(out, size, None, "int64")
 
 
 @op("randperm")
 def randperm(n: Any, *, out: Out = None) -> Work:
-    """A permutation of n int64"""
+    """Writes a permutation: n int64"""
     return _made(out, n, None, "int64")
 
 
 @op("rand_like randn_like", "randint_like (self)")
 def rand_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
-    """As many random numbers as self has; self is not read"""
+    """Writes as many random numbers as self has elements; self is not read"""
     return _made(out, self.shape, dtype, self.dtype)
 
 
@@ -89,13 +89,14 @@ def _is_off(train: Any) -> bool:
 
 @op("dropout feature_dropout alpha_dropout feature_alpha_dropout")
 def dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
-    """In evaluation nothing runs; in training ``native_dropout``"""
+    """In training same as ``native_dropout``; in evaluation no work"""
     return Work() if _is_off(train) or (p is not UNKNOWN and p == 0) else native_dropout(self, p, train)
 
 
 @op("native_dropout _fused_dropout")
 def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
-    """x * mask / (1 - p): 1 per element. Writes the result, and a byte of mask each. In evaluation nothing runs."""
+    """x * mask / (1 - p): 1 per element. Writes the result and one mask byte per element. In evaluation nothing
+    runs."""
     if _is_off(train):
         return Work()
     return Work(self.numel, self.nbytes, moved(self.numel, self) + self.numel)
@@ -109,7 +110,7 @@ def native_dropout_backward(grad: Tensor, mask: Tensor) -> Work:
 
 @op("dropout.backward")
 def dropout_backward(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
-    """``native_dropout_backward``; in evaluation nothing"""
+    """In training same as ``native_dropout_backward``; in evaluation no work"""
     if _is_off(train) or (p is not UNKNOWN and p == 0):
         return Work()
     return native_dropout_backward(Tensor(self.shape, self.dtype), Tensor(self.shape, "bool"))

@@ -1,16 +1,16 @@
-"""Recurrent networks: RNN, GRU, LSTM, whole or one cell, by every backend's name.
+"""Recurrent networks: RNN, GRU, LSTM, as whole networks or single cells, for the ops of all backends.
 
-flop    the matrix products alone: each step of each sequence multiplies by every weight matrix of every layer
-        and direction (input, hidden, projection) once,
+flop    only the matrix products: each step of each sequence multiplies once by every weight matrix (input,
+        hidden, projection) of every layer and direction,
             2 * (elements of all weight matrices) * (steps of all sequences)
-        The gates' element-wise work (27 flop per hidden number and step for LSTM, 21 for GRU) is not a product
-        and not counted here; the fused cells below count it.
-read    input, first states, weights and biases, each once: cuDNN's persistent kernels keep the weights on
-        chip, others read them again at each step
-write   output and last states; neither what goes between layers nor cuDNN's reserve space
-Backward: each product's data and weight gradient, so twice the flop, first states' gradients included
-(cuDNN's backward-data kernel computes all of them whether wanted or not). dgrad reads dy, y and the weights
-and writes dx and the states' gradients; wgrad reads x, y and the first states and writes the weights'
+        The gates' element-wise work (27 flop per hidden element and step for LSTM, 21 for GRU) is not counted
+        here; the fused cells below count it.
+read    input, initial states, weights and biases, each once: cuDNN's persistent kernels keep the weights on
+        chip, other kernels read them again at each step
+write   output and final states, but not the tensors between layers or cuDNN's reserve space
+Backward: the data and the weight gradient of each product, so twice the flop, including the initial states'
+gradients (cuDNN's backward-data kernel computes all of them, needed or not). dgrad reads dy, y and the weights
+and writes dx and the states' gradients; wgrad reads x, y and the initial states and writes the weights'
 gradients.
 """
 
@@ -30,7 +30,7 @@ op = Family("rnn")
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """x[.., input size], first states, parameters of all layers and directions."""
+    """A recurrent network: x[.., input size], initial states, parameters of all layers and directions."""
 
     x: Tensor
     states: tuple[Tensor, ...]
@@ -39,12 +39,12 @@ class Network:
 
     @property
     def flop(self) -> int:
-        """Of the forward's products."""
+        """FLOPs of the forward's products."""
         matrices = sum(w.numel for w in self.weights if len(w.shape) > 1)
         return multiply_adds(matrices * math.prod(self.x.shape[:-1]), self.x)
 
     def output_bytes(self, out: Out = None) -> float:
-        """y[.., directions * hidden size], as the capture describes it, or by the first state's size."""
+        """y[.., directions * hidden size], as the capture describes it, or else by the initial state's size."""
         described = first_output(out)
         if described is not None:
             return moved(described.numel, described if described.dtype else self.x)
@@ -54,12 +54,12 @@ class Network:
         return moved(math.prod(self.x.shape[:-1]) * self.states[0].shape[-1] * directions, self.x)
 
     def directions(self) -> int | None:
-        """1 or 2, as the call says, or by the weights' sizes; None where both fit these.
+        """1 or 2: from the call, or from the weights' sizes; None if both fit.
 
-        A layer after the first takes the output of all directions.
+        Every layer after the first takes the output of all directions as its input.
 
-        The first state is [layers * directions, batch, hidden size]; each of these has as many weights, W_ih first,
-        then W_hh [gates * hidden, hidden]. Networks with a projection are left out.
+        The initial state is [layers * directions, batch, hidden size]. Each layer and direction has the same number of
+        weights: first W_ih, then W_hh [gates * hidden, hidden]. Networks with a projection are not covered.
         """
         if self.bidirectional is not UNKNOWN:
             return 2 if self.bidirectional else 1
@@ -83,14 +83,14 @@ class Network:
         return sum(moved(state.numel, state) for state in self.states)
 
     def forward(self, out: Out = None) -> Work:
-        """Everything once."""
+        """The forward's work, with every tensor read or written once."""
         written = self.output_bytes(out) + self.state_bytes
         return Work(self.flop, distinct(self.x, self.states, self.weights), written)
 
     def backward(self, wgrad: bool | None = None, y: float | None = None) -> Parts:
-        """Data gradient, and weight gradient unless it is not wanted (``None``: as the weights' ``needs_grad`` say).
+        """The data gradient and, if ``wgrad``, the weight gradient (``None``: by the weights' ``needs_grad``).
 
-        ``y``: the bytes of the output, where they are known.
+        ``y``: the bytes of the output, if known.
         """
         y = self.output_bytes() if y is None else y
         inputs = moved(self.x.numel, self.x) + self.state_bytes
@@ -102,7 +102,7 @@ class Network:
 
 
 def flat(arguments: Any) -> list[Tensor]:
-    """The tensors, out of their lists: NVTX ranges write a list's items one after the other."""
+    """All tensors, including those in lists, because NVTX ranges write a list's items as separate arguments."""
     tensors: list[Tensor] = []
     for argument in arguments:
         if isinstance(argument, Tensor):
@@ -113,17 +113,18 @@ def flat(arguments: Any) -> list[Tensor]:
 
 
 def network(arguments: tuple[Any, ...], states: int) -> Network:
-    """From (input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first).
+    """The network from the arguments (input, hx, params, has_biases, layers, dropout, train, bidirectional,
+    batch_first).
 
-    Packed sequences are (data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional): the data
-    are [all steps, input size], with a 1-D tensor of batch sizes.
+    With packed sequences: (data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional). The data
+    are [all steps, input size], the batch sizes a 1-D tensor.
     """
     tensors = flat(arguments)
     if len(tensors) < 2 + states:
         raise ModelError("an RNN has an input, first states and weights")
     first = 2 if len(tensors[1].shape) == 1 else 1
     flags = [a for a in arguments if isinstance(a, bool)]
-    bidirectional = flags[2] if len(flags) > 2 else UNKNOWN  # after has_biases and train
+    bidirectional = flags[2] if len(flags) > 2 else UNKNOWN  # the third flag, after has_biases and train
     return Network(tensors[0], tuple(tensors[first : first + states]), tuple(tensors[first + states :]), bidirectional)
 
 
@@ -146,7 +147,7 @@ _register("gru rnn_tanh rnn_relu", 1, "Three gates (a plain RNN: one), one state
 
 @op("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 def cell(x: Tensor, hx: Any, *parameters: Any, out: Out = None) -> Work:
-    """(input, state or states, w_ih, w_hh, b_ih, b_hh): one step; writes as many states as it reads"""
+    """One step: (input, state or states, w_ih, w_hh, b_ih, b_hh); writes as many states as it reads"""
     net = cell_network(x, hx, parameters)
     return Work(net.flop, distinct(x, net.states, net.weights), net.state_bytes)
 
@@ -155,7 +156,7 @@ def cell_network(x: Tensor, hx: Any, parameters: tuple[Any, ...]) -> Network:
     states = flat((hx,))
     rest = flat(parameters)
     if len(rest) > 4 or (rest and rest[0].shape == states[0].shape and len(rest) in (3, 5)):
-        states, rest = [*states, rest[0]], rest[1:]  # an LSTM's second state, its list written out
+        states, rest = [*states, rest[0]], rest[1:]  # an LSTM's second state, not in a list
     return Network(x, tuple(states), tuple(rest), False)
 
 
@@ -167,12 +168,12 @@ def cell_backward(x: Tensor, hx: Any, *parameters: Any) -> Parts:
 
 @op("_cudnn_rnn miopen_rnn")
 def cudnn_rnn(x: Tensor, *rest: Any, out: Out = None) -> Work:
-    """(input, weights, stride, weight_buf, hx, cx, mode, ...): weight_buf is the weights' own memory"""
+    """(input, weights, stride, weight_buf, hx, cx, mode, ...): weight_buf is the memory of the weights"""
     return cudnn_network(x, rest).forward(out)
 
 
 def cudnn_network(x: Tensor, rest: tuple[Any, ...]) -> Network:
-    """The weights come first, as a list or written out; hx is the first tensor of three dimensions after them."""
+    """The network from the arguments: first the weights (a list, or separate arguments); hx is the next 3-D tensor."""
     weights = flat(rest[:1]) if isinstance(rest[0], tuple) else leading(rest)
     after = flat(rest[1:] if isinstance(rest[0], tuple) else rest[len(weights) :])
     states = [t for t in after if len(t.shape) > 1][:2]
@@ -185,14 +186,14 @@ def cudnn_network(x: Tensor, rest: tuple[Any, ...]) -> Network:
 
 
 def leading(arguments: tuple[Any, ...]) -> list[Tensor]:
-    """The tensors up to the first argument that is none."""
+    """The tensors up to the first argument that is not a tensor."""
     end = next((i for i, a in enumerate(arguments) if not isinstance(a, Tensor)), len(arguments))
     return list(arguments[:end])
 
 
 @op("_cudnn_rnn_backward miopen_rnn_backward")
 def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
-    """Backward data always; the weights' gradient by output_mask, where the capture has it
+    """Always the data gradient; the weights' gradient as in output_mask, if the capture has it
 
     (input, weights, stride, weight_buf, hx, cx, output, grad_output, ..., output_mask)
     """
@@ -231,17 +232,17 @@ def layer(x: Tensor, parameters: tuple[Any, ...], states: tuple[Tensor, Any]) ->
 
 @model("_cudnn_rnn_flatten_weight", family="layout")
 def flatten_weight(weights: Any, *rest: Any) -> Work:
-    """All weights copied into the one buffer that cuDNN takes; they become views of it"""
+    """Copies all weights into the single buffer that cuDNN uses; the weights become views of it"""
     parameters = flat((weights,)) if isinstance(weights, tuple) else leading((weights, *rest))
     return Work(0, distinct(parameters), sum(moved(w.numel, w) for w in parameters))
 
 
-# The element-wise part of a cell, fused
+# --- fused element-wise part of a cell
 
 
 @model("_thnn_fused_lstm_cell", family="pointwise")
 def fused_lstm_cell(gates_x: Tensor, gates_h: Tensor, cx: Tensor, b_x: Any = None, b_h: Any = None) -> Work:
-    """A hidden number: 4 gate sums (12 with two biases), 3 sigmoids of 3, tanh, c = f c + i g (3), o tanh(c)
+    """Per hidden element: 4 gate sums (12 with two biases), 3 sigmoids of 3, tanh, c = f c + i g (3), o tanh(c)
     (2)
 
     flop    19, with biases 27;  reads gates, state, biases;  writes h, c and the four activated gates
@@ -252,13 +253,14 @@ def fused_lstm_cell(gates_x: Tensor, gates_h: Tensor, cx: Tensor, b_x: Any = Non
 
 @model("_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl", family="pointwise")
 def fused_lstm_cell_backward(dh: Any, dc: Any, cx: Tensor, cy: Tensor, gates: Tensor) -> Work:
-    """A hidden number: tanh(c), do, dc = dh o (1 - tanh^2) + dc (5), di, df, dg, dcx, sigmoids' 3 * 3, tanh's 3 = 23"""
+    """Per hidden element: tanh(c), do, dc = dh o (1 - tanh^2) + dc (5), di, df, dg, dcx, sigmoids' 3 * 3, tanh's 3 =
+    23"""
     return Work(23 * cx.numel, distinct(dh, dc, cx, cy, gates), moved(5 * cx.numel, cx))
 
 
 @model("_thnn_fused_gru_cell", family="pointwise")
 def fused_gru_cell(gates_x: Tensor, gates_h: Tensor, hx: Tensor, b_x: Any = None, b_h: Any = None) -> Work:
-    """A hidden number: r and z (2 sums, 2 sigmoids of 3), n = tanh(x + r h) (3), h = (1 - z) n + z h (4), 6
+    """Per hidden element: r and z (2 sums, 2 sigmoids of 3), n = tanh(x + r h) (3), h = (1 - z) n + z h (4), 6
     biases
 
     flop    15, with biases 21;  writes h and five intermediates
@@ -269,5 +271,5 @@ def fused_gru_cell(gates_x: Tensor, gates_h: Tensor, hx: Tensor, b_x: Any = None
 
 @model("_thnn_fused_gru_cell_backward", family="pointwise")
 def fused_gru_cell_backward(dh: Tensor, saved: Tensor) -> Work:
-    """A hidden number: dn = dh (1 - z)(1 - n^2) (5), dh_n = dn r, dr = dn h r (1 - r) (4), dz (4), dhx = dh z: 15"""
+    """Per hidden element: dn = dh (1 - z)(1 - n^2) (5), dh_n = dn r, dr = dn h r (1 - r) (4), dz (4), dhx = dh z: 15"""
     return Work(15 * dh.numel, distinct(dh, saved), moved(7 * dh.numel, dh))

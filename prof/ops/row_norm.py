@@ -1,6 +1,6 @@
 """Layer, group and RMS normalisation: rows of D elements that are normalised together, each with its own statistics.
 
-E elements in R rows; the counting of ``norm`` (see there), with the weight inside of dx: g * weight is a product more.
+E elements in R rows. The counts are derived in ``norm``, plus one product per element in dx: g * weight.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyprof.prof.ops.result_types import accumulator
 
 
 def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out: Out) -> int:
-    """D, the elements of a row of layer norm: by the normalised shape, else the parameters, else the statistics."""
+    """D, the elements per row: from the normalised shape, or else from the parameters, or else from the statistics."""
     if isinstance(normalized_shape, (int, list, tuple)):
         return numel((normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape)
     for parameter in (given(weight), given(bias)):
@@ -29,7 +29,7 @@ def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out:
 
 @op("native_layer_norm layer_norm")
 def layer_norm(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *, out: Out = None) -> Work:
-    """5E + 2R, weight E, bias E; saves mean and rstd of each row"""
+    """5E + 2R, weight E, bias E; saves mean and rstd per row"""
     rows = self.numel // (normalised(self, normalized_shape, weight, bias, out) or 1)
     flop = (5 + present(weight, bias)) * self.numel + 2 * rows
     return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
@@ -90,7 +90,7 @@ def group_norm(self: Tensor, *arguments: Any) -> Work:
 def group_norm_backward(
     grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, mask: Any = None
 ) -> Work:
-    """As layer norm's: dx 10E with a weight, parameters' gradients 3E - 2C"""
+    """Same as layer norm: dx 10E with a weight, parameters' gradients 3E - 2C"""
     wants = wanted(mask, weight)
     return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, (mean, rstd))
 
@@ -121,20 +121,20 @@ def rms_norm_backward(
 
 @op("rms_norm.backward")
 def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None) -> Work:
-    """``_fused_rms_norm_backward``, also where the forward ran as its parts"""
+    """Same as ``_fused_rms_norm_backward``, even if the forward ran as separate ops"""
     return rms_norm_backward(self, self, normalized_shape, None, weight, needs(self, weight))
 
 
 @op("layer_norm.backward")
 def layer_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None) -> Work:
-    """``native_layer_norm_backward`` with float32 statistics, whatever the device saved"""
+    """Same as ``native_layer_norm_backward`` with float32 statistics, whatever dtype the device saved"""
     grad = Tensor(self.shape, self.dtype)
     return layer_norm_backward(grad, self, normalized_shape, None, None, weight, bias, needs(self, weight, bias))
 
 
 @op("group_norm.backward")
 def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bias: Any = None) -> Work:
-    """``native_group_norm_backward``"""
+    """Same as ``native_group_norm_backward``"""
     wants = needs(self, weight, bias)
     rows = self.shape[0] * int(groups)
     grad = Tensor(self.shape, self.dtype)
@@ -156,5 +156,5 @@ def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor) -> Work:
 
 @op("_weight_norm.backward")
 def weight_norm_whole_backward(v: Tensor, g: Tensor) -> Work:
-    """``_weight_norm_interface_backward``"""
+    """Same as ``_weight_norm_interface_backward``"""
     return weight_norm_backward(Tensor(v.shape, v.dtype), v, g)

@@ -1,7 +1,7 @@
-"""Writes by index. Copies are free; an accumulating write is an addition.
+"""Writes by index. Copies count 0 flop; an accumulating write is one addition.
 
-read    the source and the indices (int64 where the capture has no types); where a write accumulates, what it adds to
-write   out of place all of self, which is copied first; in place the indexed elements only
+read    the source and the indices (int64 if the capture has no dtypes); if it accumulates, also the indexed elements
+write   out of place all of self, which is copied first; in place only the indexed elements
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ op = Family("indexing")
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of ``count`` elements into a tensor, with so many additions each; NaN where the count is not known."""
+    """A write of ``count`` elements into a tensor, and the additions per element; NaN if the count is unknown."""
 
     into: Tensor
     inputs: float  # bytes of the indices and the source
@@ -30,7 +30,7 @@ class Write:
     additions: int = 0
 
     def work(self, inplace: bool) -> Work:
-        """Into the tensor itself, or into a copy of it."""
+        """The work of writing into the tensor itself or, out of place, into a copy of it."""
         flop = round(self.additions * self.count) * addition_flop(self.into) if self.additions else 0
         if not inplace:
             return Work(flop, self.into.nbytes + self.inputs, moved(self.into.numel, self.into))
@@ -39,7 +39,7 @@ class Write:
 
 
 def writes(names: str, inplace: str) -> Callable[[Callable[..., Write]], Callable[..., Write]]:
-    """Register a write under its out-of-place and its in-place names."""
+    """Register a write for its out-of-place and its in-place ops."""
 
     def register(function: Callable[..., Write]) -> Callable[..., Write]:
         for ops, is_inplace in ((names, False), (inplace, True)):
@@ -63,7 +63,7 @@ def _reduces(arguments: tuple[Any, ...]) -> int:
 
 
 def _elements(self: Tensor, positions: Tensor, source: Any, additions: int) -> Write:
-    """An element per index; of a larger source only as much is read."""
+    """Write one element per index; from a larger source, only as many elements are read."""
     if isinstance(source, Tensor) and source.numel > positions.numel:
         source = Tensor(positions.shape, source.dtype)
     return Write(self, indices(positions).nbytes + distinct(source), positions.numel, additions)
@@ -71,19 +71,19 @@ def _elements(self: Tensor, positions: Tensor, source: Any, additions: int) -> W
 
 @writes("scatter", inplace="scatter_")
 def scatter(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arguments: Any) -> Write:
-    """self[index] = source, or combined with it where the call has a reduction"""
+    """self[index] = source, or combined with source if the call has a reduction"""
     return _elements(self, positions, source, _reduces(arguments))
 
 
 @writes("scatter_add scatter_reduce", inplace="scatter_add_ scatter_reduce_")
 def scatter_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Write:
-    """self[index] += source: an addition per index"""
+    """self[index] += source: 1 addition per index"""
     return _elements(self, positions, source, _reduces(arguments) if arguments else 1)
 
 
 @writes("index_add index_reduce", inplace="index_add_ index_reduce_")
 def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Write:
-    """self[index] += alpha * source: an addition per element of the source, a product where alpha is not 1"""
+    """self[index] += alpha * source: per element of the source 1 addition, and 1 product if alpha is not 1"""
     additions = 1 if isinstance(alpha, str) or number(alpha, 1) == 1 else 2
     return Write(self, indices(positions).nbytes + distinct(source), required(source).numel, additions)
 
@@ -96,9 +96,9 @@ def index_copy(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Wri
 
 @writes("index_put _unsafe_index_put", inplace="index_put_ _index_put_impl_")
 def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Write:
-    """self[i, j, ...] = values, or += with an addition per element
+    """self[i, j, ...] = values, or += with 1 addition per element
 
-    How many elements a mask selects is not known, unless the values are as many.
+    How many elements a mask selects is unknown, unless the number of values shows it.
     """
     listed = tensors(positions)
     if positions is UNKNOWN or not listed or is_mask(positions):
@@ -119,6 +119,6 @@ def put(self: Tensor, positions: Tensor, source: Tensor, accumulate: Any = False
 
 @op("select_scatter slice_scatter diagonal_scatter as_strided_scatter")
 def view_scatter(self: Tensor, source: Tensor) -> Work:
-    """A copy of self with a part replaced: read the rest of self and the source, write all"""
+    """Copies self with a part replaced: reads the source and the rest of self, writes all"""
     rest = max(self.numel - source.numel, 0)
     return Work(0, moved(rest, self) + source.nbytes, moved(self.numel, self))

@@ -1,7 +1,7 @@
-"""What the signatures of some ops say where a capture records their arguments incompletely.
+"""Signatures of some ops, used to complete arguments that a capture records incompletely.
 
-NVTX ranges write shapes without types, and lists of tensors or indices one tensor after the other; Kineto leaves long
-lists empty; options such as ``dim`` stand only in the marker of the user's call.
+NVTX ranges write shapes without dtypes, and lists of tensors or indices as separate tensors. Kineto leaves long lists
+empty. Options such as ``dim`` are recorded only in the marker of the user's call.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["Signature", "after_lists", "signature_of"]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An op's arguments, as far as they are not plain."""
+    """The arguments of an op that need special treatment."""
 
-    lists: int = 0  # how many lists of tensors, all of one length, the op takes
-    indices: tuple[int, ...] = ()  # positions of tensors that are indices: int64, as torch makes them
-    after_indices: int | None = None  # a list of indices follows self, and so many arguments follow the list
-    only_tensors: bool = False  # the dispatcher never gives it a number: at::where makes tensors of them
-    shaped_like_first: bool = False  # the output has the first argument's shape, and a type that the kernel's name says
-    options: tuple[tuple[str, Any], ...] = ()  # what follows self, with the defaults of the user's call
+    lists: int = 0  # number of lists of tensors that the op takes, all of the same length
+    indices: tuple[int, ...] = ()  # positions of index tensors; int64 is assumed, as torch creates them
+    after_indices: int | None = None  # a list of indices follows self; this is the number of arguments after it
+    only_tensors: bool = False  # the dispatcher never passes numbers: at::where converts them to tensors
+    shaped_like_first: bool = False  # the output has the first argument's shape; the kernel's name shows its dtype
+    options: tuple[tuple[str, Any], ...] = ()  # the arguments after self, with the defaults of the user's call
 
 
 _LISTS = {
@@ -70,10 +70,10 @@ def signature_of(op: str) -> Signature:
 
 
 def after_lists(op: str, lists: int, filled: int, empty: int) -> tuple[Any, ...]:
-    """What follows the lists of an op whose ranges show ``filled`` shapes and then ``empty`` ones.
+    """The arguments after the lists of an op whose range shows ``filled`` shapes and then ``empty`` ones.
 
-    For Adam these are the maxima (AMSGrad's, else none) and the step counters, which have no dimension; elsewhere
-    numbers.
+    For Adam these are the maxima (with AMSGrad, otherwise none) and the step counters, which have no dimensions; for
+    other ops they are numbers.
     """
     if is_adam(op):
         return (() if lists > 4 else ((),)) + ((Tensor((), "float32"),) * (filled // lists),)

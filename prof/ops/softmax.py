@@ -17,7 +17,7 @@ op = Family("softmax")
 
 
 def _typed(self: Tensor, option: Any, out: Out) -> Tensor:
-    """The result: ``option`` is ``half_to_float`` in ``_softmax`` and a dtype in ``softmax``."""
+    """The description of the result: ``option`` is ``half_to_float`` in ``_softmax`` and a dtype in ``softmax``."""
     cast = "" if option is UNKNOWN else dtype_name(option) or self.dtype
     if option is True:
         cast = "float32"
@@ -47,7 +47,7 @@ def softmax_backward(grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any =
 
 @op("_masked_softmax")
 def masked_softmax(self: Tensor, mask: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """A softmax that also reads a mask; masked elements are counted"""
+    """A softmax that also reads a mask; masked elements are counted too"""
     along = -1 if dim is None or dim is UNKNOWN else dim
     return Work(4 * self.numel - rows(self, along), distinct(self, bool_mask(mask)), moved(self.numel, self))
 

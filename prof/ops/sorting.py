@@ -30,7 +30,7 @@ scan_op, sort_op, op = Family("scan"), Family("sort"), Family("reduction")
 
 @op("amax.backward amin.backward")
 def amax_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """g / (how many are equal) where x is the maximum: a division per row. Reads x, g and the result, writes dx."""
+    """g / (number of equal maxima) where x is the maximum: 1 division per row. Reads x, g and the result, writes dx."""
     kept_ = kept(self, dim, out)
     return Work(kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 
@@ -43,7 +43,7 @@ def amax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
 
 @op("aminmax _aminmax")
 def aminmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """Comparisons; two results"""
+    """Comparisons; writes two results"""
     return Work(0, self.nbytes, 2 * moved(kept(self, dim, out), self))
 
 
@@ -80,7 +80,7 @@ def argmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
 
 @op("any all equal allclose")
 def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """Comparisons; a byte each"""
+    """Comparisons; writes one byte per result"""
     other = arguments[0] if arguments else None
     if isinstance(other, Tensor):
         return Work(0, distinct(self, other), 1)
@@ -89,7 +89,7 @@ def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 
 @op("value_selecting_reduction_backward")
 def selecting_backward(grad: Tensor, dim: Any, positions: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
-    """dx is 0 but for g at the positions: read g and the positions, write dx once"""
+    """dx is g at the positions, 0 elsewhere: reads g and the positions, writes dx once"""
     count = result_numel(out, sizes)
     written = moved(count, grad)
     return Work(0, grad.nbytes + INDEX_BYTES * positions.numel, written)
@@ -101,7 +101,7 @@ def selected(self: Tensor, count: int) -> Work:
 
 @op("max.backward min.backward median.backward nanmedian.backward mode.backward")
 def max_backward(self: Tensor, *arguments: Any, out: Out = None) -> Work | Parts:
-    """max(self, dim): g goes to the saved positions. max(self): g to every equal maximum, found by comparison"""
+    """max(self, dim): g goes to the saved positions. max(self): g goes to every equal maximum, found by comparison"""
     other = arguments[0] if arguments else None
     if other is None:
         return Work(0, self.nbytes + 2 * moved(1, self), moved(self.numel, self))
@@ -124,27 +124,27 @@ def kthvalue_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -
 
 @scan_op("cumsum cumprod _cumsum _cumprod")
 def cumsum(self: Tensor, dim: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """An addition per element but the first of each row: E - R"""
+    """1 addition per element except the first of each row: E - R"""
     named = dtype_name(dtype) or (self.dtype if floating(self.dtype) else "int64")
     return Work((self.numel - rows(self, dim)) * addition_flop(self), self.nbytes, result(self.numel, named, out))
 
 
 @scan_op("cumsum.backward")
 def cumsum_backward(self: Tensor, dim: Any) -> Work:
-    """The sum from behind: the same work; PyTorch flips, sums and flips"""
+    """The cumulative sum from the end, the same work; PyTorch flips, sums and flips"""
     return cumsum(self, dim)
 
 
 @scan_op("logcumsumexp _logcumsumexp")
 def logcumsumexp(self: Tensor, dim: Any) -> Work:
-    """logaddexp (sub, exp, log1p, add) an element but the first of each row"""
+    """logaddexp (sub, exp, log1p, add) = 4 per element except the first of each row"""
     return Work(4 * (self.numel - rows(self, dim)), self.nbytes, moved(self.numel, self))
 
 
 @scan_op("cummax cummin")
 @sort_op("sort msort")
 def cummax(self: Tensor) -> Work:
-    """Comparisons. Read the values, write values and positions, each once; a radix sort's passes move more."""
+    """Comparisons. Reads the values, writes values and positions, each once; a radix sort's passes move more."""
     return Work(0, self.nbytes, moved(self.numel, self) + INDEX_BYTES * self.numel)
 
 
@@ -167,7 +167,7 @@ def _top(self: Tensor, k: Any, dim: Any, out: Out) -> int:
 
 @sort_op("topk")
 def topk(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Work:
-    """Comparisons; k values and positions per row"""
+    """Comparisons; writes k values and positions per row"""
     count = _top(self, k, dim, out)
     return Work(0, self.nbytes, moved(count, self) + INDEX_BYTES * count)
 
@@ -180,13 +180,13 @@ def topk_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -> Wo
 
 @sort_op("unique _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive")
 def unique(self: Tensor, *, out: Out = None) -> Work:
-    """Comparisons; only the outputs say how many values differ"""
+    """Comparisons; the number of distinct values is known only from the outputs"""
     return Work(0, self.nbytes, math.nan if not out else sum(t.nbytes for t in out if t is not None))
 
 
 @sort_op("searchsorted", "bucketize (self, sequence)")
 def searchsorted(sequence: Tensor, self: Any, *, out: Out = None) -> Work:
-    """Comparisons; the sequence counts whole though a search touches its logarithm; positions are int64"""
+    """Comparisons; the whole sequence counts as read, though a search touches fewer elements; positions are int64"""
     count = self.numel if isinstance(self, Tensor) else 1
     described = first_output(out)
     return Work(0, distinct(sequence, self), described.nbytes if described is not None else INDEX_BYTES * count)
@@ -194,7 +194,7 @@ def searchsorted(sequence: Tensor, self: Any, *, out: Out = None) -> Work:
 
 @sort_op("bincount")
 def bincount(self: Tensor, weights: Any = None, *, out: Out = None) -> Work:
-    """An integer count per element, or an addition of its weight; only the outputs say how many bins there are"""
+    """Counts integers (0 flop), or adds a weight per element (1); the number of bins is known only from the outputs"""
     described = first_output(out)
     flop = self.numel if isinstance(weights, Tensor) else 0
     return Work(flop, distinct(self, weights), math.nan if described is None else described.nbytes)
@@ -202,6 +202,6 @@ def bincount(self: Tensor, weights: Any = None, *, out: Out = None) -> Work:
 
 @sort_op("histc")
 def histc(self: Tensor, bins: Any = 100, *, out: Out = None) -> Work:
-    """Comparisons; a count a bin, in self's type"""
+    """Comparisons; writes one count per bin, in self's dtype"""
     described = first_output(out)
     return Work(0, self.nbytes, moved(described.numel if described is not None else int(bins), self))

@@ -1,9 +1,10 @@
 """Fourier transforms, by the convention of benchFFT: a complex transform of n points is 5 n log2(n) flop.
 
-n is the product of the transformed sizes, the rest is batch. A real transform, either way, is half of the complex one
-of its *real* size: 2.5 n log2(n). It is a nominal count (the radix-2 algorithm's), made to compare rates; other
-factorisations need fewer or more. Bytes: the input once, the output once, whatever passes a large or multidimensional
-transform makes. A scaling by 1/n is not counted. Source: fftw.org/speed, benchFFT methodology.
+n is the product of the transformed dimensions; the other dimensions are the batch. A transform from or to real numbers
+counts half of a complex one of the same *real* size: 2.5 n log2(n). This is a nominal count (of the radix-2 algorithm)
+for comparing rates; actual algorithms need fewer or more. Bytes: the input once, the output once, however many passes
+a large or multidimensional transform makes. Scaling by 1/n is not counted. Source: fftw.org/speed, benchFFT
+methodology.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ COMPLEX = {real: name for name, real in REAL.items()}
 
 
 def transforms(batch_numel: int, points: int, factor: float) -> int:
-    """Flop of the transforms of ``points`` points that ``batch_numel`` numbers hold."""
+    """Flop of transforming ``batch_numel`` elements, in transforms of ``points`` points each."""
     return round(factor * batch_numel * math.log2(points)) if points > 1 else 0
 
 
@@ -37,7 +38,7 @@ def c2c(x: Tensor, dims: Any) -> Work:
 
 @op("_fft_r2c")
 def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *, out: Out = None) -> Work:
-    """Real to complex; one-sided: n/2 + 1 numbers of the last dimension are written"""
+    """Real to complex; if one-sided, writes n/2 + 1 elements in the last dimension"""
     flop = transforms(x.numel, points_of(x.shape, dims), 2.5)
     shape, last = list(x.shape), dims[-1]
     half = onesided is not UNKNOWN and onesided
@@ -47,7 +48,7 @@ def r2c(x: Tensor, dims: Any, _normalization: Any = 0, onesided: Any = True, *, 
 
 @op("_fft_c2r")
 def c2r(x: Tensor, dims: Any, _normalization: Any = 0, last_size: Any = UNKNOWN, *, out: Out = None) -> Work:
-    """Complex to real: the last dimension has ``last_size`` numbers"""
+    """Complex to real: the result's last dimension has ``last_size`` elements"""
     shape = list(x.shape)
     if last_size is not UNKNOWN:
         shape[dims[-1]] = last_size

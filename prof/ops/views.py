@@ -1,8 +1,8 @@
-"""Ops that neither compute nor move anything: views, allocations, and questions about a tensor.
+"""Ops that neither compute nor move data: views, allocations, and queries about a tensor.
 
-They are known to need nothing, which is not the same as being unknown. Where one of them has to copy after
-all (``reshape`` of a transposed tensor, ``contiguous``, ``to``), the copy is a nested op (``clone``,
-``_to_copy``, ``copy_``) with its own kernel and its own work.
+Their work is known to be zero, which differs from unknown. If one of them has to copy after all (``reshape`` of
+a transposed tensor, ``contiguous``, ``to``), the copy is a nested op (``clone``, ``_to_copy``, ``copy_``) with its
+own kernel and its own work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Table, annotation and the profiler's capture, if there is one -> a trace.
 
-A process has its GPUs, then its threads. A GPU has its steps, its idle time, counters, and for each stream first the
-program projected on it, then its operations.
+In the trace, each process has its GPUs, then its threads. A GPU has its steps, its idle time and counters. For each
+stream it has the program projected onto the GPU's time, then the operations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LATEST = 1 << 60  # ns, 36 years: times since 1970 are below it, and sums of two such times fit into 64 bits
 
-# The columns of prof.py that are arguments of operations by default. A slice has its own name, start and duration.
+# The columns of prof.py shown as arguments of operations by default. Name, start and duration belong to every slice.
 ARGUMENTS = tuple(
     """idx op mod layer trace dir phase step params args flops bytes ai tflops gbps sol sol_ns bound unit tc tcprec
     dtype advice role family aten seq occ occ_limit waves tail grid block longname reason device stream tid pid
@@ -154,9 +154,9 @@ def _flows(call: Ints, forward: Ints, shown: Bools, calls: int) -> tuple[Ragged,
 def forward_of(table: Table, annotation: Annotation) -> Ints:
     """For the first row of each backward op, the row of its forward op that did the arithmetic; -1 for all others.
 
-    A forward op is identified by its process, name and sequence number. The greatest of the numbers around a launch is
-    that of the innermost op, and so the op's own: composite ops show the number that the next node gets. If there are
-    several such ops (a graph is replayed), the last one before the backward op counts.
+    A forward op is identified by its process, name and sequence number. Several nested ops around a launch have
+    numbers; the greatest one is that of the innermost op. (Composite ops show the number that the next node gets.) If
+    several ops match (a graph is replayed), the last one before the backward op counts.
     """
     forward = np.full(len(table), -1, np.int64)
     start = table.ints("start")

@@ -88,7 +88,8 @@ def _idle(trace: Trace, group: int, table: Table, rows: Ints) -> None:
 
 
 def _counters(trace: Trace, group: int, table: Table, flop: Ints, nbytes: Ints) -> None:
-    """Rates are sums over the operations that run at a time. One without FLOPs adds nothing; a counter shows these."""
+    """Add the rates, summed over operations running at the same time. Operations without known FLOPs add nothing to
+    the rate; a separate counter shows them."""
     start, duration = table.ints("start"), np.maximum(table.ints("kDuration"), 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         tflops = np.where(flop == NULL, np.nan, flop / duration / 1e3)

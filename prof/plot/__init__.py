@@ -1,6 +1,6 @@
-"""Pictures for papers, slides and notebooks: a file a figure.
+"""Figures for papers, slides and notebooks: one file per figure.
 
-Each has two halves. ``numbers(...)`` is pure and makes of a capture what the figure shows, as a frozen record: tests,
-``--json`` and readers look at that. ``draw(numbers, look)`` makes of it a matplotlib figure and decides nothing but
-places. matplotlib is imported when something is drawn.
+Each file has two functions. ``numbers(...)`` is pure and returns the numbers that the figure shows, as a frozen record
+for tests and ``--json``. ``draw(numbers, look)`` turns them into a matplotlib figure and decides only the layout.
+matplotlib is imported only when something is drawn.
 """

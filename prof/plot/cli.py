@@ -78,7 +78,7 @@ def _add_figure_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _condition(text: str) -> str:
-    """A condition that can be read, as a text."""
+    """The text of a condition, after checking that it can be parsed."""
     parse_where(text, COLUMN)
     return text
 
@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
 class Figure(NamedTuple):
     picture: Picture
     numbers: Any
-    rows: int  # of growth, curves
+    rows: int  # rows shown; for growth, the number of curves
     content: str
     input: list[Input | str]
     warnings: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ def _of_capture(args: argparse.Namespace) -> Figure:
             shown, figure = drawn(args.figure, rows.table, rows.annotation, capture.peaks, {**own, **_look(args)})
     except MissingPackage:
         raise
-    except PyprofError as error:  # there is nothing to show: in which file?
+    except PyprofError as error:  # there is nothing to show; add the file's name
         raise PyprofError(f"{', '.join(args.files)}: {error}") from error
     content = f"{len(rows):,} rows, {AttributedTime.of(rows.table).total_ns / 1e6:.4g} ms"
     return Figure(figure, shown, len(rows), content, [Input(*each) for each in rows.inputs], rows.warnings)

@@ -51,7 +51,7 @@ class Growth:
 
 
 def read(file: str | Path) -> dict[str, Any]:
-    """Read a peaks file with its curves. Raises InputError, which says what is wrong."""
+    """Read a peaks file with its curves. Raises an InputError that names the problem."""
     load_peaks(file)  # checks that it is a peaks file
     found: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
     curves = found.get("curves")
@@ -79,7 +79,7 @@ def _is_curve(points: Any) -> bool:
 
 
 def numbers(found: Mapping[str, Any]) -> Growth:
-    """The curves in the content of a peaks file, with the data sheet's rates."""
+    """The curves from the contents of a peaks file, with the data sheet's rates."""
     arch, name = str(found.get("arch", "")), str(found.get("device", ""))
     device = find_device(name) if arch != "cpu" else None
     curves, lasting = found["curves"], found.get("lasting_flop_per_s", {})
@@ -106,7 +106,7 @@ def _points(points: Sequence[Sequence[float]]) -> Points:
 
 
 def draw(shown: Growth, look: Look) -> Picture:
-    """The figure: products on the left, memory on the right."""
+    """Draw the figure: matrix products on the left, memory on the right."""
     from pyprof.prof.plot.style import amount, legend, log_ticks, picture, titled
 
     panels = [curves for curves in (shown.products, shown.memory) if curves]

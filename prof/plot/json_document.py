@@ -1,4 +1,4 @@
-"""What pyprof plot prints with --json: the numbers drawn (pyprof/command/envelope.py adds the header)."""
+"""The JSON that pyprof plot prints with --json: the numbers drawn (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Plot(Record):
 
 
 def plotted(figure: Any, output: str, rows: int, numbers: Any) -> Plot:
-    """``output``: the file written."""
+    """The JSON document; ``output`` is the file that was written."""
     shown = _tracks(numbers) if isinstance(numbers, Timeline) else numbers
     return Plot(figure=figure, output=FileWritten.of(output), rows=rows, numbers=shown)
 

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from pyprof.prof.colours import Theme
 from pyprof.prof.plot.style import FONT, plain
 
-LONGEST = 34  # characters of a name
+LONGEST = 34  # characters shown of a name
 ITERATIONS = 300  # of adjustText; a limit in seconds would make the figure depend on the machine
 
 Point = tuple[float, float]
@@ -53,7 +53,7 @@ def place(
 ) -> list[Text]:
     """Write all texts and return those that are shown. A name for which there is no room is left out."""
     beside = [_beside_axes(axes, side, theme) for side in sides]
-    figure.draw_without_rendering()  # lays the axes out, which places in pixels depend on
+    figure.draw_without_rendering()  # lays out the axes, on which positions in pixels depend
     _spread(beside, figure.dpi / 72)
     above = [_above_line(axes, line, theme) for line in lines]
     return [*beside, *above, *_beside_dots(axes, labels, [*beside, *above], theme)]
@@ -66,7 +66,7 @@ def _beside_axes(axes: Axes, side: Side, theme: Theme) -> Text:
 
 
 def _spread(texts: Sequence[Text], scale: float) -> None:
-    """Move down each text that would lie over the one above it."""
+    """Move down each text that would overlap the one above it."""
     lowest = math.inf
     for text in sorted(texts, key=lambda text: -text.xy[1]):
         box = text.get_window_extent()
@@ -101,7 +101,7 @@ def _beside_dots(axes: Axes, labels: Sequence[Label], taken: Sequence[Text], the
 
 
 def _without_overlaps(axes: Axes, names: Sequence[Text], taken: Sequence[Text]) -> list[Text]:
-    """Move names that stick out into the axes, and remove each for which there is no room; returns the others."""
+    """Move names that extend beyond the axes back inside, remove names without room, and return the others."""
     boxes = [text.get_window_extent() for text in taken]
     kept = []
     for name in names:
@@ -124,7 +124,7 @@ def _move_inside(axes: Axes, name: Text) -> None:
 
 
 def _lead(axes: Axes, name: Text, label: Label, theme: Theme) -> None:
-    """A line from the dot to the nearest point of its name."""
+    """Draw a line from the dot to the nearest point of its name."""
     box = name.get_window_extent()
     x, y = axes.transData.transform((label.x, label.y))
     nearest = (min(max(x, box.x0), box.x1), min(max(y, box.y0), box.y1))
@@ -133,7 +133,7 @@ def _lead(axes: Axes, name: Text, label: Label, theme: Theme) -> None:
 
 
 def _words(axes: Axes, text: str, size: float, colour: str, theme: Theme) -> Text:
-    """A text with a rim in the background's colour, which the layout makes no room for."""
+    """Write a text outlined in the background's colour; the layout ignores it."""
     rim = withStroke(linewidth=2.2, foreground=theme.card)
     words = axes.text(0, 0, text, fontsize=size, color=colour, zorder=5, path_effects=[rim])
     words.set_in_layout(False)

@@ -17,13 +17,13 @@ from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 if TYPE_CHECKING:
     from pyprof.prof.plot.style import Look, Picture
 
-MOST = 32  # bars: of more layers, the longest have one each and the others share one
+MOST = 32  # bars; with more layers, the longest have one bar each and all others share one
 NONE = "(no layer)"
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The time of a layer with everything inside it, or of several layers together."""
+    """The time of a layer including everything inside it, or of several layers together."""
 
     layer: Annotated[
         tuple[str, ...], doc("the parts of its path; empty: rows without a layer, or several layers as one")
@@ -73,7 +73,8 @@ def numbers(table: Table, depth: int | None = None) -> Layers:
 
 
 def _name(bar: Bar, bars: Sequence[Bar], outer: int) -> str:
-    """The path without the parts that all share, marked "(own ops)" where parts of the layer have their own bars."""
+    """The path without the parts common to all bars, marked "(own ops)" if layers inside this one have their own
+    bars."""
     name = ":".join(bar.layer[outer:]) or ":".join(bar.layer[-1:]) or bar.name
     parts = any(len(other.layer) > len(bar.layer) and other.layer[: len(bar.layer)] == bar.layer for other in bars)
     return f"{name} (own ops)" if bar.layer and parts else name

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyprof.prof.plot.style import Look, Picture
 
-FEW = 14  # steps per device up to which each has a horizontal bar; more become narrow columns
+FEW = 14  # up to this many steps per device are horizontal bars; more are narrow columns
 DEVICES = 8
 PARTS = (*PHASES, "idle")
 
@@ -37,7 +37,7 @@ class Phases:
 
 
 def numbers(table: Table) -> Phases:
-    """The steps as the web page has them. Raises PyprofError where the table has no times."""
+    """The steps, as on the web page. Raises PyprofError if the table has no times."""
     owner, names = owners(table)
     found = steps(table, owner)
     if not found:
@@ -52,7 +52,7 @@ def numbers(table: Table) -> Phases:
 
 
 def part(step: Step, name: str) -> int:
-    """The ns of a step that a phase, or idle time, takes."""
+    """The time in a step, in ns, of a phase or of idle time."""
     return step.idle_ns if name == "idle" else step.phase_ns.get(name, 0)
 
 
@@ -68,7 +68,7 @@ def draw(shown: Phases, look: Look) -> Picture:
     names = [name for name in PARTS if any(part(step, name) for mine in shown.steps for step in mine)]
     with picture(look, height) as figure:
         titled(figure, look, "Step time by phase" if shown.marked else "Time by phase", caption(shown))
-        longest = max(1, *(step.span_ns for mine in shown.steps for step in mine))  # bars share one axis
+        longest = max(1, *(step.span_ns for mine in shown.steps for step in mine))  # all bars share one time axis
         ratios = [len(mine) for mine in shown.steps] if flat else None
         all_axes = figure.subplots(len(shown.steps), 1, sharex=flat, squeeze=False, height_ratios=ratios)[:, 0]
         for axes, device, mine in zip(all_axes, shown.devices, shown.steps, strict=True):

@@ -1,7 +1,7 @@
 """The figure `roofline`, log-log: one dot per op, kernel or layer. A dot's area is its time, its colour its class.
 
-The roofs are those of the units that did the arithmetic and of the GPU's other tensor cores. Solid roofs were measured
-by ``pyprof peaks`` (if its file is given), dashed ones are the data sheet's.
+There is one roof for each unit that did arithmetic and for the GPU's other tensor-core formats. Solid roofs were
+measured by ``pyprof peaks`` (if its file is given); dashed roofs are the data sheet's.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.style import Look, Picture
 
 GROUPS = ("op", "kernel", "layer")
-DOTS = 400  # of more groups, those that take longest
-LEAST = 0.0005  # share of the time of all groups: a dot of less would be a speck
-LABELLED = 14  # dots with a name
+DOTS = 400  # with more groups, only the longest are drawn
+LEAST = 0.0005  # smallest share of the total time that is drawn; smaller dots would be specks
+LABELLED = 14  # number of dots with a name
 SOLID, DASHED = "-", (0, (5, 3))
-ALIKE = 0.01  # peaks that differ by less share one line
-DRAWN = ("fp32", "tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")  # roofs that are drawn also where nothing used the unit
-# One marker per class, with the factor that makes its area that of a circle.
+ALIKE = 0.01  # peaks with a smaller relative difference share one line
+DRAWN = ("fp32", "tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")  # roofs that are drawn even if nothing used the unit
+# One marker per class, with the factor that scales its area to that of a circle.
 MARKERS = {"o": 1.0, "s": 0.8, "^": 1.2, "D": 0.7, "v": 1.2, "P": 1.0, "X": 1.0, "p": 1.05, "h": 1.0, "*": 1.6}
 
 
@@ -60,7 +60,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """A limit: FLOP/s of units whose peaks are alike, or bytes/s of the memory (then ``units`` is empty)."""
+    """A limit: FLOP/s of one or more units with nearly equal peaks, or bytes/s of the memory (``units`` is empty)."""
 
     units: Annotated[tuple[str, ...], doc("units whose peaks are alike; empty: the memory")]
     used: Annotated[bool, doc("whether the arithmetic of some dot ran there")]
@@ -71,12 +71,12 @@ class Roof:
 
     @property
     def best(self) -> float:
-        """The limit of a dot: the measured rate, otherwise the data sheet's."""
+        """The rate that limits dots: the measured one if there is one, otherwise the data sheet's."""
         return max((rate for _, rate in self.measured), default=self.sheet or math.nan)
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rates of all its lines."""
+        """The rates of all lines of this roof."""
         return (*(rate for _, rate in self.measured), *(() if self.sheet is None else (self.sheet,)))
 
 
@@ -121,7 +121,7 @@ def numbers(table: Table, annotation: Annotation, peaks: Peaks | None = None, by
 
 
 def _dots(table: Table, annotation: Annotation, found: Roofline, rows: Ints, by: str) -> list[Dot]:
-    """One dot per group of these rows, those that take longest first."""
+    """One dot per group of these rows, longest time first."""
     names = _names(table, by)
     back = table.coded("dir").among("bprop") & (by != "kernel")
     keys, group = distinct(names.codes[rows], back[rows].astype(np.int64))
@@ -211,7 +211,7 @@ def _measured(unit: str, rate: float | None) -> tuple[tuple[str, float], ...]:
 
 
 def _alike(a: Roof, b: Roof) -> bool:
-    """Whether two roofs share a line: by the data sheet's rates, or by the measured ones where it has neither."""
+    """Whether two roofs share a line, by the data sheet's rates, or by the measured ones if it has neither."""
     if a.sheet is None or b.sheet is None:
         return a.sheet is b.sheet and abs(a.best - b.best) <= ALIKE * max(a.best, b.best)
     return abs(a.sheet - b.sheet) <= ALIKE * max(a.sheet, b.sheet)
@@ -259,7 +259,7 @@ def _scatter(axes: Axes, dots: Sequence[Dot], theme: Theme) -> None:
 
 
 def caption(shown: Rooflines) -> str:
-    """What the figure shows, and how much of the time that is."""
+    """The caption: what the figure shows, and its share of the time."""
     share = 100 * shown.shown_ns / shown.rows_ns if shown.rows_ns else 0.0
     what = {"op": "an op and direction", "kernel": "a kernel", "layer": "a layer and direction"}[shown.by]
     words = f"Each dot is {what}; its area is its time. {share:.1f}% of {shown.rows_ns / 1e6:.4g} ms is shown"
@@ -282,7 +282,7 @@ def _edges(shown: Rooflines) -> tuple[tuple[float, float], tuple[float, float]]:
 
 
 def _draw_memory(axes: Axes, roofs: Sequence[Roof], theme: Theme) -> list[Along]:
-    """Draw the memory's slope up to the highest roof; returns its words and the line along which they stand."""
+    """Draw the memory's slope up to the highest roof; returns its label and the line along which to write it."""
     from pyprof.prof.plot.labels import Along
 
     (low, high), (bottom, top), memory = axes.get_xlim(), axes.get_ylim(), roofs[0]

@@ -43,7 +43,7 @@ SETTINGS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Width and height in inches, dots per inch, theme and title. Without a height a figure takes what it needs."""
+    """Width and height in inches, dots per inch, theme and title. Without a height, the figure chooses its own."""
 
     width: float = 9.0
     height: float | None = None
@@ -72,7 +72,7 @@ class Picture(Figure):
 @contextmanager
 def _settings() -> Iterator[None]:
     with matplotlib.rc_context(dict(SETTINGS)), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # such characters are drawn as boxes
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # missing characters are drawn as boxes
         yield
 
 
@@ -97,7 +97,7 @@ def save(figure: Figure, out: BinaryIO, form: str) -> None:
 
 
 def titled(figure: Figure, look: Look, title: str, under: str) -> None:
-    """Add the title (the look's, if it has one) and, small, the caption at the bottom."""
+    """Add the title (the look's, if it has one), and the caption in small type at the bottom."""
     theme = look.theme
     head = plain(look.title or title, int(look.width * 11))
     figure.suptitle(head, x=0.008, ha="left", fontsize=FONT + 3.5, fontweight="bold", color=theme.ink)
@@ -167,7 +167,7 @@ def plain(text: str, size: int = 60, cut: Any = "right") -> str:
 
 
 def amount(value: float, unit: str = "") -> str:
-    """A number of three digits with an SI prefix and its unit.
+    """A number with three digits, an SI prefix and a unit.
 
     >>> amount(3.0455e12, "FLOP/s"), amount(66.9e12), amount(512, "B"), amount(0.02)
     ('3.05 TFLOP/s', '66.9 T', '512 B', '0.02')
@@ -179,7 +179,7 @@ def amount(value: float, unit: str = "") -> str:
 
 
 def time_unit(longest_ns: float) -> tuple[float, str]:
-    """The unit in which the longest time has few digits: its size in ns, and its name.
+    """The unit that suits the longest time: its length in ns, and its name.
 
     >>> time_unit(47e6), time_unit(3e3), time_unit(9e9), time_unit(12)
     ((1000000.0, 'ms'), (1000.0, 'µs'), (1000000000.0, 's'), (1.0, 'ns'))

@@ -1,4 +1,4 @@
-"""The figure `timeline`: the phases, streams and launches of one step, one lane above the other."""
+"""The figure `timeline`: the phases, streams and launches of one step, in lanes one above the other."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.style import Look, Picture
 
 DEVICES = 8
-LANES = 8  # streams (or threads) per device; of more, the busiest are shown
-MANY = 3000  # boxes per lane above which SVG and PDF hold them as an image
-NARROW = 0.3  # inches: wider boxes may hold their name
+LANES = 8  # streams (or threads) shown per device, the busiest first
+MANY = 3000  # a lane with more boxes is stored as an image in SVG and PDF
+NARROW = 0.3  # inches; only wider boxes show their name
 SHORTEST = 10  # characters to which a name may be cut
 
 LaneKind = Literal["phase", "stream", "launches"]
@@ -52,12 +52,12 @@ class Timeline:
     step: int | None  # None if the capture marks no steps: then all of it is shown
     span_ns: int
     lanes: tuple[Lane, ...]  # device by device: phases, streams, launches
-    aligned: bool  # whether each device begins at the left edge, because their steps do not overlap in time
+    aligned: bool  # True: each device's step starts at the left edge, because the steps do not overlap in time
     left_out: int  # the number of lanes and devices that are not shown
 
 
 def numbers(table: Table, annotation: Annotation, step: int | None = None) -> Timeline:
-    """The operations of the step asked for, by default of the step of median length.
+    """The operations of the given step, by default of the step of median length.
 
     Raises PyprofError where the table has no times, or no such step.
     """
@@ -163,7 +163,7 @@ def draw(shown: Timeline, look: Look) -> Picture:
 
 
 def _boxes(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look: Look) -> None:
-    """Draw the boxes of a lane, coloured by class; those of a phase have one colour."""
+    """Draw the boxes of a lane, coloured by class; phases have one colour each."""
     from matplotlib.collections import PolyCollection
 
     left, right = lane.start_ns / scale, (lane.start_ns + lane.dur_ns) / scale

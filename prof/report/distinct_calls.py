@@ -1,4 +1,4 @@
-"""Calls of the page's model: what is equal in every step, stored once."""
+"""The calls of the page's model: the fields that are the same in every step, stored once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TEXTS = {
     **{key: key for key in ("aten", "phase", "dir", "kind", "sizes", "dtypes", "args", "reason")},
     **{key: key for key in ("grid", "block", "api")},
 }
-LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column, and what joins its items
+LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column and separator of its items
 
 
 def call_columns(table: Table, annotation: Annotation, limits: Roofline) -> tuple[dict[str, Any], Ints]:
-    """Columns with one entry per distinct call, and each row's call."""
+    """Columns with one entry per distinct call, and the number of each row's call."""
     texts = _texts(table, annotation, limits)
     numbers = {
         "flops": annotation.flops,

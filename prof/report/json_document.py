@@ -1,4 +1,4 @@
-"""What pyprof report prints with --json (pyprof/command/envelope.py adds the header)."""
+"""The JSON that pyprof report prints with --json (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyprof.prof.summary.sentences import Figure
 
 
 class Page(Record):
-    """The page written, and its sentences."""
+    """The page that was written, and its sentences."""
 
     output: Annotated[FileWritten, doc("the page written")]
     title: Annotated[str, doc("of the page")]

@@ -1,4 +1,4 @@
-"""Rows of the page's model: each operation as the number of its call, with its times, lane and thread."""
+"""The rows of the page's model: for each operation the number of its call, its times, lane and thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RISING = ("start", "instance")  # stored as differences from one row to the next
 
 
 def operation_columns(table: Table, owner: Ints, owners: Sequence[str], call: Ints) -> dict[str, Any]:
-    """The rows in order of their start; the lanes that they ran in, and the threads that launched them."""
+    """The rows in order of start time, with the lanes in which they ran and the threads that launched them."""
     start = table.ints("start")
     order = np.argsort(np.where(start == NULL, np.iinfo(np.int64).max, start), kind="stable")
     lane, lanes = _lanes(table, owner, owners)
@@ -35,9 +35,9 @@ def _times(table: Table) -> dict[str, Ints]:
         "start": start,
         "dur": table.ints("kDuration"),
         "step": table.ints("step"),
-        "wait": np.where(both, start - np.where(both, api, 0), NULL),  # from the launch's start to the operation's
+        "wait": np.where(both, start - np.where(both, api, 0), NULL),  # from start of launch to start of operation
         "api_dur": table.ints("apiDuration"),
-        "why": np.where(cause < 0, NULL, cause),  # of the gap before it, an index into CAUSES
+        "why": np.where(cause < 0, NULL, cause),  # the cause of the gap before it, an index into CAUSES
     }
 
 
@@ -77,7 +77,8 @@ def _numbered(word: str, number: int) -> str:
 
 
 def _instances(table: Table, order: Ints) -> Ints:
-    """The number of each row's call of an op, in the order of its first row. A row without an op is a call alone."""
+    """The number of each row's call of an op, in the order of its first row. A row without an op is a call of its
+    own."""
     op = table.ints("opId")
     replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
     alone = np.where(op == NULL, np.arange(len(table)), -1)
@@ -91,7 +92,7 @@ def _instances(table: Table, order: Ints) -> Ints:
 
 
 def _listed(values: Ints, rising: bool) -> list[int | None] | Mapping[str, int | None]:
-    """A column as a list, as differences where it is rising, or as one value where all are equal."""
+    """A column as a list, as a list of differences if it is ``rising``, or as one value if all are equal."""
     if len(values) and np.all(values == values[0]):
         return {"all": known(values[0]), "count": len(values)}
     if not rising:

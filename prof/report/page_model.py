@@ -1,7 +1,8 @@
-"""Table, annotation and roofline -> what the page shows, as values that JSON can hold. It formats and draws nothing.
+"""The page's model: table, annotation and roofline as JSON-compatible values, without formatting or drawing.
 
-Rows of a run repeat: all that is equal in every step (names, op, layer, shapes, FLOPs, ...) is a *call*, stored once in
-``calls``; a row is the number of its call and its times. So 100,000 kernels take some 3 MB instead of 60.
+Rows repeat from step to step. The fields that stay the same (names, op, layer, shapes, FLOPs, ...) form a *call*,
+stored once in ``calls``; a row has the number of its call and its times. So 100,000 kernels take about 3 MB instead of
+60.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def page_model(
     title: str = "",
     summary: Summary | None = None,
 ) -> dict[str, Any]:
-    """The page's model. Its limits are by ``peaks`` where these are given, and the data sheets stand beside them.
+    """The page's model. Its limits use ``peaks``, if given, and the data sheets' are shown for comparison.
 
     ``cards``: the best first. ``summary``: the capture's, where it has been computed already.
     """
@@ -83,7 +84,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "sentences": sentences(summary),
         "tables": [asdict(table) for table in summary_tables(summary)],
         "assumptions": assumptions(summary),
-        "all_rows": not any(left_out),  # otherwise the charts show rows that the summary leaves out
+        "all_rows": not any(left_out),  # False: the charts show rows that the summary leaves out
     }
 
 
@@ -96,7 +97,7 @@ def _first(name: str) -> str:
 
 
 def _unattributed(table: Table) -> list[dict[str, Any]]:
-    """Rows without an op by their reason, the longest first, each with its rows by name."""
+    """Rows without an op, grouped by reason, longest time first, and within each group by name."""
     rows = np.flatnonzero(~attributed_rows(table.coded("op")))
     reason, name = (Coded.of(table.coded(key).take(rows).texts()) for key in ("reason", "kShortName"))
     keys, group = distinct_texts(reason, name)

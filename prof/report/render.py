@@ -1,7 +1,7 @@
-"""The model -> one file of HTML that needs no other file and no network.
+"""Render the page's model as a single HTML file that needs no other file and no network.
 
-All data is one JSON island, escaped so that no text in it can end the island or be markup. The page's scripts insert
-texts with ``textContent`` or draw them on a canvas, never as HTML.
+All data is in one JSON script element, escaped so that no text in it can close the element or act as markup. The page's
+scripts insert texts with ``textContent`` or draw them on a canvas, never as HTML.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyprof.prof.colours import style_sheet
 from pyprof.prof.page import environment, part, policy, script
 
 LIBRARY = "report/templates/vendor/echarts.min.js"
-# In the order in which they run; each defines one name of the page's namespace.
+# The page's scripts in the order in which they run; each defines one name in the page's namespace.
 SCRIPTS = "format model theme state draw phases roofline layers timeline op kernels lists main".split()
 ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
@@ -27,11 +27,11 @@ def render(model: Mapping[str, Any], out: BinaryIO) -> None:
     style = style_sheet() + part("report/templates/report.css")
     rules = policy([library, ours])
     page = template.render(model=model, policy=rules, style=style, library=library, script=ours, data=island(model))
-    out.write(page.encode("utf-8", "replace"))  # half a surrogate pair, in a name, has no UTF-8
+    out.write(page.encode("utf-8", "replace"))  # a lone surrogate in a name has no UTF-8 form
 
 
 def island(model: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a script element: no <, no >, no &, ASCII only.
+    """JSON that is safe inside a script element: no <, no >, no &, ASCII only.
 
     >>> island({"a": "</script>\u2028"})
     '{"a":"\\\\u003c/script\\\\u003e\\\\u2028"}'

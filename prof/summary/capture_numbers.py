@@ -1,6 +1,6 @@
-"""The numbers of a whole capture, which sentences, tables, the page's figures and JSON all take from here.
+"""The numbers of a whole capture, used by the sentences, the tables, the page's figures and the JSON.
 
-Times are ns. Sums over several GPUs are sums, of their spans too.
+Times are ns. With several GPUs, times are summed over the GPUs, including their spans.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Summary:
 
     @property
     def worker(self) -> str:
-        """What the rows ran on: GPU or CPU."""
+        """Whether the rows ran on a GPU or a CPU."""
         return "CPU" if self.on_cpu else "GPU"
 
     @property
@@ -107,7 +107,7 @@ class Summary:
         return self.nbytes / (self.span_ns * 1e-9) if self.span_ns else math.nan
 
     def mean(self, key: str) -> float:
-        """The mean over the GPUs of a number of ``Usage``; NaN where no GPU has it."""
+        """The mean over the GPUs of one field of ``Usage``; NaN if no GPU has it."""
         values = [getattr(device, key) for device in self.devices]
         known = [value for value in values if not math.isnan(value)]
         return sum(known) / len(known) if known else math.nan
@@ -116,9 +116,9 @@ class Summary:
 def summarise(
     table: Table, annotation: Annotation, peaks: Peaks | None = None, limits: Roofline | None = None
 ) -> Summary:
-    """The summary of a capture. Warm-up, and loading that takes long, are reported and left out of the rest.
+    """The summary of a capture. Warm-up and long loading are reported but left out of all other numbers.
 
-    ``limits``: those of all rows by ``peaks``, where they have been computed already.
+    ``limits``: the limits of all rows with ``peaks``, if they have already been computed.
     """
     all_rows = len(table)
     warm, before = warm_up(table)
@@ -172,7 +172,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
 
 
 def _steps(table: Table) -> tuple[Part, ...]:
-    """The marked steps in the order of their numbers. Of several GPUs a step is as long as on the slowest one."""
+    """The marked steps in order of their numbers. With several GPUs, a step's time is that of the slowest GPU."""
     number = table.ints("step")
     timed = number[(table.ints("start") != NULL) & (number != NULL)]
     rows = dict(zip(*(values.tolist() for values in np.unique(timed, return_counts=True)), strict=True))
@@ -180,7 +180,8 @@ def _steps(table: Table) -> tuple[Part, ...]:
 
 
 def _phases(table: Table, time: Timeline) -> tuple[Part, ...]:
-    """In the order of a step; an instant counts once, and idle time for the phase of the row after it."""
+    """The phases in the order of a step. Overlapping time counts once; idle time belongs to the phase of the next
+    row."""
     place = phase_places(table)
     start, end = table.ints("start"), ends(table)
     busy = dict.fromkeys(PHASES, 0)

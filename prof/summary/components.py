@@ -1,8 +1,8 @@
 """Parts of a capture: its rows by any text, by part of the model, and by the layers that the model repeats.
 
-A part of the model is attention, MLP, norm, embedding, loss, optimizer, communication or copies. The names of a row's
-layers decide, innermost first; where these say nothing, the family of its op; copies, collectives and the optimizer are
-parts of their own.
+A part of the model is attention, MLP, norm, embedding, loss, optimizer, communication or copies. It follows from the
+names of the row's layers, innermost first, or else from its op's family. Copies, collectives and the optimizer are
+separate parts.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ OF_FAMILY = {
     "rnn": "recurrent layers",
 }
 REST = "other"
-LEAST = 3  # layers that make a series
-# At least half of the layers of a series take between 1/1.5 and 1.5 times the median: otherwise they are not alike.
+LEAST = 3  # the smallest number of layers in a series
+# Layers form a series only if at least half of them take between 1/1.5 and 1.5 times the median.
 ALIKE = 1.5
 COUNTED = re.compile(r"^(.*?[._])(\d+)$")  # h.3, DecoderLayer_3; not fc3
 
@@ -95,7 +95,7 @@ def _component(layer: str, family: str, phase: str, kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Layers whose names differ by a number only: `Model:h.*`."""
+    """Layers whose names differ only by a number: `Model:h.*`."""
 
     name: Annotated[str, doc("the layers' common name")]
     numbers: Annotated[list[int], doc("numbers of the layers, ascending")]
@@ -106,7 +106,7 @@ class Series:
         return float(np.median(self.ns))
 
     def outliers(self, far: float) -> list[tuple[int, float]]:
-        """Layers that take ``far`` times the median or more, or a ``far``-th of it or less, with that ratio."""
+        """Layers that take at least ``far`` times or at most 1 / ``far`` of the median time, with their ratio to it."""
         if not self.median_ns:
             return []
         ratios = [(number, ns / self.median_ns) for number, ns in zip(self.numbers, self.ns, strict=True)]
@@ -114,7 +114,7 @@ class Series:
 
 
 def series(layers: Coded, duration: Ints) -> Series | None:
-    """The layers that the model repeats: those with most time; of layers inside each other the outermost."""
+    """The repeated layers with the most time; if repeated layers contain each other, the outermost."""
     sums = np.zeros(len(layers.values) + 1)
     np.add.at(sums, layers.codes, duration)
     found: dict[str, dict[int, int]] = {}
@@ -136,7 +136,7 @@ def _alike(ns: Sequence[int]) -> bool:
 
 
 def _counted(parts: Sequence[str]) -> list[tuple[str, int]]:
-    """Each part that ends in a number: the path with the number replaced by "*", and the number."""
+    """For each part of a path that ends in a number: the path with "*" instead of the number, and the number."""
     counted = []
     for i, part in enumerate(parts):
         match = COUNTED.match(part)

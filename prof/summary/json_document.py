@@ -1,4 +1,4 @@
-"""What prof.py --summary --json prints (pyprof/command/envelope.py adds the header)."""
+"""The JSON that prof.py --summary --json prints (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, headline, sentences
 from pyprof.prof.timing.usage import Usage
 
-# Shares and rates of a device, which the summary computes from its counts: key, unit, meaning, value.
+# Shares and rates of a device that the summary computes from its counts: (key, unit, meaning, value).
 RATES: tuple[tuple[str, str, str, Callable[[Usage], float]], ...] = (
     ("utilisation_percent", "%", "time with a kernel, of the span", lambda device: device.utilisation),
     ("busy_percent", "%", "time with any operation, of the span", lambda device: device.busy),
@@ -42,7 +42,7 @@ class SummaryDocument(Record):
 
 
 def summary_of(summary: Summary, cards: Sequence[Advice] = ()) -> SummaryDocument:
-    """The sentences, all numbers behind them, and what to change."""
+    """The JSON document: the sentences, their numbers, and the advice."""
     numbers = asdict(summary)
     for keys, device in zip(numbers["devices"], summary.devices, strict=True):
         keys.update({key: rate(device) for key, _, _, rate in RATES})

@@ -1,4 +1,4 @@
-"""The summary's headline, figures, and sentences that a person can quote: each is true alone and has its numbers."""
+"""The summary's headline, figures and quotable sentences: each sentence is true on its own and has its numbers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sentences(summary: Summary) -> list[str]:
 
 
 def assumptions(summary: Summary) -> list[str]:
-    """What the numbers rest on."""
+    """The assumptions behind the numbers."""
     texts = [] if summary.on_cpu else [f"{note}." for note in summary.notes]
     if not summary.has_layers and summary.attributed_ns:
         texts.append(
@@ -74,7 +74,7 @@ def assumptions(summary: Summary) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that stands out, with its name and what it is of."""
+    """A headline figure: its value, its name and what it refers to."""
 
     name: Annotated[str, doc("what it is")]
     value: Annotated[str, doc("with its unit")]
@@ -82,7 +82,7 @@ class Figure:
 
 
 def figures(summary: Summary) -> list[Figure]:
-    """Attributed share, times, busy share, rate and MFU, each where it is known."""
+    """Attributed share, times, busy share, rate and MFU, each only if it is known."""
     worker, total = summary.worker, summary.total_ns
     least = work.at_least(summary.counted_ns, summary).replace("at least", "≥")
     shown = [
@@ -102,7 +102,7 @@ def figures(summary: Summary) -> list[Figure]:
 
 
 def _length(summary: Summary) -> list[Figure]:
-    """The time of a step, or of the whole capture where it marks no steps."""
+    """The time of a step, or of the whole capture if it marks no steps."""
     if summary.steps:
         count = len(summary.steps)
         return [Figure("step time", ms(summary.step_ns), f"median of {count}" if count > 1 else counted(1, "step"))]

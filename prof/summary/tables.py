@@ -16,23 +16,23 @@ from pyprof.prof.summary.wording import layer_name
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
 
-MOST = 14  # rows of a table
-LAYERS = 6  # rows of the table of layers
+MOST = 14  # rows per table
+LAYERS = 6  # rows in the table of layers
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryTable:
-    """``head`` and each row have as many cells; the first cell is the row's name."""
+    """A table. ``head`` and each row have the same number of cells; the first cell is the row's name."""
 
     key: str  # phases, devices, components, layers, kinds or units
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    bars: tuple[float, ...] = ()  # per row: the length of its bar, of the longest; empty: no bars
+    bars: tuple[float, ...] = ()  # per row: the length of its bar, relative to the longest; empty: no bars
 
 
 def summary_tables(summary: Summary) -> list[SummaryTable]:
-    """The tables that say more than a sentence would."""
+    """The tables that tell more than a sentence would."""
     return [*_phases(summary), *_devices(summary), *_components(summary), *_layers(summary), *_work(summary)]
 
 
@@ -50,7 +50,7 @@ def _phases(summary: Summary) -> Iterator[SummaryTable]:
 
 
 def _devices(summary: Summary) -> Iterator[SummaryTable]:
-    """Each GPU beside the others: one that works less waits, or has less to do."""
+    """A comparison of the GPUs: one that is less busy waits for others or has less work."""
     count = len(summary.devices)
     if count < 2:
         return
@@ -84,7 +84,7 @@ def _components(summary: Summary) -> Iterator[SummaryTable]:
 
 
 def _mostly_known(parts: Sequence[Part]) -> bool:
-    """Whether a table of them says more than one line would."""
+    """Whether most of the time has a known part, so that a table tells more than one line would."""
     whole = sum(part.ns for part in parts)
     return sum(part.ns for part in parts if part.name not in ("other", "copies")) > whole / 2
 
@@ -112,7 +112,7 @@ def _bars(times: Sequence[int]) -> tuple[float, ...]:
 
 
 def _layers(summary: Summary) -> Iterator[SummaryTable]:
-    """The layers that take longest, in their order; where all take equally long a sentence says so."""
+    """The layers that take longest, in the model's order. None if all take equally long: a sentence says so."""
     layers = summary.series
     if not summary.has_layers or layers is None or not layers.outliers(OUTLIER):
         return

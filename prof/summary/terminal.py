@@ -1,7 +1,7 @@
 """The summary on a terminal or in a pipe: sentences, advice, tables.
 
-Names in a trace are anybody's: they are cleaned of control characters and never read as markup. Colour and width only
-where the output is a terminal, or as asked for.
+Names in a trace are untrusted: control characters are removed, and they are never read as markup. Colour and width are
+used only if the output is a terminal, or as requested.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 BAR = 24  # characters of the longest bar
-NAME = 24  # characters that a row's name may always have
-OTHER_COLUMNS = 62  # characters of the columns beside a name
+NAME = 24  # characters that are always available for a row's name
+OTHER_COLUMNS = 62  # characters of the columns other than the name
 
 
 def write_summary(
     summary: Summary, out: BinaryIO, width: int, terminal: bool = False, advice: Sequence[str] = ()
 ) -> None:
-    """``advice``: a title and the pieces, as ``pyprof.prof.advice.report.brief`` makes them."""
+    """Write the summary; ``advice`` is a title and pieces of advice from ``pyprof.prof.advice.report.brief``."""
     from rich.console import Console
 
     text = io.StringIO()
     console = Console(
         file=text,
         width=max(width, 40),
-        height=25,  # has no effect here, but without one TERM=dumb is 80 wide
+        height=25,  # has no effect itself, but without a height TERM=dumb has a width of 80
         force_terminal=terminal,
         force_jupyter=False,  # in a notebook rich would otherwise show each line instead of writing it
         highlight=False,

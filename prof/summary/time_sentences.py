@@ -14,11 +14,11 @@ from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.prof.timing.waiting import NOUNS, SyncPoint
 from pyprof.quantities import ms, share
 
-MOST = 3  # parts that a sentence names
-OUTLIER = 1.2  # times the median: a layer that takes longer stands out
-LITTLE = 0.01  # of the time: less is not worth a sentence
-LATE = 0.05  # of the time: from here on a sentence says how long the GPU waits for launches
-QUEUED_NS = 100_000  # launching takes 5 to 50 µs: a kernel that waits longer has several launches before it
+MOST = 3  # parts named in a sentence
+OUTLIER = 1.2  # a layer that takes more than this times the median is an outlier
+LITTLE = 0.01  # share of the time; anything smaller gets no sentence
+LATE = 0.05  # from this share of the time on, a sentence says how long the GPU waits for launches
+QUEUED_NS = 100_000  # launching takes 5 to 50 µs; a kernel that waits longer has several launches queued before it
 
 
 def warm_up_sentences(summary: Summary) -> Iterator[str]:
@@ -36,7 +36,7 @@ def warm_up_sentences(summary: Summary) -> Iterator[str]:
 
 
 def loading_sentences(summary: Summary) -> Iterator[str]:
-    """Copies between host and device, those that load a model apart from those of the steps."""
+    """Copies between host and device: those that load the model, and separately those inside the steps."""
     copies = summary.copies
     if copies is None or not copies.rows:
         return
@@ -62,7 +62,7 @@ def _copy_counts(copies: Leading) -> str:
 
 
 def busy_sentences(summary: Summary) -> Iterator[str]:
-    """How long the GPU works, and how long it waits for the CPU."""
+    """How long the GPU is busy, and how long it waits for the CPU."""
     if not summary.span_ns or summary.on_cpu:
         return
     count = len(summary.devices)
@@ -78,7 +78,7 @@ def busy_sentences(summary: Summary) -> Iterator[str]:
 
 
 def idle_sentences(summary: Summary) -> Iterator[str]:
-    """The causes of the gaps."""
+    """The causes of the GPU's idle time."""
     causes = [f"{NOUNS[name]} {ms(ns)}" for name, _, ns in summary.waits.causes if ns > LITTLE * summary.span_ns]
     if causes:
         yield f"Idle time by the cause of each gap: {joined(causes[: MOST + 1])}."
@@ -96,7 +96,7 @@ def queue_sentences(summary: Summary) -> Iterator[str]:
 
 
 def sync_sentences(summary: Summary) -> Iterator[str]:
-    """Where the program makes the CPU wait, and copies that the driver has to stage."""
+    """Calls in which the CPU waits for the GPU, and copies that the driver has to stage (from pageable memory)."""
     waits = summary.waits
     if waits.syncs:
         rows, waited, idle = (sum(getattr(p, key) for p in waits.syncs) for key in ("rows", "waited_ns", "idle_ns"))
@@ -132,7 +132,7 @@ def step_sentences(summary: Summary) -> Iterator[str]:
 
 
 def backward_sentences(summary: Summary) -> Iterator[str]:
-    """The backward pass against the forward pass."""
+    """The time of the backward pass compared with the forward pass."""
     phases = {part.name: part.ns for part in summary.phases}
     forward, backward = phases.get("forward"), phases.get("backward")
     if forward and backward:

@@ -13,7 +13,7 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def brief_time(ns: float) -> str:
-    """A time that may be far below a ms.
+    """A time as text, in a smaller unit if it is far below 1 ms.
 
     >>> brief_time(1960), brief_time(2_340_000)
     ('1.96 µs', '2.340 ms')
@@ -33,7 +33,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def rate(nbytes: float, ns: float) -> str:
-    """Bytes over a time, as B/s."""
+    """The text of a rate in B/s."""
     return amount(1e9 * nbytes / ns, "B/s")
 
 
@@ -54,11 +54,11 @@ def joined(words: Sequence[str]) -> str:
 
 
 def operation_name(name: str) -> str:
-    """The name of an op, or of a kernel, cut to a length that a sentence can take."""
+    """The name of an op or a kernel, shortened for use in a sentence."""
     half = (LONGEST_NAME - 2) // 2
     return (name if len(name) <= LONGEST_NAME else f"{name[:half]}..{name[-half:]}") or "(no name)"
 
 
 def layer_name(name: str) -> str:
-    """The end of a layer's path, which says most, in a length that a sentence can take."""
+    """The end of a layer's path, the most specific part, shortened for use in a sentence."""
     return name if len(name) <= LONGEST_LAYER else f"..{name[2 - LONGEST_LAYER :]}"

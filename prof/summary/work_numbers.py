@@ -20,7 +20,7 @@ from pyprof.table.columns import Coded, Ints, Table
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Kernels that multiply matrices, convolutions and attention among them; not their helpers."""
+    """Kernels that multiply matrices, including convolutions and attention but not their helper kernels."""
 
     ns: Annotated[int, doc("time of the kernels that multiply matrices, convolutions and attention among them")]
     tensor_ns: Annotated[int, doc("time on tensor cores")]
@@ -42,7 +42,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Rows whose limit is known, against it."""
+    """The rows whose hardware limit is known, compared with that limit."""
 
     rows: Annotated[int, doc("rows whose limit is known")]
     ns: Annotated[int, doc("their time")]
@@ -100,7 +100,7 @@ def limit_numbers(limits: Roofline, duration: Ints) -> Limits:
 
 
 def uncounted_ops(table: Table, rows: Ints) -> tuple[Part, ...]:
-    """The ops among these rows, by their aten names where they have one."""
+    """The ops of these rows with their time, by aten name if there is one."""
     aten, op = table.coded("aten"), table.coded("op")
     names = Coded.concat([aten, op])
     picked = np.where(aten.codes[rows] >= 0, rows, len(table) + rows)

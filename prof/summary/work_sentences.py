@@ -19,8 +19,8 @@ from pyprof.table.schema import first_text
 MOST = 3  # parts that a sentence names
 MOST_OPS = 5  # ops without a model that a sentence names
 LITTLE = 0.01  # of the time: less is not named
-NEARLY = 0.95  # of the time: what is known of more hardly changes when the rest becomes known
-TELLING = 0.1  # of the time: limits known for less say nothing about the whole
+NEARLY = 0.95  # share of the time; a figure known for more than this is treated as known for all of it
+TELLING = 0.1  # share of the time; limits known for less than this say nothing about the whole
 MISSED = 0.05  # of the time has no op: from here on a sentence says what would give it one
 LONGEST_KERNEL = 40  # characters of a kernel's name
 BOUNDS = {
@@ -61,7 +61,7 @@ def matrix_sentences(summary: Summary) -> Iterator[str]:
 
 
 def _better(matrix: Matrix) -> str:
-    """What the tensor cores could do, where another unit does most."""
+    """What the tensor cores could reach, if another unit does most of the matrix math."""
     ratios = joined([f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in matrix.better[:2]])
     return f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
 
@@ -102,12 +102,12 @@ def rate_sentences(summary: Summary) -> Iterator[str]:
 
 
 def at_least(known_ns: int, summary: Summary) -> str:
-    """What stands before a rate whose amount is known for only some of the time."""
+    """The prefix "at least" for a rate whose FLOPs or bytes are known for only part of the time."""
     return "" if known_ns > NEARLY * summary.total_ns else "at least "
 
 
 def per_gpu(summary: Summary) -> str:
-    """What a rate is of."""
+    """The suffix that tells whether a rate is per GPU."""
     gpus = " per GPU" if len(summary.devices) > 1 else ""
     return gpus if summary.on_cpu else f"{gpus} including idle time"
 
@@ -118,13 +118,14 @@ def mfu_text(summary: Summary) -> str:
 
 
 def peak_text(summary: Summary) -> str:
-    """The peak that MFU is of."""
+    """The peak rate to which MFU refers, as text."""
     device = next(device for device in summary.devices if not math.isnan(device.mfu))
     return f"{amount(device.peak_flop_per_s, 'FLOP/s')} ({unit_name(device.unit)}, dense)"
 
 
 def usage_sentences(summary: Summary) -> Iterator[str]:
-    """GPU utilisation, SM efficiency and occupancy, as PyTorch's profiler names them; the mean of several GPUs."""
+    """GPU utilisation, SM efficiency and occupancy, with the names of PyTorch's profiler; with several GPUs, their
+    mean."""
     means = (
         ("GPU utilisation (a kernel runs)", summary.mean("utilisation")),
         ("estimated SM efficiency", summary.mean("sm_efficiency")),
@@ -137,7 +138,7 @@ def usage_sentences(summary: Summary) -> Iterator[str]:
 
 
 def limit_sentences(summary: Summary) -> Iterator[str]:
-    """How far the kernels are from what the hardware could do, and what limits them."""
+    """How far the kernels are from the hardware's limits, and what limits them."""
     limits = summary.limits
     if not limits.ns or limits.ns < TELLING * summary.total_ns:
         return
@@ -162,7 +163,7 @@ def graph_sentences(summary: Summary) -> Iterator[str]:
 
 
 def unattributed_sentences(summary: Summary) -> Iterator[str]:
-    """How much time has no op, why, and what would give it one."""
+    """How much time has no op, why, and how to attribute it."""
     total, missing = summary.total_ns, summary.total_ns - summary.attributed_ns
     if missing > 0:
         reasons = [

@@ -14,7 +14,7 @@ BLOCK = 16384  # rows
 DIGITS = 4
 
 Data = Coded | Ints | Floats
-Change = Callable[[str], str]  # what a format does to a text: quote it, cut it
+Change = Callable[[str], str]  # how a format changes a text, such as quoting or shortening it
 
 
 class Cells:
@@ -26,7 +26,7 @@ class Cells:
         self.rows = rows
 
     def blocks(self, changes: Sequence[Change]) -> Iterator[Iterator[tuple[str, ...]]]:
-        """The rows as texts, in blocks. A column's change is made once per distinct text."""
+        """The rows as texts, in blocks. ``changes`` has one function per column, called once per distinct text."""
         columns = zip(self.columns, self.data, changes, strict=True)
         fields = [_field(column, data, change) for column, data, change in columns]
         for begin in range(0, self.rows, BLOCK):
@@ -59,14 +59,14 @@ def widths(column: Column, data: Data) -> Iterator[str]:
 
 
 def shown(values: Floats) -> Coded:
-    """Numbers as texts with four digits and no exponent, each distinct one written once.
+    """Numbers as texts with four digits and no exponent; each distinct number is formatted once.
 
     >>> shown(np.array([1365.333, 0.0123456, 0.0, 100.0, np.nan])).texts()
     ['1365', '0.01235', '0', '100', '']
     """
     known = np.isfinite(values)
     size = np.floor(np.log10(np.abs(np.where(known & (values != 0), values, 1.0)))).astype(np.int64)
-    scale = 10.0 ** np.clip(DIGITS - 1 - size, 0, 12)  # below 1e-8 all is 0
+    scale = 10.0 ** np.clip(DIGITS - 1 - size, 0, 12)  # values below 1e-8 are shown as 0
     distinct, row = np.unique(np.where(known, np.rint(values * scale) / scale, np.nan), return_inverse=True)
     texts = [_text(value) for value in distinct.tolist()]
     return Coded(np.where(known, row.reshape(-1), -1).astype(np.int32), texts)

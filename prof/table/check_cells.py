@@ -1,4 +1,4 @@
-"""Check the cells of a kernel table where it comes in: anybody may have written it, and op models rely on its forms."""
+"""Check the cells of a kernel table on input: it may come from any source, and op models rely on the format."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class OpCall(msgspec.Struct, forbid_unknown_fields=True):
     args: list[Any] = []
 
 
-# JSON column -> its type, and the type's name in errors. An argument is a tensor's shape, or the shapes of a list of
-# tensors.
+# JSON column -> its type, and the type's name in error messages. An argument is a tensor's shape, or the shapes of a
+# list of tensors.
 FORMS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("layer", "trace", "reprMarkers", "marker", "mod", "op", "nodes"), (list[str], "a list of texts")),
     "sizes": (Sizes, "a list of shapes"),
@@ -39,14 +39,14 @@ FORMS: dict[str, tuple[Any, str]] = {
     "gpuInfo": (dict[str, Any], "facts by name"),
 }
 
-# Column of times -> its least and greatest possible value in ns: ends and sums of times must fit 64 bits.
+# Time column -> its smallest and largest allowed value in ns: end times and sums must fit into 64 bits.
 TIMES = {"kDuration": (0, 2 * LATEST_NS), "start": (-LATEST_NS, LATEST_NS)}
 
 
 def check_cells(table: Table, file: str) -> None:
-    """Raise SchemaError where a time is impossible or a JSON cell has another form than ``FORMS`` says.
+    """Raise SchemaError if a time is impossible or a JSON cell does not have the form that ``FORMS`` requires.
 
-    Empty texts are unknown. Our readers mend impossible times; another's table may have any.
+    Empty texts mean unknown. pyprof's own readers repair impossible times, but a table from elsewhere may have them.
     """
     _check_times(table, file)
     for key, (form, name) in FORMS.items():

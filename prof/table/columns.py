@@ -1,9 +1,9 @@
 """The columns that the prof command prints: name, header, unit, meaning, and how to get each from the table.
 
 The first twenty are PyProf's, with its names, headers and forms: `mod` and `op` are the outermost call ("na" where
-there is none), lists are joined (`layer` by ":", the others by ","; "-" where empty), grids are "128,1,1". Two things
-differ: what is not known is an empty cell, where PyProf printed 0 or "na", and counts are integers. Only printed texts
-have "na" and "-": for JSON, Parquet and ``--where`` such a cell is empty.
+there is none), lists are joined (`layer` by ":", the others by ","; "-" if empty), grids are "128,1,1". There are two
+differences: unknown values are empty cells, where PyProf printed 0 or "na", and counts are integers. "na" and "-" occur
+only in printed texts; in JSON, Parquet and ``--where`` such a cell is empty.
 
 This module imports nothing heavy: ``prof.py --help`` lists the columns.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Coded, Floats, Ints, Table
 
-    # A column's rows: texts, integers with NULL or numbers with NaN where they are not known.
+    # A column's values: texts, integers (NULL if unknown) or floats (NaN if unknown).
     Get = Callable[[Table, Annotation], Coded | Ints | Floats]
 
 Kind = Literal["text", "int", "float"]
@@ -32,23 +32,23 @@ Kind = Literal["text", "int", "float"]
 class Column:
     """A column of the printed table. Numbers are aligned right and never cut."""
 
-    name: str  # what -c takes
+    name: str  # as given to -c
     header: str
     unit: str
     meaning: str
     get: Get
     cut: Cut = "right"
-    share: float = 1  # of a terminal's width, where the texts are cut: a kernel's name needs more than a module's
+    share: float = 1  # weight in a terminal's width if texts must be cut: kernel names need more than modules
     kind: Kind = "text"
     empty: str = ""  # how an empty text is printed
 
 
-# How to get a column. Modules that import numpy are loaded then, not with this one.
+# How to get a column. Modules that import numpy are loaded only at that point, not together with this one.
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Gets a column of limits. ``with_limits`` computes all of them at once; alone, each would do it again."""
+    """Gets one column of limits. ``with_limits`` computes all of them in one pass instead of one pass per column."""
 
     name: str
 
@@ -73,7 +73,7 @@ def _text(key: str) -> Get:
 
 
 def _mapped(key: str, change: Callable[[str], str]) -> Get:
-    """The column with each distinct text changed once; rows without a text stay so."""
+    """A getter that applies ``change`` to each distinct text of the column ``key``; empty cells stay empty."""
 
     def get(table: Table, _: Annotation) -> Coded:
         from pyprof.table.columns import Coded
@@ -161,7 +161,7 @@ def _float(name: str, header: str, unit: str, meaning: str, get: Get) -> Column:
 
 
 COLUMNS: tuple[Column, ...] = (
-    # PyProf's, in its order
+    # PyProf's columns, in PyProf's order
     _int("idx", "Idx", "", "number of the row, from 1", _index),
     _list("seq", "SeqId", "autograd sequence numbers", _numbers("seqId")),
     _list("altseq", "AltSeqId", "sequence numbers around the launch, not the row's own", _numbers("altSeqId")),
@@ -216,14 +216,14 @@ COLUMNS: tuple[Column, ...] = (
     _float("waves", "Waves", "", "blocks / (SMs × blocks that fit an SM)", Limit("waves")),
     _float("tail", "Tail%", "%", "share of the waves' slots that stay empty", Limit("tail")),
     _float("sm_eff", "SMEff%", "%", "estimated SM efficiency: SMs that have a block", Limit("sm_eff")),
-    # what waited (prof/timing/waiting.py)
+    # waiting and its causes (prof/timing/waiting.py)
     _int(
         "queue", "Queue(ns)", "ns", "from the end of the launching call to the start on the GPU", _waiting("queue_ns")
     ),
     _int("idle", "Idle(ns)", "ns", "before the row its GPU did nothing", _waiting("idle_ns")),
     Column("idle_why", "IdleWhy", "", "why: launch, sync, data, copy, host, queued", _waiting("cause")),
     _int("exposed", "Exposed(ns)", "ns", "of communication: nothing else ran on its GPU", _exposed),
-    # what went over a link (prof/timing/collectives.py)
+    # bytes sent over links (prof/timing/collectives.py)
     Column("comm", "Comm", "", "collective: all_reduce, all_gather, ...", _traffic("op")),
     _int("ranks", "Ranks", "", "how many ranks take part in it", _traffic("ranks")),
     _int("wire", "Wire", "bytes", "that this rank must send for it", _traffic("wire")),
@@ -233,4 +233,4 @@ COLUMNS: tuple[Column, ...] = (
     Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
 )
 COLUMN = {column.name: column for column in COLUMNS}
-DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's
+DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's default

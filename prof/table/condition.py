@@ -8,8 +8,8 @@
     value      = name | scope:pattern | [-]number[unit] | 'text' | None | list
     list       = "(" [value {"," value}] ")"              or in [ ] or { }
 
-What names, scopes and units there are, and what may be compared with what, is for the caller to say (``where.py``,
-``diff/gate.py``). Texts are read by this grammar alone: nothing of them is run as code.
+The callers (``where.py``, ``diff/gate.py``) define which names, scopes and units exist, and which comparisons are
+allowed. Texts are only parsed with this grammar, never run as code.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pyprof.errors import PyprofError
 
 LONGEST = 4000  # characters
 DEEPEST = 40  # levels of brackets and nots
-DIGITS = 18  # of an integer: longer ones become floats, since a column holds 64 bits
+DIGITS = 18  # most digits of an integer; longer ones become floats, since a column holds 64 bits
 TEXT = r"'(?:[^'\\]|\\.)*'" + r'|"(?:[^"\\]|\\.)*"'
 NUMBER = r"(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 WORD_SIGNS = frozenset(["is", "in", "like"])
 OPENS = {"(": ")", "[": "]", "{": "}"}
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}  # the sign with its sides exchanged
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}  # sign after exchanging the sides
 ESCAPE = re.compile(r"\\([\\'\"])")
 
 Leaf = TypeVar("Leaf")
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 class ConditionError(PyprofError):
-    """A text is no condition, or compares what cannot be compared. The message names the place. Wrong usage."""
+    """A text is not a valid condition, or compares incompatible values. The message gives the position. Bad usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Value:
     value: Any
     start: int
     end: int
-    unit: str = ""  # of a number
-    scope: str = ""  # of a pattern
+    unit: str = ""  # if the value is a number
+    scope: str = ""  # if the value is a pattern
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Two values and the sign between them."""
+    """A comparison: two values and the sign between them."""
 
     left: Value
     sign: str
@@ -79,13 +79,13 @@ Tree: TypeAlias = Leaf | Not[Leaf] | Joined[Leaf]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition as it was read: its text, and the tree of its relations."""
+    """A parsed condition: its text, and the tree of its comparisons."""
 
     text: str
     tree: Tree[Relation]
 
     def refused(self, value: Value, why: str) -> ConditionError:
-        """The error for a value that cannot stand where it does."""
+        """The error for a value that is not allowed at its position."""
         return _error(value.start, self.text[value.start : value.end], why)
 
 
@@ -95,7 +95,7 @@ def fold(
     join: Callable[[bool, list[Result]], Result],
     negate: Callable[[Result], Result],
 ) -> Result:
-    """Compute a tree from its leaves up. Every leaf is computed, also where the result is known before."""
+    """Evaluate a tree from its leaves up. Every leaf is evaluated, even if the result is already certain."""
     if isinstance(tree, Not):
         return negate(fold(tree.inner, leaf, join, negate))
     if isinstance(tree, Joined):
@@ -104,7 +104,7 @@ def fold(
 
 
 def with_leaves(tree: Tree[Leaf], change: Callable[[Leaf], Tree[Other]]) -> Tree[Other]:
-    """The tree with each leaf replaced by what ``change`` makes of it."""
+    """The tree with each leaf replaced by the result of ``change``."""
     if isinstance(tree, Not):
         return Not(with_leaves(tree.inner, change))
     if isinstance(tree, Joined):
@@ -113,7 +113,7 @@ def with_leaves(tree: Tree[Leaf], change: Callable[[Leaf], Tree[Other]]) -> Tree
 
 
 def parse(text: str, scopes: Collection[str] = (), units: Collection[str] = ()) -> Condition:
-    """Read a condition. Raises ConditionError, with the number of the character that is wrong.
+    """Parse a condition. Raises ConditionError, with the position of the wrong character.
 
     >>> parse("sil > 5 and op like 'l*'").tree.parts[0].sign
     '>'
@@ -140,7 +140,7 @@ class _Token:
 
 
 class _Parser:
-    """Reads the grammar by recursive descent, with one token of look-ahead in ``token``."""
+    """A recursive descent parser for the grammar, with one token of look-ahead in ``token``."""
 
     def __init__(self, text: str, scopes: Collection[str], units: Collection[str]) -> None:
         scoped = rf"(?P<scope>(?:{'|'.join(scopes)}):\s*(?:{TEXT}|[^\s<>=!()\"']+))|" if scopes else ""

@@ -1,4 +1,4 @@
-"""``--group``: rows that agree in some columns as one row, with their count, time, work and rates."""
+"""``--group``: combine rows that agree in some columns into one row with their count, time, work and rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyprof.prof.table.cells import Data
     from pyprof.table.columns import Floats, Ints
 
-NEEDED = ("sil", "flops", "bytes")  # columns that the aggregates are made of
+NEEDED = ("sil", "flops", "bytes")  # columns from which the aggregates are computed
 
 
 def _no_rows(*_: Any) -> Any:
@@ -31,7 +31,7 @@ AGGREGATES: tuple[Column, ...] = (
 
 
 def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[Data], dict[str, Data]]:
-    """The groups in the order of their first rows: the cells in which their rows agree, and their aggregates by name.
+    """The groups in order of their first rows: the cells of the keys, and the aggregates by name.
 
     ``values``: the columns of ``NEEDED``.
     """
@@ -63,7 +63,7 @@ def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[D
 
 
 def _merged(key: Data) -> Ints:
-    """Numbers that are equal where the cells of the column are equal."""
+    """One number per row; equal cells of the column have equal numbers."""
     import numpy as np
 
     from pyprof.table.columns import Coded
@@ -91,7 +91,7 @@ def _numbered(keys: list[Ints], rows: int) -> tuple[Ints, Ints]:
 
 
 def _ratio(part: Any, whole: Any) -> Floats:
-    """The quotient; NaN where the whole is 0."""
+    """part / whole; NaN if the whole is 0."""
     import numpy as np
 
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))

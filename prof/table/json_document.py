@@ -1,4 +1,4 @@
-"""What prof.py --json prints of the table: its rows, its groups, or where a row's numbers come from.
+"""The JSON that prof.py --json prints for a table: its rows, its groups, or where a row's numbers come from.
 
 pyprof/command/envelope.py adds the header, and ``written_forms.json_rows`` the rows.
 """
@@ -54,7 +54,7 @@ class UncountedOp(Record):
 
 
 def _row_schema(columns: Iterable[Column]) -> Schema:
-    """Any of the columns, as -c chooses."""
+    """The schema of a row, which has any of the columns, as selected by -c."""
     keys = {column.name: _cell(column) for column in columns}
     row = {"type": "object", "description": "keys as `columns` lists them", "properties": keys}
     return {"items": {**row, "additionalProperties": False}}
@@ -68,7 +68,7 @@ def _cell(column: Column) -> Schema:
 BY_NAME = {column.name: column for column in (*COLUMNS, *AGGREGATES)}  # flops and bytes are the group's
 
 
-NO_ROWS: Any = msgspec.field(default_factory=list)  # rows are written one by one, and never set here
+NO_ROWS: Any = msgspec.field(default_factory=list)  # rows are written one by one and are never set here
 
 
 class TableDocument(Record, kw_only=True):
@@ -85,12 +85,12 @@ class Kernels(TableDocument, kw_only=True):
     rows: Annotated[list[Any], extended("one per GPU operation, keys as -c names them", _row_schema(COLUMNS))] = NO_ROWS
 
 
-class GroupedTable(TableDocument):  # its key stands before those of TableDocument
+class GroupedTable(TableDocument):  # its key comes before those of TableDocument
     group_by: Annotated[list[str], doc("the columns that the rows of a group agree in")]
 
 
 class Groups(GroupedTable, kw_only=True):
-    """With --group: rows that agree in some columns as one."""
+    """With --group: one entry for all rows that agree in some columns."""
 
     rows: Annotated[list[Any], extended("one per group", _row_schema(BY_NAME.values()))] = NO_ROWS
 
@@ -108,7 +108,7 @@ class Explanation(Record):
 
 
 def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Sequence[str]) -> Kernels | Groups:
-    """All but the printed rows. ``rows``: the numbers of those that --where chose."""
+    """The document without the printed rows. ``rows``: the numbers of the rows selected by --where."""
     selected_ns = int(table.ints("kDuration")[rows].sum())
     shared: dict[str, Any] = {
         "columns": [PrintedColumn(c.name, TYPES[c.kind], c.unit or None, c.meaning) for c in query.columns],
@@ -129,5 +129,5 @@ def _whole(totals: Totals) -> WholeTable:
 
 
 def explained(row: int, lines: Sequence[Line]) -> Explanation:
-    """``row``: its idx, from 1."""
+    """The document for --explain; ``row`` is the row's idx, from 1."""
     return Explanation(row=row, lines=[ExplanationLine(what, text) for what, text in lines])

@@ -1,4 +1,4 @@
-"""The columns of limits and occupancy as prof.py prints them: one roofline for all of them."""
+"""The columns of limits and occupancy that prof.py prints, all computed from one roofline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyprof.table.columns import NULL, Coded, Floats, Ints, Table
 def with_limits(
     columns: Sequence[Column], table: Table, annotation: Annotation, peaks: Peaks | None = None
 ) -> tuple[list[Column], list[str]]:
-    """The columns, those of limits computed all at once; and the peaks that they rest on, one line per device."""
+    """The columns, with all columns of limits computed at once, and the peaks that they use, one line per device."""
     if not any(isinstance(column.get, Limit) for column in columns):
         return list(columns), []
     limits = roofline(table, annotation, peaks)

@@ -1,7 +1,8 @@
 """The op's arguments as one short text: ``T=[(64,1024),(4096,1024)],bfloat16,stride=2``.
 
-It comes from the outermost marker that has arguments, as in PyProf, or without markers from the aten op's sizes and
-dtypes. Each of PyProf's models printed its own form; this is one form for all ops, without blanks, for awk.
+It comes from the outermost marker that has arguments, as in PyProf, or if there are no markers, from the aten op's
+sizes and dtypes. PyProf had a different form for each model; this form is the same for all ops and has no blanks, for
+awk.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ LONGEST = 32  # characters of one value
 
 
 def params(table: Table) -> Coded:
-    """The text of every row: the user's call, or the aten op where the capture has no marker."""
+    """The text of every row: the user's call, or the aten op if the capture has no marker."""
     return _texts(table, _params)
 
 
 def aten_params(table: Table) -> Coded:
-    """The text of every row: the aten op that did the work, or the user's call where none is recorded."""
+    """The text of every row: the aten op that did the work, or the user's call if no aten op is recorded."""
     return _texts(table, lambda marker, *recorded: _params("", *recorded) or _params(marker, *recorded))
 
 
@@ -77,7 +78,7 @@ def _tensors(args: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _shapes(sizes: Any) -> Iterator[list[int]]:
-    """The shapes in sizes. ``[]`` is a scalar or None as well as a 0-d tensor, and so is left out."""
+    """The shapes in ``sizes``. ``[]`` is left out: it can be a 0-d tensor, but also a scalar or None."""
     if not isinstance(sizes, list) or not sizes:
         return
     if all(isinstance(size, int) for size in sizes):

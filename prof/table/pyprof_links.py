@@ -1,7 +1,7 @@
-"""PyProf's own net.dict: a backward kernel takes its forward op's marker, layer and trace.
+"""Files written by PyProf (net.dict): copy a forward op's marker, layer and trace to its backward kernels.
 
-PyProf's parser left that to prof.py: its backward rows have no marker and an op such as "Mm" of module "na". Tables of
-our parser are linked already and stay unchanged.
+PyProf's parser left this to prof.py: its backward rows have no marker, the module "na" and an op such as "Mm". Tables
+from pyprof's parser are already linked and stay unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FROM_FORWARD = ("marker", "reprMarkers", "mod", "op", "layer", "trace")
 
 def link_backward_rows(table: Table) -> Table:
     """Give each backward row the cells of the last forward row before it that has the same sequence number."""
-    if np.any(table.ints("start") != NULL):  # PyProf wrote no start
+    if np.any(table.ints("start") != NULL):  # PyProf's own files have no start times
         return table
     forward = _forward_rows(table)
     rows = np.flatnonzero(forward >= 0)

@@ -1,6 +1,6 @@
 """Which rows and columns prof.py prints, in which order: --where, --group, --sort, --top, --layer-depth.
 
-Rows keep the input's order. ``--top`` alone takes those of the longest time, and groups come longest first.
+Rows keep the input's order. ``--top`` without ``--sort`` selects the longest rows; groups are sorted longest first.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def make_query(
     top: int | None = None,
     layer_depth: int | None = None,
 ) -> Query:
-    """The query of these options. Raises UsageError, which names the option."""
+    """Make the query from the options. Raises UsageError, which names the option."""
     keys = [_named(name, COLUMN, "--group") for name in group]
     for key in keys:
         if key.kind == "float":
@@ -91,7 +91,7 @@ def _named(name: str, known: Mapping[str, Column], option: str) -> Column:
 def run_query(
     query: Query, table: Table, annotation: Annotation, peaks: Peaks | None = None
 ) -> tuple[Cells, Ints, list[str]]:
-    """The printed cells, the numbers of the rows that --where chose, and which peaks the limits rest on."""
+    """The printed cells, the numbers of the rows selected by --where, and the peaks that the limits use."""
     import numpy as np
 
     from pyprof.prof.table.cells import Cells
@@ -143,13 +143,14 @@ def _ordered(sorts: Sequence[Sort], data: Mapping[str, Data], size: int) -> Ints
 
 
 def _natural(text: str) -> list[str | int]:
-    """A sort key by which layer 2 comes before layer 10. Texts and numbers alternate, so that all keys compare."""
+    """A sort key that puts layer 2 before layer 10. Texts and numbers alternate, so that any two keys can be
+    compared."""
     parts = NUMBER.split(text)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 def _ranks(data: Data) -> tuple[Ints, Ints]:
-    """For each row a number that sorts as its cell does, and whether the cell is known."""
+    """For each row a number with the sort order of its cell, and whether the cell is known."""
     import numpy as np
 
     from pyprof.table.columns import NULL, Coded

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import Table
 
-NAMED = 5  # ops without a model that the sentence names
+NAMED = 5  # ops without a model named in the sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Totals(AttributedTime):
-    """All rows of the table, whichever are printed."""
+    """Sums over all rows of the table, printed or not."""
 
     rows: int
     uncounted: dict[str, int]  # op -> ns of its rows without FLOPs, the longest first
@@ -28,7 +28,7 @@ class Totals(AttributedTime):
         return sum(self.uncounted.values())
 
     def line(self) -> str:
-        """Rows, time, the share of it that has an op, and the ops without a model by their share."""
+        """One line: rows, time, the share of it that has an op, and the ops without a model with their shares."""
         attributed = f"{self.rows} rows; {self.sentence()}"
         if not self.uncounted:
             return f"{attributed}; all counted"
@@ -48,15 +48,15 @@ def totals(table: Table, annotation: Annotation) -> Totals:
 
 
 def percent_text(part: int, whole: int) -> str:
-    """A part in %, with one digit after the point."""
+    """A percentage as text, with one digit after the point."""
     return f"{100 * part / whole:.1f}%" if whole else "0.0%"
 
 
 def _outermost(op: str) -> str:
-    """An op's name; of a list of ops (JSON) the outermost."""
+    """An op's name; for a list of ops (JSON), the name of the outermost."""
     return first_text(op) if op.startswith('["') else op
 
 
 def _shown(name: str) -> str:
-    """An op's name on a terminal."""
+    """An op's name as shown on a terminal."""
     return cut_to(safe(name), 40, "middle") or "(no name)"

@@ -4,8 +4,8 @@
     'gemm' in kernel                         layer not like 'net:h.0*'   not (bound == 'memory' or flops == None)
 
 A column is compared with numbers, texts or (numbers only) another column. ``like`` takes a glob (``*``, ``?``,
-``[ab]``), ``in`` a list of values or, with a text on its left, finds a part of the column's text. An unknown number is
-``None``: it equals nothing else and is neither less nor greater than anything.
+``[ab]``). ``in`` takes a list of values; with a text on its left, it tests whether the column contains that text. An
+unknown number is ``None``: it equals nothing else and is neither less nor greater than anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEGATED = {"!=": "==", "not in": "in", "not like": "like", "lacks": "holds"}
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A column against a value, a tuple of values or another column."""
+    """A test of a column against a value, a tuple of values or another column."""
 
     column: str
     sign: str  # ==, <, <=, >, >=, in, like, holds (a part of the text)
@@ -41,11 +41,11 @@ class Where:
     """A condition whose names are columns and whose values fit them."""
 
     tree: Tree[Test]
-    columns: tuple[Column, ...]  # that it reads, in the order of their names
+    columns: tuple[Column, ...]  # the columns that it reads, in the order of their names
 
 
 def parse_where(text: str, columns: Mapping[str, Column]) -> Where:
-    """The condition in a text, over columns of these names. Raises ConditionError.
+    """Parse a condition over columns with these names. Raises ConditionError.
 
     >>> parse_where("sil > 5", {"sil": Column("sil", "", "", "", lambda *_: None, kind="int")}).tree
     Test(column='sil', sign='>', value=5)
@@ -57,7 +57,7 @@ def parse_where(text: str, columns: Mapping[str, Column]) -> Where:
 
 
 class _Reader:
-    """Turns relations into tests of columns, and refuses those that make no sense."""
+    """Turns comparisons into tests of columns, and rejects those that make no sense."""
 
     def __init__(self, condition: Condition, columns: Mapping[str, Column]) -> None:
         self.columns, self.refused = columns, condition.refused
@@ -124,7 +124,7 @@ class _Reader:
 
 
 def rows_where(where: Where, data: Mapping[str, Data]) -> Bools:
-    """Which rows the condition is true of. ``data``: the columns that it reads, by name."""
+    """The rows for which the condition is true. ``data``: the columns that it reads, by name."""
     import numpy as np
 
     empty = {column.name: column.empty for column in where.columns}
@@ -147,7 +147,8 @@ def _test_rows(test: Test, data: Mapping[str, Data], empty: str) -> Bools:
 
 
 def _text_test(test: Test, empty: str) -> Callable[[str], bool]:
-    """Numbers are compared with a text as their digits (``tc == 1``); what an empty text prints as (`na`) is empty."""
+    """A test of a text. A number is compared as its digits (``tc == 1``), and the placeholder for empty texts (`na`)
+    matches empty ones."""
     if test.sign == "like":
         import fnmatch
 

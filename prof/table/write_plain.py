@@ -1,6 +1,6 @@
-"""The printed table as text: fields between blanks for awk, or columns aligned to a terminal's width.
+"""The printed table as text: fields separated by blanks for awk, or columns aligned to a terminal's width.
 
-Names in a trace are anybody's: control characters, which could drive the terminal, are shown as "?".
+Names in a trace are untrusted: control characters, which could affect the terminal, are shown as "?".
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pyprof.prof.table.columns import Column
 from pyprof.table.columns import Coded
 
 BLANK = re.compile(r"\s+")
-NARROWEST = 8  # characters to which a column of texts may shrink
+NARROWEST = 8  # smallest width, in characters, to which a text column may shrink
 
 
 def write_plain(cells: Cells, out: BinaryIO) -> None:
-    """Write fields between single blanks: blanks in a field become "_", an empty field "-"."""
+    """Write fields separated by single blanks: blanks inside a field become "_", an empty field "-"."""
     out.write((" ".join(_word(column.header) for column in cells.columns) + "\n").encode())
     for block in cells.blocks([_word] * len(cells.columns)):
         out.write("".join(f"{line}\n" for line in map(" ".join, block)).encode())
 
 
 def write_aligned(cells: Cells, out: BinaryIO, width: int) -> None:
-    """Write columns side by side in at most ``width`` characters a line; numbers whole, long texts cut."""
+    """Write columns side by side in at most ``width`` characters per line; long texts are cut, numbers are not."""
     widths = fit(cells, width)
     changes = [
         partial(_cell, size=size, cut=column.cut, right=not isinstance(data, Coded))
@@ -43,14 +43,14 @@ def write_aligned(cells: Cells, out: BinaryIO, width: int) -> None:
 
 
 def fit(cells: Cells, width: int) -> list[int]:
-    """The columns' widths: what they need, less what the headers and then the longest texts must give.
+    """The columns' widths: as much as they need; if the line is too long, first headers, then long texts are shortened.
 
-    Raises UsageError where that is not enough.
+    Raises UsageError if the columns still do not fit.
     """
     pairs = list(zip(cells.columns, cells.data, strict=True))
     needs = [_needs(column, data) for column, data in pairs]
     least = [min(n, NARROWEST) if isinstance(data, Coded) else n for n, (_, data) in zip(needs, pairs, strict=True)]
-    room = width - (len(pairs) - 1)  # a blank between columns
+    room = width - (len(pairs) - 1)  # one blank between columns
     if sum(least) > room:
         needed = sum(least) + len(pairs) - 1
         raise UsageError(f"-w {width}: these columns need {needed} characters; choose fewer with -c or leave -w out")
@@ -62,7 +62,7 @@ def fit(cells: Cells, width: int) -> list[int]:
 
 
 def _shrunk(sizes: list[int], least: list[int], shares: list[float], room: int) -> list[int]:
-    """Take from the column that is largest for its share until all fit."""
+    """Repeatedly shrink the column that is widest relative to its share, until all fit."""
     sizes = list(sizes)
     while sum(sizes) > room:
         able = [i for i, size in enumerate(sizes) if size > least[i]]
@@ -71,7 +71,7 @@ def _shrunk(sizes: list[int], least: list[int], shares: list[float], room: int) 
 
 
 def _needs(column: Column, data: Data) -> int:
-    """The width of the column's widest cell, and of its header as far as that must be read."""
+    """The width of the column's widest cell, and the smallest width of its header."""
     widest = max((shown_width(safe(text)) for text in widths(column, data)), default=0)
     if isinstance(data, Coded):
         return widest or min(3, len(column.header))

@@ -1,12 +1,12 @@
-"""What collectives send: bytes on the wire, algorithm and bus bandwidth, from the records that the capture has.
+"""The traffic of collectives: bytes sent, algorithm and bus bandwidth, from the collective records in the capture.
 
-The definitions are those of nccl-tests (PERFORMANCE.md), for n ranks and S bytes of the full buffer, which is the
-parts of all ranks where each rank has one::
+The definitions are those of nccl-tests (PERFORMANCE.md), for n ranks and S bytes of the full buffer. If each rank has
+one part of the buffer, S includes the parts of all ranks::
 
     algorithm bandwidth = S / time          bus bandwidth = algorithm bandwidth * factor(op, n)
 
-The bus bandwidth is what a rank must at least send, over the time: it can be compared with the speed of a link for any
-number of ranks. A collective ends when the slowest rank has sent its part, so the rate of one rank is a lower bound.
+The bus bandwidth is the minimum that a rank must send, divided by the time. It can be compared with a link's speed for
+any number of ranks. A collective ends when the slowest rank has sent its part, so one rank's rate is a lower bound.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct, kno
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A value per row of the table; the kernels of one call share its messages by duration."""
+    """One value per row of the table. If a call has several kernels, its bytes are divided among them by duration."""
 
-    op: Coded  # the collective; several are joined by +, each once
-    ranks: Ints  # NULL: unknown, or several numbers
+    op: Coded  # the collective's name; several names are joined by +
+    ranks: Ints  # number of ranks; NULL: unknown, or not the same for all collectives of the row
     wire: Ints  # bytes that this rank must send; NULL: unknown
     algbw: Floats  # GB/s; NaN: unknown
     busbw: Floats
 
 
 def traffic(table: Table, annotation: Annotation) -> Traffic:
-    """What each row sends; nothing is known for rows without a collective."""
+    """The traffic of each row; unknown for rows without a collective."""
     comm, duration = table.coded("comm"), table.ints("kDuration")
     records = [messages(text) for text in comm.values]
     size, wire, ranks = (np.full(len(table), NULL, np.int64) for _ in range(3))
@@ -57,7 +57,7 @@ def traffic(table: Table, annotation: Annotation) -> Traffic:
 
 
 def _calls(table: Table, rows: Ints) -> list[Ints]:
-    """These rows by the call of an op that launched them, and by its record."""
+    """Group these rows by the op call that launched them and by its record."""
     calls, codes = call_numbers(table), table.coded("comm").codes
     order = rows[np.lexsort((codes[rows], calls[rows]))]
     same = (np.diff(calls[order]) == 0) & (np.diff(codes[order]) == 0)
@@ -65,7 +65,7 @@ def _calls(table: Table, rows: Ints) -> list[Ints]:
 
 
 def working_rows(table: Table, annotation: Annotation) -> Ints:
-    """The rows that do a collective which is on record: not the copies and fills that prepare it."""
+    """The rows that perform a recorded collective, without the copies and fills that prepare it."""
     return np.flatnonzero(table.coded("comm").where(messages) & ~annotation.role.among("aux"))
 
 
@@ -90,7 +90,7 @@ class Collective:
 
 
 def collectives(table: Table, annotation: Annotation, wait: Ints) -> tuple[Collective, ...]:
-    """Each kind of collective that is on record, the longest first; ``wait``: from ``stragglers``, per row."""
+    """Each kind of recorded collective, longest time first. ``wait``: the waiting time per row, from ``stragglers``."""
     sent, ns = traffic(table, annotation), table.ints("kDuration")
     moving = ns - np.where(wait == NULL, 0, wait)
     keys, number = distinct(sent.op.codes.astype(np.int64), sent.ranks)

@@ -18,7 +18,7 @@ def devices_of_rows(table: Table) -> tuple[list[DeviceKey], Ints]:
 
 
 def device_rows(table: Table, wanted: Bools | None = None) -> Iterator[tuple[DeviceKey, Ints]]:
-    """Each device, and its rows that have a start; only those that are ``wanted``, if given."""
+    """Each device with its rows that have a start time; only the ``wanted`` rows, if given."""
     keys, device = devices_of_rows(table)
     timed = table.ints("start") != NULL
     chosen = timed if wanted is None else timed & wanted
@@ -32,7 +32,7 @@ def named_rows(table: Table, *words: str) -> Bools:
 
 
 def ends(table: Table) -> Ints:
-    """Each row's end, ns; a negative duration counts as none."""
+    """Each row's end, ns; a negative duration counts as 0."""
     return table.ints("start") + np.maximum(table.ints("kDuration"), 0)
 
 
@@ -47,4 +47,4 @@ def covered(start: Ints, end: Ints) -> int:
     order = np.argsort(start, kind="stable")
     start, last = start[order], np.maximum.accumulate(end[order])
     idle = np.maximum(start[1:] - last[:-1], 0).sum()
-    return int(last[-1]) - int(start[0]) - int(idle)  # the times of a strange table exceed 64 bits
+    return int(last[-1]) - int(start[0]) - int(idle)  # times in a damaged table may exceed 64 bits

@@ -1,6 +1,6 @@
-"""Copies between host and device, and those before the first kernel that load a model.
+"""Copies between host and device, including those before the first kernel, which load the model.
 
-Where loading takes long compared to the rest of the run, it is reported and left out of all other figures.
+If loading takes long compared to the rest of the run, it is reported and left out of all other figures.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, kinds
 from pyprof.table.columns import NULL, Bools, Coded, Table
 
-LOADING = 0.02  # of the remaining time: loading that takes longer is left out of the other figures
+LOADING = 0.02  # share of the remaining time; longer loading is left out of the other figures
 WAYS = (("host-to-device", ("Host-to-Device", "HtoD")), ("device-to-host", ("Device-to-Host", "DtoH")))
 
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """Copies between host and device, and those of them before the device's first kernel."""
+    """Figures for all copies between host and device, and for those before the device's first kernel."""
 
     rows: Annotated[int, doc("copies between host and device")]
     ns: Annotated[int, doc("their time")]
@@ -35,7 +35,7 @@ class Leading:
 
 
 def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annotation, Leading | None]:
-    """The run without the copies that load a model, where these take long; and numbers about all copies."""
+    """The run without the copies that load a model, if these take long, and figures for all copies."""
     copies, before = _copies(table, kinds(table, annotation))
     if copies is None or not copies.apart:
         return table, annotation, copies
@@ -44,7 +44,7 @@ def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annota
 
 
 def loading(table: Table, annotation: Annotation) -> Bools:
-    """The copies before a device's first kernel, where they take long; otherwise no row."""
+    """Mask of the copies before a device's first kernel, if they take long; otherwise no row."""
     copies, before = _copies(table, kinds(table, annotation))
     return before if copies is not None and copies.apart else np.zeros(len(table), bool)
 

@@ -1,8 +1,8 @@
-"""Where each step's time went: forward, backward, optimizer, data, other, and no operation at all.
+"""The time of each step by phase: forward, backward, optimizer, data, other, and idle (no operation).
 
-Every instant counts once: where operations of two phases overlap, it counts for the first of them in ``PHASES``. So the
-phases and the idle time sum to the step. A step lasts from its first operation to that of the next step; the last step
-lasts to the end of its last operation.
+Overlapping time counts once: if operations of two phases overlap, it counts for the phase that comes first in
+``PHASES``. So the phases and the idle time sum to the step's time. A step lasts from the start of its first operation
+to the start of the next step's; the last step lasts to the end of its last operation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Step:
 
 
 def slowest_steps(table: Table) -> dict[int, tuple[int, int]]:
-    """Start and duration per marked step, by its number. Of several GPUs a step is as long as on the slowest one."""
+    """Start and duration of each marked step, by number. With several GPUs, a step's time is that of the slowest
+    GPU."""
     _, owner = devices_of_rows(table)
     found: dict[int, tuple[int, int]] = {}
     for step in steps(table, owner):
@@ -56,7 +57,8 @@ def owners(table: Table) -> tuple[Ints, list[str]]:
 
 
 def short_owners(table: Table) -> list[str]:
-    """The same devices named by one number where it is different for each: "rank 0". One device has no name."""
+    """Short device names with a single number, such as "rank 0", if it differs for each. A single device has no
+    name."""
     keys, _ = devices_of_rows(table)
     for place, what in ((0, "rank"), (2, "device"), (1, "process")):
         numbers = [key[place] for key in keys]
@@ -70,7 +72,7 @@ def _words(key: Sequence[int]) -> list[str]:
 
 
 def steps(table: Table, owner: Ints) -> list[Step]:
-    """One record per (owner, step), in that order. Rows outside of all steps count only where there are no steps."""
+    """One record per (owner, step), in that order. Rows outside of all steps count only if there are no steps."""
     start, end, number = table.ints("start"), ends(table), table.ints("step")
     place = phase_places(table)
     rows = np.flatnonzero(start != NULL)
@@ -109,7 +111,8 @@ def phase_places(table: Table) -> Ints:
 
 
 def phase_times(start: Ints, end: Ints, place: Ints) -> dict[str, int]:
-    """The time of each phase in one device's operations, ns. An instant counts once, for the first of its phases."""
+    """The time of each phase in one device's operations, ns. Overlapping time counts once, for the first of its
+    phases."""
     times: dict[str, int] = {}
     before = 0
     for i, name in enumerate(PHASES):

@@ -1,10 +1,10 @@
-"""Ranks that wait for each other in collectives, where a table holds all ranks of a group.
+"""How long ranks wait for each other in collectives, for tables that hold all ranks of a group.
 
-The kernels of a collective from all ranks to all end together, when the slowest rank has come and all has been sent: a
-rank waited by as much as its kernel took longer than the shortest one of the collective. This needs durations alone, so
-that the clocks of the ranks' machines don't matter. Kernels are matched by their order: all ranks call the collectives
-of a communicator in the same order (NCCL demands it), so the n-th of one rank is the n-th of each, as long as the
-captures hold the same sequence. Where they don't, nothing is reported.
+In a collective from all ranks to all ranks, the kernels end at the same time: when the slowest rank has arrived and all
+data has been sent. So a rank's waiting time is its kernel's duration minus the shortest kernel's of this collective.
+Only durations are needed, so the machines' clocks need not agree. Kernels are matched by order: all ranks call the
+collectives of a communicator in the same order (NCCL requires it), so the n-th collectives of all ranks belong together
+if the captures hold the same sequence. If they don't, nothing is reported.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages
 from pyprof.table.columns import NULL, Ints, Table
 
-# Only collectives from all to all end together. Where one rank sends or receives everything, others may end before.
+# Only collectives from all ranks to all ranks end together. If one rank sends or receives everything, others may end
+# earlier.
 SYMMETRIC = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-_BY_NAME = re.compile(r"All_?Reduce|All_?Gather|Reduce_?Scatter", re.IGNORECASE)  # of kernels without a record
+_BY_NAME = re.compile(r"All_?Reduce|All_?Gather|Reduce_?Scatter", re.IGNORECASE)  # for kernels without a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class RankWaits:
-    """How much of the time of collectives was waiting; all 0 and empty where the table does not hold all ranks."""
+    """How much of the collectives' time was waiting; 0 and empty if the table does not hold all ranks."""
 
     collectives: Annotated[int, doc("calls that all ranks make, matched")] = 0
     ns: Annotated[int, doc("time of all ranks' kernels in them")] = 0
@@ -49,12 +50,12 @@ class RankWaits:
 
 
 class Stragglers(NamedTuple):
-    wait: Ints  # ns that each row waited for other ranks; NULL: not known
+    wait: Ints  # time in ns that each row waited for other ranks; NULL: unknown
     waiting: RankWaits
 
 
 def stragglers(table: Table, annotation: Annotation) -> Stragglers:
-    """Which ranks wait for which. Of a table with the rows of one rank nothing is known."""
+    """Which ranks wait for which. The result is empty for a table that has the rows of only one rank."""
     wait = np.full(len(table), NULL, np.int64)
     duration = table.ints("kDuration")
     waited_for: Counter[int] = Counter()
@@ -78,8 +79,8 @@ def stragglers(table: Table, annotation: Annotation) -> Stragglers:
 def _matched(table: Table, annotation: Annotation) -> list[tuple[list[int], Ints]]:
     """The collectives of each communicator whose ranks are all in the table and ran the same sequence.
 
-    Per communicator: its ranks, and their rows, one line per collective and one column per rank. Without records the
-    kernels' names are compared, where all processes run the same sequence of them.
+    Per communicator: its ranks and their rows, as an array with one line per collective and one column per rank.
+    Without records, kernels are matched by name if all processes run the same sequence of names.
     """
     process = table.ints("rank" if _has_ranks(table) else "pid")
     rows = _collective_rows(table, annotation)
@@ -123,7 +124,8 @@ def _has_ranks(table: Table) -> bool:
 
 
 def _key(record: tuple[Message, ...]) -> tuple[str, int, str] | None:
-    """(communicator, ranks, ops) of what a kernel does; None where it is not from all to all of one communicator."""
+    """(communicator, ranks, ops) of a kernel's collectives; None unless all are from all ranks to all ranks of a single
+    communicator."""
     groups = {message.group for message in record}
     if len(groups) != 1 or any(message.op not in SYMMETRIC for message in record):
         return None

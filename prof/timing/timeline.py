@@ -1,7 +1,7 @@
-"""How each device's time passed: working, idle, and idle because the CPU had launched nothing yet.
+"""Split each device's time into busy, idle, and idle because the CPU had not launched anything yet.
 
-Rows of a device by their start: what a row adds to the time already covered is its own working time, so that kernels
-that overlap count once; the gap before it is its idle time.
+The rows of a device are taken in order of start time. A row's own time is the part not covered by earlier rows, so
+overlapping kernels count once. The gap before a row is its idle time.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Bools, Ints, Table
 
-HOST_BOUND = 0.25  # share of the time that the GPU waits for launches, from which the CPU limits the speed
+HOST_BOUND = 0.25  # if the GPU waits for launches for at least this share of the time, the CPU limits the speed
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A number per row, ns; 0 for rows without a start."""
+    """Times per row in ns; 0 for rows without a start time."""
 
-    own_ns: Ints  # what the row adds to the time covered
+    own_ns: Ints  # the part of the row not covered by earlier rows
     idle_ns: Ints  # the gap before it
-    late_ns: Ints  # of the gap, what passed before the CPU called for the row's launch
+    late_ns: Ints  # the part of the gap before the CPU began to launch the row
 
 
 def timeline(table: Table) -> Timeline:
@@ -44,7 +44,7 @@ def timeline(table: Table) -> Timeline:
 
 
 def exposed_ns(table: Table, chosen: Bools) -> int:
-    """How long nothing ran on a device but these rows."""
+    """The time in which only these rows ran on their device."""
     start, end = table.ints("start"), ends(table)
     total = 0
     for _, rows in device_rows(table):
@@ -54,7 +54,7 @@ def exposed_ns(table: Table, chosen: Bools) -> int:
 
 
 def exposed_rows(table: Table, annotation: Annotation) -> Ints:
-    """Per row of communication, ns in which nothing but communication ran on its device; NULL for other rows."""
+    """For each communication row, the time in ns in which only communication ran on its device; NULL for other rows."""
     communication = kinds(table, annotation).among(NCCL)
     start, end = table.ints("start"), ends(table)
     exposed = np.full(len(table), NULL, np.int64)
@@ -65,17 +65,17 @@ def exposed_rows(table: Table, annotation: Annotation) -> Ints:
 
 
 def alone(start: Ints, end: Ints, from_: Ints, until: Ints) -> Ints:
-    """The part of each interval that lies in none of the others, which last from ``from_`` to ``until``."""
+    """The length of each interval's part that overlaps none of the other intervals, from ``from_`` to ``until``."""
     order = np.argsort(from_, kind="stable")
     others = (from_[order], np.maximum.accumulate(until[order]) if len(order) else until)
     return end - start - (_busy(*others, end) - _busy(*others, start))
 
 
 def _busy(start: Ints, last: Ints, at: Ints) -> Ints:
-    """How long intervals lasted from the beginning to each time, ns; ``last``: the latest end so far."""
+    """The time covered by intervals before each time in ``at``, ns; ``last``: the latest end so far."""
     if not len(start):
         return np.zeros(len(at), np.int64)
-    first = np.flatnonzero(np.r_[True, start[1:] > last[:-1]])  # of each stretch without a gap
+    first = np.flatnonzero(np.r_[True, start[1:] > last[:-1]])  # first interval of each stretch without a gap
     begin, end = start[first], last[np.r_[first[1:] - 1, len(start) - 1]]
     before = np.r_[0, np.cumsum(end - begin)]
     stretch = np.searchsorted(begin, at, side="right") - 1

@@ -2,7 +2,7 @@
 
 GPU utilisation, estimated SM efficiency and estimated achieved occupancy are defined as in PyTorch's tensorboard plugin
 (kineto, tb_plugin: gpu_metrics_parser.py, range_utils.py): over the span from a device's first operation to its last,
-or over a window that the caller gives (in the plugin its profiler steps).
+or over a window given by the caller (the plugin uses the profiler steps).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Window = tuple[int, int] | None  # from, until, ns; None: from a device's first 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A device's run. Times in ns, shares in %; NaN where unknown."""
+    """The use of one device during a run. Times in ns, shares in %; NaN if unknown."""
 
     rank: Annotated[int | None, doc("rank in the distributed job")]
     pid: Annotated[int | None, doc("process")]
@@ -46,12 +46,12 @@ class Usage:
 
     @property
     def utilisation(self) -> float:
-        """GPU utilisation, %: time with a kernel on the GPU, of the span."""
+        """GPU utilisation: the share of the span, in %, in which a kernel ran on the GPU."""
         return 100 * self.kernel_ns / self.span_ns if self.span_ns else math.nan
 
     @property
     def busy(self) -> float:
-        """%: time with any operation on the GPU, of the span."""
+        """The share of the span, in %, in which any operation ran on the GPU."""
         return 100 * self.busy_ns / self.span_ns if self.span_ns else math.nan
 
     @property
@@ -68,7 +68,7 @@ class Usage:
     def mfu(self) -> float:
         """Model FLOPs utilisation, %: FLOPs of matrix products / span / the dense peak of ``unit``.
 
-        FLOPs are those that ran: recomputed products (activation checkpointing) count, as in "hardware FLOPs".
+        All executed FLOPs count, including recomputed products (activation checkpointing), as in "hardware FLOPs".
         """
         if not self.span_ns:
             return math.nan
@@ -121,7 +121,7 @@ def _name(limits: Roofline, rows: Ints) -> str:
 
 
 def _efficiency(start: Ints, end: Ints, blocks_per_sm: Floats, span_ns: int) -> float:
-    """Estimated SM efficiency, %: the blocks per SM of concurrent kernels add up, to at most 1."""
+    """Estimated SM efficiency, %: the blocks per SM of concurrent kernels are added, up to a maximum of 1."""
     counted = blocks_per_sm > 0
     if not counted.any() or not span_ns:
         return math.nan
@@ -136,11 +136,11 @@ def _mean(values: Floats, weights: Floats) -> float:
     has_value = ~np.isnan(values)
     values, weights = values[has_value], weights[has_value]
     total = weights.sum()
-    return float((values * (weights / total)).sum()) if total else math.nan  # no product overflows
+    return float((values * (weights / total)).sum()) if total else math.nan  # scaled first, so no product overflows
 
 
 def _dominant(limits: Roofline, rows: Ints, annotation: Annotation) -> tuple[str, float]:
-    """The unit that did most of these rows' FLOPs, and its peak on their device."""
+    """The unit that did most FLOPs of these rows, and that unit's peak on their device."""
     codes = limits.unit.codes[rows]
     rows, codes = rows[codes >= 0], codes[codes >= 0]
     if not len(rows):

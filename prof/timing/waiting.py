@@ -1,14 +1,14 @@
 """Why a GPU waits: the cause of each gap, how long launches were queued, and where the CPU waited for the GPU.
 
-A gap belongs to the row that ends it. Its cause:
+A gap belongs to the row that ends it. Its cause is one of these:
 
-* ``sync``: the CPU had waited for the operation before (a copy to the host), and launched only then;
-* ``data``: the row is of the phase "data", and the CPU had not launched it: no batch was ready;
-* ``copy``: the row is a copy whose call waits (it is not from pinned memory), or the thread was in such a call when the
+* ``sync``: the CPU waited for the preceding operation (a copy to the host) and launched the row only afterwards;
+* ``data``: the row belongs to the phase "data" and had not been launched: no batch was ready;
+* ``copy``: the row is a copy whose call blocks (its memory is not pinned), or the thread was in such a call when the
   gap began;
-* ``launch``: the CPU had not launched the row, and did soon: launching is slower than the GPU;
-* ``host``: the same, for longer than a launch takes: Python did something else, or the process had no work;
-* ``queued``: the row was launched before the gap began: the GPU's own 1 to 2 µs between kernels, or a wait for
+* ``launch``: the row had not been launched, but was soon after: launching is slower than the GPU;
+* ``host``: the same, but for longer than a launch takes: Python did something else, or the process had no work;
+* ``queued``: the row was launched before the gap began: the GPU needs 1 to 2 µs between kernels, or it waited for
   another stream.
 """
 
@@ -35,17 +35,17 @@ _TEXTS = {  # cause: what the gaps of a capture are due to, and what happened du
 CAUSES = tuple(_TEXTS)
 NOUNS = {cause: noun for cause, (noun, _) in _TEXTS.items()}
 WORDS = {cause: words for cause, (_, words) in _TEXTS.items()} | {"": "no launch is known"}
-# A longer gap is not due to launching: a PyTorch op takes the CPU 5 to 50 µs, and up to 100 µs under a profiler.
+# A longer gap is not caused by launching: a PyTorch op takes 5 to 50 µs on the CPU, up to 100 µs with a profiler.
 DENSE_NS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A value per row. NULL, or an empty cause, is unknown: the row has no launch or no time."""
+    """One value per row. NULL or an empty cause means unknown: the row has no launch or no time."""
 
-    queue_ns: Ints  # from the end of the launching call to the start on the GPU; 0: it started while the call still ran
-    idle_ns: Ints  # the gap before the row, in which nothing ran on its GPU; 0 for a GPU's first row
-    cause: Coded  # of the gap; empty where there is none
+    queue_ns: Ints  # from the end of the launch call to the start on the GPU; 0: started during the call
+    idle_ns: Ints  # the gap before the row, when nothing ran on its GPU; 0 for the GPU's first row
+    cause: Coded  # of the gap; empty if there is no gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +124,13 @@ def waiting(table: Table) -> Waiting:
 
 
 def _last_ended(end: Ints) -> tuple[Ints, Ints]:
-    """Of rows in order of their start: up to each, which one ended last, and when."""
+    """For rows in order of start time: among the rows up to each, which one ended last, and when."""
     reach = np.maximum.accumulate(end)
     return np.maximum.accumulate(np.where(end == reach, np.arange(len(end)), 0)), reach
 
 
 def _lanes(table: Table) -> list[Ints]:
-    """The rows of each GPU that have a time, by their start."""
+    """For each GPU, its rows that have a time, in order of start."""
     start = table.ints("start")
     on_gpu = ~table.coded("kind").among("cpu") & (start != NULL)
     keys, group = distinct(table.ints("pid"), table.ints("device"))
@@ -139,14 +139,14 @@ def _lanes(table: Table) -> list[Ints]:
 
 
 def _copies(table: Table) -> tuple[Bools, Bools]:
-    """Copies to the host, and those between host and device that the capture does not call pinned."""
+    """Masks of the copies to the host, and of the copies between host and device not recorded as pinned."""
     copy = table.coded("kind").among("memcpy")
     to_host, to_device = named_rows(table, "DtoH", "Device-to-Host"), named_rows(table, "HtoD", "Host-to-Device")
     return copy & to_host, copy & (to_host | to_device) & ~named_rows(table, "Pinned")
 
 
 def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Bools:
-    """Whether each row is such a copy, or its thread's launch before it was one whose call lasted into the gap."""
+    """Whether each row is one of ``copies``, or the thread's preceding launch was one and lasted into the gap."""
     order = np.lexsort((table.ints("apiStart"), table.ints("tid"), table.ints("pid")))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -157,7 +157,8 @@ def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints)
 
 
 def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
-    """Places whose copies to the host the CPU waited for, the longest wait first; NVTX and Kineto record no others."""
+    """The places where the CPU waited for copies to the host, longest wait first. Other waits are not recorded by NVTX
+    and Kineto."""
     to_host, _ = _copies(table)
     start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
     after = _after(table, of_rows)
@@ -179,9 +180,9 @@ def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
 
 
 def _after(table: Table, of_rows: Waiting) -> Ints:
-    """Per row, the idle time that it causes after its end; -1 where the CPU did not wait for it.
+    """For each row, the idle time after its end that it causes; -1 if the CPU did not wait for it.
 
-    The CPU did not wait where the next row was launched before this one ended.
+    The CPU did not wait if the next row was launched before this one ended.
     """
     after = np.full(len(table), -1, np.int64)
     sync = of_rows.cause.codes == CAUSES.index("sync")

@@ -1,7 +1,7 @@
-"""The first steps of a run, which compile, tune and allocate: they are not the steady state that a user asks about.
+"""Warm-up: the first steps of a run, which compile, tune and allocate, and so do not show the steady state.
 
 A capture of a whole program (`nsys profile python train.py`) begins with the construction of the model, and its first
-step takes seconds where the later ones take milliseconds. Sums over both describe neither.
+step takes seconds, later ones milliseconds. Sums over all steps would describe neither.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.timing.steps import slowest_steps
 from pyprof.table.columns import NULL, Bools, Table
 
-LONG = 2.0  # times the median of the steps after it: a leading step as long is warm-up
-FEWEST = 2  # steps that must remain
+LONG = 2.0  # a leading step of at least this times the median of the later steps is warm-up
+FEWEST = 2  # steps that must remain after the warm-up
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """What ran before the first step of the steady state."""
+    """Figures for everything before the first step of the steady state."""
 
     steps: Annotated[int, doc("number of leading steps that are left out")]
     longest_ns: Annotated[int, doc("duration of the longest of them; 0 without any")]
@@ -32,7 +32,7 @@ class WarmUp:
 
 
 def warm_up(table: Table) -> tuple[WarmUp | None, Bools]:
-    """The warm-up, and the mask of its rows; None where nothing takes long before the first step of usual length.
+    """The warm-up, and the mask of its rows; None if nothing long precedes the first step of usual length.
 
     A capture that marks no steps has no warm-up.
     """

@@ -18,24 +18,24 @@ from pyprof.table.columns import NULL, Coded, Ints, Table
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What the models say of each row, aligned with the table."""
+    """The results of the op models, one value per row of the table."""
 
     flops: Ints  # NULL: unknown
     bytes: Ints  # NULL: unknown
-    tc: Coded  # "1", "0", "?" (unknown), or "-" where the op has no matrix product
+    tc: Coded  # "1", "0", "?" (unknown), or "-" if the op has no matrix product
     tcprec: Coded  # precision that entered the tensor cores
     role: Coded  # "main", "aux" or empty
     family: Coded
-    uncounted: dict[str, int]  # op without a count -> ns of its rows
+    uncounted: dict[str, int]  # op whose FLOPs are unknown -> ns of its rows
 
     def take(self, rows: Any) -> Annotation:
-        """The annotation of some rows; ``uncounted`` stays that of all (``uncounted_of`` gives theirs)."""
+        """The annotation of some rows. ``uncounted`` still covers all rows; ``uncounted_of`` computes it for some."""
         coded = {name: getattr(self, name).take(rows) for name in ("tc", "tcprec", "role", "family")}
         return Annotation(self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted)
 
 
 def annotate(table: Table) -> Annotation:
-    """Annotate every row. Unknown stays unknown: NULL, and the op named in ``uncounted``."""
+    """Annotate every row. Unknown FLOPs and bytes are NULL, and the op is listed in ``uncounted``."""
     calls = op_calls(table)
     found = kernels(table, calls)
     flops, nbytes = shares(table, calls, found.main)
@@ -55,7 +55,7 @@ def annotate(table: Table) -> Annotation:
 
 
 def uncounted_of(table: Table, flops: Ints) -> dict[str, int]:
-    """The ops (without one the kernels) of rows without a count, with their ns, the longest first."""
+    """The ops (or kernels, if there is no op) of rows with unknown FLOPs, with their time in ns, longest first."""
     rows = np.flatnonzero(flops == NULL)
     aten, op, name = (table.coded(key).take(rows).texts() for key in ("aten", "op", "kShortName"))
     sums: dict[str, int] = {}

@@ -1,19 +1,20 @@
 """An op's arguments for its model, as the capture records them.
 
-Shapes and values come from Kineto's cpu_op, which records all; or from NVTX ranges, in schema order, where `[]` may be
-a scalar, a 0-d tensor or None, and so is ``UNKNOWN``; or, without ranges of the dispatcher, from the API call's marker.
+Shapes and values come from one of three sources: from Kineto's cpu_op, which records all of them; from NVTX ranges, in
+schema order, where `[]` may be a scalar, a 0-d tensor or None, and so is ``UNKNOWN``; or, if the dispatcher has no
+ranges, from the API call's marker.
 
-Dtypes, most trusted first (``Known``):
+Sources of dtypes, most trusted first (``Known``):
 
 1. Kineto's cpu_op;
-2. the names of the op's kernels, of an argument by its position (``operand_dtypes``); for one that they cast on load,
-   those of its backward's or forward's kernels (``casts``);
-3. indices are int64, as torch makes them;
-4. the names of the op's kernels, of all other tensors;
-5. the marker of the same op with the same shapes: the user's arguments, by position. Of a list of tensors also where
-   the kernels cast some on load (cat promotes);
-6. the markers around the op, by shape; under autocast, autocast's dtype for a product's operands. Not for an operand
-   that the kernel casts on load: all that is known of it is that the user passed another type.
+2. the names of the op's kernels, for an argument by its position (``operand_dtypes``); if the kernels cast the argument
+   on load, the names of its backward's or forward's kernels (``casts``);
+3. indices are assumed to be int64, as torch creates them;
+4. the names of the op's kernels, for all other tensors;
+5. the marker of the same op with the same shapes: the user's arguments, by position. For a list of tensors also if
+   the kernels cast some of them on load (cat promotes);
+6. the markers around the op, by shape; under autocast, autocast's dtype for a product's operands. Not used for an
+   operand that the kernel casts on load, because then the user passed some other dtype.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within
 from pyprof.prof.ops.model import UNKNOWN, Tensor, names
 from pyprof.prof.ops.signatures import after_lists, is_adam, signature_of
 
-# Kineto's words for what is no tensor
+# Kineto's type names for arguments that are not tensors
 VALUES = frozenset({"Scalar", "ScalarList", "GenericList", "TensorList", "OptionalTensorList"})
 LISTS = frozenset({"GenericList", "TensorList", "OptionalTensorList"})
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the dtypes of an op's tensors where the capture has none."""
+    """The known dtypes of an op's tensors, for captures that record none."""
 
     kernel: Dtypes = NOTHING
-    places: Mapping[int, str] = field(default_factory=dict)  # by position, from the marker of the op itself
-    lists: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # of the tensors of a list, from the same
-    shapes: Mapping[tuple[int, ...], str] = field(default_factory=dict)  # from the markers around it
+    places: Mapping[int, str] = field(default_factory=dict)  # by position, from the op's own marker
+    lists: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # per tensor of a list, from the same
+    shapes: Mapping[tuple[int, ...], str] = field(default_factory=dict)  # from the markers around the op
     rest: str = ""
 
     def dtype(self, position: int, shape: tuple[int, ...], usual: str = "") -> str:
@@ -53,13 +54,13 @@ class Known:
         if not dtype and self.kernel.hides(position):
             return ""
         around = self.shapes.get(shape) or self.rest
-        if dtype.startswith("opaque"):  # only the size is known: a marker may name the type
+        if dtype.startswith("opaque"):  # only the size is known; a marker may have the dtype
             marked = self.places.get(position) or around
             return marked if ITEM_BYTES.get(marked) == ITEM_BYTES[dtype] else dtype
         return dtype or around
 
     def tensor_without_dimensions(self, position: int) -> Tensor | None:
-        """A 0-d tensor, where the kernel's name says the type of one at that position."""
+        """A 0-d tensor, if the kernel's name gives its dtype at that position."""
         dtype = self._at(position)
         return Tensor((), dtype) if dtype else None
 
@@ -67,12 +68,12 @@ class Known:
         return dict(self.kernel.at).get(position, "")
 
     def outputs(self, outs: str, sizes: str, op: str) -> tuple[Tensor, ...] | None:
-        """The outputs' descriptions: as the data flow shows their shapes, or as the op's signature does."""
+        """The outputs' descriptions, with shapes from the data flow or from the op's signature."""
         if outs:
             return tuple(Tensor(tuple(shape), self.out) for shape in json.loads(outs))
         if signature_of(op).shaped_like_first and self.kernel.out and sizes:
             first = next(iter(json.loads(sizes)), None)
-            if first is not None and all(isinstance(size, int) for size in first):  # no list of tensors
+            if first is not None and all(isinstance(size, int) for size in first):  # not a list of tensors
                 return (Tensor(tuple(first), self.kernel.out),)
         return None
 
@@ -89,7 +90,7 @@ def recorded(
 ) -> tuple[Any, ...]:
     """Arguments of an op that the dispatcher recorded: JSON lists in schema order.
 
-    ``lists``: the shapes of each of its lists of tensors, where the capture cut them and they are proven.
+    ``lists``: the shapes of the op's lists of tensors, if the capture truncated them and they could be proven.
     """
     shapes = json.loads(sizes)
     if not dtypes:
@@ -104,8 +105,8 @@ def recorded(
 
 
 def _uncut(shapes: list[Any], kinds: list[Any], tensors: list[Any], lists: int, op: str) -> tuple[list[Any], list[Any]]:
-    """Put the proven lists where Kineto left them empty. Fused optimizers take as many ``lists`` as their kernel's
-    name says; Adam's maxima, which are empty, and its step counters follow."""
+    """Insert the proven lists where Kineto left them empty. The kernel's name shows how many ``lists`` a fused
+    optimizer takes; they are followed by Adam's maxima, which are empty, and its step counters."""
     cut = [i for i, kind in enumerate(kinds) if kind == [] and shapes[i] == []]
     full = cut[:lists] if op.startswith("_fused_") and lists else cut
     for i in full:
@@ -126,7 +127,7 @@ def _argument(position: int, known: Known, shape: Any, kind: Any, stride: Any, t
 
 
 def _tensor_list(position: int, known: Known, shapes: Any, kinds: list[Any], strides: Any) -> tuple[Tensor, ...]:
-    """A list of tensors, of which Kineto records no types."""
+    """A list of tensors; Kineto records no dtypes for them."""
     if not all(isinstance(shape, list) for shape in shapes):
         raise ShapeError("a list of tensors", "their shapes", shapes)
     if not isinstance(strides, list) or len(strides) != len(shapes):
@@ -138,7 +139,7 @@ def _tensor_list(position: int, known: Known, shapes: Any, kinds: list[Any], str
 
 
 def _check_flat(shape: Any) -> None:
-    """Raise ModelError for the shapes of several tensors where one tensor's belongs."""
+    """Raise ModelError if there are shapes of several tensors instead of one tensor's shape."""
     if any(isinstance(size, list) for size in shape):
         raise ShapeError("a tensor", "one shape", shape)
 
@@ -169,7 +170,7 @@ def value(text: str, kind: str = "Scalar") -> Any:
     return int(text) if text.lstrip("+-").isdigit() else number
 
 
-# --- from shapes alone, as NVTX ranges have them -------------------------------------------------------------------
+# --- from shapes only, as in NVTX ranges -------------------------------------------------------------------
 
 
 def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]:
@@ -194,8 +195,8 @@ def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]
 
 
 def _indices(shapes: Sequence[Any], self: Sequence[Any]) -> Any:
-    """A list of indices, None where a dimension is kept. One that has the shape of what it indexes may be a mask: then
-    all are UNKNOWN."""
+    """A list of indices, with None for a dimension that is kept. If an index has the shape of the dimensions that it
+    indexes, it may be a mask, and all are UNKNOWN."""
     for shape in shapes:
         _check_flat(shape)
     if not any(shapes) or any(shape and list(self[i : i + len(shape)]) == shape for i, shape in enumerate(shapes)):
@@ -212,7 +213,7 @@ def _sized(position: int, shape: Any, usual: str, known: Known, is_tensor: bool 
 
 
 def _lists(shapes: Sequence[Any], lists: int, known: Known) -> tuple[Any, ...]:
-    """Tensors of ``lists`` equally long lists, one list after the other; scalars follow as `[]`."""
+    """The tensors of ``lists`` lists of equal length, stored one after the other; scalars follow as `[]`."""
     count = len(shapes)
     while count and not shapes[count - 1]:
         count -= 1
@@ -223,7 +224,7 @@ def _lists(shapes: Sequence[Any], lists: int, known: Known) -> tuple[Any, ...]:
         _check_flat(shape)
     parts = [shapes[i * length : (i + 1) * length] for i in range(lists)]
     if parts[0] != parts[-1] and any(part != parts[0] for part in parts[:3]):
-        return (UNKNOWN,)  # cut in the middle: where one list ends and the next begins is lost
+        return (UNKNOWN,)  # truncated: the boundaries between the lists are lost
     return tuple(tuple(Tensor(tuple(s), known.dtype(i, tuple(s))) for s in part) for i, part in enumerate(parts))
 
 
@@ -231,7 +232,7 @@ def _lists(shapes: Sequence[Any], lists: int, known: Known) -> tuple[Any, ...]:
 
 
 def known_dtypes(markers: Sequence[Marker], kernel: Dtypes, op: str, sizes: str, matrix: bool, forward: bool) -> Known:
-    """What the op's kernels and the markers around it say of its tensors' dtypes."""
+    """The dtypes of the op's tensors as far as its kernels and the markers around it reveal them."""
     shapes, rest = _by_shape(markers, matrix)
     if not markers or not forward or (matrix and markers[-1].autocast):
         return Known(kernel, shapes=shapes, rest=rest)
@@ -242,7 +243,8 @@ def known_dtypes(markers: Sequence[Marker], kernel: Dtypes, op: str, sizes: str,
 
 
 def _by_shape(markers: Sequence[Marker], matrix: bool) -> tuple[dict[tuple[int, ...], str], str]:
-    """The dtype of each shape among the markers' tensors, empty where two differ; and that of all other tensors."""
+    """The dtype for each shape among the markers' tensors, empty if dtypes differ, and the dtype for all other
+    tensors."""
     shapes: dict[tuple[int, ...], str] = {}
     rest = ""
     for marker in markers:
@@ -258,12 +260,12 @@ def _by_shape(markers: Sequence[Marker], matrix: bool) -> tuple[dict[tuple[int, 
     return shapes, floats.pop() if len(floats) == 1 else ""
 
 
-# Methods that make a tensor of another type or device.
+# Methods that return a tensor with another dtype or on another device.
 CASTS = names("to type type_as float half bfloat16 double int long short bool cpu cuda")
 
 
 def _cast_source(marker: Marker, sizes: str) -> dict[int, str]:
-    """x.to(...) makes a new tensor and runs copy_(new, x) once: the second argument has x's type."""
+    """x.to(...) makes a new tensor and runs copy_(new, x) once: the second argument has x's dtype."""
     x = next(iter(call_arguments(marker)), None)
     shapes = json.loads(sizes)
     if not isinstance(x, Tensor) or len(shapes) < 2 or tuple(shapes[1]) != x.shape:
@@ -272,12 +274,12 @@ def _cast_source(marker: Marker, sizes: str) -> dict[int, str]:
 
 
 def _by_position(marker: Marker, op: str, sizes: str) -> tuple[dict[int, str], dict[int, tuple[str, ...]]]:
-    """Dtypes of tensors, and of lists of them, by position, where the innermost marker is the op's own: the same op on
-    the same shapes in order."""
+    """Dtypes of tensors and of lists of tensors, by position, if the innermost marker is the op's own: the same op with
+    the same shapes in the same order."""
     if find(marker.op.strip("_")) != find(op.strip("_")):
         return {}, {}
     arguments = {i: shape for i, shape in enumerate(json.loads(sizes)) if shape}
-    shapes: dict[tuple[int, int], Any] = {}  # by position and place in a list; -1: the argument itself
+    shapes: dict[tuple[int, int], Any] = {}  # by position, and index in a list; -1: the argument itself
     for i, argument in arguments.items():
         is_list = isinstance(argument[0], list)
         shapes.update({(i, j): shape for j, shape in enumerate(argument)} if is_list else {(i, -1): argument})

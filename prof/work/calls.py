@@ -1,6 +1,7 @@
-"""The calls of ops in a kernel table: which rows belong to one, and what each distinct call counts.
+"""The op calls in a kernel table: which rows belong to each call, and the work of each distinct call.
 
-Calls of one signature (op, shapes, dtypes, options, ...) count alike, so a model runs once per distinct signature.
+Calls with the same signature (op, shapes, dtypes, options, ...) have the same work, so a model runs once per distinct
+signature.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "di
 class Calls:
     """The calls that a table's rows belong to, aligned with the rows."""
 
-    number: Ints  # of each row's call
+    number: Ints  # the number of each row's call
     signature: Ints  # each row's index into ``counted``
     counted: list[Counted]  # per distinct signature
     names: Coded  # of the kernels
@@ -38,11 +39,11 @@ class Calls:
         return self.counted[int(self.signature[row])]
 
     def where(self, flags: list[bool]) -> Bools:
-        """Each row's flag, from one per signature."""
+        """Spread flags per signature to the rows."""
         return np.array(flags or [False])[self.signature]
 
     def amounts(self, values: list[int | None]) -> Ints:
-        """Each row's amount, from one per signature; NULL where unknown."""
+        """Spread amounts per signature to the rows; NULL if unknown."""
         return np.array([NULL if value is None else value for value in values] or [0], np.int64)[self.signature]
 
 
@@ -63,8 +64,8 @@ def op_calls(table: Table) -> Calls:
 
 
 def call_numbers(table: Table) -> Ints:
-    """The number of each row's call: (pid, opId), and the launch where the call was captured into a CUDA graph, because
-    each replay does its work again. A row without an op is a call of its own."""
+    """The number of each row's call, which is identified by (pid, opId). For a call captured into a CUDA graph the
+    launch is part of the identity, because each replay repeats the work. A row without an op is a call of its own."""
     op, pid = table.ints("opId"), table.ints("pid")
     replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
     _, dense = distinct(pid, op, replay)
@@ -85,9 +86,9 @@ def kernel_names(table: Table) -> Coded:
 
 
 def dtypes_by_name(table: Table, names: Coded, number: Ints, lists: Coded) -> tuple[Ints, list[Dtypes]]:
-    """What the names of each op's main kernels say of dtypes: each row's index into the list of what they say.
+    """The dtypes that the names of each op's main kernels reveal: a list, and each row's index into it.
 
-    Names are read where the capture records shapes without dtypes: all of NVTX's, and Kineto's lists of tensors
+    Names are used where the capture records shapes without dtypes: everything in NVTX, and Kineto's lists of tensors
     (`[["", ""], ...]`, or `[[], ...]` where they are cut).
     """
     aten, sizes, dtypes, outs = (table.coded(key) for key in ("aten", "sizes", "dtypes", "outs"))
@@ -111,7 +112,7 @@ def _of_kernel(name: str, aten: str) -> Dtypes:
 
 
 def _shared(number: Ints, hint: Ints, hints: dict[Dtypes, int]) -> Ints:
-    """All rows of a call get what its kernels' names say together; ``hints`` grows by what several say together."""
+    """Give all rows of a call the combined hint of its kernels' names; new combinations are added to ``hints``."""
     known, size = list(hints), len(hints)
     count = int(number.max(initial=0)) + 1
     least, most = np.full(count, size, np.int64), np.zeros(count, np.int64)

@@ -1,14 +1,14 @@
-"""What hides behind a cast, from autograd's counterpart of the op.
+"""Find dtypes hidden by casts, using the corresponding op in the backward or forward pass.
 
-A kernel that casts on load names its arithmetic's type and not its operand's. In training another kernel names it,
-for a gradient has the dtype of the tensor it is the gradient of (torch/csrc/autograd/engine.cpp, validate_outputs casts
-it where a node returned another):
+The name of a kernel that casts on load shows the dtype of its arithmetic, not that of its operand. In training, another
+kernel shows the operand's dtype, because a gradient has the dtype of its tensor (torch/csrc/autograd/engine.cpp:
+validate_outputs casts the gradient if a node returned another dtype):
 
-* a cast and its ``ToCopyBackward0`` are each other's reverse, joined by the sequence number;
-* a sum or product of two types (float32 and less) is followed, in the backward, by the engine's cast of a gradient to
-  the lesser type, without a sequence number but with the forward op's names. Where an op of one layer and code line has
-  as many of these casts as calls, each call has one such operand: two would have needed no cast in the forward;
-* the backward of that product multiplies the gradient, which has the output's type, with the saved lesser operand.
+* a cast and its ``ToCopyBackward0`` are reverses of each other, linked by the sequence number;
+* a sum or product of two dtypes (float32 and a narrower one) is followed, in the backward, by the engine's cast of a
+  gradient to the narrower dtype, without a sequence number but with the forward op's names. If an op at one layer and
+  code line has as many of these casts as calls, each call has one such operand: with two, the forward would not cast;
+* the backward of that product multiplies the gradient, which has the output's dtype, by the saved narrower operand.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyprof.table.columns import NULL, Bools, Coded, Ints, Ragged, Table, distin
 
 COPY = "aten::copy_"
 BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")
-PLACE = ("op", "layer", "marker", "trace")  # what a forward op and the casts of its gradients share
+PLACE = ("op", "layer", "marker", "trace")  # columns that are equal for a forward op and the casts of its gradients
 
 
 def uncover(table: Table, hint: Ints, hints: dict[Dtypes, int]) -> Ints:
-    """``hint``, each row's number in ``hints``, with hidden types filled in where backward or forward names them."""
+    """Fill in hidden dtypes that the backward or forward reveals. ``hint``: each row's index into ``hints``."""
     rows = _Rows(table, hint.copy(), hints)
     _converted(rows)
     hidden = rows.where(lambda hint: hint.hides(0) or hint.hides(1))
@@ -43,18 +43,18 @@ def uncover(table: Table, hint: Ints, hints: dict[Dtypes, int]) -> Ints:
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows, and the number in ``hints`` of what their kernels' names say."""
+    """The table's rows, and for each row the index into ``hints`` of the dtypes that its kernels' names reveal."""
 
     table: Table
     hint: Ints
     hints: dict[Dtypes, int]
 
     def where(self, says: Callable[[Dtypes], object]) -> Bools:
-        """Mask of the rows whose kernels' names say something that ``says`` is true of."""
+        """Mask of the rows whose hint satisfies ``says``."""
         return np.array([bool(says(hint)) for hint in self.hints])[self.hint]
 
     def of(self, names: tuple[str, ...]) -> Bools:
-        """Mask of the rows of these aten ops whose kernels' names say something."""
+        """Mask of the rows of these aten ops that have a hint."""
         return self.table.coded("aten").among(*names) & (self.hint > 0)
 
     def directed(self, direction: str) -> Bools:
@@ -64,19 +64,21 @@ class _Rows:
         return self.table.coded("nodes").where(lambda text: name in text)
 
     def sequence(self) -> Ints:
-        """The innermost autograd sequence number of each row, NULL without one: a composite op shows a smaller one."""
+        """The innermost autograd sequence number of each row, NULL without one. (A composite op shows a smaller
+        number.)"""
         return np.maximum(*(self._largest(self.table.ragged(key)) for key in ("seqId", "altSeqId")))
 
     @staticmethod
     def _largest(column: Ragged) -> Ints:
-        """Each row's last number, NULL without one: they ascend."""
+        """Each row's last number, which is the largest because they ascend; NULL without one."""
         last = np.maximum(column.offsets[1:] - 1, 0)
         some = column.offsets[1:] > column.offsets[:-1]
         values = column.values if len(column.values) else np.full(1, NULL, np.int64)
         return np.where(some, values[np.minimum(last, len(values) - 1)], NULL)
 
     def calls(self, rows: Ints | Bools) -> tuple[Ints, int]:
-        """A number that a call shares with its reverse, of each row (others have 0); and how many there are."""
+        """For each row a number that its call shares with the reverse call (0 for other rows), and how many there
+        are."""
         keys = (self.table.ints("pid"), self.sequence(), self.table.coded("sizes").codes)
         found, numbers = distinct(*(key[rows] for key in keys))
         number = np.zeros(len(self.hint), np.int64)
@@ -84,7 +86,8 @@ class _Rows:
         return number, len(found)
 
     def replace(self, rows: Ints, others: Ints, new: Callable[[Dtypes, Dtypes], Dtypes]) -> None:
-        """Replace the hint of ``rows`` by ``new`` of it and of the hint of each one's counterpart (0: none)."""
+        """Replace the hint of each of ``rows`` by ``new(hint, hint of its counterpart in others)`` (0: no
+        counterpart)."""
         rows, others = rows[others > 0], others[others > 0]
         pairs, pair = distinct(self.hint[rows], others)
         known = list(self.hints)
@@ -93,7 +96,7 @@ class _Rows:
 
 
 def _only(groups: Ints, values: Ints, count: int) -> Ints:
-    """The one value of each group, 0 where it has none or several."""
+    """The single value of each group; 0 if the group has none or several."""
     low, high = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
     np.minimum.at(low, groups, values)
     np.maximum.at(high, groups, values)
@@ -101,7 +104,8 @@ def _only(groups: Ints, values: Ints, count: int) -> Ints:
 
 
 def _converted(rows: _Rows) -> None:
-    """A reduction that converts its input runs ``to`` within: where a capture has one, no call of that op is sure."""
+    """Drop uncertain hints: a reduction that converts its input runs ``to`` inside. If a capture has one such call, no
+    call of that op is certain."""
     within = rows.table.coded("nodes").values
     unsure = tuple(f"aten::{op}" for op in CONVERTING if any(f'"aten::{op}", "aten::to"' in text for text in within))
     found = np.flatnonzero(rows.of(unsure))
@@ -109,7 +113,7 @@ def _converted(rows: _Rows) -> None:
 
 
 def _reversed_casts(rows: _Rows, copies: Bools, hidden: Bools) -> None:
-    """copy_(self, src): what one reads the other writes."""
+    """For copy_(self, src): the dtype that one of the two casts reads is the dtype that the other one writes."""
     number, count = rows.calls(copies)
     numbered = copies & (rows.sequence() != NULL)
     forward = np.flatnonzero(numbered & rows.directed("fprop"))
@@ -117,7 +121,7 @@ def _reversed_casts(rows: _Rows, copies: Bools, hidden: Bools) -> None:
     before, after = (_only(number[way], rows.hint[way], count) for way in (forward, backward))
     for way, mine, other in ((forward, before, after), (backward, after, before)):
         way = way[hidden[way]]
-        alone = mine[number[way]] > 0  # several casts of one number and shape: not known which is which
+        alone = mine[number[way]] > 0  # ambiguous if several casts have the same number and shape
         rows.replace(way, np.where(alone, other[number[way]], 0), _reverse)
 
 
@@ -131,8 +135,8 @@ def _with(hint: Dtypes, first: str, second: str) -> Dtypes:
 
 
 def _mixed(rows: _Rows, copies: Bools, binary: Bools) -> None:
-    """Forward calls by count, then the backward's products by their forward call."""
-    engines = copies & rows.directed("bprop") & ~rows.node("Backward")  # beside the node, in the engine's own range
+    """Resolve forward calls by the count of casts, then the backward's products by their forward call."""
+    engines = copies & rows.directed("bprop") & ~rows.node("Backward")  # outside the node, in the engine's own range
     casts = engines & rows.where(lambda hint: hint.of(0) and hint.of(1))
     calls = binary & rows.directed("fprop") & rows.where(lambda hint: hint.out) & _own(rows) & _one_shape(rows)
     some = np.flatnonzero(casts | calls)
@@ -145,20 +149,21 @@ def _mixed(rows: _Rows, copies: Bools, binary: Bools) -> None:
     lesser = _only(group[~is_call], rows.hint[some[~is_call]], len(groups))
     as_many = np.bincount(group[is_call], minlength=len(groups)) == np.bincount(group[~is_call], minlength=len(groups))
     forward, other = some[is_call], np.where(as_many, lesser, 0)[group[is_call]]
-    # both operands have one shape: which of them is the lesser matters to nothing that is counted
+    # both operands have the same shape, so which of them is narrower does not change any count
     rows.replace(forward, other, lambda hint, cast: _with(hint, hint.out, cast.of(0)))
     _products(rows, forward[other > 0], np.flatnonzero(binary & rows.of(("aten::mul",)) & rows.node("MulBackward0")))
 
 
 def _products(rows: _Rows, forward: Ints, backward: Ints) -> None:
-    """The gradient, of the output's type, by the operand that was saved: of the lesser type, or there were no cast."""
+    """For the product of the gradient, which has the output's dtype, and the saved operand: the operand has the
+    narrower dtype, otherwise there would be no cast."""
     number, count = rows.calls(np.concatenate([forward, backward]))
     before = _only(number[forward], rows.hint[forward], count)
     rows.replace(backward, before[number[backward]], lambda hint, call: _with(hint, call.out, call.of(1)))
 
 
 def _wide(rows: _Rows, casts: Bools) -> Ints:
-    """The number of the wide type: what a cast reads, what a call returns."""
+    """The number of the wide dtype, which a cast reads and a call returns."""
     types = {"": 0}
     reads = np.array([types.setdefault(hint.of(1), len(types)) for hint in rows.hints])
     returns = np.array([types.setdefault(hint.out, len(types)) for hint in rows.hints])
@@ -166,7 +171,7 @@ def _wide(rows: _Rows, casts: Bools) -> Ints:
 
 
 def _own(rows: _Rows) -> Bools:
-    """Did the user's op run this aten op, and not one of several that make it up?"""
+    """Whether the aten op is the user's op itself, rather than one of several ops inside it."""
     pairs, pair = distinct_texts(rows.table.coded("op"), rows.table.coded("aten"))
     names = [(json.loads(op or "[]"), aten.removeprefix("aten::").strip("_")) for op, aten in pairs]
     return np.array([bool(ops and aten) and str(ops[-1]).strip("_") == aten for ops, aten in names] or [False])[pair]

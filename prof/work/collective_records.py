@@ -10,34 +10,34 @@ from typing import Any
 from pyprof.prof.ops.collective import wire_factor
 from pyprof.prof.ops.model import Work
 
-MOST = 1 << 60  # bytes: more is damage
+MOST = 1 << 60  # bytes; larger values mean a damaged record
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A collective, by its record. Bytes are NaN and ranks 0 where it has none."""
+    """One collective as recorded. Bytes that are not recorded are NaN, ranks 0."""
 
     op: str  # one of pyprof.parse.formats.collective_records': all_reduce, reduce_scatter, ..
     ranks: int = 0
-    read: float = math.nan  # of this rank's memory
+    read: float = math.nan  # bytes of this rank's memory
     written: float = math.nan
     group: str = ""  # the communicator or process group
 
     @property
     def size(self) -> float:
-        """S: the greater of what goes in and comes out, which has all ranks' parts; NaN where either is unknown."""
+        """S: the larger of input and output, which holds the parts of all ranks; NaN if either is unknown."""
         return math.nan if math.isnan(self.read) or math.isnan(self.written) else max(self.read, self.written)
 
     @property
     def wire(self) -> float:
-        """Bytes that a rank must send; NaN where the size or the number of ranks is not known."""
+        """Bytes that a rank must send; NaN if the size or the number of ranks is unknown."""
         if self.op not in ("send", "recv") and not self.ranks:
             return math.nan
         return self.size * wire_factor(self.op, max(self.ranks, 1))
 
 
 def messages(text: str) -> tuple[Message, ...]:
-    """The records of a row's ``comm``; anything else, in a file from elsewhere, is left out."""
+    """The records in a row's ``comm``; anything that is not a record (in a file from elsewhere) is ignored."""
     try:
         records = json.loads(text) if text else None
     except (ValueError, RecursionError):
@@ -64,17 +64,17 @@ def _whole(value: object) -> int | None:
 
 
 def work_of(found: tuple[Message, ...]) -> Work:
-    """What collectives read and write in this rank's memory; no FLOP, as PyTorch counts and we do."""
+    """The bytes that collectives read and write in this rank's memory, and 0 FLOPs, as in PyTorch's convention."""
     return Work(0, sum(m.read for m in found), sum(m.written for m in found))
 
 
 def size_of(found: tuple[Message, ...]) -> float:
-    """S of collectives that one launch does; sends and receives go both ways at once, and the greater counts."""
+    """S for the collectives of one launch. Sends and receives run at the same time, so the larger sum counts."""
     return _both_ways(found, [m.size for m in found])
 
 
 def wire_of(found: tuple[Message, ...]) -> float:
-    """Bytes that a rank must send (or receive, where that is more)."""
+    """Bytes that a rank must send, or receive if that is more."""
     return _both_ways(found, [m.wire for m in found])
 
 

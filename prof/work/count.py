@@ -1,4 +1,4 @@
-"""The work of one op call, from what the capture records of it."""
+"""The work of one op call, computed from what the capture records about it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pyprof.prof.work.arguments import Known, known_dtypes, recorded
 from pyprof.prof.work.collective_records import messages, work_of
 
 Amounts = tuple[int | None, int | None]  # FLOPs and bytes; None: unknown
-NO_WORK: Amounts = (0, None)  # no FLOPs, of any shape
-MOST = 1 << 60  # FLOPs or bytes: a minute of 20 PFLOP/s
+NO_WORK: Amounts = (0, None)  # 0 FLOPs for any shape
+MOST = 1 << 60  # largest plausible number of FLOPs or bytes: a minute at 20 PFLOP/s
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class OpCall:
     nodes: str = ""
     comm: str = ""
     forward: str = ""
-    lists: str = ""  # the shapes of its lists of tensors, where the capture cut them and they are proven
-    kernel: Dtypes = NOTHING  # what the names of its kernels say of dtypes
+    lists: str = ""  # the shapes of its lists of tensors, if the capture truncated them and they could be proven
+    kernel: Dtypes = NOTHING  # the dtypes that the names of its kernels reveal
 
     @property
     def op(self) -> str:
@@ -69,15 +69,15 @@ class OpCall:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """An op's name in the registry, family, and FLOPs and bytes of each of its pieces; None where unknown."""
+    """An op's registered name and family, and FLOPs and bytes of each part of its work; None if unknown."""
 
     name: str = ""
     family: str = ""
     parts: dict[str, Amounts] = field(default_factory=dict)
-    why: str = ""  # why it is not counted
+    why: str = ""  # the reason if it is not counted
     dtype: str = ""  # of the first tensor among its arguments
     arguments: tuple[Any, ...] = ()  # as the capture records them
-    outputs: tuple[Tensor, ...] = ()  # where they are known
+    outputs: tuple[Tensor, ...] = ()  # if they are known
 
     @property
     def flop(self) -> int | None:
@@ -112,18 +112,18 @@ def count_call(call: OpCall) -> Counted:
 
 
 def _without_model(call: OpCall) -> Counted:
-    """An op that has no model, or the user's call without the dispatcher's record of it."""
+    """Count an op that has no model, or a user's call that the dispatcher did not record."""
     if not call.aten:
         return _by_marker(call) if call.marker and call.is_forward else Counted(why="no op")
     arguments: tuple[Any, ...] = ()
-    with suppress(ModelError):  # shapes that make no sense
+    with suppress(ModelError):  # inconsistent shapes
         if call.sizes and call.dtypes:
             arguments = recorded(call.sizes, call.dtypes, call.strides, call.args, Known(), call.aten)
     return Counted(why=f"no model of {call.aten}", arguments=arguments)
 
 
 def _by_record(call: OpCall, name: str) -> Counted | None:
-    """A collective by its record; None where it has none, or an incomplete one beside recorded shapes."""
+    """Count a collective by its record; None if it has no record, or an incomplete one while shapes are recorded."""
     records = messages(call.comm)
     if not records:
         return None
@@ -148,7 +148,7 @@ def _without_shapes(call: OpCall, name: str) -> Counted:
 
 
 def _by_marker(call: OpCall, name: str | None = None) -> Counted:
-    """Count by the innermost marker that has a model (of the family of ``name``, where one is given)."""
+    """Count by the innermost marker that has a model (if ``name`` is given, a model of the same family)."""
     for marker in reversed(call.markers):
         model = find(function_of(marker.op))
         if model is None or (name is not None and FAMILY[model] != FAMILY[name]):
@@ -180,7 +180,7 @@ def _by_model(call: OpCall, name: str) -> Counted:
 
 
 def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
-    """The arguments for the op's model, with what markers, nodes and the forward op add."""
+    """The arguments for the op's model, completed from markers, nodes and the forward op."""
     arguments = recorded(call.sizes, call.dtypes, call.strides, call.args, known, call.op, call.lists)
     if call.markers:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
@@ -191,7 +191,7 @@ def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
 
 
 def _forward_arguments(forward: str) -> tuple[Any, ...]:
-    """The arguments of the forward op, where a backward node is its kernels' op: the node gets only gradients."""
+    """The arguments of the forward op, needed if the kernels' op is a backward node, which receives only gradients."""
     if not forward:
         return ()
     call = json.loads(forward)
@@ -204,7 +204,7 @@ def _forward_arguments(forward: str) -> tuple[Any, ...]:
 
 
 def _output_of_bias_gradient(call: OpCall) -> str:
-    """The output's shape as a JSON list of one, where the op is a sum for a layer's bias; else empty."""
+    """The output's shape, in a JSON list with one item, if the op is the sum for a bias gradient; otherwise empty."""
     if call.op != "sum" or not call.around:
         return ""
     shapes = json.loads(call.sizes)
@@ -220,6 +220,6 @@ def _amounts(work: Work | Parts) -> dict[str, Amounts]:
 
 
 def _possible(flop: int | None, nbytes: float | None) -> Amounts:
-    """The amounts; unknown where no computer does so much in one call, because a capture has wrong shapes."""
+    """The amounts; unknown if they are impossibly large for one call, because some captures have wrong shapes."""
     whole = None if nbytes is None or math.isnan(nbytes) else int(nbytes)
     return (None if flop is None or flop > MOST else flop, None if whole is None or whole > MOST else whole)

@@ -1,8 +1,9 @@
-"""The tensors of an optimizer's op whose lists the capture cut, where its launch proves them.
+"""Recover the tensor lists of an optimizer's op that the capture truncated, if the kernel's launch proves them.
 
-The parser gives the shapes of the step's gradients (``grads``). PyTorch's multi-tensor kernels take 65,536 elements a
-block (kChunkSize, ATen/native/cuda/MultiTensorApply.cuh of 2.0 to 2.13), so the blocks that an op launched say whether
-its lists hold these tensors, or one element each: the step counters. Anything else stays unknown.
+The parser records the shapes of the step's gradients (``grads``). PyTorch's multi-tensor kernels process 65,536
+elements per block (kChunkSize, ATen/native/cuda/MultiTensorApply.cuh of 2.0 to 2.13). So the number of blocks that an
+op launched shows whether its lists hold tensors of these shapes or step counters of one element each. Otherwise they
+stay unknown.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ CHUNK = 65_536
 
 
 def proven_lists(table: Table, op: Ints) -> Coded:
-    """Of each row with cut lists the shapes of a list's tensors as JSON; ``op`` numbers the ops' calls.
+    """For each row with truncated lists, the shapes of a list's tensors as JSON; ``op`` is the number of the row's
+    call.
 
-    ``grads`` that is no list of shapes proves nothing.
+    If ``grads`` is not a list of shapes, nothing is proven.
     """
     grads = table.coded("grads")
     out = Coded.empty(len(table))
@@ -43,7 +45,7 @@ def proven_lists(table: Table, op: Ints) -> Coded:
 
 
 def blocks_along_x(table: Table) -> Ints:
-    """Blocks of each row's launch along x; 0 for all but multi-tensor kernels."""
+    """The number of blocks along x of each row's launch; 0 for all kernels except multi-tensor kernels."""
     grid = table.coded("grid")
     along: Ints = np.array([*map(_along_x, grid.values), 0], np.int64)[grid.codes]
     return np.where(table.coded("kShortName").where(lambda name: "multi_tensor" in name), along, 0)
@@ -56,16 +58,16 @@ def _along_x(grid: str) -> int:
 
 
 def _adds_a_number(table: Table) -> Bools:
-    """Rows of `_foreach_add_(list, number)`: how optimizers count their steps (and Adam adds its eps)."""
+    """Rows of `_foreach_add_(list, number)`, with which optimizers count their steps (and Adam adds its eps)."""
     adds = table.coded("aten").where(lambda aten: aten.endswith("_foreach_add_"))
     both: Bools = adds & table.coded("dtypes").where(lambda dtypes: dtypes.replace(" ", "") == '[[],""]')
     return both
 
 
 def _proven(grads: str, launched: int, may_count: bool) -> str:
-    """The shapes that ``launched`` blocks prove, empty where they prove none.
+    """The shapes proven by the number of ``launched`` blocks; empty if they prove none.
 
-    ``may_count``: the op may as well have added to step counters; where the blocks fit both, nothing is proven.
+    ``may_count``: the op may instead have added to step counters; if the blocks fit both, nothing is proven.
     """
     shapes = shapes_of(grads)
     if shapes is None:
@@ -82,7 +84,7 @@ def _proven(grads: str, launched: int, may_count: bool) -> str:
 
 
 def shapes_of(grads: str) -> list[list[int]] | None:
-    """The shapes, None where the text is anything but a list of lists of sizes: the file may come from anywhere."""
+    """The shapes; None if the text is not a list of lists of sizes, because the file may come from any source."""
     try:
         shapes = json.loads(grads)
     except (ValueError, RecursionError):

@@ -1,4 +1,5 @@
-"""Writes what helper kernels do into the table: once per distinct kernel of a distinct call, not per row."""
+"""Write the work of helper kernels into the table, computed once per distinct kernel of a distinct call, not per
+row."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 
 import numpy as np
 
-# These register the rules; where two patterns match, the one registered first is used.
+# These modules register the rules; if two patterns match, the one registered first is used.
 import pyprof.prof.work.helpers.attention
 import pyprof.prof.work.helpers.convolutions
 import pyprof.prof.work.helpers.experts
@@ -19,11 +20,11 @@ from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 
 def fill_helpers(table: Table, calls: Calls, aux: Bools, flops: Ints, nbytes: Ints) -> None:
-    """Write into ``flops`` and ``nbytes`` what is not known yet and a rule derives from the kernel.
+    """Fill in unknown ``flops`` and ``nbytes`` for which there is a rule.
 
-    ``aux``: rows whose role that is. An op whose model knows its FLOPs keeps them: its chores get bytes only.
+    ``aux``: the rows with the role "aux". If the op's model counts its FLOPs, helper kernels get only bytes.
     """
-    bare = calls.where([not op.parts for op in calls.counted])  # the op has no model, or one that fails
+    bare = calls.where([not op.parts for op in calls.counted])  # the op has no model, or its model fails
     kernel = table.coded("kind").among("kernel")
     names = calls.names
     rows = np.flatnonzero(kernel & (nbytes == NULL) & (aux | bare) & (names.codes >= 0))
@@ -49,7 +50,7 @@ def fill_helpers(table: Table, calls: Calls, aux: Bools, flops: Ints, nbytes: In
 
 
 def _kernel_before(number: Ints, kernel: Bools) -> Ints:
-    """The kernel before each row in the same call, -1 where there is none; copies and memsets do not count."""
+    """The kernel that precedes each row in the same call, -1 if there is none; copies and memsets are skipped."""
     rows = np.flatnonzero(kernel)
     order = rows[np.argsort(number[rows], kind="stable")]
     before = np.full(len(number), -1, np.int64)
@@ -59,7 +60,7 @@ def _kernel_before(number: Ints, kernel: Bools) -> Ints:
 
 
 def _triple(column: Coded, code: int) -> Grid:
-    """The three sizes of a grid or block; ``NO_GRID`` where the text holds none."""
+    """The three sizes of a grid or block; ``NO_GRID`` if the text holds none."""
     sizes = json.loads(column.values[code]) if code >= 0 else None
     if not isinstance(sizes, list) or len(sizes) != 3 or not all(type(n) is int and n >= 0 for n in sizes):
         return NO_GRID

@@ -1,8 +1,8 @@
-"""What kind of work each row does: GEMM, convolution, attention, element-wise, copies ...
+"""The kind of work of each row: GEMM, convolution, attention, element-wise, copies ...
 
-The family of the op's model decides; where there is no op or no model, the kernel's name does. These are the only names
-of kinds: the summary, the page, figures and differences all write them. Ten classes of kinds have a colour each, in the
-page and in figures: more cannot be told apart.
+The kind follows from the family of the op's model or, if there is no op or no model, from the kernel's name. The
+summary, the page, figures and diffs all use these names. The kinds are grouped into ten classes, each with a colour in
+the page and in figures; more colours could not be told apart.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {  # kind -> families of op models
     OPTIMIZER: ("optimizer",),
     NCCL: ("collective",),
 }
-KINDS_OF_CLASS: Mapping[str, tuple[str, ...]] = {  # in the order of the colours (prof/colours.py)
+KINDS_OF_CLASS: Mapping[str, tuple[str, ...]] = {  # class -> kinds, in the order of the colours (prof/colours.py)
     "GEMM, recurrent layers": (PRODUCTS, RECURRENT),
     CONVS: (CONVS,),
     ATTENTION: (ATTENTION,),
@@ -57,12 +57,11 @@ CLASSES = tuple(KINDS_OF_CLASS)
 _KIND_OF_FAMILY = {family: kind for kind, families in FAMILIES.items() for family in families}
 _CLASS_OF_KIND = {kind: name for name, kinds in KINDS_OF_CLASS.items() for kind in kinds}
 
-# From the top down, the first pattern that the kernel's name contains decides. The names are those of captures of torch
-# 1.4 to 2.11 and vLLM.
+# The first pattern found in the kernel's name decides. The names are from captures of torch 1.4 to 2.11 and vLLM.
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
 CONV = re.compile(r"conv|[dw]grad|fprop|winograd|im2col", re.IGNORECASE)
 SOFTMAX = re.compile(r"(?<!log_)softmax", re.IGNORECASE)
-# The loss's: by name, or softmax_warp_forward's fifth argument (PyTorch's PersistentSoftmax.cuh).
+# A loss's softmax: by name, or by the fifth argument of softmax_warp_forward (PyTorch's PersistentSoftmax.cuh).
 LOG_SOFTMAX = re.compile(
     r"log_?softmax|softmax_warp_\w{1,40}<(?:[^,<>]{1,60},){4} ?(?:\(bool\)1|true)|cross_entropy|nll_loss", re.IGNORECASE
 )
@@ -120,12 +119,12 @@ def _of_name(name: str) -> str:
 
 
 def is_softmax(name: str) -> bool:
-    """Whether a kernel is attention's kind of softmax, not the loss's."""
+    """Whether a kernel is a softmax as in attention, not one of a loss."""
     return bool(SOFTMAX.search(name)) and not is_loss(name)
 
 
 def is_loss(name: str) -> bool:
-    """Whether a kernel's or an op's name is that of a loss, or of its softmax."""
+    """Whether a kernel or op, by its name, is a loss or the softmax of a loss."""
     return bool(LOG_SOFTMAX.search(name))
 
 

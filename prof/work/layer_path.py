@@ -1,8 +1,8 @@
-"""A layer as a path of modules, whichever way the capture names it.
+"""A layer as a path of modules, independent of how the capture names it.
 
-Our own ranges give each module from the root (`["GPT", "h.0", "h.0.attn"]`), Kineto its class and number
-(`["Qwen2Model_0", "Qwen2DecoderLayer_3"]`), a user one name (`["encoder.3.mlp"]`). All become parts, outermost first; a
-number stays with the name it counts.
+pyprof's ranges have every module from the root (`["GPT", "h.0", "h.0.attn"]`), Kineto has class and number
+(`["Qwen2Model_0", "Qwen2DecoderLayer_3"]`), users may give one name (`["encoder.3.mlp"]`). All are split into parts,
+outermost first; a number stays with the name before it.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ def layer_parts(text: str) -> tuple[str, ...]:
 
 
 def layer_texts(layers: Coded, depth: int) -> Coded:
-    """The layer column's texts cut to so many parts, joined by ":"."""
+    """The layer column's texts, with at most ``depth`` parts each, joined by ":"."""
     return Coded(layers.codes, [":".join(layer_parts(text)[:depth]) for text in layers.values])

@@ -1,13 +1,13 @@
 """Optimizers of apex, DeepSpeed and Transformer Engine: multi-tensor kernels that no op launches.
 
-Their arguments are not recorded. But autograd records each gradient that it accumulates, whose shapes are the
-parameters', and such a kernel has a block for each chunk of 65,536 elements of each tensor (apex: chunk_size of 2048*32
-in multi_tensor_apply/__init__.py, block_to_chunk in csrc/multi_tensor_apply.cuh). So where the blocks that a step
-launched of one kind are as many as its gradients have chunks, or a multiple, it worked on those tensors. The sum over
-the launches is then exact; each gets a share by its blocks. Parameters of no dimension may have another optimizer:
-gradients without them are tried next. Where no more than one in a hundred chunks is missing, it worked on at least what
-is left. A step without such proof, because the capture began in its middle, did what another one of the same launches
-did.
+Their arguments are not recorded. But autograd records each gradient that it accumulates, with the shape of its
+parameter, and such a kernel has one block per chunk of 65,536 elements of each tensor (apex: chunk_size of 2048*32 in
+multi_tensor_apply/__init__.py, block_to_chunk in csrc/multi_tensor_apply.cuh). So if the kernels of one kind in a step
+have as many blocks as the step's gradients have chunks, or a multiple, they worked on tensors of these shapes. The sum
+over the launches is then exact; each launch gets a share by its blocks. Parameters without dimensions may have another
+optimizer, so the gradients are tried next without them. If at most one in a hundred chunks is missing, the kernels
+worked on at least the remaining ones. For a step without such a proof, because the capture began in its middle, the
+work of another step with the same launches is used.
 
 FLOPs are those of PyTorch's fused optimizers (``ops/optimizer``), without weight decay, which is not recorded.
 """
@@ -27,12 +27,12 @@ from pyprof.prof.work.shares import split
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 
 KERNEL = "multi_tensor_apply_kernel<"
-LEAST = 100  # of a step's chunks one may be missing
+LEAST = 100  # one in this many chunks of a step may be missing
 
 
 @dataclass(frozen=True, slots=True)
 class Functor:
-    """FLOPs per element, and for each list that is read or written the template parameter that is its type."""
+    """FLOPs per element, and for each list read or written the number of the template parameter with its dtype."""
 
     flop: int
     read: tuple[int, ...]
@@ -40,7 +40,7 @@ class Functor:
     why: str
 
 
-# Template parameters by number. A second type that is not there is the first: AdamFunctor<float> of 2022.
+# Template parameters by number. If the second type is missing, it equals the first: AdamFunctor<float> of 2022.
 FUNCTORS = {
     "AdamFunctor": Functor(13, (0, 0, 1, 1), (0, 1, 1), "as _fused_adam: g, p, m, v read; p, m, v written"),
     "AdamCapturableFunctor": Functor(13, (0, 0, 1, 1), (0, 1, 1), "as _fused_adam"),
@@ -73,7 +73,7 @@ def functor_of(name: str) -> tuple[str, list[str]]:
 
 
 def element_bytes(functor: str, words: list[str]) -> float:
-    """Bytes read and written per element of the lists; NaN where a type is not known."""
+    """Bytes read and written per element of the lists; NaN if a dtype is unknown."""
     rule = FUNCTORS[functor]
     types = [cpp_bytes(word) for word in words]
     floats = [size for size in types if size is not None]
@@ -84,22 +84,23 @@ def element_bytes(functor: str, words: list[str]) -> float:
             return own
         return floats[0] if floats else math.nan
 
-    copies = ITEM_BYTES["float16"] if functor == "SGDFunctor" and words[:1] == ["4"] else 0  # the model's own weights
+    copies = ITEM_BYTES["float16"] if functor == "SGDFunctor" and words[:1] == ["4"] else 0  # fp16 model weights
     return sum(map(size, rule.read)) + sum(map(size, rule.write)) + copies
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The elements that the launches of one functor in a step worked on, as the gradients' shapes prove."""
+    """The number of elements that the launches of one functor in a step processed, proven by the gradients' shapes."""
 
     elements: int
     tensors: int
     exact: bool
-    again: bool = False  # proven of another step, which launched the same blocks
+    again: bool = False  # True: proven for another step, which launched the same blocks
 
 
 def elements(grads: str, launched: int) -> Proof | None:
-    """What so many blocks worked on, by the shapes of the step's gradients; None where these prove nothing.
+    """The elements that ``launched`` blocks processed, by the shapes of the step's gradients; None if nothing is
+    proven.
 
     >>> elements("[[65537], [10], []]", 3)  # 2 + 1 chunks, without the one of no dimension
     Proof(elements=65547, tensors=2, exact=True)
@@ -122,7 +123,7 @@ def elements(grads: str, launched: int) -> Proof | None:
 
 
 def steps(table: Table, names: Coded) -> list[tuple[str, Ints, Proof | None]]:
-    """(functor, its rows in a step, what they worked on) of every multi-tensor kernel outside of an op."""
+    """(functor, its rows in a step, the proof) for all multi-tensor kernels outside of an op."""
     grads, aten = table.coded("grads"), table.coded("aten")
     found = [functor_of(name)[0] for name in names.values]
     number = {name: i for i, name in enumerate(filter(None, dict.fromkeys(found)))}
@@ -130,7 +131,7 @@ def steps(table: Table, names: Coded) -> list[tuple[str, Ints, Proof | None]]:
     rows = np.flatnonzero((kind >= 0) & (aten.codes < 0))
     if not len(rows):
         return []
-    step = np.where(grads.codes < 0, table.ints("step"), 0)  # the capture began after its backward pass
+    step = np.where(grads.codes < 0, table.ints("step"), 0)  # no gradients: the capture began after the backward pass
     keys, place = distinct(table.ints("pid")[rows], grads.codes[rows], step[rows], kind[rows])
     blocks = blocks_along_x(table)
     functors, runs = list(number), []

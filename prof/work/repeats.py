@@ -1,13 +1,13 @@
-"""Kernels that the capture cannot attribute, recognised as a repetition of kernels that it can.
+"""Unattributed kernels, recognised as a repetition of attributed kernels.
 
 A profiler that starts while the GPU is still busy records kernels whose launches it did not see: on an H100, 436
-kernels at the head of a trace, a third of its GPU time, and then the same model's next pass whole. A program that runs
-the same step again launches the same kernels in the same order on the same grids. So a run of unattributed kernels that
-equals a run of attributed ones, launch for launch, did the same work: its rows get the FLOPs and bytes of those.
+kernels at the start of a trace, a third of its GPU time, followed by the model's next complete pass. A program that
+repeats a step launches the same kernels in the same order on the same grids. So a run of unattributed kernels that
+equals a run of attributed ones, launch for launch, did the same work, and its rows get the same FLOPs and bytes.
 
-What counts as equal: name with template arguments, grid and block of every kernel, at least ``LEAST`` in a row and
-``KINDS`` different ones, each run on one stream; where several runs of the greatest length disagree in a row's work,
-that row stays unknown. The op, layer and line stay unknown, too.
+Two runs are equal if every kernel has the same name with template arguments, grid and block; a run has at least
+``LEAST`` consecutive kernels on one stream, ``KINDS`` of them different. If several longest runs disagree about a row's
+work, that row stays unknown. The op, layer and line also stay unknown.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from pyprof.table.columns import Bools, Coded, Ints, Table, distinct
 
-LEAST = 16  # kernels in a row; shorter sequences (an optimizer's, a layer's) may come in several sizes
+LEAST = 16  # consecutive kernels; shorter sequences (an optimizer, a layer) may occur with several sizes
 KINDS = 8
-MOST = 64  # places that are compared
+MOST = 64  # number of candidate positions that are compared
 Hashes = NDArray[np.uint64]
 
 
 def repeats(table: Table, names: Coded) -> list[tuple[Ints, list[Ints]]]:
-    """(unattributed rows in order, [attributed rows of the same launches, ...]) of each run that is a repetition.
+    """For each run that is a repetition: (its unattributed rows in order, [attributed rows of the same launches, ...]).
 
-    ``names`` are the kernels' long names, one code each.
+    ``names`` are the kernels' long names, with one code per distinct name.
     """
     attributed = ~table.coded("aten").among("") | (table.ints("opId") >= 0)
     kernel = table.coded("kind").among("kernel")
@@ -44,7 +44,7 @@ def repeats(table: Table, names: Coded) -> list[tuple[Ints, list[Ints]]]:
 
 
 def _matches(key: Ints, stream: Ints, known: Bools) -> list[tuple[int, int, list[int]]]:
-    """(begin, end, [begin of an equal known run, ...]), by the longest matches from the left."""
+    """(begin, end, [begin of an equal known run, ...]) of each match, found from the left, the longest first."""
     hashes, whole = _windows(key, stream, known)
     sources = np.flatnonzero(whole & known[: len(whole)])
     targets = np.flatnonzero(whole & ~known[: len(whole)])
@@ -53,7 +53,7 @@ def _matches(key: Ints, stream: Ints, known: Bools) -> list[tuple[int, int, list
     sources = sources[np.argsort(hashes[sources], kind="stable")]
     ordered = hashes[sources]
     targets = targets[np.isin(hashes[targets], ordered)]
-    ends = np.flatnonzero(np.append(known[1:] | (stream[1:] != stream[:-1]), True)) + 1  # of unattributed runs
+    ends = np.flatnonzero(np.append(known[1:] | (stream[1:] != stream[:-1]), True)) + 1  # ends of unattributed runs
     found, after = [], 0
     for begin in targets.tolist():
         if begin < after:
@@ -71,7 +71,8 @@ def _matches(key: Ints, stream: Ints, known: Bools) -> list[tuple[int, int, list
 
 
 def _windows(key: Ints, stream: Ints, known: Bools) -> tuple[Hashes, Bools]:
-    """A hash of the ``LEAST`` keys from each place on, and whether they are of one stream and alike known or not."""
+    """A hash of the ``LEAST`` keys from each position on, and whether they are on one stream and all known or all
+    unknown."""
     count = len(key) - LEAST + 1
     hashes, whole = np.zeros(count, np.uint64), np.ones(count, bool)
     for step in range(LEAST):
@@ -81,7 +82,8 @@ def _windows(key: Ints, stream: Ints, known: Bools) -> tuple[Hashes, Bools]:
 
 
 def _length(key: Ints, stream: Ints, known: Bools, run: slice, at: int) -> int:
-    """How many launches of an unattributed run equal those from ``at``, attributed and on one stream."""
+    """How many launches of an unattributed run equal the launches from ``at`` on, which are attributed and on one
+    stream."""
     most = min(run.stop - run.start, len(key) - at)
     unknown, original = slice(run.start, run.start + most), slice(at, at + most)
     same = (key[unknown] == key[original]) & known[original] & (stream[original] == stream[at])
@@ -90,7 +92,7 @@ def _length(key: Ints, stream: Ints, known: Bools, run: slice, at: int) -> int:
 
 
 def fill_repeats(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> None:
-    """Write into ``flops`` and ``nbytes`` what is unknown and known of the kernels that a run repeats."""
+    """Fill in unknown ``flops`` and ``nbytes`` that are known for the kernels that a run repeats."""
     for rows, copies in repeats(table, names):
         for amounts in (flops, nbytes):
             original = amounts[copies[0]]
@@ -100,7 +102,7 @@ def fill_repeats(table: Table, names: Coded, flops: Ints, nbytes: Ints) -> None:
 
 
 def repetition(table: Table, names: Coded, row: int) -> tuple[int, int] | None:
-    """(the attributed row that a row without an op repeats, kernels in the run that both stand in), or None."""
+    """(the attributed row that this row without an op repeats, number of kernels in their run), or None."""
     for rows, copies in repeats(table, names):
         place = np.flatnonzero(rows == row)
         if len(place):

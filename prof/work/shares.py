@@ -1,7 +1,7 @@
-"""An op's work shared among its rows: roles, tensor cores, and each row's FLOPs and bytes.
+"""Divide an op's work among its rows: roles, tensor cores, and each row's FLOPs and bytes.
 
-The work goes to the op's main kernels, split by duration where several share it; aux kernels get no FLOPs. So sums over
-rows are sums over ops.
+The work is attributed to the op's main kernels, in proportion to duration if there are several; aux kernels get no
+FLOPs. So sums over rows equal sums over ops.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pyprof.prof.work.calls import Calls
 from pyprof.prof.work.count import Counted
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
-MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families that a copy may serve
-MOST_BYTES = 1 << 60  # that one copy can move: more is damage, and its double would not fit the column
+MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families whose work may be done by a copy
+MOST_BYTES = 1 << 60  # per copy; more means a damaged file, and twice as much would not fit the column
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """What each row is to its op, and what it did with tensor cores."""
+    """Each row's role in its op, and its use of tensor cores."""
 
     role: Coded  # "main", "aux" or empty
-    precision: Coded  # that entered the tensor cores
+    precision: Coded  # of the tensor cores' inputs
     tensor: Coded  # "1", "0", "?" (unknown), or "-" where the op has no matrix product
 
     @property
@@ -49,7 +49,7 @@ def kernels(table: Table, calls: Calls) -> Kernels:
 
 
 def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
-    """Role, precision that entered the tensor cores, and whether they were used."""
+    """Role, precision of the tensor cores' inputs, and whether tensor cores were used."""
     what = _role(name, op, kind)
     if op.family not in MATRIX and (op.name or kind != "kernel"):
         return what, "", "-"
@@ -66,13 +66,13 @@ def _role(name: str, op: Counted, kind: str) -> str:
         return ""
     what = MAIN if kind == "cpu" else role(name, op.name, op.family)
     if kind == "memcpy" and what == MAIN and op.family not in MOVES:
-        return AUX  # parameters or results on their way, beside the kernels that work (see _with_workers)
+        return AUX  # copies parameters or results for the kernels that do the work (see _with_workers)
     return what
 
 
 def _with_workers(table: Table, calls: Calls, roles: Coded) -> Coded:
-    """An op whose kernels are all chores by name did its work with them: none of its work may vanish. An exception is a
-    C++ Function's node that leaves its work to other ops (FBGEMM's since 0.5)."""
+    """If all kernels of an op are helpers by name, they did the op's work and become main kernels. An exception is the
+    node of a C++ Function that leaves its work to other ops (FBGEMM's since 0.5)."""
     has_main = np.bincount(calls.number, weights=roles.among(MAIN)) > 0
     may_work = roles.among(AUX) & table.coded("kind").among("kernel", "memcpy")
     promoted = may_work & ~has_main[calls.number] & ~_may_leave_work(calls)
@@ -90,17 +90,17 @@ def _may_leave_work(calls: Calls) -> Bools:
 
 
 def shares(table: Table, calls: Calls, main: Bools) -> tuple[Ints, Ints]:
-    """FLOPs and bytes of each row: its part of its op's work; NULL where unknown."""
+    """FLOPs and bytes of each row, its share of its op's work; NULL if unknown."""
     flops, nbytes = np.full(len(table), NULL, np.int64), np.full(len(table), NULL, np.int64)
     all_flops = calls.amounts([op.flop for op in calls.counted])
     all_bytes = calls.amounts([op.nbytes for op in calls.counted])
     pieces = calls.where([len(op.parts) > 1 for op in calls.counted])
-    pieces &= ~table.coded("kind").among("cpu")  # a CPU op is all of it
+    pieces &= ~table.coded("kind").among("cpu")  # a CPU op is a single row with all of the work
     _, group, sizes = np.unique(calls.number, return_inverse=True, return_counts=True)
     group = group.reshape(-1)
     mains = np.bincount(group, weights=main, minlength=len(sizes))[group]
     left = _may_leave_work(calls) & (mains == 0)
-    simple = (sizes[group] == 1) & ~pieces & ~left  # one kernel did it all
+    simple = (sizes[group] == 1) & ~pieces & ~left  # one kernel did all of the work
     alone = ~simple & main & (mains == 1) & ~pieces  # one main kernel among aux ones
     whole = simple | alone
     flops[whole], nbytes[whole] = all_flops[whole], all_bytes[whole]
@@ -115,7 +115,7 @@ def shares(table: Table, calls: Calls, main: Bools) -> tuple[Ints, Ints]:
 
 
 def _share(rows: Ints, table: Table, calls: Calls, main: Bools, amounts: tuple[Ints, Ints]) -> None:
-    """Split the work of one call with several main kernels, or several pieces of work, among its rows."""
+    """Divide the work of one call with several main kernels, or several parts of work, among its rows."""
     op = calls.of(rows[0])
     if op.flop is None:
         return
@@ -131,7 +131,7 @@ def _share(rows: Ints, table: Table, calls: Calls, main: Bools, amounts: tuple[I
 
 
 def split(amount: int, weights: Sequence[int]) -> list[int]:
-    """``amount`` in whole shares by weight; the shares sum to it exactly.
+    """Split ``amount`` into integer shares by weight; the shares sum to it exactly.
 
     >>> split(10, [1, 1, 1])
     [3, 4, 3]
@@ -150,7 +150,7 @@ def fill_copies(table: Table, main: Bools, flops: Ints, nbytes: Ints) -> None:
     """Write the work of copies and memsets that are not an op's main work: no FLOPs, and the bytes that the profiler
     counted.
 
-    A copy within a device reads and writes; one to or from the host moves each byte once through the GPU's memory.
+    A copy within a device reads and writes each byte; one to or from the host accesses the GPU's memory once per byte.
     """
     name, size = table.coded("kShortName"), table.ints("bytes")
     copies = table.coded("kind").among("memcpy")

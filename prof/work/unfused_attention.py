@@ -1,4 +1,4 @@
-"""Attention that is not fused, by the order and the names of kernels: what stands between two matrix products."""
+"""Recognise unfused attention by the order and names of kernels: a softmax between two matrix products."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from pyprof.prof.work.kinds import PRODUCTS, is_loss, is_softmax
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
 
-STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # of a softmax in several kernels, by their functors
+STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # functors of the kernels of a softmax that runs as several kernels
 
 
 def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
-    """How many softmaxes stand between two products of a stream, and all rows between such products.
+    """The number of softmaxes between two products of a stream, and the mask of all rows between such products.
 
-    A softmax is one kernel, or the maximum, the exponential and the sum that make one; a loss's does not count.
+    A softmax is one kernel, or separate kernels for maximum, exponential and sum. Softmaxes of losses do not count.
     ``what``: each row's kind of work (``pyprof.prof.work.kinds``).
     """
     start, product = table.ints("start"), what.among(PRODUCTS)
@@ -42,7 +42,7 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
 
 
 def _softmaxes(table: Table) -> tuple[Bools, list[Bools]]:
-    """Rows of whole softmaxes that are not a loss's, and the rows of each of the steps that make one."""
+    """Masks of the rows that are a whole softmax (not a loss's), and of the rows of each step of a split softmax."""
     long = table.coded("kLongName")
     names = long if long.values else table.coded("kShortName")
     whole = names.where(is_softmax) & ~table.coded("aten").where(is_loss) & ~table.coded("op").where(is_loss)
@@ -50,8 +50,8 @@ def _softmaxes(table: Table) -> tuple[Bools, list[Bools]]:
 
 
 def _another(table: Table, rows: Ints, section: Ints, softmax: Bools) -> Bools:
-    """Sections whose softmax is not attention's: the product that follows does not take its result, where the shapes of
-    both are known. The softmax of a router, in a mixture of experts, is one."""
+    """Sections whose softmax is not part of attention: shapes show that the next product does not take its result. An
+    example is the softmax of a router in a mixture of experts."""
     sizes = table.coded("sizes").take(rows)
     found = np.zeros(int(section[-1]) + 1 if len(rows) else 1, bool)
     places = np.flatnonzero(softmax)
@@ -63,7 +63,7 @@ def _another(table: Table, rows: Ints, section: Ints, softmax: Bools) -> Bools:
 
 
 def _takes(product: str, softmax: str) -> bool:
-    """Whether one of a product's operands may be the softmax's result: as many elements, in rows as long."""
+    """Whether one of a product's operands may be the softmax's result: same number of elements and same row length."""
     result, operands = _shapes(softmax)[:1], _shapes(product)
     if not result or not result[0] or not any(operands):
         return True  # shapes are not recorded
@@ -71,6 +71,6 @@ def _takes(product: str, softmax: str) -> bool:
 
 
 def _shapes(text: str) -> list[list[int]]:
-    """The shapes of an op's inputs; empty for what is no shape."""
+    """The shapes of an op's inputs; an empty list for anything that is not a shape."""
     found = json.loads(text) if text else []
     return [shape if all(type(n) is int for n in shape) else [] for shape in found if isinstance(shape, list)]

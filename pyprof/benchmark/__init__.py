@@ -1,1 +1,1 @@
-"""Timing on this machine: the rates that its GPU or CPU really reaches. Needs torch."""
+"""Measurements of the rates that this machine's GPU or CPU really reaches. Needs torch."""

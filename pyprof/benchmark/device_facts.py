@@ -1,4 +1,4 @@
-"""What the system says of a device: name, architecture, sizes of memory and cache."""
+"""A device's name, architecture, and sizes of memory and cache, as the system reports them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cache_bytes(device: Any) -> int:
 
 
 def free_bytes(device: Any) -> int:
-    """The free memory of the device; of the system for a CPU."""
+    """The free memory of the device, in bytes. For a CPU this is the system's free memory."""
     if device.type != "cuda":
         return system_free_bytes()
     import torch
@@ -54,7 +54,7 @@ def free_bytes(device: Any) -> int:
 
 
 def cpu_name() -> str:
-    """The CPU's model; "CPU" if the system does not name it."""
+    """The CPU's model name; "CPU" if the system does not report one."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -64,7 +64,7 @@ def cpu_name() -> str:
 
 
 def _kib_to_bytes(file: Path) -> int:
-    """The bytes of a text such as 32768K, 0 for any other."""
+    """Convert a file's text such as 32768K to bytes; return 0 for any other text."""
     text = file.read_text(encoding="ascii", errors="replace").strip()
     return int(text[:-1]) << 10 if text.endswith("K") and text[:-1].isdigit() else 0
 

@@ -1,6 +1,6 @@
 """The command pyprof peaks: measure what this machine reaches, for ``--peaks`` and to compare with data sheets.
 
-torch is imported when the measuring begins: ``pyprof peaks --help`` does without it.
+torch is imported only when the measuring begins, so ``pyprof peaks --help`` works without it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _run(args: argparse.Namespace) -> Done:
     check_standard_output(args, "file")
     for file in (args.output, args.plot):
         if file:
-            check_output(file, args.force)  # before minutes of work
+            check_output(file, args.force)  # checked now, not after minutes of measuring
     require("torch", "measuring needs it: install PyTorch for this machine")
     if args.plot:
         require("matplotlib", "--plot needs it: pip install matplotlib")
@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace) -> Done:
 
 
 def _device(name: str) -> str:
-    """The device to measure. Raises PyprofError where torch has no such device."""
+    """The device to measure. Raises PyprofError if torch has no such device."""
     import torch
 
     there = torch.cuda.is_available()
@@ -83,7 +83,7 @@ def _device(name: str) -> str:
 
 
 def measure(device: str, *, quick: bool = False, shown: bool = False) -> dict[str, Any]:
-    """Measure everything. Returns the content of a peaks file. ``shown``: with progress on a terminal."""
+    """Measure everything, and return the content of a peaks file. ``shown``: show the progress on a terminal."""
     from pyprof.benchmark.peaks_content import peaks_content
 
     with progress(None, shown) as say:
@@ -94,7 +94,7 @@ def measure(device: str, *, quick: bool = False, shown: bool = False) -> dict[st
 
 
 def plot(peaks: dict[str, Any], file: str, force: bool) -> None:
-    """The growth curves as a picture (``pyprof plot growth``): products by size, memory by bytes."""
+    """Draw the growth curves (``pyprof plot growth``): matrix product rates by size, memory rates by bytes."""
     from pyprof.prof.plot import growth
     from pyprof.prof.plot.style import FORMATS, Look, save
 

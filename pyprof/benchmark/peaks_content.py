@@ -1,4 +1,4 @@
-"""The content of a peaks file, which ``pyprof peaks -o`` writes and ``--peaks`` reads, too."""
+"""The content of a peaks file, which ``pyprof peaks -o`` writes and ``--peaks`` reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Curves(Record):
 
 
 class Peaks(Record, kw_only=True):
-    """What this machine reaches; --peaks reads it, too."""
+    """The rates that this machine reaches. The option --peaks reads this record."""
 
     format: Annotated[Literal["pyprof peaks"], doc("by which --peaks recognizes the file")] = "pyprof peaks"
     version: Annotated[Literal[1], doc("of the file's form")] = 1
@@ -51,7 +51,7 @@ def peaks_content(
 ) -> dict[str, Any]:
     """The content of a peaks file. ``--peaks`` reads ``flop_per_s`` by unit and ``byte_per_s``.
 
-    ``lasting_flop_per_s``: the products' rates after half a second of nothing else.
+    ``lasting_flop_per_s``: the products' rates after half a second of uninterrupted products.
     """
     arch = str(facts["arch"])
     products = list(products)
@@ -77,7 +77,7 @@ def peaks_content(
 
 
 def _by_unit(rates: Mapping[str, float], arch: str) -> dict[str, float]:
-    """The rates of the products that a unit of this architecture computes, by unit."""
+    """The product rates by hardware unit, for the products that a unit of this architecture computes."""
     units = ((unit_of(name, arch), rate) for name, rate in rates.items())
     return {unit: _rounded(rate) for unit, rate in units if unit}
 
@@ -87,7 +87,7 @@ def _rates(rates: Mapping[str, float]) -> Rates:
 
 
 def _rounded(rate: float) -> float:
-    """Four digits: measurements differ by more."""
+    """The rate rounded to four digits, since repeated measurements differ by more than that."""
     return float(f"{rate:.4g}")
 
 

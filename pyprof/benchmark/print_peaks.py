@@ -62,14 +62,14 @@ def _memory_rows(peaks: Mapping[str, Any], sheet: Mapping[str, float]) -> Iterat
 
 
 def _elementwise_table(rates: Mapping[str, Mapping[str, float]]) -> Table:
-    """A row per op, a column per dtype."""
+    """The element-wise rates as a table, with a row per op and a column per dtype."""
     ops: Mapping[str, float] = next(iter(rates.values()), {})
     rows = [(op, *(_gb(of_dtype[op]) for of_dtype in rates.values())) for op in ops]
     return _table("Element-wise ops, GB/s", ("op", *rates), rows)
 
 
 def _data_sheet(peaks: Mapping[str, Any]) -> dict[str, float]:
-    """The data sheet's peaks of this GPU by unit, and "bytes"; empty for a CPU and a GPU without one."""
+    """This GPU's data sheet peaks by unit and for "bytes"; empty for a CPU or a GPU without a known data sheet."""
     device = find_device(peaks["device"]) if peaks["arch"] != "cpu" else None
     if device is None:
         return {}

@@ -1,6 +1,6 @@
-"""What a device really reaches: matrix products, memory, element-wise ops, links. Needs torch.
+"""Measure the rates that a device really reaches: matrix products, memory, element-wise ops, links. Needs torch.
 
-Data are random: a GPU that multiplies zeros draws less power and has a higher clock.
+The operands are random, because a GPU that multiplies zeros draws less power and so runs at a higher clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 GAIN = 1.01  # a size that brings less than 1% more than the best before it is on the plateau
 PATIENCE = 2  # sizes without a gain before the sweep ends
-ELEMENTS, ON_CPU_ELEMENTS = 1 << 26, 1 << 24  # of an element-wise op's operands: more than the caches hold
+ELEMENTS, ON_CPU_ELEMENTS = 1 << 26, 1 << 24  # operand size of the element-wise ops: more than the caches hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Product:
     """A kind of matrix product to measure."""
 
     name: str
-    dtype: str  # torch's
+    dtype: str  # torch's name of it
     precision: str = "highest"  # torch.set_float32_matmul_precision
-    how: str = "matmul"  # or "int8", "scaled": torch._int_mm, torch._scaled_mm
+    how: str = "matmul"  # or "int8" (torch._int_mm) or "scaled" (torch._scaled_mm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class ProductRates:
     """The measured FLOP/s of one product."""
 
     product: Product
-    curve: Curve = field(default_factory=list)  # by rows of the square matrices
-    lasting: float | None = None  # under a lasting load at the best size; None: not measured
+    curve: Curve = field(default_factory=list)  # the rate by the number of rows of the square matrices
+    lasting: float | None = None  # the rate under a lasting load at the best size; None if not measured
     why: str = ""  # why there is no curve
 
 
@@ -54,7 +54,7 @@ ON_CPU = ("bf16", "fp32", "fp64")
 
 
 class Sweeps:
-    """Measures a device through torch. ``say`` is called with what is measured next."""
+    """Measures a device through torch. Before each measurement, ``say`` is called with its name."""
 
     def __init__(self, device: str, effort: Effort, say: Say = lambda _: None) -> None:
         import torch
@@ -65,13 +65,13 @@ class Sweeps:
         self.effort, self.say = effort, say
 
     def _fits(self, nbytes: int) -> bool:
-        """Whether this fits half of the free memory."""
+        """Whether this many bytes fit into half of the free memory."""
         return nbytes <= free_bytes(self.device) // 2
 
     # Products
 
     def products(self) -> Iterator[ProductRates]:
-        """The FLOP/s of square matrix products, for each kind that the device has."""
+        """The FLOP/s of square matrix products, for each kind of product that the device supports."""
         before = self.torch.get_float32_matmul_precision()
         try:
             for product in PRODUCTS:
@@ -122,7 +122,7 @@ class Sweeps:
     # Memory
 
     def memory(self) -> dict[str, Curve]:
-        """Bytes/s of copy, read and triad by the bytes that a call moves, from sizes that caches hold upwards."""
+        """Bytes/s of copy, read and triad by the bytes that a call moves. The smallest sizes fit into the caches."""
         curves: dict[str, Curve] = {"copy": [], "read": [], "triad": []}
         size = 1 << 16
         while size <= self.effort.most_bytes and self._fits(3 * size):
@@ -145,7 +145,7 @@ class Sweeps:
     # Element-wise ops
 
     def elementwise(self) -> dict[str, dict[str, float]]:
-        """Bytes/s of element-wise ops, by dtype and op, on arrays that no cache holds.
+        """Bytes/s of element-wise ops, by dtype and op, on arrays that are too large for every cache.
 
         An op with much arithmetic is slower than a copy.
         """
@@ -172,7 +172,7 @@ class Sweeps:
     # Links
 
     def links(self) -> dict[str, float]:
-        """Bytes/s between host and GPU (pinned memory), and to the next GPU where there is one."""
+        """Bytes/s between host and GPU (pinned memory), and to the next GPU if there is one."""
         if not self.timer.on_gpu:
             return {}
         torch, size = self.torch, 1 << 28
@@ -210,9 +210,9 @@ def on_plateau(curve: Curve) -> bool:
 
 
 def memory_rate(curves: dict[str, Curve], cache_bytes: int) -> float | None:
-    """Bytes/s of memory: the best of calls that move at least four times the last cache's size.
+    """Bytes/s of memory: the best rate of the calls that move at least four times the last cache's size.
 
-    If no call was so large, the best of the largest ones. None without any call.
+    If no call was that large, this is the best rate of the largest calls. None if there were no calls.
 
     >>> memory_rate({"copy": [(10, 9e12), (400, 4e12), (800, 4.2e12)]}, 100)
     4200000000000.0

@@ -1,9 +1,9 @@
 """How long a call takes on a device.
 
-Times are medians of several trials of many calls each, by CUDA events (on a CPU the best trial, by the clock). Matrix
-products are the exception: they draw so much power that a GPU lowers its clock within tens of milliseconds. Since a
-training step has other work between its products, their time is the best of short bursts, and the time under a lasting
-load is a second figure. Clocks are left as they are.
+On a GPU, a time is the median of several trials of many calls each, measured with CUDA events. On a CPU it is the best
+trial, measured with the system's clock. Matrix products are the exception: they draw so much power that a GPU lowers
+its clock within tens of milliseconds. Since a training step has other work between its products, their time is the
+best of short bursts, and the time under a lasting load is a second figure. The GPU's clock settings are not changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-CPU_TRIAL_S = 1e-4  # long against reading the clock
-SHORTEST_CALL_S = 1e-9  # keeps a division defined
+CPU_TRIAL_S = 1e-4  # much longer than reading the clock takes
+SHORTEST_CALL_S = 1e-9  # prevents a division by zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Effort:
     trial_s: float = 0.03
     trials: int = 7
     slowest_s: float = 0.7  # a product that would take longer is not measured
-    burst_s: float = 0.004  # of products, with a pause before each
+    burst_s: float = 0.004  # length of a burst of products; there is a pause before each burst
     pause_s: float = 0.03
     bursts: int = 15
     lasting_s: float = 0.6
     gemm: tuple[int, ...] = (256, 512, 1024, 2048, 4096, 8192, 16384)
-    most_bytes: int = 4 << 30  # of one array of the memory sweep
+    most_bytes: int = 4 << 30  # the largest array of the memory sweep
 
 
 FULL = Effort()
@@ -50,12 +50,12 @@ class Timer:
         self.on_gpu = self.device.type == "cuda"
 
     def seconds(self, call: Callable[[], object]) -> float:
-        """Seconds per call: the median of the trials; on a CPU, which others use too, the best."""
+        """Seconds per call: the median of the trials, or on a CPU, which other programs use too, the best trial."""
         once = self._warmed_up(call)
         if not self.on_gpu:
             return self._best(call, once)
         times = _times_in(self.effort.trial_s, once, 10_000)
-        self._run(call, times)  # lets the GPU reach the clock that it has at work
+        self._run(call, times)  # lets the GPU reach the clock at which it runs under load
         return statistics.median(self._run(call, times) / times for _ in range(self.effort.trials))
 
     def burst_seconds(self, call: Callable[[], object]) -> float:
@@ -72,18 +72,18 @@ class Timer:
         return min(trials)
 
     def lasting_seconds(self, call: Callable[[], object]) -> float:
-        """Seconds per call under a lasting load: the mean of its second half."""
+        """Seconds per call under a lasting load: the mean over the load's second half."""
         times = _times_in(self.effort.lasting_s / 2, self._run(call, 1))
         self._run(call, times)
         return self._run(call, times) / times
 
     def _warmed_up(self, call: Callable[[], object]) -> float:
-        """Seconds of one call, after a first one that compiles, allocates and chooses an algorithm."""
+        """Seconds of one call, after a first call that compiles, allocates and chooses an algorithm."""
         self._run(call, 1)
         return min(self._run(call, 1) for _ in range(3))
 
     def _best(self, call: Callable[[], object], best: float) -> float:
-        """The best of many short trials: threads that wait for a busy core make most trials milliseconds too long."""
+        """The best of many short trials: most trials are milliseconds too long, as threads wait for a busy core."""
         spent, trials = 0.0, 0
         while spent < self.effort.trials * self.effort.trial_s or trials < self.effort.trials:
             times = _times_in(CPU_TRIAL_S, best)
@@ -93,7 +93,7 @@ class Timer:
         return best
 
     def _run(self, call: Callable[[], object], times: int) -> float:
-        """Seconds of so many calls."""
+        """The seconds that `times` calls take."""
         if not self.on_gpu:
             began = time.perf_counter()
             for _ in range(times):
@@ -113,5 +113,5 @@ class Timer:
 
 
 def _times_in(duration_s: float, call_s: float, most: float = math.inf) -> int:
-    """How many calls fill a duration; at least one."""
+    """The number of calls that fill a duration; at least one."""
     return max(1, int(min(most, math.ceil(duration_s / max(call_s, SHORTEST_CALL_S)))))

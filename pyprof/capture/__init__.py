@@ -1,5 +1,5 @@
-"""What runs inside the user's program: markers around PyTorch calls, and the embedded collector. Needs torch.
+"""The part of pyprof that runs inside the user's program: markers around PyTorch calls, and the embedded collector.
 
-None of it changes what the program computes or raises, and ``pyprof.deinit()`` puts back what ``pyprof.init()``
-replaced. docs/explanation/marking.md has the measured costs.
+Needs torch. It does not change what the program computes or raises, and ``pyprof.deinit()`` restores everything that
+``pyprof.init()`` replaced. docs/explanation/marking.md has the measured costs.
 """

@@ -1,6 +1,6 @@
 """Ranges around the user's own code: annotate() names a part of the program, wrap() marks the calls of a function.
 
-Without init(), or while nothing records, they open no range.
+Both do nothing before init() and while nothing records the program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyprof.capture.sinks import Entry, pop, push
 
 
 class annotate(ContextDecorator):
-    """`with pyprof.annotate("x"):` or `@pyprof.annotate("x")`: name a part of the program, as the layer `x`.
+    """Name a part of the program as the layer `x`: `with pyprof.annotate("x"):` or `@pyprof.annotate("x")`.
 
     Blocks may be nested, and one object may be used again and by several threads. Without init() it does nothing.
     """
@@ -25,7 +25,7 @@ class annotate(ContextDecorator):
         self._open: list[tuple[Any] | None] = []
 
     def _recreate_cm(self) -> annotate:
-        return annotate(self._entry.text.removeprefix("layer:"))  # one for each call of a decorated function
+        return annotate(self._entry.text.removeprefix("layer:"))  # a new object per call of a decorated function
 
     def __enter__(self) -> annotate:
         active = session.current()
@@ -42,9 +42,9 @@ class annotate(ContextDecorator):
 def wrap(owner: Any, name: str) -> None:
     """Mark the calls of `owner.name`: a module's function, a method, an autograd Function's forward, a launcher.
 
-    This replaces the attribute by a function that opens a range, calls the original and closes the range. The op is
+    This replaces the attribute with a function that opens a range, calls the original and closes the range. The op is
     called `name`; its `mod` is the owner's name. PyTorch calls inside it are marked as usual. Wrapping twice is the
-    same as wrapping once, and `pyprof.deinit()` puts the original back.
+    same as wrapping once, and `pyprof.deinit()` restores the original.
     Raises RuntimeError before init(), AttributeError if there is no such attribute, TypeError if it cannot be called.
     """
     active = session.current()

@@ -44,10 +44,10 @@ def _python_parameters(func: Any) -> Parameters:
 
 def _schema_parameters(target: Target) -> list[Parameters]:
     """The positional parameters of each overload."""
-    only_schema = getattr(target.func, "_schema", None)  # of an OpOverload
+    only_schema = getattr(target.func, "_schema", None)  # an OpOverload has exactly one schema
     op = target.op.split(".")[0]
     schemas = [only_schema] if only_schema is not None else torch._C._jit_get_schemas_for_operator(f"aten::{op}")
-    first = "self" if target.mod == "Tensor" else "input"  # PyTorch's Python name of the schemas' `self`
+    first = "self" if target.mod == "Tensor" else "input"  # the schemas' `self` is called `input` in PyTorch functions
     overloads = [[a for a in schema.arguments if not a.kwarg_only] for schema in schemas]
     return [[(first if a.name == "self" else a.name, _takes_tensor(str(a.type))) for a in o] for o in overloads]
 

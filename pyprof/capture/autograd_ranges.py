@@ -1,8 +1,8 @@
-"""PyTorch's own ranges in NVTX: each op with its sequence number and sizes, each autograd node with its forward op's.
+"""PyTorch's own NVTX ranges. Each op has its sequence number and sizes; each autograd node has its forward op's number.
 
-They say which forward op a backward kernel belongs to, which markers cannot, and are pushed for an attached tool only.
-This is the profiler that `torch.autograd.profiler.emit_nvtx(record_shapes=True)` turns on for a block. Here it is on
-from init() to deinit(), on each thread that is marked, and does not wait for the GPU. It costs more than the markers:
+These ranges link a backward kernel to its forward op, which markers cannot do. They are pushed only for an attached
+tool. This is the profiler that `torch.autograd.profiler.emit_nvtx(record_shapes=True)` turns on for a block. Here it is
+on from init() to deinit(), on each marked thread, and does not wait for the GPU. It costs more than the markers:
 14.5 ms of Python per training step of GPT-2 small, where markers cost 2.6 ms (docs/explanation/marking.md).
 
 PyTorch has one profiler per thread: while the program's own is on (emit_nvtx, torch.profiler), this one is off.
@@ -20,11 +20,11 @@ from pyprof.capture.patch import Patches
 
 class _ThreadState(threading.local):
     on = False
-    suspended = False  # off while another profiler is on; then on again
+    suspended = False  # True while another profiler is on; the ranges continue when it ends
 
 
 class AutogradRanges:
-    """Begins and ends on each thread separately. `state`: a torch.autograd.ProfilerState that pushes ranges."""
+    """Turns the ranges on and off, per thread. `state`: a torch.autograd.ProfilerState that pushes ranges."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
@@ -33,7 +33,7 @@ class AutogradRanges:
 
     @staticmethod
     def of_nvtx() -> AutogradRanges | None:
-        """None if this PyTorch was built without a GPU, and so without NVTX."""
+        """The ranges in NVTX; None if this PyTorch was built without GPU support, and so without NVTX."""
         import torch
 
         if not (torch.version.cuda or torch.version.hip):
@@ -48,7 +48,7 @@ class AutogradRanges:
         patches.set(profiler, "_disable_profiler", self._disabler(profiler._disable_profiler))
 
     def begin(self) -> None:
-        """Push ranges on this thread from now on, or, if another profiler is on, from its end on."""
+        """Push ranges on this thread from now on. If another profiler is on, begin when it ends."""
         import torch
         from torch.autograd import profiler
 
@@ -58,7 +58,7 @@ class AutogradRanges:
         if torch._C._autograd._profiler_enabled():
             thread.suspended = True
             return
-        # With shapes; without memory, stacks, FLOPs and modules. It records nothing, it only pushes ranges.
+        # Shapes are on; memory, stacks, FLOPs and modules are off. The profiler records nothing, it only pushes ranges.
         config = torch.autograd.ProfilerConfig(
             self._state, True, False, False, False, False, torch._C._profiler._ExperimentalConfig()
         )
@@ -84,7 +84,7 @@ class AutogradRanges:
             profiler._run_on_profiler_stop()
 
     def close(self) -> None:
-        """End on this thread, and begin on no other."""
+        """Push no more ranges on this thread, and do not begin on any other thread."""
         self.end()
         self._closed = True
 

@@ -1,10 +1,10 @@
 """The user's call stack as marker text: `file.py:123`, outermost first.
 
-For each marked call the frames are walked once; the text of a stack that occurred before is looked up. The key is the
-frames' instruction offsets; then each code object is compared by identity, since hashing one hashes its bytecode, and
-equal ones may come from two files. Frames of torch, pyprof and the standard library are left out unless asked for.
-Paths do not identify the machine or the user: they are relative to the working directory or to site-packages, or else
-cut to their last two parts.
+The frames are walked once per marked call, and the text of a stack that occurred before is looked up. The lookup key
+is the tuple of the frames' instruction offsets. On a match, the code objects are compared by identity: hashing a code
+object would hash its bytecode, and equal code objects may come from two files. Frames of torch, pyprof and the standard
+library are left out unless the user asks for them. Paths do not identify the machine or the user: they are relative to
+the working directory or to site-packages; all other paths are cut to their last two parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from operator import is_
 from types import CodeType, FrameType
 
 _FRAMES = 50  # innermost frames kept: a deeper stack is recursion, and the text has a limit
-_REMEMBERED_MOST = 100_000  # stacks; programs have fewer call sites, but generated code may have more
+_REMEMBERED_MOST = 100_000  # stacks kept; ordinary programs have fewer call sites, generated code may have more
 
 
 def _folders(*names: str) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class Tracer:
     def __init__(self, everything: bool = False, function_stack: bool = False) -> None:
         self._everything = everything
         self._function_stack = function_stack
-        # "" for code that is left out; None for `pyprof run` itself, whose callers are not the user's code either.
+        # The value is "" for code that is left out, and None for `pyprof run`, below which no frame is the user's.
         self._names: dict[str, str | None] = {}
         self._texts: dict[tuple[int, ...], list[tuple[list[CodeType], str]]] = {}
         self._folder = os.path.join(os.getcwd(), "")
@@ -96,7 +96,7 @@ def _torch_folder() -> str:
 
 
 def _line(code: CodeType, offset: int) -> int:
-    """The line of an instruction, as `frame.f_lineno` has it while the frame runs."""
+    """The line number of an instruction, equal to `frame.f_lineno` while the frame runs."""
     for start, end, line in code.co_lines():
         if start <= offset < end and line is not None:
             return line

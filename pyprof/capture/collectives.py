@@ -1,7 +1,8 @@
-"""Markers for those collectives of torch.distributed that a torch function mode does not see.
+"""Markers for the torch.distributed collectives that a torch function mode does not see.
 
-In 2.13 the mode sees most tensor collectives, but not those of objects, barriers, sends and receives; in old releases
-it sees none. From init() to deinit() those functions are replaced by ones that open a marker around the original.
+In PyTorch 2.13 the mode sees most tensor collectives, but not object collectives, barriers, sends and receives. In old
+releases it sees no collective. From init() to deinit() the unseen functions are replaced with functions that open a
+marker and call the original.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ NAMES = frozenset(
     "all_to_all all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list gather gather_object irecv "
     "isend monitored_barrier recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send".split()
 )
-# Gloo's threads have let go of the mode if its reference count does not change for this long; the longest wait for it.
+# If the mode's reference count does not change for this long, gloo's threads have released it; and the longest wait.
 _SETTLED_S, _SETTLED_MOST_S = 0.02, 0.5
 
 
 def install(patches: Patches, mode: MarkerMode) -> None:
-    """Replace them in torch.distributed, and in the module that defines them, where other collectives call them."""
+    """Replace the functions in torch.distributed, and also in their own module, where other collectives call them."""
     import torch
 
     if not torch.distributed.is_available():
@@ -50,9 +51,9 @@ def install(patches: Patches, mode: MarkerMode) -> None:
 
 
 def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
-    """destroy_process_group after gloo's threads have let go of our mode; mode.fast_handler says why.
+    """destroy_process_group, called after gloo's threads have released our mode; mode.fast_handler says why.
 
-    It waits 20 ms, at most 0.5 s.
+    The wait is usually 20 ms, and at most 0.5 s.
     """
 
     @functools.wraps(destroy)
@@ -60,7 +61,7 @@ def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..
         last = time.monotonic() + _SETTLED_MOST_S
         holders, since = sys.getrefcount(mode), time.monotonic()
         while since + _SETTLED_S > time.monotonic() and time.monotonic() < last:
-            time.sleep(0.002)  # the threads need the interpreter
+            time.sleep(0.002)  # gives the threads the interpreter lock
             if sys.getrefcount(mode) != holders:
                 holders, since = sys.getrefcount(mode), time.monotonic()
         return destroy(*args, **kwargs)

@@ -1,8 +1,8 @@
-"""Who records a program, and which part of it: the embedded collector, or an attached tool (nsys, nvprof, ncu).
+"""Collectors, which record the program or a part of it: the embedded one, or an attached tool (nsys, nvprof, ncu).
 
 The embedded collector is PyTorch's profiler (Kineto) with our markers in it. While it records, the program's ops take
-longer on the CPU, and the records stay in memory until they are written as a Chrome trace at the end. For an attached
-tool, only cudaProfilerStart and Stop are called.
+longer on the CPU, and the records stay in memory until they are written as a Chrome trace at the end. An attached tool
+records by itself; pyprof only calls cudaProfilerStart and cudaProfilerStop.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pyprof.errors import PyprofError
 class Window:
     """Which part of the run to collect. pyprof.step() counts the iterations."""
 
-    warmup: int = 0  # iterations to let pass first
-    steps: int | None = None  # iterations to collect after them; None: all
+    warmup: int = 0  # iterations to skip first
+    steps: int | None = None  # iterations to collect after the warmup; None: all
     wait: bool = False  # collect nothing before start()
 
 
 class Collector(ABC):
-    """Decides when to collect: in the window, or, if the program calls start() and stop(), between the two."""
+    """Decides when to collect: in the window, or between start() and stop() if the program calls them."""
 
-    name: str  # in messages
+    name: str  # the collector's name in messages
 
     def __init__(self, window: Window) -> None:
         self._window = window
-        self._started = False  # the program has called start(): the window does not matter any more
+        self._started = False  # whether the program has called start(); from then on the window is ignored
         self._running = False
         self._iterations = 0
 
@@ -46,7 +46,7 @@ class Collector(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Stop collecting. Nothing happens if it does not collect."""
+        """Stop collecting. Does nothing if the collector is not collecting."""
 
     @abstractmethod
     def open(self) -> None:
@@ -79,7 +79,7 @@ class Attached(Collector):
     name = "the tool that is attached"
 
     def open(self) -> None:
-        """Starts only if a number of steps is asked for, since cudaProfilerStart creates a context on the GPU."""
+        """Start only if the window limits the steps, since cudaProfilerStart creates a context on the GPU."""
         if self._window.steps is not None and not (self._window.wait or self._window.warmup):
             self.begin()
 
@@ -137,7 +137,7 @@ class TraceFile(Collector):
             self._profiler.__exit__(None, None, None)
 
     def start(self) -> None:
-        """Start anew: what was collected before the first start() is dropped. A second range is left out."""
+        """Start again, dropping everything collected before the first start(). A second range is not collected."""
         if self._started:
             sys.stderr.write(f"pyprof: {self.file} holds the first range of start() to stop(), this one is left out\n")
             return
@@ -155,7 +155,7 @@ class TraceFile(Collector):
 
 
 def cuda_profiler(action: str) -> None:
-    """Call cudaProfilerStart or Stop, after the GPU has finished what was launched. Without a GPU nothing happens."""
+    """Call cudaProfilerStart or Stop after the GPU has finished all launched work. Does nothing without a GPU."""
     import torch
 
     if torch.cuda.is_available():

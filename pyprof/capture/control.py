@@ -1,4 +1,4 @@
-"""What a program calls to choose the range to collect: pyprof.profile, start, stop and step.
+"""The functions with which a program chooses the range to collect: pyprof.profile, start, stop and step.
 
 All of them act on the process's one collector, or, if there is none, on an attached tool (nsys, nvprof, ncu).
 """
@@ -36,11 +36,11 @@ def profile(
     """Collect what runs in this block into `file`, a Chrome trace (gzipped if the name ends in .gz).
 
     While the block runs, PyTorch's profiler is on, and every PyTorch call is marked: if the program has not called
-    pyprof.init(), this calls it with `trace` and `dispatch`, and deinit() at the end. docs/explanation/marking.md has
-    the costs.
+    pyprof.init(), this calls it with `trace` and `dispatch`, and calls deinit() at the end.
+    docs/explanation/marking.md has the costs.
 
-    warmup, steps: numbers of iterations, counted by pyprof.step(): how many to let pass, and how many to collect then
-        (None: all).
+    warmup, steps: the number of iterations to skip, and the number to collect after them (None: all). pyprof.step()
+        counts the iterations.
     wait: collect nothing before start(). If the block calls start() and stop(), the file has only the range between.
     force: overwrite an existing file.
 
@@ -56,7 +56,7 @@ def profile(
 def collect(
     file: Path, window: Window, *, force: bool = False, trace: bool | str = False, dispatch: bool = False
 ) -> Iterator[None]:
-    """`profile` with the window as one value."""
+    """The same as `profile`, but with the window as one argument."""
     check_output(file, force)
     collector = TraceFile(file, force, window)
     with _collecting(collector, trace, dispatch) as done:
@@ -100,15 +100,15 @@ def _collecting(collector: Collector, trace: bool | str, dispatch: bool) -> Iter
 
 
 def start() -> None:
-    """Begin the range to collect: of the embedded collector if it runs, otherwise of nsys or ncu (cudaProfilerStart).
+    """Begin the range to collect, in the embedded collector if it runs, otherwise in nsys or ncu (cudaProfilerStart).
 
-    Waits for the GPU first, so that no earlier kernel is in the range. Without a GPU and a collector nothing happens.
+    Waits for the GPU first, so that no earlier kernel is in the range. Does nothing without a collector and a GPU.
     """
     _mark_range("start")
 
 
 def stop() -> None:
-    """End the range that start() began, after the GPU has finished what was launched in it."""
+    """End the range that start() began, after the GPU has finished all work launched in it."""
     _mark_range("stop")
 
 
@@ -139,9 +139,9 @@ _step = _Step()
 def step() -> None:
     """End an iteration and begin the next.
 
-    The iterations become ranges `ProfilerStep#1`, `ProfilerStep#2`, ... as of PyTorch's profiler; what runs before the
-    first call is step 0. Call it at the end of each iteration, always inside the same annotate() blocks. It does not
-    wait for the GPU. Without init() it makes no ranges.
+    The iterations become ranges `ProfilerStep#1`, `ProfilerStep#2`, ..., named as PyTorch's profiler names them.
+    Everything before the first call is step 0. Call it at the end of each iteration, always inside the same annotate()
+    blocks. It does not wait for the GPU. Before init() it makes no ranges.
     """
     _close_step()
     _step.number += 1

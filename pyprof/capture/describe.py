@@ -18,21 +18,21 @@ from pyprof.capture import argument_names as argnames
 from pyprof.capture.targets import Target
 from pyprof.marker import LONG_LIST, MAX_TEXT, Marker, format_marker
 
-TRACE_ROOM = 20_000  # characters kept free for the trace in a text of MAX_TEXT
-_DEEPEST = 4  # nested lists
+TRACE_ROOM = 20_000  # characters kept free for the call stack, out of the MAX_TEXT characters of a marker
+_DEEPEST = 4  # the deepest nesting of lists that is described
 _AS_THEY_ARE = (bool, int, str, NoneType)
 _AS_STRINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 PLAIN = frozenset({*_AS_THEY_ARE, *_AS_STRINGS, float, complex, EllipsisType})  # hashable; the key holds type and value
 
 
 class StepAside(Exception):
-    """This call computes nothing real (fake tensors): it gets no marker."""
+    """Raised for a call on fake tensors, which computes nothing and gets no marker."""
 
 
 def text(target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: str | None) -> str:
     """The marker's text for one call, without the call stack. Raises StepAside for fake tensors.
 
-    The user's classes may raise anything else; the caller catches it.
+    The user's classes may raise any other exception; the caller catches it.
     """
     described = [describe(arg, name) for name, arg in zip(argnames.names(target, args), args, strict=True)]
     described += [describe(arg, name) for name, arg in kwargs.items()]
@@ -40,7 +40,7 @@ def text(target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], autocast
 
 
 def describe(arg: Any, name: str = "", depth: int = 0) -> dict[str, Any]:
-    """One argument in a form of marker.py's. A value of another type is described by the type's name alone."""
+    """Describe one argument in one of marker.py's forms. A value of any other type is described by its type's name."""
     kind = type(arg)
     if isinstance(arg, torch.Tensor):
         return {"name": name, **_tensor(arg)}
@@ -63,9 +63,9 @@ def describe(arg: Any, name: str = "", depth: int = 0) -> dict[str, Any]:
 
 
 def key_of(arg: Any) -> Any:
-    """A hashable value for everything that the argument's description depends on.
+    """A hashable key that contains everything on which the argument's description depends.
 
-    The fast path in mode.py writes this out for the usual types.
+    The fast path in mode.py inlines this function for the usual types.
     """
     kind = type(arg)
     if isinstance(arg, torch.Tensor):
@@ -82,9 +82,9 @@ def key_of(arg: Any) -> Any:
 
 
 def _item_keys(items: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-    """A key per item; fast for plain tensors, of which optimizers pass hundreds.
+    """One key per item. Fast for lists of plain tensors, since optimizers pass hundreds of them.
 
-    The layout is part of it because some sparse tensors have strides that mean nothing.
+    The layout is part of the key because the strides of some sparse tensors are meaningless.
     """
     try:
         return [

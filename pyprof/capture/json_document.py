@@ -1,4 +1,4 @@
-"""What pyprof run prints with --json (pyprof/command/envelope.py adds the header)."""
+"""The JSON document that pyprof run prints with --json (pyprof/command/envelope.py adds the header)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyprof.prof.report.json_document import Page
 
 
 class ScriptRun(Record):
-    """The trace collected, and the script's exit code."""
+    """The collected trace and the script's exit code."""
 
     script: Annotated[str, doc("as given")]
     exit_code: Annotated[int, doc("the command's: the script's, or 1 where only the report could not be made")]

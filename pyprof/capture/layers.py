@@ -1,7 +1,8 @@
 """The names of the nn.Modules that run, as `layer:` ranges.
 
-From init() to deinit() `nn.Module.__call__` is replaced by a function that opens the range, calls the original and
-closes the range: less than a microsecond per module call. The user's model is only read, and not kept alive.
+From init() to deinit() `nn.Module.__call__` is replaced with a function that opens the range, calls the original and
+closes the range, which costs less than a microsecond per module call. The user's model is only read, and not kept
+alive.
 
 The outermost module called is the root, and its range is `layer:ClassName`. The modules below are named from the root
 (`layer:encoder.3.mlp`), as the keys of state_dict are. The name depends on the caller: a module that is used in two
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from pyprof.capture.mode import MarkerMode
 
 _WRAPPER_PARTS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # compile, FSDP, checkpointing
-_MODULE_WRAPPERS = {"DistributedDataParallel", "DataParallel"}  # these hold the user's model as `module`
+_MODULE_WRAPPERS = {"DistributedDataParallel", "DataParallel"}  # these have the user's model as attribute `module`
 
 
 class _Node:
-    """A module as called from one other module. The reference to it is weak, so that no model is kept alive."""
+    """A module as called from one other module. It refers to the module weakly, so that no model is kept alive."""
 
     __slots__ = ("children", "entry", "module", "path")
 
@@ -44,7 +45,7 @@ class _Stack(threading.local):
 
 
 class Layers:
-    """The modules that were called so far, by caller."""
+    """The modules called so far, by calling module."""
 
     def __init__(self) -> None:
         self._roots: dict[int, _Node] = {}
@@ -56,10 +57,10 @@ class Layers:
         from torch.compiler import is_dynamo_compiling
 
         stack, roots, nvtx_pop = self._stack, self._roots, mode.nvtx_pop
-        plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # then one Python call can be saved
+        plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # if so, one Python call can be skipped
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_dynamo_compiling():  # dynamo reads this as a constant and sees only the original call
+            if is_dynamo_compiling():  # dynamo treats this as a constant and traces only the original call
                 return call(module, *args, **kwargs)
             sink = mode.sink
             if sink is None:
@@ -89,7 +90,7 @@ class Layers:
 
 
 def _node(module: Any, nodes: list[_Node]) -> _Node:
-    """A node named from the nearest running module that contains this one; a root if none does."""
+    """A node named relative to the nearest running module that contains `module`; a root if no running module does."""
     for caller in reversed(nodes):
         holder = caller.module()
         name = None if holder is None else _name_in(holder, module)
@@ -99,7 +100,7 @@ def _node(module: Any, nodes: list[_Node]) -> _Node:
 
 
 def _name_in(holder: Any, module: Any) -> str | None:
-    """The shortest name of `module` below `holder`; None if it is not there. A model may contain itself."""
+    """The shortest name of `module` below `holder`, or None if `holder` does not contain it. Handles cyclic models."""
     level, seen = [("", holder)], {id(holder)}
     while level:
         below = []

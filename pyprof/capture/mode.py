@@ -1,9 +1,10 @@
 """The torch function mode that marks calls: PyTorch runs it for every call of its public functions.
 
-Around the call it opens a range whose text is the marker: about 2 us per call on the CPU, and 60 us when the arguments'
-shapes, dtypes and values are new. While nothing records it opens none (below 1 us). The call, its result and its
-exceptions stay as they are. While `__torch_function__` runs, PyTorch turns the mode off, so the calls that an op makes
-in its own Python are not marked again. docs/explanation/marking.md compares this with replacing the functions' names.
+The mode opens a range around the call; the range's text is the marker. This takes about 2 us of CPU time per call, and
+60 us when the arguments' shapes, dtypes and values are new. While nothing records, it opens no range (below 1 us). The
+call, its result and its exceptions do not change. While `__torch_function__` runs, PyTorch turns the mode off, so the
+calls that an op makes in its own Python code are not marked again. docs/explanation/marking.md compares this with
+replacing the functions themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop, pop, push
 from pyprof.capture.special import Special, autograd_backward, specials
 from pyprof.capture.targets import Target, Targets
 
-_CALLS_MOST = 8_192  # remembered calls of one op, and traces of one call: dynamic shapes must not fill the memory
+_CALLS_MOST = 8_192  # remembered calls per op, and traces per call; a limit, so dynamic shapes cannot fill the memory
 _FAILURES_MOST = 100  # messages kept, for debugging
 _any_autocast = torch._C._is_any_autocast_enabled
 _tracing = torch._C._is_tracing
@@ -39,24 +40,24 @@ _getframe = sys._getframe
 
 
 class MarkerMode(TorchFunctionMode):
-    """Pushes a marker around each call of a target. `sink` may change at any time; while it is None, it pushes none."""
+    """Pushes a marker around each call of a target. `sink` may change at any time; without one, no marker is made."""
 
     def __init__(self, tracer: Tracer | None, nvtx: Nvtx | None) -> None:
         super().__init__()
         self.sink: Sink | None = None
-        self.failures: list[str] = []  # ops whose arguments could not be described; their marker has none
+        self.failures: list[str] = []  # ops whose arguments could not be described; their markers have no arguments
         self._targets = Targets()
         self._known: dict[Any, Target | Special | None] = self._targets.known
         self._known.update(specials())
         self._tracer = tracer
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
-        self.ranges: dict[str, Entry] = {}  # of PyTorch's record_function, by name
+        self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if is_dynamo_compiling():  # dynamo reads this as a constant and sees only the call
+        if is_dynamo_compiling():  # dynamo treats this as a constant and traces only the call
             return func(*args, **kwargs) if kwargs else func(*args)
         sink = self.sink
         try:
@@ -68,12 +69,12 @@ class MarkerMode(TorchFunctionMode):
         if type(target) is Special:
             return target.run(self, args, kwargs or {})
 
-        try:  # key_of, written out for the types of most arguments
+        try:  # key_of, inlined for the most common argument types
             key: tuple[Any, ...] = ()
             for arg in args:
                 kind = type(arg)
                 if kind is Tensor or kind is Parameter:
-                    if arg.is_cpu:  # asking for a device and hashing it takes three times as long
+                    if arg.is_cpu:  # reading and hashing the device would take three times as long
                         key += (arg.shape, arg.dtype, arg.stride())
                     elif arg.is_cuda:
                         key += (arg.shape, arg.dtype, arg.is_contiguous() or arg.stride(), "cuda")
@@ -112,22 +113,22 @@ class MarkerMode(TorchFunctionMode):
                 token.__exit__(None, None, None)
 
     def entry_of(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
-        """The entry of a call that the mode does not see, such as of a function that pyprof.wrap() wrapped."""
+        """The entry of a call that the mode does not see, such as a call of a function wrapped by pyprof.wrap()."""
         entry = self._slow_entry(target, args, kwargs) or target.bare_entry()
         if self._tracer is not None:
             entry = _with_trace(entry, self._tracer.text(_getframe(2)))
         return entry
 
     def _new_entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
-        """The entry of a new call, under the fast key if no call with other arguments can have the same key.
+        """The entry of a new call, stored under the fast key if no call with other arguments can have the same key.
 
-        Sparse COO and MKL-DNN tensors have strides of 0, as a broadcast tensor does (seen in 2.13).
+        Sparse COO and MKL-DNN tensors have strides of 0, as broadcast tensors do (seen in 2.13), so keys can collide.
         """
         plain = all(_strides_identify(arg) for arg in args if isinstance(arg, Tensor))
         return self._entry(target, key, args, kwargs) if plain else self._slow_entry(target, args, kwargs)
 
     def _entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
-        """The call's text, remembered under its key. This runs once per distinct call."""
+        """Make the call's entry and store it under its key. This runs once per distinct call."""
         text = describe.text(target, args, kwargs, _autocast_name())
         if len(target.cache) >= _CALLS_MOST:
             target.cache.clear()
@@ -135,7 +136,7 @@ class MarkerMode(TorchFunctionMode):
         return entry
 
     def _slow_entry(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
-        """The entry of a call with arguments that the fast key does not cover; None if the tensors are fake."""
+        """The entry of a call whose arguments the fast key does not cover; None if the tensors are fake."""
         try:
             key = (*map(key_of, args), *((name, key_of(arg)) for name, arg in kwargs.items()), _autocast_dtype())
             return target.cache.get(key) or self._entry(target, key, args, kwargs)
@@ -159,7 +160,7 @@ def _with_trace(entry: Entry, trace: str) -> Entry:
 
 
 def _autocast_dtype() -> torch.dtype | None:
-    """The autocast dtype of the first device type for which autocast is on."""
+    """The autocast dtype of the first device type for which autocast is enabled."""
     for device in ("cuda", "cpu"):
         if torch.is_autocast_enabled(device):
             return torch.get_autocast_dtype(device)
@@ -172,7 +173,7 @@ def _autocast_name() -> str | None:
 
 
 def enter(mode: MarkerMode) -> None:
-    """Put the mode below all others of this thread, so that they end in the order in which they began."""
+    """Put the mode below all other modes of this thread, so that all modes end in the order in which they began."""
     others = [_pop_mode() for _ in range(_mode_count())]
     _push_mode(mode)
     for other in reversed(others):
@@ -180,7 +181,7 @@ def enter(mode: MarkerMode) -> None:
 
 
 def leave(mode: MarkerMode) -> None:
-    """Take the mode out of this thread's stack, at whatever depth it is."""
+    """Remove the mode from this thread's stack of modes, at whatever depth it is."""
     others = [_pop_mode() for _ in range(_mode_count())]
     for other in reversed(others):
         if other is not mode:
@@ -188,12 +189,12 @@ def leave(mode: MarkerMode) -> None:
 
 
 def fast_handler(mode: MarkerMode, original: Callable[..., Any]) -> Callable[..., Any]:
-    """PyTorch's handle_torch_function, without its context manager if ours is the only mode: 0.3 us, not 3.
+    """PyTorch's handle_torch_function, without its context manager if ours is the only mode: 0.3 us instead of 3.
 
-    Tensor.backward runs with the mode left on, not popped and pushed again. Gloo's threads take this thread's modes
-    along with each collective. If the mode were pushed anew, those threads would be the last to release it; for that
-    they need the interpreter lock, while the thread that destroys the process group holds the lock and waits for them
-    (a deadlock seen in 2.13, in every other run of two ranks).
+    During Tensor.backward the mode stays on; it is not popped and pushed again. With each collective, gloo's threads
+    take references to this thread's modes. If the mode were pushed again, those threads would be the last to release
+    it. To do so they need the interpreter lock, but the thread that destroys the process group holds the lock and waits
+    for them. This deadlock was seen in 2.13, in every other run of two ranks.
     """
 
     def handle_torch_function(public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any) -> Any:

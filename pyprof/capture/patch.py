@@ -1,26 +1,26 @@
-"""Replace attributes, and put back exactly what was there."""
+"""Replace attributes, and restore exactly the previous values."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_INHERITED = object()  # the owner had no such attribute of its own
+_INHERITED = object()  # marks an attribute that the owner only inherited
 
 
 class Patches:
-    """The attributes that were replaced, in order: `undo` uses this record, so nothing can be forgotten."""
+    """A record of the replaced attributes, in order. `undo` restores all of them."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Set `owner.name` to `value`. What setattr raises passes through, and then nothing has changed."""
+        """Set `owner.name` to `value`. If setattr raises, the exception passes through and nothing has changed."""
         previous = vars(owner).get(name, _INHERITED)
         setattr(owner, name, value)
         self._before.append((owner, name, previous))
 
     def undo(self) -> None:
-        """Put back every previous value, the last replaced one first."""
+        """Restore every previous value, in reverse order of replacement."""
         while self._before:
             owner, name, previous = self._before.pop()
             if previous is _INHERITED:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def replace_names(
     patches: Patches, mode: MarkerMode, layers: bool, autograd: AutogradRanges | None, is_on: Callable[[], bool]
 ) -> None:
-    """Replace everything in the list above, and record it in `patches`. `is_on`: whether the session still runs."""
+    """Replace everything in the list above, and record it in `patches`. `is_on()`: whether the session still runs."""
     import torch
 
     from pyprof.capture import collectives
@@ -62,12 +62,12 @@ def _replace_bookkeeping(patches: Patches, mode: MarkerMode) -> None:
     zero_grad = vars(base)["zero_grad"]
     patches.set(base, "zero_grad", quiet(zero_grad, mode, _drops(zero_grad)))
     for owner in {value for value in vars(torch.optim).values() if isinstance(value, type) and issubclass(value, base)}:
-        if "_init_group" in vars(owner):  # since 2.0
+        if "_init_group" in vars(owner):  # exists since PyTorch 2.0
             patches.set(owner, "_init_group", quiet(vars(owner)["_init_group"], mode, _has_state))
 
 
 def _drops(zero_grad: Callable[..., Any]) -> Callable[..., bool]:
-    """A function that says whether a call of zero_grad sets the gradients to None, and so fills no zeros."""
+    """A function that returns whether a call of zero_grad sets the gradients to None instead of filling them with 0."""
     default = bool(inspect.signature(zero_grad).parameters["set_to_none"].default)
 
     def drops(_optimizer: Any, set_to_none: bool = default) -> bool:
@@ -82,7 +82,7 @@ def _has_state(optimizer: Any, *_args: Any, **_kwargs: Any) -> bool:
 
 
 def restore_names(patches: Patches) -> None:
-    """Undo the patches, in dynamo too: imported meanwhile, it took our Module.__call__ for the original (2.13)."""
+    """Undo the patches, also in dynamo: if imported in between, it took our Module.__call__ for the original (2.13)."""
     import torch
 
     ours = torch.nn.Module.__call__
@@ -94,7 +94,7 @@ def restore_names(patches: Patches) -> None:
 
 
 def _thread_start(mode: MarkerMode, autograd: AutogradRanges | None, is_on: Callable[[], bool]) -> Any:
-    """threading's private first function of a thread (3.10 to 3.14), which enters our mode: modes are per thread."""
+    """A replacement of threading's private function that begins a thread (3.10 to 3.14); it enters our mode there."""
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def _bootstrap_inner(thread: threading.Thread) -> None:

@@ -1,4 +1,4 @@
-"""The command pyprof run: a script, unchanged, under the embedded collector or an attached tool."""
+"""The command pyprof run: it runs an unchanged script under the embedded collector or an attached tool."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return the script's exit code, or 1 where pyprof itself could not do its part."""
+    """Return the script's exit code, or 1 if pyprof itself failed."""
     words = _with_report_joined(build_parser(), sys.argv[1:] if argv is None else argv)
     return run_command("pyprof run", build_parser, _run, words, inputs=())
 
@@ -98,17 +98,17 @@ def _run(options: argparse.Namespace) -> Done:
     trace = output_file(options.output)
     page = _page(options, trace)
     if page is not None:
-        check_output(page, options.force)  # before the script runs
+        check_output(page, options.force)  # checked now, before the script runs
     with _script_output_on_standard_error() if options.json else nullcontext():
         code = run(script, trace, window, force=options.force, trace=TRACES[options.trace], dispatch=options.dispatch)
     return _finish(options, code, trace, page)
 
 
 def _with_report_joined(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """`--report page.html` and `--report` as one word each, `--report=page.html` and `--report=`.
+    """Rewrite `--report page.html` and `--report` as one word each: `--report=page.html` and `--report=`.
 
-    argparse would take the script for the page's name in `--report train.py`. A separate word is the name if it ends
-    in .html. What follows the script is the script's own.
+    In `--report train.py`, argparse would take the script for the page's name. Here the word after `--report` is the
+    page's name only if it ends in .html. The words after the script belong to the script and stay as they are.
     """
     joined: list[str] = []
     rest = list(words)
@@ -127,12 +127,12 @@ def _with_report_joined(parser: argparse.ArgumentParser, words: Sequence[str]) -
 
 
 def _names(word: str, option: str) -> bool:
-    """Whether a word of the command line is this option, which may be shortened if its name is long."""
+    """Whether a word of the command line is this option. A long option may be abbreviated."""
     return word == option or (word.startswith("--") and option.startswith(word))
 
 
 def _page(options: argparse.Namespace, trace: Path | None) -> Path | None:
-    """The page to write; None without --report. Raises UsageError."""
+    """The path of the page to write; None without --report. Raises UsageError."""
     if options.report is None:
         return None
     if trace is None:
@@ -150,12 +150,12 @@ def _page(options: argparse.Namespace, trace: Path | None) -> Path | None:
 
 @contextmanager
 def _script_output_on_standard_error() -> Iterator[None]:
-    """Send what the script and its children print to standard error: standard output is for one JSON object."""
+    """Send the output of the script and its children to standard error: standard output is for one JSON object."""
     sys.stdout.flush()
     standard_output = os.dup(1)
     os.dup2(2, 1)
     try:
-        with redirect_stdout(sys.stderr):  # whatever sys.stdout is: a buffer of it may outlive the change of files
+        with redirect_stdout(sys.stderr):  # sys.stdout may have its own buffer, so redirecting the file is not enough
             yield
     finally:
         sys.stdout.flush()
@@ -167,7 +167,7 @@ def _script_output_on_standard_error() -> Iterator[None]:
 
 
 def _finish(options: argparse.Namespace, code: int, trace: Path | None, page: Path | None) -> Done:
-    """Make the report if one is asked for, and say what was written."""
+    """Make the report if the user asked for one, and list the files written."""
     report, failure = None, ""
     if trace is not None and page is not None:
         try:

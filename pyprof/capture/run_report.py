@@ -1,8 +1,8 @@
 """`pyprof run --report`: the web page and the summary of the trace that has just been collected.
 
-This runs in the script's process after the script has ended and `pyprof.deinit()` has put everything back; it needs no
-torch. It does what `pyprof report TRACE` and `pyprof prof --summary TRACE` do. The script owns standard output, so the
-summary goes to standard error.
+This runs in the script's process after the script has ended and `pyprof.deinit()` has undone everything; it needs no
+torch. It does the same as `pyprof report TRACE` and `pyprof prof --summary TRACE`. The script owns standard output, so
+the summary goes to standard error.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from pyprof.prof.report.json_document import Page
 
 PAGE_SUFFIXES = (".html", ".htm")
-NARROW = 100  # characters per line of the summary where standard error is no terminal, as of `pyprof prof --summary`
+NARROW = 100  # summary line width if standard error is not a terminal, the same as in `pyprof prof --summary`
 
 
 class Report(NamedTuple):
-    page: Page  # what `pyprof report --json` prints of it
+    page: Page  # the page's record as `pyprof report --json` prints it
     summary: str
     next_command: tuple[str, ...]
-    warnings: tuple[str, ...]  # of the trace's reader
+    warnings: tuple[str, ...]  # warnings of the trace's reader
 
 
 def default_page(trace: Path) -> Path:
-    """The page beside a trace.
+    """The default path of a trace's page: beside the trace.
 
     >>> default_page(Path("out/net.json.gz")).as_posix(), default_page(Path("net.rank0.json.gz")).as_posix()
     ('out/net.html', 'net.rank0.html')
@@ -42,7 +42,7 @@ def default_page(trace: Path) -> Path:
 def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
     """Parse and annotate `trace`, write `page`, and return the summary's text.
 
-    Raises InputError if the trace has no operation, and PyprofError if the page cannot be written.
+    Raises InputError if the trace has no operations, and PyprofError if the page cannot be written.
     """
     with packages():
         from pyprof.files import open_output
@@ -69,7 +69,7 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
         width, terminal = _terminal()
         write_summary(numbers, text, width, terminal, () if numbers.on_cpu else brief(run, cards))
         about_page = page_of(str(page), model)
-        options = ("--group", "op,dir", "-w", str(width)) if numbers.on_cpu else ("--advise",)  # advice is for GPUs
+        options = ("--group", "op,dir", "-w", str(width)) if numbers.on_cpu else ("--advise",)  # GPUs only
         command = ("pyprof", "prof", *options, str(trace))
         return Report(about_page, text.getvalue().decode(), command, loaded.warnings)
 
@@ -78,5 +78,5 @@ def _terminal() -> tuple[int, bool]:
     """The width of standard error, and whether it is a terminal."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns, True
-    except (OSError, ValueError, AttributeError):  # a file or a pipe; closed; or replaced by the script
+    except (OSError, ValueError, AttributeError):  # it is a file or a pipe, closed, or replaced by the script
         return NARROW, False

@@ -1,7 +1,7 @@
 """Run a script as `python script.py` would, with its PyTorch calls marked and collected.
 
-The script is `__main__`, with its own `sys.argv` and `sys.path[0]`; its output, its exceptions and its exit code stay
-as they are. While it runs, `pyprof.init()` is on (see session.py for what that replaces).
+The script is `__main__`, with its own `sys.argv` and `sys.path[0]`; its output, its exceptions and its exit code do not
+change. While it runs, `pyprof.init()` is in effect (session.py says what it replaces).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_OUTPUT = "net.json.gz"
 
 
 class Script(NamedTuple):
-    name: str  # a path; with `module` a module's name, as for `python -m`
+    name: str  # a path, or with `module` a module's name, as for `python -m`
     args: tuple[str, ...] = ()
     module: bool = False
 
@@ -40,8 +40,8 @@ def run(
 ) -> int:
     """Run the script and collect it into `file`. Return the exit code that the script would have had.
 
-    The file is written when the script fails, exits or is interrupted, too. Without `file`, the attached tool
-    (nsys, nvprof, ncu) collects, and this only marks the calls.
+    The file is also written when the script fails, exits or is interrupted. Without `file`, the attached tool
+    (nsys, nvprof, ncu) collects, and this function only marks the calls.
     Raises PyprofError before anything runs if there is no such script or the file cannot be written, and afterwards if
     nothing was collected.
     """
@@ -63,13 +63,13 @@ def run(
             return _exit_code(script)
         finally:
             sys.argv[:], sys.path[:] = argv, path
-            os.chdir(folder)  # `file` may be relative
+            os.chdir(folder)  # back to the first folder, since `file` may be relative
 
 
 def output_file(out: str | None) -> Path | None:
     """The trace to write: `out`, or net.json.gz.
 
-    None if a tool is attached and no trace is asked for, since PyTorch's profiler would take the GPU's records from it.
+    None if a tool is attached and the user names no trace: PyTorch's profiler would take the GPU records from the tool.
     """
     from pyprof.capture.sinks import Nvtx
 
@@ -79,7 +79,7 @@ def output_file(out: str | None) -> Path | None:
 
 
 def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
-    """This rank's file, `net.rank0.json.gz` for `net.json.gz`; `file` itself if the program has one rank.
+    """This rank's file: `net.rank0.json.gz` for `net.json.gz`, or `file` itself if the program has one rank.
 
     torchrun sets RANK and WORLD_SIZE.
     """
@@ -91,7 +91,7 @@ def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _exit_code(script: Script) -> int:
-    """As of the interpreter: 0, what SystemExit says, 1 after an exception's traceback, 130 after ^C."""
+    """Run the script; return the interpreter's exit code: 0, SystemExit's, 1 after a traceback, or 130 after ^C."""
     try:
         if script.module:
             runpy.run_module(script.name, run_name="__main__", alter_sys=True)
@@ -118,7 +118,7 @@ def _code_of(stop: SystemExit) -> int:
 
 
 def _print_script_error(error: BaseException) -> None:
-    """Print the traceback from the script's own first frame on."""
+    """Print the traceback, beginning at the script's own first frame."""
     not_the_script = (__file__, runpy.__file__, "<frozen runpy>")
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename in not_the_script:

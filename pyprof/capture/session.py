@@ -1,8 +1,8 @@
-"""init() and deinit(): the process's one session, which records everything that it replaces in PyTorch.
+"""init() and deinit(): the process's one session, which keeps a record of everything that it replaces in PyTorch.
 
-From init() to deinit() a torch function mode is on (mode.py) that marks PyTorch's calls, and some of PyTorch's Python
-functions are replaced (replaced_names.py). While neither a tool nor the embedded collector records, this costs less
-than a microsecond per call.
+From init() to deinit() a torch function mode (mode.py) marks PyTorch's calls, and some of PyTorch's Python functions
+are replaced (replaced_names.py). While neither a tool nor the embedded collector records, this costs less than a
+microsecond per call.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Session:
         self.sink: Sink | None = None
 
     def set_profiler(self, profiler: Sink | None) -> None:
-        """Send ranges to the embedded collector, too; None: not any more."""
+        """Send ranges to the embedded collector as well, or with None stop doing so."""
         self._profiler = profiler
         both = Both(self._nvtx, profiler) if self._nvtx and profiler else None
         self.sink = both or self._nvtx or profiler
@@ -89,7 +89,7 @@ class Session:
         if self._dispatch_mode is not None:
             self._dispatch_mode.__exit__(None, None, None)
         if self.mode is not None:
-            self.mode.sink = None  # threads that still hold the mode
+            self.mode.sink = None  # some threads may still have the mode
             mode.leave(self.mode)
 
 
@@ -100,7 +100,7 @@ _EXIT_WAIT_S = 0.5
 
 
 def current() -> Session | None:
-    """The session between init() and deinit()."""
+    """The current session; None outside of init() and deinit()."""
     return _session
 
 
@@ -115,21 +115,21 @@ def init(
 ) -> None:
     """Mark every PyTorch call of this process from now on.
 
-    The program computes what it did before, bit for bit. While something records, a marked call takes about 2 us longer
-    on the CPU, 3 us with `trace`; the GPU has nothing more to do.
+    The program's results do not change by a single bit. While something records, a marked call takes about 2 us longer
+    on the CPU, or 3 us with `trace`; the GPU gets no additional work.
 
     trace: add the call stack to each marker; True: the user's frames; "all": also torch's and the standard library's.
     layers: name the nn.Modules that run.
     dispatch: the exact mode: also mark each aten op, forward and backward, with the dtypes that its kernels get. It
         costs about 13 us per op, and code under torch.compile runs uncompiled.
-    enable_function_stack: PyProf's option: add the names of the calling functions.
+    enable_function_stack: an option of the original PyProf: add the names of the calling functions.
     sink: "auto" pushes NVTX ranges if a tool (nsys, nvprof, ncu) is attached, "nvtx" always, "none" never.
         `pyprof.profile` collects in any case.
-    autograd: together with NVTX ranges, push PyTorch's own, with sequence numbers and sizes: they say which forward op
-        a backward kernel belongs to. The program may still use emit_nvtx or torch.profiler itself.
+    autograd: when NVTX ranges are pushed, also push PyTorch's own, with sequence numbers and sizes. They link a
+        backward kernel to its forward op. The program may still use emit_nvtx or torch.profiler itself.
 
-    A second call with the same options changes nothing; with other options, these apply from then on. Threads that
-    were started before are not marked; a forked child starts without pyprof.
+    A second call with the same options changes nothing; with other options, the new ones apply from then on. Threads
+    that were started before are not marked; a forked child starts without pyprof.
     Raises ValueError for an unknown sink or trace.
     """
     global _session
@@ -151,7 +151,7 @@ def init(
 
 
 def deinit() -> None:
-    """Put back everything that init() and wrap() replaced. Without init() it does nothing."""
+    """Restore everything that init() and wrap() replaced. Does nothing if init() was not called."""
     with _lock:
         _close()
 
@@ -164,9 +164,9 @@ def _close() -> None:
 
 
 def _at_exit() -> None:
-    """deinit(), and a short wait for C++ threads (gloo's, seen in 2.13) that hold our mode along with a task.
+    """Call deinit(), then wait briefly for C++ threads (gloo's, seen in 2.13) whose tasks hold a reference to our mode.
 
-    They need the interpreter to release it; if the interpreter is gone by then, the process ends in std::terminate.
+    They need the interpreter to release it; if the interpreter has ended by then, the process ends in std::terminate.
     """
     mode = None if _session is None or _session.mode is None else weakref.ref(_session.mode)
     deinit()
@@ -176,7 +176,7 @@ def _at_exit() -> None:
 
 
 def _watch_process() -> None:
-    """Arrange, once per process, for deinit() at the process's end and in forked children."""
+    """Register deinit() for the process's end and for forked children; once per process."""
     global _watched
     if not _watched:
         atexit.register(_at_exit)
@@ -186,8 +186,8 @@ def _watch_process() -> None:
 
 
 def _after_fork() -> None:
-    """Turn pyprof off in a forked child, mostly a DataLoader's worker: no tool is attached, NVTX could only harm."""
+    """Turn pyprof off in a forked child, usually a DataLoader worker, where no tool listens and NVTX is not safe."""
     global _lock
-    _lock = threading.Lock()  # another thread of the parent may have held it
+    _lock = threading.Lock()  # a new lock: another thread of the parent may have held the old one
     if "torch" in sys.modules:
         _close()

@@ -1,4 +1,4 @@
-"""Where ranges go: to NVTX for an attached tool, to PyTorch's profiler for the embedded collector, or to both.
+"""Sinks, which receive ranges: NVTX for an attached tool, PyTorch's profiler for the embedded collector, or both.
 
 An `Entry` is one text; it is made once per distinct call and pushed many times. To push one:
 
@@ -8,7 +8,7 @@ An `Entry` is one text; it is made once per distinct call and pushed many times.
     try: ...
     finally: pop(token)   # on the same thread
 
-The hot paths (mode.py, layers.py) write this out, since each Python call takes a tenth of a microsecond.
+The hot paths (mode.py, layers.py) inline this code, since each Python call takes a tenth of a microsecond.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Entry:
 
 
 class Sink(Protocol):
-    """Where ranges go."""
+    """A receiver of ranges."""
 
     def bind(self, entry: Entry) -> None:
-        """Set entry.push. It returns None for an NVTX range, and otherwise an object whose __exit__ ends the range."""
+        """Set entry.push, which returns None for an NVTX range, or else an object whose __exit__ ends the range."""
 
 
 def push(sink: Sink, entry: Entry) -> Any:
@@ -84,7 +84,7 @@ class Nvtx:
             domain = _nvtx_domain()
         except ImportError:
             return False
-        return type(domain).__name__ != "DummyDomain"  # what nvtx 0.2.5 to 0.2.15 return without a tool
+        return type(domain).__name__ != "DummyDomain"  # the class that nvtx 0.2.5 to 0.2.15 use without a tool
 
     def bind(self, entry: Entry) -> None:
         entry.push = functools.partial(self._domain.push_range, self._attributes(entry.text))
@@ -98,10 +98,10 @@ class Nvtx:
 
 
 class Profiler:
-    """Ranges in PyTorch's profiler. Their name is a short token; trace_file.py writes the text in its place.
+    """Ranges in PyTorch's profiler. A range's name is a short token, which trace_file.py replaces with the text.
 
-    Kineto (seen in 2.13) writes a quote in a name unescaped, a backslash as a slash and non-ASCII characters as
-    "unknown": with JSON in a name its file would not be valid JSON. Tokens also cost less than long names.
+    Kineto (seen in 2.13) does not escape a quote in a name, and writes a backslash as a slash and non-ASCII characters
+    as "unknown". With JSON in a name, its file would not be valid JSON. Tokens also cost less than long names.
     """
 
     def __init__(self) -> None:

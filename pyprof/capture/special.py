@@ -1,4 +1,4 @@
-"""Calls that the marker mode treats in another way than marking them: Tensor.backward, and record_function's ranges."""
+"""Calls that the marker mode handles specially instead of marking them: Tensor.backward, record_function's ranges."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _pop_mode = torch._C._pop_torch_function_stack
 
 
 class Special(NamedTuple):
-    """`run(mode, args, kwargs)` takes the place of the call and returns its result."""
+    """`run(mode, args, kwargs)` runs instead of the call and returns the call's result."""
 
     run: Callable[[MarkerMode, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def specials() -> dict[Any, Special]:
-    """Function -> how it is run. record_function's two ops are private: seen from 1.9 to 2.13."""
+    """Function -> how the mode runs it. record_function's two ops are private; they were seen from 1.9 to 2.13."""
     functions = {torch.Tensor.backward: Special(_backward)}
     ops = torch.ops.profiler
     if hasattr(ops, "_record_function_enter_new") and hasattr(ops, "_record_function_exit"):
@@ -35,7 +35,7 @@ def specials() -> dict[Any, Special]:
 
 
 def _backward(mode: MarkerMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Tensor.backward with the mode on, so that what it recomputes (checkpointing) is marked."""
+    """Tensor.backward with the mode on, so that forward calls that it repeats (checkpointing) are marked."""
     _push_mode(mode)
     try:
         autograd_backward(*args, **kwargs)
@@ -55,7 +55,7 @@ def autograd_backward(
 
 
 class _Open(threading.local):
-    """For each record_function that is open on this thread: whether it was pushed to NVTX as well."""
+    """For each record_function range open on this thread: whether the range was also pushed to NVTX."""
 
     def __init__(self) -> None:
         self.pushed: list[bool] = []
@@ -65,9 +65,9 @@ _open = _Open()
 
 
 def _open_range(mode: MarkerMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Push PyTorch's record_function ranges to NVTX: optimizer steps, data loading, the user's own.
+    """Push PyTorch's record_function ranges to NVTX: optimizer steps, data loading, the user's own ranges.
 
-    PyTorch does so itself only under emit_nvtx.
+    PyTorch itself pushes them only under emit_nvtx.
     """
     result = func(*args, **kwargs)
     nvtx = mode.nvtx

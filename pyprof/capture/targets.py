@@ -1,7 +1,7 @@
 """Which functions are marked, and under which name: all that a torch function mode sees, except those listed below.
 
-A target has the name that users write: `torch.nn.functional.linear` for the builtin `torch._C._nn.linear`, and
-`Tensor.add` for `a + b`, since this is the function that PyTorch runs.
+A target has the name that users write, for example `torch.nn.functional.linear` for the builtin `torch._C._nn.linear`.
+`a + b` is called `Tensor.add`, since this is the function that PyTorch runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from pyprof.capture.sinks import Entry
 from pyprof.marker import Marker, format_marker
 
-# Functions that are never marked, by reason. docs/explanation/marking.md prints this table.
+# Functions that are never marked, grouped by reason. docs/explanation/marking.md prints this table.
 NOT_MARKED: dict[str, str] = {
     "reads metadata: no kernel, no backward": (
         "size dim ndimension numel nelement stride storage_offset element_size get_device data_ptr const_data_ptr "
@@ -40,7 +40,7 @@ NOT_MARKED: dict[str, str] = {
 _NAMES = frozenset(name for names in NOT_MARKED.values() for name in names.split())
 
 
-Parameters = list[tuple[str, bool]]  # (name, whether it takes a tensor) of each positional parameter
+Parameters = list[tuple[str, bool]]  # (name, whether it takes a tensor) per positional parameter
 
 
 class Target:
@@ -72,7 +72,7 @@ class Targets:
 
     def add(self, func: Callable[..., Any]) -> Target | None:
         target = self._target(func)
-        if len(self.known) < 100_000:  # a program that creates functions as it runs must not fill the memory
+        if len(self.known) < 100_000:  # a limit, since a program may create functions without end
             self.known[func] = target
         return target
 
@@ -84,7 +84,7 @@ class Targets:
 
 
 def _public_functions() -> Iterator[tuple[str, str, Any]]:
-    """Every public function of PyTorch with the name that it is best known by: the last one yielded for it."""
+    """Every public function of PyTorch with its names. The last name yielded for a function is its best-known one."""
     import torch
 
     first = (torch._C._special, torch.functional, torch, torch.nn.init, torch.special, torch.linalg, torch.fft)
@@ -99,7 +99,7 @@ def _public_functions() -> Iterator[tuple[str, str, Any]]:
 
 
 def _own_name(func: Any) -> tuple[str, str]:
-    """The name that a function has in itself: `torch.ops.aten` and `add.Tensor` for an op overload."""
+    """The name stored in the function object itself: `torch.ops.aten` and `add.Tensor` for an op overload."""
     op = getattr(func, "__name__", None) or type(func).__name__
     namespace = getattr(func, "namespace", None)
     if isinstance(namespace, str):  # an OpOverload or a higher-order op

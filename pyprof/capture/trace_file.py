@@ -1,4 +1,4 @@
-"""Write PyTorch's Chrome trace as valid JSON, with our markers' texts and without the machine's and the user's name.
+"""Write PyTorch's Chrome trace as valid JSON, with our markers' texts and without the names of machine and user.
 
 This runs once, after collecting has ended; it reads and writes each line of the trace.
 """
@@ -21,7 +21,7 @@ from pyprof.errors import PyprofError
 
 _TOKEN = re.compile(r'"(pyprof#\d+)"')
 _NAME = re.compile(r'^(\s*"name": ")(.*)(",?\s*)$')
-# Up to 2.12 an event's first line holds all of this, from 2.13 on each has a line of its own (seen in 2.11 and 2.13).
+# Up to PyTorch 2.12 these fields share an event's first line; since 2.13 each has its own line (seen in 2.11 and 2.13).
 _ONE_LINE = re.compile(r'^(\s*"ph": "X", "cat": ")(\w+)(", "name": ")(.*)(", "pid": .*)$', re.DOTALL)
 # Keys whose string values identify the machine or the user (host_name, traceName and trace_id: seen in 2.13).
 _PRIVATE = re.compile(r'("(?:host_?name|traceName|trace_id|user_?name)"\s*:\s*")(?:[^"\\]|\\.)*"', re.IGNORECASE)
@@ -55,14 +55,14 @@ def write_trace(profiler: Any, texts: dict[str, str], file: Path, force: bool) -
 @contextmanager
 def _open_text(path: Path, zipped: bool) -> Iterator[TextIO]:
     with open(path, "wb") as file:
-        # Level 1 is three times as fast as 9 and a fifth larger. The header holds no name and no time.
+        # gzip level 1 is three times as fast as 9; the file is a fifth larger. The gzip header has no name and no time.
         binary = gzip.GzipFile("", "wb", 1, file, mtime=0) if zipped else file
         with io.TextIOWrapper(cast(BinaryIO, binary), encoding="utf-8", newline="\n") as text:
             yield text
 
 
 def repaired(lines: Iterable[str], texts: dict[str, str]) -> Iterator[str]:
-    """Kineto's lines with exact names; our markers' events get the category of a user's range, user_annotation."""
+    """Kineto's lines with exact names. Our markers' events get the category of user ranges, user_annotation."""
     category = ""
     for line in lines:
         event = _ONE_LINE.match(line)
@@ -96,7 +96,7 @@ def _event(event: re.Match[str], texts: dict[str, str]) -> str:
 
 
 def _escaped(line: str) -> str:
-    """The line with the quotes in its name escaped, which Kineto does not do."""
+    """The line with the quotes in the event's name escaped, since Kineto does not escape them."""
     parts = _NAME.match(line)
     if parts is None or '"' not in parts[2]:
         return line

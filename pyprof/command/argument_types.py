@@ -1,4 +1,4 @@
-"""Types of options, for ``add_argument(type=...)``: what is wrong with a word is said in one form everywhere."""
+"""Option types for ``add_argument(type=...)``. All of them report a wrong value in the same form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def whole_number(least: int = 1, digits: int = 9, what: str = "a number from 1 on") -> Callable[[str], int]:
-    """A number of at most so many digits, not below ``least``; ``what`` names it in the error."""
+    """The type of a whole number from ``least`` on, of at most ``digits`` digits; ``what`` describes it in errors."""
 
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or len(text) > digits or int(text) < least:
@@ -25,7 +25,7 @@ def whole_number(least: int = 1, digits: int = 9, what: str = "a number from 1 o
 
 
 def number(least: float, most: float, what: str) -> Callable[[str], float]:
-    """A number in this range; ``what`` names it in the error."""
+    """The type of a number from ``least`` to ``most``; ``what`` describes it in errors."""
 
     def parse(text: str) -> float:
         try:
@@ -40,8 +40,8 @@ def number(least: float, most: float, what: str) -> Callable[[str], float]:
 
 
 def file_name(endings: Sequence[str], *, standard: bool = True) -> Callable[[str], str]:
-    """A file's name whose ending chooses the format. ``standard``: standard output and devices, which have no ending,
-    are allowed too."""
+    """The type of a file name whose ending chooses the format. ``standard``: standard output and devices, which have
+    no ending, are allowed too."""
 
     def parse(text: str) -> str:
         path = Path(text)
@@ -67,7 +67,7 @@ def parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def imported(module: str, name: str) -> Callable[[str], Any]:
-    """``parsed`` with a function of a module that is imported only where the option is given: --help stays light."""
+    """``parsed`` with a function whose module is imported only if the option is given, so that --help stays fast."""
 
     def parse(text: str) -> Any:
         return getattr(importlib.import_module(module), name)(text)

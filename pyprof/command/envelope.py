@@ -2,9 +2,9 @@
 
     {"schema": "pyprof/diff/1", "pyprof": "0.1.0", "command": "diff", "input": [...], "warnings": [...], ...own keys...}
 
-``schema`` names the keys and their version, which rises when a key is removed or changes its meaning. A failure prints
-``pyprof/error/1`` and exits with a code that is not 0. Each document has a line in ``ANSWERS`` and is a class of
-``pyprof.command.json_schema.Record``, from which ``pyprof schema`` makes its JSON Schema. A command prints it so::
+``schema`` names the document and its version, which rises when a key is removed or changes its meaning. A failure
+prints ``pyprof/error/1`` and exits with a code that is not 0. Each document has a line in ``ANSWERS`` and is a subclass
+of ``pyprof.command.json_schema.Record``, from which ``pyprof schema`` makes its JSON Schema. A command prints it thus::
 
     write_answer("diff", Difference(...), input=[Input(a, profiler), b], warnings=sentences)
 
@@ -31,11 +31,11 @@ from pyprof.text import clean
 class Answer(NamedTuple):
     """A document that a command may print with ``--json``."""
 
-    what: str  # pyprof/WHAT/VERSION
+    what: str  # WHAT in the schema's name, pyprof/WHAT/VERSION
     version: int
-    command: str  # "" for any
+    command: str  # the command that prints it; "" if any command may
     module: str
-    document: str  # the name of its class there, whose docstring says what it is
+    document: str  # the name of the document's class in its module; the class's docstring describes the document
 
 
 ANSWERS = (
@@ -63,7 +63,7 @@ class Input(NamedTuple):
     """A file that was read."""
 
     name: str  # "-" is standard input
-    profiler: str | None = None  # what recorded it: "nsys 2025.3.1"; None where that is not known
+    profiler: str | None = None  # the profiler that recorded it, such as "nsys 2025.3.1"; None if unknown
 
 
 # Making and writing
@@ -77,7 +77,7 @@ def envelope(
     warnings: Iterable[str] = (),
     command: str | None = None,
 ) -> dict[str, Any]:
-    """The header of ``ANSWER[what]`` and the keys of ``own``, a record or a mapping.
+    """The document: the header of ``ANSWER[what]`` and the keys of ``own``, a record or a mapping.
 
     ``command`` is given for a document that any command may print.
     """
@@ -108,16 +108,16 @@ def write_answer(
     output: Name = None,
     force: bool = False,
 ) -> None:
-    """Write the object to a file or, without one, to standard output; ``rows`` as in ``write_envelope``."""
+    """Write the JSON object to a file or, without one, to standard output; ``rows`` is as in ``write_envelope``."""
     document = envelope(what, own, input=input, warnings=warnings)
     with open_output(output, force) as out:
         write_envelope(document, out, rows)
 
 
 def write_envelope(document: Mapping[str, Any], out: BinaryIO, rows: Iterable[bytes] | None = None) -> None:
-    """Write the object, UTF-8, and a line feed. ``rows``: one JSON object each, which become the last key, a list.
+    """Write the object as UTF-8, and a line feed. ``rows``: JSON objects, which become a list under the last key.
 
-    Each row is on its own line, and 100,000 of them are written as they come.
+    Each row is on its own line. Rows are written as they are made, so 100,000 of them need little memory.
     """
     keys = plain(document)
     if rows is not None:
@@ -135,7 +135,7 @@ def write_envelope(document: Mapping[str, Any], out: BinaryIO, rows: Iterable[by
 
 
 def plain(value: Any) -> Any:
-    """The value as strict JSON holds it, numbers exact; NaN and infinities, which JSON does not have, are null."""
+    """The value as strict JSON can hold it. Numbers stay exact; NaN and infinities, which JSON lacks, become null."""
     if isinstance(value, str):
         return clean(value)
     if value is None or isinstance(value, (bool, int)):
@@ -169,15 +169,15 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def fail(prog: str, error: PyprofError, as_json: bool, input: Iterable[Input | str] = ()) -> int:
-    """Print the error, one line on standard error and with ``--json`` an object on standard output. Returns 1."""
-    if as_json and not isinstance(error, OutputError):  # then half an object is there already, or none can be written
+    """Print the error as one line on standard error, and with ``--json`` as an object on standard output. Returns 1."""
+    if as_json and not isinstance(error, OutputError):  # after an OutputError, no complete object can be written
         _print_error(prog, error, 1, input)
     tell(f"{prog}: {error}")
     return 1
 
 
 def usage_error(prog: str, message: str) -> None:
-    """Print the object of a wrong usage (exit 2) on standard output."""
+    """Print the JSON object that reports wrong usage (exit 2) on standard output."""
     _print_error(prog, UsageError(message), 2)
 
 

@@ -1,4 +1,4 @@
-"""How every command runs: its words are parsed, its work is done, and its lines or its error are printed.
+"""How every command runs: it parses its arguments, does its work, and prints its lines or its error.
 
     def build_parser():
         parser = Parser(prog="pyprof report", ...)
@@ -15,7 +15,7 @@
         return Done([*warned(warnings), "wrote report.html"])
 
 Exit codes: 0; 1 for bad input; 2 for wrong usage; 130 after ^C. ``Done`` may name another one: ``pyprof diff`` exits
-with 3 where a condition of ``--fail-if`` is true, ``pyprof run`` with the script's code.
+with 3 if a condition of ``--fail-if`` is true, and ``pyprof run`` exits with the script's code.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from pyprof.files import tell
 
 
 class Done(NamedTuple):
-    """What a command's work comes to."""
+    """The result of a command's work."""
 
-    lines: Sequence[str] = ()  # for standard error; with --json its object has them, and with --quiet nobody wants them
+    lines: Sequence[str] = ()  # printed on standard error; part of the object with --json; dropped with --quiet
     code: int = 0
 
 
@@ -45,7 +45,7 @@ def run_command(
     argv: Sequence[str] | None,
     inputs: Sequence[str] = ("file",),
 ) -> int:
-    """Run a command from its words to its exit code. ``inputs`` are the arguments that name the files it reads."""
+    """Parse and run a command, and return its exit code. ``inputs``: the arguments that name the files it reads."""
     words = sys.argv[1:] if argv is None else argv
     args = argparse.Namespace(json=wants_json(words), quiet=False)
     try:
@@ -57,7 +57,7 @@ def run_command(
         parser.error(str(error))
     except PyprofError as error:
         return fail(prog, error, args.json, _names(args, inputs))
-    except KeyboardInterrupt:  # files that were half written are gone already
+    except KeyboardInterrupt:  # incomplete files have already been removed
         tell(f"{prog}: interrupted")
         return 130
     if not args.quiet and not args.json:
@@ -73,7 +73,7 @@ def _names(args: argparse.Namespace, inputs: Sequence[str]) -> list[str]:
 
 
 def check_standard_output(args: argparse.Namespace, what: str) -> None:
-    """Raise UsageError where both ``what`` and the object of --json would go to standard output."""
+    """Raise UsageError if both ``what`` and the object of --json would go to standard output."""
     if args.json and args.output == "-":
         raise UsageError(f"--json prints on standard output: give the {what} another name with -o")
 

@@ -1,9 +1,9 @@
 """JSON Schemas (draft 2020-12) of the documents that ``--json`` prints, made from the classes of their values.
 
-A document is a ``Record``, and each of its fields says what it means and, where the key's name does not say it, its
-unit. msgspec makes the schema; here its references are replaced by what they refer to, so that each key is found where
-it stands, and a type that may be null becomes ``["integer", "null"]``. Dataclasses whose values a document holds are
-annotated alike.
+A document is a ``Record``. Each of its fields states its meaning and, if the key's name does not include it, its unit.
+msgspec makes the schema. This module replaces each reference in it with its target, so that a key is described in
+place, and writes a type that may be null as ``["integer", "null"]``. Dataclasses whose values a document holds are
+annotated in the same way.
 
     class Device(Record):
         "A GPU."
@@ -26,24 +26,24 @@ Schema = dict[str, Any]
 
 
 class Record(msgspec.Struct):
-    """An object of exactly these keys, in the order of its fields.
+    """A JSON object with exactly these keys, in the order of the fields.
 
-    In a subclass, fields that are not ``kw_only`` come before those that are, the inherited ones too.
+    In a subclass, fields that are not ``kw_only`` come before ``kw_only`` fields, including inherited fields.
     """
 
 
 def doc(meaning: str, unit: str = "") -> Meta:
-    """What a key means, and the unit of its number. Validators pass over the unit."""
+    """Metadata with a key's meaning and the unit of its number. Validators ignore the unit."""
     return Meta(description=meaning, extra_json_schema={"unit": unit} if unit else None)
 
 
 def nan_doc(meaning: str, unit: str = "") -> Meta:
-    """``doc`` of a float that may be NaN: not known, which is written as null."""
+    """``doc`` for a float that may be NaN, which means unknown and is written as null."""
     return extended(meaning, {"nullable": True, **({"unit": unit} if unit else {})})
 
 
 def extended(meaning: str, schema: Schema) -> Meta:
-    """What a key means, and what its schema says beyond the type, where keys are data: names of columns, of reports."""
+    """``doc`` with additions to the schema, for an object whose keys are data such as column or report names."""
     return Meta(description=meaning, extra_json_schema=schema)
 
 
@@ -66,7 +66,7 @@ def schema_of_class(kind: type) -> Schema:
 
 
 def _resolved(schema: Schema, components: Mapping[str, Schema]) -> Schema:
-    """The schema with references replaced; objects have no other keys, and those with a default are always there."""
+    """The schema with references replaced. Objects allow no other keys, and keys with a default are required."""
     if "$ref" in schema:
         target = components[schema["$ref"].rpartition("/")[2]]
         rest = {key: value for key, value in schema.items() if key != "$ref"}
@@ -91,7 +91,7 @@ def _resolved(schema: Schema, components: Mapping[str, Schema]) -> Schema:
 
 
 def _nullable(schema: Schema, components: Mapping[str, Schema]) -> Schema:
-    """The one type that may be null, as a list of types."""
+    """The schema of a type that may be null, with the two types as a list."""
     (option,) = (option for option in schema["anyOf"] if option != {"type": "null"})
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "title", "default")}
     found = {**_resolved(option, components), **rest}
@@ -100,7 +100,7 @@ def _nullable(schema: Schema, components: Mapping[str, Schema]) -> Schema:
 
 
 def _enumerated(schema: Schema) -> Schema:
-    """One value is a constant; several are texts."""
+    """The schema of an enumeration: a constant if it has one value, strings if it has several."""
     if len(schema["enum"]) > 1:
         return {"type": "string", **schema}
     rest = {key: value for key, value in schema.items() if key != "enum"}

@@ -14,7 +14,7 @@ JSON_HELP = "one JSON object with everything that is printed, errors too (pyprof
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that reports wrong usage as an error object as well where ``--json`` is given; exit 2."""
+    """An argument parser that with ``--json`` also reports wrong usage as an error object; exit 2."""
 
     _wants_json = False
 
@@ -29,13 +29,13 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Help has signs such as \u00d7, which not every locale's encoding has."""
+        """Print help, which has characters such as \u00d7 that some locales' encodings lack."""
         encoding = getattr(file, "encoding", None) or "utf-8"
         super()._print_message(message.encode(encoding, "replace").decode(encoding), file)
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether ``--json`` is among the words of a command line, which may be wrong elsewhere."""
+    """Whether ``--json`` is among the words of a command line. The other words may be invalid."""
     options = words[: words.index("--")] if "--" in words else words
     return "--json" in options
 
@@ -45,7 +45,7 @@ def add_json(parser: argparse._ActionsContainer, help: str = JSON_HELP) -> None:
 
 
 def add_common(parser: argparse.ArgumentParser, writes: str = "") -> None:
-    """``--force`` where the command writes a file or files (``writes`` is that word), ``--quiet`` and ``--version``."""
+    """Add ``--quiet``, ``--version``, and ``--force`` if the command writes files (``writes``: "file" or "files")."""
     if writes:
         parser.add_argument("--force", action="store_true", help=f"overwrite the output {writes}")
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing on standard error but errors")

@@ -11,11 +11,11 @@ Say = Callable[[str], None]
 
 @contextmanager
 def progress(stages: int | None, wanted: bool) -> Iterator[Say]:
-    """Give a function that is called at the beginning of each stage with what is done in it.
+    """Give a function to call at the beginning of each stage with a description of the stage.
 
-    ``stages`` is their number; None if it is not known.
+    ``stages`` is the number of stages; None if it is unknown.
 
-    rich takes 0.1 s to import and is loaded only where standard error is a terminal.
+    rich takes 0.1 s to import and is loaded only if standard error is a terminal.
     """
     if not wanted or sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None

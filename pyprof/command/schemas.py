@@ -27,7 +27,7 @@ class Header(Record):
     warnings: Annotated[list[Annotated[str, doc("a sentence")]], doc("what standard error says without --json")]
 
 
-# The public errors of pyprof/errors.py; a wrong usage is the command line's own.
+# The public errors of pyprof/errors.py. Wrong usage is reported by the command line itself.
 ERRORS = "UsageError PyprofError InputError SchemaError ModelError ShapeError UnknownArgument MissingPackage".split()
 ERROR_TYPES = (
     "UsageError: the command line; InputError: a file; SchemaError: a table or field of a file; MissingPackage: a "
@@ -84,12 +84,12 @@ def _run(args: argparse.Namespace) -> Done:
 
 
 def commands() -> list[str]:
-    """The commands that print JSON, each once."""
+    """The commands that print JSON, without duplicates."""
     return list(dict.fromkeys(answer.command for answer in ANSWERS if answer.command))
 
 
 def schemas(command: str | None = None) -> Schema:
-    """One schema that every output of all commands, or of one, agrees with."""
+    """One schema that accepts every JSON output of all commands, or of one command."""
     answers = _answers(command)
     return {
         "$schema": DIALECT,
@@ -102,7 +102,7 @@ def schemas(command: str | None = None) -> Schema:
 
 
 def schema_of(answer: Answer) -> Schema:
-    """The schema of one document: the header's keys and its own."""
+    """The schema of one document: the header's keys and the document's own keys."""
     found = schema_of_class(getattr(importlib.import_module(answer.module), answer.document))
     head = _header(answer)
     return {

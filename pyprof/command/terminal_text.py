@@ -1,4 +1,4 @@
-"""Text on a terminal: without control sequences, cut to a width, and prose in lines of a readable length."""
+"""Text for a terminal: remove control sequences, cut texts to a width, and wrap prose at a readable length."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pyprof.text import clean
 if TYPE_CHECKING:
     from rich.console import Console
 
-Cut = Literal["right", "middle", "left"]  # where a text that is too long loses its characters
+Cut = Literal["right", "middle", "left"]  # where characters are removed from a text that is too long
 
 DOTS = ".."
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # also changes of direction
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # includes text direction marks
 
-NO_TERMINAL = 100  # characters of a line in a file or a pipe
-WIDEST = 110  # characters of a line of prose: longer ones are hard to read
+NO_TERMINAL = 100  # characters per line in a file or a pipe
+WIDEST = 110  # characters per line of prose: longer lines are hard to read
 UNIT = re.compile(r"(\d) (?=(?:ms|[kMGTP]?(?:B|FLOP)(?:/s)?)\b)")
 
 
 def output_width(output: Name, wanted: int | None) -> tuple[int, bool]:
-    """Characters per line (as wanted, else the terminal's, else 100), and whether the output is a terminal."""
+    """Characters per line (``wanted``, or else the terminal's, or else 100), and whether the output is a terminal."""
     terminal = is_standard(output) and sys.stdout.isatty()
     return wanted or (shutil.get_terminal_size().columns if terminal else NO_TERMINAL), terminal
 
@@ -34,7 +34,7 @@ def output_width(output: Name, wanted: int | None) -> tuple[int, bool]:
 def cut_to(text: str, size: int, cut: Cut = "right") -> str:
     """The text in at most ``size`` characters, with dots where some are left out.
 
-    A kernel's name tells most at both ends (library and type, tile and layout), a module or path at its end.
+    A kernel name is most informative at both ends (library and type, tile and layout), a module or path at its end.
 
     >>> cut_to("nvjet_sm90_tst_192x128_64x5_bias_NNT", 20, "middle")
     'nvjet_sm9.._bias_NNT'
@@ -53,7 +53,7 @@ def cut_to(text: str, size: int, cut: Cut = "right") -> str:
 
 
 def shown_width(text: str) -> int:
-    """Characters that a terminal takes: two for East Asian wide ones, none for combining ones."""
+    """The number of terminal columns that the text takes: two per East Asian wide character, none per combining one."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
@@ -61,7 +61,7 @@ def shown_width(text: str) -> int:
 
 
 def _narrow(text: str) -> str:
-    """A text that must be cut, its wide and combining characters replaced so that each takes one."""
+    """The text with wide and combining characters replaced, so that each character takes one column."""
     return "".join("?" if unicodedata.east_asian_width(c) in "WF" or unicodedata.combining(c) else c for c in text)
 
 
@@ -74,6 +74,6 @@ def prose(console: Console, words: str, style: str, hang: int = 0) -> None:
     """Print a text, with terminal control sequences removed, in lines of at most ``WIDEST`` characters."""
     from rich.text import Text
 
-    whole = UNIT.sub("\\1\xa0", safe(words))  # a number stays with its unit
+    whole = UNIT.sub("\\1\xa0", safe(words))  # keeps a number and its unit on one line
     for line in textwrap.wrap(whole, min(console.width, WIDEST), subsequent_indent=" " * hang, break_on_hyphens=False):
         console.print(Text(line.replace("\xa0", " "), style), no_wrap=True, overflow="ignore", crop=False)

@@ -1,4 +1,4 @@
-"""The arguments of a call as the op models take them: in aten's order, with descriptions in place of tensors."""
+"""The arguments of a call in the form that op models take: in aten's order, with descriptions in place of tensors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from pyprof.prof.ops.model import Tensor
 
 SPELLING = {"input": "self", "axis": "dim", "keepdims": "keepdim"}  # names in torch's Python API -> in aten's schemas
-SHAPELESS = "a tensor without a shape"  # stands in place of one: no model takes it
-MOST_LENGTHS = 1 << 14  # cumulative lengths longer than this are not read
+SHAPELESS = "a tensor without a shape"  # replaces such a tensor; no model accepts it
+MOST_LENGTHS = 1 << 14  # a tensor of cumulative lengths with more elements than this is not read
 # The methods that give a compressed sparse tensor's indices.
 COMPRESSED = {
     torch.sparse_csr: ("crow_indices", "col_indices"),
@@ -24,7 +24,7 @@ COMPRESSED = {
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
-    """Turn torch's modes off on this thread: what we ask of a tensor is not a call of the program."""
+    """Turn torch's modes off on this thread, since our own queries of tensors are not calls of the program."""
     with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
         yield
 
@@ -42,7 +42,7 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def resolved(name: str, args: Any, kwargs: Any) -> tuple[Any, ...] | None:
-    """The arguments in the order of the aten schema that they fit; None where none does."""
+    """The arguments in the order of the aten schema that they fit; None if they fit no schema."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return None
@@ -50,13 +50,13 @@ def resolved(name: str, args: Any, kwargs: Any) -> tuple[Any, ...] | None:
     try:
         with torch._C.DisableTorchFunction():
             overload = torch._C._jit_resolve_packet(f"aten::{name}", *args, **kwargs)
-    except RuntimeError:  # stricter than the Python API, which takes a number for a list of as many
+    except RuntimeError:  # the schema is stricter than the Python API, which accepts a number in place of a list
         overload = next((o for o in packet.overloads() if _fits(getattr(packet, o)._schema, args, kwargs)), None)
     return None if overload is None else in_order(getattr(packet, overload or "default")._schema, args, kwargs)
 
 
 def _fits(schema: Any, args: Any, kwargs: Any) -> bool:
-    """Whether the arguments fit the schema by number, by name, and in being tensors or not."""
+    """Whether the arguments fit the schema in number, in names, and in which of them are tensors."""
     arguments = [a for a in schema.arguments if not a.is_out]
     names = {a.name for a in arguments}
     if len(args) > len(arguments) or not names.issuperset(kwargs):
@@ -76,7 +76,7 @@ def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
     values, lengths = [], set()
     for i, argument in enumerate(a for a in schema.arguments if not a.is_out):
         value = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
-        if argument.N and isinstance(value, (int, float)):  # one number for each of N
+        if argument.N and isinstance(value, (int, float)):  # one number stands for a list of N
             value = (value,) * argument.N
         values.append(value)
         if argument.name.startswith(("cum_seq", "cu_seqlens")):
@@ -88,7 +88,7 @@ def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
 
 
 def with_contents(description: Any, tensor: Any) -> Any:
-    """The description of cumulative lengths with their values, on which the count depends.
+    """The description of a tensor of cumulative lengths, with its values, because the count depends on them.
 
     Fake and meta tensors have no values.
     """
@@ -100,7 +100,7 @@ def with_contents(description: Any, tensor: Any) -> Any:
 
 
 def described(values: Any) -> tuple[Any, ...]:
-    """Values as models take them. A tensor that occurs more than once gets a number, since it is read once."""
+    """The values in the form that models take. A repeated tensor gets a number, so that its read counts once."""
     times: dict[int, int] = {}
     for tensor in tensors(values):
         times[id(tensor)] = times.get(id(tensor), 0) + 1
@@ -133,10 +133,10 @@ def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor | None:
 
 
 def _stored(tensor: torch.Tensor) -> tuple[int | None, int]:
-    """(elements that a sparse tensor stores, bytes of its indices); (None, 0) of a dense tensor."""
+    """(elements that a sparse tensor stores, bytes of its indices); (None, 0) for a dense tensor."""
     if tensor.layout != torch.sparse_coo and tensor.layout not in COMPRESSED:
         return None, 0
-    with torch.utils._python_dispatch._disable_current_modes():  # what we ask is not a call of the program
+    with torch.utils._python_dispatch._disable_current_modes():  # our queries are not calls of the program
         if tensor.layout == torch.sparse_coo:
             indices, values = [tensor._indices()], tensor._values()
         else:
@@ -162,7 +162,7 @@ def wants_gradient(arguments: Any) -> bool:
 
 
 def as_autocast(arguments: Any, given: frozenset[str], dtype: str) -> Any:
-    """The arguments as autocast casts them: tensors of the ``given`` dtypes get the op's dtype, contiguous."""
+    """The arguments as autocast casts them: tensors of a dtype in ``given`` become contiguous tensors of ``dtype``."""
     if isinstance(arguments, Tensor):
         if arguments.dtype not in given:
             return arguments

@@ -10,12 +10,12 @@ import torch
 
 from pyprof.counting.arguments import described, unseen, with_contents
 
-# operator -> the place of the block mask among its arguments, and how far the mask's lists are read
+# operator -> the position of the block mask among its arguments, and the number of the mask's lists that are read
 FLEX_ATTENTION = {"flex_attention": (4, 6), "flex_attention_backward": (9, 10)}
 
 
 def flex_attention_arguments(name: str, args: Any) -> tuple[Any, ...] | None:
-    """The model's arguments of a higher-order operator of ``FLEX_ATTENTION``; None of any other operator."""
+    """The model's arguments for a higher-order operator in ``FLEX_ATTENTION``; None for any other operator."""
     if name not in FLEX_ATTENTION:
         return None
     place, end = FLEX_ATTENTION[name]
@@ -29,12 +29,12 @@ def _blocks(query: torch.Tensor, mask: Any) -> Any:
 
     None stands for all blocks, and "unknown" for lists without contents (fake and meta tensors).
 
-    The mask is (lengths of queries and keys, number and indices of the blocks that are masked inside, the same of
-    those that are not, the same four for the backward, ..., sizes of a block of queries and keys, the function).
+    The mask is (lengths of queries and keys, number and indices of the partly masked blocks, number and indices of the
+    unmasked blocks, the same four for the backward, ..., sizes of a block of queries and keys, the function).
     """
     numbers = [t for t in mask[2:6:2] if t is not None]
     if sum(t.numel() for t in numbers) <= len(numbers) and mask[0] <= mask[-3] and mask[1] <= mask[-2]:
-        return None  # one block, as where the caller gave no mask
+        return None  # a single block: the caller gave no mask
     if any(type(t) is not torch.Tensor or t.device.type == "meta" for t in numbers):
         return "unknown"
     with unseen():
@@ -47,7 +47,7 @@ def _blocks(query: torch.Tensor, mask: Any) -> Any:
 
 
 def _listed_blocks(query: torch.Tensor, number: torch.Tensor, indices: torch.Tensor) -> Iterator[tuple[int, int, int]]:
-    """``number``: [batch, heads, blocks of queries], how many of each row of ``indices`` count."""
+    """The blocks in ``indices``. ``number`` [batch, heads, blocks of queries] says how many entries of a row count."""
     sharing = query.shape[0] * query.shape[1] // (number.shape[0] * number.shape[1])
     for counts, rows in zip(number.flatten(0, 1).tolist(), indices.flatten(0, 1).tolist(), strict=True):
         for i, (count, row) in enumerate(zip(counts, rows, strict=True)):
@@ -55,7 +55,7 @@ def _listed_blocks(query: torch.Tensor, number: torch.Tensor, indices: torch.Ten
 
 
 def jagged_attention_arguments(function: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
-    """(model, its arguments) of attention on jagged tensors, which each device runs differently; ("", ()) otherwise."""
+    """(model, its arguments) for attention on jagged tensors, which each device runs differently; or else ("", ())."""
     if function is not torch.nn.functional.scaled_dot_product_attention:
         return "", ()
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

@@ -13,16 +13,16 @@ from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, Work, total
 
-# Whether these copy depends on their arguments, and only the dispatcher knows: no model of the call does.
+# These calls copy or not, depending on their arguments. No model can tell, so the dispatched ops are counted.
 CASTS = frozenset({"to", "type_as", "type", "float", "half", "double", "bfloat16", "long", "int", "bool", "_to_copy"})
 MOVES = frozenset({"cpu", "cuda", "contiguous", "reshape", "flatten", "ravel", "detach", "requires_grad_"})
-# These give a number to the program's own Python: no part of the algorithm.
+# These calls return a number to the program's Python code. They are not part of the algorithm.
 HOST = frozenset({"item", "_local_scalar_dense", "tolist"})
 LOW = frozenset({"float16", "bfloat16"})  # the dtypes that autocast casts to and back from
 
 
 class OpCount(NamedTuple):
-    """An op that was dispatched, and its work; None with the reason where it could not be counted."""
+    """A dispatched op and its work. If the op could not be counted, the work is None and the reason is given."""
 
     op: str
     model: str  # empty: the op has no model
@@ -32,7 +32,7 @@ class OpCount(NamedTuple):
 
 @dataclass
 class ApiCall:
-    """A call of torch's API while it runs, and afterwards the owner of the autograd nodes that it created."""
+    """A call of torch's API. After it has run, it is the owner of the autograd nodes that it created."""
 
     op: str  # the outermost API call's name
     model: str = ""  # the model that counts the call; empty: the ops that it dispatches are counted
@@ -44,13 +44,13 @@ class ApiCall:
 
 
 def api_name(func: Any) -> str:
-    """The name of what was called: ``add`` for ``+`` (``__add__``), ``rsub`` for ``__rsub__``."""
+    """The name of the called function: ``add`` for ``+`` (``__add__``), ``rsub`` for ``__rsub__``."""
     name = getattr(func, "__name__", str(func))
     return name.strip("_") if name.startswith("__") and name.endswith("__") else name
 
 
 def op_name(schema_name: str) -> str:
-    """``mm`` of ``aten::mm``; of an op below aten, the aten op that means the same, if there is one.
+    """The op's short name: ``mm`` for ``aten::mm``. An op below aten gets the name of its aten equivalent, if any.
 
     >>> op_name("aten::mm"), op_name("prims::mul"), op_name("prim::device"), op_name("mylib::mm")
     ('mm', 'mul', 'device', 'mylib::mm')
@@ -73,24 +73,24 @@ def model_of(func: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 def api_work(call: ApiCall, in_optimizer: bool) -> Work | None:
-    """The work of a call that its model counts, None where the model cannot.
+    """The work of a call, counted by its model; None if the model cannot count it.
 
-    Under autocast the arguments first get the dtype that the op ran in.
+    Under autocast the arguments first get the dtype in which the op ran.
     """
     if call.autocast and call.out and call.out[0] is not None:
         dtype = call.out[0].dtype
         if dtype in LOW and FAMILY[call.model] in MATRIX:
             call.args = as_autocast(call.args, frozenset({"float32"}), dtype)
         elif dtype == "float32" and any(part.model == "_to_copy" for part in call.inner):
-            call.args = as_autocast(call.args, LOW, dtype)  # a loss, a norm
+            call.args = as_autocast(call.args, LOW, dtype)  # for example a loss or a norm
     return count_op(call.model, call.args, call.out, in_optimizer).work
 
 
 def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool) -> OpCount:
     """Count one op.
 
-    An optimizer's arithmetic on single numbers (step counters, bias corrections) counts as nothing: it is bookkeeping,
-    on the host by default.
+    An optimizer's arithmetic on single numbers (step counters, bias corrections) counts as zero work: it is
+    bookkeeping, and runs on the host by default.
     """
     model = find(name)
     if model is None:

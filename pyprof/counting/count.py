@@ -9,11 +9,11 @@
         optimizer.step()
     print(work)                                   # a table by op; ops without a model are named
 
-Works on CPU, CUDA, meta and fake tensors. The numbers are those of the algorithm and do not depend on the device.
+Works on CPU, CUDA, meta and fake tensors. The numbers describe the algorithm and do not depend on the device.
 
-Forward, the outermost call with a model is counted, and what it calls inside is not: ``matmul`` counts as matmul,
-without the copies that one backend makes to broadcast, and attention is the same on a CPU (which runs other ops) as
-on a GPU. Two modes of torch see the calls:
+In the forward pass, the outermost call with a model is counted, and the calls inside it are not: ``matmul`` counts as
+matmul, without the copies that one backend makes to broadcast, and attention counts the same on a CPU (which runs other
+ops) as on a GPU. Two modes of torch see the calls:
 
 * a ``TorchFunctionMode`` sees the API: functions written in C under the name of their aten op, and the functions
   written in Python that ``PYTHON_API`` lists. If such a function has a model that can count the call, the model's
@@ -21,11 +21,11 @@ on a GPU. Two modes of torch see the calls:
 * a ``TorchDispatchMode`` sees every op that is dispatched below. These are counted in all other cases, in particular
   the views, copies and casts that ``reshape``, ``contiguous`` or ``to`` may or may not make, and autocast's casts.
 
-Backward, each autograd node belongs to the call that created it (by sequence number). If the call's op has a model of
-its whole backward (``"matmul.backward"``), that is counted, once per backward pass; otherwise the ops that the node
-dispatches. The work of ``AccumulateGrad`` (adding to gradients that exist, copying those that cannot be taken over) has
-the direction "accumulate": it is in the total, and neither in ``forward`` nor in ``backward``. Forward calls that a
-backward repeats (checkpoints) are backward work.
+In the backward pass, each autograd node belongs to the call that created it (by sequence number). If the call's op has
+a model of its whole backward (``"matmul.backward"``), this model is counted once per backward pass. Otherwise the ops
+that the node dispatches are counted. The work of ``AccumulateGrad`` (adding to existing gradients, or copying gradients
+that it cannot use as they are) has the direction "accumulate": it is in the total, but neither in ``forward`` nor in
+``backward``. Forward calls that a backward pass repeats (checkpoints) are backward work.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from pyprof.prof.ops.plugins import load_models
 def count(function: Callable[..., Any] | None = None, /, *args: Any, backward: bool = False, **kwargs: Any) -> Any:
     """Count the FLOPs and bytes of a call, or, without a function, of the block of a ``with`` statement.
 
-    Returns ``Counts``, with the function's result in ``Counts.result``; without a function, a context manager that
-    gives ``Counts``. What the code raises passes through.
+    Returns ``Counts``, with the function's result in ``Counts.result``. Without a function, it returns a context
+    manager that gives ``Counts``. Exceptions of the code pass through.
 
     ``backward=True`` also counts the gradients of the call's results with respect to all leaves that they depend on,
     for a gradient of ones in each result (making the ones is not counted). The leaves' ``.grad`` is left alone, so the
@@ -66,7 +66,7 @@ def count(function: Callable[..., Any] | None = None, /, *args: Any, backward: b
 
 @contextmanager
 def _block(counter: Counter) -> Iterator[Counts]:
-    """``with pyprof.count() as work``"""
+    """The context manager of ``with pyprof.count() as work``."""
     with closing(counter), counter:
         yield counter.sums
 

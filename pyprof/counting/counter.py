@@ -1,8 +1,8 @@
-"""The engine of ``pyprof.count``: runs the calls that torch's modes see, and decides what counts for each.
+"""The engine of ``pyprof.count``: it runs the calls that torch's modes see, and decides how each is counted.
 
-Forward, the outermost API call with a model counts, and otherwise the ops that it dispatches. Backward, the autograd
-nodes of such a call count as the model of its whole backward, if there is one. ``count.py`` has the rules as a user
-sees them.
+In the forward pass, the outermost API call with a model is counted as a whole. For calls without a model, the ops that
+they dispatch are counted. In the backward pass, the autograd nodes of a call are counted by the model of its whole
+backward, if there is one. ``count.py`` describes the rules from the user's view.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import MODELS, total
 
 _autocast_is_on: Callable[[], bool] = torch._C._is_any_autocast_enabled
-_current_node: Callable[[], Any] = torch._C._current_autograd_node  # the node whose backward runs, None outside of one
+_current_node: Callable[[], Any] = torch._C._current_autograd_node  # returns the running backward node, or None
 
 
 class Counter:
@@ -35,11 +35,11 @@ class Counter:
     def __init__(self, sums: Counts) -> None:
         self.sums = sums
         self.root = ""  # name of the outermost API call in progress
-        self.running: list[Any] = []  # functions written in Python in progress, whose calls the mode sees
+        self.running: list[Any] = []  # running functions written in Python, whose inner calls the mode sees
         self.call: ApiCall | None = None  # the call in progress whose dispatched ops are collected
-        self.wrapped = -1  # the last node of an op on tensors that wrap others, and no node of the ops on those
+        self.wrapped = -1  # the last node of an op on wrapper tensors; the ops on the wrapped tensors have no nodes
         self._owners: dict[int, ApiCall] = {}  # sequence number of an autograd node -> the call that created it
-        self._nodes: dict[int, ApiCall] = {}  # the same -> the dispatched op, if its whole backward has a model
+        self._nodes: dict[int, ApiCall] = {}  # sequence number -> the dispatched op, if its whole backward has a model
         self._gradient_sums = GradientSums()
         self._modes: list[tuple[FunctionCalls, DispatchedOps]] = []
         self._patches = Patches()
@@ -64,17 +64,17 @@ class Counter:
         self._eager.end()
 
     def close(self) -> None:
-        """Take our hooks off the program's autograd nodes. Nothing more is counted afterwards."""
+        """Remove our hooks from the program's autograd nodes. Nothing is counted afterwards."""
         self._gradient_sums.close()
 
     def _reporting(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that no mode sees, made to report its calls as the function mode does."""
+        """Wrap a function that no mode sees, so that its calls are reported as the function mode reports calls."""
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.call is not None or not torch._C._len_torch_function_stack():
                 return function(*args, **kwargs)
-            kept = tuple(list(a) if isinstance(a, Iterator) else a for a in args)  # describing would exhaust them
+            kept = tuple(list(a) if isinstance(a, Iterator) else a for a in args)  # describing would exhaust iterators
             kept_kwargs = {k: list(a) if isinstance(a, Iterator) else a for k, a in kwargs.items()}
             return self.run_api(function, kept, kept_kwargs)
 
@@ -83,9 +83,9 @@ class Counter:
     # API calls
 
     def run_api(self, func: Any, args: Any, kwargs: Any, overridden: bool = False) -> Any:
-        """Run an API call and count it: as a whole if it has a model, else the calls inside it.
+        """Run an API call and count it: as a whole if it has a model, otherwise by the calls inside it.
 
-        ``overridden``: a subclass of Tensor runs it in its own way; the ops that this dispatches are counted.
+        ``overridden``: a subclass of Tensor runs the call in its own way; the ops that it dispatches are counted.
         """
         outermost = not self.root
         if outermost:
@@ -108,7 +108,7 @@ class Counter:
         return result
 
     def run_python(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run a function written in Python so that the modes see what it calls, but not the function again."""
+        """Run a function written in Python so that the modes see its inner calls, but do not see it a second time."""
         self.running.append(func)
         try:
             with self._modes[-1][0]:
@@ -117,7 +117,7 @@ class Counter:
             self.running.pop()
 
     def _watch(self, call: ApiCall, result: Any) -> None:
-        """Learn when the call's own backward is done, even if it dispatches nothing."""
+        """Register hooks that report when the call's own backward is done, even if it dispatches nothing."""
         if f"{call.model}.backward" in MODELS:
             nodes = [tensor.grad_fn for tensor in tensors(result) if tensor.grad_fn is not None]
             for node in nodes:
@@ -140,7 +140,7 @@ class Counter:
         return result
 
     def _add_whole(self, call: ApiCall, result: Any, direction: str) -> None:
-        """Add the call's own work, or else that of the ops it dispatched. Autocast's casts count in both cases."""
+        """Add the call's own work, or else its dispatched ops' work. Autocast's casts count in both cases."""
         call.out = outputs_of(result) if call.model else None
         work = api_work(call, self.in_optimizer) if call.model else None
         if work is None:
@@ -152,7 +152,7 @@ class Counter:
                 self._add_op(call.op, direction, part)
             elif call.autocast and part.model == "_to_copy":
                 self._add_op(part.op, direction, part)
-        call.inner.clear()  # the call is kept for its backward
+        call.inner.clear()  # saves memory, since the call is kept for its backward
 
     def _add_op(self, owner: str, direction: str, count: OpCount) -> None:
         """Add a dispatched op to its owner's work."""
@@ -167,7 +167,7 @@ class Counter:
         """Run an op and count it, unless it is part of a call or backward that counts as a whole."""
         if not isinstance(func, torch._ops.OpOverload):
             return self._run_higher_order(func, args, kwargs)
-        if func.namespace == "profiler":  # torch's own ranges, as optimizers open and close them
+        if func.namespace == "profiler":  # torch's own ranges, which for example optimizers open and close
             self._follow_range(func, args)
             return func(*args, **kwargs)
         node = _current_node()
@@ -186,12 +186,12 @@ class Counter:
             and f"{count.model}.backward" in MODELS
             and wants_gradient(arguments)
         ):
-            # The node was made above this mode, just before the op was dispatched: it has the last number given out.
+            # Autograd made the node just before it dispatched the op to this mode, so the node has the latest number.
             self._nodes[number] = ApiCall(name, count.model, arguments, out)
         return result
 
     def _run_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """An operator that takes functions: nothing is known of what runs inside, but it may have a model."""
+        """Run an operator that takes functions. The calls inside it are not visible, but it may have a model."""
         node, name = _current_node(), str(func)
         arguments = flex_attention_arguments(name, args)
         if arguments is None:
@@ -203,7 +203,7 @@ class Counter:
         return func(*args, **kwargs)
 
     def _collect_or_add(self, count: OpCount, node: Any) -> None:
-        """Within an API call collect the op, for the call to decide what counts; otherwise add it."""
+        """Add the op's work. Within an API call, only collect the op; the call decides later what counts."""
         if self.call is not None:
             self.call.inner.append(count)
         else:
@@ -218,7 +218,7 @@ class Counter:
 
     @property
     def in_optimizer(self) -> bool:
-        """Whether an optimizer's step is running, in a range that torch opened."""
+        """Whether an optimizer's step is running; torch opens a range around it."""
         return any(name.startswith("Optimizer.step") for name in self._profiler_ranges)
 
     def _owner(self, name: str, node: Any) -> tuple[str, str]:
@@ -231,7 +231,7 @@ class Counter:
         return (call.op if call else node.name()), BACKWARD
 
     def _counts_as_whole_backward(self, node: Any, func: Any, args: Any) -> bool:
-        """Whether a model of the op's whole backward counts what this node dispatches. Adds its work, once per pass."""
+        """Whether a model of the op's whole backward covers the node's ops. Adds the model's work, once per pass."""
         if is_batched():
             return False
         number = node._sequence_nr()
@@ -262,7 +262,7 @@ class Counter:
 
 
 def _model_of(func: Any, args: Any, kwargs: Any, overridden: bool) -> tuple[str, tuple[Any, ...]]:
-    """The model that counts an API call as a whole, and its arguments; ("", ()) if what it calls is counted."""
+    """The model that counts an API call as a whole, and its arguments; ("", ()) if the calls inside are counted."""
     if overridden:
         return jagged_attention_arguments(func, args, kwargs)
     return ("", ()) if are_wrapped((args, kwargs)) else model_of(func, args, kwargs)

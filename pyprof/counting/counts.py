@@ -1,4 +1,4 @@
-"""What ``pyprof.count`` returns: work by op, model and direction, and which ops could not be counted."""
+"""The results of ``pyprof.count``: work by op, model and direction, and the ops that could not be counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OpWork(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The work of one op in one direction. ``op``: what was called; ``model``: the op model that counted it."""
+    """The work of one op in one direction. ``op``: the called function; ``model``: the op model that counted it."""
 
     op: str
     model: str
@@ -33,11 +33,11 @@ class Row(NamedTuple):
 
 @dataclass
 class Counts:
-    """The counts of a block or call. Sums hold what could be counted; ``uncounted`` names what could not."""
+    """The counts of a block or call. The sums contain only counted ops; ``uncounted`` lists the other ops."""
 
-    result: Any = None  # what the counted function returned
-    uncounted: dict[str, int] = field(default_factory=dict)  # aten op -> calls: no model, or not enough known
-    reasons: dict[str, str] = field(default_factory=dict)  # aten op -> why
+    result: Any = None  # the return value of the counted function
+    uncounted: dict[str, int] = field(default_factory=dict)  # aten op -> calls without a model or needed arguments
+    reasons: dict[str, str] = field(default_factory=dict)  # aten op -> why it could not be counted
     _rows: dict[tuple[str, str, str], list[Any]] = field(default_factory=dict)  # -> [calls, work]
 
     def add(self, op: str, model: str, direction: str, work: Work) -> None:
@@ -57,12 +57,12 @@ class Counts:
 
     @property
     def forward(self) -> Work:
-        """The forward pass, and everything outside of a backward pass (optimizers)."""
+        """The work of the forward pass, and of everything else outside of a backward pass (optimizers)."""
         return self._sum(FORWARD)
 
     @property
     def backward(self) -> Work:
-        """The backward pass, without the accumulation into ``.grad``."""
+        """The work of the backward pass, without the accumulation into ``.grad``."""
         return self._sum(BACKWARD)
 
     @property
@@ -72,12 +72,12 @@ class Counts:
 
     @property
     def counted(self) -> Work:
-        """Everything that could be counted."""
+        """The work of all ops that could be counted."""
         return self._sum(FORWARD, BACKWARD, ACCUMULATE)
 
     @property
     def products(self) -> Work:
-        """The forward's matrix products alone: twice the multiply-adds that publications give for a model."""
+        """The work of the forward's matrix products: their FLOPs are twice a model's published multiply-adds."""
         rows = (
             work
             for (_, model, direction), (_, work) in self._rows.items()
@@ -92,17 +92,17 @@ class Counts:
 
     @property
     def bytes(self) -> float:
-        """Bytes read and written; NaN while ``uncounted`` is not empty (``counted.nbytes`` has the others' sum)."""
+        """Bytes read and written; NaN while ``uncounted`` is not empty (``counted.nbytes``: the sum of counted ops)."""
         return math.nan if self.uncounted else self.counted.nbytes
 
     @property
     def unknown(self) -> dict[str, int]:
-        """The same as ``uncounted``."""
+        """Another name for ``uncounted``."""
         return self.uncounted
 
     @property
     def ops(self) -> dict[str, OpWork]:
-        """By what was called (``linear``, ``softmax``, ``add``), in the order of first calls."""
+        """The work by called function (``linear``, ``softmax``, ``add``), in the order of first calls."""
         ops: dict[str, OpWork] = {}
         for (op, _, direction), (calls, work) in self._rows.items():
             was = ops.get(op, OpWork(0, Work(), Work()))

@@ -22,7 +22,7 @@ from pyprof.counting.python_functions import calls_can_be_seen
 if TYPE_CHECKING:
     from pyprof.counting.counter import Counter
 
-# Functions that have no work of their own: what they run is counted.
+# Functions without work of their own: the calls inside them are counted.
 TRANSPARENT = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 ATTRIBUTES = frozenset({"__get__", "__set__"})
 
@@ -36,7 +36,7 @@ class FunctionCalls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         counter = self.counter
-        # A subclass of Tensor may call an op of the dispatcher directly: that is for the other mode.
+        # A subclass of Tensor may call a dispatcher op directly. The dispatch mode handles such a call.
         is_dispatcher_op = isinstance(func, torch._ops.OpOverload)
         if counter.call is not None or is_dispatcher_op or getattr(func, "__name__", "") in ATTRIBUTES:
             return func(*args, **kwargs)
@@ -48,7 +48,7 @@ class FunctionCalls(TorchFunctionMode):
 
 
 def _overridden(kinds: Any) -> bool:
-    """Whether a subclass of Tensor among the types has a __torch_function__ of its own, which has to see the call."""
+    """Whether one of the types is a subclass of Tensor with its own __torch_function__, which must get the call."""
     plain = torch._C._disabled_torch_function_impl
     return any(kind is not torch.Tensor and getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
 
@@ -63,13 +63,13 @@ class DispatchedOps(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(_is_wrapper(kind) for kind in types):
             self.counter.wrapped = next_sequence() - 1
-            return NotImplemented  # the subclass runs it, and the ops that it calls come here
+            return NotImplemented  # the subclass runs the call, and its inner ops arrive here
         return self.counter.run_dispatched(func, args, kwargs or {})
 
 
 @functools.cache
 def _is_wrapper(kind: type) -> bool:
-    """Whether this subclass of Tensor runs ops on tensors that it wraps (nested, distributed). Fake tensors do not."""
+    """Whether this subclass of Tensor runs ops on wrapped tensors (nested, distributed). Fake tensors do not."""
     plain = getattr(torch._C, "_disabled_torch_dispatch_impl", None)
     fake = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
     return kind.__module__ not in fake and getattr(kind, "__torch_dispatch__", plain) is not plain
@@ -88,7 +88,7 @@ def in_vmap() -> bool:
 
 
 def is_batched() -> bool:
-    """Whether several gradients are computed at once: ``autograd.grad(is_grads_batched=True)`` has its own vmap."""
+    """Whether several gradients are computed at once, as in ``autograd.grad(is_grads_batched=True)``, a vmap."""
     depth = int(torch._C._vmapmode_increment_nesting())  # torch has no function that only reads the depth
     torch._C._vmapmode_decrement_nesting()
     return depth > 1 or in_vmap()

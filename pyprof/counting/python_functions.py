@@ -13,10 +13,10 @@ import torch
 from pyprof.counting.arguments import described
 
 _EMBEDDING_BAG = "weight input offsets scale_grad_by_freq mode sparse per_sample_weights include_last_offset".split()
-# Functions with a model -> the model's name, and the model's arguments from the function's own.
+# Function -> its model's name, and a function that makes the model's arguments from the function's arguments.
 PYTHON_API: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[Any, ...]]]] = {
     "torch.nn.functional.multi_head_attention_forward": ("multi_head_attention_forward", lambda a: tuple(a.values())),
-    # torch's own divides the sum of a "batchmean" in an op of its own
+    # For "batchmean", torch's own function divides the sum in a separate op.
     "torch.nn.functional.kl_div": ("kl_div", lambda a: (a["input"], a["target"], a["reduction"], a["log_target"])),
     "torch.nn.functional.embedding_bag": ("embedding_bag", lambda a: tuple(a[name] for name in _EMBEDDING_BAG)),
     "torch.nn.utils.clip_grad.clip_grad_norm_": (
@@ -24,18 +24,18 @@ PYTHON_API: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[Any, ...]]]] =
         lambda a: (_gradients(a["parameters"]), a["max_norm"], a["norm_type"]),
     ),
 }
-# Functions that no mode of torch sees: replaced while counting, wherever they are looked up as attributes.
+# Functions that no torch mode sees. They are replaced while counting, in every module that has them as attributes.
 UNSEEN = ((torch.nn.utils, "clip_grad_norm_"), (torch.nn.utils.clip_grad, "clip_grad_norm_"))
 
 
 def _gradients(parameters: Any) -> tuple[torch.Tensor, ...]:
-    """The gradients that clipping works on."""
+    """The gradients that gradient clipping reads and scales."""
     several = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     return tuple(p.grad for p in several if p.grad is not None)
 
 
 def python_arguments(function: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
-    """(model, its arguments) of a function in ``PYTHON_API``; ("", ()) of any other."""
+    """(model, its arguments) for a function in ``PYTHON_API``; ("", ()) for any other function."""
     model, arguments = PYTHON_API.get(_full_name(function), ("", None))
     if arguments is None:
         return "", ()
@@ -51,7 +51,7 @@ def _full_name(function: Any) -> str:
 def calls_can_be_seen(func: Any, running: list[Any]) -> bool:
     """Whether ``func`` can run with the function mode on, so that the mode sees the calls inside it.
 
-    This holds for torch's own functions written in Python, unless ``running`` shows that one calls itself repeatedly.
+    This is true for torch's functions written in Python, unless ``running`` shows that one calls itself repeatedly.
     """
     if not isinstance(func, types.FunctionType) or _full_name(func) in PYTHON_API:
         return False
@@ -60,7 +60,7 @@ def calls_can_be_seen(func: Any, running: list[Any]) -> bool:
 
 @functools.cache
 def without_override_check(func: types.FunctionType) -> types.FunctionType:
-    """The same function without its check for overrides, which would find our mode and call it again without end.
+    """The same function without its check for overrides, which would find our mode and so recurse forever.
 
     torch's functions written in Python begin with ``if has_torch_function(...): return handle_torch_function(...)``.
     The copy looks these names up in a copy of the module's globals, made at the first call.
@@ -74,7 +74,7 @@ def without_override_check(func: types.FunctionType) -> types.FunctionType:
 
 
 def _cell_without_check(func: Any, value: Any) -> Any:
-    """A function that ``func`` chooses (boolean_dispatch, behind max_pool2d) without its check; other values as is."""
+    """A closure value of ``func``: an inner function (as boolean_dispatch has) without its check; others unchanged."""
     if not isinstance(value, types.FunctionType) or value is func or not value.__module__.startswith("torch."):
         return value
     return without_override_check(value)

@@ -1,7 +1,7 @@
-"""numpy arrays and texts as Arrow arrays, and back, by their buffers.
+"""Convert numpy arrays and texts to Arrow arrays, and back, through their buffers.
 
-``pyarrow.array``, ``scalar`` and ``to_numpy`` check whether they were given objects of pandas and import pandas for
-that (seen in pyarrow 26), which takes longer than most of what we do with Arrow. Buffers are not checked so.
+``pyarrow.array``, ``scalar`` and ``to_numpy`` check whether their arguments are pandas objects, and import pandas for
+this check (seen in pyarrow 26). The import takes longer than most of our work with Arrow. Buffers avoid it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyprof.errors import PyprofError
 from pyprof.table.columns import Coded
 from pyprof.text import clean
 
-LONGEST = (1 << 31) - 1  # bytes of all values of an Arrow string array
+LONGEST = (1 << 31) - 1  # the most bytes that all values of an Arrow string array may have together
 
 
 def numbers(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> Any:
@@ -29,7 +29,7 @@ def numbers(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> Any
 
 
 def texts(values: Sequence[str]) -> Any:
-    """An Arrow array of the texts, which UTF-8 must hold: see ``clean``. Raises PyprofError beyond 2 GiB."""
+    """An Arrow array of the texts, which must be valid in UTF-8 (see ``clean``). Raises PyprofError beyond 2 GiB."""
     import pyarrow as pa
 
     encoded = [clean(text).encode() for text in values]
@@ -43,14 +43,14 @@ def texts(values: Sequence[str]) -> Any:
 
 
 def dictionary(data: Coded, values: Any = None) -> Any:
-    """A column of texts as dictionary codes, an empty text being null. ``values``: ``texts(data.values)`` if at hand.
+    """A text column as an Arrow dictionary array; empty texts are null. ``values``: ``texts(data.values)`` if known.
 
-    A dictionary that has more texts than there are rows is cut to those that the rows have.
+    If the dictionary has more texts than there are rows, unused texts are dropped.
     """
     import pyarrow as pa
 
     values = texts(data.values) if values is None else values
-    filled = np.array([*map(bool, data.values), False])  # code -1 finds the last
+    filled = np.array([*map(bool, data.values), False])  # code -1 selects the last item
     known, codes = filled[data.codes], data.codes
     if len(values) > len(codes):
         used, number = np.unique(np.where(known, codes, 0), return_inverse=True)
@@ -59,7 +59,7 @@ def dictionary(data: Coded, values: Any = None) -> Any:
 
 
 def array_of(array: Any, dtype: type, null: float) -> NDArray[Any]:
-    """The numbers of an Arrow array of that type, ``null`` where it has none."""
+    """The numbers of an Arrow array as numpy array of that type, with ``null`` in place of nulls."""
     valid, data = array.buffers()
     count, before = len(array), array.offset
     if not count or data is None:

@@ -1,4 +1,4 @@
-"""How much of the time is attributed to an op: what counts as attributed, the sum, and its wording."""
+"""How much of the time is attributed to an op: which rows count as attributed, the sum, and its wording."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AttributedTime:
         return "CPU" if self.on_cpu else "GPU"
 
     def percent(self, ns: int) -> float | None:
-        """A part of the time in percent; None where there is no time."""
+        """A part of the time in percent; None if the time is 0."""
         return 100 * ns / self.total_ns if self.total_ns else None
 
     @property

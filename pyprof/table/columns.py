@@ -1,6 +1,6 @@
 """The kernel table in memory: columns, not rows.
 
-Twenty integers cost 386 bytes per row as a dataclass and 160 as columns. Texts repeat: a million kernels have a few
+Twenty integers take 386 bytes per row as a dataclass and 160 as columns. Texts repeat: a million kernels have a few
 thousand names, shapes and contexts. So a text column is a ``Coded``: one int32 per row, and each distinct text once.
 """
 
@@ -37,19 +37,19 @@ class Coded:
         return Coded(self.codes[rows], self.values)
 
     def used(self) -> Coded:
-        """The same rows, without the texts that no row has."""
+        """The same column without its unused texts."""
         codes = np.unique(self.codes[self.codes >= 0])
-        place = np.full(len(self.values) + 1, -1, np.int32)  # code -1 finds the last
+        place = np.full(len(self.values) + 1, -1, np.int32)  # code -1 selects the last item
         place[codes] = np.arange(len(codes), dtype=np.int32)
         return Coded(place[self.codes], [self.values[code] for code in codes.tolist()])
 
     def texts(self, empty: str = "") -> list[str]:
         """Every row's text."""
-        values = [*self.values, empty]  # code -1 finds the last
+        values = [*self.values, empty]  # code -1 selects the last item
         return [values[code] for code in self.codes.tolist()]
 
     def among(self, *texts: str) -> Bools:
-        """Which rows have one of these texts; "" is an empty one."""
+        """A mask of the rows that have one of these texts; "" selects rows without a text."""
         return np.array([*(value in texts for value in self.values), "" in texts], bool)[self.codes]
 
     def where(self, test: Callable[[str], object]) -> Bools:
@@ -58,7 +58,7 @@ class Coded:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Coded:
-        """Encode one text per row; an empty one becomes code -1."""
+        """Encode one text per row; an empty text becomes code -1."""
         seen: dict[str, int] = {}
         codes = [seen.setdefault(text, len(seen)) if text else -1 for text in texts]
         return cls(np.array(codes, np.int32), list(seen))
@@ -69,12 +69,12 @@ class Coded:
 
     @classmethod
     def concat(cls, parts: Sequence[Coded]) -> Coded:
-        """The rows of all parts, one part after the other; a text that several parts have is stored once."""
+        """The rows of all parts, one part after the other. A text that occurs in several parts is stored once."""
         seen: dict[str, int] = {}
         codes = []
         for part in parts:
             number = [seen.setdefault(text, len(seen)) if text else -1 for text in part.values]
-            codes.append(np.array([*number, -1], np.int32)[part.codes])  # code -1 finds the last
+            codes.append(np.array([*number, -1], np.int32)[part.codes])  # code -1 selects the last item
         return cls(np.concatenate(codes), list(seen))
 
 
@@ -112,7 +112,7 @@ class Ragged:
 
     @classmethod
     def concat(cls, parts: Sequence[Ragged]) -> Ragged:
-        """One after the other."""
+        """The rows of all parts, one part after the other."""
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         values = np.concatenate([part.values[part.offsets[0] : part.offsets[-1]] for part in parts])
         return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), values)
@@ -122,7 +122,7 @@ Data = Ints | Floats | Coded | Ragged
 
 
 def blank(kind: Kind, rows: int) -> Data:
-    """A column in which nothing is known."""
+    """A column in which every value is unknown."""
     if kind == "int":
         return np.full(rows, NULL, np.int64)
     if kind == "float":
@@ -131,7 +131,7 @@ def blank(kind: Kind, rows: int) -> Data:
 
 
 def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArray[Value]:
-    """The values at these places; ``missing`` where the place is -1."""
+    """The values at these indices; ``missing`` for index -1."""
     if not len(values):
         return np.full(len(place), missing, values.dtype)
     return np.where(place >= 0, values[np.maximum(place, 0)], values.dtype.type(missing))
@@ -142,7 +142,7 @@ def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> 
     row = np.full(len(wanted_major), -1, np.int64)
     order = np.lexsort((minor, major))
     majors, minors = major[order], minor[order]
-    for value in np.unique(wanted_major).tolist():  # processes: a handful
+    for value in np.unique(wanted_major).tolist():  # process numbers, of which there are only a few
         lo, hi = np.searchsorted(majors, [value, value + 1]) if value < np.iinfo(np.int64).max else (0, 0)
         if lo == hi:
             continue
@@ -158,7 +158,7 @@ def known(value: int) -> int | None:
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Ints]:
-    """The distinct rows of integer columns, ascending, and each row's number among them."""
+    """The distinct rows of integer columns, ascending, and for each row its index among the distinct rows."""
     first, number = numbered(*columns)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), number
 
@@ -171,10 +171,10 @@ def distinct_texts(*columns: Coded) -> tuple[list[tuple[str, ...]], Ints]:
 
 
 def numbered(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Where each distinct row of integer columns first stands, the rows ascending, and each row's number among them.
+    """The index of the first occurrence of each distinct row, rows ascending, and for each row its index among them.
 
-    One packed key a row: ``numpy.unique(axis=0)`` sorts rows as bytes and takes six times as long as one sort of such
-    keys. Where the keys are few for the rows, as numbers of scopes and contexts are, they are counted, not sorted.
+    Each row is packed into one integer key, since ``numpy.unique(axis=0)`` sorts rows as bytes and takes six times as
+    long as a sort of such keys. If there are few possible keys, as for scopes and contexts, they are counted instead.
     """
     rows = len(columns[0])
     if not rows:
@@ -182,7 +182,7 @@ def numbered(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
     key, room = np.zeros(rows, np.int64), 1
     for column in columns:
         low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if span > _ROOMY * rows + 1024:  # far apart (NULL among them): number the values first
+        if span > _ROOMY * rows + 1024:  # the values are far apart (for example because of NULL): number them first
             values, number = np.unique(column, return_inverse=True)
             low, span = 0, len(values)
         else:
@@ -194,11 +194,11 @@ def numbered(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
     return _numbered(key, room)
 
 
-_ROOMY = 4  # times the rows: so many possible keys are counted in less time than the rows are sorted
+_ROOMY = 4  # counting is faster than sorting for up to this many possible keys per row
 
 
 def _numbered(key: Ints, room: int) -> tuple[Ints, Ints]:
-    """Where each distinct key (0 <= key < room) first stands, the keys ascending, and each row's number among them."""
+    """``numbered`` for one column of keys (0 <= key < room)."""
     if room > _ROOMY * len(key) + 1024:
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         return first, inverse.reshape(-1).astype(np.int64)
@@ -211,7 +211,7 @@ def _numbered(key: Ints, room: int) -> tuple[Ints, Ints]:
 
 
 class Table:
-    """The kernel table. It has every column of ``KERNELS``; those that a reader did not give are blank."""
+    """The kernel table. It has every column of ``KERNELS``; columns that a reader did not provide are blank."""
 
     def __init__(self, rows: int, columns: Mapping[str, Data]) -> None:
         unknown = columns.keys() - COLUMN.keys()
@@ -245,7 +245,7 @@ class Table:
         return Table(self.rows, {**self.columns, key: data})
 
     def take(self, rows: Any) -> Table:
-        """The rows of an index array, a mask or a slice, in its order."""
+        """The rows that an index array, a mask or a slice selects, in its order."""
         columns = {
             key: data[rows] if isinstance(data, np.ndarray) else data.take(rows) for key, data in self.columns.items()
         }
@@ -253,7 +253,7 @@ class Table:
 
     @classmethod
     def concat(cls, tables: Sequence[Table]) -> Table:
-        """The rows of one table after those of the other, as they are: numbers of calls may repeat."""
+        """The rows of all tables, one table after the other, unchanged. Call numbers may therefore repeat."""
         columns: dict[str, Data] = {}
         for column in KERNELS:
             if column.kind in ("int", "float"):

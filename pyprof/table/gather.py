@@ -1,8 +1,7 @@
 """Build the columns of a kernel table part by part, from raw texts or from values.
 
-Raw texts are faster: a million rows have a few thousand distinct texts, of which each is parsed once, and numbers are
-parsed together. A value that is not exactly as expected raises ValueError (``WrongValue``); the caller adds file and
-line.
+Raw texts are faster: a million rows have a few thousand distinct texts, each of which is parsed once, and numbers are
+parsed together. An unexpected value raises ValueError (``WrongValue``); the caller adds file and line.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ EXPECTED: dict[Kind, str] = {
     "triple": "three integers",
     "ints": "a list of integers",
 }
-# Keys in which PyProf wrote [] for an unknown list. Elsewhere [] is a value (an op without inputs); None is unknown.
+# Keys for which PyProf wrote [] for an unknown list. For other keys [] is a value (an op without inputs).
 EMPTY_IS_NONE = frozenset({"layer", "trace", "reprMarkers", "marker", "seqMarker", "mod", "op"})
 
 
@@ -51,9 +50,9 @@ def literal(raw: bytes) -> Any:
     except UnicodeDecodeError:
         raise ValueError("bytes that are not UTF-8") from None
     try:
-        return json.loads(text)  # not msgspec, which makes floats of integers beyond 64 bits
+        return json.loads(text)  # not msgspec, which converts integers beyond 64 bits to floats
     except (ValueError, RecursionError):
-        pass  # a Python literal then
+        pass  # it must be a Python literal
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
@@ -102,7 +101,7 @@ class Texts:
     def parse(self, raws: Sequence[bytes]) -> Any:
         codes = list(map(self.by_raw.get, raws))
         if None in codes:
-            for raw in dict.fromkeys(raws):  # in their order, so that equal files give equal codes
+            for raw in dict.fromkeys(raws):  # in order of occurrence, so that equal files give equal codes
                 if raw not in self.by_raw:
                     self.by_raw[raw] = self._code(literal(raw))
             codes = list(map(self.by_raw.get, raws))
@@ -124,7 +123,7 @@ class Texts:
 
 
 class Lists:
-    """An ints column; a part has the length of each row's list, and the values of all."""
+    """An ints column. Each part has the length of each row's list, and the values of all lists."""
 
     def __init__(self, column: Column) -> None:
         self.column = column
@@ -162,7 +161,7 @@ def gatherer(column: Column) -> Gatherer:
 
 
 def _together(raws: Sequence[bytes]) -> list[Any]:
-    """Parse many short texts as one JSON list. A text that is not one value shifts the count or the types."""
+    """Parse many short texts as one JSON list. A text that is not exactly one value changes the count or a type."""
     values = msgspec.json.decode(b"[" + b",".join(raws).replace(b"None", b"null") + b"]")
     if len(values) != len(raws):
         raise ValueError("a value is missing")
@@ -178,7 +177,7 @@ def _json(value: Any) -> str | None:
         return None
     try:
         return clean(json.dumps(value, ensure_ascii=False, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):  # a set, bytes, a complex number; inf
+    except (TypeError, ValueError, RecursionError):  # for example a set, bytes, a complex number or inf
         return None
 
 

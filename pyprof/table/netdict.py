@@ -1,13 +1,13 @@
-"""net.dict: the kernel table as text, one Python dictionary a line, as PyProf wrote it.
+"""net.dict: the kernel table as text, with one Python dictionary per line, as PyProf wrote it.
 
-A line of ours has the keys of ``KERNELS`` in order. It is a Python literal and, but for tuples and None, JSON: strings
-as JSON writes them, ``(1, 2, 3)`` for grid and block, None for what is unknown. Between a top-level key and its value
-stands ``": "`` with a blank; lists and dicts inside are written without blanks. So ``, "grid": `` occurs nowhere but at
-the key: inside a string its quotes would be escaped, inside a list or dict the blanks would be missing. That is what
-lets the reader cut a line at its keys and parse each distinct text once.
+A line that pyprof writes has the keys of ``KERNELS`` in order. It is a Python literal and, except for tuples and None,
+JSON: strings are written as in JSON, grid and block as ``(1, 2, 3)``, and unknown values as None. A top-level key and
+its value are separated by ``": "`` with a blank; lists and dicts inside a value have no blanks. So ``, "grid": `` can
+occur only at the key: inside a string its quotes would be escaped, and inside a list or dict the blanks would be
+missing. Therefore the reader can cut a line at its keys and parse each distinct text once.
 
-Any other line (PyProf's own, a script's ``print(row)``, JSON lines) goes through ``ast.literal_eval`` or JSON, slower.
-Each cut text is parsed as a whole value before it is believed, so a line that was cut wrongly falls to that way too.
+Any other line (PyProf's own, a script's ``print(row)``, JSON lines) is parsed with ``ast.literal_eval`` or JSON, which
+is slower. Each cut text must parse as one complete value, so a line that was cut wrongly is also parsed this way.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from pyprof.table.gather import EMPTY_IS_NONE, WrongValue, gatherer, literal, sh
 from pyprof.table.schema import COLUMN, KERNELS, REQUIRED, Column
 from pyprof.text import clean
 
-CHUNK = 8192  # rows at a time: some 20 MB of text
+CHUNK = 8192  # rows processed at a time, about 20 MB of text
 HEAD = 4096
-LONGEST = 4 << 20  # bytes of a line for the slow way: the Python parser takes 100 times as much memory
+LONGEST = 4 << 20  # longest line in bytes for the slow parser, which takes 100 times as much memory
 FIRST_KEY = re.compile(rb"""\s*\{\s*(["'])(?P<key>\w{1,60})\1\s*:""")
 ADVICE = "make net.dict with parse.py"
 
 
 def write_netdict(table: Table, out: BinaryIO) -> None:
-    """Write the table, a line a row, UTF-8."""
+    """Write the table in UTF-8, with one line per row."""
     fields = [_field(column, table) for column in KERNELS]
     for begin in range(0, len(table), CHUNK):
         end = min(begin + CHUNK, len(table))
@@ -47,7 +47,7 @@ def write_netdict(table: Table, out: BinaryIO) -> None:
 
 
 def read_netdict(source: BufferedReader, name: str) -> Table:
-    """The table in a net.dict, ours or PyProf's. ``name`` is what errors call it."""
+    """The table in a net.dict, written by pyprof or PyProf. ``name``: the file's name in error messages."""
     _check_head(source.peek(HEAD)[:HEAD], name)
     reader = _Reader(name)
     while lines := list(islice(source, CHUNK)):
@@ -57,14 +57,14 @@ def read_netdict(source: BufferedReader, name: str) -> Table:
 
 # Writing
 
-Field = Callable[[int, int], "Sequence[str]"]  # rows from, to -> what their lines say: '"kDuration": 1536'
+Field = Callable[[int, int], "Sequence[str]"]  # (first row, end row) -> one text per row: '"kDuration": 1536'
 
 
 def _field(column: Column, table: Table) -> Field:
     key = f'"{column.key}": '
     data = table.columns[column.key]
     flat = data.codes if isinstance(data, Coded) else data
-    if isinstance(flat, np.ndarray) and len(flat) and np.all(flat == flat[0]):  # most captures leave columns blank
+    if isinstance(flat, np.ndarray) and len(flat) and np.all(flat == flat[0]):  # most captures have blank columns
         (text,) = _field_of(column, key, data)(0, 1)
         return lambda begin, end: [text] * (end - begin)
     return _field_of(column, key, data)
@@ -82,7 +82,7 @@ def _field_of(column: Column, key: str, data: Data) -> Field:
 
 
 def _coded_field(column: Column, key: str, data: Coded) -> Field:
-    """Make the literal of each distinct text once, when the first row with it is written."""
+    """A field of a text column. Each distinct text's literal is made once, when its first row is written."""
     made: dict[int, str] = {-1: key + _coded_literal(column, "")}
     values = data.values
 
@@ -106,7 +106,7 @@ def _list_field(key: str, data: Ragged) -> Field:
 
 
 def _coded_literal(column: Column, text: str) -> str:
-    """A text column's value as it stands in a line."""
+    """A text column's value as it is written in a line."""
     if column.kind == "text":
         return json_string(text)
     if not text:
@@ -120,7 +120,7 @@ def _coded_literal(column: Column, text: str) -> str:
 
 
 def json_string(text: str) -> str:
-    """A string as JSON and Python both read it: double quotes, UTF-8, no halves of surrogate pairs."""
+    """A string literal that is valid in both JSON and Python: double quotes, UTF-8, no lone surrogates."""
     return msgspec.json.encode(clean(text)).decode()
 
 
@@ -128,7 +128,7 @@ def _literal(value: Any) -> str:
     """A JSON value as a Python literal, without blanks."""
     try:
         text = msgspec.json.encode(value).decode()
-    except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, or an integer beyond 64 bits
+    except (UnicodeEncodeError, OverflowError):  # a lone surrogate, or an integer beyond 64 bits
         return _literal_by_hand(value)
     if "null" in text or "true" in text or "false" in text:
         return _literal_by_hand(value)
@@ -143,7 +143,7 @@ def _literal_by_hand(value: Any) -> str:
     if isinstance(value, dict):
         items = (f"{json_string(key)}:{_literal_by_hand(item)}" for key, item in value.items())
         return f"{{{','.join(items)}}}"
-    if isinstance(value, float) and not isfinite(value):  # no literal
+    if isinstance(value, float) and not isfinite(value):  # Python has no literal for it
         return "None"
     return repr(value)
 
@@ -155,7 +155,7 @@ Cut = Callable[[bytes], "list[bytes] | None"]  # a line -> its values' texts in 
 
 
 def _check_head(head: bytes, name: str) -> None:
-    """Raise where the first bytes are not those of a net.dict, before a line of gigabytes is read."""
+    """Raise if a net.dict cannot begin with these bytes. This check comes before a line of gigabytes could be read."""
     if not head.strip():
         found = "only blanks" if head else "an empty file"
         raise InputError(name, f"expected a net.dict, found {found}; {ADVICE}")
@@ -176,12 +176,12 @@ def _check_head(head: bytes, name: str) -> None:
 
 
 class _Reader:
-    """Reads a net.dict into columns, some thousand lines at a time."""
+    """Reads a net.dict into columns, a few thousand lines at a time."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.columns = [gatherer(column) for column in KERNELS]
-        self.keys: list[str] = []  # of the first row
+        self.keys: list[str] = []  # the keys of the first row
         self.cut: Cut | None = None
         self.lines = self.rows = 0
 
@@ -214,7 +214,7 @@ class _Reader:
                 column.parse(texts[column.column.key]) if column.column.key in texts else column.check(none)
                 for column in self.columns
             ]
-        except (ValueError, RecursionError):  # the slow way will say where, or find that all is well
+        except (ValueError, RecursionError):  # the slow parser reports the position, or finds no error
             return None
 
     def _parts(self, rows: list[tuple[int, dict[str, Any]]]) -> list[Any]:
@@ -222,7 +222,7 @@ class _Reader:
         try:
             return [column.check([row.get(column.column.key) for _, row in rows]) for column in self.columns]
         except WrongValue:
-            for number, row in rows:  # again, to find the line
+            for number, row in rows:  # parse again, row by row, to find the line of the error
                 self._check(number, row)
             raise
 
@@ -234,7 +234,7 @@ class _Reader:
             raise SchemaError(self.name, f"{error}; {ADVICE}", number) from None
 
     def _row(self, line: bytes, number: int) -> dict[str, Any]:
-        """One line, the slow way."""
+        """Parse one line with the slow parser."""
         if len(line) > LONGEST:
             wanted = f"expected a row of at most {LONGEST:,} bytes"
             raise InputError(self.name, f"{wanted}, found {len(line):,}; {ADVICE}", number)
@@ -253,7 +253,7 @@ class _Reader:
 
 
 def _cutter(keys: list[str]) -> Cut | None:
-    """A function that cuts a line at its keys, for lines as ``write_netdict`` writes them; None for unusual keys."""
+    """A function that cuts lines of ``write_netdict`` at their keys; None for unusual keys."""
     if not all(re.fullmatch(r"\w+", key, re.ASCII) for key in keys):
         return None
     start = f'{{"{keys[0]}": '.encode()

@@ -20,7 +20,7 @@ from pyprof.table.gather import gatherer, literal
 from pyprof.table.schema import COLUMN, KERNELS, REQUIRED, Column
 
 MAGIC = b"PAR1"
-SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when one is added
+SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when a column is added
 VERSION_KEY = b"pyprof.schema_version"
 ROW_GROUP = 1 << 17
 DICTIONARY_PAGE = 16 << 20  # bytes; a row group with more distinct texts repeats them in every row
@@ -28,7 +28,7 @@ ADVICE = "make it with parse.py -o net.parquet"
 
 
 def write_parquet(table: Table, output: Name, force: bool = False) -> None:
-    """Write the table to a file of that name, or standard output."""
+    """Write the table to the file ``output`` or to standard output."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -68,7 +68,7 @@ def _column(pa: Any, path: Path, column: Column, found: Any) -> Data:
 
 
 def is_parquet(name: Name) -> bool:
-    """Whether there is a file of that name that begins as Parquet does."""
+    """Whether a file of that name exists and begins with Parquet's first bytes."""
     if is_standard(name) or not Path(str(name)).is_file():
         return False
     with Path(str(name)).open("rb") as file:
@@ -131,7 +131,7 @@ def _data(pa: Any, column: Column, found: Any) -> Data:
     if column.kind == "float":
         return arrow.array_of(array, np.float64, np.nan)
     counts = arrow.array_of(array.value_lengths(), np.int32, 0)
-    values = array.flatten()  # leaves out what lies under null lists
+    values = array.flatten()  # without the values hidden under null lists
     if values.null_count:
         raise ValueError("a null within a list")
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -140,21 +140,21 @@ def _data(pa: Any, column: Column, found: Any) -> Data:
 
 def _whole(pa: Any, chunked: Any) -> Any:
     array = chunked.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # of no rows
+    if isinstance(array, pa.ChunkedArray):  # it has no rows
         return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], chunked.type)
     return array
 
 
 def _coded(pa: Any, column: Column, found: Any) -> Coded:
-    """A text column; each distinct text is checked to be what the column holds."""
+    """A text column. Each distinct text is checked against the column's kind."""
     if not pa.types.is_dictionary(found.type):
         found = found.cast(pa.string()).dictionary_encode()
     array = _whole(pa, found.unify_dictionaries())
     texts = array.dictionary.cast(pa.string()).to_pylist()
     gathered = gatherer(column)
-    filled = [i for i, text in enumerate(texts) if text]  # an empty text is no value: code -1
+    filled = [i for i, text in enumerate(texts) if text]  # an empty text means no value and gets code -1
     values = [texts[i] if column.kind == "text" else literal(texts[i].encode()) for i in filled]
-    number = np.full(len(texts) + 1, -1, np.int32)  # code -1 finds the last
+    number = np.full(len(texts) + 1, -1, np.int32)  # code -1 selects the last item
     number[filled] = gathered.check(values)
     codes = arrow.array_of(array.indices.cast(pa.int32()), np.int32, -1)
     gathered.parts.append(number[codes])

@@ -18,7 +18,7 @@ Kind = Literal["int", "float", "text", "json", "triple", "ints"]
 class Column:
     """A column: its key in net.dict (and name in Parquet), kind, unit and meaning.
 
-    Kinds: ``int`` and ``float`` (None where unknown), ``text`` (a string, empty where there is none), ``json`` (a list
+    Kinds: ``int`` and ``float`` (None if unknown), ``text`` (a string, empty where there is none), ``json`` (a list
     or dict), ``triple`` (three integers, a tuple in net.dict), ``ints`` (a list of integers).
     """
 
@@ -85,7 +85,7 @@ KERNELS: tuple[Column, ...] = (
 )
 
 COLUMN = {column.key: column for column in KERNELS}
-REQUIRED = ("kShortName", "kDuration")  # without these keys a file is no kernel table
+REQUIRED = ("kShortName", "kDuration")  # a kernel table must have these keys
 
 
 def first_text(text: str) -> str:
@@ -94,7 +94,7 @@ def first_text(text: str) -> str:
 
 
 def list_texts(text: str) -> list[str]:
-    """The items of a JSON list as texts; of an empty one or of what is no list, one empty text."""
+    """The items of a JSON list as texts. For an empty list, or if the text is not a list, one empty text."""
     items = json.loads(text)
     if not isinstance(items, list) or not items:
         return [""]

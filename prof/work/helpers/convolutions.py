@@ -12,24 +12,24 @@ from pyprof.prof.work.helpers.registry import HelperCall, rule
 
 @rule(r"scale(?:Packed)?Tensor_kernel")
 def cleared(call: HelperCall) -> Work | None:
-    """cuDNN clears a gradient that a kernel then adds to: at least written"""
+    """cuDNN clears a gradient to which a kernel then adds: at least writes it"""
     gradient = covered_result(possible_results(call), call.kernel.threads)
     return Work(0, 0, gradient.numel * gradient.itemsize) if gradient else None
 
 
 @rule(r"init_device_workspace_kernel")
 def counter(call: HelperCall) -> Work:
-    """cuDNN: one thread clears a counter: at least 4 bytes"""
+    """cuDNN: one thread clears a counter: writes at least 4 bytes"""
     return Work(0, 0, 4)
 
 
-LAYOUT_TILE = 32  # pixels and channels that a block of cuDNN's layout kernels moves
+LAYOUT_TILE = 32  # number of pixels and of channels that a block of cuDNN's layout kernels moves
 
 
 @rule(r"nchwToNhwcKernel|nhwcToNchwKernel")
 def layout(call: HelperCall) -> Work | None:
-    """cuDNN: a tensor of the convolution read and written in another layout; the grid says which: blocks of pixels,
-    blocks of channels, images"""
+    """cuDNN: changes the layout of one of the convolution's tensors: reads and writes it; the grid (blocks of pixels,
+    blocks of channels, images) shows which one"""
     for tensor in _tensors_of_convolution(call):
         image = math.prod(tensor.shape[2:])
         blocks = (-(-image // LAYOUT_TILE), -(-tensor.shape[1] // LAYOUT_TILE), tensor.shape[0])
@@ -53,8 +53,8 @@ def _tensors_of_convolution(call: HelperCall) -> list[Tensor]:
 
 @rule(r"nhwcAddPaddingKernel")
 def padded(call: HelperCall) -> Work | None:
-    """cuDNN widens channels to a multiple, at least of 4: the image's, then the weight's; after the product it narrows
-    the result's. In a backward the order does not say which tensor it is."""
+    """cuDNN pads channels to a multiple of at least 4, first the image's, then the weight's; after the product it
+    removes the padding of the result. In a backward the order does not show which tensor it is."""
     before = call.before.name if call.before else ""
     tensors = _tensors_of_convolution(call) if call.op == "cudnn_convolution" else []
     if before and "AddPadding" not in before:

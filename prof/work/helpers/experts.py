@@ -1,16 +1,16 @@
 """TensorRT-LLM's mixture of experts, as vLLM calls it (``vllm::moe_forward``).
 
-The op records the tokens and the router's scores, and neither the experts' sizes nor how many of them a token goes to.
-The launches of its products determine both:
+The op records the tokens and the router's scores, but neither the experts' sizes nor the number of experts per token.
+The launches of its matrix products determine both:
 
-* ``bmm_<out>_<A><B>_Fp32_t<M>x<N>x<K>...``: a block computes M features of N of an expert's tokens (``transOut``), so
-  the grid is (features / M, blocks of tokens). Types: E4m3 fp8, E2m1 fp4, Mx with a scale every 32 elements.
-* Tokens are gathered by expert and the grid holds the most blocks that their numbers could need: one for each expert,
-  and one for each N tokens beyond: ``experts + floor((tokens * k - experts) / N)``. k is the only unknown.
-* ``swiGlu``: half of the features are gates, so the next product's K is half of them.
+* ``bmm_<out>_<A><B>_Fp32_t<M>x<N>x<K>...``: a block computes M features for N tokens of one expert (``transOut``), so
+  the grid is (features / M, blocks of tokens). Types: E4m3 fp8, E2m1 fp4, Mx with one scale per 32 elements.
+* Tokens are grouped by expert, and the grid has the largest number of blocks that could be needed: one per expert, and
+  one per N further tokens: ``experts + floor((tokens * k - experts) / N)``. k is the only unknown.
+* ``swiGlu``: half of the features are gates, so K of the next product is half the number of features.
 
-FLOPs are those of the products as launched, with the padding that the tokens' and the features' sizes hold. Bytes count
-the weights of all experts that the tokens could reach, once: an upper bound where the router leaves some out.
+FLOPs are those of the products as launched, including padding of tokens and features. Bytes count the weights of all
+experts that the tokens could reach, once: an upper bound, because the router may not choose all of them.
 Source: TensorRT-LLM, cpp/tensorrt_llm/kernels/trtllmGenKernels (batchedGemm, blockScaleMoe), 1.0; seen on B200.
 """
 
@@ -34,7 +34,7 @@ LARGEST = 64  # experts per token; DeepSeek's 8 is the most in use
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """What the op records: tokens of ``width`` numbers, and a score for each of ``experts``."""
+    """The sizes that the op records: tokens of ``width`` elements, with one score for each of ``experts``."""
 
     tokens: int
     width: int
@@ -43,7 +43,7 @@ class Router:
     score_bytes: float
 
     def chosen(self, blocks: int, each: int) -> int | None:
-        """Experts a token goes to, from the blocks of tokens that a product launched; None where several would do."""
+        """Experts per token, from the number of token blocks that a product launched; None if several numbers fit."""
         fits = [k for k in range(1, min(LARGEST, self.experts) + 1) if self._blocks(k, each) == blocks]
         return fits[0] if len(fits) == 1 else None
 
@@ -53,7 +53,8 @@ class Router:
 
 
 def expert_work(kernel: Launch, arguments: tuple[Any, ...], before: Launch) -> Work | None:
-    """The work of one kernel of the mixture; None where its launch does not say. ``before``: the kernel before it."""
+    """The work of one kernel of the mixture; None if its launch does not determine it. ``before``: the preceding
+    kernel."""
     name = kernel.name
     router = _router(arguments)
     if router is None:
@@ -99,7 +100,7 @@ def _written_features(match: re.Match[str], kernel: Launch) -> int:
 
 
 def _gathered(product: re.Match[str], grid: tuple[int, int, int], router: Router) -> Work | None:
-    """Each token's k results, weighted and added."""
+    """The work of adding each token's k weighted results."""
     k = router.chosen(grid[1], int(product["n"]))
     if k is None:
         return None
@@ -115,5 +116,5 @@ def _stored(dtype: str, count: int) -> float:
 
 @rule(r"moe::dev::|quantize_with_block_size|^bmm_\w+_t\d+x\d+x\d+")
 def experts(call: HelperCall) -> Work | None:
-    """A mixture of experts whose op records tokens and router only (prof/work/helpers/experts.py)"""
+    """A mixture of experts whose op records only tokens and router scores (prof/work/helpers/experts.py)"""
     return expert_work(call.kernel, call.arguments, call.before or Launch(""))

@@ -9,7 +9,7 @@ from pyprof.dtypes import cpp_bytes
 from pyprof.prof.ops.model import Tensor, Work
 from pyprof.prof.work.helpers.registry import HelperCall, rule
 
-# Where an op's product lies among its arguments: (rows of A, columns of B).
+# The positions of the product's sizes among an op's arguments: (rows of A, columns of B).
 OPERANDS = {
     **dict.fromkeys(("mm", "bmm", "linear", "_int_mm", "_scaled_mm"), (0, 1)),
     **dict.fromkeys(("addmm", "baddbmm", "_addmm_activation"), (1, 2)),
@@ -17,7 +17,7 @@ OPERANDS = {
 
 
 def possible_results(call: HelperCall) -> list[Tensor]:
-    """The outputs that the op may have: a product's one, or a convolution's gradients."""
+    """The possible outputs of the op: the result of a product, or the gradients of a convolution."""
     if call.op in OPERANDS:
         a, b = (call.tensor(position) for position in OPERANDS[call.op])
         if a is None or b is None or not a.shape or not b.shape:
@@ -28,17 +28,17 @@ def possible_results(call: HelperCall) -> list[Tensor]:
     return [t for position in gradients if (t := call.tensor(position)) is not None]
 
 
-EACH = (1, 2, 4, 8)  # elements that a thread of cuBLAS's reducer writes
+EACH = (1, 2, 4, 8)  # possible numbers of elements that a thread of cuBLAS's reducer writes
 
 
 def covered_result(candidates: list[Tensor], threads: int, each: tuple[int, ...] = (1,)) -> Tensor | None:
-    """The smallest output that so many threads write, few left over: K is split where little is written."""
+    """The smallest output that ``threads`` threads can write with few to spare. (K is split if the output is small.)"""
     fits = [t for t in candidates if any(t.numel <= n * threads <= 2 * t.numel + 1024 for n in each)]
     return min(fits, key=lambda t: t.numel, default=None)
 
 
 def _slices(call: HelperCall, result: Tensor) -> int:
-    """Into how many slices K was split: the blocks of the product's kernel over its tiles; at least 2."""
+    """The number of slices into which K was split: the product kernel's blocks / tiles of the result; at least 2."""
     before = call.before
     if before is None:
         return 2
@@ -64,7 +64,7 @@ def split_k(call: HelperCall) -> Work | None:
     types = [word for word in re.findall(r"\w+", call.kernel.name.split("splitKreduce_kernel<")[1]) if cpp_bytes(word)]
     types = types[1:] if types[:1] == ["int"] and "<32" in call.kernel.name else types
     results, threads = possible_results(call), call.kernel.threads
-    alone = len(results) == 1 and threads <= 2 * results[0].numel + 1024  # fewer threads loop
+    alone = len(results) == 1 and threads <= 2 * results[0].numel + 1024  # with fewer threads, each thread loops
     result = results[0] if alone else covered_result(results, threads, EACH)
     if result is None or not types:
         return None
@@ -74,7 +74,7 @@ def split_k(call: HelperCall) -> Work | None:
 
 @rule(r"xmma_\w*execute_split_k_kernel|ReduceSplitK")
 def split_wgrad(call: HelperCall) -> Work | None:
-    """cuDNN, cuBLAS: slices of float32 sums read, the result written. CUTLASS pads channels to whole 16 bytes"""
+    """cuDNN, cuBLAS: reads slices of float32 sums, writes the result. CUTLASS pads channels to multiples of 16 bytes"""
     results = possible_results(call)
     weight = results[-1] if results else None
     if weight is None or not weight.itemsize > 0:
@@ -88,7 +88,7 @@ def split_wgrad(call: HelperCall) -> Work | None:
 
 @rule(r"epilogue::impl::globalKernel<")
 def bias_epilogue(call: HelperCall) -> Work | None:
-    """cuBLASLt: the product read, the bias added, the result written"""
+    """cuBLASLt: reads the product, adds the bias, writes the result"""
     results, bias = possible_results(call), call.tensor(0)
     if len(results) != 1 or bias is None:
         return None
@@ -98,14 +98,14 @@ def bias_epilogue(call: HelperCall) -> Work | None:
 
 @rule(r"\bscal_kernel<")
 def scaled(call: HelperCall) -> Work | None:
-    """cuBLAS scales C by beta before products are added to it; where beta is 0 it only writes: at least that"""
+    """cuBLAS scales C by beta before adding products to it. With beta = 0 it only writes; bytes are at least that"""
     results = possible_results(call)
     return Work(0, 0, results[0].numel * results[0].itemsize) if len(results) == 1 else None
 
 
 @rule(r"direct_copy_kernel_cuda|copy_device_to_device")
 def bias_copy(call: HelperCall) -> Work | None:
-    """A bias spread over the rows of the result before a product is added to it"""
+    """Copies the bias to the rows of the result before a product is added to it"""
     results, bias = possible_results(call), call.tensor(0)
     if call.op not in ("addmm", "baddbmm") or len(results) != 1 or bias is None:
         return None

@@ -1,9 +1,10 @@
-"""The work of kernels that their op's model does not describe: the rules, and what they are given.
+"""The work of kernels that their op's model does not describe: the rules and their inputs.
 
-An op's model counts its algorithm, on its main kernels. The chores around it (``aux``) move bytes of their own: slices
-of a split product, casts, layouts, cleared buffers. And some libraries' ops have no model because their arguments do
-not say the sizes, but their kernels' names and launches do. A rule names its kernels by a pattern and takes the kernel,
-the one before it in the same op, and the op's recorded arguments; what it cannot derive stays unknown.
+An op's model counts the algorithm, which the main kernels run. The helper kernels around it (``aux``) move additional
+bytes: slices of a split product, casts, layouts, cleared buffers. In addition, some libraries' ops have no model
+because their arguments lack the sizes, but the names and launches of their kernels show them. A rule applies to kernels
+whose names match a pattern. Its inputs are the kernel, the preceding kernel of the same op, and the op's recorded
+arguments. Work that it cannot derive stays unknown.
 
 Bytes here are a lower bound wherever the docstring says "at least".
 """
@@ -26,7 +27,7 @@ LARGEST = 2**63  # the table's columns hold less
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel by its long name, with its grid in blocks and its block in threads; zeros where they are unknown."""
+    """A kernel's long name, its grid in blocks and its block in threads; zeros if unknown."""
 
     name: str
     grid: Grid = NO_GRID
@@ -39,7 +40,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class HelperCall:
-    """A kernel within its op: ``arguments`` in the op's schema order, ``outputs`` where they are known."""
+    """A kernel and its op: ``arguments`` in the op's schema order, ``outputs`` if they are known."""
 
     kernel: Launch
     before: Launch | None
@@ -72,12 +73,12 @@ def rule_for(kernel: str) -> Rule | None:
 
 
 def helper_work(call: HelperCall) -> Work | None:
-    """The kernel's FLOPs and bytes by its rule; None where it has none or the rule cannot derive them."""
+    """The kernel's FLOPs and bytes by its rule; None if there is no rule or the rule cannot derive them."""
     function = rule_for(call.kernel.name)
     if function is None:
         return None
     try:
         work = function(call)
     except (ModelError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError):
-        return None  # arguments that the rule was not written for: a strange trace must not stop a report
+        return None  # the arguments do not fit the rule; an unusual trace must not stop a report
     return work if work is not None and work.flop < LARGEST and work.nbytes < LARGEST else None  # NaN: a type unknown

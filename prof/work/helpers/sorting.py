@@ -1,7 +1,7 @@
-"""Chores of scattered sums: indices are sorted, equal ones counted, before their rows are added up.
+"""Helper kernels of scattered sums: they sort the indices and count equal ones before the rows are added up.
 
-cub does the sorting, counting and cumulating: in embedding's and index_put's backward, and in FBGEMM's updates of
-embedding tables. Its kernels' names say the types, the op's arguments how many indices there are.
+The library cub sorts, counts and computes prefix sums in the backward of embedding and index_put, and in FBGEMM's
+updates of embedding tables. The names of its kernels give the dtypes, the op's arguments the number of indices.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pyprof.prof.ops.operands import broadcast, tensors
 from pyprof.prof.work.helpers.registry import HelperCall, rule
 
 INDEXED = ("embedding_dense_backward", "_embedding_bag_dense_backward", "_embedding_bag_backward")  # by their second
-PUTS = ("index_put", "index_put_", "_index_put_impl_")  # by a list of indices, the second argument
+PUTS = ("index_put", "index_put_", "_index_put_impl_")  # a list of indices is the second argument
 ROWS = {"embedding_dense_backward": 2, "_embedding_bag_dense_backward": 5}  # position of the number of a table's rows
 TABLES = ("SplitLookupFunction_", "fbgemm::split_embedding_backward_codegen_")
-BINS = 256  # of a pass of cub's radix sort: 8 bits
+BINS = 256  # bins per pass of cub's radix sort, which handles 8 bits
 
 
 def _lookup(call: HelperCall) -> Lookup | None:
@@ -37,8 +37,8 @@ def _indices(call: HelperCall) -> Tensor | None:
 
 
 def _put(call: HelperCall) -> Tensor | None:
-    """All places of an index_put as one: its indices' common shape. Where they are unknown, at least as many as the
-    values have, if they index the shortest of the tensor's dimensions."""
+    """The indices of an index_put as one tensor with their broadcast shape. If they are unknown: the smallest number of
+    indices for the given values."""
     positions = call.arguments[1] if len(call.arguments) > 1 else UNKNOWN
     if isinstance(positions, tuple) and (listed := tensors(positions)):
         return Tensor(broadcast("index", *(index.shape for index in listed)), "int64")
@@ -50,7 +50,8 @@ def _put(call: HelperCall) -> Tensor | None:
 
 @rule(r"DeviceRadixSort(?:Onesweep|Histogram|Upsweep|Downsweep|SingleTile)Kernel")
 def radix_sort(call: HelperCall) -> Work | None:
-    """cub sorts indices: keys read, and where it moves them keys and their places or weights read and written"""
+    """cub sorts indices: a counting pass reads the keys; a moving pass reads and writes keys and positions or
+    weights"""
     index = _indices(call)
     if index is None:
         return None
@@ -64,36 +65,36 @@ def radix_sort(call: HelperCall) -> Work | None:
 
 
 def _bytes(word: str) -> float:
-    """Bytes of a C++ type, NaN for what is not one; cub sorts keys alone with values of NullType."""
+    """Bytes of a C++ type, NaN for an unknown one. When cub sorts only keys, the values have NullType."""
     nbytes = 0 if word.endswith("NullType") else cpp_bytes(word)
     return math.nan if nbytes is None else nbytes
 
 
 @rule(r"DeviceRadixSort(?:ExclusiveSum|ScanBins)Kernel")
 def bins(call: HelperCall) -> Work | None:
-    """cub cumulates a sort's counts: at least a bin of 4 bytes for each value of 8 bits and block, read and written"""
+    """cub computes prefix sums of a sort's counts: at least 4 bytes per bin (256 per block), read and written"""
     blocks = math.prod(call.kernel.grid)
     return Work(0, BINS * 4 * blocks, BINS * 4 * blocks) if blocks else None
 
 
 @rule(r"DeviceUniqueByKeySweepKernel|DeviceReduceByKeyKernel|DeviceRleSweepKernel")
 def unique(call: HelperCall) -> Work | None:
-    """cub finds where each index begins in the sorted list, and how often it comes: the list read, at least"""
+    """cub finds the start and count of each index in the sorted list: at least reads the list"""
     index = _indices(call)
     return Work(0, index.nbytes, 0) if index else None
 
 
 @rule(r"Device(?:Compact|Scan|ReduceByKey)InitKernel")
 def scan_init(call: HelperCall) -> Work | None:
-    """cub marks the tiles of a scan or count as not begun: at least 8 bytes each"""
+    """cub marks the tiles of a scan or count as not started: writes at least 8 bytes per tile"""
     blocks, threads = math.prod(call.kernel.grid), math.prod(call.kernel.block)
     return Work(0, 0, 8 * ((blocks - 1) * threads + 1)) if blocks else None
 
 
 @rule(r"DeviceScanKernel")
 def scan(call: HelperCall) -> Work | None:
-    """cub cumulates how often each index comes: a number an index (int32) read and written; of PyTorch's embeddings an
-    int64 for as many rows as there can be"""
+    """cub computes prefix sums of the indices' counts: reads and writes one int32 per index; in PyTorch's embeddings
+    one int64 per possible row"""
     found = _lookup(call)
     if found:
         return Work(0, 4 * found.count, 4 * found.count)
@@ -107,14 +108,14 @@ PARTIAL = 10  # rows that a thread sums: NROWS_PER_THREAD, ATen/native/cuda/Embe
 
 @rule(r"krn_partial_(?:segment_offset|to_segment_idx)<")
 def partial_sums(call: HelperCall) -> Work | None:
-    """Where each partial sum begins, and of which row it is: at least an int64 for 10 indices written"""
+    """Computes the start and the row of each partial sum: writes at least one int64 per 10 indices"""
     index = _indices(call)
     return Work(0, 0, 8 * -(-index.numel // PARTIAL)) if index else None
 
 
 @rule(r"linearize_index\w*kernel")
 def linearized(call: HelperCall) -> Work | None:
-    """FBGEMM numbers the rows of all tables in one sequence: indices read; rows (int64) and bags (int32) written"""
+    """FBGEMM numbers the rows of all tables in one sequence: reads indices, writes rows (int64) and bags (int32)"""
     found = _lookup(call)
     if found is None:
         return None
@@ -123,7 +124,7 @@ def linearized(call: HelperCall) -> Work | None:
 
 @rule(r"embedding\w*_find_long_segments")
 def long_segments(call: HelperCall) -> Work | None:
-    """FBGEMM looks for rows that come often: how often (int32) is read for each row that the update touches"""
+    """FBGEMM looks for rows that occur often: reads a count (int32) for each row that the update touches"""
     found = _lookup(call)
     if found is None:
         return None
@@ -132,6 +133,6 @@ def long_segments(call: HelperCall) -> Work | None:
 
 @rule(r"grad_mean\w*kernel")
 def divided(call: HelperCall) -> Work | None:
-    """FBGEMM divides the gradient by the bags' sizes before the update: read and written"""
+    """FBGEMM divides the gradient by the bags' sizes before the update: reads and writes it"""
     grad = call.tensor(0) if _lookup(call) else None
     return Work(0, grad.nbytes, grad.nbytes) if grad else None
