@@ -135,7 +135,7 @@ def _formula(row: _Row) -> list[Line]:
         return [("formula", f"none: {op.why}")]
     function = MODELS[op.name]
     formula = (inspect.getdoc(function) or "the model has no docstring").splitlines()[0]
-    lines = [("formula", f"{formula} ({_source(function)}: {function.__name__})")]
+    lines = [("formula", f"{formula} ({_source(function)}: {op.name})")]
     for part, amounts in op.parts.items():
         lines.append((f"the op's {part}" if part else "the op", _flop_and_bytes(*amounts)))
     inferred = assumption(op.name, op.arguments) if op.parts else ""
