@@ -46,8 +46,8 @@ ALLOWED = {
     "prof/timing prof/table",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
     "prof/table",
-    "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/work prof/limits prof/timing "
-    "prof/advice prof/summary prof/table",
+    "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/kernels prof/work prof/limits "
+    "prof/timing prof/advice prof/summary prof/table",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
     "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",

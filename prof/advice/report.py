@@ -77,11 +77,16 @@ def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
     yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
     yield f"{INDENT}Rule {advice.rule}, confidence {advice.confidence}."[:width]
     yield from _wrapped("Why: ", advice.why, width)
-    if details := advice.change[len(_first_sentence(advice.change)) :].lstrip(".;: "):
+    if details := how(advice):
         yield from _wrapped("How: ", details, width)
     if advice.shares:
         above = ", ".join(advice.shares)
         yield from _wrapped("Note:", f"It concerns kernels of {above} above, so the savings do not add up", width)
+
+
+def how(advice: Advice) -> str:
+    """The change without the words of its title; empty where the title says everything."""
+    return advice.change[len(_first_sentence(advice.change)) :].lstrip(".;: ")
 
 
 def title(advice: Advice, unit: str, saved: str = "") -> str:

@@ -16,7 +16,9 @@ import numpy as np
 from pyprof._version import __version__
 from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.advice import Advice
+from pyprof.prof.advice.report import how
 from pyprof.prof.advice.report import title as title_of_card
+from pyprof.prof.kernels.precision import UNITS, unit_name
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
@@ -61,8 +63,9 @@ def page_model(
         "version": __version__,
         "title": title,
         "summary": _summary(summary or summarise(table, annotation, peaks, limits)),
-        "advice": [{**asdict(card), "title": title_of_card(card, unit)} for card in cards],
+        "advice": [{**asdict(card), "title": title_of_card(card, unit), "how": how(card)} for card in cards],
         "owners": names,
+        "unit_names": {name: unit_name(name) for name in UNITS},
         "phases": list(PHASES),
         "classes": list(CLASSES),
         "steps": [{"owner": step.owner, **_fields(step, STEP)} for step in steps(table, owner)],

@@ -37,7 +37,7 @@ const lists = (() => {
     return [key, name, `${key === "name" ? "kernel" : key}: ${name}`];
   }
 
-  // A card is a record of pyprof.prof.advice (rule, saved_ms, step_ms, kernels, time_ms, op, layer, trace, why, change, ...) and its title.
+  // A card is a record of pyprof.prof.advice (rule, saved_ms, step_ms, kernels, time_ms, op, layer, trace, why, change, ...) with its title, and how to do it.
   function advice() {
     if (!data.advice.length) return;
     const section = document.getElementById("advice");
@@ -49,7 +49,7 @@ const lists = (() => {
     const made = element("article", {}, element("h3", { textContent: found.title }));
     const where = [found.op, found.layer, found.trace].filter(Boolean).join(" · ");
     const sure = [found.confidence ? `rule ${found.rule}, confidence ${found.confidence}` : "", found.shares?.length ? `It concerns kernels of ${found.shares.join(", ")} above, so the savings do not add up.` : ""];
-    for (const textContent of [found.why, found.change].filter(Boolean)) made.append(element("p", { textContent }));
+    for (const textContent of [found.why, found.how].filter(Boolean)) made.append(element("p", { textContent }));
     for (const textContent of [where, ...sure].filter(Boolean)) made.append(element("p", { className: "dim", textContent }));
     const op = model.texts.op.find((text) => text === found.op || text.endsWith(`.${found.op}`));
     if (op) made.append(element("button", { type: "button", textContent: `show ${format.cut(op, 40)}`, onclick: () => state.toggle("op", op) }));

@@ -62,7 +62,7 @@ const roofline = (() => {
       ...peaks.filter(other).map((each) => level(other(each), true, "")),
       slope(device.byte_per_s, false, `memory ${amounts([device.byte_per_s], [slower].filter(Boolean), "B/s", narrow)}`),
       ...groups.flatMap((group) => group.map(([, peak], i) => level(peak, false, i < group.length - 1 ? "" :
-        `${group.map(([unit]) => unit).join(", ")} ${amounts(group.map((each) => each[1]), group.map(other).filter(Boolean), "FLOP/s", narrow)}`))),
+        `${group.map(([unit]) => model.data.unit_names[unit] ?? unit).join(", ")} ${amounts(group.map((each) => each[1]), group.map(other).filter(Boolean), "FLOP/s", narrow)}`))),
     ];
   }
 
@@ -129,7 +129,7 @@ const roofline = (() => {
       `${format.ns(dot.ns)} in ${dot.count.toLocaleString("en")} operations, ${dot.work}`,
       `${format.si(dot.flops, "FLOP")}, ${format.si(dot.bytes, "B")}: ${format.digits(dot.flops / dot.bytes)} FLOP/byte`,
       `${format.si((dot.flops / dot.ns) * 1e9, "FLOP/s")}, ${format.si((dot.bytes / dot.ns) * 1e9, "B/s")}`,
-      dot.sol > 0 ? `${format.percent(dot.sol, dot.ns)} of the limit (${dot.unit || "memory"})` : "",
+      dot.sol > 0 ? `${format.percent(dot.sol, dot.ns)} of the limit (${model.data.unit_names[dot.unit] ?? "memory"})` : "",
     ]);
   }
 

@@ -227,12 +227,12 @@ def test_measured_roofs_stand_beside_those_of_the_data_sheet(chromium, root, tmp
         return pyprof.roofline.instance.getOption().series.filter((each) => each.type === 'line')
             .map((each) => [each.name, each.lineStyle.type, Math.max(...each.data.map(([, rate]) => rate))])"""
     roofs = chromium.run(drawn)
-    assert ["tc_bf16 811 TFLOP/s measured (data sheet: 989.4 TFLOP/s)", "dashed", 8.11e14] in roofs
+    assert ["bf16 tensor cores 811 TFLOP/s measured (data sheet: 989.4 TFLOP/s)", "dashed", 8.11e14] in roofs
     assert ["roof", "dotted", 9.894e14] in roofs
     assert ["fp32 67 TFLOP/s", "dashed", 6.7e13] in roofs  # not measured: the data sheet's
-    assert not any("tc_fp8" in name for name, *_ in roofs)
+    assert not any("fp8 tensor cores" in name for name, *_ in roofs)
     chromium.run("const c = document.getElementById('roofline-roofs'); c.value = 'all'; c.onchange()")
-    assert any("tc_fp8" in name for name, *_ in chromium.run(drawn))
+    assert any("fp8 tensor cores" in name for name, *_ in chromium.run(drawn))
     assert chromium.log() == []
 
 
