@@ -153,4 +153,4 @@ def test_a_model_that_fails_leaves_its_op_uncounted_and_says_why(body, why, fres
 
 def test_explain_names_the_users_file(netdict, models, capsys):
     assert prof([netdict, "--models", models, "--explain", "1"]) == 0
-    assert f"2 an element ({models}: scaled_add)" in capsys.readouterr().out
+    assert f"2 an element ({models}: mylib::scaled_add)" in capsys.readouterr().out
