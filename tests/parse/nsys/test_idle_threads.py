@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +150,22 @@ def ranges(draw: st.DrawFn) -> tuple[Any, ...]:
     return row if draw(st.integers(0, 5)) else (*row[:2], 60, *row[3:])
 
 
+def with_distinct_op_ids(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The ranges, each op id on the first of them only: PyTorch never gives two ops of a process the same one."""
+    seen: set[str] = set()
+
+    def once(match: re.Match[str]) -> str:
+        repeated = match[0] in seen
+        seen.add(match[0])
+        return "" if repeated else match[0]
+
+    return [tuple(re.sub(r", op_id = \d+", once, v) if isinstance(v, str) else v for v in row) for row in rows]
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=st.lists(ranges(), max_size=25))
 def test_the_table_is_as_if_all_were_read(found: list[tuple[Any, ...]], tmp_path: Path) -> None:
-    whole, lean = (capture(tmp_path / "net", found, way) for way in (False, True))
+    rows = with_distinct_op_ids(found)
+    whole, lean = (capture(tmp_path / "net", rows, way) for way in (False, True))
     assert tables.rows(correlate(lean)) == tables.rows(correlate(whole))
     assert (NO_OPS in CaptureNotes.of(lean).warnings) == (NO_OPS in CaptureNotes.of(whole).warnings)
