@@ -64,7 +64,7 @@ def main():
     for piece in profile.advice.itertuples():
         print(f"{piece.saved_ms:.3f} ms: {piece.change}")
     if profile.advice.empty:
-        print("no advice (on a CPU there is none)")
+        print("no advice (a run on a CPU has no GPU kernels to improve)")
 
 
 if __name__ == "__main__":

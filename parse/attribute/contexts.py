@@ -24,7 +24,7 @@ _NAMES_ITS_WORK = ("FSDP::", *COMMUNICATION)  # users' and libraries' ranges who
 
 @dataclass(frozen=True, slots=True)
 class LevelsUp:
-    """For some enclosing ranges: the number of levels above a context's innermost range (0); -1: there is none."""
+    """For some enclosing ranges: the number of levels above a context's innermost range (0); -1 if it has none."""
 
     op: int  # the innermost op around the launch, but not an op around the launch's backward node
     node: int  # the backward node, or autograd's range around it
@@ -82,12 +82,12 @@ class Contexts:
         return self.paths[context] if context >= 0 else ()
 
     def levels_to(self, what: Literal["op", "node", "call"], ranges: Ints) -> Ints:
-        """The number of levels from each range up to its op, node or call; -1 if there is none."""
+        """The number of levels from each range up to its op, node or call; -1 if it has none."""
         by_context = np.array([getattr(levels, what) for levels in self.levels_up], np.int64)
         return value_at(by_context, self.of(ranges), -1)
 
     def enclosing(self, what: Literal["op", "node", "call"], ranges: Ints) -> Ints:
-        """The op, node or call that contains each range or is the range itself; -1 if there is none."""
+        """The op, node or call that contains each range or is the range itself; -1 if it has none."""
         return self.tree.ancestor(ranges, self.levels_to(what, ranges))
 
 

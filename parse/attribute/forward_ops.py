@@ -66,7 +66,7 @@ class _Numbered(NamedTuple):
 
 
 def _last_before(ops: _Numbered, owner: Ints, seq: Ints, before: Ints) -> Ints:
-    """The last of the ops with each (owner, sequence number) that starts before a time; -1: there is none."""
+    """The last of the ops with each (owner, sequence number) that starts before a time; -1 if no op does."""
     found = np.full(len(owner), -1, np.int64)
     order = np.lexsort((ops.start, ops.seq, ops.owner))
     for value in np.unique(owner).tolist():

@@ -139,6 +139,6 @@ def triples(x: Ints, y: Ints, z: Ints) -> Coded:
 
 
 def texts_of(ids: Ints, texts: Mapping[int, str]) -> Coded:
-    """The text of each row's text number; empty if there is none."""
+    """The text of each row's text number; empty if it has none."""
     used, codes = distinct(ids)
     return Coded(codes.astype(np.int32), [texts.get(id_, "") for (id_,) in used])

@@ -65,7 +65,7 @@ def test_gpt(tmp_path):
     assert "100% of" in out and "of CPU time is attributed to an op" in out
     ops = {(op, direction): flop for op, direction, _, _, flop in table(out, "op")}
     assert ops["linear", "fprop"] == "124796928"
-    assert out.rstrip().endswith("no advice (on a CPU there is none)")
+    assert out.rstrip().endswith("no advice (a run on a CPU has no GPU kernels to improve)")
 
 
 def test_autograd_function(tmp_path):
