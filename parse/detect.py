@@ -1,7 +1,5 @@
 """Detect a file's format by its content, never by its name."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Callable

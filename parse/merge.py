@@ -1,7 +1,5 @@
 """Merge the tables of several files, such as the ranks of a job or the parts of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

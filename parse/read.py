@@ -1,7 +1,5 @@
 """A profiler's file to its kernel table: find the reader, read, attribute."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

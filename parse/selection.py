@@ -4,8 +4,6 @@ A row belongs to the steps and ranges in which it was *launched*, on any thread:
 autograd's thread, while their step or range is open on the user's thread.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

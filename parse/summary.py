@@ -1,7 +1,5 @@
 """The text of a summary: one line after parsing, or a page with --summary."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyprof.parse.attribute.contents import Attribution, Contents

@@ -1,7 +1,5 @@
 """The kernel table as CSV: a header, the columns of net.dict, unknown values empty, quotes as in RFC 4180."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """Captures read into one table, whole or narrowed by conditions; each value is computed once, when it is first used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The command prof.py: annotates a kernel table, or prints a summary, advice, or the origin of a row's numbers."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

@@ -4,8 +4,6 @@ No two classes look alike to people with protanopia, deuteranopia or tritanopia 
 simulates all three; Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009). Phases are five of the classes' colours.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pyprof.prof.timing.steps import PHASES

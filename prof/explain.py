@@ -4,8 +4,6 @@ It helps to check a figure. It shows what the profiler recorded, what was inferr
 FLOPs and bytes, how they were shared among the op's kernels, and what the kernel's name proves about tensor cores.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import math

@@ -4,8 +4,6 @@ A page is a single file that needs no other file and no network. Texts from a ca
 nevertheless, the policy would allow only the page's own scripts, by their hashes, and no network connection.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from functools import lru_cache

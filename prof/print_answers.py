@@ -1,7 +1,5 @@
 """What prof.py prints instead of the table: --summary, --advise and --explain."""
 
-from __future__ import annotations
-
 import argparse
 
 from pyprof.command.envelope import write_answer

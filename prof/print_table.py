@@ -1,7 +1,5 @@
 """prof.py without --summary, --advise and --explain: print the selected rows and columns in the selected format."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from functools import partial

@@ -10,8 +10,6 @@ In a script:
 Importing pyprof takes a few milliseconds and never imports torch: the names below are loaded when first used.
 """
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,5 @@
 """The command pyprof: one table of subcommands, each imported only when it is called."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import NamedTuple

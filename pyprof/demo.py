@@ -4,8 +4,6 @@ Each stage runs in its own process, started as a user would start it, and its re
 stage prints the summary of the capture.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import subprocess

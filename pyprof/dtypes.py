@@ -3,8 +3,6 @@
 The short names used for matrix products (``bf16``) are in ``prof/kernels/precision.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

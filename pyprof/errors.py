@@ -13,8 +13,6 @@
 A message holds the file, what was expected, what was found and what to do.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager

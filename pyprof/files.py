@@ -4,8 +4,6 @@ Every command uses ``open_input`` and ``open_output``, so that a full disk, a cl
 same result everywhere: a one-line error and no partial file.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

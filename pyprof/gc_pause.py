@@ -3,8 +3,6 @@
 The objects that are read form no reference cycles. Searching millions of them for cycles can take half of the time.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -16,8 +16,6 @@ A list that was cut has its first items, and its true length as "len". "name" is
 Sizes that are not numbers (the ragged one of a nested tensor, symbolic ones) are -1.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Times and shares as text."""
 
-from __future__ import annotations
-
 
 def ms(ns: float) -> str:
     """A time in ms with four digits.

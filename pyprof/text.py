@@ -1,7 +1,5 @@
 """Make arbitrary texts from files safe for UTF-8, a terminal and a spreadsheet."""
 
-from __future__ import annotations
-
 import codecs
 
 

@@ -1,7 +1,5 @@
 """What a command printed with --json, read strictly and held against the schema that `pyprof schema` prints."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """What all tests share: where the large captures lie, and the checkout."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where the tests find the checkout and its small captures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]

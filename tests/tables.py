@@ -1,7 +1,5 @@
 """Kernel tables for tests: made by Hypothesis out of hostile texts, and what makes two of them equal."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

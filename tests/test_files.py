@@ -1,7 +1,5 @@
 """Files appear whole or not at all, and nothing is overwritten unasked."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """The Makefile's environment sees a torch with CUDA through, and no other."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import venv

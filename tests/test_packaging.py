@@ -1,7 +1,5 @@
 """The ways in: each import, -m, path and console script, from the checkout and elsewhere, however it is installed."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

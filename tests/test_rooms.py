@@ -1,7 +1,5 @@
 """The rooms of the code, and which room may import which: the table below is the whole truth."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

@@ -11,8 +11,6 @@ A table stands between two marks of its page: ``<!-- formats -->`` and ``<!-- /f
 fails where a page has another table than the captures give.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -11,8 +11,6 @@
 --write pastes the texts again. (Those of diff.md: pytest --update-golden tests/prof/diff/test_docs.py.)
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -8,8 +8,6 @@ told but is no difference. nsys puts a text with commas in quotes without doubli
 undo: what is compared are the lines without any quotes, between commas.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import subprocess

@@ -11,8 +11,6 @@ A row of a capture is a worker's call, or the call of a caller or of an unknown 
 the few ops that stand near a limit, and change sides from run to run, are rows either way; review the diff anyway.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import select

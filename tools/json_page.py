@@ -5,8 +5,6 @@
 Without --write it says whether the page has the keys as they are.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -6,8 +6,6 @@ A torch with CUDA took its owner some care to install, and matches the driver: i
 left alone, and the Makefile installs the release that the tests were written for.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

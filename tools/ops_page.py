@@ -5,8 +5,6 @@
 Without --write it says whether the page still is what the registry gives.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import re

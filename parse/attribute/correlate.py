@@ -5,8 +5,6 @@ All readers share this module. Ranges are stored in integer arrays. Their nestin
 found by its sequence number (``forward_ops``); texts are made once per distinct context (``contexts``, ``facts``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 

@@ -12,8 +12,6 @@ name got their numbers in the same period, the same number of similarly named op
 are paired in order. If the counts differ, sequence numbers alone decide.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A launch of the forward pass gets all of them from the ranges around it. A launc
 line and op from the ranges around the node's forward op, and the operands from the op that the node runs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ names the forward op's thread, only ops of that thread are considered. If the pr
 op is taken. Nodes of C++ autograd Functions need additional rules: see ``cpp_functions``.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

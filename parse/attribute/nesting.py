@@ -8,8 +8,6 @@ with a stack, and a range that ends after the range around it continues as a new
 moment the pieces around it are exactly the ranges that are open.
 """
 
-from __future__ import annotations
-
 import heapq
 from dataclasses import dataclass
 from itertools import pairwise

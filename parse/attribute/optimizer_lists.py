@@ -5,8 +5,6 @@ their kernels from Python extensions that are not ops. But each step's gradients
 accumulates them. They have the shapes of the parameters; their order does not matter for a sum.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -10,8 +10,6 @@
 * The output of the last op in a Python Function is the Function's output.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

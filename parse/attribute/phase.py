@@ -5,8 +5,6 @@ a cast (`aten::to`), so the copy's direction decides. Gradient clipping and Grad
 the backward pass and the optimizer's step, so ops there that autograd does not record belong to the optimizer.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -7,8 +7,6 @@ op shows the count at its start, whether it is recorded itself or only calls rec
 recorded op has the same number as the op.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The reasons why a row has no op (the values of the column ``reason``), and the remedies."""
 
-from __future__ import annotations
-
 BEFORE_CAPTURE = "launched before the capture"
 NO_CALL = "no API row"
 NO_CALLS = "the capture has no API rows of its process"

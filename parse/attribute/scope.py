@@ -4,8 +4,6 @@ Readers reduce the text of each range to a ``Scope``: the text without the parts
 number, op id). So a capture with millions of ranges has a few thousand scopes.
 """
 
-from __future__ import annotations
-
 import re
 from enum import IntEnum
 from typing import NamedTuple

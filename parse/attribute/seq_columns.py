@@ -10,8 +10,6 @@ There is one difference from PyProf: a kernel in a backward node has the node's 
 inside autograd's own range, or if nodes nest.
 """
 
-from __future__ import annotations
-
 import json
 from typing import NamedTuple
 

@@ -11,8 +11,6 @@ capture with only markers has no backward nodes; in their place, launches by a t
 are used.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ The column ``comm`` of the kernel table is a JSON list of records, one per colle
 ``in`` and ``out`` are the bytes of this rank's input and output buffers. Keys with unknown values are left out.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

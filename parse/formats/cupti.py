@@ -1,7 +1,5 @@
 """Code shared by the readers of nsys and nvprof databases, both of which come from CUPTI's activity records."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Its tables are described once, as ``Source``: what PyProf calls their columns, a
 SELECT is made of such descriptions, which are PyProf's own text: nothing that a file contains becomes SQL.
 """
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import sqlite3

@@ -4,8 +4,6 @@ The keys are nsys's (TARGET_INFO_GPU), in bytes, Hz and bytes/s; Kineto's device
 translated. Facts that a profiler does not record are left out. No uuid, bus address or path is copied.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

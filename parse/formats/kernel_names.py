@@ -1,7 +1,5 @@
 """Kernel names: demangled, and short as nsys and nvprof print them (without namespaces, templates and parameters)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ There is one process per file. Times are ns since 1970 and become ns since the f
 Ranges are marker records: a record with flags 2 begins a range, flags 4 ends it, and both have the range's id.
 """
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

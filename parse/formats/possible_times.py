@@ -1,7 +1,5 @@
 """Impossible times: profilers lose times (CUPTI then writes 0 for both), and damaged files contain anything."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

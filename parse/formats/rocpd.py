@@ -6,8 +6,6 @@ process and thread numbers are keys of their tables. A kernel and the HIP call t
 in their events; in RPD a table of pairs joins them. PyTorch's own ranges are ROCTX markers.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

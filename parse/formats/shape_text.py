@@ -1,7 +1,5 @@
 """Check the shapes and strides that profilers write, so that op models can rely on their form."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -1,7 +1,5 @@
 """Ranges whose texts are read one by one: the ranges of the smaller formats, whose captures have few of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Collectives that are called inside torch.distributed's coalescing (DDP's buckets
 the end of the coalescing, one kernel performs all of them, in the range `nccl:coalesced`, which does not list them.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ while ``aten::linear`` only calls other ops. ``data/cpu_ops.txt`` lists the ops 
 time minus the time of the rows inside it, so that no nanosecond counts twice.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from functools import cache
 from pathlib import Path

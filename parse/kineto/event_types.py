@@ -1,7 +1,5 @@
 """The events of a torch.profiler trace as typed records, with the file's keys. Unused parts are left out."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Kernels, copies and memsets of a torch.profiler trace, and the calls that launched them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ The causes are cut files, ``nan`` and ``inf`` as C++ prints them, paths and quot
 are not UTF-8.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

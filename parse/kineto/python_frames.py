@@ -1,7 +1,5 @@
 """Python frames of a torch.profiler trace (with_stack, with_modules) -> scopes of the user's calls."""
 
-from __future__ import annotations
-
 import re
 
 from pyprof.parse.attribute.scope import Kind, Scope

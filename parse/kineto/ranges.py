@@ -1,7 +1,5 @@
 """Ops, annotations and Python frames of a torch.profiler trace -> ranges with distinct scopes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Categories and keys were taken from real files: ``Operator``, ``Kernel``, ``Runt
 ``kernel``, ``cuda_runtime`` .. today, also in AMD's traces. Times become exact nanoseconds since the capture began.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

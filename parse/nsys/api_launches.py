@@ -1,7 +1,5 @@
 """The CUDA API calls of an nsys export, and which of them launched each GPU operation."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

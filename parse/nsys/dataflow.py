@@ -5,8 +5,6 @@ size of input i is the shape of output `output` of op `producer`. NVTX ranges ha
 this is the only way to find the shape of a convolution's output.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -3,8 +3,6 @@
 The report's own format is not documented. nsys promises that any newer version exports it.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """The GPU operations of an nsys export: kernels, copies, memsets and opaque launches of CUDA graphs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -9,8 +9,6 @@ at these moments. An operation's chance grows with its duration, every part of t
 training loop cannot bias the sample. So the share of the moments estimates the share of the time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

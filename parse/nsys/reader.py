@@ -4,8 +4,6 @@ The reader checks which columns exist, never the version (``tables``). An absent
 events. Times are ns from the capture's start and may be negative.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

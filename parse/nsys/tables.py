@@ -4,8 +4,6 @@ The reader, the summary and ``pyprof stats`` build their SQL from these descript
 this file changes. Code checks which columns exist, never the version: NVIDIA promises no compatibility of the export.
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from pyprof.parse.formats.cupti import BY_START, COPY, LAUNCH, OPERATION, REQUIRED, TIMES

@@ -1,7 +1,5 @@
 """cuda_* and osrt_sum: time of kernels, copies and calls, by name; sizes of copies; waits between launch and kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pyprof.parse.stats import group_statistics as grouped

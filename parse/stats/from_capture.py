@@ -4,8 +4,6 @@ A capture has each GPU operation with its launch, and the ranges. It has no call
 the operating system. So the tables of calls are reported as missing, since they would be incomplete.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cached_property

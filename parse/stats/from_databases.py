@@ -1,7 +1,5 @@
 """nsys and nvprof databases as recordings. Tables, columns: ``parse/nsys/tables.py``, ``parse/formats/nvprof.py``."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

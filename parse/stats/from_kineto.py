@@ -1,7 +1,5 @@
 """A torch.profiler trace as a recording. Its ranges are the ops and the user's annotations, in the default domain."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from pathlib import Path
 

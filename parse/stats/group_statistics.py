@@ -6,8 +6,6 @@ of an even count is the mean of the two middle values. Halves are rounded away f
 (SQLite's round gives .2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Tables as text in the forms of nsys stats: column, csv and json. Empty tables appear in json only."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

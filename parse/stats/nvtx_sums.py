@@ -6,8 +6,6 @@ ended on the same thread. Levels, children and parents consider only projected r
 counts are in the table. Ids are the row numbers in nsys's table of NVTX events.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

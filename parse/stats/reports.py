@@ -1,7 +1,5 @@
 """The list of reports of ``pyprof stats``: names, titles, columns and functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

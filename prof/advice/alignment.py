@@ -6,8 +6,6 @@ compute capability 8.0, to kernels without tensor cores. Source: NVIDIA, "Matrix
 requirements; measured on an H200 (docs/explanation/advice.md).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

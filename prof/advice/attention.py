@@ -1,7 +1,5 @@
 """Attention that writes its score matrix to memory, and fused attention that runs by a slower kernel than necessary."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

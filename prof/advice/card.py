@@ -1,7 +1,5 @@
 """A rule's finding, the card shown to the user, and the registry of rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar

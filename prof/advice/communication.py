@@ -1,7 +1,5 @@
 """Collectives that do not overlap with computation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

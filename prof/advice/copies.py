@@ -1,7 +1,5 @@
 """Copies from pageable memory, and repeated casts of the same weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

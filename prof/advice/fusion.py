@@ -1,7 +1,5 @@
 """Chains of element-wise kernels that one kernel could do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradients that are first filled with zeros: by zero_grad, by an embedding's dense backward, by indexing in a loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Products that are too small to fill the GPU and run one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

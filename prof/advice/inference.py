@@ -1,7 +1,5 @@
 """Inference that does unnecessary training work: dropout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

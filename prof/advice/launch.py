@@ -1,7 +1,5 @@
 """A GPU that waits for launches, for the host after a synchronisation, or for data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

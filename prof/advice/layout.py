@@ -1,7 +1,5 @@
 """Convolutions with layout changes around each call, and convolution biases that a batch norm subtracts again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

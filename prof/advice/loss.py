@@ -1,7 +1,5 @@
 """Cross-entropy over a large vocabulary, which copies the logits in float32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

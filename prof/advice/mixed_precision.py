@@ -1,7 +1,5 @@
 """Products in fp32 that could run on tensor cores: as TF32, which is a flag, or by automatic mixed precision."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

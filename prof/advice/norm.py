@@ -1,7 +1,5 @@
 """Group norms whose sums leave most of the GPU idle."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Optimizers that read and write their state more often than the single pass of a fused optimizer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Turn findings into cards: sums per step, order, threshold, and which cards concern the same kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The run that rules examine: the kernels of the marked steps in order of time, and values computed once from them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sized
 from functools import cached_property

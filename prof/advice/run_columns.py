@@ -1,7 +1,5 @@
 """The columns of the rows that rules examine; each column is decoded once."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import cached_property

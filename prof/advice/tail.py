@@ -1,7 +1,5 @@
 """Products whose last wave of tiles leaves most of the GPU idle, so that more rows would take no longer."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

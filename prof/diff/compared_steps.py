@@ -9,8 +9,6 @@ that do not represent the program's steady state are left out:
 * The last step, where steps usually end in a wait: the capture does not show how long the last wait was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Layers or shapes that only one capture has are left out of both; otherwise the rows would not match."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 

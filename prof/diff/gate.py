@@ -11,8 +11,6 @@ counts as zero: ``step > 3%`` fails only for a real slowdown, and ``step > -5%``
 unless that gain is real. With ``strict`` every change counts.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which kernels replaced others, and how the time changed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace

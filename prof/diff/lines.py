@@ -4,8 +4,6 @@ A line represents all rows with the same phase, layer, op, direction, aten op, s
 each step and their kernels.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -16,8 +16,6 @@ This takes several passes. Each pass matches the lines that earlier passes left 
 The rest appeared or vanished. Groups that match together are never split, so nothing is counted twice.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ means (Welch 1947; NIST/SEMATECH e-Handbook 1.3.5.3) at 99%: without a real chan
 outside. Differences between two runs as a whole (temperature, another machine) are not part of it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The sentences about a difference, and how its numbers are written."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The rows of the tables, whose printed numbers sum to the printed totals exactly."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

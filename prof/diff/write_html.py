@@ -1,7 +1,5 @@
 """The difference as one web page without external files, in the report's style. Every text of a capture is escaped."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ from: GPUs and library of a capture that holds it, or the source or document tha
 the fields of a row; an indented line goes on with the row above it.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,8 +6,6 @@ a bfloat16 kernel is the arithmetic's type, and ``LoadWithCast`` means that some
 without types gives no dtypes. If a name has only an element's size, the dtype is ``opaque1`` to ``opaque16``.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ A precision (``bf16``) is the format of the multiplied numbers. A unit is the ha
 the vector unit, ``tc_bf16`` the tensor cores (AMD: matrix cores). ``pyprof/dtypes.py`` has torch's and C++'s names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The dtypes of the operands of matrix products, read from the kernel names."""
 
-from __future__ import annotations
-
 import re
 
 from pyprof.dtypes import OF_CPP

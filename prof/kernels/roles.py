@@ -6,8 +6,6 @@ FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Ch
 ``fill_`` or ``sort``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

@@ -4,8 +4,6 @@ The names, and where each was seen, are in the tables of ``name_patterns``. A ke
 answer that rests on the op's dtype alone (Triton) is marked as a guess.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

@@ -5,8 +5,6 @@ Names come in two spellings: as CUPTI and cu++filt demangle (``float const*``, `
 ``(int)4``). Both are read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

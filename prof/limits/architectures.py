@@ -1,7 +1,5 @@
 """GPU architectures: the limits of a multiprocessor, its FLOP per clock, and the unit that a matrix product runs on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ replace both (``peaks_file``). Unknown figures are left out, never guessed. All 
 sparsity, data sheets print twice as much.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

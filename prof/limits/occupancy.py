@@ -6,8 +6,6 @@ system's share added. Thread block clusters and the split between L1 and shared 
 the split so that as many blocks fit as the rest allows.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The file that ``pyprof peaks`` writes: measured peaks of a device, used in place of its data sheet's."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -12,8 +12,6 @@ The limits are unknown (NaN, empty) where FLOPs, bytes or the device are unknown
 and collectives, whose limit is a link that the capture does not record.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The tables of layers, each with everything below it, and of steps, each by phase with its idle time and its work."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The summary as an object: ``print`` gives the terminal's text, a notebook shows sentences and tables."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ the incoming gradient and the tensors saved by the forward, and write one gradie
 Source of the formulas: aten/src/ATen/native/cuda/Activation*Kernel.cu, torch 2.13.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct

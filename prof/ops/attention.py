@@ -18,8 +18,6 @@ sdpa_backward_flop_count, which ignore every mask. PyTorch's causal mask is alig
 query); the flash kernels, when called directly, align causal masks and windows at the bottom right.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

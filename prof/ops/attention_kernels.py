@@ -11,8 +11,6 @@ cudnn      cuDNN's kernel: [batch, heads, sequence, size], or packed as in Flash
 jagged     scaled_dot_product_attention of jagged tensors; the kernels differ between devices; aligned at the top left
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 The sums inside an all-reduce run in NCCL's kernels. They do not count as FLOPs, as in PyTorch's convention.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -15,8 +15,6 @@ flop    For ``poi``, ``red`` and ``per`` inferred: each op in the name counts on
 Source: torch/_inductor/codegen/{triton,common}.py and runtime/triton_heuristics.py, 2.4 to 2.11.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -3,8 +3,6 @@
 einsum, tensordot, chains of matrices, bilinear forms, Kronecker products, distances.
 """
 
-from __future__ import annotations
-
 import math
 import string
 from dataclasses import dataclass, replace

@@ -18,8 +18,6 @@ Source: torch/utils/flop_counter.py, conv_flop and conv_backward_flop; the latte
 grouped convolution ``groups`` times.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

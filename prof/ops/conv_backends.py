@@ -3,8 +3,6 @@
 The counts are those of ``conv``. PyTorch 1.x had a backward op for each backend.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

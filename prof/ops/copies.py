@@ -6,8 +6,6 @@ write   the result
 If a capture lacks the result's shape or dtype, the bytes are NaN, not 0.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ write   the result; in the backward, the gradient of the whole table
 Bag offsets and the auxiliary int64 results of embedding_bag (bag of each index, bag sizes, maxima) are not counted.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

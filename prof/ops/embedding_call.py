@@ -4,8 +4,6 @@ They are recognised by type and shape: the indices and the offsets of the bags a
 the same dtype.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise

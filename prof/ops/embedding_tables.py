@@ -10,8 +10,6 @@ write   the bags' sums
 Source: FBGEMM 0.2 to 1.8, fbgemm_gpu/codegen, the host templates.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

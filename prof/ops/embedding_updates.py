@@ -10,8 +10,6 @@ write   the touched rows and their state, which is float32
 Source: FBGEMM 0.2 to 1.8, fbgemm_gpu/codegen/genscript/optimizers.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any

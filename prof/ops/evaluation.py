@@ -3,8 +3,6 @@
 ``families`` imports all models; ``alias`` adds further op names; ``assumes`` adds the assumptions behind a count.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterable

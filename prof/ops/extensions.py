@@ -7,8 +7,6 @@ Sources: flash_attn/flash_attn_interface.py 2.6 to 2.8; xformers/ops/fmha/flash.
 liger_kernel/ops; bitsandbytes/_ops.py 0.45.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ write   the result
 If neither the capture nor the arguments give the size and dtype of the result, the bytes are NaN, not 0.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

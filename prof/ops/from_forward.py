@@ -5,8 +5,6 @@ That is enough where the shapes of the gradients follow from the forward: the gr
 with the same three sizes, and the backward of an activation or softmax works on tensors with its input's shape.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@
 inferred: each op counts once per element of the kernel's loops, with its own model.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -11,8 +11,6 @@ Convention: torch/utils/flop_counter.py (mm_flop), which handles neither complex
 If a capture has no dtypes, bytes are NaN and the flop is exact for real numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

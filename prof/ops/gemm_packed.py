@@ -5,8 +5,6 @@ read    operands as they are stored (packed), scales, offsets and bias once
 write   the result, in the requested dtype
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@ write   the result. Out of place, a scatter first copies all of self; in place i
         reads them if it accumulates
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

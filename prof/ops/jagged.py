@@ -3,8 +3,6 @@
 Lists of offsets are int64 if the capture has no dtypes. Source: fbgemm_gpu/src/jagged_tensor_ops, FBGEMM 0.2 to 1.8.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

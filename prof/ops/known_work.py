@@ -1,7 +1,5 @@
 """Facts about a call in addition to its model's count: that it computes nothing, partly known work, filled zeros."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any

@@ -10,8 +10,6 @@ vectors 9n^3 (8.3), Hessenberg QR 10n^3 and 25n^3 (7.5), singular values 4mn^2 -
 14mn^2 + 8n^3 (8.6); LAPACK Working Note 41 for the inverse (LU and 4n^3/3).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ A mean takes E - 1 additions and a division, a sum E - 1 additions; changes of s
 gradient, or a constant factor) counts 4 bytes and 0 flop.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct

@@ -4,8 +4,6 @@ These are the flags of attention, the indices of ``x[...]``, and the options of 
 if it is ambiguous which argument is which (a positional argument without a certain name, a truncated list).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

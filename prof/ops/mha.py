@@ -4,8 +4,6 @@ The model returns named parts. If queries, keys and values are the same tensor, 
 side by side in E, so splitting and joining them is a view. Bytes are those of fused kernels, without layout copies.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

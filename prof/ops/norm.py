@@ -13,8 +13,6 @@ Source of the order of operations: aten/src/ATen/native/cuda/{Normalization.cuh,
 group_norm_kernel.cu}, torch 2.13.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct

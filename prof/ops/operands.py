@@ -6,8 +6,6 @@ take it for "no tensor". Where the schema demands a tensor, that is a 0-dimensio
 decides the count, the model uses it, and so raises ``UnknownArgument``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

@@ -6,8 +6,6 @@ writes parameter and state. Step counters (4 bytes per tensor) are not counted.
 A Kineto trace leaves long lists empty, and an NVTX range has no lists at all; in these cases the work is unknown.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

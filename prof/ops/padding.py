@@ -4,8 +4,6 @@ read    the input
 write   the result
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -14,8 +14,6 @@ registers its models when it is imported:
 with the same content.
 """
 
-from __future__ import annotations
-
 import runpy
 import traceback
 from functools import cache

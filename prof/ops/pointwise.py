@@ -9,8 +9,6 @@ Convention: docs/explanation/design.md, how work is counted. In-place forms writ
 whatever the promoted dtype is.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Each gradient reads the incoming gradient g and the tensors in its formula, and 
 operand was broadcast, a sum follows: (elements of g - elements of the operand) additions.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct

@@ -8,8 +8,6 @@ read        the input (backward: g and the positions, not the input)
 write       the result, and int64 positions
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

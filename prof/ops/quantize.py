@@ -3,8 +3,6 @@
 Packed types count with their stored bytes; scales and zero points are read if they are tensors.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct

@@ -7,8 +7,6 @@ write   the result; where an op returns positions too, 8 bytes each
 Integer and boolean reductions, minima, maxima and comparisons take 0 flop.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

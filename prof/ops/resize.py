@@ -7,8 +7,6 @@ backward   nearest: adds the gradients that fall on the same element: elements o
            others: t products and t sums per element of g, minus one sum per element of dx
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Types: which arithmetic is floating point, and which type a result has, by torch.result_type's rules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.dtypes import HALF, INTEGERS, ITEM_BYTES, OF_NUMBER

@@ -3,8 +3,6 @@
 Dropout selects by a random mask (0 flop) and scales the kept elements: 1 multiplication per element.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

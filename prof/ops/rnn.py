@@ -14,8 +14,6 @@ and writes dx and the states' gradients; wgrad reads x, y and the initial states
 gradients.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

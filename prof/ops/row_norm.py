@@ -3,8 +3,6 @@
 E elements in R rows. The counts are derived in ``norm``, plus one product per element in dx: g * weight.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.errors import UnknownArgument

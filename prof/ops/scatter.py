@@ -4,8 +4,6 @@ read    the source and the indices (int64 if the capture has no dtypes); if it a
 write   out of place all of self, which is copied first; in place only the indexed elements
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -4,8 +4,6 @@ NVTX ranges write shapes without dtypes, and lists of tensors or indices as sepa
 empty. Options such as ``dim`` are recorded only in the marker of the user's call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

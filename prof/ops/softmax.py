@@ -4,8 +4,6 @@ read    the input (backward: the gradient and the saved result)
 write   the result
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct

@@ -5,8 +5,6 @@ write   the result; where an op returns positions too, 8 bytes each
 A scan of E elements in R rows takes E - R additions.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -6,8 +6,6 @@ values themselves (which rows a cache lacks) is unknown. Lists of offsets are in
 Source: fbgemm_gpu/src/sparse_ops, src/permute_pooled_embedding_ops, FBGEMM 0.2 to 1.8.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.errors import UnknownArgument

@@ -7,8 +7,6 @@ a large or multidimensional transform makes. Scaling by 1/n is not counted. Sour
 methodology.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

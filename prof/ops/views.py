@@ -5,8 +5,6 @@ a transposed tensor, ``contiguous``, ``to``), the copy is a nested op (``clone``
 own kernel and its own work.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Work

@@ -1,7 +1,5 @@
 """The command pyprof perfetto: kernel table (or a profiler's file) in, a trace for ui.perfetto.dev out."""
 
-from __future__ import annotations
-
 import argparse
 
 from pyprof.command.argument_types import file_name, parsed

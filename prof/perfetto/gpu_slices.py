@@ -1,7 +1,5 @@
 """The tracks of one GPU: its steps, its idle time, its counters, and of each stream the program and the operations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

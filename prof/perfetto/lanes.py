@@ -1,7 +1,5 @@
 """Lanes for slices that overlap: on one track of a trace, every slice must nest in those that are open."""
 
-from __future__ import annotations
-
 import heapq
 
 import numpy as np

@@ -6,8 +6,6 @@ operation. It ends with its last, or where the next slice of its level begins if
 in which a layer waits belongs to its slice. nsys calls such slices "NVTX projected to the GPU".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A trace as its writers get it: tracks, slices with arguments and flows, counters. Times are ns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar

@@ -4,8 +4,6 @@ Their times are microseconds, written without conversion to a float so that no n
 threads of a process, so streams get numbers that no thread has, and events name them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice, repeat
 from math import floor, log10

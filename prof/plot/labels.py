@@ -1,7 +1,5 @@
 """The texts of a roofline: names beside its dots (placed by adjustText), along its slope and beside its roofs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The style of all figures: size, theme, fonts and number formats, and the canvas that they are drawn on."""
 
-from __future__ import annotations
-
 import io
 import math
 import warnings

@@ -1,7 +1,5 @@
 """The command pyprof report: kernel table (or a profiler's file) in, one web page out."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

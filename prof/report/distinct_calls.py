@@ -1,7 +1,5 @@
 """The calls of the page's model: the fields that are the same in every step, stored once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The JSON that pyprof report prints with --json (pyprof/command/envelope.py adds the header)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

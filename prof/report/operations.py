@@ -1,7 +1,5 @@
 """The rows of the page's model: for each operation the number of its call, its times, lane and thread."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ stored once in ``calls``; a row has the number of its call and its times. So 100
 60.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -4,8 +4,6 @@ All data is in one JSON script element, escaped so that no text in it can close 
 scripts insert texts with ``textContent`` or draw them on a canvas, never as HTML.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, BinaryIO

@@ -3,8 +3,6 @@
 Times are ns. With several GPUs, times are summed over the GPUs, including their spans.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from statistics import median

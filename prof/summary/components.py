@@ -5,8 +5,6 @@ names of the row's layers, innermost first, or else from its op's family. Copies
 separate parts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

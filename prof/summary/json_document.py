@@ -1,7 +1,5 @@
 """The JSON that prof.py --summary --json prints (pyprof/command/envelope.py adds the header)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any

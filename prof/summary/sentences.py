@@ -1,7 +1,5 @@
 """The summary's headline, figures and quotable sentences: each sentence is true on its own and has its numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

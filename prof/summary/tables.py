@@ -3,8 +3,6 @@
 The terminal, the page and notebooks show these same tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

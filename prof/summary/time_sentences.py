@@ -1,7 +1,5 @@
 """Sentences about time: warm-up, loading, idle time and its causes, steps, communication, layers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Amounts, rates, counts, lists and names in the words of the summary."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pyprof.quantities import ms

@@ -1,7 +1,5 @@
 """Numbers about the work of the kernels: matrix math, attention, hardware limits, ops without a FLOP model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 The last are about what the capture or the models do not say: kernels in graphs, time without an op or FLOP model.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The cells of the chosen columns, a block of rows at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 

@@ -1,7 +1,5 @@
 """Check the cells of a kernel table on input: it may come from any source, and op models rely on the format."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import msgspec

@@ -1,7 +1,5 @@
 """The columns of limits and occupancy that prof.py prints, all computed from one roofline."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ sizes and dtypes. PyProf had a different form for each model; this form is the s
 awk.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

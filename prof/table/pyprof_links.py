@@ -4,8 +4,6 @@ PyProf's parser left this to prof.py: its backward rows have no marker, the modu
 from pyprof's parser are already linked and stay unchanged.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pyprof.table.columns import NULL, Coded, Ints, Table

@@ -3,8 +3,6 @@
 Names in a trace are untrusted: control characters, which could affect the terminal, are shown as "?".
 """
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """The printed table as CSV, as JSON lines and as Parquet; as plain or aligned text: ``write_plain``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 

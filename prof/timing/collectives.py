@@ -9,8 +9,6 @@ The bus bandwidth is the minimum that a rank must send, divided by the time. It 
 any number of ranks. A collective ends when the slowest rank has sent its part, so one rank's rate is a lower bound.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated

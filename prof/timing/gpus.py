@@ -1,7 +1,5 @@
 """The devices of a table, their operations, and the time that these cover."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

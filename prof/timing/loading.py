@@ -3,8 +3,6 @@
 If loading takes long compared to the rest of the run, it is reported and left out of all other figures.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -5,8 +5,6 @@ Overlapping time counts once: if operations of two phases overlap, it counts for
 to the start of the next step's; the last step lasts to the end of its last operation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated

@@ -7,8 +7,6 @@ collectives of a communicator in the same order (NCCL requires it), so the n-th 
 if the captures hold the same sequence. If they don't, nothing is reported.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass

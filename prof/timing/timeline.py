@@ -4,8 +4,6 @@ The rows of a device are taken in order of start time. A row's own time is the p
 overlapping kernels count once. The gap before a row is its idle time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

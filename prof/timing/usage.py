@@ -5,8 +5,6 @@ GPU utilisation, estimated SM efficiency and estimated achieved occupancy are de
 or over a window given by the caller (the plugin uses the profiler steps).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated

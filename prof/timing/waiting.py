@@ -12,8 +12,6 @@ A gap belongs to the row that ends it. Its cause is one of these:
   another stream.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -4,8 +4,6 @@ A capture of a whole program (`nsys profile python train.py`) begins with the co
 step takes seconds, later ones milliseconds. Sums over all steps would describe neither.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from statistics import median
 from typing import Annotated

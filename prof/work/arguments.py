@@ -17,8 +17,6 @@ Sources of dtypes, most trusted first (``Known``):
    operand that the kernel casts on load, because then the user passed some other dtype.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

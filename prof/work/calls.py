@@ -4,8 +4,6 @@ Calls with the same signature (op, shapes, dtypes, options, ...) have the same w
 signature.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -11,8 +11,6 @@ validate_outputs casts the gradient if a node returned another dtype):
 * the backward of that product multiplies the gradient, which has the output's dtype, by the saved narrower operand.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The records of collectives that a row's ``comm`` holds (``parse/formats/collective_records.py`` writes it)."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The work of one op call, computed from what the capture records about it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable

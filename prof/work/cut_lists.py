@@ -6,8 +6,6 @@ op launched shows whether its lists hold tensors of these shapes or step counter
 stay unknown.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,8 +1,6 @@
 """Write the work of helper kernels into the table, computed once per distinct kernel of a distinct call, not per
 row."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -5,8 +5,6 @@ summary, the page, figures and diffs all use these names. The kinds are grouped 
 the page and in figures; more colours could not be told apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

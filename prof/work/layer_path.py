@@ -5,8 +5,6 @@ pyprof's ranges have every module from the root (`["GPT", "h.0", "h.0.attn"]`), 
 outermost first; a number stays with the name before it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

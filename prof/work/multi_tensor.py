@@ -12,8 +12,6 @@ work of another step with the same launches is used.
 FLOPs are those of PyTorch's fused optimizers (``ops/optimizer``), without weight decay, which is not recorded.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, replace

@@ -10,8 +10,6 @@ Two runs are equal if every kernel has the same name with template arguments, gr
 work, that row stays unknown. The op, layer and line also stay unknown.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ The work is attributed to the op's main kernels, in proportion to duration if th
 FLOPs. So sums over rows equal sums over ops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Recognise unfused attention by the order and names of kernels: a softmax between two matrix products."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """A device's name, architecture, and sizes of memory and cache, as the system reports them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

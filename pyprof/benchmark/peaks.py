@@ -3,8 +3,6 @@
 torch is imported only when the measuring begins, so ``pyprof peaks --help`` works without it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

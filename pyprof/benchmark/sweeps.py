@@ -3,8 +3,6 @@
 The operands are random, because a GPU that multiplies zeros draws less power and so runs at a higher clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial

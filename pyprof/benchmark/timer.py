@@ -6,8 +6,6 @@ its clock within tens of milliseconds. Since a training step has other work betw
 best of short bursts, and the time under a lasting load is a second figure. The GPU's clock settings are not changed.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

@@ -3,8 +3,6 @@
 They are looked up once per distinct call, never while a known call repeats.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -7,8 +7,6 @@ library are left out unless the user asks for them. Paths do not identify the ma
 the working directory or to site-packages; all other paths are cut to their last two parts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -5,8 +5,6 @@ longer on the CPU, and the records stay in memory until they are written as a Ch
 records by itself; pyprof only calls cudaProfilerStart and cudaProfilerStop.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from abc import ABC, abstractmethod

@@ -3,8 +3,6 @@
 All of them act on the process's one collector, or, if there is none, on an attached tool (nsys, nvprof, ncu).
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

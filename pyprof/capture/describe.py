@@ -4,8 +4,6 @@ No tensor's data is read: no `.item()`, no copy, no synchronization, no repr. A 
 calling its `__torch_function__`. A description is made once per distinct call; the key is computed for every call.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from types import EllipsisType, NoneType

@@ -1,7 +1,5 @@
 """The JSON document that pyprof run prints with --json (pyprof/command/envelope.py adds the header)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pyprof.command.json_schema import FileWritten, Record, doc

@@ -7,8 +7,6 @@ calls that an op makes in its own Python code are not marked again. docs/explana
 replacing the functions themselves.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

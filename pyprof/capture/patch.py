@@ -1,7 +1,5 @@
 """Replace attributes, and restore exactly the previous values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 _INHERITED = object()  # marks an attribute that the owner only inherited

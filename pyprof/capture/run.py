@@ -1,7 +1,5 @@
 """The command pyprof run: it runs an unchanged script under the embedded collector or an attached tool."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -4,8 +4,6 @@ A target has the name that users write, for example `torch.nn.functional.linear`
 `a + b` is called `Tensor.add`, since this is the function that PyTorch runs.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from types import MethodWrapperType

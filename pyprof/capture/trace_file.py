@@ -3,8 +3,6 @@
 This runs once, after collecting has ended; it reads and writes each line of the trace.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

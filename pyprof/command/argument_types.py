@@ -1,7 +1,5 @@
 """Option types for ``add_argument(type=...)``. All of them report a wrong value in the same form."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 from collections.abc import Callable, Sequence

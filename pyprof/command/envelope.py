@@ -12,8 +12,6 @@ Values may be such records, dataclasses, tuples, paths, numpy scalars and NaN: `
 (NaN and infinities, which mean "not known", become null). This module imports nothing heavy: every --help needs it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping

@@ -18,8 +18,6 @@ Exit codes: 0; 1 for bad input; 2 for wrong usage; 130 after ^C. ``Done`` may na
 with 3 if a condition of ``--fail-if`` is true, and ``pyprof run`` exits with the script's code.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence

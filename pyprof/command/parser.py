@@ -1,7 +1,5 @@
 """The argument parser of every command, and the options that mean the same everywhere."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

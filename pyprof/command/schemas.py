@@ -1,7 +1,5 @@
 """The command pyprof schema: the JSON Schemas of everything that --json prints."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

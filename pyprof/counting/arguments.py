@@ -1,7 +1,5 @@
 """The arguments of a call in the form that op models take: in aten's order, with descriptions in place of tensors."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The arguments of attention calls whose sizes no schema describes: flex_attention's block mask, and jagged tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The work of one call: which op model counts it, with which arguments, and why some calls cannot be counted."""
 
-from __future__ import annotations
-
 import types
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

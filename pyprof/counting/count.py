@@ -28,8 +28,6 @@ that it cannot use as they are) has the direction "accumulate": it is in the tot
 ``backward``. Forward calls that a backward pass repeats (checkpoints) are backward work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any

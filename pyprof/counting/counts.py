@@ -1,7 +1,5 @@
 """The results of ``pyprof.count``: work by op, model and direction, and the ops that could not be counted."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ is counted in addition. The sum of two gradients of the same op is not, since th
 norm, run as its parts, uses its input twice.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

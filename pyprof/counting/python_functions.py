@@ -1,7 +1,5 @@
 """torch's functions written in Python: most are counted by the calls inside them, a few have a model of their own."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import types

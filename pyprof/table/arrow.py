@@ -4,8 +4,6 @@
 this check (seen in pyarrow 26). The import takes longer than most of our work with Arrow. Buffers avoid it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Raw texts are faster: a million rows have a few thousand distinct texts, each of
 parsed together. An unexpected value raises ValueError (``WrongValue``); the caller adds file and line.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Callable, Sequence

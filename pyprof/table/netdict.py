@@ -10,8 +10,6 @@ Any other line (PyProf's own, a script's ``print(row)``, JSON lines) is parsed w
 is slower. Each cut text must parse as one complete value, so a line that was cut wrongly is also parsed this way.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Column names are net.dict's keys; each carries its meaning and unit as field met
 text, as in ``pyprof.table.columns``. pyarrow takes 0.1 s to import and is loaded when a function here is called.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

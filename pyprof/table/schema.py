@@ -5,8 +5,6 @@ that does work itself. The keys of net.dict, the Parquet schema, the documentati
 ``KERNELS``. The first nineteen keys are PyProf's, with its names and types.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Literal

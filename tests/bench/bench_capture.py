@@ -5,8 +5,6 @@ best of 9 means of `calls` calls: what else the machine does only adds. NVTX is 
 tool's own cost comes on top.
 """
 
-from __future__ import annotations
-
 import gc
 import platform
 import sys

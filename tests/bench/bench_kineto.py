@@ -8,8 +8,6 @@ orjson.loads, the reader, the reader with correlation, prof.py from the trace to
 and, where it is installed, HolisticTraceAnalysis reading the trace and summing up its kernels.
 """
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import json

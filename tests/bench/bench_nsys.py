@@ -9,8 +9,6 @@ to the scan, and the peak memory of each. --idle adds a thread with that many ra
 table stays the same.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import os

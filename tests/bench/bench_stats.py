@@ -6,8 +6,6 @@ A million kernels (the default) have as many API calls and 200,000 ranges in thr
 second and peak memory of reading and of each report.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """``pyprof peaks``: what it writes is what ``--peaks`` reads; its sums by hand; torch's own on a CPU, small."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A PyTorch without a GPU cannot push to NVTX. Its ranges for VTune (ITT) are made alike and take their place.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

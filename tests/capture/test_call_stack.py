@@ -1,7 +1,5 @@
 """The user's call stack in a marker: which frames, which lines, which paths."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """torch.distributed's collectives are marked, and put back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What compiles, traces or transforms programs does the same as without pyprof."""
 
-from __future__ import annotations
-
 import shutil
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The exact mode: a marker for each aten op, with the types that its kernels get."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Layer names: found from the outermost module called, without touching the model."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """pyprof.marker: what is written is read back, old forms are read, and nothing broken raises."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a call's marker says: one a call, arguments described without touching data, errors passed through."""
 
-from __future__ import annotations
-
 import threading
 from enum import IntEnum
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """What optimizers do without kernels is not marked, and costs nothing; what starts kernels is marked as before."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Real programs train to the same losses, bit for bit, with and without pyprof. Random weights, no downloads."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """`pyprof run` and `pyprof.profile`: the script runs unchanged and its trace is written, whole and valid."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """`pyprof run --report`: the page and the summary of the trace just collected."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

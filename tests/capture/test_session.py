@@ -1,7 +1,5 @@
 """init() and deinit(): once is once, and afterwards everything is as it was."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

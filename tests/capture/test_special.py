@@ -1,7 +1,5 @@
 """PyTorch's record_function ranges under NVTX: optimizer steps, data loading, the user's own."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

@@ -1,7 +1,5 @@
 """Every op of PyTorch's own test table, with and without pyprof: same results, same gradients, one good marker."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType

@@ -1,7 +1,5 @@
 """pyprof.wrap: the user's own functions as ops."""
 
-from __future__ import annotations
-
 import types
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How much of real captures is counted, and that what kernels get is what their ops did: on every capture there is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Expected numbers were counted in the files themselves with SQL or worked out by hand, never taken from our own output.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

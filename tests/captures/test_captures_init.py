@@ -3,8 +3,6 @@
 Expected numbers were counted in the files with SQL, in the programs' source, or by hand.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

@@ -1,7 +1,5 @@
 """tools/compare_nsys_stats.py against an nsys that is a few lines of Python."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

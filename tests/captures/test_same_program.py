@@ -1,7 +1,5 @@
 """Bytes by kernel names (nsys) against bytes by recorded dtypes (Kineto) of the same program."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

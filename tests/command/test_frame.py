@@ -1,7 +1,5 @@
 """The command pyprof: finds its subcommands, and tells what it does not know."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

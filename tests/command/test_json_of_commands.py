@@ -1,7 +1,5 @@
 """Every command with --json: one strict JSON object on standard output, of its schema, whatever happens."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import subprocess

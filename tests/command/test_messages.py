@@ -1,7 +1,5 @@
 """What commands say beside their data: never in it, and never a terminal's own signs."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A checkout run by a Python without the dependencies: one line that names the package and the remedy."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The frame of every command: its options, its exit code, and where its lines and errors are printed."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 

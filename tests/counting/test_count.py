@@ -1,7 +1,5 @@
 """pyprof.count: what counts, under which name, in which direction; and that it leaves the program alone."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

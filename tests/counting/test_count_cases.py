@@ -5,8 +5,6 @@ broadcast, expanded and empty tensors, ``out=``, gradients for some inputs only.
 inputs (in float32 unless a case says another type), and (flop, bytes) forward, or forward and backward.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

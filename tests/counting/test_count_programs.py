@@ -3,8 +3,6 @@
 Each counts what the same work done by hand would: the amounts are in the comments.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

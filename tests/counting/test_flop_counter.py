@@ -1,7 +1,5 @@
 """Against torch.utils.flop_counter: the same where it is right, and a table of where and by how much it is not."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

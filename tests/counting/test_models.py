@@ -5,8 +5,6 @@ torchvision's, which count convolutions and products alone; the numbers are thos
 2.13).
 """
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

@@ -7,8 +7,6 @@ A case is one call, written as Python: ``R(*shape)`` is a random tensor that req
 a clipping of its gradient.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import os

@@ -1,7 +1,5 @@
 """Programs that deserve a piece of advice, as they are and changed as advised: the registry and common parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

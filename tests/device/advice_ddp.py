@@ -5,8 +5,6 @@
 As advice_measured.py, of which it takes the measuring: rank 0 writes its times and captures.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Programs that no rule was made with: the same advice at other sizes, types and in other code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Programs for the advice on a GPU that waits: for launches, for the host, for data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

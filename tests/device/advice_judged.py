@@ -3,8 +3,6 @@
 FOLDER is advice_measured.py's. Needs no GPU and no torch: predictions come from the captures, measured times stay.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -12,8 +12,6 @@ Three times of a step, medians in ms: *row*, between the GPU's ends of two steps
 training loop's; *alone*, from its first call on an idle GPU to the GPU's end; *python*, from first call to last.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -1,7 +1,5 @@
 """Programs for the advice on what moves bytes: chains, optimizers, gradients, casts, copies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

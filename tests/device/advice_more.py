@@ -1,7 +1,5 @@
 """Programs for the advice that whole models led to: indices in loops, group norms, cuDNN's choices, masks, clipping."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

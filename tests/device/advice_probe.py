@@ -1,7 +1,5 @@
 """Kernels of many sizes in one capture each, for the constants behind the advice's predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Programs for the advice on products: padding, precision, attention, convolutions."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

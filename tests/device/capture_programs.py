@@ -8,8 +8,6 @@ the losses and a sum over the trained parameters. A line a program says `identic
 marked run differs and unmarked runs do not, or raises.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -4,8 +4,6 @@
 the case's dtype where they name none. ``forward`` and ``backward`` put cases into ``CASES``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Convolutions: dimensions, strides, groups, layouts, dtypes, both directions."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from case import R, both, forward

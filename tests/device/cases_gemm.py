@@ -1,7 +1,5 @@
 """Matrix products: every dtype, layout and alignment that a library has other kernels for."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from case import I, N, R, Run, both, custom, forward

@@ -1,7 +1,5 @@
 """Ops that move bytes: tensors of 0.5 to 1 GB, far more than an L2 cache."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

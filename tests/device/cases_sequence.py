@@ -1,7 +1,5 @@
 """Attention on each backend, and recurrent layers."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

@@ -8,8 +8,6 @@
 `timed.json`: for each collective its bytes (the whole buffer) and the best of ten times, of the slowest rank, in s.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ FOLDER is what run_suite.py wrote. ``--golden`` rewrites the kernels that the CP
 (tests/golden/h200_ncu_suite.csv), ``--cases`` the sums of each case (h200_ncu_cases.csv beside it).
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import sys

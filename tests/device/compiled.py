@@ -6,8 +6,6 @@ With ``benchmark_kernel`` inductor writes ``kernel_num_gb`` and ``kernel_flop`` 
 The folder receives one torch.profiler trace a program.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

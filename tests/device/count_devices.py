@@ -5,8 +5,6 @@
 Ends with exit status 1 if a program differs, or leaves an op unknown.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable

@@ -14,8 +14,6 @@
 Each capture is made in a process of its own, for autotuning, clocks and memory are a process's own, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

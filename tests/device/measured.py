@@ -4,8 +4,6 @@ Both see the cases between marker kernels, in launch order. Within a case a kern
 kernel that only one profiler saw is kept, so that nothing disappears unseen.
 """
 
-from __future__ import annotations
-
 import csv
 import ctypes
 import ctypes.util

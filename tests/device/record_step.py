@@ -4,8 +4,6 @@ nsys profile -t cuda,nvtx -s none --cpuctxsw=none --capture-range=cudaProfilerAp
     --export=sqlite -o gpt2 python3 tests/device/record_step.py gpt2
 """
 
-from __future__ import annotations
-
 import sys
 
 import gpt2

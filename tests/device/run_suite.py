@@ -6,8 +6,6 @@ Needs an NVIDIA GPU, torch, and ``ncu`` with the right to read counters. Clocks 
 receives ``trace.json.gz`` and ``GROUP.csv`` with their lists of cases: what ``compare.py`` reads.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ drifting clock hits all of them. Three times of a step, in ms:
 * Python: from its first call to its last.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

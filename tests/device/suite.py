@@ -7,8 +7,6 @@ recorded by torch.profiler instead. ``--list`` receives the names of the cases t
 reasons of those that could not. ``--dry`` tries everything on meta tensors, without a GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -3,8 +3,6 @@
 `lenet.py` is run by tests/capture/test_run.py and by the demo, `ci/` by tests/prof/diff/test_docs.py.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """docs/reference/columns.md names columns that there are, and all of PyProf's twenty."""
 
-from __future__ import annotations
-
 import re
 
 from pyprof.prof.table.columns import COLUMNS

@@ -1,7 +1,5 @@
 """CONTRIBUTING.md: the op model that it shows counts what the row beside it says."""
 
-from __future__ import annotations
-
 import re
 
 from pyprof.prof.ops import model

@@ -1,7 +1,5 @@
 """The checker of the docs finds what it is there for. (That the pages are right is `make docs`.)"""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docs/reference/json.md: each object shown is what the command prints, but for what "..." leaves out."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """docs/how-to/notebook.md: its code runs, in its order, on a real capture."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import shutil

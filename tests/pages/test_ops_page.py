@@ -1,7 +1,5 @@
 """docs/reference/ops.md is what the registry says, and every model says what it counts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The command parse.py: its options, what it writes where, and that a failure leaves nothing."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

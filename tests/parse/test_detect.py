@@ -1,7 +1,5 @@
 """The format of a file follows from its content; .nsys-rep goes through nsys."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import sys

@@ -1,7 +1,5 @@
 """Selecting rows by time, step, rank and named range; tables of several files."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """prof.py as its users meet it: options, columns, the three forms, the line on standard error, broken input."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """One palette for page and pictures: told apart with any colour vision, and seen on its background."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 

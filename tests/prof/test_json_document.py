@@ -1,7 +1,5 @@
 """prof.py --json: one object whatever is asked, strict JSON that agrees with its schema, errors too."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

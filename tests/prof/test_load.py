@@ -1,7 +1,5 @@
 """One way in for every command that judges: a kernel table, or a profiler's file by its content."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Arrow arrays made and read by their buffers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

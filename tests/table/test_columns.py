@@ -1,7 +1,5 @@
 """Columns in memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

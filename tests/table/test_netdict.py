@@ -1,7 +1,5 @@
 """net.dict: what is written is a Python literal a line, what is read is what was written, or PyProf's."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -1,7 +1,5 @@
 """The kernel table as Parquet, ours and other people's."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Casts and row sums around fused attention."""
 
-from __future__ import annotations
-
 from pyprof.prof.ops.model import Work
 from pyprof.prof.work.helpers.registry import HelperCall, rule
 

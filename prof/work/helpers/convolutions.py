@@ -1,7 +1,5 @@
 """Kernels around cuDNN's convolutions: cleared buffers, layouts, padded channels."""
 
-from __future__ import annotations
-
 import math
 
 from pyprof.prof.ops.conv import Window, output_shape

@@ -14,8 +14,6 @@ experts that the tokens could reach, once: an upper bound, because the router ma
 Source: TensorRT-LLM, cpp/tensorrt_llm/kernels/trtllmGenKernels (batchedGemm, blockScaleMoe), 1.0; seen on B200.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

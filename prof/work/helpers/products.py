@@ -1,7 +1,5 @@
 """Kernels around matrix products: sums of the slices of a split product, biases, scaled results."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -5,8 +5,6 @@ hidden unit of the batch were measured on an H200 (cuDNN 9, 8,192 x 1,024 units)
 partly stay in the cache.
 """
 
-from __future__ import annotations
-
 import re
 
 from pyprof.dtypes import cpp_bytes

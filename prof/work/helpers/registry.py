@@ -9,8 +9,6 @@ arguments. Work that it cannot derive stays unknown.
 Bytes here are a lower bound wherever the docstring says "at least".
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

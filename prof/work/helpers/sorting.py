@@ -4,8 +4,6 @@ The library cub sorts, counts and computes prefix sums in the backward of embedd
 updates of embedding tables. The names of its kernels give the dtypes, the op's arguments the number of indices.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """The forward op of a C++ autograd Function's node, and the outputs' shapes that follow from backward nodes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

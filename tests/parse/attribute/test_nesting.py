@@ -1,7 +1,5 @@
 """Nesting and innermost ranges equal their quadratic definition."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

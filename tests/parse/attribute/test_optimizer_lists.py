@@ -1,7 +1,5 @@
 """The step's gradients for the optimizer's ops whose lists the capture cut."""
 
-from __future__ import annotations
-
 import json
 
 from pyprof.parse.attribute.correlate import correlate

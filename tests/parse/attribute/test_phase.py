@@ -1,7 +1,5 @@
 """Phases and steps: copies, gradient clipping, GradScaler, DataLoader; steps marked and inferred."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Attribution equals its quadratic definition, whatever the nesting, the order of rows and the ties in time."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

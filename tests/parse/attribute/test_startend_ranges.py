@@ -1,7 +1,5 @@
 """NVTX start/end ranges: a process's, on whatever thread they begin and end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every capture at hand: a table whose counts and time are the file's own, or one clear line and nothing written."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

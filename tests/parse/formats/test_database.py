@@ -1,7 +1,5 @@
 """Columns of a database as arrays, whatever the table is and whatever it holds."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Databases with values that no profiler writes: one line, or all rows with the times that can be."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from collections.abc import Callable

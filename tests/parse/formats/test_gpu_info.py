@@ -1,7 +1,5 @@
 """What captures say of their GPUs, in one spelling."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 

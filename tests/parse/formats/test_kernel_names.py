@@ -1,7 +1,5 @@
 """Kernel names, short. The pairs of the first table are nsys's own shortName of the same kernels."""
 
-from __future__ import annotations
-
 import gzip
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """nvprof databases: PyProf's own golden capture, and the files that hold nothing."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

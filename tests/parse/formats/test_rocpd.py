@@ -1,7 +1,5 @@
 """AMD's databases, made by hand after the definitions of their views: no real one of a PyTorch run was at hand."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

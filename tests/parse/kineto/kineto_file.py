@@ -1,7 +1,5 @@
 """Torch profiler traces as literals: a few events each, as Kineto writes them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

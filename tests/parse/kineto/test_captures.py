@@ -1,7 +1,5 @@
 """Real torch.profiler traces, NVIDIA, AMD, 2021 to 2026, against plain json.loads loops over the same files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

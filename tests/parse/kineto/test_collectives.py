@@ -1,7 +1,5 @@
 """What a trace records of the data that its collectives send."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

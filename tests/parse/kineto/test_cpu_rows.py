@@ -1,7 +1,5 @@
 """Traces without a GPU: which CPU ops are rows, and how long each took."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files that are no valid JSON, cut, empty or of another kind: what can be read is read, and said."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """torch.profiler traces of a few literal events: rows, launches, ranges, forward and backward, all eras."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny nsys exports out of literal rows."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path

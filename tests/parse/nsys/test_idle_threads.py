@@ -1,7 +1,5 @@
 """A thread that launches nothing changes nothing, and makes no contexts of its own."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """NCCL's payloads in nsys exports: message sizes, ranks, groups."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """NVTX ranges of nsys exports, each a few literal rows: ops, directions, numbers, shapes and markers of kernels."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Range texts split over arrays give what splitting each alone gives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

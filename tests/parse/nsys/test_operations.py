@@ -1,7 +1,5 @@
 """GPU operations of nsys exports, each a few literal rows: names, GPUs, graphs, and the call that launched each."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """parse.py --summary of nsys exports: exact figures without reading all, and a share that says how far it is known."""
 
-from __future__ import annotations
-
 import sqlite3
 from dataclasses import replace
 from pathlib import Path

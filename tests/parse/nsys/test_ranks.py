@@ -1,7 +1,5 @@
 """Ranks of an nsys capture's processes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

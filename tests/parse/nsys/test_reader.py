@@ -1,7 +1,5 @@
 """Files that are refused, damaged or odd, and the warnings of a capture."""
 
-from __future__ import annotations
-
 import gzip
 import sqlite3
 from contextlib import closing

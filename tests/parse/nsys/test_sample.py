@@ -1,7 +1,5 @@
 """A share from a sample: unbiased, within its bounds, and blind to no rhythm."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The columns of an nsys export stand in one module, and what the others make of them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Reports of files of a few literal rows."""
 
-from __future__ import annotations
-
 import sqlite3
 import struct
 from contextlib import closing

@@ -1,7 +1,5 @@
 """pyprof stats as its users meet it: options, the three forms, what is missing, hostile texts, broken input."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The tables of pyprof stats that are about NVTX ranges, worked by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The tables of pyprof stats on files of a few literal rows, worked by hand."""
 
-from __future__ import annotations
-
 import doctest
 from decimal import Decimal
 from typing import Any

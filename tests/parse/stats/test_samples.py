@@ -1,7 +1,5 @@
 """pyprof stats against what nsys stats 2024.6.2 printed for two real databases: every report, every row."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

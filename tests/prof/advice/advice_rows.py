@@ -1,7 +1,5 @@
 """Runs for the tests of the advice, from literal rows."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Padding to 16 bytes: products measured on an H200, which dimensions a layout concerns, where to say nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyprof.prof.advice import advise

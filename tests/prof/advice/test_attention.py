@@ -1,7 +1,5 @@
 """Attention by products and a softmax, and by a slower backend than fits."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.prof.advice.advice_rows import cards

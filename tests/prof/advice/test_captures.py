@@ -1,7 +1,5 @@
 """What is advised on real captures: each card was read and judged (docs/explanation/advice.md); some deserve none."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Element-wise chains, the loss over a vocabulary, small products in a row."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.prof.advice.advice_rows import cards, mm

@@ -1,7 +1,5 @@
 """Gradients filled with zeros, sparse ones, and dropout without gradients."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.prof.advice.advice_rows import cards, mm

@@ -1,7 +1,5 @@
 """Convolutions' layouts and biases, and casts of weights in inference."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.prof.advice.advice_rows import cards

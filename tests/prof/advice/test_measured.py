@@ -3,8 +3,6 @@
 ``held_`` programs are those that no rule was made with. Times are medians of steps in a row, without a profiler.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

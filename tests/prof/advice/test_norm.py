@@ -1,7 +1,5 @@
 """Group norms by a block a group."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.prof.advice.advice_rows import cards

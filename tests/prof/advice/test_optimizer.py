@@ -1,7 +1,5 @@
 """Adam by lists of tensors against one fused pass."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.prof.advice.advice_rows import cards

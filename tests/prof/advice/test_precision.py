@@ -1,7 +1,5 @@
 """TF32 and mixed precision: expected times by hand, and where to say nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.prof.advice.advice_rows import cards, mm

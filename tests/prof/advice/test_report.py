@@ -1,7 +1,5 @@
 """The cards on a terminal and as JSON; the registry; ranking."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A GPU that waits: for launches, after synchronisations, for data, for pageable copies, for other ranks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Kernel tables for the tests of pyprof diff: rows in microseconds, a step after the other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Of the steps after the first (which warms the profiler up), a step lasts from it
 the last one to its end; the events' `ts` and `dur`, and the step's `ProfilerStep#N` around their launches, gave these.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pyprof.prof.diff.compare import Comparison, compare

@@ -1,7 +1,5 @@
 """The command pyprof diff: forms, exit codes, errors."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """The difference: it sums, exactly; and what is said of it."""
 
-from __future__ import annotations
-
 import io
 import math
 

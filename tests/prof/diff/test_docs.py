@@ -1,7 +1,5 @@
 """docs/how-to/diff.md shows what is printed; the workflow and the test of examples/ci run."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

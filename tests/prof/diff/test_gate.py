@@ -1,7 +1,5 @@
 """--fail-if: its grammar, what it measures and when it fails, by hand."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

@@ -1,7 +1,5 @@
 """Which ops of two captures are the same one: a program before and after a change, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyprof.prof.diff.match import match

@@ -1,7 +1,5 @@
 """The page of pyprof diff: escaped, and used in headless Chromium."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

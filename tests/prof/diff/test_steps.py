@@ -1,7 +1,5 @@
 """Which steps are compared, how long they are, and what noise their spread makes: all by hand."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 

@@ -1,7 +1,5 @@
 """Kernel names against the H200's tensor core counters (tests/device, docs/explanation/accuracy.md)."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 -- a kernel's name stands on as few lines as it can, so that it can be searched for
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The two tables of number formats: torch's dtypes, and the precisions that GPUs multiply in."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 -- a kernel's name stands on one line, so that it can be searched for
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Devices by name, by what a capture says, and from a peaks file."""
 
-from __future__ import annotations
-
 import json
 import math
 

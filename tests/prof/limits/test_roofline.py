@@ -1,7 +1,5 @@
 """Limits, launch geometry and a run's usage, against Nsight Compute's figures, Kineto's, and by hand."""
 
-from __future__ import annotations
-
 import math
 import time
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """pyprof.load: DataFrames, sums, words and pages; worked out by hand, and against SQLite on real captures."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -14,8 +14,6 @@ outputs, too. ``names`` are the ops that the row holds for, with blanks between 
 ``test_every_op.py`` checks that every op with a model has a row in one of the tables.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

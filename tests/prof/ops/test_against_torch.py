@@ -1,7 +1,5 @@
 """What the models say of results, against torch: every result's type and size, from the arguments alone."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any

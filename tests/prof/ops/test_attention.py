@@ -1,7 +1,5 @@
 """Attention: values worked by hand, and the masked pairs against looking at each."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """torch.compile's Triton kernels: the ops in their names, their loops, FLOPs and bytes worked by hand."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Convolutions: values worked by hand, and the products without padding against counting them one by one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Copies, fills, joins, pads and rearrangements, counted by hand. None of them computes."""
 
-from __future__ import annotations
-
 import math
 
 from pyprof.prof.ops.evaluation import evaluate

@@ -1,7 +1,5 @@
 """FBGEMM's embedding tables, worked by hand, with arguments as several versions record them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Traces of FBGEMM since 0.5: its functions call ops of their own, for each kind of table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every op with a model has a value that was worked out by hand."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Other libraries' ops: as PyTorch's own of the same work, and values worked by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyprof.errors import UnknownArgument

@@ -1,7 +1,5 @@
 """Matrix products, packed products, contractions: values worked by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Look-ups, gathers, scatters and masks, counted by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Softmax and losses, counted by hand."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given, settings

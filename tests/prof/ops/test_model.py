@@ -1,7 +1,5 @@
 """The registry of op models: orders of arguments, and what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

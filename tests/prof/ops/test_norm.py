@@ -1,7 +1,5 @@
 """Normalisations, counted by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

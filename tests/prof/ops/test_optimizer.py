@@ -1,7 +1,5 @@
 """Optimizers, gradient clipping and scaling, counted by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

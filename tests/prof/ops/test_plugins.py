@@ -1,7 +1,5 @@
 """Op models from outside: of installed packages, and of the file that --models names; errors say where they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Element-wise ops and activations, counted by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

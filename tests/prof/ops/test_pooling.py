@@ -1,7 +1,5 @@
 """Pooling and interpolation, counted by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

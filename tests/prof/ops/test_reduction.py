@@ -1,7 +1,5 @@
 """Reductions, scans and sorts, counted by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Random numbers, dropout and collectives, counted by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Recurrent networks, Fourier transforms, linear algebra: values worked by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

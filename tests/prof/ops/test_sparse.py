@@ -1,7 +1,5 @@
 """Sparse layouts: values worked by hand."""
 
-from __future__ import annotations
-
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import Tensor, Work
 from tests.prof.ops.op_cases import Row, worked

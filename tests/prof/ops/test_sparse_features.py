@@ -1,7 +1,5 @@
 """FBGEMM's sparse and jagged features, worked by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyprof.errors import UnknownArgument

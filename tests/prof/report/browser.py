@@ -1,7 +1,5 @@
 """Headless Chromium for tests, through chromedriver's own protocol (W3C WebDriver): no package is needed for that."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Small tables and pages of them, for the tests of the web page."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The web page in headless Chromium."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

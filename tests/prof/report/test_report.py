@@ -1,7 +1,5 @@
 """The web page: its numbers by hand, hostile names, and the command."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import io

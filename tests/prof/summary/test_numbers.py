@@ -1,7 +1,5 @@
 """The summary: numbers worked out by hand on a small table, counted independently on captures, and its sentences."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

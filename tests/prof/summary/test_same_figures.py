@@ -4,8 +4,6 @@ Both outputs are read as a user reads them: the text that ``pyprof prof --summar
 report`` writes. The figures are computed once more from the rows in the page's data island, which its charts sum.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field

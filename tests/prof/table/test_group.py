@@ -1,7 +1,5 @@
 """--group, --sort, --top, --layer-depth: on a table worked out by hand, and on captures counted independently."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

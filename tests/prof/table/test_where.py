@@ -1,7 +1,5 @@
 """--where: what it selects on a small table, and what it refuses, with the place."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bytes on the wire, algorithm and bus bandwidth of collectives."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Ranks that wait for each other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sums and means of utilisation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

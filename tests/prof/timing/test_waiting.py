@@ -1,7 +1,5 @@
 """Why a GPU waits: gaps and their causes, the launches' queue, places where the CPU waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyprof.prof.table.columns import COLUMN

@@ -1,7 +1,5 @@
 """The first steps of a run, which say nothing of the others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whose word on a dtype counts: the order of trust of ``arguments``, and calls that NVTX tells in part."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Types behind casts: forward and backward calls that tell each other's, on literal rows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pyprof.prof.kernels.type_names import Dtypes

@@ -1,7 +1,5 @@
 """Optimizers' lists that the capture cut: taken from the step's gradients where the launch proves them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Where a row's numbers come from, on a real capture whose figures test_captures.py works out."""
 
-from __future__ import annotations
-
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.prof.explain import explain

@@ -1,7 +1,5 @@
 """apex's optimizers: what their kernels worked on, proven by blocks and the step's gradients."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Kernels without an op that repeat kernels with one: what counts as a repetition, and what does not."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

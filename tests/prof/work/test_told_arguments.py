@@ -1,7 +1,5 @@
 """What an op's surroundings tell of it: the user's call, the op around it, the collective's name."""
 
-from __future__ import annotations
-
 import json
 
 from pyprof.prof.work.count import OpCall, count_call

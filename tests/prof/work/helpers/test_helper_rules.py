@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 -- a kernel's name stands on one line, so that it can be searched for
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

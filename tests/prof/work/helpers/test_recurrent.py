@@ -1,7 +1,5 @@
 """What cuDNN's gates read and write, against an H200's counters: 3 steps of 8,192 sequences, 1,024 units, cuDNN 9."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The chores of scattered sums: names as an A100 (2022) and an H200 ran them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
