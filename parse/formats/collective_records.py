@@ -63,14 +63,11 @@ def of_message(op: str, size: int, ranks: int | None) -> tuple[int | None, int |
 
 
 def of_elements(op: str, inward: int | None, outward: int | None, dtype: object) -> tuple[int | None, int | None]:
-    """(bytes in, bytes out) from torch.distributed's element counts (ParamCommsUtils.hpp: In and Out msg nelems).
-
-    torch.distributed counts the tensor of a send or receive as both in and out, although it is only one of them.
-    """
+    """(bytes in, bytes out) from torch.distributed's element counts (ParamCommsUtils.hpp: In and Out msg nelems)."""
     item = BYTES_OF_SCALAR_TYPE.get(dtype) if isinstance(dtype, str) else None
     if item is None:
         return None, None
-    if op in ("send", "recv"):
+    if op in ("send", "recv"):  # torch.distributed counts the tensor as both in and out; it is only one of them
         elements = inward or outward
         return (None, None) if elements is None else of_message(op, elements * item, None)
     return None if inward is None else inward * item, None if outward is None else outward * item

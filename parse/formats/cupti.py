@@ -1,11 +1,10 @@
 """Code shared by the readers of nsys and nvprof databases, both of which come from CUPTI's activity records."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.formats.database import Database, Source, named
 from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle, times_warning
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
@@ -48,12 +47,11 @@ def gpu_operations(
         data[name] = np.concatenate(
             [np.full(count, NULL) if part is None else part for part, count in zip(parts, counts, strict=True)]
         )
-    times = settle(data["start_ns"], data["end_ns"], earliest)
-    data["start_ns"], data["end_ns"] = times.start, times.end
+    data["start_ns"], data["end_ns"], wrong = settle(data["start_ns"], data["end_ns"], earliest)
     order = np.lexsort([data[name] for name in reversed(sources[0].order)])
     for name in data:
         data[name] = data[name][order]
-    return data, times_warning(times.wrong)
+    return data, times_warning(wrong)
 
 
 def table_columns(data: Mapping[str, Ints], kinds: Sequence[str]) -> dict[str, Data]:
@@ -81,26 +79,13 @@ class Calls(NamedTuple):
 
 
 def launch_columns(call: Ints, calls: Calls, origin: int = 0) -> dict[str, Data]:
-    """The kernel table's columns about the call that launched each row. ``call``: the call's index, -1 for none.
-
-    ``origin``: the time in ns that becomes 0.
-    """
+    """The columns about each row's ``call`` (an index, -1: none). ``origin``: the time in ns that becomes 0."""
     start = value_at(calls.start, call)
     return {
         "tid": value_at(calls.tid, call),
         "apiStart": np.where(start == NULL, NULL, start - np.where(start == NULL, 0, origin)),
         "apiDuration": lasted(start, value_at(calls.end, call)),
         "api": Coded(value_at(calls.name.codes, call, -1), calls.name.values),
-    }
-
-
-def launch_fields(call: Ints, thread: Ints, columns: Mapping[str, Data]) -> dict[str, Any]:
-    """The fields of ``Capture`` about launches. ``thread``: each call's thread number; ``columns``: the table's."""
-    return {
-        "launch_thread": value_at(thread, call, -1),
-        "launch_time": columns["apiStart"],
-        "reason": [NO_CALL],
-        "reason_code": np.where(call >= 0, -1, 0),
     }
 
 
@@ -127,8 +112,6 @@ def sizes(data: Mapping[str, Ints], name: str) -> Coded:
 
 def triples(x: Ints, y: Ints, z: Ints) -> Coded:
     """A grid or block column as texts `[x, y, z]`, made once per distinct size; empty for rows without a size."""
-    if not len(x):
-        return Coded.empty(0)
     distinct_sizes, codes = distinct(x, y, z)
     values = ["" if size[0] == NULL else f"[{size[0]}, {size[1]}, {size[2]}]" for size in distinct_sizes]
     coded = Coded(codes.astype(np.int32), values)

@@ -97,10 +97,7 @@ class Database:
         return dict(zip(wanted, columns, strict=True))
 
     def records(self, source: Source, *names: str) -> list[tuple[Any, ...]]:
-        """The rows of a source as Python values of any type; a column that the table lacks is None.
-
-        There are no rows if the table or a required column is absent.
-        """
+        """The rows as Python values of any type, None for an absent column; none without table or required columns."""
         if not self.has_all(source):
             return []
         listed = ", ".join(self.expressions(source, names).values())
@@ -189,10 +186,7 @@ class Database:
         return self.connection.execute(query, values).fetchall()
 
     def texts(self, source: Source, wanted: Ints | None = None) -> dict[int, str]:
-        """A table of texts by number (columns `id` and `text`), all or only the texts with ``wanted`` numbers.
-
-        NULL becomes an empty text, and any other value is converted to a text.
-        """
+        """Texts by number (columns `id`, `text`), all or the ``wanted``; NULL becomes empty, any other value a text."""
         if not self.has(source.table):
             return {}
         self.check(source)
@@ -213,10 +207,6 @@ def _integers(text: bytes | str, count: int) -> Ints:
     if len(numbers) != count:
         raise ValueError("expected whole numbers, found another value")
     return numbers
-
-
-def _decode(data: bytes) -> str:
-    return data.decode("utf-8", "replace")  # programs may pass any bytes as NVTX text: seen in files of 2025
 
 
 @contextmanager
@@ -241,7 +231,8 @@ def database(file: Path) -> Iterator[Database]:
     """Open a profiler's database; SQLite's own errors become an ``InputError`` of one line."""
     with unpacked(file) as plain:
         connection = sqlite3.connect(f"{plain.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        connection.text_factory = _decode
+        # programs may pass any bytes as NVTX text: seen in files of 2025
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
             yield Database(file, connection)
         except sqlite3.DatabaseError as error:

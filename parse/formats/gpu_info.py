@@ -10,17 +10,13 @@ from typing import Any
 
 from pyprof.parse.formats.database import Database, Source, named
 
-_FACTS = "smCount, clockRate, memoryBandwidth, computeMajor, computeMinor, totalMemory, l2CacheSize, threadsPerWarp"
-FACTS = tuple(_FACTS.split(", "))
+FACTS = "smCount clockRate memoryBandwidth computeMajor computeMinor totalMemory l2CacheSize threadsPerWarp".split()
 # Key of gpuInfo, and Kineto's key (libkineto, deviceProperties)
 KINETO = named("smCount=numSms, computeMajor, computeMinor, totalMemory=totalGlobalMem, threadsPerWarp=warpSize")
 
 
 def info_text(facts: Iterable[tuple[str, Any]]) -> str:
-    """The facts as JSON; empty if there are none.
-
-    Only positive integers count as facts; 0 is allowed only as a minor version.
-    """
+    """The facts as JSON, empty if there are none. Only positive integers count, and 0 as a minor version."""
     known = {k: v for k, v in facts if type(v) is int and (v > 0 or (v == 0 and k == "computeMinor"))}
     return json.dumps(known, separators=(",", ":")) if known.keys() - {"computeMinor"} else ""
 

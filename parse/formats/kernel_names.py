@@ -94,12 +94,9 @@ def _nest(closing: list[str], char: str, before: str) -> None:
 
 def _continues(name: str, at: int) -> bool:
     """Whether a scope follows the parameter list that opens at ``at``: f(int)::{lambda()#1}::operator()."""
-    closing: list[str] = []
-    for index in range(at, len(name)):
+    closing = [")"]
+    for index in range(at + 1, len(name)):
         if not closing:
-            if index > at:
-                return re.match(r"(?: const)?::", name[index : index + 8]) is not None
-            closing.append(")")
-        else:
-            _nest(closing, name[index], name[index - 1])
+            return re.match(r"(?: const)?::", name[index : index + 8]) is not None
+        _nest(closing, name[index], name[index - 1])
     return False

@@ -16,7 +16,7 @@ from pyprof.parse.formats.database import Database, Source, database, named
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.possible_times import LATEST_NS
-from pyprof.parse.formats.text_ranges import TextRange, Threads, ranges_of, thread_numbers
+from pyprof.parse.formats.text_ranges import TextRange, capture_fields
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, lookup, value_at
 
 PREFIX = "CUPTI_ACTIVITY_KIND_"
@@ -81,25 +81,12 @@ def _capture(db: Database) -> Capture:
     calls, markers = read_calls(db), read_markers(db)
     call = find_calls(calls, data["corr"])
     origin = _origin(data, calls, markers)
-    threads: Threads = {}
-    ranges, scopes = ranges_of(markers, threads, origin)
-    thread = thread_numbers(calls.pid, calls.tid, threads)
-    only_pid = int(calls.pid[0]) if len(calls.pid) else next(iter(threads), (NULL, NULL))[0]  # one process per file
+    pids = [*calls.pid[:1].tolist(), *(marker.pid for marker in markers[:1]), NULL]  # one process per file
     columns = _columns(db, data)
     columns["start"] = data["start_ns"] - origin
-    columns["pid"] = value_at(calls.pid, call, only_pid)
-    columns.update(cupti.launch_columns(call, calls, origin))
-    return Capture(
-        file=str(db.file),
-        profiler="nvprof",
-        threads=list(threads),
-        scopes=scopes,
-        ranges=ranges,
-        rows=len(call),
-        columns=columns,
-        warnings=warnings,
-        **cupti.launch_fields(call, thread, columns),
-    )
+    columns["pid"] = value_at(calls.pid, call, pids[0])
+    fields = capture_fields(columns, call, calls, markers, origin)
+    return Capture(file=str(db.file), profiler="nvprof", warnings=warnings, **fields)
 
 
 def read_operations(db: Database) -> tuple[dict[str, Ints], list[str]]:
@@ -110,11 +97,8 @@ def read_operations(db: Database) -> tuple[dict[str, Ints], list[str]]:
 
 def operation_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded, Coded]:
     """Long, short and mangled names of GPU operations."""
-    used, codes = distinct(data["name"])
-    strings = db.texts(STRINGS)
-    mangled = [strings.get(id_, "") for (id_,) in used]
-    longs, shorts = [demangle(name) for name in mangled], [short_name(name) for name in mangled]
-    long, short, raw = (Coded(codes.astype(np.int32), texts) for texts in (longs, shorts, mangled))
+    raw = cupti.texts_of(data["name"], db.texts(STRINGS))
+    long, short = (Coded(raw.codes.copy(), [*map(form, raw.values)]) for form in (demangle, short_name))
     cupti.name_operations((long, short, raw), data, KINDS)
     return long, short, raw
 

@@ -1,7 +1,5 @@
 """Impossible times: profilers lose times (CUPTI then writes 0 for both), and damaged files contain anything."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from pyprof.table.columns import NULL, Ints
@@ -10,25 +8,17 @@ LATEST_NS = 1 << 61  # since 1970: the year 2043; and a difference of two such t
 LONGEST_NS = 1 << 50  # 13 days: longer than any kernel, and 8,000 of them still add up within 64 bits
 
 
-class Settled(NamedTuple):
-    """Corrected starts and ends in ns. ``wrong``: the number of rows with impossible times, which now last 0 ns."""
-
-    start: Ints
-    end: Ints
-    wrong: int
-
-
 def times_warning(wrong: int) -> list[str]:
     """The warning that ``wrong`` rows have impossible times; no warning for 0 rows."""
     text = "GPU operations have impossible times (none, or an end before the start): they count as 0 ns"
     return [f"{wrong:,} {text}"] if wrong else []
 
 
-def settle(start: Ints, end: Ints, earliest: int = -LATEST_NS) -> Settled:
-    """Correct times in ns: rows with impossible times (unknown, before ``earliest``, end before start, weeks long)
-    last 0 ns.
+def settle(start: Ints, end: Ints, earliest: int = -LATEST_NS) -> tuple[Ints, Ints, int]:
+    """Corrected starts and ends in ns, and the number of rows with impossible times, which now last 0 ns.
 
-    Such a row is placed at whichever of its two times is possible, or else at the start of the first row.
+    Impossible times are unknown, before ``earliest``, an end before the start, or weeks apart. Such a row is placed at
+    whichever of its two times is possible, or else at the start of the first row.
     """
     begun, ended = ((earliest <= time) & (time < LATEST_NS) for time in (start, end))
     both = begun & ended
@@ -36,10 +26,10 @@ def settle(start: Ints, end: Ints, earliest: int = -LATEST_NS) -> Settled:
     good = both & (length >= 0) & (length < LONGEST_NS)
     wrong = len(start) - int(np.count_nonzero(good))
     if not wrong:
-        return Settled(start, end, 0)
+        return start, end, 0
     first = int(start[good].min()) if good.any() else 0
     place = np.where(begun, start, np.where(ended, end, first))
-    return Settled(np.where(good, start, place), np.where(good, end, place), wrong)
+    return np.where(good, start, place), np.where(good, end, place), wrong
 
 
 def lasted(start: Ints, end: Ints) -> Ints:

@@ -7,6 +7,7 @@ in their events; in RPD a table of pairs joins them. PyTorch's own ranges are RO
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +15,11 @@ import numpy as np
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.cupti import Calls, launch_columns, launch_fields, triples
+from pyprof.parse.formats.cupti import Calls, triples
 from pyprof.parse.formats.database import Database, database
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.possible_times import settle, times_warning
-from pyprof.parse.formats.text_ranges import TextRange, Threads, ranges_of, thread_numbers
+from pyprof.parse.formats.text_ranges import TextRange, capture_fields
 from pyprof.table.columns import NULL, Coded
 
 EXPERIMENTAL = "AMD's databases are read experimentally: compare with a torch.profiler trace, which is read fully"
@@ -47,8 +48,8 @@ class Operation(NamedTuple):
     pid: int
     device: int | None
     stream: int
-    grid: tuple[int, int, int] = (NULL, NULL, NULL)  # in blocks
-    block: tuple[int, int, int] = (NULL, NULL, NULL)
+    grid: Sequence[int] = (NULL, NULL, NULL)  # in blocks
+    block: Sequence[int] = (NULL, NULL, NULL)
     bytes: int | None = NULL
     call: int = NULL  # index of the call that launched it
 
@@ -92,18 +93,15 @@ def read(file: Path) -> Capture:
 
 def _capture(file: Path, events: Events) -> Capture:
     numbers = np.array([operation.numbers() for operation in events.operations], np.int64)
-    times = settle(numbers[:, 0], numbers[:, 1], earliest=1)
-    order = np.argsort(times.start, kind="stable")
-    start, end = times.start[order], times.end[order]
+    starts, ends, wrong = settle(numbers[:, 0], numbers[:, 1], earliest=1)
+    order = np.argsort(starts, kind="stable")
+    start, end = starts[order], ends[order]
     pid, device, stream, gx, gy, gz, bx, by, bz, size, launched = numbers[order, 2:].T
     operations = [events.operations[i] for i in order.tolist()]
     calls = np.array([[_number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
     markers = [marker for marker in events.markers if all(type(value) is int for value in marker[:4])]
     first_call = [time for time in calls[:1, 2].tolist() if time > 0]
     origin = min([int(start[0]), *first_call, *(marker.start for marker in markers[:1])])
-    threads: Threads = {}
-    ranges, scopes = ranges_of(markers, threads, origin)
-    call = np.where(launched == NULL, -1, launched)
     names = Coded.of(call.text for call in events.calls)
     api = Calls(calls[:, 2], calls[:, 3], calls[:, 0], calls[:, 1], names, np.arange(len(calls)))
     columns = {
@@ -118,19 +116,10 @@ def _capture(file: Path, events: Events) -> Capture:
         "grid": triples(gx, gy, gz),
         "block": triples(bx, by, bz),
         "bytes": size,
-        **launch_columns(call, api, origin),
     }
-    return Capture(
-        file=str(file),
-        profiler=events.profiler,
-        threads=list(threads),
-        scopes=scopes,
-        ranges=ranges,
-        rows=len(operations),
-        columns=columns,
-        warnings=[EXPERIMENTAL, *times_warning(times.wrong)],
-        **launch_fields(call, thread_numbers(api.pid, api.tid, threads), columns),
-    )
+    fields = capture_fields(columns, np.where(launched == NULL, -1, launched), api, markers, origin)
+    warnings = [EXPERIMENTAL, *times_warning(wrong)]
+    return Capture(file=str(file), profiler=events.profiler, warnings=warnings, **fields)
 
 
 def _number(value: int | None) -> int:
@@ -174,16 +163,11 @@ def _dispatches(db: Database) -> list[Operation]:
         " LEFT JOIN rocpd_event e ON e.id = k.event_id ORDER BY k.start, k.id"
     )
     operations = []
-    for symbol, start, end, pid, agent, stream, stack, gx, gy, gz, bx, by, bz in rows:
-        name = str(symbol or "").removesuffix(".kd")
-        grid = (_blocks(gx, bx), _blocks(gy, by), _blocks(gz, bz))
-        operations.append(Operation("kernel", name, start, end, pid, agent, stream, grid, (bx, by, bz), call=stack))
+    for symbol, start, end, pid, agent, stream, stack, *extent in rows:
+        name, block = str(symbol or "").removesuffix(".kd"), extent[3:]
+        grid = [-(-items // max(size, 1)) for items, size in zip(extent[:3], block, strict=True)]
+        operations.append(Operation("kernel", name, start, end, pid, agent, stream, grid, block, call=stack))
     return operations
-
-
-def _blocks(items: int, block: int) -> int:
-    """A grid's size in work-items -> in workgroups."""
-    return -(-items // max(block, 1))
 
 
 def _copies(db: Database) -> list[Operation]:

@@ -1,13 +1,15 @@
-"""Ranges whose texts are read one by one: the ranges of the smaller formats, whose captures have few of them."""
+"""The captures of the smaller formats, which have few ranges, so that their texts are read one by one."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyprof.parse.attribute.capture import Ranges
+from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import Scope, classify, split
-from pyprof.table.columns import NULL, Ints, distinct
+from pyprof.parse.formats.cupti import Calls, launch_columns
+from pyprof.table.columns import NULL, Data, Ints, distinct, value_at
 
 Threads = dict[tuple[int, int], int]  # (process, thread) -> its number
 
@@ -37,8 +39,23 @@ def ranges_of(ranges: Sequence[TextRange], threads: Threads, origin: int) -> tup
     return Ranges(*columns), [classify(*key) for key in scopes]
 
 
-def thread_numbers(pid: Ints, tid: Ints, threads: Threads) -> Ints:
-    """The number of each row's thread. New threads are added to ``threads``."""
-    owners, row = distinct(pid, tid)
-    numbers = [threads.setdefault((pid, tid), len(threads)) for pid, tid in owners]
-    return np.array(numbers, np.int64)[row] if owners else row
+def capture_fields(
+    columns: dict[str, Data], call: Ints, calls: Calls, markers: Sequence[TextRange], origin: int
+) -> dict[str, Any]:
+    """The fields of a ``Capture`` with these ranges and columns. ``call``: per row, its call's index, -1 for none."""
+    threads: Threads = {}
+    ranges, scopes = ranges_of(markers, threads, origin)
+    owners, row = distinct(calls.pid, calls.tid)
+    numbers = np.array([threads.setdefault((pid, tid), len(threads)) for pid, tid in owners], np.int64)
+    of_calls = launch_columns(call, calls, origin)
+    return {
+        "threads": list(threads),
+        "scopes": scopes,
+        "ranges": ranges,
+        "rows": len(call),
+        "columns": {**columns, **of_calls},
+        "launch_thread": value_at(numbers[row], call, -1),
+        "launch_time": of_calls["apiStart"],
+        "reason": [NO_CALL],
+        "reason_code": np.where(call >= 0, -1, 0),
+    }

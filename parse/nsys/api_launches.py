@@ -59,10 +59,7 @@ class Launches(NamedTuple):
 
 
 def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[int, int]) -> tuple[Ints, Launches]:
-    """The index of each operation's call (-1: none), and its launch.
-
-    ``tids``: globalTid -> thread number; new threads are added to it.
-    """
+    """The index of each operation's call (-1: none), and its launch. ``tids``: as for ``_threads``."""
     call = lookup(calls.pid, calls.corr, operations.pid, operations.corr)
     thread, time = value_at(_threads(calls.global_tid, tids), call, -1), value_at(calls.start, call)
     reasons = _reasons(calls, operations, call >= 0)
@@ -70,10 +67,10 @@ def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[i
 
 
 def _threads(global_tids: Ints, tids: dict[int, int]) -> Ints:
-    """The thread number of each globalTid. New threads are added to ``tids``."""
+    """The thread number of each globalTid. New threads are added to ``tids``: globalTid -> thread number."""
     used, inverse = distinct(global_tids)
     numbers = [tids.setdefault(tid, len(tids)) for (tid,) in used]
-    return np.array(numbers, np.int64)[inverse] if used else np.zeros(0, np.int64)
+    return np.array(numbers, np.int64)[inverse]
 
 
 def _graph_origins(db: Database, tids: dict[int, int], operations: Operations) -> tuple[Ints | None, Ints | None]:

@@ -56,14 +56,11 @@ class DataFlow:
         """Merge into sorted runs, each more than twice as long as the next, so that n ops take n log n time."""
         if not len(keys):
             return
-        while True:
-            order = np.argsort(keys, kind="stable")
-            keys, ranges = keys[order], ranges[order]
-            if not self._runs or len(self._runs[-1][0]) > 2 * len(keys):
-                break
+        while self._runs and len(self._runs[-1][0]) <= 2 * len(keys):
             earlier = self._runs.pop()
             keys, ranges = np.concatenate([earlier[0], keys]), np.concatenate([earlier[1], ranges])
-        self._runs.append((keys, ranges))
+        order = np.argsort(keys, kind="stable")
+        self._runs.append((keys[order], ranges[order]))
 
     def _find(self, wanted: Ints) -> Ints:
         """The first range with each wanted op number; -1 for none."""
@@ -75,11 +72,8 @@ class DataFlow:
 
 
 def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:
-    """(row, input position, producer's op id) of every link to an op's first output.
-
-    Vectorised over the texts' ends `[(3691,0), (0,-1), ...]`: millions of links are read at array speed.
-    """
-    data = buffer.data
+    """(row, input position, producer's op id) of every link to an op's first output."""
+    data = buffer.data  # of texts that end in `[(3691,0), (0,-1), ...]`: millions of links are read at array speed
     begin = np.flatnonzero(data == ord("("))
     row = buffer.owner(begin)
     inside = begin >= parts.links[row] + len(LINKS)

@@ -49,7 +49,7 @@ class _Entry(NamedTuple):
 
 def payloads(db: Database) -> list[Payload]:
     """The payloads of NCCL's ranges, in the table's order; empty if the export has no payloads."""
-    sql, e = RangeSql.of(db), db.expressions(NVTX)
+    sql, e = RangeSql(db), db.expressions(NVTX)
     registered, join = registered_text(db, e["json_id"])
     raw = e["payload"]
     if not db.has(PAYLOAD_ENTRIES.table) or {e["json"], registered, raw} == {"NULL"}:
@@ -159,13 +159,10 @@ Groups = dict[tuple[int, object], tuple[int | None, int | None]]
 
 def with_messages(messages: list[Payload], ranges: Ranges, scopes: list[Scope], tids: dict[int, int]) -> Ranges:
     """The ranges, with new scopes for NCCL's ranges that include the message; these are appended to ``scopes``."""
-    sent = {
-        (tids[payload.owner], payload.start): payload
-        for payload in messages
-        if payload.owner in tids and SIZE in payload.values
-    }
-    if not sent:
+    with_size = [payload for payload in messages if payload.owner in tids and SIZE in payload.values]
+    if not with_size:
         return ranges
+    sent = {(tids[payload.owner], payload.start): payload for payload in with_size}
     groups: Groups = {}
     for process, communicator, ranks, rank in memberships(messages):
         first = groups.setdefault((process, communicator), (ranks, rank))

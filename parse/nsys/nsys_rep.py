@@ -4,12 +4,12 @@ The report's own format is not documented. nsys promises that any newer version 
 """
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from subprocess import DEVNULL, CompletedProcess, run
 
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
@@ -66,7 +66,5 @@ def _export(tool: str, file: Path, exported: Path) -> None:
         raise InputError(file, f"expected nsys export to make a database, found {found}")
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
+def _run(command: list[str]) -> CompletedProcess[str]:
+    return run(command, stdin=DEVNULL, capture_output=True, text=True, errors="replace", check=False)

@@ -70,7 +70,7 @@ def read_ranges(
 
 def distinct_scopes(db: Database) -> Iterator[Scope]:
     """The scopes of all ranges, once per distinct text, domain and process."""
-    sql = RangeSql.of(db)
+    sql = RangeSql(db)
     query = f"SELECT DISTINCT {sql.text}, {sql.domain}, {sql.thread} >> 24 FROM {sql.rows} WHERE {sql.is_whole}"  # noqa: S608
     names = domain_names(db)
     for text, domain, process in db.connection.execute(query):
@@ -91,14 +91,9 @@ class _Reader:
 
     def read(self, db: Database, condition: str) -> None:
         """Read the ranges that meet an SQL condition."""
-        sql = RangeSql.of(db)
-        numbers = (
-            sql.thread,
-            sql.start,
-            f"coalesce({sql.end}, {NULL})",
-            f"{sql.domain} * 2 + ({sql.is_start_end})",
-            f"length(CAST({sql.text} AS BLOB))",
-        )
+        sql = RangeSql(db)
+        end, length = f"coalesce({sql.end}, {NULL})", f"length(CAST({sql.text} AS BLOB))"
+        numbers = (sql.thread, sql.start, end, f"{sql.domain} * 2 + ({sql.is_start_end})", length)
         factory, db.connection.text_factory = db.connection.text_factory, bytes
         try:
             chunks = db.chunks(numbers, NVTX.table, sql.join, f"{sql.is_whole} AND ({condition})", sql.text)
@@ -143,21 +138,17 @@ class _Reader:
 
     def columns(self, grown: list[array[int]]) -> Ranges:
         """The columns read so far, as arrays. Scopes of ranges in named domains are numbered after the heads."""
-        thread, start, end, scope, seq, op_id = (
-            np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in grown
-        )
+        ranges = Ranges(*(np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in grown))
         if self._in_domains:
-            scope = np.where(scope < 0, len(self.heads.texts) - 1 - scope, scope)
-        return Ranges(thread, start, end, scope, seq, op_id)
+            ranges.scope = np.where(ranges.scope < 0, len(self.heads.texts) - 1 - ranges.scope, ranges.scope)
+        return ranges
 
     def scopes(self, db: Database) -> list[Scope]:
         """The scopes of the heads, then those of ranges in named domains."""
         texts = [head.decode("utf-8", "replace") for head in self.heads.texts]  # programs may pass any bytes
         names = domain_names(db) if self._in_domains else {}
-        in_domains = [
-            _scope(texts[head], names.get((process, domain), "")) for head, domain, process in self._in_domains
-        ]
-        return [_scope(text, "") for text in texts] + in_domains
+        in_domains = ((texts[head], names.get((process, domain), "")) for head, domain, process in self._in_domains)
+        return [_scope(text, "") for text in texts] + [_scope(*of_domain) for of_domain in in_domains]
 
 
 def _with_tensors(parts: Parts, is_push_pop: NDArray[np.bool_], buffer: Buffer) -> Parts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,39 +17,20 @@ DOMAIN_NAME = 75  # the event that creates and names a domain
 PROBES = 64  # rows checked to find out whether many of the ranges are on threads that launch nothing
 
 
-@dataclass(frozen=True, slots=True)
 class RangeSql:
     """Expressions over the rows (``e``) of one export's NVTX table, for the columns that it has."""
 
-    start: str
-    end: str
-    thread: str
-    domain: str  # 0: the default domain
-    text: str
-    rows: str  # the table as ``e``, joined with the registered texts
-    join: str
-    is_range: str  # condition: a push/pop or start/end range
-    is_start_end: str
-    is_whole: str  # condition: a range whose start, thread and text are known
-
-    @classmethod
-    def of(cls, db: Database) -> RangeSql:
+    def __init__(self, db: Database) -> None:
         e = db.expressions(NVTX)
-        registered, join = registered_text(db, e["text_id"])
-        text = f"coalesce({e['text']}, {registered})"
-        is_range = f"{e['event_type']} IN {(*PUSH_POP, *START_END)}"
-        return cls(
-            start=e["start_ns"],
-            end=e["end_ns"],
-            thread=e["thread"],
-            domain=f"coalesce({e['domain']}, 0)",
-            text=text,
-            rows=f'"{NVTX.table}" e{join}',
-            join=join,
-            is_range=is_range,
-            is_start_end=f"{e['event_type']} IN {START_END}",
-            is_whole=f"{is_range} AND {text} IS NOT NULL AND {e['start_ns']} IS NOT NULL AND {e['thread']} IS NOT NULL",
-        )
+        registered, self.join = registered_text(db, e["text_id"])
+        self.rows = f'"{NVTX.table}" e{self.join}'  # the table as ``e``, joined with the registered texts
+        self.start, self.end, self.thread = e["start_ns"], e["end_ns"], e["thread"]
+        self.domain = f"coalesce({e['domain']}, 0)"  # 0: the default domain
+        self.text = f"coalesce({e['text']}, {registered})"
+        self.is_start_end = f"{e['event_type']} IN {START_END}"
+        self.is_range = f"{e['event_type']} IN {(*PUSH_POP, *START_END)}"
+        known = f"{self.text} IS NOT NULL AND {self.start} IS NOT NULL AND {self.thread} IS NOT NULL"
+        self.is_whole = f"{self.is_range} AND {known}"
 
 
 def registered_text(db: Database, number: str) -> tuple[str, str]:
@@ -71,41 +51,32 @@ def count_ranges(db: Database) -> int:
 
 
 def domain_names(db: Database) -> dict[tuple[int, int], str]:
-    """(globalTid without its thread, domain) -> the domain's name: domains are numbered per process.
-
-    The name comes from the domain's creation event, which a sliced file may have lost.
-    """
+    """(globalTid without its thread, domain) -> the domain's name: domains are numbered per process."""
     if not db.has(NVTX.table, NVTX.column("domain")):
         return {}
-    sql = RangeSql.of(db)
+    sql = RangeSql(db)
     domain, event = (db.expressions(NVTX)[name] for name in ("domain", "event_type"))
     found = db.rows(
         f"SELECT {sql.thread} >> 24, {domain}, coalesce({sql.text}, '') FROM {sql.rows}"  # noqa: S608 (our own text)
         f" WHERE {event} = ? AND typeof({sql.thread}) = 'integer' AND typeof({domain}) = 'integer' ORDER BY e.rowid",
-        DOMAIN_NAME,
+        DOMAIN_NAME,  # which a sliced file may have lost
     )
     return {(process, domain): str(name) for process, domain, name in found}
 
 
 def last_time(db: Database) -> int:
     """The last time in the NVTX table, in ns. A range that was never closed is assumed to last until then."""
-    sql = RangeSql.of(db)
+    sql = RangeSql(db)
     latest = f"coalesce(max(max({sql.start}), max(coalesce({sql.end}, {sql.start}))), 0)"
     return int(db.query_ints(f'SELECT {latest} FROM "{NVTX.table}" e', 1)[0][0])  # noqa: S608 (our own text)
 
 
 def around(db: Database, times: Ints) -> str:
-    """Ranges that are open at one of these times, and ranges that mark a step.
-
-    The times go into a temporary table, for one scan of the ranges: there is no index on time.
-    """
-    sql = RangeSql.of(db)
-    _temporary(db, "pyprof_times", times.tolist())
-    end = f"coalesce({sql.end}, {OPEN})"
-    return (
-        f"(EXISTS (SELECT 1 FROM pyprof_times WHERE number BETWEEN {sql.start} AND {end})"  # noqa: S608 (our own text)
-        f" OR {_marks(sql.text)})"
-    )
+    """Ranges that are open at one of these times, and ranges that mark a step."""
+    sql = RangeSql(db)
+    _temporary(db, "pyprof_times", times.tolist())  # for one scan of the ranges: there is no index on time
+    meets = f"number BETWEEN {sql.start} AND coalesce({sql.end}, {OPEN})"
+    return f"(EXISTS (SELECT 1 FROM pyprof_times WHERE {meets}) OR {_marks(sql.text)})"  # noqa: S608 (our own text)
 
 
 def of_launches(db: Database, launching: Sequence[int]) -> str:
@@ -114,7 +85,7 @@ def of_launches(db: Database, launching: Sequence[int]) -> str:
     Also all ranges of a thread that has a range needed for launches on other threads: a forward op of their backward
     pass, a backward node, or an op that names the op that made its input. An idle thread has no such ranges.
     """
-    sql = RangeSql.of(db)
+    sql = RangeSql(db)
     _temporary(db, "pyprof_launching", launching)
     idle = f"{sql.thread} NOT IN (SELECT number FROM pyprof_launching)"  # noqa: S608 (our own text)
     if not _some_idle(db, idle):
@@ -140,7 +111,7 @@ def _some_idle(db: Database, idle: str) -> bool:
 
 def last_nodes(db: Database, updates: Ints, since: int) -> tuple[Ints, Ints]:
     """Process and start of autograd's last node between each two of ``updates``, if it began after ``since``."""
-    sql = RangeSql.of(db)
+    sql = RangeSql(db)
     text, start, thread = sql.text, sql.start, sql.thread
     _temporary(db, "pyprof_updates", updates.tolist())
     node = f"{text} GLOB '*Backward*, seq = *' OR {text} GLOB '*AccumulateGrad*'"

@@ -75,11 +75,7 @@ class Heads:
 
 
 def split_texts(buffer: Buffer, heads: Heads, one_by_one: bool = False) -> Parts:
-    """Split the texts of a buffer. New heads are added to ``heads`` in order of appearance.
-
-    ``one_by_one``: do not use pyarrow, whose import takes longer than splitting a few thousand texts. The result is
-    the same.
-    """
+    """Split the texts of a buffer; new heads join ``heads`` in order of appearance. ``one_by_one``: without pyarrow."""
     data, begin = buffer.data, buffer.begin
     seq_at, op_at, links = _marks(buffer)
     op_id, op_end = numbers(data, op_at + len(OP_ID), links)
@@ -144,27 +140,19 @@ def _marks(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     """The positions of each text's first sequence number, op id and links; the text's end for missing ones."""
     words = np.ndarray((len(buffer.data) - 7,), "<u8", buffer.data, strides=(1,))  # the 8 bytes from each position on
     equals = np.flatnonzero(buffer.data == ord("="))
-    owner, last = buffer.owner(equals), words[equals - 6]  # all marks end in "= "
-    seq, op_id, links = (_first(buffer, words, (equals, owner, last), mark) for mark in (SEQ, OP_ID, LINKS))
-    return seq, op_id, links
+    text, last = buffer.owner(equals), words[equals - 6]  # all marks end in "= "; the 8 bytes up to there
 
+    def first(mark: bytes) -> Ints:
+        hits = np.flatnonzero(last == _word(mark[-8:]))
+        at, owner = equals[hits] - (len(mark) - 2), text[hits]
+        fits = (at >= buffer.begin[owner]) & (at + len(mark) <= buffer.end[owner])
+        for part in range(0, len(mark) - 8, 8):
+            fits &= words[at + part] == _word(mark[part : part + 8])
+        place = buffer.end.copy()
+        place[owner[fits][::-1]] = at[fits][::-1]  # in reverse, so that a text's first mark is written last
+        return place
 
-def _first(
-    buffer: Buffer, words: NDArray[np.uint64], signs: tuple[Ints, Ints, NDArray[np.uint64]], mark: bytes
-) -> Ints:
-    """The position of the first ``mark`` in each text; the text's end if there is none.
-
-    ``signs``: the position of each `=`, its text, and the 8 bytes that end one byte after it.
-    """
-    equals, owner, last = signs
-    hits = np.flatnonzero(last == _word(mark[-8:]))
-    at, owner = equals[hits] - (len(mark) - 2), owner[hits]
-    fits = (at >= buffer.begin[owner]) & (at + len(mark) <= buffer.end[owner])
-    for part in range(0, len(mark) - 8, 8):
-        fits &= words[at + part] == _word(mark[part : part + 8])
-    first = buffer.end.copy()
-    first[owner[fits][::-1]] = at[fits][::-1]  # in reverse, so that a text's first mark is written last
-    return first
+    return first(SEQ), first(OP_ID), first(LINKS)
 
 
 def _word(data: bytes) -> np.uint64:
@@ -174,13 +162,10 @@ def _word(data: bytes) -> np.uint64:
 def _plain_heads(
     buffer: Buffer, rows: NDArray[np.intp], ends: tuple[Ints, Ints], parts: Parts, one_by_one: bool
 ) -> list[tuple[int, bytes]]:
-    """The distinct heads of the texts ``rows``, each with its first row. Sets ``parts.head`` to indices of that list.
-
-    ``ends``: the positions at which each text's name and its op id end.
-    """
+    """The distinct heads of the texts ``rows``, each with its first row. Sets ``parts.head`` to indices of the list."""
     if not len(rows):
         return []
-    cuts = np.stack([buffer.begin, *ends, parts.links], axis=1)[rows]
+    cuts = np.stack([buffer.begin, *ends, parts.links], axis=1)[rows]  # ``ends``: of each name and each op id
     cuts = np.append(cuts.reshape(-1), buffer.end[rows[-1]])
     codes, values = _few_slices(buffer.raw, cuts) if one_by_one else _distinct_slices(buffer.data, cuts)
     key, first, local = np.unique(codes[::4] * len(values) + codes[2::4], return_index=True, return_inverse=True)

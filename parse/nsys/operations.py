@@ -51,11 +51,8 @@ def _operations(db: Database, data: dict[str, Ints], warnings: list[str]) -> Ope
 
 
 def process_numbers(global_pid: Ints, db: Database) -> Ints:
-    """The process number of each globalPid.
-
-    Exports cut by hand lack globalPid. Then all rows belong to the process that called the API, if there is only one.
-    """
-    if np.any(global_pid != NULL):
+    """The process number of each globalPid; without any, that of the process that called the API, if there is one."""
+    if np.any(global_pid != NULL):  # exports cut by hand lack globalPid
         return np.where(global_pid == NULL, NULL, process_of(global_pid))
     pids = np.unique(process_of(db.read(API, "thread")["thread"]))
     return np.full(len(global_pid), pids[0] if len(pids) == 1 else NULL, np.int64)

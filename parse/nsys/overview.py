@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from pyprof.parse.nsys.nvtx_ranges import distinct_scopes, read_ranges
 from pyprof.parse.nsys.nvtx_sql import count_ranges, last_nodes
 from pyprof.parse.nsys.operations import outline_operations
 from pyprof.parse.nsys.reader import assemble, check
-from pyprof.table.columns import NULL, Data, Ints
+from pyprof.table.columns import NULL, Ints
 
 FEW = 100_000  # up to this number, all ranges are read, which takes a fifth of a second
 MOMENTS = 4_096  # moments drawn from the GPU time: a share of 50% is known to within 2.4%, of 100% to within 0.16%
@@ -111,16 +111,13 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
     return notes, Contents.of_columns({**capture.columns, "step": step}, attribution)
 
 
-_BY_ROW = "launch_thread launch_time reason_code origin_thread origin_time".split()  # of a Capture
-
-
 def _capture(db: Database) -> tuple[Capture, Sample | None]:
     """A capture of all operations and all ranges. If a sample is drawn, only with the ranges around the sample."""
     operations, tids = outline_operations(db), dict[int, int]()
     _, launched = launches(db, operations, outline_calls(db), tids)
     sample, around = None, None
     if count_ranges(db) > FEW:
-        duration = _ints(operations.columns["kDuration"])
+        duration = cast("Ints", operations.columns["kDuration"])
         sample = Sample(np.arange(len(duration)), np.ones(len(duration), np.int64))  # all operations
         if len(duration) > MOMENTS and duration.any():
             sample = draw(duration, MOMENTS)
@@ -128,11 +125,6 @@ def _capture(db: Database) -> tuple[Capture, Sample | None]:
         around = np.unique(np.concatenate([column[sample.rows] for column in times]))
     nvtx = read_ranges(db, around, tids)
     return assemble(db, operations, nvtx, launched, payloads(db)), sample
-
-
-def _ints(column: Data) -> Ints:
-    assert isinstance(column, np.ndarray)
-    return column.astype(np.int64, copy=False)
 
 
 def _attribution(capture: Capture, tree: RangeTree, weight: Ints | None = None) -> Attribution:
@@ -146,22 +138,20 @@ def _estimated(capture: Capture, tree: RangeTree, sample: Sample) -> Attribution
         return _attribution(capture, tree)
     part = _rows(capture, sample.rows)
     by_moment, seen = _attribution(part, tree, sample.moments), _attribution(part, tree)
-    total, moments = int(_ints(capture.columns["kDuration"]).sum()), by_moment.total_ns
+    total, moments = int(cast("Ints", capture.columns["kDuration"]).sum()), by_moment.total_ns
     low, high = bounds(by_moment.attributed_ns, moments)
     reasons = {reason: round(total * hits / moments) for reason, hits in by_moment.reasons.items()}
-    estimate = Estimate(
-        len(sample.rows),
-        seen.total_ns,
-        max(math.floor(low * total), seen.attributed_ns),
-        min(math.ceil(high * total), total - (seen.total_ns - seen.attributed_ns)),
-    )
+    most = total - (seen.total_ns - seen.attributed_ns)
+    edges = max(math.floor(low * total), seen.attributed_ns), min(math.ceil(high * total), most)
+    estimate = Estimate(len(sample.rows), seen.total_ns, *edges)
     return Attribution(total, total - sum(reasons.values()), seen.on_cpu, reasons, estimate)
 
 
 def _rows(capture: Capture, rows: Ints) -> Capture:
     """Some of the rows of a brief capture."""
     columns = {key: c[rows] if isinstance(c, np.ndarray) else c.take(rows) for key, c in capture.columns.items()}
-    by_row = {name: getattr(capture, name) for name in _BY_ROW}
+    names = "launch_thread launch_time reason_code origin_thread origin_time".split()
+    by_row = {name: getattr(capture, name) for name in names}
     taken = {name: column[rows] for name, column in by_row.items() if column is not None}
     return replace(capture, rows=len(rows), columns=columns, **taken)
 

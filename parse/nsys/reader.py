@@ -16,25 +16,15 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING
 from pyprof.parse.formats.cupti import launch_columns
 from pyprof.parse.formats.database import Database, database
+from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import Launches, launches, launching_threads, read_calls
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
-from pyprof.parse.nsys.tables import (
-    API,
-    DIAGNOSTICS,
-    MPI_RANKS,
-    NVTX,
-    PROPERTIES,
-    STRINGS,
-    THREAD_NAMES,
-    process_of,
-    thread_of,
-)
 from pyprof.table.columns import NULL, Ints, distinct
 
-SIGNS = (STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # every export has one of these tables
-EVENTS = tuple(source.table for source in (NVTX, API, *SOURCES))
+SIGNS = (tables.STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # every export has one of them
+EVENTS = tuple(source.table for source in (tables.NVTX, tables.API, *SOURCES))
 SEVERE = 2  # messages with at least this DIAGNOSTIC_EVENT.severity become warnings
 MOST_MESSAGES = 5
 RANK_NAME = re.compile(r"MPI Rank (\d{1,9})")
@@ -87,11 +77,11 @@ def _capture(db: Database, lean: bool) -> Capture:
 def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launches, messages: list[Payload]) -> Capture:
     """The capture of operations, ranges and launches; ``messages`` are NCCL's payloads."""
     rank = _rank_column(db, messages, operations.pid)
-    properties = dict(db.records(PROPERTIES, "name", "value"))
+    properties = dict(db.records(tables.PROPERTIES, "name", "value"))
     return Capture(
         file=str(db.file),
         profiler=f"nsys {properties.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
-        threads=[(process_of(tid), thread_of(tid)) for tid in nvtx.tids],
+        threads=[(tables.process_of(tid), tables.thread_of(tid)) for tid in nvtx.tids],
         scopes=nvtx.scopes,
         ranges=nvtx.ranges,
         spans=nvtx.spans,
@@ -110,13 +100,13 @@ def _rank_column(db: Database, messages: list[Payload], pid: Ints) -> Ints:
     `MPI Rank 3`, as nsys names the one that called MPI_Init (seen in 2022.2); and NCCL's payload where a communicator
     is made, `{"No. of ranks": 8, "Rank": 3, ..}`, in exports that have payloads (``nccl_payloads``).
     """
-    threads = db.records(THREAD_NAMES, "thread", "name")
-    names = db.texts(STRINGS) if threads else {}
+    threads = db.records(tables.THREAD_NAMES, "thread", "name")
+    names = db.texts(tables.STRINGS) if threads else {}
     matches = ((thread, RANK_NAME.fullmatch(names.get(name, ""))) for thread, name in threads)
     of_threads = _agreed((thread, int(match[1])) for thread, match in matches if match)
-    rank_of = {**_ranks_of_nccl(messages), **of_threads, **_agreed(db.records(MPI_RANKS, "process", "rank"))}
+    rank_of = {**_ranks_of_nccl(messages), **of_threads, **_agreed(db.records(tables.MPI_RANKS, "process", "rank"))}
     pids, number = distinct(pid)
-    return np.array([rank_of.get(owner, NULL) for (owner,) in pids], np.int64)[number] if pids else pid
+    return np.array([rank_of.get(owner, NULL) for (owner,) in pids], np.int64)[number]
 
 
 def _agreed(claims: Iterable[tuple[object, ...]]) -> dict[int, int]:
@@ -124,7 +114,7 @@ def _agreed(claims: Iterable[tuple[object, ...]]) -> dict[int, int]:
     ranks_of: dict[int, set[int]] = {}
     for owner, rank in claims:
         if isinstance(owner, int) and type(rank) is int and 0 <= rank < MOST_RANKS:
-            ranks_of.setdefault(process_of(owner), set()).add(rank)
+            ranks_of.setdefault(tables.process_of(owner), set()).add(rank)
     return {pid: next(iter(ranks)) for pid, ranks in ranks_of.items() if len(ranks) == 1}
 
 
@@ -147,10 +137,9 @@ def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> 
     if not operations.rows:
         warnings.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
     if np.any(operations.kind == KINDS.index("graph")):
-        warnings.append(
-            "CUDA graphs are opaque in this capture: profile with --cuda-graph-trace=node to see their kernels"
-        )
-    messages_of_nsys = db.records(DIAGNOSTICS, "severity", "text")
+        advice = "profile with --cuda-graph-trace=node to see their kernels"
+        warnings.append(f"CUDA graphs are opaque in this capture: {advice}")
+    messages_of_nsys = db.records(tables.DIAGNOSTICS, "severity", "text")
     severe = (text for severity, text in messages_of_nsys if isinstance(severity, int) and severity >= SEVERE)
     warnings += [f"nsys: {text}" for text in list(dict.fromkeys(severe))[:MOST_MESSAGES]]
     if sizes := missing_sizes(db, messages):

@@ -25,16 +25,11 @@ GRAPH = Source("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_OPERATION, *named("graph=gr
 # calls; 67 is backtraces, which repeat the correlation ids of the calls; 27 is calls of the operating system.
 _CALL = (*TIMES, *named("thread=globalTid, name=nameId, event_class=eventClass"))
 _CALLED = ("start_ns", "end_ns", "thread")
-API = Source(
-    "CUPTI_ACTIVITY_KIND_RUNTIME",
-    (*_CALL, *named("corr=correlationId")),
-    required=(*_CALLED, "corr"),
-    only=("event_class", (0, 1)),
-)
+_API = (*_CALL, *named("corr=correlationId"))
+API = Source("CUPTI_ACTIVITY_KIND_RUNTIME", _API, required=(*_CALLED, "corr"), only=("event_class", (0, 1)))
 OS_CALLS = Source("OSRT_API", _CALL, required=(*_CALLED, "name"), only=("event_class", (27,)))
-GRAPH_NODES = Source(
-    "CUDA_GRAPH_NODE_EVENTS", named("node=graphNodeId, original=originalGraphNodeId, start_ns=start, thread=globalTid")
-)
+_NODE = named("node=graphNodeId, original=originalGraphNodeId, start_ns=start, thread=globalTid")
+GRAPH_NODES = Source("CUDA_GRAPH_NODE_EVENTS", _NODE)
 
 # NVTX ranges and marks. `end_thread` is the thread that ended a range if it is not `thread`. A text is in the row or,
 # if it was registered with NVTX, in STRINGS.

@@ -13,8 +13,6 @@ from pyprof.command.parser import Parser, add_common, add_json
 if TYPE_CHECKING:
     from pyprof.parse.stats.reports import Wanted
 
-FORMATS = ("column", "csv", "json")
-
 
 def build_parser() -> Parser:
     from pyprof.parse.stats.reports import DEFAULT
@@ -35,7 +33,7 @@ def build_parser() -> Parser:
         "column: aligned, under a title; csv: a header and rows, with an empty line between tables; json: as nsys "
         "writes it, one table as a list of objects, several as an object of such lists (default: column)"
     )
-    form.add_argument("-f", "--format", choices=FORMATS, default="column", help=of_formats)
+    form.add_argument("-f", "--format", choices=("column", "csv", "json"), default="column", help=of_formats)
     add_json(form)
     parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
     add_common(parser, writes="file")
@@ -61,8 +59,8 @@ def _run(args: argparse.Namespace) -> Done:
     missing = dict.fromkeys(report.report.missing for report, rows in tables if not rows)
     skipped = [f"{args.file} does not contain {data}." for data in missing]
     if args.json:
-        target: dict[str, Any] = {"output": args.output, "force": args.force}
-        write_answer("stats", tables_of(tables), input=[args.file], warnings=skipped, **target)
+        answer = tables_of(tables)
+        write_answer("stats", answer, input=[args.file], warnings=skipped, output=args.output, force=args.force)
     else:
         with open_output(args.output, args.force) as out:
             out.write(layout.FORMATS[args.format](tables).encode("utf-8", "replace"))

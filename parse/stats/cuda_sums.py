@@ -3,7 +3,7 @@
 import numpy as np
 
 from pyprof.parse.stats import group_statistics as grouped
-from pyprof.parse.stats.group_statistics import Cell, Rows, Summary, by_text, known, rounded, summarise
+from pyprof.parse.stats.group_statistics import Cell, Rows, by_text, known, rounded, summarise
 from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording
 from pyprof.table.columns import NULL, Coded, distinct
 
@@ -106,16 +106,13 @@ def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> Rows:
     total = summarise(code, np.maximum(call.end, gpu.end) - call.start)
     api, kernel = summarise(code, call.durations()), summarise(code, gpu.durations())
     queue = {s.group: s for s in summarise(code[late], queued[late])}
+    # If no kernel of a group waited, only the deviation is set, as in nsys.
+    no_waits: list[Cell] = [0, None, None, None, None, rounded(0.0)]
     rows: Rows = []
     texts = [f"{kernels.values[k]} {apis.values[a]}" for *_, a, k in groups]
     for s in sorted(total, key=lambda s: (-s.mean, texts[s.group])):
         *where, a, k = groups[s.group]
-        waits = _queue(queue.get(s.group))
+        waits = [queue[s.group].rows, *queue[s.group].times()] if s.group in queue else no_waits
         spread = [*s.times(), *api[s.group].times(), *waits[1:], *kernel[s.group].times()]
         rows.append([*known(where), s.rows, waits[0], *spread, apis.values[a], kernels.values[k]])
     return rows
-
-
-def _queue(summary: Summary | None) -> list[Cell]:
-    """The number of kernels that waited, and statistics. If none waited, only the deviation is set, as in nsys."""
-    return [summary.rows, *summary.times()] if summary else [0, None, None, None, None, rounded(0.0)]

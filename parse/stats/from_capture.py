@@ -38,9 +38,7 @@ class CaptureRecording(Recording):
     def spans(self) -> Spans:
         """All ranges except Python frames, which have no counterpart in NVTX."""
         capture, ranges = self._capture, self._capture.ranges
-        if not len(ranges):
-            return Spans.none()
-        frames = np.array([scope.kind == Kind.FRAME for scope in capture.scopes])
+        frames = np.array([scope.kind == Kind.FRAME for scope in capture.scopes], bool)
         rows = np.flatnonzero(~frames[ranges.scope])
         pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread[rows]].T
         texts = [scope.text or f"{PREFIX.get(scope.kind, '')}{scope.name}" for scope in capture.scopes]

@@ -62,7 +62,7 @@ class NsysRecording(Recording):
 
 def _spans(db: Database) -> Spans:
     db.check(NVTX)
-    sql, e = RangeSql.of(db), db.expressions(NVTX)
+    sql, e = RangeSql(db), db.expressions(NVTX)
     names = ("start_ns", "end_ns", "thread", "end_thread", "event_type", "domain")
     columns = ", ".join([*(f"coalesce({e[name]}, {NULL})" for name in names), "e.rowid"])
     query = f'SELECT {columns} FROM "{NVTX.table}" e WHERE {sql.is_range} ORDER BY e.rowid'  # noqa: S608 (our own text)
@@ -81,7 +81,7 @@ def _spans(db: Database) -> Spans:
 
 def _range_names(db: Database, process: Ints, domain: Ints) -> Coded:
     """`domain:text` of every range; the default domain has no name. ``process``: globalTids without their threads."""
-    sql = RangeSql.of(db)
+    sql = RangeSql(db)
     seen: dict[str, int] = {}
     query = f"SELECT coalesce({sql.text}, '') FROM {sql.rows} WHERE {sql.is_range} ORDER BY e.rowid"  # noqa: S608
     cursor = db.connection.execute(query)
@@ -116,9 +116,7 @@ class NvprofRecording(Recording):
     @cached_property
     def spans(self) -> Spans:
         markers = nvprof.read_markers(self.db)
-        if not markers:
-            return Spans.none()
-        pid, tid, start, end = np.array([marker[:4] for marker in markers], np.int64).T
-        closed = end[end != OPEN]
-        end = np.where(end == OPEN, max(start.max(), closed.max(initial=0)), end)  # open ranges end at the last time
+        pid, tid, start, end = np.array([marker[:4] for marker in markers], np.int64).reshape(-1, 4).T
+        last = np.concatenate([start, end[end != OPEN]]).max(initial=0)
+        end = np.where(end == OPEN, last, end)  # open ranges end at the last time
         return Spans.pushed(start, end, pid, tid, Coded.of(f":{marker.text}" for marker in markers))

@@ -80,10 +80,7 @@ def time_rows(names: Coded, duration: Ints) -> Rows:
 
 
 def group_rows(group: NDArray[Any], duration: Ints, names: Sequence[str], last: Sequence[Sequence[Cell]]) -> Rows:
-    """Share of the total time in percent, total, count and statistics of each group, then its ``last`` cells.
-
-    The largest comes first, equal ones by name.
-    """
+    """Percent of the whole time, total, count and statistics of each group, and its ``last`` cells; largest first."""
     summaries = largest_first(summarise(group, duration), names)
     whole = sum(s.total for s in summaries)
     return [

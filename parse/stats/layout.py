@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
 
 from pyprof.parse.stats.group_statistics import Cell, Rows
 from pyprof.parse.stats.reports import TEXTS, Wanted
@@ -69,12 +68,9 @@ def as_json(tables: Sequence[Table]) -> str:
 
 def _objects(wanted: Wanted, rows: Rows) -> str:
     names = wanted.report.columns
-    lines = [json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False) for row in rows]
+    objects = (dict(zip(names, row, strict=True)) for row in rows)
+    lines = [json.dumps(cells, ensure_ascii=False, default=float) for cells in objects]  # Decimal to float
     return "[\n  " + ",\n  ".join(lines) + "\n]" if lines else "[]"
-
-
-def _plain(cell: Cell) -> int | float | str | None:
-    return float(cell) if isinstance(cell, Decimal) else cell
 
 
 FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {"column": columns, "csv": comma_separated, "json": as_json}

@@ -6,6 +6,7 @@ ended on the same thread. Levels, children and parents consider only projected r
 counts are in the table. Ids are the row numbers in nsys's table of NVTX events.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,8 @@ from pyprof.parse.attribute.nesting import innermost, nest
 from pyprof.parse.stats import group_statistics as grouped
 from pyprof.parse.stats.cuda_sums import kernel_names
 from pyprof.parse.stats.group_statistics import Cell, Rows, by_text, known, rounded, summarise
-from pyprof.parse.stats.recording import KERNEL, Calls, Recording, Spans, same_threads
-from pyprof.table.columns import Ints, distinct
+from pyprof.parse.stats.recording import KERNEL, Calls, Recording, Spans
+from pyprof.table.columns import NULL, Ints, distinct
 
 STYLES = ("PushPop", "StartEnd")  # indexed by Spans.startend
 OUTSIDE = -1  # stands for the missing range and its style
@@ -59,7 +60,8 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> Rows:
     # span -1 finds the last, which is OUTSIDE
     name, style = (np.append(column.astype(np.int64), OUTSIDE)[span] for column in (ranges.codes, spans.startend))
     groups, code = distinct(name, style, gpu.launch.pid[row], gpu.launch.tid[row], kernels.codes[row])
-    instances = _instances(code[span >= 0], span[span >= 0], len(groups))
+    pairs, _ = distinct(code[span >= 0], span[span >= 0])
+    instances = Counter(group for group, _ in pairs)  # the number of different ranges in each group
     rows: list[tuple[tuple[object, ...], list[Cell]]] = []
     for s in summarise(code, gpu.durations()[row]):
         name_code, style_code, pid, tid, kernel = groups[s.group]
@@ -70,20 +72,15 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> Rows:
     return [cells for _, cells in sorted(rows, key=lambda row: row[0])]
 
 
-def _instances(group: Ints, span: Ints, groups: int) -> list[int]:
-    """The number of different ranges in each group."""
-    pairs, _ = distinct(group, span)
-    counts: list[int] = np.bincount(np.array([g for g, _ in pairs], np.int64), minlength=groups).tolist()
-    return counts
-
-
 def enclosing(spans: Spans, launch: Calls) -> tuple[Ints, Ints]:
     """Every pair of a launch and a range that contains the whole call: (rows of ``launch``, rows of ``spans``).
 
     All launches are processed together, from the innermost range outwards. Push/pop and start/end ranges are nested
     separately, because start/end ranges may overlap, and ranges that do not nest take long.
     """
-    of_span, of_call = same_threads(spans, launch)
+    pid, tid = np.concatenate([spans.pid, launch.pid]), np.concatenate([spans.tid, launch.tid])
+    _, thread = distinct(pid, tid)
+    of_span, of_call = thread[: len(spans)], np.where(launch.start != NULL, thread[len(spans) :], -1)
     pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for style in (False, True):
         styled = np.flatnonzero(spans.startend == style)
@@ -137,9 +134,8 @@ def nvtx_gpu_proj_trace(recording: Recording, _: str = "") -> Rows:
     times = (projected.start, projected.end - projected.start, spans.start, spans.durations())
     counts = (spans.pid, spans.tid, projected.operations, projected.level, projected.children)
     before, after = ([column.tolist() for column in columns] for columns in (times, counts))
-    rows = zip(spans.name.texts(), *before, styles, *after, numbers, parent_ids, stack, strict=True)
-    listed = [list(row) for row in rows]
-    return [listed[i] for i in np.argsort(spans.id, kind="stable").tolist()]
+    rows = list(zip(spans.name.texts(), *before, styles, *after, numbers, parent_ids, stack, strict=True))
+    return [list(rows[i]) for i in np.argsort(spans.id, kind="stable").tolist()]
 
 
 def _project(recording: Recording) -> _Projected:
@@ -161,7 +157,7 @@ def _parents(spans: Spans) -> Ints:
     """The innermost range of the same thread that contains each range entirely; -1 for none."""
     if not len(spans):
         return np.zeros(0, np.int64)
-    thread, _ = same_threads(spans, Calls.none())
+    _, thread = distinct(spans.pid, spans.tid)
     nesting = nest(thread, spans.start, spans.end)
     _, first = np.unique(nesting.source, return_index=True)  # the first piece of each range
     around = nesting.parent[first]

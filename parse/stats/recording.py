@@ -16,7 +16,7 @@ from pyprof.files import open_input
 from pyprof.parse.detect import reader
 from pyprof.parse.formats.cupti import sizes
 from pyprof.parse.formats.database import HEADER, database
-from pyprof.table.columns import NULL, Coded, Ints, distinct, value_at
+from pyprof.table.columns import Coded, Ints, value_at
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
 _Columns = TypeVar("_Columns", bound="Events")
@@ -81,10 +81,8 @@ class Gpu(Events):
     def of_activity(cls, data: Mapping[str, Ints], names: Sequence[Coded], launch: Calls) -> Gpu:
         """The operations from the columns of ``gpu_operations``; ``names``: demangled, short, mangled."""
         start, end, kind, size, device = (data[key] for key in ("start_ns", "end_ns", "kind", "bytes", "device"))
-        name, base, mangled = names
-        return cls(
-            start, end, kind, size, device, name, base, mangled, sizes(data, "grid"), sizes(data, "block"), launch
-        )
+        name, base, mangled, grid, block = (*names, sizes(data, "grid"), sizes(data, "block"))
+        return cls(start, end, kind, size, device, name, base, mangled, grid, block, launch)
 
 
 @dataclass(slots=True)
@@ -123,6 +121,10 @@ class Recording:
         raise NotImplementedError
 
     @cached_property
+    def spans(self) -> Spans:
+        raise NotImplementedError
+
+    @cached_property
     def api(self) -> Calls:
         """CUDA API calls, runtime and driver."""
         return Calls.none()
@@ -131,10 +133,6 @@ class Recording:
     def os(self) -> Calls:
         """Calls of the operating system's runtime."""
         return Calls.none()
-
-    @cached_property
-    def spans(self) -> Spans:
-        raise NotImplementedError
 
 
 @contextmanager
@@ -148,9 +146,11 @@ def recording(file: Path) -> Iterator[Recording]:
     from pyprof.parse.stats.from_kineto import KinetoRecording
 
     read = reader(file)
+    with open_input(file) as source:
+        is_database = source.read(len(HEADER)) == HEADER
     if read is kineto.read:
         yield KinetoRecording(file)
-    elif not _is_database(file):
+    elif not is_database:
         yield CaptureRecording(read(file))
     else:
         with database(file) as db:
@@ -160,16 +160,3 @@ def recording(file: Path) -> Iterator[Recording]:
                 yield NsysRecording(db)
             else:
                 yield CaptureRecording(read(file))
-
-
-def _is_database(file: Path) -> bool:
-    with open_input(file) as source:
-        return source.read(len(HEADER)) == HEADER
-
-
-def same_threads(spans: Spans, calls: Calls) -> tuple[Ints, Ints]:
-    """The thread number of each range and of each call; -1 for a missing call."""
-    pid, tid = np.concatenate([spans.pid, calls.pid]), np.concatenate([spans.tid, calls.tid])
-    _, number = distinct(pid, tid)
-    of_call = number[len(spans) :]
-    return number[: len(spans)], np.where(calls.start != NULL, of_call, -1)

@@ -10,10 +10,8 @@ from pyprof.parse.stats.recording import Recording
 
 SPREAD = ("Avg (ns)", "Med (ns)", "Min (ns)", "Max (ns)", "StdDev (ns)")
 KERNEL_NAMES = ("base", "mangled")  # without a variant, names with template arguments
-TEXT_COLUMNS = (
-    "Name, Operation, Range, Style, Category, NVTX Range, Kernel Name, API Name, GridXYZ, BlockXYZ, RangeStack"
-)
-TEXTS = frozenset(TEXT_COLUMNS.split(", "))  # all other columns are numbers
+_TEXTS = "Name, Operation, Range, Style, Category, NVTX Range, Kernel Name, API Name, GridXYZ, BlockXYZ, RangeStack"
+TEXTS = frozenset(_TEXTS.split(", "))  # all other columns are numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,24 +33,20 @@ def texts(values: Sequence[str]) -> Any:
     encoded = [clean(text).encode() for text in values]
     ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     if ends.max(initial=0) > LONGEST:
-        raise PyprofError(
-            f"a column has {ends[-1]:,} bytes of texts, of which Parquet takes {LONGEST:,}: write net.dict"
-        )
+        found = f"a column has {ends[-1]:,} bytes of texts"
+        raise PyprofError(f"{found}, of which Parquet takes {LONGEST:,}: write net.dict")
     buffers = [None, pa.py_buffer(np.append(0, ends).astype(np.int32)), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 
 def dictionary(data: Coded, values: Any = None) -> Any:
-    """A text column as an Arrow dictionary array; empty texts are null. ``values``: ``texts(data.values)`` if known.
-
-    If the dictionary has more texts than there are rows, unused texts are dropped.
-    """
+    """A text column as an Arrow dictionary array; empty texts are null. ``values``: ``texts(data.values)`` if known."""
     import pyarrow as pa
 
     values = texts(data.values) if values is None else values
     filled = np.array([*map(bool, data.values), False])  # code -1 selects the last item
     known, codes = filled[data.codes], data.codes
-    if len(values) > len(codes):
+    if len(values) > len(codes):  # drop the unused texts
         used, number = np.unique(np.where(known, codes, 0), return_inverse=True)
         values, codes = values.take(numbers(used)), number.reshape(-1).astype(np.int32)
     return pa.DictionaryArray.from_arrays(numbers(codes, known), values)

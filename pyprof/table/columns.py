@@ -95,6 +95,11 @@ class Ragged:
         inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         return Ragged(offsets, self.values[np.repeat(self.offsets[:-1][rows], counts) + inside])
 
+    def between(self, begin: int, end: int) -> Ragged:
+        """The rows from ``begin`` to ``end``, without a copy of their values."""
+        bounds = self.offsets[begin : end + 1]
+        return Ragged(bounds - bounds[0], self.values[bounds[0] : bounds[-1]])
+
     def lists(self) -> list[list[int]]:
         """Every row's list."""
         bounds, values = self.offsets.tolist(), self.values.tolist()
@@ -218,9 +223,7 @@ class Table:
         wrong = {key: len(data) for key, data in columns.items() if len(data) != rows}
         assert not unknown and not wrong, (unknown, rows, wrong)
         self.rows = rows
-        self.columns: dict[str, Data] = {
-            c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in KERNELS
-        }
+        self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in KERNELS}
 
     def __len__(self) -> int:
         return self.rows
@@ -246,9 +249,7 @@ class Table:
 
     def take(self, rows: Any) -> Table:
         """The rows that an index array, a mask or a slice selects, in its order."""
-        columns = {
-            key: data[rows] if isinstance(data, np.ndarray) else data.take(rows) for key, data in self.columns.items()
-        }
+        columns = {key: c[rows] if isinstance(c, np.ndarray) else c.take(rows) for key, c in self.columns.items()}
         return Table(len(np.arange(self.rows)[rows]), columns)
 
     @classmethod

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from io import BufferedReader
-from itertools import islice, pairwise
+from itertools import islice
 from math import isfinite
 from typing import Any, BinaryIO
 
@@ -72,7 +72,7 @@ def _field_of(column: Column, key: str, data: Data) -> Field:
     if isinstance(data, Coded):
         return _coded_field(column, key, data)
     if isinstance(data, Ragged):
-        return _list_field(key, data)
+        return lambda begin, end: [f"{key}{row}" for row in data.between(begin, end).lists()]
     none = f"{key}None"
     if column.kind == "float":
         return lambda begin, end: [f"{key}{v}" if isfinite(v) else none for v in data[begin:end].tolist()]
@@ -93,16 +93,6 @@ def _coded_field(column: Column, key: str, data: Coded) -> Field:
     return field
 
 
-def _list_field(key: str, data: Ragged) -> Field:
-    def field(begin: int, end: int) -> Sequence[str]:
-        bounds = data.offsets[begin : end + 1].tolist()
-        values = data.values[bounds[0] : bounds[-1]].tolist()
-        first = bounds[0]
-        return [f"{key}{values[a - first : b - first]}" for a, b in pairwise(bounds)]
-
-    return field
-
-
 def _coded_literal(column: Column, text: str) -> str:
     """A text column's value as it is written in a line."""
     if column.kind == "text":
@@ -113,8 +103,7 @@ def _coded_literal(column: Column, text: str) -> str:
         value = json.loads(text)
         return str(tuple(value)) if column.kind == "triple" else _literal(value)
     except (ValueError, TypeError, RecursionError):
-        where = f"column {column.key}"
-        raise SchemaError(where, f"expected JSON, found {short(text)}; report this") from None
+        raise SchemaError(f"column {column.key}", f"expected JSON, found {short(text)}; report this") from None
 
 
 def json_string(text: str) -> str:
@@ -178,26 +167,25 @@ class _Reader:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.columns = [gatherer(column) for column in KERNELS]
+        self.columns = {column.key: gatherer(column) for column in KERNELS}
         self.keys: list[str] = []  # the keys of the first row
         self.cut: Cut | None = None
         self.lines = self.rows = 0
 
     def table(self) -> Table:
-        return Table(self.rows, {column.column.key: column.data() for column in self.columns})
+        return Table(self.rows, {key: column.data() for key, column in self.columns.items()})
 
     def read(self, lines: list[bytes]) -> None:
         if not self.lines:
             self.keys = [str(key) for key in self._row(lines[0], 1)]
             self.cut = _cutter(self.keys)
-        parts = self._cut(lines)
-        self.rows += len(lines)
+        parts, count = self._cut(lines), len(lines)
         if parts is None:
             rows = [(i, self._row(line, i)) for i, line in enumerate(lines, self.lines + 1) if line.strip()]
-            parts = self._parts(rows)
-            self.rows += len(rows) - len(lines)
+            parts, count = self._parts(rows), len(rows)
+        self.rows += count
         self.lines += len(lines)
-        for column, part in zip(self.columns, parts, strict=True):
+        for column, part in zip(self.columns.values(), parts, strict=True):
             column.parts.append(part)
 
     def _cut(self, lines: list[bytes]) -> list[Any] | None:
@@ -208,17 +196,14 @@ class _Reader:
         texts = dict(zip(self.keys, zip(*rows, strict=True), strict=True))
         none = [None] * len(lines)
         try:
-            return [
-                column.parse(texts[column.column.key]) if column.column.key in texts else column.check(none)
-                for column in self.columns
-            ]
+            return [c.parse(texts[key]) if key in texts else c.check(none) for key, c in self.columns.items()]
         except (ValueError, RecursionError):  # the slow parser reports the position, or finds no error
             return None
 
     def _parts(self, rows: list[tuple[int, dict[str, Any]]]) -> list[Any]:
         """The columns of lines that were parsed as dictionaries."""
         try:
-            return [column.check([row.get(column.column.key) for _, row in rows]) for column in self.columns]
+            return [column.check([row.get(key) for _, row in rows]) for key, column in self.columns.items()]
         except WrongValue:
             for number, row in rows:  # parse again, row by row, to find the line of the error
                 self._check(number, row)
@@ -226,8 +211,8 @@ class _Reader:
 
     def _check(self, number: int, row: dict[str, Any]) -> None:
         try:
-            for column in self.columns:
-                column.check([row.get(column.column.key)])
+            for key, column in self.columns.items():
+                column.check([row.get(key)])
         except WrongValue as error:
             raise SchemaError(self.name, f"{error}; {ADVICE}", number) from None
 

@@ -30,7 +30,11 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = _schema(pa)
+    fields = [
+        pa.field(c.key, _arrow_type(pa, c.kind), metadata={"unit": c.unit, "meaning": c.meaning, "kind": c.kind})
+        for c in KERNELS
+    ]
+    schema = pa.schema(fields, {VERSION_KEY: str(SCHEMA_VERSION), b"pyprof.version": __version__})
     texts = {c.key: arrow.texts(table.coded(c.key).values) for c in KERNELS if _is_text(c)}
     form: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": DICTIONARY_PAGE, "version": "2.6"}
     with open_output(output, force) as out, pq.ParquetWriter(out, schema, **form) as writer:
@@ -83,22 +87,13 @@ def _arrow_type(pa: Any, kind: str) -> Any:
     return {"int": pa.int64(), "float": pa.float64()}.get(kind, pa.dictionary(pa.int32(), pa.string()))
 
 
-def _schema(pa: Any) -> Any:
-    fields = [
-        pa.field(c.key, _arrow_type(pa, c.kind), metadata={"unit": c.unit, "meaning": c.meaning, "kind": c.kind})
-        for c in KERNELS
-    ]
-    return pa.schema(fields, {VERSION_KEY: str(SCHEMA_VERSION), b"pyprof.version": __version__})
-
-
 def _array(pa: Any, data: Data, texts: Any, rows: slice) -> Any:
     """One column of one row group."""
     if isinstance(data, Coded):
         return arrow.dictionary(data.take(rows), texts)
     if isinstance(data, Ragged):
-        offsets = data.offsets[rows.start : rows.stop + 1]
-        values = data.values[offsets[0] : offsets[-1]]
-        return pa.ListArray.from_arrays(arrow.numbers((offsets - offsets[0]).astype(np.int32)), arrow.numbers(values))
+        lists = data.between(rows.start, rows.stop)
+        return pa.ListArray.from_arrays(arrow.numbers(lists.offsets.astype(np.int32)), arrow.numbers(lists.values))
     part = data[rows]
     return arrow.numbers(part, ~np.isnan(part) if part.dtype.kind == "f" else part != NULL)
 

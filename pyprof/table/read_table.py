@@ -22,8 +22,6 @@ def read_table(name: Name) -> Table:
         if source.peek(len(MAGIC))[: len(MAGIC)] != MAGIC:
             return read_netdict(source, shown)
         if not is_parquet(name):
-            where = "on standard input" if is_standard(name) else "in gzip"
-            raise InputError(
-                shown, f"expected a net.dict, found Parquet {where}; give the name of a plain Parquet file"
-            )
+            found = "Parquet on standard input" if is_standard(name) else "Parquet in gzip"
+            raise InputError(shown, f"expected a net.dict, found {found}; give the name of a plain Parquet file")
     return read_parquet(Path(str(name)))
