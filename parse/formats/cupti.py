@@ -98,10 +98,9 @@ def name_operations(names: Sequence[Coded], data: Mapping[str, Ints], kinds: Seq
         rows = np.flatnonzero(data["kind"] == number)
         detail = data[details[kind]][rows] if kind in details else np.full(len(rows), NULL)
         for value in np.unique(detail).tolist():
-            number_or_none = str(value) if value >= 0 else ""
-            text = COPIES.get(value, "") if kind == "memcpy" else number_or_none
+            text = COPIES.get(value, "") if kind == "memcpy" else str(value)
             for column in names:
-                column.values.append(f"[CUDA {kind} {text}".rstrip() + "]")
+                column.values.append(f"[CUDA {kind} {text}]" if value >= 0 and text else f"[CUDA {kind}]")
                 column.codes[rows[detail == value]] = len(column.values) - 1
 
 

@@ -35,8 +35,7 @@ def ranges_of(ranges: Sequence[TextRange], threads: Threads, origin: int) -> tup
             scope = scopes.setdefault((name, seq is not None or op_id is not None, sizes), len(scopes))
             known[text] = scope, NULL if seq is None else seq, NULL if op_id is None else op_id
         rows.append((threads.setdefault((pid, tid), len(threads)), start - origin, end - origin, *known[text]))
-    columns: list[Ints] = list(np.array(rows, np.int64).reshape(-1, 6).T.copy())
-    return Ranges(*columns), [classify(*key) for key in scopes]
+    return Ranges(*np.array(rows, np.int64).reshape(-1, 6).T.copy()), [classify(*key) for key in scopes]
 
 
 def capture_fields(

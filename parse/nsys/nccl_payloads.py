@@ -73,14 +73,12 @@ def payloads(db: Database) -> list[Payload]:
     return with_values
 
 
-def missing_sizes(db: Database, messages: list[Payload]) -> str:
-    """A warning if NCCL recorded message sizes but the export lacks them; otherwise empty."""
+def missing_sizes(db: Database, messages: list[Payload]) -> list[str]:
+    """A warning if NCCL recorded message sizes but the export lacks them; otherwise none."""
     if any(SIZE in payload.values for payload in messages) or not _Schemas(db).have_sizes():
-        return ""
-    return (
-        "NCCL's message sizes are in the report, not in this export: export with --include-blobs=true, or give the"
-        " .nsys-rep, for bytes and bandwidth of collectives"
-    )
+        return []
+    advice = "export with --include-blobs=true, or give the .nsys-rep, for bytes and bandwidth of collectives"
+    return [f"NCCL's message sizes are in the report, not in this export: {advice}"]
 
 
 def _of_json(text: object) -> dict[str, Any]:
@@ -92,14 +90,12 @@ def _of_json(text: object) -> dict[str, Any]:
 
 
 class _Schemas:
-    """What the bytes of payloads mean, by (domain, schema).
-
-    Both are numbered per process, and the tables do not say which process: what two describe differently is left out.
-    """
+    """What the bytes of payloads mean, by (domain, schema)."""
 
     def __init__(self, db: Database) -> None:
         letters, values = _enums(db)
         entries: dict[tuple[object, object], dict[object, _Entry]] = {}
+        # Both are numbered per process, and the tables do not say which: what two describe differently is left out.
         unclear = set()
         for domain, schema, index, kind, name, stored_offset in db.records(PAYLOAD_ENTRIES):
             offset = 0 if stored_offset is None else stored_offset

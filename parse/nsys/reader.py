@@ -142,6 +142,4 @@ def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> 
     messages_of_nsys = db.records(tables.DIAGNOSTICS, "severity", "text")
     severe = (text for severity, text in messages_of_nsys if isinstance(severity, int) and severity >= SEVERE)
     warnings += [f"nsys: {text}" for text in list(dict.fromkeys(severe))[:MOST_MESSAGES]]
-    if sizes := missing_sizes(db, messages):
-        warnings.append(sizes)
-    return warnings
+    return warnings + missing_sizes(db, messages)

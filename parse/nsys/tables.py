@@ -45,13 +45,11 @@ PAYLOAD_ENUM_VALUES = Source("NVTX_PAYLOAD_ENUM_ENTRIES", (*_SCHEMA, *named("nam
 # The machine, its processes and the export itself. Facts of a GPU have the names of ``gpu_info``.
 _GPU = (*named("id, device=cuDevice, name"), *((fact, fact) for fact in FACTS))
 GPUS = Source("TARGET_INFO_GPU", _GPU, required=("name",), order=("device",))
-_DEVICE = named("pid, device=cudaId, gpu=gpuId")
-CUDA_DEVICES = Source("TARGET_INFO_CUDA_DEVICE", _DEVICE, required=("gpu",), order=("pid", "device"))
+CUDA_DEVICES = Source("TARGET_INFO_CUDA_DEVICE", named("pid, device=cudaId, gpu=gpuId"), ("gpu",), ("pid", "device"))
 MPI_RANKS = Source("MPI_RANKS", named("process=globalPid, rank"), required=("process", "rank"))
 THREAD_NAMES = Source("ThreadNames", named("thread=globalTid, name=nameId"), required=("thread", "name"))
 PROPERTIES = Source("META_DATA_EXPORT", named("name, value"), required=("value",))
-_MESSAGE = named("time=timestamp, severity, text")
-DIAGNOSTICS = Source("DIAGNOSTIC_EVENT", _MESSAGE, required=("severity",), order=("time",))
+DIAGNOSTICS = Source("DIAGNOSTIC_EVENT", named("time=timestamp, severity, text"), ("severity",), order=("time",))
 
 _PROCESS_MASK = 0xFFFFFF
 Number = TypeVar("Number", int, Ints)

@@ -83,10 +83,8 @@ def group_rows(group: NDArray[Any], duration: Ints, names: Sequence[str], last: 
     """Percent of the whole time, total, count and statistics of each group, and its ``last`` cells; largest first."""
     summaries = largest_first(summarise(group, duration), names)
     whole = sum(s.total for s in summaries)
-    return [
-        [rounded(100 * s.total / whole if whole else 0.0), s.total, s.rows, *s.times(), *last[s.group]]
-        for s in summaries
-    ]
+    shares = [rounded(100 * s.total / whole if whole else 0.0) for s in summaries]
+    return [[share, s.total, s.rows, *s.times(), *last[s.group]] for share, s in zip(shares, summaries, strict=True)]
 
 
 def by_text(column: Coded) -> Coded:

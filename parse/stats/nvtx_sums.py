@@ -73,20 +73,16 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> Rows:
 
 
 def enclosing(spans: Spans, launch: Calls) -> tuple[Ints, Ints]:
-    """Every pair of a launch and a range that contains the whole call: (rows of ``launch``, rows of ``spans``).
-
-    All launches are processed together, from the innermost range outwards. Push/pop and start/end ranges are nested
-    separately, because start/end ranges may overlap, and ranges that do not nest take long.
-    """
+    """Every pair of a launch and a range that contains the whole call: (rows of ``launch``, rows of ``spans``)."""
     pid, tid = np.concatenate([spans.pid, launch.pid]), np.concatenate([spans.tid, launch.tid])
     _, thread = distinct(pid, tid)
     of_span, of_call = thread[: len(spans)], np.where(launch.start != NULL, thread[len(spans) :], -1)
     pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    for style in (False, True):
+    for style in (False, True):  # separately, since start/end ranges may overlap: ranges that do not nest take long
         styled = np.flatnonzero(spans.startend == style)
         nesting = nest(of_span[styled], spans.start[styled], spans.end[styled])
         around = innermost(nesting, of_call, launch.start)
-        while len(rows := np.flatnonzero(around >= 0)):
+        while len(rows := np.flatnonzero(around >= 0)):  # all launches together, from the innermost range outwards
             pairs.append((rows, styled[nesting.source[around[rows]]]))
             around[rows] = nesting.parent[around[rows]]
     row, span = (np.concatenate(column) for column in zip(*pairs, strict=True))

@@ -156,8 +156,7 @@ def _check_head(head: bytes, name: str) -> None:
     elif head.startswith(b"SQLite format 3"):
         found, advice = "an SQLite database", "run parse.py on it first"
     else:
-        binary = b"\0" in head[:512]
-        found = "a binary file" if binary else f"text that starts {head[:30].decode('utf-8', 'replace')!r}"
+        found = "a binary file" if b"\0" in head[:512] else f"text that starts {head[:30].decode('utf-8', 'replace')!r}"
         advice = ADVICE
     raise InputError(name, f"expected a net.dict, one Python dictionary a line, found {found}; {advice}")
 
