@@ -92,7 +92,7 @@ def _root(above: Callable[[float], bool]) -> float:
 
 @uncollected()
 def brief(file: Path) -> tuple[CaptureNotes, Contents]:
-    """The summary of an nsys export; beyond ``FEW`` ranges, the share is an estimate. Raises as ``reader.read`` does."""
+    """The summary of an nsys export; beyond ``FEW`` ranges the share is an estimate. Raises as ``reader.read`` does."""
     with database(file) as db:
         check(db)
         capture, sample = _capture(db)
