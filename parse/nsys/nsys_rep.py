@@ -19,7 +19,7 @@ from pyprof.parse.nsys import overview, reader
 
 
 def read(file: Path, lean: bool = False) -> Capture:
-    """Read an nsys report as ``reader.read`` its export. Raises InputError if nsys is not found or cannot export it."""
+    """Read an nsys report like its export. Raises InputError if nsys is not on the PATH or cannot export the report."""
     with _exported(file) as database:
         capture = reader.read(database, lean)
     capture.file = str(file)

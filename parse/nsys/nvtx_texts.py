@@ -140,7 +140,7 @@ def _marks(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     """The positions of each text's first sequence number, op id and links; the text's end for missing ones."""
     words = np.ndarray((len(buffer.data) - 7,), "<u8", buffer.data, strides=(1,))  # the 8 bytes from each position on
     equals = np.flatnonzero(buffer.data == ord("="))
-    text, last = buffer.owner(equals), words[equals - 6]  # all marks end in "= "; the 8 bytes up to there
+    text, last = buffer.owner(equals), words[equals - 6]  # the 8 bytes up to "= ", in which all marks end
 
     def first(mark: bytes) -> Ints:
         hits = np.flatnonzero(last == _word(mark[-8:]))

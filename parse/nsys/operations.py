@@ -51,7 +51,7 @@ def _operations(db: Database, data: dict[str, Ints], warnings: list[str]) -> Ope
 
 
 def process_numbers(global_pid: Ints, db: Database) -> Ints:
-    """The process number of each globalPid; without any, that of the process that called the API, if there is one."""
+    """The process number of each globalPid; if all are missing, that of the only process that called the API."""
     if np.any(global_pid != NULL):  # exports cut by hand lack globalPid
         return np.where(global_pid == NULL, NULL, process_of(global_pid))
     pids = np.unique(process_of(db.read(API, "thread")["thread"]))
