@@ -30,8 +30,7 @@ TABLE = (  # names, leading arguments that are tensors, FLOPs per element, formu
     ("tanhshrink", 1, 2, "x - tanh(x): tanh, sub"),
     ("prelu _prelu_kernel", 2, 1, "x * weight below 0"),
     ("rrelu", 1, 1, "x * slope below 0, a random slope in training"),
-    ("threshold_backward hardtanh_backward hardshrink_backward", 2, 0, "g or 0"),
-    ("softshrink_backward", 2, 0, "g or 0"),
+    ("threshold_backward hardtanh_backward hardshrink_backward softshrink_backward", 2, 0, "g or 0"),
     ("sigmoid_backward", 2, 3, "g * (1 - y) * y: sub, 2 mul"),
     ("tanh_backward", 2, 3, "g * (1 - y * y): 2 mul, sub"),
     ("silu_backward", 2, 8, "s = sigmoid(x): 3; g * s * (1 + x * (1 - s)): 5"),
@@ -100,8 +99,7 @@ def softplus_backward(grad: Tensor, self: Tensor, beta: Any = 1, *, out: Out = N
 def glu(self: Tensor, dim: Any = -1, *, out: Out = None) -> Work:
     """a * sigmoid(b), a and b the halves of x: 4 flop per element of the result"""
     half = required(self).numel // 2
-    written = output(out, Tensor((half,), self.dtype))
-    return elementwise(4 * half, self.nbytes, written)
+    return elementwise(4 * half, self.nbytes, output(out, Tensor((half,), self.dtype)))
 
 
 @op("glu_backward")
@@ -122,10 +120,8 @@ def rrelu_with_noise(self: Tensor, noise: Any = None) -> Work:
     return Work(self.numel, self.nbytes, 2 * self.numel * self.itemsize)
 
 
-@op("rrelu_with_noise_backward")
-def rrelu_backward(
-    grad: Tensor, self: Tensor, noise: Any, lower: Any = None, upper: Any = None, training: Any = True
-) -> Work:
+@op("rrelu_with_noise_backward (grad, self, noise, _lower, _upper, training)")
+def rrelu_backward(grad: Tensor, self: Tensor, noise: Any, training: Any = True) -> Work:
     """g * noise in training, a leaky ReLU's backward otherwise"""
     saved = given(noise) if number(training, True) else self
     return elementwise(grad.numel, distinct(grad, saved), grad.like(grad.shape))

@@ -27,7 +27,6 @@ from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import broadcast, given, moved
 
 op = Family("attention")
-PHILOX_BYTES = 16  # seed and offset of the random generator, int64 each
 
 
 def keys_below(queries: int, keys: int, shift: int) -> int:
@@ -104,8 +103,7 @@ class Call:
         return ()
 
     def gradients(self) -> tuple[bool, bool, bool, bool]:
-        """Whether a backward computes the gradients of Q, K, V and the mask. Without an output mask: all but the
-        mask's."""
+        """Which gradients a backward computes, of Q, K, V and the mask; without an output mask, all but the mask's."""
         if self.wanted is UNKNOWN or self.wanted is None:
             return True, True, True, False
         dq, dk, dv, dmask = self.wanted
@@ -113,7 +111,8 @@ class Call:
 
     @property
     def philox_bytes(self) -> int:
-        return PHILOX_BYTES if self.dropout is not UNKNOWN and self.dropout else 0
+        """The random generator's seed and offset, int64 each."""
+        return 16 if self.dropout is not UNKNOWN and self.dropout else 0
 
 
 def forward(call: Call, heads: Heads) -> Work:
@@ -183,18 +182,15 @@ def attention_backward(call: Call) -> Work:
 
 
 def _heads(q: Tensor, k: Tensor, v: Tensor, blocks: Any, size: tuple[int, int]) -> Heads:
-    """The sizes with the pairs over all heads. ``blocks`` lists computed blocks as ``(number of batches and heads that
-    share the entry, query block, key block)``; ``None``: all blocks.
-    """
+    """The sizes with the pairs over all heads. ``blocks`` lists the computed blocks (None: all of them) as ``(number of
+    batches and heads that share the entry, query block, key block)``."""
     every = heads_first(q, k, v, False)
     if blocks is None:
         return every
     if not isinstance(blocks, tuple):
         raise UnknownArgument("which blocks the mask leaves is data that is not known")
-    rows, columns = (
-        [min(step, whole - start) for start in range(0, whole, step)]
-        for step, whole in zip(size, (q.shape[-2], k.shape[-2]), strict=True)
-    )
+    rows = [min(size[0], q.shape[-2] - start) for start in range(0, q.shape[-2], size[0])]
+    columns = [min(size[1], k.shape[-2] - start) for start in range(0, k.shape[-2], size[1])]
     return replace(every, pairs=sum(times * rows[i] * columns[j] for times, i, j in blocks))
 
 

@@ -21,19 +21,6 @@ from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
-    """The pairs that a kernel's mask leaves: the distances to the left and right, and the alignment of the diagonal."""
-
-    left: int | None = None
-    right: int | None = None
-    bottom_right: bool = True
-
-    def pairs(self, queries: int, keys: int) -> int:
-        shift = keys - queries if self.bottom_right else 0
-        return unmasked(queries, keys, self.left, self.right, shift)
-
-
-@dataclass(frozen=True, slots=True)
 class Packed(Call):
     """The arguments of such an op: tensors [batch, sequence, heads, size], or packed [all sequences, heads, size]."""
 
@@ -42,10 +29,12 @@ class Packed(Call):
     cum_k: Any = None
     max_q: Any = UNKNOWN  # length of the longest sequence
     max_k: Any = UNKNOWN
+    used: Any = None  # the used lengths of K and V
+    slopes: Any = None  # ALiBi's slopes
 
     @property
     def lengths(self) -> tuple[Any, ...]:
-        return self.cum_q, self.cum_k
+        return self.cum_q, self.cum_k, self.used, self.slopes
 
     def sequences(self, total_q: int, total_k: int) -> list[tuple[int, int]]:
         """(queries, keys) of each packed sequence.
@@ -62,15 +51,23 @@ class Packed(Call):
             return [(self.max_q, self.max_k)] * number
         raise UnknownArgument("the lengths of packed sequences are data that the capture does not hold")
 
-    def sequence_first(self, band: Band) -> Heads:
-        """The sizes with the pairs inside the band, for one batch or for packed sequences."""
-        packed = isinstance(self.cum_q, Tensor)
+    def sequence_first(self, left: int | None, right: int | None, bottom_right: bool = True) -> Heads:
+        """The sizes with the pairs that a window leaves, for one batch or for packed sequences.
+
+        ``left`` and ``right`` are the distances from the diagonal, which ends at the bottom right or starts at the top
+        left.
+        """
+
+        def pairs_of(queries: int, keys: int) -> int:
+            return unmasked(queries, keys, left, right, keys - queries if bottom_right else 0)
+
         heads, length, keys = self.q.shape[-2], self.q.shape[-3], self.k.shape[-3]
-        batch = math.prod(self.q.shape[:-3]) if packed else self.q.shape[0]
-        if packed:
-            pairs = sum(band.pairs(*one) for one in self.sequences(batch * length, batch * keys))
+        if isinstance(self.cum_q, Tensor):
+            batch = math.prod(self.q.shape[:-3])
+            pairs = sum(pairs_of(*one) for one in self.sequences(batch * length, batch * keys))
         else:
-            pairs = batch * band.pairs(length, keys)
+            batch = self.q.shape[0]
+            pairs = batch * pairs_of(length, keys)
         return Heads(heads * pairs, self.q.shape[-1], self.v.shape[-1], batch * length * heads)
 
 
@@ -85,16 +82,10 @@ class Flash(Packed):
 
     left: Any = None  # keys in the window to the left and to the right
     right: Any = None
-    used: Any = None  # the used lengths of K and V
-    slopes: Any = None  # ALiBi's slopes
-
-    @property
-    def lengths(self) -> tuple[Any, ...]:
-        return self.cum_q, self.cum_k, self.used, self.slopes
 
     def heads(self) -> Heads:
-        left, right = (limit(distance) for distance in (self.left, self.right))
-        return self.sequence_first(Band(left, 0 if self.causal else right))
+        left, right = limit(self.left), limit(self.right)
+        return self.sequence_first(left, 0 if self.causal else right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +95,14 @@ class Efficient(Packed):
     mask_type: Any = 0
     mask_gradient: Any = False
     window: Any = None
-    used: Any = None
-
-    @property
-    def lengths(self) -> tuple[Any, ...]:
-        return self.cum_q, self.cum_k, self.used
 
     def gradients(self) -> tuple[bool, bool, bool, bool]:
         return True, True, True, self.mask_gradient is not UNKNOWN and bool(self.mask_gradient)
 
     def heads(self) -> Heads:
         kind = 0 if self.mask_type is None else int(self.mask_type)
-        limited = self.window is not None and self.window is not UNKNOWN and self.window > 0
-        left = int(self.window) - 1 if limited else None
-        return self.sequence_first(Band(left, 0 if kind else None, bottom_right=kind == 2))
+        window = limit(self.window)
+        return self.sequence_first(window - 1 if window else None, 0 if kind else None, bottom_right=kind == 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +111,7 @@ class Cudnn(Packed):
 
     def heads(self) -> Heads:
         if isinstance(self.cum_q, Tensor):
-            return self.sequence_first(Band(None, 0 if self.causal else None, bottom_right=False))
+            return self.sequence_first(None, 0 if self.causal else None, bottom_right=False)
         return heads_first(self.q, self.k, self.v, self.causal)
 
 

@@ -55,9 +55,7 @@ def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None,
     Arguments as ParamCommsUtils.hpp records them (torch 2.13). A Kineto trace leaves out arguments that are strings; it
     has the collective's name in a separate field, "Collective name".
     """
-    if name in IN_PLACE:
-        return same_size(buffers)
-    return Work(0, math.nan, math.nan)
+    return same_size(buffers) if name in IN_PLACE else Work(0, math.nan, math.nan)
 
 
 @op(
@@ -113,7 +111,6 @@ def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int) -> Work:
     return Work(0, self.nbytes, moved(self.numel // ranks, self))
 
 
-_RECORDED = "record_param_comms"
 _NAMES = {f"c10d::{name}_": name for name in IN_PLACE}
 
 
@@ -122,7 +119,7 @@ def with_name(op: str, arguments: tuple[Any, ...], nodes: Sequence[str]) -> tupl
 
     An NVTX range lacks the name, but the op around the record has it (``nodes``, outermost first).
     """
-    if op != _RECORDED or len(arguments) < 5 or isinstance(arguments[4], str):
+    if op != "record_param_comms" or len(arguments) < 5 or isinstance(arguments[4], str):
         return arguments
     name = next((_NAMES[node] for node in reversed(nodes) if node in _NAMES), None)
     return (*arguments[:4], name, *arguments[5:])

@@ -17,12 +17,14 @@ Source: torch/_inductor/codegen/{triton,common}.py and runtime/triton_heuristics
 
 import math
 import re
+from itertools import product, takewhile
 from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.fused_names import fused_ops, op_flop
 from pyprof.prof.ops.model import FAMILY, Family, Tensor, Work, model, names
+from pyprof.prof.ops.operands import tensors
 
 op = Family("compiled")
 
@@ -59,8 +61,7 @@ def template(op: str, *arguments: Any) -> Work:
 @model("triton_tem_fused_convolution", family="conv")
 def template_convolution(op: str, *arguments: Any) -> Work:
     """x[N,C,..] * w[O,C/g,..] = y[N,O,..]: 2 * y * C/g * kernel; each tensor once"""
-    tensors = _tensors(arguments)
-    for x, w, y in ((x, w, y) for x in tensors for w in tensors for y in tensors):
+    for x, w, y in product(tensors(arguments), repeat=3):
         rank = len(x.shape)
         if rank > 2 and len(w.shape) == len(y.shape) == rank and x is not w and y is not x and y is not w:
             fits = x.shape[0] == y.shape[0] and w.shape[0] == y.shape[1] and x.shape[1] % w.shape[1] == 0
@@ -89,32 +90,30 @@ def template_attention_backward(op: str, *arguments: Any) -> Work:
 
 def _attended(op: str, arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor, int]:
     """Q, V, and the number of (query, key) pairs without a mask."""
-    q, k, v = (t for t in _tensors(arguments)[:3])
-    masked = any(t.numel > 1 for t in _tensors(arguments) if t.dtype == "int32")
+    q, k, v = tensors(arguments)[:3]
+    masked = any(t.numel > 1 for t in tensors(arguments) if t.dtype == "int32")
     if len(q.shape) != 4 or len(k.shape) != 4 or len(v.shape) != 4 or masked:
         raise ModelError(f"{op}: how many blocks its mask leaves is not recorded")
     return q, v, math.prod(q.shape[:3]) * k.shape[2]
 
 
 def is_compiled(name: str) -> bool:
-    """Whether a registered name is for torch.compile's kernels, whose models take the kernel's name as first
-    argument."""
+    """Whether a registered name is for torch.compile's kernels, whose models take the kernel's name first."""
     return name.startswith("triton_")
 
 
 def fused_bytes(op: str, arguments: tuple[Any, ...]) -> float:
-    """Bytes of the kernel's tensors: each once, or twice if it is certainly updated in place; NaN for an unknown
-    dtype."""
-    tensors = _tensors(arguments)
+    """Bytes of the kernel's tensors: each once, twice if certainly updated in place; NaN for an unknown dtype."""
+    operands = tensors(arguments)
     if "_tem_" in op[:11]:
-        return sum(t.nbytes for t in tensors)
+        return sum(t.nbytes for t in operands)
     loops = _loops(op, arguments)[2]
     most = math.inf if WINDOWS.search(op) or (op[7:10] == "poi" and SUMS.search(op)) else loops
-    again = tensors[0].nbytes if _updates_first(op, tensors, loops) else 0
-    return again + sum(min(t.stored, most) * t.itemsize if t.numel else 0 for t in tensors)
+    again = operands[0].nbytes if _updates_first(op, operands, loops) else 0
+    return again + sum(min(t.stored, most) * t.itemsize if t.numel else 0 for t in operands)
 
 
-def _updates_first(op: str, tensors: tuple[Tensor, ...], loops: float) -> bool:
+def _updates_first(op: str, operands: tuple[Tensor, ...], loops: float) -> bool:
     """Whether it is certain that an element-wise kernel reads and writes its first tensor.
 
     The kernel writes a tensor of the loops' size: the first one if it also reads that one, otherwise the last one. So
@@ -125,17 +124,17 @@ def _updates_first(op: str, tensors: tuple[Tensor, ...], loops: float) -> bool:
     * there are two tensors and the op is a backward, which reads a gradient and a saved tensor;
     * only the last tensor is 2-dimensional, and the kernel reads it: it is the result of a product (``_unsafe_view``).
     """
-    full = [t for t in tensors if t.numel == loops]
-    if op[7:10] != "poi" or not full or tensors[0].numel != loops:
+    full = [t for t in operands if t.numel == loops]
+    if op[7:10] != "poi" or not full or operands[0].numel != loops:
         return False
     ops = fused_ops(op) or ()
-    if len(tensors) == 1:
+    if len(operands) == 1:
         return not MAKERS.intersection(ops) and any(FAMILY.get(find(name) or "") == "pointwise" for name in ops)
-    if tensors[-1].numel < loops:
+    if operands[-1].numel < loops:
         return True
     if len(full) < 2:
         return False
-    if len(full) == 2 and len(tensors) == 2 and any(name in TWO_OPERANDS for name in ops):
+    if len(full) == 2 and len(operands) == 2 and any(name in TWO_OPERANDS for name in ops):
         return True
     return "_unsafe_view" in ops and len(full[-1].shape) == 2 and all(len(t.shape) > 2 for t in full[:-1])
 
@@ -146,14 +145,10 @@ def fused_flop(op: str, arguments: tuple[Any, ...]) -> int | None:
     names = fused_ops(op)
     if names is None or not math.isfinite(whole):
         return None
-    tensors = _tensors(arguments)
-    writes_all = bool(tensors) and tensors[-1].numel >= whole
+    operands = tensors(arguments)
+    writes_all = bool(operands) and operands[-1].numel >= whole
     each = [op_flop(name, rows, columns, writes_all) for name in names]
     return None if None in each else sum(f for f in each if f is not None)
-
-
-def _tensors(arguments: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    return tuple(a for a in arguments if isinstance(a, Tensor))
 
 
 def _loops(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, float]:
@@ -162,16 +157,12 @@ def _loops(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, float]:
     There are one or two loops over rows and, if the kernel reduces, one over elements. Other numbers may precede them:
     the loops are the shortest list of last numbers whose product is the size of a tensor.
     """
-    numbers: list[int] = []
-    for argument in reversed(arguments):
-        if not isinstance(argument, int) or isinstance(argument, bool):
-            break
-        numbers.insert(0, argument)
+    numbers = list(takewhile(lambda argument: type(argument) is int, reversed(arguments)))[::-1]
     reduces = op[7:10] in ("red", "per", "spl")
     least = 2 if reduces else 1
     if len(numbers) < least:
         return 0, 0, math.inf
-    sizes = {t.numel for t in _tensors(arguments)}
+    sizes = {t.numel for t in tensors(arguments)}
     counts = [n for n in range(least, min(len(numbers), least + 2) + 1) if math.prod(numbers[-n:]) in sizes]
     taken = numbers[-(counts[0] if counts else least) :]
     columns = taken.pop() if reduces else 1
@@ -181,8 +172,7 @@ def _loops(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, float]:
 
 def _product(op: str, arguments: tuple[Any, ...]) -> int:
     """2*M*N*K for the first two tensors whose product has the shape of one of the others."""
-    tensors = _tensors(arguments)
-    shapes = [t.shape for t in tensors if len(t.shape) >= 2]
+    shapes = [t.shape for t in tensors(arguments) if len(t.shape) >= 2]
     for i, a in enumerate(shapes):
         for j, b in enumerate(shapes):
             made = (*a[:-1], b[-1])

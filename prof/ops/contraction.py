@@ -4,8 +4,8 @@ einsum, tensordot, chains of matrices, bilinear forms, Kronecker products, dista
 """
 
 import math
-import string
 from dataclasses import dataclass, replace
+from string import ascii_letters
 from typing import Any
 
 from pyprof.errors import ShapeError
@@ -13,16 +13,17 @@ from pyprof.prof.ops.gemm import bias_gradient, dimensions, gradients, mm, multi
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model, total
 from pyprof.prof.ops.operands import Out, broadcast, elementwise, given, moved, output
 
-LETTERS = string.ascii_letters
-
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
     """An operand of a contraction, with one label per dimension."""
 
     labels: str
-    sizes: tuple[int, ...]
     tensor: Tensor
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return dict(zip(self.labels, self.tensor.shape, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +33,32 @@ class Step:
     ``before``: the work of summing an operand over labels that nothing else has, before the product.
     """
 
-    left: Labelled
-    right: Labelled
+    left: Tensor
+    right: Tensor
     result: Labelled
     count: int
     summed: bool
     before: Work
 
 
-def parse(equation: str, tensors: tuple[Tensor, ...]) -> tuple[list[Labelled], str]:
+def parse(equation: Any, tensors: Any) -> tuple[list[Labelled], str]:
     """The operands with one letter per dimension ("..." becomes unused letters), and the result's letters."""
+    if not isinstance(equation, str) or not isinstance(tensors, tuple):
+        raise ShapeError("einsum", "an equation and a list of tensors", f"{equation!r}")
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(tensors):
         raise ShapeError("einsum", f"{len(terms)} operands for {equation!r}", len(tensors))
-    hidden = [
-        len(t.shape) - len(term.replace("...", "")) if "..." in term else 0
-        for term, t in zip(terms, tensors, strict=True)
-    ]
-    free = [c for c in LETTERS if c not in equation]
+    pairs = zip(terms, tensors, strict=True)
+    hidden = [len(t.shape) - len(term.replace("...", "")) if "..." in term else 0 for term, t in pairs]
+    free = [c for c in ascii_letters if c not in equation]
     stretch = "".join(free[: max(hidden, default=0)])
     terms = [term.replace("...", stretch[len(stretch) - n :]) for term, n in zip(terms, hidden, strict=True)]
     if arrow:
         result = right.replace("...", stretch)
     else:
-        once = [c for c in sorted(set("".join(terms))) if "".join(terms).count(c) == 1 and c not in stretch]
-        result = stretch + "".join(once)
+        letters = "".join(terms)
+        result = stretch + "".join(c for c in sorted(set(letters)) if letters.count(c) == 1 and c not in stretch)
     return [labelled(term, t) for term, t in zip(terms, tensors, strict=True)], result
 
 
@@ -68,7 +69,7 @@ def labelled(term: str, tensor: Tensor) -> Labelled:
     sizes = dict(zip(term, tensor.shape, strict=True))
     if len(sizes) < len(term):
         tensor = replace(tensor, shape=tuple(sizes.values()), strides=None, ident=0)
-    return Labelled("".join(sizes), tuple(sizes.values()), tensor)
+    return Labelled("".join(sizes), tensor)
 
 
 def steps(operands: list[Labelled], result: str, path: Any) -> list[Step]:
@@ -91,15 +92,14 @@ def contracted(left: Labelled, right: Labelled, later: set[str]) -> Step:
     left, before_left = alone(left, later | set(right.labels))
     right, before_right = alone(right, later | set(left.labels))
     sizes: dict[str, int] = {}
-    for operand in (left, right):
-        for label, size in zip(operand.labels, operand.sizes, strict=True):
-            sizes[label] = max(size, sizes.get(label, 1)) if size else 0
+    for label, size in (*left.sizes.items(), *right.sizes.items()):
+        sizes[label] = max(size, sizes.get(label, 1)) if size else 0
     kept = "".join(label for label in sizes if label in later)
     shape = tuple(sizes[label] for label in kept)
-    gradient = left.tensor.needs_grad or right.tensor.needs_grad
-    tensor = replace(left.tensor, shape=shape, strides=None, ident=0, needs_grad=gradient)
+    a, b = left.tensor, right.tensor
+    result = replace(a, shape=shape, strides=None, ident=0, needs_grad=a.needs_grad or b.needs_grad)
     count, summed = math.prod(sizes.values()), len(kept) < len(sizes)
-    return Step(left, right, Labelled(kept, shape, tensor), count, summed, before_left + before_right)
+    return Step(a, b, Labelled(kept, result), count, summed, before_left + before_right)
 
 
 def alone(operand: Labelled, needed: set[str]) -> tuple[Labelled, Work]:
@@ -107,15 +107,8 @@ def alone(operand: Labelled, needed: set[str]) -> tuple[Labelled, Work]:
     kept = "".join(label for label in operand.labels if label in needed)
     if kept == operand.labels:
         return operand, Work()
-    sizes = tuple(n for label, n in zip(operand.labels, operand.sizes, strict=True) if label in needed)
-    tensor = replace(operand.tensor, shape=sizes, strides=None, ident=0)
-    return Labelled(kept, sizes, tensor), reduced(operand, kept)
-
-
-def lists(equation: Any, tensors: Any) -> tuple[Tensor, ...]:
-    if not isinstance(equation, str) or not isinstance(tensors, tuple):
-        raise ShapeError("einsum", "an equation and a list of tensors", f"{equation!r}")
-    return tensors
+    shape = tuple(operand.sizes[label] for label in kept)
+    return Labelled(kept, replace(operand.tensor, shape=shape, strides=None, ident=0)), reduced(operand, kept)
 
 
 @op("einsum")
@@ -128,7 +121,7 @@ def einsum(equation: Any, tensors: Any, path: Any = None) -> Work:
     With one operand: the sum over the labels that the result lacks; a permutation or a diagonal is a view.
     Source: aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair.
     """
-    operands, result = parse(equation, lists(equation, tensors))
+    operands, result = parse(equation, tensors)
     if len(operands) == 1:
         return reduced(operands[0], result)
     return sum((step_work(step) for step in steps(operands, result, path)), Work())
@@ -136,28 +129,24 @@ def einsum(equation: Any, tensors: Any, path: Any = None) -> Work:
 
 def reduced(operand: Labelled, result: str) -> Work:
     """Sum of one operand over the labels that are not in the result."""
-    kept = math.prod(n for label, n in zip(operand.labels, operand.sizes, strict=True) if label in result)
-    whole = math.prod(operand.sizes)
+    kept, whole = math.prod(n for label, n in operand.sizes.items() if label in result), operand.tensor.numel
     return Work() if kept == whole else Work(whole - kept, operand.tensor.nbytes, moved(kept, operand.tensor))
 
 
 def step_work(step: Step) -> Work:
-    left, right, result = step.left.tensor, step.right.tensor, step.result.tensor
+    left, right, result = step.left, step.right, step.result.tensor
     if step.summed:
         return step.before + product(step.count, (left, right), result)
-    work = Work(multiplies(step.count, left, right), distinct(left, right), moved(result.numel, result))
-    return step.before + work
+    return step.before + elementwise(multiplies(step.count, left, right), distinct(left, right), result)
 
 
 @op("einsum.backward")
 def einsum_backward(equation: Any, tensors: Any, path: Any = None) -> Work:
     """For each pair, one product of the same size per operand that needs a gradient; a sum's gradient is a view"""
-    operands, result = parse(equation, lists(equation, tensors))
-    work = Work()
-    for step in steps(operands, result, path):
-        left, right, c = step.left.tensor, step.right.tensor, step.result.tensor
-        work += total(gradients(left, right, c, step.count, None))
-    return work
+    operands, result = parse(equation, tensors)
+    pairs = steps(operands, result, path)
+    parts = (gradients(step.left, step.right, step.result.tensor, step.count, None) for step in pairs)
+    return sum(map(total, parts), Work())
 
 
 @op("kron")
@@ -166,32 +155,29 @@ def kron(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     rank = max(len(a.shape), len(b.shape))
     left, right = ((1,) * (rank - len(t.shape)) + t.shape for t in (a, b))
     result = output(out, a.like(tuple(m * n for m, n in zip(left, right, strict=True))))
-    return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
+    return elementwise(multiplies(result.numel, a, b), distinct(a, b), result)
 
 
 @op("tensordot")
 def tensordot(a: Tensor, b: Tensor, dims_a: Any = UNKNOWN, dims_b: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Products of a and b, summed over dims_a of a and dims_b of b"""
-    free_a, k = split_dims(a, dims_a)
-    free_b = split_dims(b, dims_b)[0]
-    shape = (*free_a, *free_b)
-    return product(math.prod(shape) * k, (a, b), output(out, a.like(shape)))
+    shape, count = tensordot_sizes(a, b, dims_a, dims_b)
+    return product(count, (a, b), output(out, a.like(shape)))
 
 
 @op("tensordot.backward")
 def tensordot_backward(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any) -> Parts:
     """Two products of the forward's size"""
-    free_a, k = split_dims(a, dims_a)
-    free_b = split_dims(b, dims_b)[0]
-    shape = (*free_a, *free_b)
-    return gradients(a, b, a.like(shape), math.prod(shape) * k, None)
+    shape, count = tensordot_sizes(a, b, dims_a, dims_b)
+    return gradients(a, b, a.like(shape), count, None)
 
 
-def split_dims(a: Tensor, dims: Any) -> tuple[tuple[int, ...], int]:
-    """(sizes of the dimensions that remain, product of the sizes of the summed dimensions)"""
-    summed = {d % len(a.shape) for d in dims}
-    stay = tuple(n for i, n in enumerate(a.shape) if i not in summed)
-    return stay, math.prod(a.shape[i] for i in summed)
+def tensordot_sizes(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any) -> tuple[tuple[int, ...], int]:
+    """(sizes of both operands' dimensions that are not summed, multiply-adds)"""
+    summed_a, summed_b = {d % len(a.shape) for d in dims_a}, {d % len(b.shape) for d in dims_b}
+    stay_a = tuple(n for i, n in enumerate(a.shape) if i not in summed_a)
+    stay_b = tuple(n for i, n in enumerate(b.shape) if i not in summed_b)
+    return stay_a + stay_b, a.numel * math.prod(stay_b)
 
 
 @op("bilinear")
@@ -202,8 +188,8 @@ def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *, out: O
     """
     o, i, j = weight.shape
     rows = math.prod(x1.shape[:-1])
-    result = output(out, x1.like((*x1.shape[:-1], o)))
-    return product(rows * o * j * (i + 1), (x1, x2, weight, given(bias)), result)
+    y = output(out, x1.like((*x1.shape[:-1], o)))
+    return product(rows * o * j * (i + 1), (x1, x2, weight, given(bias)), y)
 
 
 @op("bilinear.backward")
@@ -278,15 +264,12 @@ def chain_matmul(matrices: tuple[Tensor, ...]) -> Work:
 
     The order minimises multiply-adds by dynamic programming (Cormen et al., section 15.2), as linalg.multi_dot does.
     """
-    ends = [
-        m if len(m.shape) > 1 else m.like((1, *m.shape) if i == 0 else (*m.shape, 1)) for i, m in enumerate(matrices)
-    ]
+    ends = [m if len(m.shape) > 1 else m.like((*m.shape, 1) if i else (1, *m.shape)) for i, m in enumerate(matrices)]
     best: dict[tuple[int, int], tuple[int, Work, Tensor]] = {(i, i): (0, Work(), m) for i, m in enumerate(ends)}
     for width in range(1, len(ends)):
         for i in range(len(ends) - width):
-            best[i, i + width] = min(
-                (joined(best[i, s], best[s + 1, i + width]) for s in range(i, i + width)), key=lambda chain: chain[0]
-            )
+            chains = [joined(best[i, s], best[s + 1, i + width]) for s in range(i, i + width)]
+            best[i, i + width] = min(chains, key=lambda chain: chain[0])
     return best[0, len(ends) - 1][1]
 
 

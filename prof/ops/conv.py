@@ -74,27 +74,14 @@ def output_shape(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
     batch, spatial, kernel = x.shape[: -rank - 1], x.shape[-rank:], weight.shape[2:]
     strides, dilations = spread(window.stride, rank), spread(window.dilation, rank)
     pads = paddings(window, kernel)
-    if window.transposed:
-        extra = spread(window.output_padding, rank)
-        sizes = [
-            (n - 1) * s - sum(p) + d * (k - 1) + e + 1
-            for n, s, p, d, k, e in zip(spatial, strides, pads, dilations, kernel, extra, strict=True)
-        ]
-        return (*batch, weight.shape[1] * groups_of(x, weight, window), *sizes)
-    sizes = [
-        (n + sum(p) - d * (k - 1) - 1) // s + 1
-        for n, s, p, d, k in zip(spatial, strides, pads, dilations, kernel, strict=True)
-    ]
-    return (*batch, weight.shape[0], *sizes)
-
-
-def groups_of(x: Tensor, weight: Tensor, window: Window) -> int:
-    """The number of groups: from the call, or from the channels (not for a transposed convolution)."""
-    if window.groups is not UNKNOWN:
-        return int(window.groups)
-    if window.transposed:
+    dimensions = zip(spatial, strides, pads, dilations, kernel, strict=True)
+    if not window.transposed:
+        return (*batch, weight.shape[0], *((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, s, p, d, k in dimensions))
+    extra = spread(window.output_padding, rank)
+    sizes = [(n - 1) * s - sum(p) + d * (k - 1) + e + 1 for (n, s, p, d, k), e in zip(dimensions, extra, strict=True)]
+    if window.groups is UNKNOWN:
         raise UnknownArgument("the groups of a transposed convolution decide its output's channels")
-    return channels(x, weight) // weight.shape[1]
+    return (*batch, weight.shape[1] * int(window.groups), *sizes)
 
 
 def channels(x: Tensor, weight: Tensor) -> int:
@@ -129,7 +116,7 @@ def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, flag: Any) -> boo
 
 def result_of(x: Tensor, weight: Tensor, window: Window, out: Out) -> Tensor:
     """y from the capture, or else computed from the arguments, with x's dtype."""
-    described = out[0] if out and out[0] is not None else None
+    described = first_output(out)
     if described is not None:
         return described if described.dtype else x.like(described.shape)
     return x.like(output_shape(x, weight, window))
@@ -173,21 +160,22 @@ def taps_inside(positions: int, size: int, kernel: int, stride: int, before: int
     return count
 
 
-def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tuple[bool, bool, bool]) -> Parts:
+def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tuple[bool, ...]) -> Parts:
     """The gradients that the mask (dx, dweight, dbias) selects."""
+    dx, dweight, dbias = mask
     flop = multiply_adds(multiplications(x, weight, dy, transposed), x, weight)
     parts: Parts = {}
-    if mask[0]:
+    if dx:
         parts["dgrad"] = Work(flop, distinct(dy, weight), moved(x.numel, x))
-    if mask[1]:
+    if dweight:
         parts["wgrad"] = Work(flop, distinct(dy, x), moved(weight.numel, weight))
-    if mask[2]:
+    if dbias:
         size = channels(dy, weight)
         parts["bias"] = Work(dy.numel - size if dy.numel else 0, dy.nbytes, moved(size, weight))
     return parts
 
 
-def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
+def mask_of(output_mask: Any, out: Out) -> tuple[bool, ...]:
     """Which gradients were computed: by the output mask, or by the recorded outputs.
 
     If the capture has neither (NVTX ranges), the gradients of weight and data are returned as separate parts, and the
@@ -197,8 +185,8 @@ def mask_of(output_mask: Any, out: Out, size: int = 3) -> tuple[bool, ...]:
     if output_mask is not UNKNOWN and output_mask is not None:
         return tuple(bool(wanted) for wanted in output_mask)
     if out:
-        return tuple(isinstance(t, Tensor) for t in (*out, None, None))[:size]
-    return (True, True, False)[:size]
+        return tuple(isinstance(t, Tensor) for t in (*out, None, None))[:3]
+    return True, True, False
 
 
 @op(
@@ -212,8 +200,7 @@ def convolution_backward(
 ) -> Parts:
     """dgrad, wgrad and bias, selected by output_mask; the flop needs only the shapes"""
     check("convolution_backward", x, weight)
-    dx, dw, db = mask_of(output_mask, out)
-    return backward(dy, x, weight, is_transposed(x, weight, dy, transposed), (dx, dw, db))
+    return backward(dy, x, weight, is_transposed(x, weight, dy, transposed), mask_of(output_mask, out))
 
 
 @op("conv1d.backward conv2d.backward conv3d.backward (x, weight, bias, stride, padding, dilation, groups)", takes=Call)
@@ -243,8 +230,7 @@ def convolution(call: Call, out: Out = None) -> Work:
     x, weight = call.x, call.weight
     check("convolution", x, weight)
     if call.transposed is UNKNOWN:
-        known = out[0] if out else None
-        call = replace(call, transposed=is_transposed(x, weight, known, UNKNOWN))
+        call = replace(call, transposed=is_transposed(x, weight, first_output(out), UNKNOWN))
     moves = (call.stride, call.padding, call.dilation, call.output_padding, call.groups)
     if call.transposed and first_output(out) is None and UNKNOWN in moves:  # the flop needs only x
         return Work(multiply_adds(multiplications(x, weight, x, True), x, weight), math.nan, math.nan)

@@ -61,7 +61,9 @@ def old_backward(first: Tensor, second: Tensor, weight: Tensor, *rest: Any, out:
     The channels decide which tensor is x: x has Cin, dy has Cout. If these are equal, x is the larger tensor (stride
     above 1), or both have the same size and the order does not matter.
     """
-    x, dy = x_and_dy(first, second, weight)
+    a, b, cout = channels(first, weight), channels(second, weight), weight.shape[0]
+    swapped = a == cout if a != b else first.numel < second.numel
+    x, dy = (second, first) if swapped else (first, second)
     return gradients(x, dy, weight, rest, False, out)
 
 
@@ -74,21 +76,11 @@ def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, ou
 def gradients(x: Tensor, dy: Tensor, weight: Tensor, rest: tuple[Any, ...], transposed: bool, out: Out) -> Parts:
     """The gradients selected by the output mask, which is among the other arguments."""
     output_mask = next((argument for argument in reversed(rest) if is_mask(argument)), UNKNOWN)
-    dx, dw, db, *_ = (*mask_of(output_mask, out), False, False)
-    return backward(dy, x, weight, transposed, (dx, dw, db))
+    return backward(dy, x, weight, transposed, (*mask_of(output_mask, out), False, False)[:3])
 
 
 def is_mask(argument: Any) -> bool:
     return isinstance(argument, (tuple, list)) and bool(argument) and all(isinstance(b, bool) for b in argument)
-
-
-def x_and_dy(first: Tensor, second: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """(x, dy): x is the tensor whose number of channels is not Cout, or else the larger one."""
-    cout = weight.shape[0]
-    a, b = channels(first, weight), channels(second, weight)
-    if a != b:
-        return (second, first) if a == cout else (first, second)
-    return (first, second) if first.numel >= second.numel else (second, first)
 
 
 @op("cudnn_convolution_backward_input miopen_convolution_backward_input")
