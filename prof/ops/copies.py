@@ -87,13 +87,13 @@ def item(*_: Any) -> Work:
 def cat(pieces: Any, *, out: Out = None) -> Work:
     """Reads every piece, writes all of them in their common dtype"""
     parts = tensors(tuple(pieces))
-    described = first_output(out)
-    if not parts and described is None:
+    if parts:
+        size = sum(part.numel for part in parts)
+        return elementwise(0, distinct(parts), output(out, Tensor((size,), result_dtype(*parts))))
+    result = first_output(out)
+    if result is None:
         raise UnknownArgument("the capture does not have the list of tensors")
-    if not parts and described is not None:
-        return Work(0, moved(described.numel, described), moved(described.numel, described))
-    dtype = result_dtype(*parts)
-    return elementwise(0, distinct(parts), output(out, Tensor((sum(part.numel for part in parts),), dtype)))
+    return elementwise(0, moved(result.numel, result), result)
 
 
 @op("repeat tile repeat_interleave")
@@ -179,7 +179,7 @@ def is_left_aligned(self: Tensor, mask: Tensor) -> Work:
 @Family("sparse")("_to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc")
 def converted(self: Tensor, *, out: Out = None) -> Work:
     """Reads all stored values and indices of the input, writes those of the result"""
-    result = out[0] if out else None
+    result = first_output(out)
     if result is None:
         raise UnknownArgument("the capture does not say how much the result stores")
     return Work(0, self.nbytes, result.nbytes)

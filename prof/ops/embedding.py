@@ -71,8 +71,7 @@ class Bags:
     last: Any = False
 
     def count(self, out: Out) -> int:
-        """B, the number of bags: from the captured output; otherwise one per row of two-dimensional indices, or one per
-        offset, not counting the end if that is included."""
+        """B, the number of bags: the rows of the output; otherwise those of 2-D indices, or the offsets but the end."""
         described = first_output(out)
         if described is not None:
             return described.shape[0]

@@ -41,10 +41,9 @@ class Lookup:
     @property
     def is_even(self) -> bool:
         """Whether all tables are known to have the same width."""
-        return self.tables == 1 or (
-            None not in (self.tables, self.total, self.widest)
-            and (self.total == (self.tables or 0) * (self.widest or 0))
-        )
+        if self.tables is None or self.total is None or self.widest is None:
+            return self.tables == 1
+        return self.tables == 1 or self.total == self.tables * self.widest
 
     def in_bags(self, shape: tuple[int, ...]) -> bool:
         """Whether a result of this shape holds one sum per bag rather than one row per index."""
@@ -130,9 +129,8 @@ def _weights(before: tuple[Any, ...], tables: int | None) -> Tensor:
             if argument.dtype in ("int32", "int64") or (not argument.dtype and argument.shape == (tables,) and found):
                 break  # reached the tables' placements or offsets
             found.append(argument)
-    typed = [t for t in sorted(found, key=lambda t: -t.numel) if t.dtype]
-    dtype = typed[0].dtype if typed else ""
-    return Tensor((sum(t.numel for t in found),), dtype)
+    largest = max((t for t in found if t.dtype), key=lambda t: t.numel, default=Tensor(()))
+    return Tensor((sum(t.numel for t in found),), largest.dtype)
 
 
 def _rows(later: list[Tensor], lists: list[Any]) -> int | None:

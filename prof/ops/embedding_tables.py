@@ -10,6 +10,7 @@ write   the bags' sums
 Source: FBGEMM 0.2 to 1.8, fbgemm_gpu/codegen, the host templates.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -60,9 +61,7 @@ def lookup_rows(*arguments: Any, out: Out = None) -> Work:
     numbers = [a for a in arguments[: place_of_indices(arguments)] if type(a) is int]
     if described is None and numbers:
         described = call.weights.like((call.count, numbers[0]), call.out or "float32")
-    return lookup_work(
-        Lookup(call.weights, None, None, None, call.indices, call.bags, NONE, None, call.rows, call.out), described
-    )
+    return lookup_work(replace(call, tables=None, total=None, pooling=NONE, weighted=None), described)
 
 
 BITS = (2, 4, 8, 16, 32)  # per element, for each kind of inference table, in the order of the arguments
@@ -103,8 +102,5 @@ alias(r"fbgemm::int_nbit_split_embedding\w*_codegen_\w+", "fbgemm::int_nbit_spli
 def mean_width(arguments: tuple[Any, ...]) -> str:
     """The assumption that each lookup has the tables' mean width; empty if all tables have the same width."""
     call = understand(arguments)
-    if call.is_even:
-        return ""
-    return (
-        f"each lookup has the mean width of its {call.tables or 'several'} tables: which one it is in, is not recorded"
-    )
+    tables = f"its {call.tables or 'several'} tables"
+    return "" if call.is_even else f"each lookup has the mean width of {tables}: which one it is in, is not recorded"

@@ -12,14 +12,13 @@ from typing import Any
 
 from pyprof.prof.ops.attention import attention, attention_backward
 from pyprof.prof.ops.attention_kernels import Flash
-from pyprof.prof.ops.model import Family, Tensor, Work, distinct, model
+from pyprof.prof.ops.model import Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import given, moved
 from pyprof.prof.ops.result_types import dtype_name
 from pyprof.prof.ops.row_norm import layer_norm, rms_norm
 
 attention_op, norm_op, pointwise_op = Family("attention"), Family("norm"), Family("pointwise")
 gemm_op, copy_op = Family("gemm"), Family("copy")
-BLOCKS = 4  # bytes per block for the scale in bitsandbytes: float32
 
 
 attention_op(
@@ -94,7 +93,7 @@ def int8_linear(a: Tensor, b: Tensor) -> Work:
 def int8_rows(a: Tensor) -> Work:
     """Scales each row by its largest element: 1 per element; writes int8 and a scale per row"""
     rows = a.numel // a.shape[-1] if a.shape and a.shape[-1] else 0
-    return Work(a.numel, a.nbytes, a.numel + BLOCKS * rows)
+    return Work(a.numel, a.nbytes, a.numel + 4 * rows)  # a float32 scale
 
 
 # Kernels of inference servers: vLLM's ``_C`` and ``_C_cache_ops`` (vLLM 0.10). Their results come first among the
@@ -136,14 +135,12 @@ def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int,
 @copy_op("_C_cache_ops::reshape_and_cache_flash _C_cache_ops::reshape_and_cache")
 def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor) -> Work:
     """Copies new keys and values to their slots in the cache, in the cache's dtype"""
-    written = moved(key.numel, key_cache) + moved(value.numel, value_cache)
-    return Work(0, distinct(key, value, slots), written)
+    return Work(0, distinct(key, value, slots), moved(key.numel, key_cache) + moved(value.numel, value_cache))
 
 
-@model(
+@gemm_op(
     "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
-    "sglang::outplace_fused_experts",
-    family="gemm",
+    "sglang::outplace_fused_experts"
 )
 def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chosen: Tensor) -> Work:
     """Each token through k experts: up[E,2I,H], a gated activation (not counted), down[E,H,I]
@@ -153,8 +150,7 @@ def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chos
     """
     picks = chosen.numel
     experts, wide, hidden = up.shape
-    reached = min(experts, picks) / experts if experts else 0
-    weights = (up.nbytes + down.nbytes) * reached
+    weights = (up.nbytes + down.nbytes) * (min(experts, picks) / experts if experts else 0)
     flop = 2 * picks * (hidden * wide + down.shape[1] * down.shape[2])
     return Work(flop, distinct(self, chosen, _weights) + weights, moved(self.numel, self))
 

@@ -11,7 +11,7 @@ from typing import Any
 from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.marker_arguments import call_arguments
-from pyprof.prof.ops.model import FAMILY, Tensor, Work, names
+from pyprof.prof.ops.model import FAMILY, Parts, Tensor, Work, names
 
 # products that autograd runs to compute the gradients of a product
 PRODUCTS = names("mm bmm addmm baddbmm matmul")
@@ -30,51 +30,41 @@ def from_forward(name: str, markers: list[Marker]) -> Work | None:
 
     Raises ModelError if the marker's arguments do not fit.
     """
+    work: Work | Parts | None = None
     if name in PRODUCTS:
-        return _product(markers)
-    if name in ALIKE or name in SOFTMAX:
-        return _alike(name, markers)
-    return _whole(WHOLE[name], markers) if name in WHOLE else None
+        work = _product(markers)
+    elif name in ALIKE or name in SOFTMAX:
+        work = _alike(name, markers)
+    elif name in WHOLE:
+        marker = next((marker for marker in reversed(markers) if marker.op == WHOLE[name]), None)
+        work = evaluate(f"{WHOLE[name]}.backward", call_arguments(marker)) if marker else None
+    return work if isinstance(work, Work) else None
 
 
-def _whole(forward: str, markers: list[Marker]) -> Work | None:
-    for marker in reversed(markers):
-        if marker.op == forward:
-            work = evaluate(f"{forward}.backward", call_arguments(marker))
-            return work if isinstance(work, Work) else None
-    return None
-
-
-def _product(markers: list[Marker]) -> Work | None:
+def _product(markers: list[Marker]) -> Work | Parts | None:
     """dA = dC @ B' and dB = A' @ dC multiply M, N and K once each and touch A, B and C once each, as C = A @ B does."""
     for marker in reversed(markers):
         found = find(marker.op)
-        if found is None or FAMILY[found] != "gemm":
-            continue
-        operands = _without_bias(found, call_arguments(marker))
-        work = evaluate(operands[0], operands[1:]) if operands else None
-        return work if isinstance(work, Work) else None
+        if found is not None and FAMILY[found] == "gemm":
+            op, *operands = _without_bias(found, call_arguments(marker))
+            return evaluate(op, tuple(operands)) if op else None
     return None
 
 
 def _without_bias(op: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of the same product without the bias, whose gradient is a separate sum."""
+    """The op and the arguments of the same product without the bias, whose gradient is a separate sum."""
     if op == "linear":
         return ("linear", *arguments[:2], None)
     if op in ("addmm", "baddbmm"):
         return ("mm" if op == "addmm" else "bmm", *arguments[1:3])
-    return (op, *arguments[:2]) if op in ("mm", "bmm", "matmul") else ()
+    return (op if op in ("mm", "bmm", "matmul") else "", *arguments[:2])
 
 
-def _alike(name: str, markers: list[Marker]) -> Work | None:
+def _alike(name: str, markers: list[Marker]) -> Work | Parts | None:
     for marker in reversed(markers):
-        arguments = call_arguments(marker)
-        tensor = next((a for a in arguments if isinstance(a, Tensor)), None)
-        if tensor is None:
-            continue
-        rest = (_dim(marker),) if name in SOFTMAX else ()
-        work = evaluate(name, (tensor, tensor, *rest))
-        return work if isinstance(work, Work) else None
+        tensor = next((a for a in call_arguments(marker) if isinstance(a, Tensor)), None)
+        if tensor is not None:
+            return evaluate(name, (tensor, tensor, _dim(marker)) if name in SOFTMAX else (tensor, tensor))
     return None
 
 

@@ -10,9 +10,9 @@ from functools import lru_cache
 from pyprof.prof.ops.evaluation import find, first_trial
 from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, names
 
-KINDS = ("poi", "red", "per", "spl")
-
-NO_WORK = frozenset({"view", "copy", "indexing", "embedding", "sort"})  # families that compute nothing
+# Families that compute nothing in such a kernel. An op of a matrix product prepares an operand or adds a bias; the
+# product runs in another kernel.
+NO_WORK = MATRIX | {"view", "copy", "indexing", "embedding", "sort"}
 
 # Names from Inductor and prims that are not aten ops, with their FLOPs per element.
 OWN = {
@@ -92,10 +92,7 @@ def _words() -> frozenset[str]:
 def op_flop(name: str, rows: int, columns: int, writes_all: bool) -> int | None:
     if name in OWN:
         return OWN[name] * rows * columns
-    family = FAMILY.get(find(name) or "", "")
-    if family in NO_WORK:
-        return 0
-    if family in MATRIX:  # prepares an operand or adds a bias; the product runs in another kernel
+    if FAMILY.get(find(name) or "") in NO_WORK:
         return 0
     if name in AFTER and columns > 1:
         return rows
@@ -115,12 +112,11 @@ def _norm(name: str, rows: int, columns: int, writes_all: bool) -> int:
 
 @lru_cache(maxsize=65536)
 def _generic(name: str, rows: int, columns: int) -> int | None:
-    """FLOPs by the op's own model, for tensors with the size of the kernel's loops and as many arguments as it
-    takes."""
-    t = Tensor((rows, columns), "float32")
+    """FLOPs by the op's own model, for tensors with the size of the loops and as many arguments as the op takes."""
     registered_name = find(name)
     if registered_name is None:
         return None
+    t = Tensor((rows, columns), "float32")
     elementwise = ((t,), (t, t), (t, t, t))
     by_rows = ((t, [1]), (t, 1), (t, 1, False), (t, t, 1, "float32"))  # a reduction, a scan, a softmax, its backward
     calls = elementwise if FAMILY[registered_name] == "pointwise" else (*by_rows, *elementwise)

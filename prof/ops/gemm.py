@@ -18,7 +18,7 @@ from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, broadcast, given, moved, output
+from pyprof.prof.ops.operands import Out, broadcast, elementwise, given, moved, output
 from pyprof.prof.ops.result_types import dtype_name
 
 op = Family("gemm")
@@ -157,8 +157,7 @@ def matmul_backward(a: Tensor, b: Tensor) -> Parts:
 def linear(x: Tensor, weight: Tensor, bias: Any = None, *, out: Out = None) -> Work:
     """y[..,N] = x[..,K] @ weight[N,K]' + bias[N]; a 1-D weight is a single row, and y has no dimension N"""
     shape, k = linear_shape(x, weight)
-    result = output(out, x.like(shape))
-    return product(math.prod(shape) * k, (x, weight, given(bias)), result)
+    return product(math.prod(shape) * k, (x, weight, given(bias)), output(out, x.like(shape)))
 
 
 def linear_shape(x: Tensor, weight: Tensor) -> tuple[tuple[int, ...], int]:
@@ -205,7 +204,7 @@ def inner(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """Dot products of all rows of a with all rows of b; a 0-d operand scales the other one"""
     if not a.shape or not b.shape:
         result = output(out, a.like(a.shape or b.shape))
-        return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
+        return elementwise(multiplies(result.numel, a, b), distinct(a, b), result)
     shape, k = (*a.shape[:-1], *b.shape[:-1]), a.shape[-1]
     if b.shape[-1] != k:
         raise ShapeError("inner", "a[..,K], b[..,K]", f"{a.shape}, {b.shape}")
@@ -225,7 +224,7 @@ def inner_backward(a: Tensor, b: Tensor) -> Parts:
 def outer(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """a[M] b[N]': K = 1, so nothing is summed: one multiplication per element"""
     result = output(out, a.like((a.numel, b.numel)))
-    return Work(multiplies(result.numel, a, b), distinct(a, b), moved(result.numel, result))
+    return elementwise(multiplies(result.numel, a, b), distinct(a, b), result)
 
 
 @op("outer.backward ger.backward")

@@ -108,8 +108,7 @@ def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: An
     Source: aten/src/ATen/native/cuda/int4mm.cu, _convert_weight_to_int4pack_cuda.
     """
     n = weight.shape[0] * 8 if len(weight.shape) == 4 else weight.shape[0]
-    result = output(out, x.like((*x.shape[:-1], n)))
-    return product(x.numel * n, (x, weight, given(scales)), result)
+    return product(x.numel * n, (x, weight, given(scales)), output(out, x.like((*x.shape[:-1], n))))
 
 
 @op("_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros _mixed_dtypes_linear")

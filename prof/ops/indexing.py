@@ -9,23 +9,11 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import (
-    INDEX_BYTES,
-    Out,
-    bool_mask,
-    broadcast,
-    first_output,
-    indices,
-    moved,
-    number,
-    numel,
-    required,
-    result_numel,
-    tensors,
-)
+from pyprof.prof.ops.operands import Out, bool_mask, broadcast, indices, moved, number, required, result_numel, tensors
 from pyprof.prof.ops.result_types import addition_flop
 
 op = Family("indexing")
+POSITION = Tensor((), "int64")
 
 
 def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
@@ -36,14 +24,17 @@ def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
 @op("index_select")
 def index_select(self: Tensor, dim: Any, positions: Tensor, *, out: Out = None) -> Work:
     """Copies n slices; if the capture lacks the dimension (NVTX), the bytes are unknown"""
-    described, index = first_output(out), required(positions)
-    if described is not None:
-        return gathered(self, described.numel, index)
+    count, index = result_numel(out), required(positions)
+    if count is not None:
+        return gathered(self, count, index)
     if len(self.shape) < 2:
         return gathered(self, index.numel, index)
-    if not isinstance(dim, int):
-        return Work(0, math.nan, math.nan)
-    return gathered(self, self.numel // (self.shape[dim] or 1) * index.numel, index)
+    return gathered(self, _slices(self, dim, index), index) if isinstance(dim, int) else Work(0, math.nan, math.nan)
+
+
+def _slices(self: Tensor, dim: int, index: Tensor) -> int:
+    """The number of elements in the slices that an index selects, one per index."""
+    return self.numel // (self.shape[dim] or 1) * index.numel
 
 
 @op("index_select.backward index_select_backward")
@@ -54,9 +45,9 @@ def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: An
     """
     if isinstance(dim, (tuple, list)):
         index = indices(arguments[0])
-        return Work(self.numel * addition_flop(self), self.nbytes + index.nbytes, moved(numel(dim), self))
+        return Work(self.numel * addition_flop(self), self.nbytes + index.nbytes, moved(math.prod(dim), self))
     index = indices(positions)
-    count = self.numel // (self.shape[dim] or 1) * index.numel
+    count = _slices(self, dim, index)
     return Work(count * addition_flop(self), moved(count, self) + index.nbytes, moved(self.numel, self))
 
 
@@ -79,10 +70,6 @@ def gather_whole_backward(self: Tensor, positions: Tensor) -> Work:
     return gather_backward(self.like(positions.shape), self, positions)
 
 
-def _slice(self: Tensor, dim: Any, index: Tensor) -> int | None:
-    return None if dim is UNKNOWN else self.numel // (self.shape[dim] or 1) * index.numel
-
-
 @op("index_fill")
 def index_fill(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
     """self[index] = value, out of place: copies all of self"""
@@ -92,7 +79,7 @@ def index_fill(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Wor
 @op("index_fill_")
 def index_fill_(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
     """self[index] = value: writes the indexed slices"""
-    count = _slice(self, dim, positions) if self.shape else 1
+    count = 1 if not self.shape else None if dim is UNKNOWN else _slices(self, dim, positions)
     return Work(0, indices(positions).nbytes + distinct(value), moved(count, self))
 
 
@@ -105,7 +92,7 @@ def index_count(self: Tensor, positions: Any) -> int:
     listed = tuple(positions)
     used = [p if isinstance(p, Tensor) else None for p in listed] + [None] * (len(self.shape) - len(listed))
     common = broadcast("index", *(p.shape for p in used if p is not None))
-    return numel(common) * numel(n for n, p in zip(self.shape, used, strict=False) if p is None)
+    return math.prod(common) * math.prod(n for n, p in zip(self.shape, used, strict=False) if p is None)
 
 
 def is_mask(positions: Any) -> bool:
@@ -115,19 +102,17 @@ def is_mask(positions: Any) -> bool:
 @op("index _unsafe_index _index")
 def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     """self[i, j, ...]: copies the indexed elements; indices that the capture lacks are not counted"""
-    described = first_output(out)
-    listed = tensors(positions)
-    if described is None and (positions is UNKNOWN or not listed or is_mask(positions)):
+    count, listed = result_numel(out), tensors(positions)
+    if count is None and (positions is UNKNOWN or not listed or is_mask(positions)):
         return Work(0, math.nan, math.nan)
-    count = described.numel if described is not None else index_count(self, positions)
-    return gathered(self, count, *listed)
+    return gathered(self, index_count(self, positions) if count is None else count, *listed)
 
 
 @op("index.backward")
 def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     """dx[i, j, ...] += g, into zeros: 1 addition per element of g. Reads g and the indices, writes all of dx."""
-    described = first_output(out)
-    count = described.numel if described is not None else index_count(self, positions)
+    count = result_numel(out)
+    count = index_count(self, positions) if count is None else count
     inputs = moved(count, self) + distinct(*map(indices, tensors(positions)))
     return Work(count * addition_flop(self), inputs, moved(self.numel, self))
 
@@ -136,7 +121,7 @@ def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
 def masked_fill(self: Tensor, mask: Tensor, value: Any = None) -> Work:
     """Selects self or the value; reads and writes all of self, also in place"""
     shape = broadcast("masked_fill", self.shape, required(mask).shape)
-    return Work(0, distinct(self, bool_mask(required(mask)), value), moved(numel(shape), self))
+    return Work(0, distinct(self, bool_mask(required(mask)), value), moved(math.prod(shape), self))
 
 
 @op("masked_select")
@@ -155,8 +140,7 @@ def masked_select_backward(self: Tensor, mask: Tensor, *, out: Out = None) -> Wo
 @op("masked_scatter_backward")
 def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Packs the selected elements of g: reads g and the mask, writes the source's gradient"""
-    count = result_numel(out, sizes)
-    return Work(0, distinct(grad, bool_mask(mask)), moved(count, grad))
+    return Work(0, distinct(grad, bool_mask(mask)), moved(result_numel(out, sizes), grad))
 
 
 @op("isin")
@@ -174,8 +158,7 @@ def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Work:
 @op("nonzero argwhere")
 def nonzero(self: Tensor, *, out: Out = None) -> Work:
     """Writes int64 coordinates of the nonzero elements, whose number only the outputs show"""
-    described = first_output(out)
-    return Work(0, self.nbytes, math.nan if described is None else 8 * described.numel)
+    return Work(0, self.nbytes, moved(result_numel(out), POSITION))
 
 
 @op("one_hot")
@@ -184,7 +167,7 @@ def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
     count = result_numel(out)
     if count is None and number(classes, -1) > 0:
         count = self.numel * classes
-    return Work(0, indices(self).nbytes, math.nan if count is None else INDEX_BYTES * count)
+    return Work(0, indices(self).nbytes, moved(count, POSITION))
 
 
 @op("select_backward slice_backward diagonal_backward unfold_backward _narrow_backward")
