@@ -81,9 +81,8 @@ def steps(operands: list[Labelled], result: str, path: Any) -> list[Step]:
         i, j = sorted((order.pop(0), order.pop(0))) if len(order) > 1 else (0, 1)
         right, left = todo.pop(j), todo.pop(i)
         later = set(result).union(*(o.labels for o in todo))
-        step = contracted(left, right, later)
-        done.append(step)
-        todo.insert(0 if not path else len(todo), step.result)
+        done.append(contracted(left, right, later))
+        todo.insert(len(todo) if path else 0, done[-1].result)
     return done
 
 

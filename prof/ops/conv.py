@@ -25,9 +25,12 @@ from typing import Any
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.gemm import multiply_adds
 from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, first_output, given, moved
+from pyprof.prof.ops.operands import Out, elementwise, first_output, given, moved, output
 
 op = Family("conv")
+MOVES = "stride, padding, dilation, transposed, output_padding, groups"
+BACKWARD_MOVES = "_stride, _padding, _dilation, transposed, _output_padding, _groups, output_mask"
+TRANSPOSED_MOVES = "stride, padding, output_padding, groups, dilation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +120,12 @@ def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, flag: Any) -> boo
 def result_of(x: Tensor, weight: Tensor, window: Window, out: Out) -> Tensor:
     """y from the capture, or else computed from the arguments, with x's dtype."""
     described = first_output(out)
-    if described is not None:
-        return described if described.dtype else x.like(described.shape)
-    return x.like(output_shape(x, weight, window))
+    return x.like(output_shape(x, weight, window)) if described is None else output(out, x)
 
 
-def multiplications(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:
-    """Products of a convolution, padding zeros included."""
-    return (x if transposed else y).numel * math.prod(weight.shape[1:])
+def nominal(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:
+    """Flop of a convolution, products with padding zeros included."""
+    return multiply_adds((x if transposed else y).numel * math.prod(weight.shape[1:]), x, weight)
 
 
 def valid(x: Tensor, weight: Tensor, window: Window) -> int:
@@ -163,7 +164,7 @@ def taps_inside(positions: int, size: int, kernel: int, stride: int, before: int
 def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tuple[bool, ...]) -> Parts:
     """The gradients that the mask (dx, dweight, dbias) selects."""
     dx, dweight, dbias = mask
-    flop = multiply_adds(multiplications(x, weight, dy, transposed), x, weight)
+    flop = nominal(x, weight, dy, transposed)
     parts: Parts = {}
     if dx:
         parts["dgrad"] = Work(flop, distinct(dy, weight), moved(x.numel, x))
@@ -189,12 +190,8 @@ def mask_of(output_mask: Any, out: Out) -> tuple[bool, ...]:
     return True, True, False
 
 
-@op(
-    "convolution_backward (dy, x, weight, _bias_sizes, _stride, _padding, _dilation, transposed, _output_padding, "
-    "_groups, output_mask)",
-    "convolution_backward_overrideable (dy, x, weight, _stride, _padding, _dilation, transposed, _output_padding, "
-    "_groups, output_mask)",
-)
+@op(f"convolution_backward (dy, x, weight, _bias_sizes, {BACKWARD_MOVES})")
+@op(f"convolution_backward_overrideable (dy, x, weight, {BACKWARD_MOVES})")
 def convolution_backward(
     dy: Tensor, x: Tensor, weight: Tensor, transposed: Any = UNKNOWN, output_mask: Any = UNKNOWN, out: Out = None
 ) -> Parts:
@@ -216,12 +213,8 @@ def whole_backward(call: Call, out: Out = None) -> Parts:
 # Forward ops, with PyTorch 2's orders of arguments; the backends' ops are in conv_backends
 
 
-@op(
-    "convolution _convolution convolution_overrideable (x, weight, bias, stride, padding, dilation, transposed, "
-    "output_padding, groups)",
-    "conv1d conv2d conv3d _convolution_mode (x, weight, bias, stride, padding, dilation, groups)",
-    takes=Call,
-)
+@op(f"convolution _convolution convolution_overrideable (x, weight, bias, {MOVES})", takes=Call)
+@op("conv1d conv2d conv3d _convolution_mode (x, weight, bias, stride, padding, dilation, groups)", takes=Call)
 def convolution(call: Call, out: Out = None) -> Work:
     """Each output point sums Cin/groups * kernel products; padding may be "same" or "valid"
 
@@ -233,17 +226,13 @@ def convolution(call: Call, out: Out = None) -> Work:
         call = replace(call, transposed=is_transposed(x, weight, first_output(out), UNKNOWN))
     moves = (call.stride, call.padding, call.dilation, call.output_padding, call.groups)
     if call.transposed and first_output(out) is None and UNKNOWN in moves:  # the flop needs only x
-        return Work(multiply_adds(multiplications(x, weight, x, True), x, weight), math.nan, math.nan)
+        return Work(nominal(x, weight, x, True), math.nan, math.nan)
     y = result_of(x, weight, call, out)
-    flop = multiply_adds(multiplications(x, weight, y, bool(call.transposed)), x, weight)
-    return Work(flop, distinct(x, weight, given(call.bias), given(call.addend)), moved(y.numel, y))
+    read = distinct(x, weight, given(call.bias), given(call.addend))
+    return elementwise(nominal(x, weight, y, bool(call.transposed)), read, y)
 
 
-@op(
-    "conv_transpose1d conv_transpose2d conv_transpose3d (x, weight, bias, stride, padding, output_padding, groups, "
-    "dilation)",
-    takes=Call,
-)
+@op(f"conv_transpose1d conv_transpose2d conv_transpose3d (x, weight, bias, {TRANSPOSED_MOVES})", takes=Call)
 def conv_transpose(call: Call, out: Out = None) -> Work:
     """Each input point scatters Cout/groups * kernel products"""
     return convolution(replace(call, transposed=True), out)

@@ -7,8 +7,7 @@ import math
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.conv import Call, backward, channels, conv_transpose, convolution, mask_of, multiplications, op
-from pyprof.prof.ops.gemm import multiply_adds
+from pyprof.prof.ops.conv import Call, backward, channels, conv_transpose, convolution, mask_of, nominal, op
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, moved
 
@@ -86,8 +85,7 @@ def is_mask(argument: Any) -> bool:
 @op("cudnn_convolution_backward_input miopen_convolution_backward_input")
 def backward_input(size: Any, dy: Tensor, weight: Tensor) -> Work:
     """PyTorch 1.x, dx from dy and weight: the forward's flop for any stride; bytes only if dx's size is known"""
-    flop = multiply_adds(multiplications(dy, weight, dy, False), dy, weight)
-    return Work(flop, distinct(dy, weight), written(size, dy))
+    return Work(nominal(dy, weight, dy, False), distinct(dy, weight), written(size, dy))
 
 
 @op("cudnn_convolution_backward_weight miopen_convolution_backward_weight")
@@ -95,8 +93,7 @@ def backward_weight(size: Any, dy: Tensor, x: Tensor) -> Work:
     """PyTorch 1.x, dweight from dy and x: the forward's flop, if dweight's size is known"""
     if not isinstance(size, (list, tuple)):
         raise UnknownArgument("the weight's size decides its gradient's work")
-    flop = multiply_adds(multiplications(dy, x.like(tuple(size)), dy, False), dy, x)
-    return Work(flop, distinct(dy, x), written(size, dy))
+    return Work(nominal(dy, x.like(tuple(size)), dy, False), distinct(dy, x), written(size, dy))
 
 
 def written(size: Any, like: Tensor) -> float:

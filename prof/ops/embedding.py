@@ -107,11 +107,13 @@ def embedding_bag_whole_backward(call: Bags, out: Out = None) -> Work:
     return embedding_bag_backward(grad, call.positions, rows, call.mode, call.per_sample_weights)
 
 
+AUXILIARY = "_bag_of, _sizes, _maxima"
+
+
+@op(f"_embedding_bag_dense_backward (grad, positions, {AUXILIARY}, num_weights, _scale, mode, per_sample_weights)")
 @op(
-    "_embedding_bag_dense_backward (grad, positions, _bag_of, _sizes, _maxima, num_weights, _scale, mode, "
-    "per_sample_weights)",
-    "_embedding_bag_backward (grad, positions, _offsets, _bag_of, _sizes, _maxima, num_weights, _scale, mode, _sparse, "
-    "per_sample_weights)",
+    f"_embedding_bag_backward (grad, positions, _offsets, {AUXILIARY}, num_weights, _scale, mode, _sparse, "
+    "per_sample_weights)"
 )
 def embedding_bag_backward(
     grad: Tensor, positions: Tensor, num_weights: Any = UNKNOWN, mode: Any = SUM, per_sample_weights: Any = None

@@ -78,14 +78,14 @@ def touched(call: Lookup, wide: Fraction) -> tuple[Fraction, Fraction]:
     return elements, min(Fraction(call.count), rows)
 
 
-def indice_weights_work(call: Lookup, grad: Tensor) -> Work:
+def indice_weights_work(grad: Tensor, call: Lookup) -> Work:
     """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1 flop"""
     wide = call.width(grad)
     read = grad.nbytes + moved_elements(call.count * wide, call.weights.itemsize) + call.indices.nbytes
     return Work(round(call.count * (2 * wide - 1)), read, moved_elements(call.count, STATE))
 
 
-def update_work(call: Lookup, grad: Tensor, rule: Update) -> Work:
+def update_work(grad: Tensor, call: Lookup, rule: Update) -> Work:
     """The work to add the bags' gradients per row, and to run the optimizer on the touched rows."""
     wide = call.width(grad)
     elements, rows = touched(call, wide)
@@ -109,19 +109,17 @@ def gradient(arguments: tuple[Any, ...]) -> tuple[Tensor, Lookup]:
 @op("fbgemm::split_embedding_codegen_grad_indice_weights")
 def grad_indice_weights(*arguments: Any) -> Work:
     """The gradient of each index's weight: the dot product of its row and its bag's gradient, 2 D - 1 per index"""
-    grad, call = gradient(arguments)
-    return indice_weights_work(call, grad)
+    return indice_weights_work(*gradient(arguments))
 
 
 def _register(optimizer: str, rule: Update) -> None:
     def backward(*arguments: Any) -> Work:
-        grad, call = gradient(arguments)
-        return update_work(call, grad, rule)
+        return update_work(*gradient(arguments), rule)
 
     def whole(*arguments: Any) -> Work | Parts:
         grad, call = gradient(arguments)
-        update = update_work(call, grad, rule)
-        return {"indice_weights": indice_weights_work(call, grad), "update": update} if call.weighted else update
+        update = update_work(grad, call, rule)
+        return {"indice_weights": indice_weights_work(grad, call), "update": update} if call.weighted else update
 
     price = f"{rule.element} per element and {rule.row} per row that is updated: {rule.why}"
     backward.__doc__ = f"N D additions (weighted: as many products); {optimizer}: {price}"
@@ -140,12 +138,9 @@ def may_leave_work(name: str) -> bool:
 
 
 alias(rf"{KIND}_codegen_grad_indice_weights\w*", "fbgemm::split_embedding_codegen_grad_indice_weights")
-alias(
-    rf"{KIND}(?:_nobag)?_backward_codegen_(\w+?)_(?:(?:un)?weighted|cpu)\w*",
-    r"fbgemm::split_embedding_backward_codegen_\1",
-)
-alias(r"torch::autograd::CppNode<.*?LookupFunction_Dense_Op\w*>", "SplitLookupFunction_dense")
-alias(r"torch::autograd::CppNode<.*?LookupFunction_(\w+?)_Op\w*>", r"SplitLookupFunction_\1")
+alias(rf"{KIND}(?:_nobag)?_backward_codegen_(\w+?)_(?:(?:un)?weighted|cpu)\w*", rf"{OP}_\1")
+alias(r"torch::autograd::CppNode<.*?LookupFunction_Dense_Op\w*>", f"{NODE}_dense")
+alias(r"torch::autograd::CppNode<.*?LookupFunction_(\w+?)_Op\w*>", rf"{NODE}_\1")
 
 
 @assumes(*(f"{OP}_{name}" for name in UPDATES), *(f"{NODE}_{name}" for name in UPDATES))

@@ -21,18 +21,17 @@ attention_op, norm_op, pointwise_op = Family("attention"), Family("norm"), Famil
 gemm_op, copy_op = Family("gemm"), Family("copy")
 
 
+MASK = "dropout, _scale, causal, left, right"
+GRADIENTS = "_dout, q, k, v, _o, _lse, _dq, _dk, _dv"
 attention_op(
-    "flash_attn::_flash_attn_forward (q, k, v, dropout, _scale, causal, left, right)",
-    "flash_attn::_flash_attn_varlen_forward"
-    " (q, k, v, cum_q, cum_k, max_q, max_k, dropout, _scale, causal, left, right)",
-    "xformers_flash::flash_fwd (q, k, v, cum_q, cum_k, used, max_q, max_k, dropout, _scale, causal, left, right)",
+    f"flash_attn::_flash_attn_forward (q, k, v, {MASK})",
+    f"flash_attn::_flash_attn_varlen_forward (q, k, v, cum_q, cum_k, max_q, max_k, {MASK})",
+    f"xformers_flash::flash_fwd (q, k, v, cum_q, cum_k, used, max_q, max_k, {MASK})",
     takes=Flash,
 )(attention)
-
 attention_op(
-    "flash_attn::_flash_attn_backward (_dout, q, k, v, _o, _lse, _dq, _dk, _dv, dropout, _scale, causal, left, right)",
-    "flash_attn::_flash_attn_varlen_backward (_dout, q, k, v, _o, _lse, _dq, _dk, _dv, cum_q, cum_k, max_q, max_k, "
-    "dropout, _scale, causal, left, right)",
+    f"flash_attn::_flash_attn_backward ({GRADIENTS}, {MASK})",
+    f"flash_attn::_flash_attn_varlen_backward ({GRADIENTS}, cum_q, cum_k, max_q, max_k, {MASK})",
     takes=Flash,
 )(attention_backward)
 
@@ -159,8 +158,7 @@ def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chos
 def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor) -> Work:
     """A softmax of each token's scores (4E - R), then the best k: comparisons"""
     rows = scores.numel // scores.shape[-1] if scores.shape and scores.shape[-1] else 0
-    written = moved(weights.numel, weights) + moved(chosen.numel, chosen)
-    return Work(4 * scores.numel - rows, distinct(scores), written)
+    return Work(4 * scores.numel - rows, distinct(scores), moved(weights.numel, weights) + moved(chosen.numel, chosen))
 
 
 @pointwise_op("_moe_C::moe_sum")

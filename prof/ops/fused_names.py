@@ -15,44 +15,34 @@ from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, names
 NO_WORK = MATRIX | {"view", "copy", "indexing", "embedding", "sort"}
 
 # Names from Inductor and prims that are not aten ops, with their FLOPs per element.
-OWN = {
-    "prepare_softmax_online": 3,  # running maximum, exp of the difference, sum
-    **dict.fromkeys(names("max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put"), 1),
-    **dict.fromkeys(
-        names(
-            "convert_element_type iota device_put inductor_lookup_seed inductor_seeds inductor_random inductor_randint "
-            "lift_fresh_copy copy_ as_strided_scatter slice_scatter select_scatter slice_backward select_backward "
-            "_unsafe_index _low_memory_max_pool2d_with_offsets _low_memory_max_pool_with_offsets "
-            "_low_memory_max_pool2d_offsets_to_indices _low_memory_max_pool_offsets_to_indices nll_loss_forward "
-            "nll_loss_backward sym_size empty randperm eq"
-        ),
-        0,
-    ),
-}
+NO_FLOP = names(
+    "convert_element_type iota device_put inductor_lookup_seed inductor_seeds inductor_random inductor_randint "
+    "lift_fresh_copy copy_ as_strided_scatter slice_scatter select_scatter slice_backward select_backward "
+    "_unsafe_index _low_memory_max_pool2d_with_offsets _low_memory_max_pool_with_offsets "
+    "_low_memory_max_pool2d_offsets_to_indices _low_memory_max_pool_offsets_to_indices nll_loss_forward "
+    "nll_loss_backward sym_size empty randperm eq"
+)
+ONE_FLOP = names("max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put")
+# prepare_softmax_online: running maximum, exp of the difference, sum
+OWN = {**dict.fromkeys(NO_FLOP, 0), **dict.fromkeys(ONE_FLOP, 1), "prepare_softmax_online": 3}
 
 # Ops that run on the output of a reduction, not on its input, such as the root in a norm.
 AFTER = frozenset({"rsqrt", "sqrt", "reciprocal"})
 
 # Norms: FLOPs per element for the statistics and for the result, which may be computed by two kernels. For a layer norm
 # the statistics subtract, square and add; the result subtracts, scales by the deviation and the weight, adds the bias.
-NORMS = {
-    **dict.fromkeys(
-        names(
-            "native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit "
-            "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update "
-            "_batch_norm_with_update_functional"
-        ),
-        (3, 4),
-    ),
-    "_fused_rms_norm": (2, 2),
-}
+WITH_MEAN = names(
+    "native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit _batch_norm_with_update "
+    "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update_functional"
+)
+NORMS = {**dict.fromkeys(WITH_MEAN, (3, 4)), "_fused_rms_norm": (2, 2)}
 
 # Their backwards: an element of the input's gradient, and of the sums for the weights' gradients.
 NORM_BACKWARDS = {
-    **dict.fromkeys(
-        names("native_layer_norm_backward native_group_norm_backward native_batch_norm_backward batch_norm_backward"),
-        (10, 3),
-    ),
+    "native_layer_norm_backward": (10, 3),
+    "native_group_norm_backward": (10, 3),
+    "native_batch_norm_backward": (10, 3),
+    "batch_norm_backward": (10, 3),
     "_fused_rms_norm_backward": (7, 2),
 }
 

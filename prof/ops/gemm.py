@@ -148,9 +148,7 @@ def matmul_backward(a: Tensor, b: Tensor) -> Parts:
     The gradients of a dot product are a vector times a number: 1 multiplication per element, no sum.
     """
     shape, k = general("matmul", a, b)
-    if shape:
-        return gradients(a, b, a.like(shape), math.prod(shape) * k, None)
-    return dot_backward(a, b)
+    return gradients(a, b, a.like(shape), math.prod(shape) * k, None) if shape else dot_backward(a, b)
 
 
 @op("linear mkldnn_linear _mkl_linear mkl::_mkl_linear mkldnn::_linear_pointwise")

@@ -136,9 +136,8 @@ def sparse24_mm(a: Tensor, second: Tensor, third: Tensor, *rest: Any, out: Out =
     ``mm(packed[M,K/2], meta, dense[K,N])`` and ``linear(dense[..,K], packed[N,K/2], meta)``
     """
     if len(third.shape) == 2 and a.shape[-1] * 2 == third.shape[0]:
-        rows, half, columns = a.shape[0], a.shape[1], third.shape[1]
-        shape: tuple[int, ...] = (rows, columns)
+        shape: tuple[int, ...] = (a.shape[0], third.shape[1])
+        half = a.shape[1]
     else:
-        rows, half, columns = second.shape[0], second.shape[1], math.prod(a.shape[:-1])
-        shape = (*a.shape[:-1], rows)
-    return product(rows * half * columns, (a, second, third, *rest), output(out, a.like(shape)))
+        shape, half = (*a.shape[:-1], second.shape[0]), second.shape[1]
+    return product(math.prod(shape) * half, (a, second, third, *rest), output(out, a.like(shape)))

@@ -79,7 +79,9 @@ def index_fill(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Wor
 @op("index_fill_")
 def index_fill_(self: Tensor, dim: Any, positions: Tensor, value: Any = 0) -> Work:
     """self[index] = value: writes the indexed slices"""
-    count = 1 if not self.shape else None if dim is UNKNOWN else _slices(self, dim, positions)
+    count: int | None = 1
+    if self.shape:
+        count = None if dim is UNKNOWN else _slices(self, dim, positions)
     return Work(0, indices(positions).nbytes + distinct(value), moved(count, self))
 
 
