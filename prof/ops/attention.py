@@ -53,10 +53,6 @@ class Heads:
     value_size: int
     rows: int  # queries, over all batches and heads
 
-    @property
-    def forward_flop(self) -> int:
-        return 2 * self.pairs * (self.key_size + self.value_size)
-
     def backward_flop(self, q: bool = True, k: bool = True, v: bool = True) -> int:
         """FLOPs of the five products, without those for gradients that are not computed."""
         keys = 1 + q + k  # Q K' again, dQ, dK
@@ -120,7 +116,7 @@ def forward(call: Call, heads: Heads) -> Work:
     stored = logarithms(heads, call.q) if call.keep is UNKNOWN or call.keep else 0
     written = moved(heads.rows * heads.value_size, call.q) + stored + call.philox_bytes
     read = distinct(call.q, call.k, call.v, given(call.mask)) + distinct(*map(given, call.lengths))
-    return Work(heads.forward_flop, read, written)
+    return Work(2 * heads.pairs * (heads.key_size + heads.value_size), read, written)
 
 
 def backward(call: Call, heads: Heads) -> Work:

@@ -52,11 +52,8 @@ class Packed(Call):
         raise UnknownArgument("the lengths of packed sequences are data that the capture does not hold")
 
     def sequence_first(self, left: int | None, right: int | None, bottom_right: bool = True) -> Heads:
-        """The sizes with the pairs that a window leaves, for one batch or for packed sequences.
-
-        ``left`` and ``right`` are the distances from the diagonal, which ends at the bottom right or starts at the top
-        left.
-        """
+        """The sizes with the pairs at most ``left`` and ``right`` (None: no limit) from the diagonal, which ends at the
+        bottom right or starts at the top left; for one batch or for packed sequences."""
 
         def pairs_of(queries: int, keys: int) -> int:
             return unmasked(queries, keys, left, right, keys - queries if bottom_right else 0)
@@ -127,27 +124,16 @@ def cudnn_backward(call: Cudnn) -> Work:
     return attention_backward(call)
 
 
-FORWARD = "q, k, v, cum_q, cum_k, max_q, max_k, dropout, causal, _debug, _scale, left, right, used, slopes"
-op(f"_flash_attention_forward ({FORWARD})", takes=Flash)(attention)
-op(f"_flash_attention_forward_no_dropout_inplace (_o, {FORWARD})", takes=Flash)(attention)
-op(
-    "_flash_attention_backward (_dout, q, k, v, _o, _lse, cum_q, cum_k, max_q, max_k, dropout, causal, _state, "
-    "_unused, _scale, left, right)",
-    takes=Flash,
-)(attention_backward)
-op(
-    "_efficient_attention_forward (q, k, v, mask, cum_q, cum_k, max_q, max_k, dropout, mask_type, keep, _scale, used, "
-    "window)",
-    takes=Efficient,
-)(attention)
-op(
-    "_efficient_attention_backward (_dout, q, k, v, mask, _o, cum_q, cum_k, max_q, max_k, _lse, dropout, _seed, "
-    "_offset, mask_type, mask_gradient, _scale, _splits, window)",
-    takes=Efficient,
-)(attention_backward)
-op(
-    "_cudnn_attention_forward (q, k, v, mask, cum_q, cum_k, max_q, max_k, keep, dropout, causal)",
-    "jagged_attention (q, k, v, cum_q, cum_k, dropout, causal)",
-    takes=Cudnn,
-)(attention)
+PACKED = "cum_q, cum_k, max_q, max_k"
+FLASH = f"q, k, v, {PACKED}, dropout, causal, _debug, _scale, left, right, used, slopes"
+FLASH_BACKWARD = f"_dout, q, k, v, _o, _lse, {PACKED}, dropout, causal, _state, _unused, _scale, left, right"
+EFFICIENT = f"q, k, v, mask, {PACKED}, dropout, mask_type, keep, _scale, used, window"
+EFFICIENT_BACKWARD = f"_o, {PACKED}, _lse, dropout, _seed, _offset, mask_type, mask_gradient, _scale, _splits, window"
+op(f"_flash_attention_forward ({FLASH})", takes=Flash)(attention)
+op(f"_flash_attention_forward_no_dropout_inplace (_o, {FLASH})", takes=Flash)(attention)
+op(f"_flash_attention_backward ({FLASH_BACKWARD})", takes=Flash)(attention_backward)
+op(f"_efficient_attention_forward ({EFFICIENT})", takes=Efficient)(attention)
+op(f"_efficient_attention_backward (_dout, q, k, v, mask, {EFFICIENT_BACKWARD})", takes=Efficient)(attention_backward)
+op(f"_cudnn_attention_forward (q, k, v, mask, {PACKED}, keep, dropout, causal)", takes=Cudnn)(attention)
+op("jagged_attention (q, k, v, cum_q, cum_k, dropout, causal)", takes=Cudnn)(attention)
 op("jagged_attention.backward (q, k, v, cum_q, cum_k, dropout, causal)", takes=Cudnn)(attention_backward)

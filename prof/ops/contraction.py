@@ -51,8 +51,7 @@ def parse(equation: Any, tensors: Any) -> tuple[list[Labelled], str]:
         raise ShapeError("einsum", f"{len(terms)} operands for {equation!r}", len(tensors))
     pairs = zip(terms, tensors, strict=True)
     hidden = [len(t.shape) - len(term.replace("...", "")) if "..." in term else 0 for term, t in pairs]
-    free = [c for c in ascii_letters if c not in equation]
-    stretch = "".join(free[: max(hidden, default=0)])
+    stretch = "".join([c for c in ascii_letters if c not in equation][: max(hidden, default=0)])
     terms = [term.replace("...", stretch[len(stretch) - n :]) for term, n in zip(terms, hidden, strict=True)]
     if arrow:
         result = right.replace("...", stretch)
@@ -106,7 +105,7 @@ def alone(operand: Labelled, needed: set[str]) -> tuple[Labelled, Work]:
     kept = "".join(label for label in operand.labels if label in needed)
     if kept == operand.labels:
         return operand, Work()
-    shape = tuple(operand.sizes[label] for label in kept)
+    shape = tuple(n for label, n in operand.sizes.items() if label in needed)
     return Labelled(kept, replace(operand.tensor, shape=shape, strides=None, ident=0)), reduced(operand, kept)
 
 
@@ -186,9 +185,8 @@ def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None, *, out: O
     flop    2 * rows * O * J * (I + 1): first x1 @ weight, then the sum with x2
     """
     o, i, j = weight.shape
-    rows = math.prod(x1.shape[:-1])
-    y = output(out, x1.like((*x1.shape[:-1], o)))
-    return product(rows * o * j * (i + 1), (x1, x2, weight, given(bias)), y)
+    shape = (*x1.shape[:-1], o)
+    return product(math.prod(shape) * j * (i + 1), (x1, x2, weight, given(bias)), output(out, x1.like(shape)))
 
 
 @op("bilinear.backward")

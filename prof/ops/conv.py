@@ -28,6 +28,7 @@ from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, elementwise, first_output, given, moved, output
 
 op = Family("conv")
+# How the kernel moves, in the order of the convolution ops that have all of it, of their backwards, of transposed ones
 MOVES = "stride, padding, dilation, transposed, output_padding, groups"
 BACKWARD_MOVES = "_stride, _padding, _dilation, transposed, _output_padding, _groups, output_mask"
 TRANSPOSED_MOVES = "stride, padding, output_padding, groups, dilation"
@@ -76,8 +77,7 @@ def output_shape(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
     rank = len(weight.shape) - 2
     batch, spatial, kernel = x.shape[: -rank - 1], x.shape[-rank:], weight.shape[2:]
     strides, dilations = spread(window.stride, rank), spread(window.dilation, rank)
-    pads = paddings(window, kernel)
-    dimensions = zip(spatial, strides, pads, dilations, kernel, strict=True)
+    dimensions = zip(spatial, strides, paddings(window, kernel), dilations, kernel, strict=True)
     if not window.transposed:
         return (*batch, weight.shape[0], *((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, s, p, d, k in dimensions))
     extra = spread(window.output_padding, rank)
@@ -119,8 +119,7 @@ def is_transposed(x: Tensor, weight: Tensor, y: Tensor | None, flag: Any) -> boo
 
 def result_of(x: Tensor, weight: Tensor, window: Window, out: Out) -> Tensor:
     """y from the capture, or else computed from the arguments, with x's dtype."""
-    described = first_output(out)
-    return x.like(output_shape(x, weight, window)) if described is None else output(out, x)
+    return x.like(output_shape(x, weight, window)) if first_output(out) is None else output(out, x)
 
 
 def nominal(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:

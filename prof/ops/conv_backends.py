@@ -46,9 +46,6 @@ op(
 )(conv_transpose)
 
 
-# Backward ops of PyTorch 1.x
-
-
 @op(
     "cudnn_convolution_backward miopen_convolution_backward mkldnn_convolution_backward thnn_conv2d_backward "
     "miopen_depthwise_convolution_backward _slow_conv2d_backward slow_conv3d_backward _conv_depthwise2d_backward "

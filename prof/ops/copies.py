@@ -174,8 +174,6 @@ def is_left_aligned(self: Tensor, mask: Tensor) -> Work:
 
 
 # Sparse layouts: products are those of ``gemm``
-
-
 @Family("sparse")("_to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc")
 def converted(self: Tensor, *, out: Out = None) -> Work:
     """Reads all stored values and indices of the input, writes those of the result"""

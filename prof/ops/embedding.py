@@ -71,7 +71,7 @@ class Bags:
     last: Any = False
 
     def count(self, out: Out) -> int:
-        """B, the number of bags: the rows of the output; otherwise those of 2-D indices, or the offsets but the end."""
+        """B, the number of bags: the output's rows, or those of 2-D indices, or the offsets without an included end."""
         described = first_output(out)
         if described is not None:
             return described.shape[0]
@@ -81,6 +81,7 @@ class Bags:
 
 
 ARGUMENTS = "(weight, positions, offsets, _scale, mode, _sparse, per_sample_weights, last)"
+BACKWARD_ARGUMENTS = "_bag_of, _sizes, _maxima, num_weights, _scale, mode"
 
 
 @op(f"embedding_bag _embedding_bag _embedding_bag_forward_only {ARGUMENTS}", takes=Bags)
@@ -107,14 +108,8 @@ def embedding_bag_whole_backward(call: Bags, out: Out = None) -> Work:
     return embedding_bag_backward(grad, call.positions, rows, call.mode, call.per_sample_weights)
 
 
-AUXILIARY = "_bag_of, _sizes, _maxima"
-
-
-@op(f"_embedding_bag_dense_backward (grad, positions, {AUXILIARY}, num_weights, _scale, mode, per_sample_weights)")
-@op(
-    f"_embedding_bag_backward (grad, positions, _offsets, {AUXILIARY}, num_weights, _scale, mode, _sparse, "
-    "per_sample_weights)"
-)
+@op(f"_embedding_bag_dense_backward (grad, positions, {BACKWARD_ARGUMENTS}, per_sample_weights)")
+@op(f"_embedding_bag_backward (grad, positions, _offsets, {BACKWARD_ARGUMENTS}, _sparse, per_sample_weights)")
 def embedding_bag_backward(
     grad: Tensor, positions: Tensor, num_weights: Any = UNKNOWN, mode: Any = SUM, per_sample_weights: Any = None
 ) -> Work:

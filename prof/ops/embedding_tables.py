@@ -74,8 +74,7 @@ def quantized_lookup(*arguments: Any, out: Out = None) -> Work:
     If the tables have several precisions, the call does not show which lookup uses which, so the work is unknown. An
     output of unknown dtype is assumed to be float16, FBGEMM's default.
     """
-    at = place_of_indices(arguments)
-    numbers = [a for a in arguments[:at] if type(a) is int]
+    numbers = [a for a in arguments[: place_of_indices(arguments)] if type(a) is int]
     kinds = [bits for bits, widest in zip(BITS, numbers[1:], strict=False) if widest > 0]
     if len(kinds) != 1 or len(numbers) < 1 + len(BITS):
         raise UnknownArgument("the capture does not have the tables' precision")

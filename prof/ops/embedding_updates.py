@@ -44,14 +44,11 @@ class Update:
 
 ROWWISE = "squares 2, update 2; a row: mean, sum, sqrt, eps, quotient"
 
-UPDATES = {
-    "sgd": Update(2, 0, 0, 0, "p - lr g"),
-    "approx_sgd": Update(2, 0, 0, 0, "p - lr g"),
+TABLE = {
+    "sgd approx_sgd": Update(2, 0, 0, 0, "p - lr g"),
     "adagrad": Update(7, 0, 1, 0, "as _fused_adagrad"),
-    "rowwise_adagrad": Update(4, 5, 0, 1, ROWWISE),
-    "approx_rowwise_adagrad": Update(4, 5, 0, 1, ROWWISE),
-    "rowwise_adagrad_with_weight_decay": Update(4, 5, 0, 1, ROWWISE),
-    "approx_rowwise_adagrad_with_weight_decay": Update(4, 5, 0, 1, ROWWISE),
+    "rowwise_adagrad approx_rowwise_adagrad": Update(4, 5, 0, 1, ROWWISE),
+    "rowwise_adagrad_with_weight_decay approx_rowwise_adagrad_with_weight_decay": Update(4, 5, 0, 1, ROWWISE),
     "rowwise_adagrad_with_counter": Update(4, 7, 0, 3, f"{ROWWISE}, counter and its quotient"),
     "approx_rowwise_adagrad_with_counter": Update(4, 7, 0, 3, f"{ROWWISE}, counter and its quotient"),
     "rowwise_weighted_adagrad": Update(4, 7, 0, 1, f"{ROWWISE}, twice weighted by the step"),
@@ -61,9 +58,9 @@ UPDATES = {
     "lamb": Update(18, 4, 2, 0, "m 3, v 4, direction 5, two norms 4, update 2; a row: sqrt 2, ratio, lr"),
     "partial_rowwise_lamb": Update(12, 12, 1, 1, "squares 2, m 3, direction 1, norms 4, update 2; a row: v 8, ratio 4"),
     "lars_sgd": Update(8, 5, 1, 0, "two norms 4, m 3, update 1; a row: sqrt 2, rate 3"),
-    "none": Update(0, 0, 0, 0, "gradients of the touched rows", stores=False),
-    "dense": Update(0, 0, 0, 0, "gradients of the touched rows", stores=False),
+    "none dense": Update(0, 0, 0, 0, "gradients of the touched rows", stores=False),
 }
+UPDATES = {name: rule for names, rule in TABLE.items() for name in names.split()}
 
 
 def touched(call: Lookup, wide: Fraction) -> tuple[Fraction, Fraction]:

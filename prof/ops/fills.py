@@ -90,8 +90,7 @@ def tril_indices(row: Any, col: Any, offset: Any = 0, *, out: Out = None) -> Wor
     described = first_output(out)
     if described is not None:
         return Work(0, 0, moved(described.numel, described))
-    lower = sum(min(max(i + 1 + offset, 0), col) for i in range(row))
-    return Work(0, 0, 2 * 8 * lower)
+    return Work(0, 0, 2 * 8 * sum(min(max(i + 1 + offset, 0), col) for i in range(row)))
 
 
 @op("triu_indices")

@@ -13,7 +13,7 @@ from pyprof.prof.ops.operands import Out, bool_mask, broadcast, indices, moved, 
 from pyprof.prof.ops.result_types import addition_flop
 
 op = Family("indexing")
-POSITION = Tensor((), "int64")
+POSITION = Tensor((), "int64")  # the dtype of the positions that an op writes
 
 
 def gathered(self: Tensor, count: int, *positions: Tensor) -> Work:
@@ -135,8 +135,7 @@ def masked_select(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
 @op("masked_select.backward masked_scatter.backward")
 def masked_select_backward(self: Tensor, mask: Tensor, *, out: Out = None) -> Work:
     """dx is g at the selected elements, 0 elsewhere: reads g and the mask, writes dx"""
-    taken = moved(result_numel(out), self)
-    return Work(0, taken + bool_mask(mask).nbytes, moved(self.numel, self))
+    return Work(0, moved(result_numel(out), self) + bool_mask(mask).nbytes, moved(self.numel, self))
 
 
 @op("masked_scatter_backward")
