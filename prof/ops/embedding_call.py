@@ -11,7 +11,7 @@ from typing import Any
 
 from pyprof.errors import ModelError, UnknownArgument
 from pyprof.prof.ops.model import Tensor
-from pyprof.prof.ops.operands import indices, tensors
+from pyprof.prof.ops.operands import indices
 
 SUM, MEAN, NONE = 0, 1, 2  # pooling modes
 
@@ -100,7 +100,8 @@ def understand(arguments: tuple[Any, ...], updates: bool = False) -> Lookup:
     total, widest = (n if type(n) is int else None for n in (*numbers, None, None)[:2])
     if updates and widest is None:
         total, widest = None, total
-    weighted = next((a for a in tensors(after[:2]) if _is_factor(a, index.numel)), None)
+    weighted = next((a for a in after[:2] if isinstance(a, Tensor) and _is_factor(a, index.numel)), None)
+    later = [a for a in after if isinstance(a, Tensor) and a is not weighted]
     return Lookup(
         weights=_weights(before, tables),
         tables=tables or None,
@@ -110,7 +111,7 @@ def understand(arguments: tuple[Any, ...], updates: bool = False) -> Lookup:
         bags=max(arguments[at + 1].numel - 1, 0),
         pooling=after[0] if after and type(after[0]) is int else None,
         weighted=weighted,
-        rows=_rows([a for a in tensors(after) if a is not weighted], [a for a in after if isinstance(a, tuple) and a]),
+        rows=_rows(later, [a for a in after if isinstance(a, tuple) and a]),
         out=next((SPARSE_TYPES.get(a) for a in after[1:6] if type(a) is int), None),
     )
 
