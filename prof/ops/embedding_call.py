@@ -129,8 +129,9 @@ def _weights(before: tuple[Any, ...], tables: int | None) -> Tensor:
             if argument.dtype in ("int32", "int64") or (not argument.dtype and argument.shape == (tables,) and found):
                 break  # reached the tables' placements or offsets
             found.append(argument)
-    largest = max((t for t in found if t.dtype), key=lambda t: t.numel, default=Tensor(()))
-    return Tensor((sum(t.numel for t in found),), largest.dtype)
+    typed = [t for t in found if t.dtype]
+    dtype = max(typed, key=lambda t: t.numel).dtype if typed else ""
+    return Tensor((sum(t.numel for t in found),), dtype)
 
 
 def _rows(later: list[Tensor], lists: list[Any]) -> int | None:
