@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Callable
 
 from pyprof.command.argument_types import parsed, whole_number
 from pyprof.command.frame import Done, run_command
@@ -118,13 +117,9 @@ def _sort_joined(words: list[str]) -> list[str]:
 
 
 def _run(args: argparse.Namespace) -> Done:
+    """Do what the given options ask for. Without options, on a terminal, it prints the summary."""
     if args.file is None and sys.stdin.isatty():
         raise UsageError("no file: give net.dict or net.parquet, or a net.dict on standard input")
-    return _chosen(args)(args)
-
-
-def _chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], Done]:
-    """The function for the given options. Without options, on a terminal, it prints the summary."""
     options_of_table = {
         "-c": args.columns,
         "--where": args.where,
@@ -144,10 +139,10 @@ def _chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], Done]:
 
     no_form = not given and args.output is None and args.width is None and not args.json
     if args.summary or (not answer and no_form and sys.stdout.isatty()):
-        return print_answers.print_summary
+        return print_answers.print_summary(args)
     if args.advise:
-        return print_answers.print_advice
-    return print_answers.print_explanation if args.explain else print_table.print_table
+        return print_answers.print_advice(args)
+    return print_answers.print_explanation(args) if args.explain else print_table.print_table(args)
 
 
 def _names(text: str) -> list[str]:

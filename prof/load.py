@@ -67,12 +67,6 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
     return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture)
 
 
-class AnnotatedFile(NamedTuple):
-    loaded: LoadedFile
-    annotation: Annotation
-    peaks: Peaks | None  # None: the data sheet's peaks are used
-
-
 def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """The argument ``file`` and the options that decide how it is annotated."""
     parser.add_argument(
@@ -110,9 +104,8 @@ def load_model_files(args: argparse.Namespace) -> None:
             load_model_file(file)
 
 
-def load_annotated(args: argparse.Namespace) -> AnnotatedFile:
-    """Load and annotate by the options ``file``, ``peaks``, ``models`` and ``quiet``; check ``output`` and ``force``
-    first."""
+def load_annotated(args: argparse.Namespace) -> tuple[LoadedFile, Annotation, Peaks | None]:
+    """The input as the options say, annotated, and the peaks (None: the data sheet's). The output is checked first."""
     from pyprof.command.progress import progress
     from pyprof.files import check_output
     from pyprof.prof.limits.peaks_file import load_peaks
@@ -123,4 +116,4 @@ def load_annotated(args: argparse.Namespace) -> AnnotatedFile:
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(2, not args.quiet) as say:
         loaded = load_table(args.file, say)
-        return AnnotatedFile(loaded, annotate(loaded.table), peaks)
+        return loaded, annotate(loaded.table), peaks

@@ -107,7 +107,7 @@ def compare(a: Side, b: Side) -> Comparison:
         a, b = _without_idle(a), _without_idle(b)
     left, right, left_out = common_detail(a.lines, b.lines)
     root = _root([*left, *right])
-    same = (lambda k: k.same) if _family(a) == _family(b) else (lambda k: k.name)  # demanglers differ
+    same = (lambda k: k.same) if a.family == b.family else (lambda k: k.name)  # demanglers differ
     matches = match(left, right)
     drift, drift_ns = _drift(matches, same)
     steps = a.steps, b.steps
@@ -123,7 +123,7 @@ def compare(a: Side, b: Side) -> Comparison:
         rows=Delta(a.rows, b.rows),
         flop=Delta(a.flop, b.flop),
         nbytes=Delta(a.nbytes, b.nbytes),
-        phases=_changes(steps[0].phase_ns, steps[1].phase_ns, steps, PHASES),
+        phases=_changes(steps[0].phase_ns, steps[1].phase_ns, steps),
         kinds=_ranked(_changes(a.kind_ns, b.kind_ns, steps)),
         layers=() if "layers" in left_out else _ranked(_by_layer(a, b, root)),
         entries=_entries(matches, root, same, (len(steps[0]), len(steps[1]))),
@@ -141,16 +141,9 @@ def _without_idle(side: Side) -> Side:
     return replace(side, steps=steps)
 
 
-def _family(side: Side) -> str:
-    return (side.profiler or "").partition(" ")[0]
-
-
-def _changes(
-    a: Mapping[str, Floats], b: Mapping[str, Floats], steps: tuple[Steps, Steps], order: Iterable[str] | None = None
-) -> tuple[Change, ...]:
+def _changes(a: Mapping[str, Floats], b: Mapping[str, Floats], steps: tuple[Steps, Steps]) -> tuple[Change, ...]:
     none = [np.zeros(len(side)) for side in steps]
-    names = order or dict.fromkeys([*a, *b])
-    found = [Change(name, Delta(a.get(name, none[0]), b.get(name, none[1]))) for name in names]
+    found = [Change(name, Delta(a.get(name, none[0]), b.get(name, none[1]))) for name in dict.fromkeys([*a, *b])]
     return tuple(change for change in found if change.ns.a.any() or change.ns.b.any())
 
 
@@ -164,13 +157,11 @@ def _ranked(changes: tuple[Change, ...]) -> tuple[Change, ...]:
 def _root(lines: Iterable[Line]) -> tuple[str, ...]:
     """The layers around all others, which names leave out."""
     paths = [line.place.layer for line in lines if line.place.layer]
-    if not paths:
-        return ()
+    shortest = min((len(path) for path in paths if len(path) > 1), default=1)
     depth = 0
-    shortest = min(len(path) for path in paths if len(path) > 1) if any(len(p) > 1 for p in paths) else 1
     while depth < shortest - 1 and len({path[: depth + 1] for path in paths if len(path) > depth}) == 1:
         depth += 1
-    return max(paths, key=len)[:depth]
+    return max(paths, key=len, default=())[:depth]
 
 
 def _by_layer(a: Side, b: Side, root: tuple[str, ...]) -> tuple[Change, ...]:
@@ -259,8 +250,7 @@ def _entry(key: Key, members: Sequence[Match], root: tuple[str, ...], same: Same
 
 
 def _drift(matches: Iterable[Match], same: Same) -> tuple[float, float]:
-    """The relative change of calls whose kernels and shapes are the same (median, weighted by time), and their time in
-    A.
+    """The relative change of calls with the same kernels and shapes (median, weighted by time), and their time in A.
 
     NaN unless nearly all of them changed in the same direction.
     """

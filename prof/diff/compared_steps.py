@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.prof.timing.gpus import devices_of_rows
+from pyprof.prof.timing.gpus import devices_of_rows, ends
 from pyprof.prof.timing.steps import PHASES, Step, phase_places, steps
 from pyprof.prof.timing.timeline import timeline
-from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
 
 FAR = 5 * 1.4826  # times the median distance from the median
 LEAST = 0.1  # a step with a smaller relative distance from the median is not an outlier
@@ -74,17 +74,19 @@ def find_steps(name: str, table: Table, wanted: Wanted | None = None) -> Steps:
     row, outside = _rows(table, owner, place, numbers)
     owners = np.array([len(by_number[number]) for number in chosen])
     late = _late(table, owner, [step for step in found if step.number in place])
+
+    def means(of: Callable[..., float]) -> Floats:
+        return np.array([np.mean([of(step) for step in by_number[number]]) for number in chosen], np.float64)
+
     return Steps(
         numbers=tuple(chosen),
         left_out=tuple(left_out),
         step=row,
         weight=np.where(row >= 0, 1 / owners[row], 0.0),
-        span_ns=_means(by_number, chosen, lambda step: step.span_ns),
-        idle_ns=_means(by_number, chosen, lambda step: step.idle_ns),
-        late_ns=_means(by_number, chosen, lambda step: late[step.owner, step.number]),
-        phase_ns={
-            name: _means(by_number, chosen, lambda step, name=name: step.phase_ns.get(name, 0)) for name in PHASES
-        },
+        span_ns=means(lambda step: step.span_ns),
+        idle_ns=means(lambda step: step.idle_ns),
+        late_ns=means(lambda step: late[step.owner, step.number]),
+        phase_ns={name: means(lambda step, name=name: step.phase_ns.get(name, 0)) for name in PHASES},
         devices=len({step.owner for step in found}),
         timed=True,
         outside_rows=int(outside.sum()),
@@ -92,22 +94,15 @@ def find_steps(name: str, table: Table, wanted: Wanted | None = None) -> Steps:
     )
 
 
-def _means(
-    by_number: Mapping[int | None, Sequence[Step]], chosen: Sequence[int | None], of: Callable[..., float]
-) -> Floats:
-    return np.array([np.mean([of(step) for step in by_number[number]]) for number in chosen], np.float64)
-
-
 def _untimed(table: Table) -> Steps:
     """One step for a table without start times (PyProf's own net.dict), as long as the sum of its rows' times."""
-    whole = np.array([float(table.ints("kDuration").sum())])
     duration, place = table.ints("kDuration"), phase_places(table)
     return Steps(
         numbers=(None,),
         left_out=(),
         step=np.zeros(len(table), np.int64),
         weight=np.ones(len(table)),
-        span_ns=whole,
+        span_ns=np.array([float(duration.sum())]),
         idle_ns=np.zeros(1),
         late_ns=np.zeros(1),
         phase_ns={name: np.array([float(duration[place == i].sum())]) for i, name in enumerate(PHASES)},
@@ -136,10 +131,9 @@ def _chosen(
     if len(numbers) > 2 and len(waits) and float(np.median(waits)) > WAIT:
         left_out.append((numbers.pop(), "the capture ends with it"))
     middle = float(np.median([spans[number] for number in numbers]))
-    distance = {number: abs(spans[number] - middle) for number in numbers}
-    far = max(FAR * float(np.median(list(distance.values()))), LEAST * middle)
+    distance = [spans[number] - middle for number in numbers]
     if len(numbers) > 2:
-        odd = _odd([spans[n] - middle for n in numbers], far)
+        odd = _odd(distance, max(FAR * float(np.median(np.abs(distance))), LEAST * middle))
         left_out += [(numbers[i], f"{spans[numbers[i]] / middle:.2f} times the median step") for i in odd]
     gone = {number for number, _ in left_out}
     return [number for number in numbers if number not in gone], sorted(left_out)
@@ -170,15 +164,14 @@ def _range(numbers: Sequence[int]) -> str:
 def _waits(table: Table, owner: Ints, found: Sequence[Step]) -> Floats:
     """For each step except the last: the idle time from its last end to the next step's start, as share of the step."""
     start, number = table.ints("start"), table.ints("step")
-    end = start + np.maximum(table.ints("kDuration"), 0)
     rows = np.flatnonzero((start != NULL) & (number != NULL) & (owner >= 0))
     keys, group = distinct(owner[rows], number[rows])
     last = np.full(len(keys), NULL, np.int64)
-    np.maximum.at(last, group, end[rows])
-    ends = dict(zip(keys, last.tolist(), strict=True))
+    np.maximum.at(last, group, ends(table)[rows])
+    end = dict(zip(keys, last.tolist(), strict=True))
     starts = {(step.owner, step.number): step.start_ns for step in found}
     shares = [
-        max(following - ends[step.owner, step.number], 0) / max(step.span_ns, 1)
+        max(following - end[step.owner, step.number], 0) / max(step.span_ns, 1)
         for step in found
         if step.number is not None and (following := starts.get((step.owner, step.number + 1))) is not None
     ]
@@ -187,7 +180,7 @@ def _waits(table: Table, owner: Ints, found: Sequence[Step]) -> Floats:
 
 def _rows(
     table: Table, owner: Ints, place: Mapping[int | None, int], numbers: Sequence[int | None]
-) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+) -> tuple[Ints, Bools]:
     """The index of each row's step among those that count, and which rows are in no step."""
     if None in place:
         row = np.where(owner >= 0, 0, -1).astype(np.int64)

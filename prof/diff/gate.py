@@ -16,6 +16,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 
 import numpy as np
 
@@ -50,12 +51,9 @@ class Quantity:
     get: Callable[[Comparison], Delta]
 
 
-def _phase(name: str) -> Callable[[Comparison], Delta]:
-    def get(found: Comparison) -> Delta:
-        none = Delta(np.zeros(len(found.a.steps)), np.zeros(len(found.b.steps)))
-        return next((change.ns for change in found.phases if change.name == name), none)
-
-    return get
+def _phase(name: str, found: Comparison) -> Delta:
+    none = Delta(np.zeros(len(found.a.steps)), np.zeros(len(found.b.steps)))
+    return next((change.ns for change in found.phases if change.name == name), none)
 
 
 def _number(of: Callable[[Comparison], float]) -> Callable[[Comparison], Delta]:
@@ -66,7 +64,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "step": Quantity("time", "time of a step", lambda found: found.step),
     "gpu": Quantity("time", "time with an operation on the GPU (in a capture of the CPU: in an op)", lambda f: f.busy),
     "idle": Quantity("time", "time in which it does not", lambda found: found.idle),
-    **{name: Quantity("time", f"time of the phase {name}, overlaps once", _phase(name)) for name in PHASES},
+    **{name: Quantity("time", f"time of the phase {name}, overlaps once", partial(_phase, name)) for name in PHASES},
     "kernels": Quantity("count", "GPU operations: kernels, copies, memsets", lambda found: found.rows),
     "tc_lost": Quantity(
         "count", "matrix products that ran on tensor cores in A and do not in B", _number(lambda found: found.tc_lost)
@@ -83,16 +81,12 @@ class Test:
     """The change of a quantity against a number."""
 
     text: str  # as it was written
+    kind: str  # of UNITS: that of the measured quantity
     quantity: str  # one of QUANTITIES, or of SCOPES with a pattern
     pattern: str | None
     sign: str
     value: float  # a share if relative, or else a value in the unit of the quantity
     relative: bool
-
-    @property
-    def kind(self) -> str:
-        """The kind of the measured quantity, a key of UNITS."""
-        return QUANTITIES[self.quantity].kind if self.pattern is None else "time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +104,7 @@ def parse_gate(text: str) -> Gate:
     (0.03, 2000000.0)
     """
     condition = parse(text, SCOPES, ALL_UNITS)
-
-    def test(relation: Relation) -> Test:
-        return _test(condition, relation)
-
-    return Gate(text.strip(), with_leaves(condition.tree, test))
+    return Gate(text.strip(), with_leaves(condition.tree, partial(_test, condition)))
 
 
 def _test(condition: Condition, relation: Relation) -> Test:
@@ -130,8 +120,7 @@ def _test(condition: Condition, relation: Relation) -> Test:
     if sign not in COMPARE or right.kind != "number" or right.unit not in ("%", *UNITS[kind]):
         raise condition.refused(right, f"expected a change such as {EXAMPLE[kind]} after {' '.join(COMPARE)}")
     factor = 0.01 if right.unit == "%" else UNITS[kind][right.unit]
-    quantity = left.scope or left.value
-    return Test(text, quantity, pattern, sign, right.value * factor, right.unit == "%")
+    return Test(text, kind, left.scope or left.value, pattern, sign, right.value * factor, right.unit == "%")
 
 
 # Condition -> verdict
@@ -176,7 +165,7 @@ def check(gate: Gate, found: Comparison, strict: bool = False) -> Verdict:
 
 def _value(one: Test, found: Comparison) -> Delta:
     if one.pattern is None:
-        if QUANTITIES[one.quantity].kind in ("flop", "byte"):
+        if one.kind in ("flop", "byte"):
             _same_coverage(one, found)
         return QUANTITIES[one.quantity].get(found)
     sides = [_scoped(side, one.quantity, one.pattern) for side in (found.a, found.b)]

@@ -171,7 +171,7 @@ def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
         kinds=_table(found, found.kinds, True),
         layers=_table(found, found.layers, True) if found.layers else [],
         kernels=[_swap(swap) for swap in found.swaps],
-        gates=[_gate(verdict) for verdict in verdicts],
+        gates=[GateCondition(one.text, one.fails, list(map(_test, one.checks))) for one in verdicts],
         failed=any(verdict.fails for verdict in verdicts),
     )
 
@@ -254,10 +254,6 @@ def _swap(swap: Swap) -> OpWithOtherKernels:
 
 def _kernels(kernels: Iterable[Kernel]) -> list[KernelOfOp]:
     return [KernelOfOp(k.name, k.tc, k.count, round(k.ns)) for k in kernels]
-
-
-def _gate(verdict: Verdict) -> GateCondition:
-    return GateCondition(verdict.text, verdict.fails, [_test(check) for check in verdict.checks])
 
 
 def _test(check: Check) -> GateTest:

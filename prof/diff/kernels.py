@@ -28,9 +28,7 @@ class Swap:
     shapes: tuple[str, str]  # empty if there are several
     dtypes: tuple[str, str]
     ns: Delta
-    tc: tuple[
-        float, float
-    ]  # share of its matrix products' time on tensor cores; NaN if there are none or it is unknown
+    tc: tuple[float, float]  # tensor cores' share of its matrix products' time; NaN if it has none or it is unknown
 
 
 def swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> tuple[Swap, ...]:
@@ -42,10 +40,9 @@ def swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int
     groups: dict[Hashable, list[Match]] = {}
     rest: list[Match] = []
     for found in members:
-        together = found.how == "op" or (found.how != "moved" and (len(found.a) > 1 or len(found.b) > 1))
         if found.how == "graph" or (found.how == "kind" and small(found.a[0].kind) == SMALL):
             continue
-        if together:
+        if found.how == "op" or (found.how != "moved" and (len(found.a) > 1 or len(found.b) > 1)):
             rest.append(found)
         elif found.a and found.b:
             before, after = ({same(k) for line in side for k in line.kernels} for side in (found.a, found.b))

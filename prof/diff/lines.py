@@ -6,9 +6,9 @@ each step and their kernels.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.attribution import AttributedTime, runs_on_cpu
-from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct
+from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct, distinct_texts
 from pyprof.table.schema import first_text
 
 VARYING = "varying"  # shapes that differ from step to step
@@ -102,6 +102,11 @@ class Side:
     kind: Coded
 
     @property
+    def family(self) -> str:
+        """The profiler's name without its version; empty if it is unknown."""
+        return (self.profiler or "").partition(" ")[0]
+
+    @property
     def work_ns(self) -> Floats:
         """The time of all rows per step; overlapping rows count twice."""
         return np.sum(list(self.kind_ns.values()), axis=0) if self.kind_ns else np.zeros(len(self.steps))
@@ -120,7 +125,8 @@ def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
     duration = table.ints("kDuration")
     flops, nbytes = (np.where(v == NULL, 0, v) for v in (annotation.flops, annotation.bytes))
     alone = np.zeros(len(table), np.int64)
-    layers, layer = _layers(table)
+    layer = table.coded("layer")
+    paths, path = _numbered([*map(layer_parts, layer.values), ()])  # code -1 selects the last
     inside = steps.step >= 0
     time = AttributedTime.of_columns(duration[inside], table.coded("op").take(inside), runs_on_cpu(table.coded("kind")))
     taken = max(float(time.total_ns), 1.0)
@@ -133,7 +139,7 @@ def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
         lines=_lines(table, annotation, what, steps),
         loading=copies if copies is not None and copies.apart else None,
         kind_ns=_by(what, steps, duration),
-        layer_ns=dict(zip(layers, steps.sums(layer, len(layers), duration), strict=True)),
+        layer_ns=dict(zip(paths, steps.sums(path[layer.codes], len(paths), duration), strict=True)),
         rows=steps.sums(alone, 1, np.ones(len(table)))[0],
         flop=steps.sums(alone, 1, flops)[0],
         nbytes=steps.sums(alone, 1, nbytes)[0],
@@ -149,9 +155,8 @@ def _with_phases(table: Table) -> Table:
     """The table with phases, which PyProf's own net.dict has only as directions."""
     if table.coded("phase").values:
         return table
-    way = table.coded("dir")
-    phases = ["forward" if value == "fprop" else "backward" if value == "bprop" else "" for value in way.values]
-    return table.with_column("phase", Coded.of([*phases, ""][code] for code in way.codes.tolist()))
+    phases = {"fprop": "forward", "bprop": "backward"}
+    return table.with_column("phase", _mapped(table.coded("dir"), lambda way: phases.get(way, "")))
 
 
 def _by(column: Coded, steps: Steps, values: Ints) -> dict[str, Floats]:
@@ -167,13 +172,14 @@ def added(amounts: Iterable[tuple[str, Floats]]) -> dict[str, Floats]:
     return sums
 
 
-def _layers(table: Table) -> tuple[list[tuple[str, ...]], Ints]:
-    """The distinct layer paths, and the index of each row's path."""
-    column = table.coded("layer")
-    paths = [*map(layer_parts, column.values), ()]
-    known = list(dict.fromkeys(paths))
-    number = np.array([known.index(path) for path in paths], np.int64)
-    return known, number[column.codes]
+T = TypeVar("T")
+
+
+def _numbered(values: Iterable[T]) -> tuple[list[T], Ints]:
+    """The distinct values in order of their first occurrence, and for each value its index among them."""
+    index: dict[T, int] = {}
+    numbers = [index.setdefault(value, len(index)) for value in values]
+    return list(index), np.array(numbers, np.int64)
 
 
 def _lines(table: Table, annotation: Annotation, what: Coded, steps: Steps) -> tuple[Line, ...]:
@@ -244,24 +250,20 @@ def _steady(line: Ints, keys: Sequence[tuple[int, ...]], steps: Steps, rows: int
 def _places(table: Table) -> tuple[Ints, list[Place]]:
     phase, layer, op, aten = (table.coded(key) for key in ("phase", "layer", "op", "aten"))
     name = table.coded("kShortName")
-    no_op = np.array([*(bool(COMPILED.match(value)) for value in aten.values), True])[aten.codes]
-    unnamed = np.where(no_op, name.codes, -1)
-    way = table.coded("dir")
-    keys, place = distinct(phase.codes, layer.codes, op.codes, way.codes, aten.codes, unnamed)
-    texts = [[*column.values, ""] for column in (phase, layer, op, way, aten, name)]
-    paths = {text: layer_parts(text) for text in texts[1]}
-    ops = {text: first_text(text) if text else "" for text in texts[2]}
+    no_op = aten.where(COMPILED.match) | aten.among("")
+    unnamed = Coded(np.where(no_op, name.codes, -1), name.values)
+    texts, place = distinct_texts(phase, layer, op, table.coded("dir"), aten, unnamed)
+    paths = {text: layer_parts(text) for text in [*layer.values, ""]}
+    ops = {"": "", **{text: first_text(text) for text in op.values}}
     found = []
-    for key in keys:
-        when, where, call, direction, inner, kernel = (text[code] for text, code in zip(texts, key, strict=True))
+    for when, where, call, direction, inner, kernel in texts:
         kernel = GENERATED.sub(r"\1", _kernel(kernel, "")[0])
         outer = ops[call] or inner.removeprefix("aten::") or kernel
         inner = "" if COMPILED.match(inner) else inner
         inner = "fused" if FUSED.match(inner) else inner
         found.append(Place(when or "other", paths[where], outer, direction, inner, "" if inner else kernel))
-    merged = list(dict.fromkeys(found))
-    number = {spot: i for i, spot in enumerate(merged)}
-    return np.array([number[spot] for spot in found], np.int64)[place], merged
+    places, number = _numbered(found)
+    return number[place], places
 
 
 def _shapes(text: str) -> str:
@@ -270,19 +272,18 @@ def _shapes(text: str) -> str:
         sizes = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    found: list[list[int]] = []
-    _collect(sizes, found, 0)
+    found = list(_tensors(sizes))
     return json.dumps(found, separators=(",", ":")) if found else ""
 
 
-def _collect(sizes: object, found: list[list[int]], depth: int) -> None:
+def _tensors(sizes: object, depth: int = 0) -> Iterator[list[int]]:
     if not isinstance(sizes, list) or not sizes or depth > 3:
         return
     if all(isinstance(n, int) for n in sizes):
-        found.append(sizes)
-        return
-    for item in sizes:
-        _collect(item, found, depth + 1)
+        yield sizes
+    else:
+        for item in sizes:
+            yield from _tensors(item, depth + 1)
 
 
 def _mapped(column: Coded, change: Callable[[str], str]) -> Coded:
@@ -293,12 +294,9 @@ def _mapped(column: Coded, change: Callable[[str], str]) -> Coded:
 
 def _kernels(table: Table) -> tuple[list[tuple[str, str]], Ints]:
     """The distinct kernels, each as (shown, compared) name, and the index of each row's kernel."""
-    short, long = table.coded("kShortName"), table.coded("kLongName")
-    pairs, row = distinct(short.codes, long.codes)
-    found = [_kernel([*short.values, ""][a], [*long.values, ""][b]) for a, b in pairs]
-    merged = list(dict.fromkeys(found))
-    number = {name: i for i, name in enumerate(merged)}
-    return merged, np.array([number[name] for name in found], np.int64)[row]
+    pairs, row = distinct_texts(table.coded("kShortName"), table.coded("kLongName"))
+    names, number = _numbered(_kernel(short, long) for short, long in pairs)
+    return names, number[row]
 
 
 def _kernel(short: str, long: str) -> tuple[str, str]:
@@ -322,5 +320,5 @@ def _dominant(line: Ints, what: Coded, duration: Ints, rows: Ints, lines: int) -
     best: list[tuple[int, str]] = [(-1, "")] * lines
     for (owner, kind), ns in zip(keys, sums.tolist(), strict=True):
         if ns > best[owner][0]:
-            best[owner] = (ns, [*what.values, ""][kind])
+            best[owner] = (ns, what.values[kind])
     return [kind for _, kind in best]

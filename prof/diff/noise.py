@@ -76,7 +76,8 @@ def band_ns(a: Floats, b: Floats) -> float:
     whole = sum(parts)
     if not whole:
         return 0.0
-    return _student(_freedom(parts, (len(a), len(b)))) * math.sqrt(whole)
+    freedom = _freedom(parts, (len(a), len(b)))
+    return (STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL) * math.sqrt(whole)
 
 
 def _freedom(parts: tuple[float, float], sizes: tuple[int, int]) -> int:
@@ -85,7 +86,3 @@ def _freedom(parts: tuple[float, float], sizes: tuple[int, int]) -> int:
         return max(sizes) - 1
     below = sum(part * part / (size - 1) for part, size in zip(parts, sizes, strict=True))
     return max(int(sum(parts) ** 2 / below), 1) if below else sum(sizes) - 2
-
-
-def _student(freedom: int) -> float:
-    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL

@@ -31,6 +31,11 @@ def shown_ms(ns: float, places: int) -> str:
     return f"{ns / 1e6:,.{places}f}"
 
 
+def both_ms(value: Delta, places: int) -> str:
+    """The time before and after."""
+    return f"{shown_ms(value.before, places)} -> {shown_ms(value.after, places)}"
+
+
 def signed_ms(value: Delta, places: int) -> str:
     """The change as the difference of the shown values: 31.49 -> 5.29 is -26.20."""
     change = round(value.after / 1e6, places) - round(value.before / 1e6, places)
@@ -46,9 +51,9 @@ def percent(ratio: float) -> str:
     return f"{100 * ratio:+.1f}%" if abs(ratio) >= 0.0005 else "0.0%"
 
 
-def _noise(value: Delta, places: int, unit: str = " ms") -> str:
+def _noise(value: Delta, places: int) -> str:
     band = value.band
-    return "noise unknown: one step each" if math.isnan(band) else f"noise ±{shown_ms(band, places)}{unit}"
+    return "noise unknown: one step each" if math.isnan(band) else f"noise ±{shown_ms(band, places)} ms"
 
 
 # The first lines
@@ -57,26 +62,21 @@ def _noise(value: Delta, places: int, unit: str = " ms") -> str:
 def headline(found: Comparison) -> str:
     """The time of a step in A and B."""
     step, places = found.step, digits(found)
-    times = f"{shown_ms(step.before, places)} -> {shown_ms(step.after, places)} ms"
     if not step.change:
         return f"A and B take the same time: {shown_ms(step.before, places)} ms per step."
-    change = f"{signed_ms(step, places)} ms, {percent(step.ratio)}"
+    times, change, noise = f"{both_ms(step, places)} ms", signed_ms(step, places), _noise(step, places)
     if not step.counts:
-        return f"There is no difference beyond noise: {times} per step ({change}; {_noise(step, places)})."
+        return f"There is no difference beyond noise: {times} per step ({change} ms, {percent(step.ratio)}; {noise})."
     way = "faster" if step.change < 0 else "slower"
-    return (
-        f"B is {signed_ms(step, places).lstrip('+-')} ms per step {way}: {times} ({percent(step.ratio)}; "
-        f"{_noise(step, places)})."
-    )
+    return f"B is {change.lstrip('+-')} ms per step {way}: {times} ({percent(step.ratio)}; {noise})."
 
 
 def side_words(side: Side) -> str:
     """A description of the compared data: the steps that count, the steps left out, and the GPUs."""
     steps = side.steps
     numbers = [n for n in steps.numbers if n is not None]
-    words = [f"{len(numbers)} step{'s' if len(numbers) > 1 else ''}"]
-    if not numbers:
-        words = ["no steps marked: all of it counts as one"]
+    counting = f"{len(numbers)} step{'s' if len(numbers) > 1 else ''}"
+    words = [counting if numbers else "no steps marked: all of it counts as one"]
     if steps.left_out:
         words.append("left out: " + ", ".join(f"step {n} ({why})" for n, why in steps.left_out[:NAMED]))
         if len(steps.left_out) > NAMED:
@@ -93,26 +93,17 @@ def sentences(found: Comparison) -> list[str]:
     return [sentence for make in makers for sentence in make(found)]
 
 
-def _worker(found: Comparison) -> str:
-    return "CPU" if found.a.on_cpu and found.b.on_cpu else "GPU"
-
-
 def _split(found: Comparison) -> list[str]:
     if not found.step.change:
         return []
-    places = digits(found)
+    places, on_cpu = digits(found), found.a.on_cpu and found.b.on_cpu
     busy, idle, late = found.busy, found.idle, found.late
-    who = "Ops take" if _worker(found) == "CPU" else "The GPU works"
-    words = f"{who} {_more(busy, places)} ({shown_ms(busy.before, places)} -> {shown_ms(busy.after, places)} ms)"
+    words = f"{'Ops take' if on_cpu else 'The GPU works'} {_more(busy, places)} ({both_ms(busy, places)} ms)"
     if not (found.a.steps.timed and found.b.steps.timed):
         return [f"{words}; the captures do not show idle time."]
-    words += f" and {'nothing runs' if _worker(found) == 'CPU' else 'is idle'} {_more(idle, places)}"
-    words += f" ({shown_ms(idle.before, places)} -> {shown_ms(idle.after, places)} ms"
+    words += f" and {'nothing runs' if on_cpu else 'is idle'} {_more(idle, places)} ({both_ms(idle, places)} ms"
     if max(late.before, late.after) > 0.1 * max(idle.before, idle.after, 1):
-        words += (
-            f", of which the CPU had not yet launched the next kernel in {shown_ms(late.before, places)} -> "
-            f"{shown_ms(late.after, places)} ms"
-        )
+        words += f", of which the CPU had not yet launched the next kernel in {both_ms(late, places)} ms"
     return [f"{words})."]
 
 
@@ -147,10 +138,9 @@ def _kernels(found: Comparison) -> list[str]:
     swaps = found.swaps
     if not swaps:
         return []
-    places = digits(found)
     total = sum(swap.ns.change for swap in swaps) / 1e6
     ops = sum(swap.matches for swap in swaps)
-    return [f"Different kernels run in {ops} place{'s' if ops > 1 else ''}: {total:+,.{places}f} ms together."]
+    return [f"Different kernels run in {ops} place{'s' if ops > 1 else ''}: {total:+,.{digits(found)}f} ms together."]
 
 
 def _tensor(found: Comparison) -> list[str]:
@@ -232,8 +222,7 @@ def warnings(found: Comparison) -> list[str]:
     marked = [side.steps.numbers != (None,) for side in (a, b)]
     if marked[0] != marked[1]:
         said.append(f"{(b if marked[0] else a).name} marks no steps: all of it counts as one")
-    families = [(side.profiler or "").partition(" ")[0] for side in (a, b)]
-    if all(families) and families[0] != families[1]:
+    if a.family and b.family and a.family != b.family:
         said.append(
             f"the captures are by different profilers ({a.profiler}, {b.profiler}), whose overhead is part of idle time"
         )
@@ -274,9 +263,7 @@ def shown_kernels(kernels: Sequence[Kernel]) -> str:
     """Kernel names with their counts per step, the longest first, without those that take hardly any time."""
     whole = sum(kernel.ns for kernel in kernels)
     telling = [kernel for kernel in kernels if kernel.ns >= HARDLY * whole]
-    words = [
-        kernel.name + (f" ×{kernel.count:.4g}" if round(kernel.count, 2) != 1 else "") for kernel in telling[:NAMED]
-    ]
+    words = [k.name + (f" ×{k.count:.4g}" if round(k.count, 2) != 1 else "") for k in telling[:NAMED]]
     more = len(kernels) - len(words)
     return ", ".join(words) + (f" and {more} more" if more > 0 and len(telling) > NAMED else "")
 
@@ -286,9 +273,8 @@ def swap_words(swap: Swap, places: int) -> str:
     where = swap.name if swap.matches == 1 else f"{swap.name} ({swap.matches} places)"
     aten = swap.place.aten.removeprefix("aten::")
     what = f"{where} {swap.place.phase}" + (f", {aten}" if aten and aten != swap.place.op else "")
-    times = f"{shown_ms(swap.ns.before, places)} -> {shown_ms(swap.ns.after, places)} ms"
-    if (percents := percent(swap.ns.ratio)) != "":
-        times += f" ({percents})"
+    change = percent(swap.ns.ratio)
+    times = f"{both_ms(swap.ns, places)} ms{f' ({change})' if change else ''}"
     before, after = swap.tc
     cores = ""
     if not math.isnan(before) and not math.isnan(after) and (before > 0.5) != (after > 0.5):
@@ -298,11 +284,8 @@ def swap_words(swap: Swap, places: int) -> str:
 
 def _shapes(swap: Swap) -> str:
     """The shapes and dtypes, where they differ."""
-    words = []
-    for (a, b), shown in ((swap.dtypes, str), (swap.shapes, _sizes)):
-        if a and b and a != b:
-            words.append(f", {shown(a)} -> {shown(b)}")
-    return "".join(words)
+    pairs = ((swap.dtypes, str), (swap.shapes, _sizes))
+    return "".join(f", {shown(a)} -> {shown(b)}" for (a, b), shown in pairs if a and b and a != b)
 
 
 def _sizes(text: str) -> str:
@@ -329,7 +312,7 @@ def _check(one: Check) -> str:
     state = "failed" if one.fails else "passed"
     if one.kind == "time":
         places = max(0, 4 - len(str(int(max(value.before, value.after) / 1e6))))
-        words = f"{shown_ms(value.before, places)} -> {shown_ms(value.after, places)} ms"
+        words = f"{both_ms(value, places)} ms"
         change, noise = f"{signed_ms(value, places)} ms", _noise(value, places)
     else:
         words = f"{value.before:,.6g} -> {value.after:,.6g}"

@@ -21,7 +21,6 @@ class Row:
     change: int
     entry: Entry | None = None
     total: bool = False
-    several: int = 0  # how many entries it sums
 
     @property
     def after(self) -> int:
@@ -46,8 +45,7 @@ class Row:
         return "" if math.isnan(self.ns.band) else f"±{self.ns.band / 1e6:,.{places}f}"
 
 
-# A row before its numbers are rounded: name, time, entry and the number of entries that it sums.
-Line = tuple[str, Delta, Entry | None, int]
+Line = tuple[str, Delta, Entry | None]  # a row before its numbers are rounded: name, time and entry
 
 
 def fitted(values: Sequence[float], unit: float, total: int) -> list[int]:
@@ -72,60 +70,51 @@ def contributions(found: Comparison, unit: float, top: int | None = None) -> lis
     """
     changed = [entry for entry in found.entries if entry.ns.counts]
     still = [entry for entry in found.entries if not entry.ns.counts]
-    least = LEAST * max(found.step.before, found.step.after)
-    shown = changed if top is None else [entry for entry in changed[:top] if abs(entry.ns.change) >= least]
-    lines: list[Line] = [(entry.name, entry.ns, entry, 0) for entry in shown]
-    rest = changed[len(shown) :]
-    if len(rest) == 1:
-        lines.append((rest[0].name, rest[0].ns, rest[0], 0))
-    elif rest:
-        lines.append((f"{len(rest)} smaller changes", _sum(rest), None, len(rest)))
-    if still:
-        lines.append((f"{len(still)} {_unchanged(still)}", _sum(still), None, len(still)))
+    count = _shown(changed, found, top)
+    lines: list[Line] = [(entry.name, entry.ns, entry) for entry in changed[:count]]
+    lines += _together(changed[count:], "smaller changes")
+    lines += _together(still, "within noise" if any(entry.ns.change for entry in still) else "without any change")
     return _rows([*lines, *_frame(found)], found, unit)
 
 
 def every_entry(found: Comparison, unit: float) -> list[Row]:
     """All entries, none of them summed with others, overlap, idle time, and the step."""
-    return _rows([*((e.name, e.ns, e, 0) for e in found.entries), *_frame(found)], found, unit)
-
-
-def _unchanged(entries: Sequence[Entry]) -> str:
-    return "within noise" if any(entry.ns.change for entry in entries) else "without any change"
+    return _rows([*((e.name, e.ns, e) for e in found.entries), *_frame(found)], found, unit)
 
 
 def table_rows(found: Comparison, changes: Sequence[Change], unit: float, top: int | None, work: bool) -> list[Row]:
     """The rows of one of the other tables. ``work``: its times are sums of rows, from which overlap is subtracted."""
+    count = _shown(changes, found, top)
+    lines: list[Line] = [(change.name, change.ns, None) for change in changes[:count]]
+    lines += _together(changes[count:], "others")
+    return _rows([*lines, *(line for line in _frame(found) if work or line[0] != OVERLAP)], found, unit)
+
+
+def _shown(changes: Sequence[Entry | Change], found: Comparison, top: int | None) -> int:
+    """How many of the changes have rows of their own: the ``top`` greatest, which are the first (None: all)."""
     least = LEAST * max(found.step.before, found.step.after)
-    telling = [change for change in changes if abs(change.ns.change) >= least]
-    shown = list(changes) if top is None else telling[:top]
-    rest = [change for change in changes if all(change is not other for other in shown)]
-    if len(rest) == 1:
-        shown, rest = [*shown, *rest], []
-    lines: list[Line] = [(change.name, change.ns, None, 0) for change in shown]
-    if rest:
-        lines.append((f"{len(rest)} others", _sum(rest), None, len(rest)))
-    frame = _frame(found)
-    return _rows([*lines, *(frame if work else [line for line in frame if line[0] != OVERLAP])], found, unit)
+    count = len(changes) if top is None else sum(abs(change.ns.change) >= least for change in changes[:top])
+    return len(changes) if count == len(changes) - 1 else count
 
 
 def _frame(found: Comparison) -> list[Line]:
     """Overlap, where there is any, and idle time."""
     lines = [(OVERLAP, found.overlap), (IDLE, found.idle)]
-    return [(name, ns, None, 0) for name, ns in lines if ns.a.any() or ns.b.any()]
+    return [(name, ns, None) for name, ns in lines if ns.a.any() or ns.b.any()]
 
 
-def _sum(rows: Sequence[Entry | Change]) -> Delta:
-    first, *others = (row.ns for row in rows)
-    return Delta(sum((ns.a for ns in others), first.a), sum((ns.b for ns in others), first.b))
+def _together(changes: Sequence[Entry | Change], words: str) -> list[Line]:
+    """One row for all of these changes, if there are any."""
+    if not changes:
+        return []
+    first, *others = (change.ns for change in changes)
+    ns = Delta(sum((other.a for other in others), first.a), sum((other.b for other in others), first.b))
+    return [(f"{len(changes)} {words}", ns, None)]
 
 
 def _rows(lines: Sequence[Line], found: Comparison, unit: float) -> list[Row]:
-    before = fitted([ns.before for _, ns, _, _ in lines], unit, round(found.step.before / unit))
+    before = fitted([ns.before for _, ns, _ in lines], unit, round(found.step.before / unit))
     wanted = round(found.step.after / unit) - round(found.step.before / unit)
-    change = fitted([ns.change for _, ns, _, _ in lines], unit, wanted)
-    rows = [
-        Row(name, ns, start, by, entry, several=several)
-        for (name, ns, entry, several), start, by in zip(lines, before, change, strict=True)
-    ]
+    change = fitted([ns.change for _, ns, _ in lines], unit, wanted)
+    rows = [Row(name, ns, *times, entry) for (name, ns, entry), *times in zip(lines, before, change, strict=True)]
     return [*rows, Row("step", found.step, sum(before), sum(change), total=True)]

@@ -79,7 +79,7 @@ def _figure(name: str, value: Delta, places: int) -> dict[str, str]:
     return {
         "name": name,
         "value": f"{say.signed_ms(value, places)} ms",
-        "of": f"{say.shown_ms(value.before, places)} -> {say.shown_ms(value.after, places)}, {noise}",
+        "of": f"{say.both_ms(value, places)}, {noise}",
         "way": _way(value),
     }
 

@@ -74,7 +74,8 @@ def _table(console: Console, title: str, rows: Sequence[Row], places: int) -> No
     widths = [max(len(cell) for cell in column) for column in zip(head, *numbers, strict=True)]
     notes = [say.tally(row.entry) if row.entry else "" for row in rows]
     phases = [PHASE.get(row.entry.phase, cut_to(safe(row.entry.phase), 5)) if row.entry else "" for row in rows]
-    fixed = sum(widths) + 2 * len(widths) + _widest(notes) + _widest(phases) + 4
+    phase_width = max(map(len, phases))
+    fixed = sum(widths) + 2 * len(widths) + max(map(len, notes)) + phase_width + 4
     room = max(NAME, console.width - fixed)
     labels = [row.label if row.entry else FRAME.get(row.name, row.name) for row in rows]
     names = [cut_to(safe(text), room, "left" if row.entry else "right") for row, text in zip(rows, labels, strict=True)]
@@ -82,24 +83,17 @@ def _table(console: Console, title: str, rows: Sequence[Row], places: int) -> No
     console.print()
     prose(console, title, "bold")
     padded = "  ".join(f"{cell:>{size}}" for cell, size in zip(head, widths, strict=True))
-    console.print(Text(f"{'':{wide}}{_gap(phases)}  {padded}", "dim"), no_wrap=True, overflow="ignore", crop=False)
+    gap = " " * (phase_width + 2 if phase_width else 0)
+    console.print(Text(f"{'':{wide}}{gap}  {padded}", "dim"), no_wrap=True, overflow="ignore", crop=False)
     for row, name, phase, cells, note in zip(rows, names, phases, numbers, notes, strict=True):
         line = Text(name + " " * (wide - shown_width(name)), "bold" if row.total else "")
-        if any(phases):
-            line.append(f"  {phase:{_widest(phases)}}", "dim")
+        if phase_width:
+            line.append(f"  {phase:{phase_width}}", "dim")
         for i, (cell, size) in enumerate(zip(cells, widths, strict=True)):
             line.append(f"  {cell:>{size}}", _colour(row) if i in (2, 3) else "")
         line.append(f"  {note}" if note else "", "dim")
         line.rstrip()
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
-
-
-def _gap(phases: Sequence[str]) -> str:
-    return " " * (_widest(phases) + 2) if any(phases) else ""
-
-
-def _widest(texts: Sequence[str]) -> int:
-    return max((len(text) for text in texts), default=0)
 
 
 def _colour(row: Row) -> str:
