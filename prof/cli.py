@@ -26,45 +26,28 @@ def build_parser() -> Parser:
     _add_query(parser)
     _add_forms(parser)
     _add_answers(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write here, not to standard output; net.csv, net.json, net.jsonl and net.parquet choose the form",
-    )
+    output = "write here, not to standard output; net.csv, net.json, net.jsonl and net.parquet choose the form"
+    parser.add_argument("-o", "--output", metavar="FILE", help=output)
     add_common(parser, writes="file")
     return parser
 
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("rows and columns")
-    rows.add_argument(
-        "-c",
-        metavar="COLUMNS",
-        dest="columns",
-        type=parsed(_names),
-        help=f"the columns to print, in this order, or all (without: {DEFAULT})",
+    columns = f"the columns to print, in this order, or all (without: {DEFAULT})"
+    rows.add_argument("-c", metavar="COLUMNS", dest="columns", type=parsed(_names), help=columns)
+    where = (
+        "only rows of which this is true: \"op == 'linear' and dir == 'bprop'\", \"kernel like '*gemm*'\", "
+        "\"sil > 1e6 and tc in (0, '?')\""
     )
-    rows.add_argument(
-        "--where",
-        metavar="COND",
-        type=parsed(lambda text: parse_where(text, COLUMN)),
-        help="only rows of which this is true: \"op == 'linear' and dir == 'bprop'\", \"kernel like '*gemm*'\", "
-        "\"sil > 1e6 and tc in (0, '?')\"",
+    rows.add_argument("--where", metavar="COND", type=parsed(lambda text: parse_where(text, COLUMN)), help=where)
+    group = (
+        "one line for all rows that agree in these columns (op,dir; layer; kernel; phase; args), with "
+        f"{', '.join(column.name for column in AGGREGATES)}; longest first"
     )
-    rows.add_argument(
-        "--group",
-        metavar="COLUMNS",
-        type=parsed(_names),
-        help="one line for all rows that agree in these columns (op,dir; layer; kernel; phase; args), with "
-        f"{', '.join(column.name for column in AGGREGATES)}; longest first",
-    )
-    rows.add_argument(
-        "--sort",
-        metavar="COLUMNS",
-        type=_sorts,
-        help="by these columns, -COLUMN descending: --sort -sil; unknown last (without: the input's order)",
-    )
+    rows.add_argument("--group", metavar="COLUMNS", type=parsed(_names), help=group)
+    sort = "by these columns, -COLUMN descending: --sort -sil; unknown last (without: the input's order)"
+    rows.add_argument("--sort", metavar="COLUMNS", type=_sorts, help=sort)
     positive = whole_number()
     rows.add_argument("--top", metavar="N", type=positive, help="the first N lines; without --sort the longest N")
     rows.add_argument("--layer-depth", metavar="N", type=positive, help="the outermost N parts of layers")
@@ -75,29 +58,22 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", action="store_true", help="comma-separated, every field quoted, unknown empty")
     add_json(form)
     form.add_argument("--jsonl", action="store_true", help="JSON lines: one object per row, unknown null")
-    form.add_argument(
-        "-w",
-        metavar="N",
-        dest="width",
-        type=whole_number(0, 6, "a number of characters"),
-        help="aligned columns, cut to N characters per line; without a form (or with -w 0) fields are separated by a "
-        "blank, for awk: blanks in them are _, empty ones -",
+    width = (
+        "aligned columns, cut to N characters per line; without a form (or with -w 0) fields are separated by a "
+        "blank, for awk: blanks in them are _, empty ones -"
     )
+    characters = whole_number(0, 6, "a number of characters")
+    form.add_argument("-w", metavar="N", dest="width", type=characters, help=width)
 
 
 def _add_answers(parser: argparse.ArgumentParser) -> None:
     answers = parser.add_argument_group("in place of the table")
-    answers.add_argument(
-        "--summary", action="store_true", help="where the time went, in sentences and tables; with -w N for that width"
-    )
-    answers.add_argument(
-        "--advise",
-        action="store_true",
-        help="what to change, where, and the ms that it saves per step; with -w N for that width",
-    )
-    answers.add_argument(
-        "--explain", metavar="ROW", type=whole_number(), help="where each number of row ROW (its idx) comes from"
-    )
+    summary = "where the time went, in sentences and tables; with -w N for that width"
+    answers.add_argument("--summary", action="store_true", help=summary)
+    advise = "what to change, where, and the ms that it saves per step; with -w N for that width"
+    answers.add_argument("--advise", action="store_true", help=advise)
+    explain = "where each number of row ROW (its idx) comes from"
+    answers.add_argument("--explain", metavar="ROW", type=whole_number(), help=explain)
 
 
 def main(argv: list[str] | None = None) -> int:

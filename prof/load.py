@@ -69,30 +69,23 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
 
 def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """The argument ``file`` and the options that decide how it is annotated."""
-    parser.add_argument(
-        "file",
-        nargs=nargs,
-        help="net.dict (or .gz) or net.parquet from pyprof parse, or a profiler's file that it reads (net.sqlite, "
-        f"net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input",
+    file = (
+        "net.dict (or .gz) or net.parquet from pyprof parse, or a profiler's file that it reads (net.sqlite, "
+        f"net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input"
     )
+    parser.add_argument("file", nargs=nargs, help=file)
     add_peaks(parser)
     add_models(parser)
 
 
 def add_peaks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--peaks", metavar="FILE", help="peaks of the GPU as pyprof peaks writes them; without it, its data sheet's"
-    )
+    peaks = "peaks of the GPU as pyprof peaks writes them; without it, its data sheet's"
+    parser.add_argument("--peaks", metavar="FILE", help=peaks)
 
 
 def add_models(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--models",
-        metavar="FILE.py",
-        action="append",
-        default=[],
-        help="a Python file to run first, whose @pyprof.model functions count ops of your own; may be repeated",
-    )
+    models = "a Python file to run first, whose @pyprof.model functions count ops of your own; may be repeated"
+    parser.add_argument("--models", metavar="FILE.py", action="append", default=[], help=models)
 
 
 def load_model_files(args: argparse.Namespace) -> None:

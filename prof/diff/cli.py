@@ -41,26 +41,17 @@ def build_parser() -> Parser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "before",
-        metavar="A",
-        help="the one to compare with: net.dict (or .gz), net.parquet, or a profiler's file (net.sqlite, net.json, "
-        "...)",
-    )
-    parser.add_argument(
-        "after", metavar="B", help="the other one; one of the two may be -, a net.dict on standard input"
-    )
+    first = "the one to compare with: net.dict (or .gz), net.parquet, or a profiler's file (net.sqlite, net.json, ...)"
+    parser.add_argument("before", metavar="A", help=first)
+    other = "the other one; one of the two may be -, a net.dict on standard input"
+    parser.add_argument("after", metavar="B", help=other)
     _add_gate(parser)
     _add_form(parser)
-    parser.add_argument(
-        "--step",
-        metavar="N[-M]",
-        type=imported("pyprof.parse.selection", "parse_steps"),
-        help="compare these steps of both (without: all but outliers, such as a first step that warms up)",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write here, not to standard output; a name that ends in .html is --html"
-    )
+    step = "compare these steps of both (without: all but outliers, such as a first step that warms up)"
+    parse_steps = imported("pyprof.parse.selection", "parse_steps")
+    parser.add_argument("--step", metavar="N[-M]", type=parse_steps, help=step)
+    output = "write here, not to standard output; a name that ends in .html is --html"
+    parser.add_argument("-o", "--output", metavar="FILE", help=output)
     add_models(parser)
     add_common(parser, writes="files")
     return parser
@@ -68,14 +59,9 @@ def build_parser() -> Parser:
 
 def _add_gate(parser: argparse.ArgumentParser) -> None:
     gate = parser.add_argument_group("gate")
-    gate.add_argument(
-        "--fail-if",
-        metavar="COND",
-        type=imported("pyprof.prof.diff.gate", "parse_gate"),
-        action="append",
-        default=[],
-        help="exit with 3 if this is true of the change: 'step > 3%%', 'tc_lost > 0'; may be given several times",
-    )
+    fail_if = "exit with 3 if this is true of the change: 'step > 3%%', 'tc_lost > 0'; may be given several times"
+    parse_gate = imported("pyprof.prof.diff.gate", "parse_gate")
+    gate.add_argument("--fail-if", metavar="COND", type=parse_gate, action="append", default=[], help=fail_if)
     gate.add_argument("--strict", action="store_true", help="count changes within noise, too")
 
 
@@ -83,9 +69,8 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
     form, positive = parser.add_argument_group("form"), whole_number(digits=6)
     add_json(form)
     form.add_argument("--html", metavar="FILE", help="write the difference as a web page, too")
-    form.add_argument(
-        "-w", metavar="N", dest="width", type=positive, help="characters per line (without: the terminal's, else 100)"
-    )
+    width = "characters per line (without: the terminal's, else 100)"
+    form.add_argument("-w", metavar="N", dest="width", type=positive, help=width)
     form.add_argument("--top", metavar="N", type=positive, help="show the N greatest changes (default: 12)")
     form.add_argument("--all", action="store_true", help="show all changes")
 
@@ -133,9 +118,7 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, list[str]]:
     return compare(a, b), [f"{capture.name}: {warning}" for capture in loaded for warning in capture.warnings]
 
 
-def _write_json(
-    args: argparse.Namespace, found: Comparison, verdicts: Sequence[Verdict], reader_warnings: Sequence[str]
-) -> None:
+def _write_json(args: argparse.Namespace, found: Comparison, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
     from pyprof.prof.diff.json_document import difference
     from pyprof.prof.diff.sentences import warnings
 
@@ -143,7 +126,7 @@ def _write_json(
         "diff",
         difference(found, verdicts),
         input=[Input(side.name, side.profiler) for side in (found.a, found.b)],
-        warnings=[*reader_warnings, *warnings(found)],
+        warnings=[*notes, *warnings(found)],
         output=args.output,
         force=args.force,
     )

@@ -116,5 +116,6 @@ def _rows(lines: Sequence[Line], found: Comparison, unit: float) -> list[Row]:
     before = fitted([ns.before for _, ns, _ in lines], unit, round(found.step.before / unit))
     wanted = round(found.step.after / unit) - round(found.step.before / unit)
     change = fitted([ns.change for _, ns, _ in lines], unit, wanted)
-    rows = [Row(name, ns, *times, entry) for (name, ns, entry), *times in zip(lines, before, change, strict=True)]
+    numbers = zip(lines, before, change, strict=True)
+    rows = [Row(name, ns, start, by, entry) for (name, ns, entry), start, by in numbers]
     return [*rows, Row("step", found.step, sum(before), sum(change), total=True)]

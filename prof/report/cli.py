@@ -17,13 +17,8 @@ def build_parser() -> Parser:
         "and no server, so the file can be sent as it is.",
     )
     add_input(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="report.html",
-        help="the page to write; - is standard output (default: report.html)",
-    )
+    output = "the page to write; - is standard output (default: report.html)"
+    parser.add_argument("-o", "--output", metavar="FILE", default="report.html", help=output)
     parser.add_argument("--title", metavar="TEXT", help="the page's title (default: the file's name)")
     add_json(parser)
     add_common(parser, writes="file")

@@ -75,8 +75,7 @@ def _numbered(word: str, number: int) -> str:
 
 
 def _instances(table: Table, order: Ints) -> Ints:
-    """The number of each row's call of an op, in the order of its first row. A row without an op is a call of its
-    own."""
+    """The number of each row's call of an op, in order of its first row. A row without an op is a call of its own."""
     op = table.ints("opId")
     replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
     alone = np.where(op == NULL, np.arange(len(table)), -1)

@@ -178,8 +178,7 @@ def _steps(table: Table) -> tuple[Part, ...]:
 
 
 def _phases(table: Table, time: Timeline) -> tuple[Part, ...]:
-    """The phases in the order of a step. Overlapping time counts once; idle time belongs to the phase of the next
-    row."""
+    """The phases in the order of a step. Overlaps count once; idle time belongs to the phase of the next row."""
     place = phase_places(table)
     start, end = table.ints("start"), ends(table)
     busy = dict.fromkeys(PHASES, 0)

@@ -6,6 +6,7 @@ separate parts.
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -36,7 +37,6 @@ OF_FAMILY = {
     "conv": "convolution",
     "rnn": "recurrent layers",
 }
-REST = "other"
 LEAST = 3  # the smallest number of layers in a series
 # Layers form a series only if at least half of them take between 1/1.5 and 1.5 times the median.
 ALIKE = 1.5
@@ -55,11 +55,9 @@ class Part:
 
 def parts_of(column: Coded, weight: Ints, rows: Ints | None = None, empty: str = "") -> tuple[Part, ...]:
     """Rows and time per text of the column, the longest first; ``empty`` replaces the empty text."""
-    codes = column.codes if rows is None else column.codes[rows]
-    weight = weight if rows is None else weight[rows]
-    size = len(column.values)
-    counts = np.bincount(codes + 1, minlength=size + 1).tolist()  # code -1 first
-    totals = np.zeros(size + 1, np.int64)
+    codes, weight = (column.codes, weight) if rows is None else (column.codes[rows], weight[rows])
+    counts = np.bincount(codes + 1, minlength=len(column.values) + 1).tolist()  # code -1 first
+    totals = np.zeros(len(counts), np.int64)
     np.add.at(totals, codes + 1, weight)
     sums: dict[str, list[int]] = {}
     for value, count, ns in zip(["", *column.values], counts, totals.tolist(), strict=True):
@@ -84,11 +82,9 @@ def _component(layer: str, family: str, phase: str, kind: str) -> str:
         return "copies"
     if phase == "optimizer":
         return "optimizer"
-    for name in reversed(layer_parts(layer)):
-        for pattern, part in OF_LAYER:
-            if pattern.search(name):
-                return part
-    return OF_FAMILY.get(family, REST)
+    names = reversed(layer_parts(layer))
+    by_name = (part for name in names for pattern, part in OF_LAYER if pattern.search(name))
+    return next(by_name, OF_FAMILY.get(family, "other"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +111,10 @@ def series(layers: Coded, duration: Ints) -> Series | None:
     """The repeated layers with the most time; if repeated layers contain each other, the outermost."""
     sums = np.zeros(len(layers.values) + 1)
     np.add.at(sums, layers.codes, duration)
-    found: dict[str, dict[int, int]] = {}
+    found: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for text, ns in zip(layers.values, sums[:-1].tolist(), strict=True):
         for name, number in _counted(layer_parts(text)):
-            members = found.setdefault(name, {})
-            members[number] = members.get(number, 0) + int(ns)
+            found[name][number] += int(ns)
     real = {name: members for name, members in found.items() if _alike(list(members.values()))}
     if not real:
         return None

@@ -75,16 +75,11 @@ def _device_name(device: Usage) -> str:
 def _components(summary: Summary) -> Iterator[SummaryTable]:
     title = "By part of the model"
     if not summary.has_layers:
-        if not _mostly_known(summary.components):
-            return
+        known_ns = sum(part.ns for part in summary.components if part.name not in ("other", "copies"))
+        if known_ns <= sum(part.ns for part in summary.components) / 2:
+            return  # a table would not tell more than one line
         title += ", as far as the ops show it (the capture names no layers)"
     yield _table_of_parts("components", title, summary.components, summary.total_ns, summary.worker)
-
-
-def _mostly_known(parts: Sequence[Part]) -> bool:
-    """Whether most of the time has a known part, so that a table tells more than one line would."""
-    whole = sum(part.ns for part in parts)
-    return sum(part.ns for part in parts if part.name not in ("other", "copies")) > whole / 2
 
 
 def _work(summary: Summary) -> Iterator[SummaryTable]:

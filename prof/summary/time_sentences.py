@@ -107,7 +107,7 @@ def sync_sentences(summary: Summary) -> Iterator[str]:
     if waits.pageable_rows and waits.pageable_ns > LITTLE * summary.total_ns:
         copies = f"{counted(waits.pageable_rows, 'copy')} from or to pageable memory"
         take = "takes" if waits.pageable_rows == 1 else "take"
-        moved = f"{amount(waits.pageable_bytes, 'B')}"
+        moved = amount(waits.pageable_bytes, "B")
         if waits.pageable_bytes and waits.pageable_ns:
             moved += f", {rate(waits.pageable_bytes, waits.pageable_ns)}"
         yield f"{copies} {take} {ms(waits.pageable_ns)} ({moved}); pinned memory is faster."

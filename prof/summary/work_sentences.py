@@ -10,7 +10,6 @@ from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
-from pyprof.prof.summary.work_numbers import Matrix
 from pyprof.quantities import ms, percent, share
 from pyprof.table.schema import first_text
 
@@ -54,14 +53,9 @@ def matrix_sentences(summary: Summary) -> Iterator[str]:
         f"Matrix math (GEMM, convolution, attention) takes {ms(matrix.ns)} ({of_time}), {on_tensor_cores} of it on "
         f"tensor cores{unknown}: {units}."
     )
-    if matrix.better and matrix.units[0].ns > matrix.ns / 2:
-        yield _better(matrix)
-
-
-def _better(matrix: Matrix) -> str:
-    """What the tensor cores could reach, if another unit does most of the matrix math."""
-    ratios = joined([f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in matrix.better[:2]])
-    return f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
+    if matrix.better and matrix.units[0].ns > matrix.ns / 2:  # they are faster than the unit that does most of it
+        ratios = joined([f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in matrix.better[:2]])
+        yield f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
 
 
 def attention_sentences(summary: Summary) -> Iterator[str]:
@@ -122,8 +116,7 @@ def peak_text(summary: Summary) -> str:
 
 
 def usage_sentences(summary: Summary) -> Iterator[str]:
-    """GPU utilisation, SM efficiency and occupancy, with the names of PyTorch's profiler; with several GPUs, their
-    mean."""
+    """GPU utilisation, SM efficiency and occupancy, with the names of PyTorch's profiler; the mean of several GPUs."""
     means = (
         ("GPU utilisation (a kernel runs)", summary.mean("utilisation")),
         ("estimated SM efficiency", summary.mean("sm_efficiency")),
