@@ -148,11 +148,8 @@ def _source(function: Callable[..., Any]) -> str:
 
 
 def _flop_and_bytes(flop: int | None, nbytes: int | None) -> str:
-    return f"{_amount(flop, 'FLOP')}, {_amount(nbytes, 'bytes')}"
-
-
-def _amount(value: int | None, unit: str) -> str:
-    return f"unknown {unit}" if value is None or value == NULL else f"{value:,} {unit}"
+    amounts = (flop, "FLOP"), (nbytes, "bytes")
+    return ", ".join(f"unknown {unit}" if n is None or n == NULL else f"{n:,} {unit}" for n, unit in amounts)
 
 
 def _collective(row: _Row) -> list[Line]:
@@ -185,18 +182,14 @@ def _own_work(row: _Row) -> list[Line]:
     flops, nbytes = row.annotation.flops[row.number], row.annotation.bytes[row.number]
     if not row.text("aten") and not row.list("op"):
         run = repetition(row.table, row.calls.names, row.number) if flops != NULL or nbytes != NULL else None
-        return [("repetition", _repeated(*run))] if run else []
+        if run is None:
+            return []
+        same = f"there the same {run[1]} kernels ran in the same order, on the same grids"
+        return [("repetition", f"FLOPs and bytes are those of row {run[0]}, which has an op: {same}")]
     rule = rule_for(row.kernel)
     if rule is None or nbytes == NULL or (row.role != "aux" and row.op.parts):
         return []
     return [("kernel's own work", f"{' '.join((rule.__doc__ or '').split())} ({_source(rule)})")]
-
-
-def _repeated(original: int, kernels: int) -> str:
-    return (
-        f"FLOPs and bytes are those of row {original}, which has an op: there the same {kernels} kernels ran in the "
-        "same order, on the same grids"
-    )
 
 
 def _share(row: _Row) -> list[Line]:

@@ -2,13 +2,12 @@
 
 import argparse
 
-from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, warned
 from pyprof.command.terminal_text import output_width
 from pyprof.errors import UsageError
 from pyprof.files import open_output
-from pyprof.prof.load import LoadedFile, load_annotated
-from pyprof.prof.print_table import as_json
+from pyprof.prof.load import load_annotated
+from pyprof.prof.print_table import as_json, write_json
 from pyprof.prof.table.totals import totals
 from pyprof.text import printable
 
@@ -26,7 +25,7 @@ def print_summary(args: argparse.Namespace) -> Done:
     if as_json(args):
         from pyprof.prof.summary.json_document import summary_of
 
-        _write_json(args, "summary", summary_of(numbers, cards), loaded)
+        write_json(args, loaded, "summary", summary_of(numbers, cards))
         return Done(warned(loaded.warnings))
     width, terminal = output_width(args.output, args.width)
     with open_output(args.output, args.force) as out:
@@ -45,7 +44,7 @@ def print_advice(args: argparse.Namespace) -> Done:
     if as_json(args):
         from pyprof.prof.advice.json_document import advice_document
 
-        _write_json(args, "advice", advice_document(run, cards), loaded)
+        write_json(args, loaded, "advice", advice_document(run, cards))
     else:
         with open_output(args.output, args.force) as out:
             write_advice(run, cards, out, args.width or 0)
@@ -63,14 +62,10 @@ def print_explanation(args: argparse.Namespace) -> Done:
     if as_json(args):
         from pyprof.prof.table.json_document import explained
 
-        _write_json(args, "explain", explained(args.explain, lines), loaded)
+        write_json(args, loaded, "explain", explained(args.explain, lines))
         return Done(warned(loaded.warnings))
     width = max(len(what) for what, _ in lines)
     text = "".join(f"{what:{width}}  {printable(origin)}\n" for what, origin in lines)
     with open_output(args.output, args.force) as out:
         out.write(text.encode())
     return Done(warned(loaded.warnings))
-
-
-def _write_json(args: argparse.Namespace, what: str, document: object, loaded: LoadedFile) -> None:
-    write_answer(what, document, input=[loaded.input], warnings=loaded.warnings, output=args.output, force=args.force)

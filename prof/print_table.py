@@ -1,7 +1,7 @@
 """prof.py without --summary, --advise and --explain: print the selected rows and columns in the selected format."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import BinaryIO
 
@@ -9,13 +9,12 @@ from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, warned
 from pyprof.errors import UsageError
 from pyprof.files import open_output
-from pyprof.prof.load import load_annotated
+from pyprof.prof.load import LoadedFile, load_annotated
 from pyprof.prof.table import write_plain, written_forms
 from pyprof.prof.table.cells import Cells
 from pyprof.prof.table.columns import DEFAULT
 from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import percent_text, totals
-from pyprof.table.columns import Ints, Table
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # allowed in the file name for -o, each also with .gz
 
@@ -31,20 +30,26 @@ def print_table(args: argparse.Namespace) -> Done:
     if as_json(args):
         from pyprof.prof.table.json_document import rows_of
 
-        write_answer(
-            "groups" if query.group else "kernels",
-            rows_of(query, loaded.table, whole, rows, notes),
-            input=[loaded.input],
-            warnings=loaded.warnings,
-            rows=written_forms.json_rows(cells),
-            output=args.output,
-            force=args.force,
-        )
+        document = rows_of(query, loaded.table, whole, rows, notes)
+        write_json(args, loaded, "groups" if query.group else "kernels", document, written_forms.json_rows(cells))
     else:
         with open_output(args.output, args.force) as out:
             write(cells, out)
-    chosen = [_chosen(loaded.table, rows)] if query.where else []
-    return Done([*warned(loaded.warnings), whole.line(), *chosen, *notes])
+    lines = [*warned(loaded.warnings), whole.line()]
+    if query.where:
+        ns = int(loaded.table.ints("kDuration")[rows].sum())
+        share = percent_text(ns, whole.total_ns)
+        lines.append(f"--where chose {len(rows)} rows, {ns / 1e6:.3f} ms, {share} of the time")
+    return Done([*lines, *notes])
+
+
+def write_json(
+    args: argparse.Namespace, loaded: LoadedFile, what: str, document: object, rows: Iterable[bytes] | None = None
+) -> None:
+    """Write a JSON document about the file; ``rows``, if given, are its last key."""
+    write_answer(
+        what, document, input=[loaded.input], warnings=loaded.warnings, rows=rows, output=args.output, force=args.force
+    )
 
 
 def as_json(args: argparse.Namespace) -> bool:
@@ -72,9 +77,3 @@ def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
 def _suffix(output: str | None) -> str:
     name = (output or "").removesuffix(".gz")
     return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
-
-
-def _chosen(table: Table, rows: Ints) -> str:
-    duration = table.ints("kDuration")
-    ns, whole_ns = int(duration[rows].sum()), int(duration.sum())
-    return f"--where chose {len(rows)} rows, {ns / 1e6:.3f} ms, {percent_text(ns, whole_ns)} of the time"

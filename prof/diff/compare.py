@@ -30,6 +30,8 @@ DISTINCT = 4  # layers that a table by layer should show at least
 NOTABLE = 0.01  # a layer with at least this share of the work gets a row
 ALIKE = 0.9  # share of unchanged kernels' time that must move one way to blame the machine
 
+Key = tuple[str, tuple[str, ...], str, str]  # of an entry: phase, folded layer, op, direction
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -194,18 +196,12 @@ def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{m[1]}*" if (m := COUNTED.match(part)) else part for part in path)
 
 
-# Entries
-
-
 def _entries(matches: Sequence[Match], root: tuple[str, ...], same: Same, steps: tuple[int, int]) -> tuple[Entry, ...]:
     groups: dict[Key, list[Match]] = {}
     for found in matches:
         groups.setdefault(_key(found), []).append(found)
     entries = [_entry(key, members, root, same, steps) for key, members in groups.items()]
     return tuple(sorted(entries, key=lambda e: (-abs(e.ns.change), -e.ns.before, e.name, e.phase)))
-
-
-Key = tuple[str, tuple[str, ...], str, str]  # phase, folded layer, op, direction
 
 
 def _key(found: Match) -> Key:

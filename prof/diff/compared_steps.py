@@ -68,12 +68,11 @@ def find_steps(name: str, table: Table, wanted: Wanted | None = None) -> Steps:
     by_number: dict[int | None, list[Step]] = {}
     for step in found:
         by_number.setdefault(step.number, []).append(step)
-    numbers = list(by_number)
     chosen, left_out = _chosen(name, by_number, _waits(table, owner, found), wanted)
-    place = {number: i for i, number in enumerate(chosen)}
-    row, outside = _rows(table, owner, place, numbers)
+    place = {**dict.fromkeys(by_number, -1), **{number: i for i, number in enumerate(chosen)}}
+    row, outside = _rows(table, owner, place)
     owners = np.array([len(by_number[number]) for number in chosen])
-    late = _late(table, owner, [step for step in found if step.number in place])
+    late = _late(table, owner, [step for step in found if place[step.number] >= 0])
 
     def means(of: Callable[..., float]) -> Floats:
         return np.array([np.mean([of(step) for step in by_number[number]]) for number in chosen], np.float64)
@@ -178,17 +177,15 @@ def _waits(table: Table, owner: Ints, found: Sequence[Step]) -> Floats:
     return np.array(shares, np.float64)
 
 
-def _rows(
-    table: Table, owner: Ints, place: Mapping[int | None, int], numbers: Sequence[int | None]
-) -> tuple[Ints, Bools]:
-    """The index of each row's step among those that count, and which rows are in no step."""
+def _rows(table: Table, owner: Ints, place: Mapping[int | None, int]) -> tuple[Ints, Bools]:
+    """The place of each row's step among those that count (-1: another step or none), and which rows are in no step."""
     if None in place:
         row = np.where(owner >= 0, 0, -1).astype(np.int64)
         return row, row < 0
     number = table.ints("step")
     values, inverse = np.unique(number, return_inverse=True)
     index = np.array([place.get(int(value), -1) for value in values], np.int64)
-    known = np.isin(number, np.array([n for n in numbers if n is not None], np.int64))
+    known = np.isin(number, np.array(list(place), np.int64))
     return np.where(owner >= 0, index[inverse.reshape(-1)], -1), ~known | (owner < 0)
 
 

@@ -123,13 +123,8 @@ def _test(condition: Condition, relation: Relation) -> Test:
     return Test(text, kind, left.scope or left.value, pattern, sign, right.value * factor, right.unit == "%")
 
 
-# Condition -> verdict
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A test and its result."""
-
     text: str
     kind: str  # of UNITS
     value: Delta
@@ -191,9 +186,8 @@ def _same_coverage(one: Test, found: Comparison) -> None:
 
 def _scoped(side: Side, scope: str, pattern: str) -> Floats | None:
     """The time per step of the rows that match a pattern; None if no row matches."""
-    columns = _columns(side, scope)
     rows = np.zeros(len(side.table), bool)
-    for column, names in columns:
+    for column, names in _columns(side, scope):
         like = [any(fnmatchcase(name, pattern) for name in names(value)) for value in column.values]
         rows |= np.array([*like, False])[column.codes]
     if not rows.any():

@@ -150,8 +150,8 @@ def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
     from pyprof.prof.diff.sentences import headline, sentences
     from pyprof.prof.diff.table_rows import every_entry
 
-    rows = every_entry(found, 1.0)
-    total = rows[-1]
+    *rows, total = every_entry(found, 1.0)
+    amounts = _amount(found.rows), _known(found, found.flop), _known(found, found.nbytes)
     return Difference(
         headline=headline(found),
         sentences=sentences(found),
@@ -161,12 +161,10 @@ def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
         gpu=Times(**_time(found.busy)),
         idle=Times(**_time(found.idle)),
         late=Times(**_time(found.late)),
-        amounts=Amounts(
-            Amount(**_amount(found.rows)), Amount(**_known(found, found.flop)), Amount(**_known(found, found.nbytes))
-        ),
+        amounts=Amounts(*(Amount(**amount) for amount in amounts)),
         tc_lost=found.tc_lost,
         tc_gained=found.tc_gained,
-        entries=[_entry(row) for row in rows[:-1]],
+        entries=[_entry(row) for row in rows],
         phases=_table(found, found.phases, False),
         kinds=_table(found, found.kinds, True),
         layers=_table(found, found.layers, True) if found.layers else [],
@@ -215,9 +213,6 @@ def _known(found: Comparison, value: Delta) -> dict[str, Any]:
     missing = [key for key, side in (("before", found.a), ("after", found.b)) if not side.counted_rows]
     unknown = [*missing, "change", "ratio"] if missing else []
     return {**_amount(value), **dict.fromkeys(unknown)}
-
-
-# The lists
 
 
 def _entry(row: Row) -> Entry:

@@ -11,7 +11,7 @@ from pyprof.prof.diff.lines import Kernel, Line, Place
 from pyprof.prof.diff.match import SMALL, Match, small
 from pyprof.prof.diff.noise import Delta
 
-HARDLY = 0.02  # share of an op's time below which different kernels do not count as a change
+HARDLY = 0.02  # share of an op's time below which different kernels, such as an additional memset, are no change
 
 Same = Callable[[Kernel], str]  # the name by which kernels of two captures are the same
 
@@ -53,12 +53,7 @@ def swaps(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int
     if a and b:
         whole = _swap(name, [Match("op", tuple(a), tuple(b))], same, steps)
         made.append(replace(whole, place=replace(whole.place, aten=""), shapes=("", "")))
-    return tuple(swap for swap in made if _tells(swap))
-
-
-def _tells(swap: Swap) -> bool:
-    """Whether the different kernels take notable time; an additional memset beside a product does not."""
-    return sum(k.ns for k in (*swap.a, *swap.b)) > HARDLY * (swap.ns.before + swap.ns.after)
+    return tuple(s for s in made if sum(k.ns for k in (*s.a, *s.b)) > HARDLY * (s.ns.before + s.ns.after))
 
 
 def _swap(name: str, members: Sequence[Match], same: Same, steps: tuple[int, int]) -> Swap:
@@ -83,9 +78,8 @@ def _only(texts: set[str]) -> str:
     return next(iter(texts)) if len(texts) == 1 else ""
 
 
-def lines_of(members: Iterable[Match]) -> tuple[list[Line], list[Line]]:
-    pairs = [(found.a, found.b) for found in members]
-    return [line for a, _ in pairs for line in a], [line for _, b in pairs for line in b]
+def lines_of(members: Sequence[Match]) -> tuple[list[Line], list[Line]]:
+    return [line for found in members for line in found.a], [line for found in members for line in found.b]
 
 
 def delta_of(sides: Sequence[Sequence[Line]], steps: tuple[int, int]) -> Delta:

@@ -37,11 +37,11 @@ COPY = re.compile(r"^(?:\[CUDA )?([Mm]em(?:cpy|set)) ?\(?([A-Za-z-]*)")
 WAYS = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP"}
 WAYS["Device"] = ""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the program."""
-
     phase: str
     layer: tuple[str, ...]
     op: str  # the outermost op that the user called, or the kernel's name if the capture has no op
@@ -170,9 +170,6 @@ def added(amounts: Iterable[tuple[str, Floats]]) -> dict[str, Floats]:
     for name, amount in amounts:
         sums[name] = sums[name] + amount if name in sums else amount
     return sums
-
-
-T = TypeVar("T")
 
 
 def _numbered(values: Iterable[T]) -> tuple[list[T], Ints]:

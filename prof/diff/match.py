@@ -27,6 +27,8 @@ APART = frozenset({PRODUCTS, CONVS, ATTENTION, NCCL, COPIES, GRAPHS, "recurrent 
 PADDED = 64  # sizes that round up to the same multiple may be one size before and after padding
 SMALL = "element-wise, norms, copies"  # the name of all other kinds, which compilers fuse
 
+Key = Callable[[Line], Hashable]
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -45,9 +47,6 @@ def match(a: Sequence[Line], b: Sequence[Line]) -> list[Match]:
         left.sweep()
     vanished = [Match("vanished", (line,), ()) for line in left.a]
     return [*left.done, *vanished, *(Match("appeared", (), (line,)) for line in left.b)]
-
-
-Key = Callable[[Line], Hashable]
 
 
 class _Matching:
@@ -166,8 +165,4 @@ def _related(lines: list[Line], others: list[Line]) -> list[Line]:
     """The lines whose layer strictly contains the layer of one of ``others``, or is strictly inside one."""
     paths = {line.place.layer for line in others}
     around = _around(paths)
-    return [
-        line
-        for line in lines
-        if line.place.layer in around or any(line.place.layer[:d] in paths for d in range(len(line.place.layer)))
-    ]
+    return [line for line in lines if line.place.layer in around or _around([line.place.layer]) & paths]

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.gate import Check, Verdict
@@ -93,18 +93,19 @@ def sentences(found: Comparison) -> list[str]:
     return [sentence for make in makers for sentence in make(found)]
 
 
-def _split(found: Comparison) -> list[str]:
+def _split(found: Comparison) -> Iterator[str]:
     if not found.step.change:
-        return []
+        return
     places, on_cpu = digits(found), found.a.on_cpu and found.b.on_cpu
     busy, idle, late = found.busy, found.idle, found.late
     words = f"{'Ops take' if on_cpu else 'The GPU works'} {_more(busy, places)} ({both_ms(busy, places)} ms)"
     if not (found.a.steps.timed and found.b.steps.timed):
-        return [f"{words}; the captures do not show idle time."]
+        yield f"{words}; the captures do not show idle time."
+        return
     words += f" and {'nothing runs' if on_cpu else 'is idle'} {_more(idle, places)} ({both_ms(idle, places)} ms"
     if max(late.before, late.after) > 0.1 * max(idle.before, idle.after, 1):
         words += f", of which the CPU had not yet launched the next kernel in {both_ms(late, places)} ms"
-    return [f"{words})."]
+    yield f"{words})."
 
 
 def _more(value: Delta, places: int) -> str:
@@ -113,7 +114,7 @@ def _more(value: Delta, places: int) -> str:
     return f"{signed_ms(value, places).lstrip('+-')} ms {'more' if value.change > 0 else 'less'}"
 
 
-def _most(found: Comparison) -> list[str]:
+def _most(found: Comparison) -> Iterator[str]:
     """The few entries with most of the gain, and those with most of the loss."""
     places = digits(found)
     said: list[tuple[float, str]] = []
@@ -127,46 +128,44 @@ def _most(found: Comparison) -> list[str]:
             what = f"{len(entries)} part{'s' if len(entries) > 1 else ''} of the step got {word}"
             words = f"{what}, {total / 1e6:+,.{places}f} ms together: {'; '.join(named)}{more}."
             said.append((abs(total), words))
-    return [words for _, words in sorted(said, key=lambda pair: -pair[0])]
+    yield from (words for _, words in sorted(said, key=lambda pair: -pair[0]))
 
 
 def _entry(entry: Entry) -> str:
     return f"{entry.name} {entry.phase}" if entry.phase in ("forward", "backward") else entry.name
 
 
-def _kernels(found: Comparison) -> list[str]:
+def _kernels(found: Comparison) -> Iterator[str]:
     swaps = found.swaps
-    if not swaps:
-        return []
-    total = sum(swap.ns.change for swap in swaps) / 1e6
-    ops = sum(swap.matches for swap in swaps)
-    return [f"Different kernels run in {ops} place{'s' if ops > 1 else ''}: {total:+,.{digits(found)}f} ms together."]
+    if swaps:
+        total = sum(swap.ns.change for swap in swaps) / 1e6
+        ops = sum(swap.matches for swap in swaps)
+        yield f"Different kernels run in {ops} place{'s' if ops > 1 else ''}: {total:+,.{digits(found)}f} ms together."
 
 
-def _tensor(found: Comparison) -> list[str]:
-    said = []
+def _tensor(found: Comparison) -> Iterator[str]:
     for count, key, does in ((found.tc_lost, "tc_lost", "no longer run"), (found.tc_gained, "tc_gained", "now run")):
         names = [_entry(e) for e in found.entries if getattr(e, key)]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         what = f"{count} matrix product{'s' if count > 1 else ''} {does} on them ({', '.join(names[:NAMED])}{more})"
         if count:
-            said.append(f"Tensor cores {key.removeprefix('tc_')}: {what}.")
-    return said
+            yield f"Tensor cores {key.removeprefix('tc_')}: {what}."
 
 
-def _work(found: Comparison) -> list[str]:
+def _work(found: Comparison) -> Iterator[str]:
     rows = found.rows
     if found.a.steps.numbers == found.b.steps.numbers == (None,) and abs(rows.ratio) > MANY:
-        return [
+        yield (
             f"B runs {rows.after / rows.before:.3g} times the operations ({rows.before:,.0f} -> {rows.after:,.0f}), "
             "and neither capture marks steps: they may hold different numbers of steps."
-        ]
+        )
+        return
     flop = found.flop
     counted = found.a.counted, found.b.counted
     if not flop.before or abs(flop.ratio) < max(SAME_WORK, 4 * abs(counted[0] - counted[1])) or min(counted) < 0.5:
-        return []
+        return
     much = f"{percent(abs(flop.ratio)).lstrip('+')} {'more' if flop.change > 0 else 'fewer'}"
-    return [f"B does {much} FLOPs per step ({_flop(flop.before)} -> {_flop(flop.after)}): it is not the same work."]
+    yield f"B does {much} FLOPs per step ({_flop(flop.before)} -> {_flop(flop.after)}): it is not the same work."
 
 
 def _flop(amount: float) -> str:
@@ -176,36 +175,33 @@ def _flop(amount: float) -> str:
     return f"{amount:.4g} FLOP"
 
 
-def _drift(found: Comparison) -> list[str]:
+def _drift(found: Comparison) -> Iterator[str]:
     if math.isnan(found.drift) or abs(found.drift) < DRIFTED or found.drift_ns < 0.1 * found.work.before:
-        return []
-    way = "longer" if found.drift > 0 else "shorter"
-    return [
-        f"Kernels that did not change (same name, same shapes) run {100 * abs(found.drift):.1f}% {way}, too: the clock "
-        "or the machine may differ, not the program."
-    ]
+        return
+    much = f"{100 * abs(found.drift):.1f}% {'longer' if found.drift > 0 else 'shorter'}"
+    yield (
+        f"Kernels that did not change (same name, same shapes) run {much}, too: the clock or the machine may differ, "
+        "not the program."
+    )
 
 
-def _coarse(found: Comparison) -> list[str]:
+def _coarse(found: Comparison) -> Iterator[str]:
     """Sentences about lines that were compared in larger groups than ops."""
-    said = []
     if found.left_out:
-        said.append(f"Only one capture has {' and '.join(found.left_out)}, so both are compared without.")
+        yield f"Only one capture has {' and '.join(found.left_out)}, so both are compared without."
     if any(e.status == "graph" for e in found.entries):
-        said.append(
+        yield (
             "Kernels of one side are hidden in CUDA graphs, and compared as a whole (nsys profile "
             "--cuda-graph-trace=node shows them)."
         )
     whole = [e for e in found.entries if e.status == "kind"]
-    if whole:
-        ns = sum(e.ns.before for e in whole) + sum(e.ns.after for e in whole)
-        share = ns / max(found.work.before + found.work.after, 1.0)
-        if share > 0.01:
-            said.append(
-                f"{100 * share:.0f}% of the time is compared only by phase and kind of work, because the other capture "
-                "does not name these layers and ops (as under torch.compile)."
-            )
-    return said
+    ns = sum(e.ns.before for e in whole) + sum(e.ns.after for e in whole)
+    share = ns / max(found.work.before + found.work.after, 1.0)
+    if share > 0.01:
+        yield (
+            f"{100 * share:.0f}% of the time is compared only by phase and kind of work, because the other capture "
+            "does not name these layers and ops (as under torch.compile)."
+        )
 
 
 def warnings(found: Comparison) -> list[str]:
@@ -216,31 +212,25 @@ def warnings(found: Comparison) -> list[str]:
         names = ["the CPU" if side.on_cpu else ", ".join(side.gpus) or "an unknown GPU" for side in (a, b)]
         said.append(f"the captures are of different devices: {names[0]} and {names[1]}")
     if a.steps.devices != b.steps.devices:
-        said.append(
-            f"{a.steps.devices} and {b.steps.devices} GPUs or processes are compared: times are means over them"
-        )
+        both = f"{a.steps.devices} and {b.steps.devices} GPUs or processes"
+        said.append(f"{both} are compared: times are means over them")
     marked = [side.steps.numbers != (None,) for side in (a, b)]
     if marked[0] != marked[1]:
         said.append(f"{(b if marked[0] else a).name} marks no steps: all of it counts as one")
     if a.family and b.family and a.family != b.family:
-        said.append(
-            f"the captures are by different profilers ({a.profiler}, {b.profiler}), whose overhead is part of idle time"
-        )
+        profilers = f"{a.profiler}, {b.profiler}"
+        said.append(f"the captures are by different profilers ({profilers}), whose overhead is part of idle time")
     for side in (a, b):
         if side.attributed < ATTRIBUTED:
-            said.append(
-                f"{side.name}: only {100 * side.attributed:.0f}% of the time has an op; the rest is matched by kernel"
-            )
-        if side.steps.outside_rows and side.steps.outside_ns > 0.01 * side.work_ns.sum():
-            said.append(
-                f"{side.name}: {side.steps.outside_rows:,} operations ({side.steps.outside_ns / 1e6:.3f} ms) outside "
-                "all steps are left out"
-            )
-        if side.loading is not None:
-            said.append(
-                f"{side.name}: {side.loading.before_rows:,} copies before the first kernel "
-                f"({side.loading.before_ns / 1e6:.3f} ms, which load the model) are left out"
-            )
+            percent_known = f"{100 * side.attributed:.0f}%"
+            said.append(f"{side.name}: only {percent_known} of the time has an op; the rest is matched by kernel")
+        steps, loading = side.steps, side.loading
+        if steps.outside_rows and steps.outside_ns > 0.01 * side.work_ns.sum():
+            rows = f"{steps.outside_rows:,} operations ({steps.outside_ns / 1e6:.3f} ms)"
+            said.append(f"{side.name}: {rows} outside all steps are left out")
+        if loading is not None:
+            took = f"{loading.before_ns / 1e6:.3f} ms, which load the model"
+            said.append(f"{side.name}: {loading.before_rows:,} copies before the first kernel ({took}) are left out")
     return said
 
 
@@ -294,9 +284,6 @@ def _sizes(text: str) -> str:
     sizes = [item for item in json.loads(text) if item]
     words = " ".join("×".join(map(str, size)) for size in sizes[:NAMED])
     return f"[{words}{' ..' if len(sizes) > NAMED else ''}]"
-
-
-# The gate
 
 
 def verdict_words(verdict: Verdict) -> list[str]:

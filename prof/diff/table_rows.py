@@ -33,9 +33,8 @@ class Row:
 
     def cells(self, places: int) -> tuple[str, str, str, str]:
         """The times before and after, the change and its percentage as texts; ``places`` are digits after the point."""
-        before, after, change = (
-            f"{value / 10**places:,.{places}f}" for value in (self.before, self.after, self.change)
-        )
+        times = (self.before, self.after, self.change)
+        before, after, change = (f"{time / 10**places:,.{places}f}" for time in times)
         if not self.change:
             return before, after, change, ""
         return before, after, f"+{change}" if self.change > 0 else change, percent(self.ns.ratio)

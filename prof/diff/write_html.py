@@ -62,11 +62,9 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _figures(found: Comparison, places: int) -> list[dict[str, str]]:
-    figures = [
-        _figure("step", found.step, places),
-        _figure("CPU ops" if found.a.on_cpu else "GPU works", found.busy, places),
-        _figure("idle", found.idle, places),
-    ]
+    worker = "CPU ops" if found.a.on_cpu else "GPU works"
+    times = (("step", found.step), (worker, found.busy), ("idle", found.idle))
+    figures = [_figure(name, value, places) for name, value in times]
     for name, count, way in (("tensor cores lost", found.tc_lost, "slower"), ("gained", found.tc_gained, "faster")):
         if found.tc_lost or found.tc_gained:
             figures.append({"name": name, "value": str(count), "of": "matrix products", "way": way if count else ""})

@@ -12,12 +12,8 @@ from pyprof.table.columns import NULL, Coded, Ints, Table, distinct, known
 from pyprof.table.schema import list_texts
 
 # Texts of a call: key in the model -> the table's column.
-TEXTS = {
-    "name": "kShortName",
-    "long": "kLongName",
-    **{key: key for key in ("aten", "phase", "dir", "kind", "sizes", "dtypes", "args", "reason")},
-    **{key: key for key in ("grid", "block", "api")},
-}
+TEXTS = {"name": "kShortName", "long": "kLongName"}
+TEXTS |= {key: key for key in "aten phase dir kind sizes dtypes args reason grid block api".split()}
 LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column and separator of its items
 
 
@@ -32,10 +28,8 @@ def call_columns(table: Table, annotation: Annotation, limits: Roofline) -> tupl
     }
     keys, call = distinct(*(column.codes for column in texts.values()), *numbers.values())
     columns = [list(column) for column in zip(*keys, strict=True)] or [[] for _ in (*texts, *numbers)]
-    coded = {
-        key: {"values": column.values, "codes": codes}
-        for (key, column), codes in zip(texts.items(), columns, strict=False)
-    }
+    pairs = zip(texts.items(), columns, strict=False)
+    coded = {key: {"values": column.values, "codes": codes} for (key, column), codes in pairs}
     plain = dict(zip(numbers, ([known(v) for v in column] for column in columns[len(texts) :]), strict=True))
     return {"texts": coded, "numbers": plain}, call
 

@@ -14,16 +14,8 @@ from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.components import Part, Series, components, parts_of, series
-from pyprof.prof.summary.work_numbers import (
-    Attention,
-    Limits,
-    Matrix,
-    attention_numbers,
-    limit_numbers,
-    matrix_numbers,
-    uncounted_ops,
-)
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
@@ -67,8 +59,8 @@ class Summary:
     has_sizes: Annotated[bool, doc("whether the capture records shapes, or markers that contain them")]
     series: Annotated[Series | None, doc("the layers that the model repeats")]
     kinds: Annotated[tuple[Part, ...], doc("kinds of work")]
-    matrix: Annotated[Matrix, doc("matrix math")]
-    attention: Annotated[Attention, doc("fused and unfused attention")]
+    matrix: Annotated[work.Matrix, doc("matrix math")]
+    attention: Annotated[work.Attention, doc("fused and unfused attention")]
     copies: Annotated[Leading | None, doc("copies between host and device")]
     communication_ns: Annotated[int, doc("time of collectives")]
     exposed_ns: Annotated[int, doc("time of communication while nothing else ran")]
@@ -79,7 +71,7 @@ class Summary:
     counted_ns: Annotated[int, doc("time of the rows whose FLOPs are counted")]
     flop: Annotated[int, doc("FLOPs of these rows")]
     nbytes: Annotated[int, doc("bytes of the rows whose bytes are counted")]
-    limits: Annotated[Limits, doc("the rows against the hardware's limits")]
+    limits: Annotated[work.Limits, doc("the rows against the hardware's limits")]
     uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs no model counts")]
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
@@ -153,8 +145,8 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         has_sizes=any(bool((table.coded(key).codes >= 0).any()) for key in ("sizes", "marker")),
         series=series(table.coded("layer"), duration),
         kinds=parts_of(row_kinds, duration),
-        matrix=matrix_numbers(table, annotation, limits),
-        attention=attention_numbers(table, annotation, row_kinds),
+        matrix=work.matrix_numbers(table, annotation, limits),
+        attention=work.attention_numbers(table, annotation, row_kinds),
         communication_ns=int(duration[communication].sum()),
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
         collectives=collectives(table, annotation, late.wait),
@@ -162,8 +154,8 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         counted_ns=int(duration[counted].sum()),
         flop=int(annotation.flops[counted].sum()),
         nbytes=int(annotation.bytes[bytes_counted].sum()),
-        limits=limit_numbers(limits, duration),
-        uncounted=uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
+        limits=work.limit_numbers(limits, duration),
+        uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
         notes=tuple(limits.notes()),
         bytes_counted_ns=int(duration[bytes_counted].sum()),
     )

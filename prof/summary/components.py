@@ -7,7 +7,7 @@ separate parts.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -32,11 +32,8 @@ OF_LAYER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"pool", "pooling"),
     )
 )
-OF_FAMILY = {
-    **{name: name for name in ("attention", "norm", "embedding", "loss", "pooling", "optimizer")},
-    "conv": "convolution",
-    "rnn": "recurrent layers",
-}
+OF_FAMILY = {name: name for name in ("attention", "norm", "embedding", "loss", "pooling", "optimizer")}
+OF_FAMILY |= {"conv": "convolution", "rnn": "recurrent layers"}
 LEAST = 3  # the smallest number of layers in a series
 # Layers form a series only if at least half of them take between 1/1.5 and 1.5 times the median.
 ALIKE = 1.5
@@ -128,11 +125,9 @@ def _alike(ns: Sequence[int]) -> bool:
     return len(ns) >= LEAST and 2 * sum(median <= n * ALIKE and n <= median * ALIKE for n in ns) >= len(ns)
 
 
-def _counted(parts: Sequence[str]) -> list[tuple[str, int]]:
+def _counted(parts: Sequence[str]) -> Iterator[tuple[str, int]]:
     """For each part of a path that ends in a number: the path with "*" instead of the number, and the number."""
-    counted = []
     for i, part in enumerate(parts):
         match = COUNTED.match(part)
         if match and len(match[2]) <= 6:
-            counted.append((":".join([*parts[:i], f"{match[1]}*"]), int(match[2])))
-    return counted
+            yield ":".join([*parts[:i], f"{match[1]}*"]), int(match[2])

@@ -62,9 +62,8 @@ def assumptions(summary: Summary) -> list[str]:
     """The assumptions behind the numbers."""
     texts = [] if summary.on_cpu else [f"{note}." for note in summary.notes]
     if not summary.has_layers and summary.attributed_ns:
-        texts.append(
-            "The capture names no layers: capture with pyprof.init(), or with torch.profiler's with_modules=True."
-        )
+        remedy = "capture with pyprof.init(), or with torch.profiler's with_modules=True"
+        texts.append(f"The capture names no layers: {remedy}.")
     texts.append("FLOPs and bytes are what the algorithm needs; a multiply-add counts as 2 FLOPs. Peaks are dense.")
     texts.append(f"{summary.worker} time is the sum of all durations, so that overlapping time counts more than once.")
     return texts

@@ -157,9 +157,7 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
     """How much time has no op, why, and how to attribute it."""
     total, missing = summary.total_ns, summary.total_ns - summary.attributed_ns
     if missing > 0:
-        reasons = [
-            f"{part.name} ({share(part.ns, total)}, {counted(part.rows, 'operation')})" for part in summary.reasons
-        ]
+        reasons = [f"{p.name} ({share(p.ns, total)}, {counted(p.rows, 'operation')})" for p in summary.reasons]
         more = f" and {len(reasons) - MOST} more reasons" if len(reasons) > MOST else ""
         time = f"{share(missing, total)} of {summary.worker} time"
         yield f"{time} has no op: {'; '.join(reasons[:MOST])}{more}."
