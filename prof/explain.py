@@ -193,10 +193,9 @@ def _own_work(row: _Row) -> list[Line]:
 
 
 def _share(row: _Row) -> list[Line]:
-    calls, table = row.table.ints("opId"), row.table
-    has_op = calls[row.number] != NULL
-    same = (calls == calls[row.number]) & (table.ints("pid") == table.ints("pid")[row.number])
-    kernels = int(same.sum()) if has_op else 1
+    calls, processes = row.table.ints("opId"), row.table.ints("pid")
+    same = (calls == calls[row.number]) & (processes == processes[row.number])
+    kernels = int(same.sum()) if calls[row.number] != NULL else 1
     main = int(np.count_nonzero(same & row.annotation.role.among("main")))
     helper = find_helper(row.kernel)
     role = {

@@ -153,9 +153,6 @@ def _ranked(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     return tuple(sorted(changes, key=lambda c: (-abs(c.ns.change), -c.ns.before, c.name)))
 
 
-# Layers
-
-
 def _root(lines: Iterable[Line]) -> tuple[str, ...]:
     """The layers around all others, which names leave out."""
     paths = [line.place.layer for line in lines if line.place.layer]

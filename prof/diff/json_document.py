@@ -188,9 +188,6 @@ def _side(side: Side) -> CaptureSide:
     )
 
 
-# The fields of Times and Amount
-
-
 def _time(value: Delta) -> dict[str, Any]:
     before, change = round(value.before), round(value.change)
     return {"before_ns": before, "after_ns": before + change, "change_ns": change, **_noise(value)}

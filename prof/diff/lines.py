@@ -251,7 +251,7 @@ def _places(table: Table) -> tuple[Ints, list[Place]]:
     unnamed = Coded(np.where(no_op, name.codes, -1), name.values)
     texts, place = distinct_texts(phase, layer, op, table.coded("dir"), aten, unnamed)
     paths = {text: layer_parts(text) for text in [*layer.values, ""]}
-    ops = {"": "", **{text: first_text(text) for text in op.values}}
+    ops = {text: first_text(text) if text else "" for text in [*op.values, ""]}
     found = []
     for when, where, call, direction, inner, kernel in texts:
         kernel = GENERATED.sub(r"\1", _kernel(kernel, "")[0])

@@ -56,9 +56,6 @@ def _noise(value: Delta, places: int) -> str:
     return "noise unknown: one step each" if math.isnan(band) else f"noise ±{shown_ms(band, places)} ms"
 
 
-# The first lines
-
-
 def headline(found: Comparison) -> str:
     """The time of a step in A and B."""
     step, places = found.step, digits(found)
@@ -232,9 +229,6 @@ def warnings(found: Comparison) -> list[str]:
             took = f"{loading.before_ns / 1e6:.3f} ms, which load the model"
             said.append(f"{side.name}: {loading.before_rows:,} copies before the first kernel ({took}) are left out")
     return said
-
-
-# Tables
 
 
 def tally(entry: Entry) -> str:

@@ -29,22 +29,17 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     places = say.digits(found)
     unit = 10.0 ** (6 - places)
     entries = every_entry(found, unit)
+    sides = (("A", found.a), ("B", found.b))
+    gate_lines = [line for verdict in verdicts for line in say.verdict_words(verdict)]
     return {
         "version": __version__,
         "title": f"{Path(found.a.name).name} -> {Path(found.b.name).name}",
         "headline": say.headline(found),
-        "sides": [
-            {"letter": letter, "name": side.name, "words": say.side_words(side)}
-            for letter, side in (("A", found.a), ("B", found.b))
-        ],
+        "sides": [{"letter": letter, "name": side.name, "words": say.side_words(side)} for letter, side in sides],
         "figures": _figures(found, places),
         "sentences": say.sentences(found),
         "warnings": say.warnings(found),
-        "gates": [
-            {"text": line, "fails": line.startswith("failed")}
-            for verdict in verdicts
-            for line in say.verdict_words(verdict)
-        ],
+        "gates": [{"text": line, "fails": line.startswith("failed")} for line in gate_lines],
         "entries": [_entry(row, places, extent) for row, extent in _extents(entries)],
         "still": sum(_still(row) for row in entries),
         "phases": _table(table_rows(found, found.phases, unit, None, False), places),

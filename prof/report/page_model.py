@@ -23,7 +23,6 @@ from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.operations import operation_columns
 from pyprof.prof.summary.capture_numbers import Summary, summarise
-from pyprof.prof.summary.components import Part, parts_of
 from pyprof.prof.summary.sentences import assumptions, figures, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps
@@ -31,14 +30,13 @@ from pyprof.prof.timing.waiting import CAUSES, WORDS
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES
 from pyprof.table.attribution import attributed_rows
-from pyprof.table.columns import NULL, Table
+from pyprof.table.columns import NULL, Coded, Table, distinct_texts
 from pyprof.table.schema import first_text
 
 FORMAT = 2  # of the model; the page checks it
 # Key in the model -> field of the record.
 STEP = {"step": "number", "start": "start_ns", "span": "span_ns", "phases": "phase_ns", "idle": "idle_ns"}
 DEVICE = {key: key for key in ("name", "source", "byte_per_s", "flop_per_s")}
-NAME = {key: key for key in ("name", "rows", "ns")}
 
 
 def page_model(
@@ -91,7 +89,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _fields(record: Step | Device | Part, keys: Mapping[str, str]) -> dict[str, Any]:
+def _fields(record: Step | Device, keys: Mapping[str, str]) -> dict[str, Any]:
     return {key: getattr(record, name) for key, name in keys.items()}
 
 
@@ -101,13 +99,23 @@ def _first(name: str) -> str:
 
 def _unattributed(table: Table) -> list[dict[str, Any]]:
     """Rows without an op, grouped by reason, longest time first, and within each group by name."""
-    no_op = ~attributed_rows(table.coded("op"))
-    reason, name, duration = table.coded("reason"), table.coded("kShortName"), table.ints("kDuration")
-    groups = []
-    for part in parts_of(reason, duration, np.flatnonzero(no_op)):
-        kernels = parts_of(name, duration, np.flatnonzero(no_op & reason.among(part.name)))
-        names = [_fields(kernel, NAME) for kernel in sorted(kernels, key=lambda kernel: (-kernel.ns, kernel.name))]
-        groups.append(
-            {"reason": part.name, "remedy": remedy(part.name), "rows": part.rows, "ns": part.ns, "names": names}
-        )
+    rows = np.flatnonzero(~attributed_rows(table.coded("op")))
+    reason, name = (Coded.of(table.coded(key).take(rows).texts()) for key in ("reason", "kShortName"))
+    keys, group = distinct_texts(reason, name)
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, group, table.ints("kDuration")[rows])
+    counts = np.bincount(group, minlength=len(keys))
+    kernels_by_reason: dict[str, list[dict[str, Any]]] = {}
+    for (why, text), count, ns in zip(keys, counts, sums, strict=True):
+        kernels_by_reason.setdefault(why, []).append({"name": text, "rows": int(count), "ns": int(ns)})
+    groups = [
+        {
+            "reason": text,
+            "remedy": remedy(text),
+            "rows": sum(kernel["rows"] for kernel in kernels),
+            "ns": sum(kernel["ns"] for kernel in kernels),
+            "names": sorted(kernels, key=lambda kernel: (-kernel["ns"], kernel["name"])),
+        }
+        for text, kernels in kernels_by_reason.items()
+    ]
     return sorted(groups, key=lambda group: (-group["ns"], group["reason"]))

@@ -53,7 +53,7 @@ def matrix_sentences(summary: Summary) -> Iterator[str]:
         f"Matrix math (GEMM, convolution, attention) takes {ms(matrix.ns)} ({of_time}), {on_tensor_cores} of it on "
         f"tensor cores{unknown}: {units}."
     )
-    if matrix.better and matrix.units[0].ns > matrix.ns / 2:  # they are faster than the unit that does most of it
+    if matrix.better and matrix.units[0].ns > matrix.ns / 2:  # most of it is not on tensor cores, which are faster
         ratios = joined([f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in matrix.better[:2]])
         yield f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
 
