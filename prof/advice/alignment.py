@@ -47,6 +47,15 @@ class Gemm:
     def of(self, name: str) -> int:
         return {"m": self.m, "n": self.n, "k": self.k}[name]
 
+    def __str__(self) -> str:
+        batch = f"{self.batch} × " if self.batch > 1 else ""
+        return f"{batch}[{self.m}, {self.k}] @ [{self.k}, {self.n}]"
+
+
+def product_of(run: Run, row: int) -> Gemm | None:
+    """The product that a row's op computes; None if its recorded arguments do not show it."""
+    return gemm(run.aten[row], run.shapes(row), run.strides(row))
+
 
 def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:
     """The product that an op computes, from its recorded arguments; None if they do not show it."""
@@ -119,11 +128,10 @@ def alignment(run: Run) -> Iterator[Finding]:
 
 def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | None:
     """((size, padded size), ...) and the expected time of a row, ns."""
-    dtype = str(run.dtype[row])
-    by_dtype = PRECISION_OF_DTYPE[dtype] if dtype in HALF else ""
-    precision = str(run.precision[row]) if run.tc[row] == "1" else by_dtype
-    itemsize, name = ITEM.get(precision, 0), str(run.name[row])
-    product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
+    by_dtype = PRECISION_OF_DTYPE[run.dtype[row]] if run.dtype[row] in HALF else ""
+    precision = run.precision[row] if run.tc[row] == "1" else by_dtype
+    itemsize, name = ITEM.get(precision, 0), run.name[row]
+    product = product_of(run, row)
     if product is None or not itemsize or VECTOR.search(name):
         return None
     wrong = _wrong(product, itemsize, name)
@@ -140,15 +148,14 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
     rows = np.array([row for row, _ in found])
     saved = np.array([ns for _, ns in found])
     before, after = run.ms_of(rows), run.ms(float((run.dur[rows] - saved).sum()))
-    dtype = str(run.dtype[rows[0]]) or str(run.precision[rows[0]])
-    one = LINE // ITEM.get(str(run.precision[rows[0]]), 2)
+    precision = run.precision[rows[0]]
     pads = ", ".join(f"{size} to {padded}" for size, padded in sizes)
-    shape = _shape(run, int(rows[int(saved.argmax())]))
+    shape = product_of(run, int(rows[saved.argmax()]))
     odd = "is not a multiple" if len(sizes) == 1 else "are not multiples"
     why = (
-        f"{shape} in {dtype}: {' and '.join(str(size) for size, _ in sizes)} {odd} of {one} elements (16 bytes), so "
-        f"the kernel loads less than 16 bytes at a time. It takes {before:.4g} ms; padded, {after:.4g} ms are "
-        "expected, including the work on the padding"
+        f"{shape} in {run.dtype[rows[0]] or precision}: {' and '.join(str(size) for size, _ in sizes)} {odd} of "
+        f"{LINE // ITEM.get(precision, 2)} elements (16 bytes), so the kernel loads less than 16 bytes at a time. It "
+        f"takes {before:.4g} ms; padded, {after:.4g} ms are expected, including the work on the padding"
     )
     change = f"Pad the layer's features from {pads} (or the tensor's dimension, where no layer makes it)."
     if sizes[-1][0] >= VOCABULARY:
@@ -157,47 +164,43 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
     return Finding(rows, saved, why, change, sure)
 
 
-def _shape(run: Run, row: int) -> str:
-    product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
-    assert product is not None
-    batch = f"{product.batch} × " if product.batch > 1 else ""
-    return f"{batch}[{product.m}, {product.k}] @ [{product.k}, {product.n}]"
+def weight_shape(run: Run, row: int) -> list[int]:
+    """The shape of a convolution's weight, the second argument (the third of the backward); empty if unknown."""
+    shapes, place = run.shapes(row), 2 if run.aten[row] == "convolution_backward" else 1
+    return shapes[place] if len(shapes) > place else []
 
 
 def _conv_padding(run: Run) -> Iterator[Finding]:
     """Convolutions in NHWC, of whose operands cuDNN pads copies in each call: one card per set of channels.
 
-    Counts cuDNN's padding kernels and the fills of their buffers.
-    The gain of the convolution's own kernel is not counted: with 65 channels it was as much again, with 100 it was a
-    loss (docs/explanation/advice.md). Abstains without shapes, and for images of four channels or fewer.
+    Counts cuDNN's padding kernels and the fills of their buffers, but not the gain of the convolution's own kernel:
+    with 65 channels it was as much again, with 100 it was a loss (docs/explanation/advice.md). Abstains without shapes,
+    and for images of four channels or fewer.
     """
     pads = run.mentions("kShortName", *PADS) & (run.family == "conv")
-    calls = set(run.table.ints("opId")[pads].tolist())
     fills = (run.texts("kind") == "memset") & (run.family == "conv")
-    rows = [row for row in np.flatnonzero(pads | fills).tolist() if int(run.table.ints("opId")[row]) in calls]
+    call = run.table.ints("opId")
     cards: dict[tuple[int, ...], list[int]] = {}
-    for row in rows:
+    for row in np.flatnonzero((pads | fills) & np.isin(call, call[pads])).tolist():
         odd = _odd(run, row)
         if odd:
             cards.setdefault(odd, []).append(row)
     for channels, members in cards.items():
         found = np.array(members)
-        unit = LINE // CONV_ITEM[str(run.dtype[members[0]])]
+        dtype = run.dtype[members[0]]
         why = (
-            f"Convolutions of {' and '.join(map(str, channels))} channels in {run.dtype[members[0]]}: not a multiple "
-            f"of {unit} (16 bytes), so cuDNN pads copies of the operands in each call. {run.number(found)} "
-            f"kernels and fills take {run.ms_of(found):.4g} ms"
+            f"Convolutions of {' and '.join(map(str, channels))} channels in {dtype}: not a multiple of "
+            f"{LINE // CONV_ITEM[dtype]} (16 bytes), so cuDNN pads copies of the operands in each call. "
+            f"{run.number(found)} kernels and fills take {run.ms_of(found):.4g} ms"
         )
-        pairs = ", ".join(f"{size} to {-(-size // unit) * unit}" for size in channels)
+        pairs = ", ".join(f"{size} to {padded_to(size, CONV_ITEM[dtype])}" for size in channels)
         change = f"Pad the layer's channels from {pairs}. Let cuDNN measure: torch.backends.cudnn.benchmark = True."
         yield Finding(found, run.dur[found].copy(), why, change, "low", launches=len(found), calls=0.0)
 
 
 def _odd(run: Run, row: int) -> tuple[int, ...]:
     """The channel counts of the weight that do not fill 16 bytes."""
-    shapes, item = run.shapes(row), CONV_ITEM.get(str(run.dtype[row]))
-    at = 2 if run.aten[row] == "convolution_backward" else 1
-    weight = shapes[at] if len(shapes) > at else []
+    weight, item = weight_shape(run, row), CONV_ITEM.get(run.dtype[row])
     if item is None or len(weight) < 3 or weight[1] <= FEW:
         return ()
     return tuple(sorted({size for size in weight[:2] if size * item % LINE}))

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.dtypes import HALF
 from pyprof.prof.advice.alignment import Gemm, gemm
@@ -34,6 +33,7 @@ MASKED, DROPPED = 0.57, (0.5, 0.7)
 TRAINED = 0.28
 WORTH = 1.15
 BATCHED = ("bmm", "baddbmm")
+DROPOUT = ("native_dropout", "native_dropout_backward")
 SAFE = "SafeSoftmaxBackward0"  # the math backend's own softmax (PyTorch 2.5 and later)
 MATH = "_scaled_dot_product_attention_math"
 USE = "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=..., dropout_p=...)"
@@ -61,28 +61,26 @@ def patterns(run: Run) -> Iterator[Pattern]:
         sizes = run.shapes(row)
         scores = numel(sizes[0]) if sizes else 0
         if scores >= LEAST:
-            found = _pattern(run, row, scores, int(sizes[0][-1]))
+            found = _pattern(run, row, scores, sizes[0][-1])
             if found is not None:
                 yield found
 
 
 def _pattern(run: Run, softmax: int, scores: int, last: int) -> Pattern | None:
-    low, high = max(softmax - NEAR, 0), min(softmax + NEAR + 1, run.rows)
-    same = [i for i in range(low, high) if run.lane[i] == run.lane[softmax] and run.phase[i] == run.phase[softmax]]
+    near = range(max(softmax - NEAR, 0), min(softmax + NEAR + 1, run.rows))
+    same = [i for i in near if run.lane[i] == run.lane[softmax] and run.phase[i] == run.phase[softmax]]
     products: dict[int, Gemm] = {}
     for i in same:
-        product = gemm(str(run.aten[i]), run.shapes(i), None) if run.aten[i] in BATCHED else None
+        product = gemm(run.aten[i], run.shapes(i), None) if run.aten[i] in BATCHED else None
         if product is not None and _of_scores(product, scores, last):
             products[i] = product
     before, after = [i for i in products if i < softmax], [i for i in products if i > softmax]
     if not before or not after:
         return None
-    around = range(before[-1] if run.aten[softmax] == "_softmax" else before[0], after[-1] + 1)
-    others = {i for i in around if i in same and i not in products and run.elements[i] == scores}
     backward = run.aten[softmax] != "_softmax"
-    kept = {i for i in products if i in around} if backward else {before[-1], after[0]}
-    rows = sorted({i for i in others if backward or i < after[0]} | kept)
-    return Pattern(tuple(rows), softmax, products[after[0]], backward)
+    first, last_row = (before[0], after[-1]) if backward else (before[-1], after[0])
+    kept = [i for i in same if first <= i <= last_row and (i in products or run.elements[i] == scores)]
+    return Pattern(tuple(kept), softmax, products[after[0]], backward)
 
 
 def _of_scores(product: Gemm, scores: int, last: int) -> bool:
@@ -118,8 +116,7 @@ def _by_name(run: Run) -> Iterator[Finding]:
     if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
         why = (
             f"{run.count(count):.4g} softmaxes stand between two matrix products. The kernels between the products "
-            f"take {run.ms_of(rows):.4g} ms, half of which is counted because the capture has no "
-            "shapes"
+            f"take {run.ms_of(rows):.4g} ms, half of which is counted because the capture has no shapes"
         )
         yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.", "low")
 
@@ -132,12 +129,13 @@ def attention_backend(run: Run) -> Iterator[Finding]:
     Abstains in fp32 (which these backends lack), with a bias or mask (which flash does not take), and before compute
     capability 8.0.
     """
-    if run.device is None or not _has_flash(run.device.arch):
+    arch = run.device.arch if run.device else ""
+    if not arch.startswith("sm_") or not arch[3:].isdigit() or int(arch[3:]) < 80:  # FlashAttention 2 (sdp_utils.cpp)
         return
     yield from _math(run)
     change = f"Allow FlashAttention and cuDNN for scaled_dot_product_attention: {KERNELS}, or no sdpa_kernel at all."
     yield from _slower(run, "_efficient_attention", "the memory-efficient backend", change)
-    if run.device.arch == "sm_90":
+    if arch == "sm_90":
         change = f"Let cuDNN run scaled_dot_product_attention: {CUDNN}, from PyTorch 2.5 on."
         yield from _slower(run, "_flash_attention", "FlashAttention 2", change)
 
@@ -147,12 +145,14 @@ def _math(run: Run) -> Iterator[Finding]:
 
     Under autocast or in half precision it computes in float32; the casts at its start show the dtype of its inputs.
     """
-    inside = run.mentions("nodes", MATH)
-    found = [p for p in patterns(run) if inside[p.softmax] or (p.backward and run.mentions("nodes", SAFE)[p.softmax])]
-    halves = np.flatnonzero(inside & (run.aten == "copy_") & np.isin(_second_dtype(run), tuple(HALF)))
-    given = str(_second_dtype(run)[halves[0]]) if len(halves) else ""
+    inside, safe = run.mentions("nodes", MATH), run.mentions("nodes", SAFE)
+    found = [p for p in patterns(run) if inside[p.softmax] or (p.backward and safe[p.softmax])]
+    casts = np.flatnonzero(inside & (run.aten == "copy_")).tolist()
+    given = next((source for source in (run.second_dtype(row) for row in casts) if source in HALF), "")
     kept = [p for p in found if given or run.dtype[p.softmax] in HALF]
-    strided, trained = any(_mask_strided(run, p) for p in kept), any(_mask_trained(run, p) for p in kept)
+    strided = any(_mask_strided(run, p) for p in kept)
+    # The gradient of a broadcast mask is a sum over the scores' gradient.
+    trained = any(p.backward and "sum" in run.aten[list(p.rows)] for p in kept)
     backend = "EFFICIENT" if trained else "FLASH"
     wanted = "the memory-efficient backend" if trained else "FlashAttention or cuDNN"
     only = " No other fused backend computes the gradient of a mask." if trained else ""
@@ -163,8 +163,8 @@ def _math(run: Run) -> Iterator[Finding]:
         f"at most 256. torch.nn.attention.sdpa_kernel(SDPBackend.{backend}_ATTENTION) names the reason for which it "
         f"refuses.{only}"
     )
-    who = "The math backend writes and reads"
-    yield from _finding(run, kept, change, who, given, inside, TRAINED if trained else 1.0)
+    share = TRAINED if trained else 1.0
+    yield from _finding(run, kept, change, "The math backend writes and reads", given, inside, share)
 
 
 def _mask_strided(run: Run, pattern: Pattern) -> bool:
@@ -180,11 +180,6 @@ def _mask_strided(run: Run, pattern: Pattern) -> bool:
     return False
 
 
-def _mask_trained(run: Run, pattern: Pattern) -> bool:
-    """Whether the mask has a gradient. The gradient of a broadcast mask is a sum over the scores' gradient."""
-    return pattern.backward and any(run.aten[row] == "sum" for row in pattern.rows)
-
-
 def in_math(run: Run) -> Bools:
     """A mask of the rows that belong to the math backend, including its backward."""
     mask = run.mentions("nodes", MATH, SAFE)
@@ -194,12 +189,6 @@ def in_math(run: Run) -> Bools:
     return mask
 
 
-def _second_dtype(run: Run) -> NDArray[np.object_]:
-    """The dtype of each row's second tensor, which for a copy is its source."""
-    found = [run.json("dtypes", row) or [] for row in range(run.rows)]
-    return np.array([dtypes[1] if len(dtypes) > 1 and isinstance(dtypes[1], str) else "" for dtypes in found], object)
-
-
 def _finding(
     run: Run,
     found: list[Pattern],
@@ -207,21 +196,19 @@ def _finding(
     who: str,
     dtype: str = "",
     inside: Bools | None = None,
-    efficiency: float = 1.0,
+    share: float = 1.0,
 ) -> Iterator[Finding]:
     """One finding for all patterns.
 
     ``who``: the subject and verb of its reason. ``dtype``: the fused kernel's dtype, if not the softmax's. ``inside``:
-    other rows that the change removes. ``efficiency``: the share of the fastest fused kernel's rate.
+    other rows that the change removes. ``share``: of the fastest fused kernel's rate.
     """
-    groups = [(_members(run, p, inside), _fused_ns(run, p, dtype, efficiency)) for p in found]
-    rows, saved, calls = run.replaced(groups)
+    rows, saved, calls = run.replaced((_members(run, p, inside), _fused_ns(run, p, dtype, share)) for p in found)
     if rows:
-        scores = run.shapes(found[0].softmax)[0]
-        now, gain = run.ms_of(rows), run.ms(float(saved.sum()))
+        softmax, now = found[0].softmax, run.ms_of(rows)
         why = (
-            f"{who} the scores {scores} in {run.dtype[found[0].softmax]}, {run.count(calls):.4g} times per "
-            f"{run.unit}: {now:.4g} ms; fused, {now - gain:.4g} ms are expected"
+            f"{who} the scores {run.shapes(softmax)[0]} in {run.dtype[softmax]}, {run.count(calls):.4g} times per "
+            f"{run.unit}: {now:.4g} ms; fused, {now - run.ms(float(saved.sum())):.4g} ms are expected"
         )
         yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - calls)
 
@@ -240,25 +227,22 @@ def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
     return list(range(first, last + 1))
 
 
-def _fused_ns(run: Run, pattern: Pattern, dtype: str = "", efficiency: float = 1.0) -> float:
+def _fused_ns(run: Run, pattern: Pattern, dtype: str, share: float) -> float:
     """Expected time of the fused kernel in ns; NaN if it is unknown or no kernel fits."""
-    dtype = dtype or str(run.dtype[pattern.softmax]) or str(run.dtype[pattern.rows[0]])
-    sizes = run.shapes(pattern.softmax)[0]
-    scores, last = numel(sizes), int(sizes[-1])
-    head = _head(pattern.product, last)
+    dtype = dtype or run.dtype[pattern.softmax] or run.dtype[pattern.rows[0]]
+    scores, last = numel(run.shapes(pattern.softmax)[0]), run.shapes(pattern.softmax)[0][-1]
+    sizes = [pattern.product.m, pattern.product.n, pattern.product.k]
+    if last in sizes:
+        sizes.remove(last)
+    head = min(sizes)  # the one size of the product that is not a size of the scores
     flop = 4.0 * scores * head * (2.5 if pattern.backward else 1.0)
     item = 4 if dtype == "float32" else 2
     tensors = 8 if pattern.backward else 4  # q, k, v and out; in backward also their gradients
-    ops = [i for i in pattern.rows if run.aten[i] in ("add", "add_", "native_dropout", "native_dropout_backward")]
-    masked = any(run.aten[i] in ("add", "add_") and len([s for s in run.shapes(i) if s]) > 1 for i in ops)
-    dropped = any(str(run.aten[i]).startswith("native_dropout") for i in ops) or (pattern.backward and _drops(run))
-    share = efficiency * (MASKED if masked else 1.0) * (DROPPED[pattern.backward] if dropped else 1.0)
+    masked = any(run.aten[i] in ("add", "add_") and len([s for s in run.shapes(i) if s]) > 1 for i in pattern.rows)
+    # The backward of dropout is a product with its mask, so any dropout of the run counts there.
+    dropped = np.isin(run.aten if pattern.backward else run.aten[list(pattern.rows)], DROPOUT).any()
+    share *= (MASKED if masked else 1.0) * (DROPPED[pattern.backward] if dropped else 1.0)
     return _kernel_ns(run, flop / share, tensors * item * scores / last * head, dtype, head)
-
-
-def _drops(run: Run) -> bool:
-    """Whether any attention of the run has dropout, whose backward is a product with its mask."""
-    return bool(np.isin(run.aten, ("native_dropout", "native_dropout_backward")).any())
 
 
 def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> float:
@@ -269,29 +253,20 @@ def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> f
     return START_NS + 1e9 * max(flop / (share * run.device.peak(unit)), nbytes / run.bandwidth)
 
 
-def _head(product: Gemm, last: int) -> int:
-    """The head dimension: the one size of the product that is not a size of the scores."""
-    sizes = [product.m, product.n, product.k]
-    if last in sizes:
-        sizes.remove(last)
-    return min(sizes)
-
-
 def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
     """Findings for rows of a fused attention that take longer than cuDNN or FlashAttention would."""
-    forward = run.aten == f"{op}_forward"
-    either = (forward | (run.aten == f"{op}_backward")) & (run.role == "main")
+    either = np.isin(run.aten, (f"{op}_forward", f"{op}_backward")) & (run.role == "main")
     rows, saved = [], []
     for row in np.flatnonzero(either & np.isin(run.dtype, tuple(HALF))).tolist():
-        sizes = run.shapes(row)
-        first = 0 if forward[row] else 1
+        sizes, forward = run.shapes(row), run.aten[row] == f"{op}_forward"
+        first = 0 if forward else 1
         biased = op == "_efficient_attention" and bool(sizes[first + 3 : first + 4] and sizes[first + 3])
         if len(sizes) < first + 4 or biased or len(sizes[first]) != 4 or math.isnan(run.flop[row]):
             continue
         (batch, queries, heads, head), keys = sizes[first], sizes[first + 1][1]
-        pairs = 4.0 * batch * heads * queries * keys * head * (1.0 if forward[row] else 2.5)
+        pairs = 4.0 * batch * heads * queries * keys * head * (1.0 if forward else 2.5)
         flop = run.flop[row] * (CAUSAL if run.flop[row] < 0.9 * pairs else 1.0)
-        nbytes = 2.0 * batch * heads * head * (2 * queries + 2 * keys) * (1 if forward[row] else 2)
+        nbytes = 2.0 * batch * heads * head * (2 * queries + 2 * keys) * (1 if forward else 2)
         expected = _kernel_ns(run, flop, nbytes, str(run.dtype[row]), head)
         if run.dur[row] > WORTH * expected:
             rows.append(row)
@@ -303,8 +278,3 @@ def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
             f"{now - run.ms(sum(saved)):.4g} ms are expected of the fastest backend that fits"
         )
         yield Finding(np.array(rows), np.array(saved), why, change, "medium")
-
-
-def _has_flash(arch: str) -> bool:
-    """Whether PyTorch has FlashAttention 2 for the GPU: compute capability 8.0 and later (sdp_utils.cpp)."""
-    return arch.startswith("sm_") and arch[3:].isdigit() and int(arch[3:]) >= 80

@@ -25,7 +25,7 @@ def communication(run: Run) -> Iterator[Finding]:
     """
     reduces = run.mentions("kShortName", "AllReduce") & run.mentions("kShortName", "ncclDevKernel", "ncclKernel")
     rows = np.flatnonzero(reduces & run.mentions("kShortName", "_f32", "_float"))
-    size = np.array([run.message_bytes(row) for row in rows.tolist()], np.float64)
+    size = run.message_bytes(rows)
     rows, size = rows[size >= SMALL_MESSAGE], size[size >= SMALL_MESSAGE]
     if len(rows) < SAMPLES:
         return
@@ -36,10 +36,9 @@ def communication(run: Run) -> Iterator[Finding]:
     if not float(saved.sum()) > 0:  # NaN if the bandwidth is unknown
         return
     why = (
-        f"{run.number(rows)} all-reduces of {run.ms(float(size.sum())):.4g} MB in float32 take "
-        f"{run.ms_of(rows):.4g} ms, {run.ms(float(bare.sum())):.4g} ms of it with nothing beside "
-        f"them. At the rate of the fastest, moving the bytes takes {run.ms(float((size * fastest).sum())):.4g} ms; the "
-        "rest is waiting for other ranks"
+        f"{run.number(rows)} all-reduces of {run.ms(float(size.sum())):.4g} MB in float32 take {run.ms_of(rows):.4g} "
+        f"ms, {run.ms(float(bare.sum())):.4g} ms of it with nothing beside them. At the rate of the fastest, moving "
+        f"the bytes takes {run.ms(float((size * fastest).sum())):.4g} ms; the rest is waiting for other ranks"
     )
     change = (
         "Send gradients as bf16: model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
@@ -56,7 +55,7 @@ def small_collectives(run: Run) -> Iterator[Finding]:
     the rate of the largest message. Abstains without the messages' sizes.
     """
     reduces = np.flatnonzero(run.collectives & run.mentions("kShortName", "AllReduce"))
-    size = np.array([run.message_bytes(row) for row in reduces.tolist()], np.float64)
+    size = run.message_bytes(reduces)
     rows, size = reduces[(size > 0) & (size < SMALL_MESSAGE)], size[(size > 0) & (size < SMALL_MESSAGE)]
     merged = max(float(size.sum()) / BUCKET, run.steps * run.lanes)
     if run.count(len(rows)) < FEW or len(rows) < 2 * merged:

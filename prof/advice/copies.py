@@ -34,18 +34,19 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
     pinned = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
     saved = run.dur[rows] - 1e9 * size[rows] / pinned
     rows, saved = rows[saved > 0], saved[saved > 0]
-    if len(rows):
-        total = float(size[rows].sum())
-        rate = total / float(run.dur[rows].sum())
-        why = (
-            f"{run.number(rows)} copies move {run.ms(total) * 1e6 / 1e6:.4g} MB from or to pageable memory at "
-            f"{rate:.3g} GB/s. Pinned memory gives {pinned / 1e9:.0f} GB/s or more, and its copies run beside kernels"
-        )
-        change = (
-            "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, "
-            "non_blocking=True)."
-        )
-        yield Finding(rows, saved, why, change, "medium")
+    if not len(rows):
+        return
+    total = float(size[rows].sum())
+    why = (
+        f"{run.number(rows)} copies move {run.ms(total):.4g} MB from or to pageable memory at "
+        f"{total / float(run.dur[rows].sum()):.3g} GB/s. Pinned memory gives {pinned / 1e9:.0f} GB/s or more, and its "
+        "copies run beside kernels"
+    )
+    change = (
+        "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, "
+        "non_blocking=True)."
+    )
+    yield Finding(rows, saved, why, change, "medium")
 
 
 def _waits(run: Run) -> Bools:

@@ -1,7 +1,6 @@
 """Gradients that are first filled with zeros: by zero_grad, by an embedding's dense backward, by indexing in a loop."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -47,11 +46,10 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     spared = 0.0 if bool(run.collectives.any()) else min(1.0, filled / added)
     rows = np.concatenate([fills, adds]) if spared else fills
     saved = np.concatenate([run.dur[fills], run.dur[adds] * spared]) if spared else run.dur[fills].copy()
-    more = f", and {run.number(adds)} kernels add to them ({run.ms_of(adds):.4g} ms)"
+    more = f", and {run.number(adds)} kernels add to them ({run.ms_of(adds):.4g} ms)" if spared else ""
     why = (
-        f"{run.number(fills)} kernels fill gradients with zeros "
-        f"({run.ms_of(fills):.4g} ms){more if spared else ''}. Where a gradient is None, autograd "
-        "assigns it and needs neither"
+        f"{run.number(fills)} kernels fill gradients with zeros ({run.ms_of(fills):.4g} ms){more}. Where a gradient is "
+        "None, autograd assigns it and needs neither"
     )
     change = "Set gradients to None: optimizer.zero_grad(set_to_none=True), the default since PyTorch 2.0."
     yield Finding(rows, saved, why, change, "high", launches=len(fills) + spared * len(adds))
@@ -72,7 +70,8 @@ def sparse_grad(run: Run) -> Iterator[Finding]:
         shape = run.first_shape(row)
         if len(shape) == 2:
             tables.setdefault((shape[0], shape[1]), []).append(row)
-    dims = _product_dims(run) if tables else set()
+    products = np.flatnonzero(run.family == "gemm").tolist() if tables else []
+    dims = {size for row in products for shape in run.shapes(row) for size in shape}
     for (entries, width), rows in tables.items():
         touched = _touched(run, width)
         if entries not in dims and 0 < touched < RARE * entries:
@@ -80,7 +79,8 @@ def sparse_grad(run: Run) -> Iterator[Finding]:
 
 
 def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> Iterator[Finding]:
-    update = np.flatnonzero((run.phase == "optimizer") & (run.dur > 0))
+    steps = run.phase == "optimizer"
+    update = np.flatnonzero(steps & (run.dur > 0))
     share = np.array([_share(run, row, shape) for row in update.tolist()])
     update, share = update[share > 0], share[share > 0]
     rows = np.concatenate([np.array(fills), update])
@@ -96,7 +96,7 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
         f"nn.{'EmbeddingBag' if bag else 'Embedding'}(..., sparse=True), with torch.optim.SGD, Adagrad or SparseAdam "
         "for this parameter. Momentum and weight decay then skip rows without a gradient."
     )
-    if bool(((run.phase == "optimizer") & np.isin(run.aten, NORMS)).any()):
+    if bool(np.isin(run.aten[steps], NORMS).any()):
         change += " Clip the other gradients without this one: clip_grad_norm_ raises an error for a sparse gradient."
     adam = bool(np.isin(run.aten[update], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
     gone = int(run.mentions("nodes", *DENSE).sum()) + int((share == 1).sum())
@@ -106,18 +106,14 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
 
 def _touched(run: Run, width: int) -> int:
     """The size of the largest batch of indices into embeddings of this width."""
-    found = [0]
-    for row in np.flatnonzero(np.isin(run.aten, [name.removeprefix("aten::") for name in DENSE])).tolist():
-        shapes = run.shapes(row)
-        if len(shapes) > 1 and shapes[0] and shapes[0][-1] == width:
-            found.append(numel(shapes[1]))
-    return max(found)
+    rows = np.flatnonzero(np.isin(run.aten, [name.removeprefix("aten::") for name in DENSE])).tolist()
+    of_rows = [run.shapes(row) for row in rows]
+    return max((numel(shapes[1]) for shapes in of_rows if len(shapes) > 1 and shapes[0][-1:] == [width]), default=0)
 
 
 def _share(run: Run, row: int, shape: tuple[int, int]) -> float:
     """The share of a row's work that belongs to the parameter of this shape."""
-    sizes: Any = run.json("sizes", row)
-    first = sizes[0] if isinstance(sizes, list) and sizes else None
+    first = next(iter(run.listed("sizes", row)), None)
     if first == list(shape):
         return 1.0
     if not isinstance(first, list) or list(shape) not in first:
@@ -170,8 +166,3 @@ def _selected(run: Run, shape: str, pieces: list[list[int]], tensors: int) -> Fi
         "all pieces is then one stack."
     )
     return Finding(rows, saved, why, change, "medium", launches=launches, calls=launches / 2)
-
-
-def _product_dims(run: Run) -> set[int]:
-    rows = np.flatnonzero(run.family == "gemm").tolist()
-    return {size for row in rows for shape in run.shapes(row) for size in shape}

@@ -1,11 +1,12 @@
 """Products that are too small to fill the GPU and run one after the other."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from pyprof.dtypes import ITEM_BYTES
-from pyprof.prof.advice.alignment import gemm
+from pyprof.prof.advice.alignment import product_of
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 
@@ -25,17 +26,16 @@ def small_grid(run: Run) -> Iterator[Finding]:
         return
     groups = [(_members(run, group), _batched_ns(run, group)) for group in _in_a_row(run)]
     rows, saved, count = run.replaced(groups, WORTH)
-    if rows:
-        before = run.ms_of(rows)
-        why = (
-            f"{run.number(rows)} kernels of equal, independent products run one after the other, each too "
-            f"small to fill the GPU: {before:.4g} ms; as {run.count(count):.4g} batched products "
-            f"{before - run.ms(float(saved.sum())):.4g} ms are expected"
-        )
-        change = (
-            "Batch the small products: stack their operands and call torch.bmm (or mm, where they share an operand)."
-        )
-        yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - count)
+    if not rows:
+        return
+    before = run.ms_of(rows)
+    why = (
+        f"{run.number(rows)} kernels of equal, independent products run one after the other, each too small to fill "
+        f"the GPU: {before:.4g} ms; as {run.count(count):.4g} batched products "
+        f"{before - run.ms(float(saved.sum())):.4g} ms are expected"
+    )
+    change = "Batch the small products: stack their operands and call torch.bmm (or mm, where they share an operand)."
+    yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - count)
 
 
 def _in_a_row(run: Run) -> Iterator[list[int]]:
@@ -54,7 +54,7 @@ def _in_a_row(run: Run) -> Iterator[list[int]]:
 def _independent(run: Run, row: int) -> bool:
     if run.family[row] != "gemm":
         return False
-    product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
+    product = product_of(run, row)
     return product is not None and bool(product.leads) and product.k not in (product.m, product.n)
 
 
@@ -66,12 +66,13 @@ def _members(run: Run, group: list[int]) -> list[int]:
 def _batched_ns(run: Run, group: list[int]) -> float:
     """Expected time in ns of one product in place of the whole group; NaN if it is unknown."""
     row, count = group[0], len(group)
-    product = gemm(str(run.aten[row]), run.shapes(row), run.strides(row))
-    item, unit = ITEM.get(str(run.dtype[row])), str(run.limits.unit.values[run.limits.unit.codes[row]])
-    if product is None or item is None or run.limits.unit.codes[row] < 0:
-        return float("nan")
+    product, item, unit = product_of(run, row), ITEM.get(run.dtype[row]), run.limits.unit.codes[row]
+    if product is None or item is None or unit < 0:
+        return math.nan
     m, n, k, each = product.m, product.n, product.k, count * product.batch
-    return run.product_ns(2.0 * each * m * n * k, float(each * item * (m * k + k * n + m * n)), unit)
+    return run.product_ns(
+        2.0 * each * m * n * k, float(each * item * (m * k + k * n + m * n)), run.limits.unit.values[unit]
+    )
 
 
 def _alike(run: Run, a: int, b: int) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host_time import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST
 from pyprof.table.columns import NULL, Floats
 
 MANY = 30  # fewer launches per step do not limit a step
@@ -64,28 +65,28 @@ def sync_in_step(run: Run) -> Iterator[Finding]:
     saving is the GPU's idle time afterwards, up to the time by which the host was ahead. Abstains without launch times.
     """
     idle = gaps(run)
-    small = (run.texts("kind") == "memcpy") & (run.mentions("kShortName", "DtoH", "Device-to-Host"))
-    size, api = run.table.ints("bytes"), run.table.ints("apiStart")
+    small = (run.texts("kind") == "memcpy") & run.mentions("kShortName", *TO_HOST)
+    size, api, step = (run.table.ints(key) for key in ("bytes", "apiStart", "step"))
     rows = np.flatnonzero(small & (size != NULL) & (size <= SMALL) & (api != NULL))
-    step = run.table.ints("step")
     rows = rows[rows + 1 < run.rows]
     rows = rows[(run.lane[rows + 1] == run.lane[rows]) & (step[rows + 1] == step[rows])]
     lead = (run.start[rows] - api[rows]).astype(np.float64)
     lost = np.where(lead > LEAD_NS, np.minimum(idle[rows + 1], lead), 0.0)
     lost = np.minimum(lost, SOON_NS + own_share(run) * np.maximum(lost - SOON_NS, 0))
     rows, lost = rows[lost > 0], lost[lost > 0]
-    if len(rows):
-        count = run.count(len(rows))
-        why = (
-            f"{count:.4g} {'copy' if count == 1 else 'copies'} of a few bytes to the host within the step (.item(), or "
-            "a condition on a tensor). Each waits until the queue is empty, and then the GPU waits for the host: "
-            f"{run.ms(float(lost.sum())):.4g} ms"
-        )
-        change = (
-            "Avoid reading values from the GPU within the step: keep them there (torch.where, in-place sums), or read "
-            "them every few steps."
-        )
-        yield Finding(rows, np.zeros(len(rows)), why, change, "medium", float(lost.sum()))
+    if not len(rows):
+        return
+    count = run.count(len(rows))
+    why = (
+        f"{count:.4g} {'copy' if count == 1 else 'copies'} of a few bytes to the host within the step (.item(), or a "
+        "condition on a tensor). Each waits until the queue is empty, and then the GPU waits for the host: "
+        f"{run.ms(float(lost.sum())):.4g} ms"
+    )
+    change = (
+        "Avoid reading values from the GPU within the step: keep them there (torch.where, in-place sums), or read them "
+        "every few steps."
+    )
+    yield Finding(rows, np.zeros(len(rows)), why, change, "medium", float(lost.sum()))
 
 
 @rule("data_loader")
@@ -95,11 +96,9 @@ def data_loader(run: Run) -> Iterator[Finding]:
     Only in training, for copies in the phase "data" and gaps that launches do not explain.
     """
     idle = gaps(run)
-    copies = (run.texts("kind") == "memcpy") & (run.phase == "data")
-    copies &= run.mentions("kShortName", "HtoD", "Host-to-Device")
-    copies &= run.table.ints("bytes") >= BATCH
+    copies = (run.texts("kind") == "memcpy") & (run.phase == "data") & (run.table.ints("bytes") >= BATCH)
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
-    rows = np.flatnonzero(copies & (idle > LONG_NS) & trains)
+    rows = np.flatnonzero(copies & run.mentions("kShortName", *TO_DEVICE) & (idle > LONG_NS) & trains)
     # The capture lacks the gap before the first step; the mean of the other gaps is taken for it.
     waited = float(idle[rows].sum()) * run.steps / max(run.steps - 1, 1)
     # A share of the GPU's work, not of the step, since the first step may take seconds.

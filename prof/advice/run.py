@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from pyprof.prof.advice.host_time import host_ns
-from pyprof.prof.advice.run_columns import Rows, numel, texts_of
+from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
@@ -52,11 +52,10 @@ class Run(Rows):
     """
 
     def __init__(self, table: Table, annotation: Annotation, peaks: Peaks | None = None) -> None:
-        rows = _in_order(table, annotation)
-        self.origin = rows  # the row of the given table that each row comes from
-        super().__init__(table.take(rows), annotation.take(rows))
+        self.origin = _in_order(table, annotation)  # the row of the given table that each row comes from
+        super().__init__(table.take(self.origin), annotation.take(self.origin))
         self.limits = roofline(self.table, self.annotation, peaks)
-        self.rows = len(rows)
+        self.rows = len(self.origin)
         took = np.clip(self.table.ints("kDuration"), 0, LAST_NS)
         self.dur: Floats = took.astype(np.float64)  # ns
         self.start = _starts(self.table.ints("start"), took)
@@ -90,7 +89,7 @@ class Run(Rows):
         each = [covered(self.start[mine], self.end[mine]) for mine in self.lane_rows]
         return float(np.mean(each)) / self.steps if each else 0.0
 
-    @cached_property
+    @property
     def host_ns(self) -> float:
         """The time that the host needs per step without a profiler, in ns (estimated)."""
         return min(sum(self._host), self.step_ns)
@@ -107,7 +106,7 @@ class Run(Rows):
     @cached_property
     def queued_ns(self) -> float:
         """The GPU's time per step in ns if it never waits for the host. Gaps are shorter in a CUDA graph."""
-        apart = (self.table.ints("graphNode") == NULL) & (self.texts("kind") != "graph")
+        apart = (self.table.ints("graphNode") == NULL) & ~self.table.coded("kind").among("graph")
         return self.busy_ns - self._for_ranks_ns + BETWEEN_NS * self.count(int(apart.sum()))
 
     @cached_property
@@ -117,7 +116,7 @@ class Run(Rows):
         It is the exposed time minus the time at the rate of the run's fastest collective; 0 without message sizes.
         """
         rows = np.flatnonzero(self.collectives)
-        size = np.array([self.message_bytes(row) for row in rows.tolist()], np.float64)
+        size = self.message_bytes(rows)
         rows, size = rows[size > 0], size[size > 0]
         if not len(rows):
             return 0.0
@@ -137,11 +136,14 @@ class Run(Rows):
             found[mine] = alone(self.start[rows[mine]], self.end[rows[mine]], self.start[beside], self.end[beside])
         return found
 
-    def message_bytes(self, row: int) -> float:
-        """The bytes of a collective's message, assuming 4 bytes per element (twice too many for 16 bits); or 0."""
-        sizes = self.json("sizes", row)
-        tensors = sizes[0] if isinstance(sizes, list) and sizes and isinstance(sizes[0], list) else []
-        return 4.0 * sum(numel(t) for t in (tensors if tensors and isinstance(tensors[0], list) else [tensors]))
+    def message_bytes(self, rows: Ints) -> Floats:
+        """The bytes of collectives' messages, assuming 4 bytes per element (twice too many for 16 bits); or 0."""
+        found = []
+        for row in rows.tolist():
+            first = (self.listed("sizes", row) or [[]])[0]
+            several = isinstance(first, list) and bool(first) and isinstance(first[0], list)
+            found.append(4.0 * sum(map(numel, first if several else [first])))
+        return np.array(found, np.float64)
 
     def shorter_ns(self, gpu_ns: float, launches: float, calls: float) -> float:
         """The ns by which all steps together get shorter.
@@ -201,9 +203,7 @@ class Run(Rows):
     def device(self) -> Device | None:
         """The GPU, if all of the run was on GPUs of one known kind."""
         kinds = {(d.part, d.arch, d.sms): d for d in self.limits.devices}
-        if len(kinds) != 1 or bool((self.limits.device < 0).any()):
-            return None
-        return next(iter(kinds.values()))
+        return next(iter(kinds.values())) if len(kinds) == 1 and bool((self.limits.device >= 0).all()) else None
 
     @property
     def bandwidth(self) -> float:
@@ -212,18 +212,16 @@ class Run(Rows):
 
     def rate(self, unit: str) -> float:
         """The FLOP/s that products reach on a unit: the rate of the run's long products, else a share of the peak."""
-        if self.device is None:
-            return math.nan
-        return self.device.peak(unit) * self._reached.get(unit, REACHED)
+        return self.device.peak(unit) * self._reached.get(unit, REACHED) if self.device else math.nan
 
     @cached_property
     def _reached(self) -> dict[str, float]:
         """The efficiency of the run's long matrix products per unit: the upper quartile of believable values."""
         share = self.limits.compute_ns / np.maximum(self.dur - START_NS, 1)
         good = (self.family == "gemm") & (self.dur > LONG_NS) & (share > BELIEVED[0]) & (share < BELIEVED[1])
-        units = texts_of(self.limits.unit)
-        found = {str(unit): share[good & (units == unit)] for unit in np.unique(units[good].astype(str))}
-        return {unit: float(np.quantile(shares, 0.75)) for unit, shares in found.items() if unit}
+        codes, units = self.limits.unit.codes, self.limits.unit.values
+        present = np.unique(codes[good & (codes >= 0)]).tolist()
+        return {units[code]: float(np.quantile(share[good & (codes == code)], 0.75)) for code in present}
 
     def product_ns(self, flop: float, nbytes: float, unit: str, efficiency: float = 1.0) -> float:
         """Expected time in ns of a well-shaped product; NaN if the device is unknown.

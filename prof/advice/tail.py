@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.prof.advice.alignment import gemm
+from pyprof.prof.advice.alignment import product_of
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 
@@ -25,17 +25,14 @@ def waves(m: int, n: int, tile: tuple[int, int], sms: int) -> float:
     >>> waves(1152, 4096, (192, 192), 132), round(waves(1664, 4096, (256, 128), 132), 2)
     (1.0, 1.7)
     """
-    ways = ((math.ceil(m / a) * math.ceil(n / b)) for a, b in (tile, tile[::-1]))
-    return max(ways) / sms
+    return max(math.ceil(m / a) * math.ceil(n / b) for a, b in (tile, tile[::-1])) / sms
 
 
 def rows_that_fit(m: int, n: int, tile: tuple[int, int], sms: int) -> int:
     """The largest number of rows, up to half more, that takes the same number of waves."""
     most = math.ceil(waves(m, n, tile, sms))
-    step = min(tile)
-    rows = range(m, int(FURTHER * m) + 1, step)
-    fitting = [row for row in rows if math.ceil(waves(row, n, tile, sms)) <= most]
-    return max(fitting, default=m)
+    rows = range(m, int(FURTHER * m) + 1, min(tile))
+    return max((row for row in rows if math.ceil(waves(row, n, tile, sms)) <= most), default=m)
 
 
 @rule("tail_wave")
@@ -48,11 +45,10 @@ def tail_wave(run: Run) -> Iterator[Finding]:
     if run.device is None or not run.device.sms:
         return
     groups: dict[int, list[tuple[int, int]]] = {}
-    names = np.array([bool(TILE.search(str(name))) for name in run.name])
-    for row in np.flatnonzero(names & (run.family == "gemm") & (run.role == "main")).tolist():
-        product, name = gemm(str(run.aten[row]), run.shapes(row), run.strides(row)), str(run.name[row])
-        match = TILE.search(name)
-        if product is None or match is None or any(word in name for word in SPLIT) or product.batch > 1:
+    for row in np.flatnonzero((run.family == "gemm") & (run.role == "main")).tolist():
+        name = run.name[row]
+        match, product = TILE.search(name), product_of(run, row)
+        if match is None or product is None or any(word in name for word in SPLIT) or product.batch > 1:
             continue
         tile = (int(match[1]), int(match[2]))
         if 1 < waves(product.m, product.n, tile, run.device.sms) < MOST:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from pyprof.prof.kernels.precision import PRECISIONS, tensor_unit
 
+WARP = 32  # threads
+REGISTER_UNIT = 256  # registers per warp are allocated in multiples of this
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -17,12 +20,10 @@ class Limits:
     smem_reserved_bytes: int  # per block, reserved for the system
     smem_unit_bytes: int
     partitions: int  # of the register file; all registers of a warp are in the same one
-    register_unit: int = 256  # registers per warp are allocated in multiples of this
-    warp_threads: int = 32
 
     @property
     def threads(self) -> int:
-        return self.warps * self.warp_threads
+        return self.warps * WARP
 
 
 def _limits(warps: int, blocks: int, smem_kib: int, modern: bool = True, partitions: int = 4) -> Limits:

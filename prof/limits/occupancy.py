@@ -10,10 +10,11 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from pyprof.prof.limits.architectures import Limits
+from pyprof.prof.limits.architectures import REGISTER_UNIT, WARP, Limits
 from pyprof.prof.limits.devices import Device
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table
 
@@ -46,17 +47,12 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
     limits = [d.limits if d else None for d in devices]
     resident, limiter = _resident(threads, floats(table.ints("registers")), _smem(table), device, limits)
     most = by_device(device, [math.nan if limit is None else float(limit.threads) for limit in limits])
-    warp = by_device(device, [math.nan if limit is None else float(limit.warp_threads) for limit in limits])
-    occupied = np.ceil(threads / warp) * warp  # a warp takes all its slots, whether its threads are used or not
+    occupied = np.ceil(threads / WARP) * WARP  # a warp takes all its slots, whether its threads are used or not
     per_sm = blocks / sms
     waves = per_sm / resident
     full = np.ceil(waves)
     estimated = 100 * np.minimum(per_sm, resident) * threads / most
-    recorded = table.columns["occupancy"]
-    assert isinstance(recorded, np.ndarray)
-    # Kineto before 2026 prints 0 where a block has more than 48 KiB of shared memory: its call of the occupancy
-    # calculator fails.
-    achieved = np.where(kernel & (recorded > 0), recorded, estimated)
+    recorded = np.asarray(table.columns["occupancy"], np.float64)
     return Geometry(
         blocks=blocks,
         threads=threads,
@@ -66,23 +62,33 @@ def geometry(table: Table, device: Ints, devices: Sequence[Device | None]) -> Ge
         waves=waves,
         tail=(full - waves) / full,
         sm_efficiency=100 * np.minimum(per_sm, 1.0),
-        achieved=achieved,
+        # Kineto before 2026 prints 0 where a block has more than 48 KiB of shared memory: its call of the occupancy
+        # calculator fails.
+        achieved=np.where(kernel & (recorded > 0), recorded, estimated),
         blocks_per_sm=per_sm,
     )
 
 
 def _volumes(sizes: Coded) -> Floats:
     """The product of the three sizes of a grid or block, NaN where they are not recorded."""
-    return np.array([*(_volume(text) for text in sizes.values), math.nan])[sizes.codes]
+    found = [json_list(text) for text in sizes.values]
+    usual = [len(three) == 3 and all(type(n) is int and 0 < n < 2**32 for n in three) for three in found]
+    volumes = [float(math.prod(three)) if good else math.nan for three, good in zip(found, usual, strict=True)]
+    return np.array([*volumes, math.nan])[sizes.codes]
 
 
-def _volume(text: str) -> float:
+def parsed(text: str) -> Any:
+    """The value of a JSON text; None for other texts, since a table may come from anywhere."""
     try:
-        sizes = json.loads(text)
-    except ValueError:
-        return math.nan
-    usual = isinstance(sizes, list) and len(sizes) == 3 and all(type(n) is int and 0 < n < 2**32 for n in sizes)
-    return float(math.prod(sizes)) if usual else math.nan
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def json_list(text: str) -> list[Any]:
+    """The list that a JSON text holds; empty for other texts."""
+    found = parsed(text)
+    return found if isinstance(found, list) else []
 
 
 def floats(column: Ints) -> Floats:
@@ -128,8 +134,8 @@ def block_limits(limit: Limits, threads: Floats, registers: Floats, smem: Floats
     hold 8 warps, 1 block. Shared memory: 67584 + 1024 = 68608 of 233472 bytes, 3 blocks. So 1 block fits, 8 of 64
     warps.
     """
-    warps = np.ceil(threads / limit.warp_threads)
-    a_warp = np.ceil(np.maximum(registers, 1) * limit.warp_threads / limit.register_unit) * limit.register_unit
+    warps = np.ceil(threads / WARP)
+    a_warp = np.ceil(np.maximum(registers, 1) * WARP / REGISTER_UNIT) * REGISTER_UNIT
     in_partition = np.floor(limit.registers / limit.partitions / a_warp)
     a_block = np.ceil((smem + limit.smem_reserved_bytes) / limit.smem_unit_bytes) * limit.smem_unit_bytes
     by_threads, by_registers = np.floor(limit.warps / warps), np.floor(in_partition * limit.partitions / warps)

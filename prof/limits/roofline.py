@@ -12,7 +12,6 @@ The limits are unknown (NaN, empty) where FLOPs, bytes or the device are unknown
 and collectives, whose limit is a link that the capture does not record.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pyprof.prof.kernels.name_patterns import is_collective, stays_on_device
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.limits.devices import Device, find_device
-from pyprof.prof.limits.occupancy import Geometry, by_device, floats, geometry
+from pyprof.prof.limits.occupancy import Geometry, by_device, floats, geometry, json_list
 from pyprof.prof.limits.peaks_file import Peaks, with_peaks
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
@@ -83,10 +82,8 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
     memory = np.where(_elsewhere(table, annotation), np.nan, 1e9 * nbytes / bandwidth)
     sol_ns = np.maximum(compute, memory)  # NaN where either is NaN
     launch = geometry(table, number, devices)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ai = np.where(nbytes > 0, flop / nbytes, np.nan)
     return Roofline(
-        ai=ai,
+        ai=flop / np.where(nbytes > 0, nbytes, np.nan),
         tflops=flop / duration / 1e3,
         gbps=nbytes / duration,
         compute_ns=compute,
@@ -104,13 +101,11 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
 def _devices(table: Table, peaks: Peaks | None) -> tuple[Ints, list[Device]]:
     """Each row's device, found by the name and figures that the capture records."""
     names, infos = table.coded("gpu"), table.coded("gpuInfo")
-    on_cpu = table.coded("kind").among("cpu")
-    pairs, row = distinct(names.codes, infos.codes, on_cpu)
+    pairs, row = distinct(names.codes, infos.codes, table.coded("kind").among("cpu"))
     devices: list[Device] = []
     number = []
     for name_code, info_code, cpu in pairs:
-        name = [*names.values, ""][name_code]
-        found = _device(name, [*infos.values, ""][info_code], bool(cpu), peaks)
+        found = _device([*names.values, ""][name_code], [*infos.values, ""][info_code], bool(cpu), peaks)
         number.append(len(devices) if found is not None else -1)
         devices += [found] if found is not None else []
     return np.array(number, np.int64)[row], devices
@@ -126,11 +121,8 @@ def _device(name: str, info: str, cpu: bool, peaks: Peaks | None) -> Device | No
 
 def _peaks(unit: Coded, number: Ints, devices: Sequence[Device]) -> Floats:
     """FLOP/s of each row's unit on its device."""
-    table = np.array(
-        [[*(device.peak(u) for u in unit.values), math.nan] for device in devices]
-        + [[math.nan] * (len(unit.values) + 1)]
-    )
-    return table[number, unit.codes]
+    peaks = [[*map(device.peak, unit.values), math.nan] for device in devices]
+    return np.array([*peaks, [math.nan] * (len(unit.values) + 1)])[number, unit.codes]
 
 
 def _elsewhere(table: Table, annotation: Annotation) -> Bools:
@@ -195,17 +187,16 @@ def _unit(tc: str, precision: str, family: str, kind: str, dtype: str, hgemm: st
 
 
 def _first_float(dtypes: str) -> str:
-    """The dtype of the first operand that is not an integer. 0-d tensors and numbers of wider types do not widen the
-    op."""
-    if not dtypes:
-        return ""
-    try:
-        listed = json.loads(dtypes)
-    except ValueError:
-        return ""
-    flat = [d for item in listed for d in (item if isinstance(item, list) else [item])]
-    floats = (d for d in flat if isinstance(d, str) and d.startswith(("float", "bfloat", "complex")))
-    return next(floats, next((d for d in flat if d in ("int8", "uint8")), ""))
+    """The dtype of the first operand that is no integer. 0-d tensors and numbers of wider types do not widen the op."""
+    flat = flat_dtypes(dtypes)
+    floats = (dtype for dtype in flat if dtype.startswith(("float", "bfloat", "complex")))
+    return next(floats, next((dtype for dtype in flat if dtype in ("int8", "uint8")), ""))
+
+
+def flat_dtypes(text: str) -> list[str]:
+    """The dtypes of a JSON list that may hold lists."""
+    flat = [d for item in json_list(text) for d in (item if isinstance(item, list) else [item])]
+    return [dtype for dtype in flat if isinstance(dtype, str)]
 
 
 def _of_name(name: str, aten: str, family: str) -> str:

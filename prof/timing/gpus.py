@@ -6,6 +6,8 @@ import numpy as np
 
 from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
 
+# How nsys and Kineto name copies
+TO_DEVICE, TO_HOST = ("Host-to-Device", "HtoD"), ("Device-to-Host", "DtoH")
 DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
 
 

@@ -9,13 +9,13 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.gpus import device_rows, named_rows
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, device_rows, named_rows
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import COPIES, kinds
-from pyprof.table.columns import NULL, Bools, Coded, Table
+from pyprof.table.columns import NULL, Bools, Table
 
 LOADING = 0.02  # share of the remaining time; longer loading is left out of the other figures
-WAYS = (("host-to-device", ("Host-to-Device", "HtoD")), ("device-to-host", ("Device-to-Host", "DtoH")))
+WAYS = (("host-to-device", TO_DEVICE), ("device-to-host", TO_HOST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Leading:
 
 def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annotation, Leading | None]:
     """The run without the copies that load a model, if these take long, and figures for all copies."""
-    copies, before = _copies(table, kinds(table, annotation))
+    copies, before = _copies(table, annotation)
     if copies is None or not copies.apart:
         return table, annotation, copies
     kept = np.flatnonzero(~before)
@@ -43,23 +43,24 @@ def without_loading(table: Table, annotation: Annotation) -> tuple[Table, Annota
 
 def loading(table: Table, annotation: Annotation) -> Bools:
     """Mask of the copies before a device's first kernel, if they take long; otherwise no row."""
-    copies, before = _copies(table, kinds(table, annotation))
+    copies, before = _copies(table, annotation)
     return before if copies is not None and copies.apart else np.zeros(len(table), bool)
 
 
-def _copies(table: Table, row_kinds: Coded) -> tuple[Leading | None, Bools]:
+def _copies(table: Table, annotation: Annotation) -> tuple[Leading | None, Bools]:
     """The copies between host and device, and the mask of those before their device's first kernel."""
-    moved = row_kinds.among(COPIES)
+    moved = kinds(table, annotation).among(COPIES)
     if not moved.any():
         return None, moved
-    duration = table.ints("kDuration")
+    start, duration = table.ints("start"), table.ints("kDuration")
     size = np.where(table.ints("bytes") == NULL, 0, table.ints("bytes"))
     before = _before_first_kernel(table, moved)
-    rows, ns, nbytes = (int(values[moved].sum()) for values in (moved, duration, size))
-    before_rows, before_ns, before_nbytes = (int(values[before].sum()) for values in (before, duration, size))
+    every, leading = ([int(values[mask].sum()) for values in (mask, duration, size)] for mask in (moved, before))
     ways = tuple(way for way, words in WAYS if bool((named_rows(table, *words) & moved).any()))
-    apart = before_ns > LOADING * max(_span(table, ~before), 1) and not bool(before.all())
-    return Leading(rows, ns, nbytes, before_rows, before_ns, before_nbytes, ways, apart), before
+    rest = ~before & (start != NULL)
+    span = int((start + duration)[rest].max() - start[rest].min()) if rest.any() else 0
+    apart = leading[1] > LOADING * max(span, 1) and not bool(before.all())
+    return Leading(*every, *leading, ways, apart), before
 
 
 def _before_first_kernel(table: Table, moved: Bools) -> Bools:
@@ -71,9 +72,3 @@ def _before_first_kernel(table: Table, moved: Bools) -> Bools:
         if len(kernels):
             before[copies] = start[copies] < start[kernels].min()
     return before
-
-
-def _span(table: Table, rows: Bools) -> int:
-    start, duration = table.ints("start"), table.ints("kDuration")
-    known = rows & (start != NULL)
-    return int((start + duration)[known].max() - start[known].min()) if known.any() else 0

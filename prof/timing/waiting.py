@@ -18,7 +18,7 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.gpus import ends, named_rows
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, ends, named_rows
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
 from pyprof.table.schema import first_text, list_texts
 
@@ -139,8 +139,8 @@ def _lanes(table: Table) -> list[Ints]:
 def _copies(table: Table) -> tuple[Bools, Bools]:
     """Masks of the copies to the host, and of the copies between host and device not recorded as pinned."""
     copy = table.coded("kind").among("memcpy")
-    to_host, to_device = named_rows(table, "DtoH", "Device-to-Host"), named_rows(table, "HtoD", "Host-to-Device")
-    return copy & to_host, copy & (to_host | to_device) & ~named_rows(table, "Pinned")
+    unpinned = copy & named_rows(table, *TO_HOST, *TO_DEVICE) & ~named_rows(table, "Pinned")
+    return copy & named_rows(table, *TO_HOST), unpinned
 
 
 def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Bools:
