@@ -37,18 +37,15 @@ def channels_last(run: Run) -> Iterator[Finding]:
     is slower in NHWC (1.13 ms against 0.35 for kernels of 7 × 7).
     """
     layout = run.mentions("kLongName", *TRANSFORMS) | run.mentions("kShortName", *TRANSFORMS)
-    changes = np.flatnonzero((run.family == "conv") & layout)
-    half = np.isin(run.dtype, tuple(HALF))
-    depthwise = np.flatnonzero((run.family == "conv") & run.mentions("kShortName", DEPTHWISE) & half)
-    seen = {_rank(run, row) for row in np.flatnonzero(run.family == "conv").tolist()}
+    depthwise = run.mentions("kShortName", DEPTHWISE) & np.isin(run.dtype, tuple(HALF))
+    convs = np.flatnonzero(run.family == "conv")
+    ranks = np.array([_rank(run, row) for row in convs.tolist()], np.int64)
     for rank in FORMATS:
-        moved, apart = (
-            np.array([row for row in rows.tolist() if _rank(run, row) == rank], np.int64)
-            for rows in (changes, depthwise)
-        )
+        of_rank = convs[ranks == rank]
+        moved, apart = of_rank[layout[of_rank]], of_rank[depthwise[of_rank]]
         if len(moved) + len(apart) and not _normed_apart(run, rank):
             norms = _norms(run) if rank == 2 else np.zeros(0, np.int64)
-            yield _in_nhwc(run, rank, seen >= set(FORMATS), moved, apart, norms)
+            yield _in_nhwc(run, rank, FORMATS.keys() <= set(ranks.tolist()), moved, apart, norms)
 
 
 def _rank(run: Run, row: int) -> int:
@@ -102,24 +99,21 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
 
 def _norms(run: Run) -> Ints:
     """Batch norms of four-dimensional tensors by kernels for NCHW."""
-    named = np.array([bool(NORM_NCHW.search(str(name))) for name in run.texts("kShortName")])
-    rows = np.flatnonzero(named & (run.family == "norm"))
+    rows = np.flatnonzero(run.table.coded("kShortName").where(NORM_NCHW.search) & (run.family == "norm"))
     return np.array([row for row in rows.tolist() if len(run.first_shape(row)) == 4], np.int64)
 
 
 def _norm_ns(run: Run, rows: Ints) -> Floats:
     """Expected time in NHWC; NaN if bytes or bandwidth are unknown."""
-    share = np.where(run.texts("dir")[rows] == "bprop", NORM_BACKWARD, NORM_FORWARD)
-    found: Floats = 1e9 * run.nbytes[rows] / (share / STREAMED * run.bandwidth)
-    return found
+    share: Floats = np.where(run.texts("dir")[rows] == "bprop", NORM_BACKWARD, NORM_FORWARD)
+    return 1e9 * run.nbytes[rows] / (share / STREAMED * run.bandwidth)
 
 
 def _depthwise_ns(run: Run, rows: Ints) -> Floats:
     """Expected time in NHWC; NaN if work or device are unknown."""
     peak = run.device.peak("fp32") if run.device else np.nan
-    by_bytes = run.nbytes[rows] / (DEPTHWISE_BYTES / STREAMED * run.bandwidth)
-    found: Floats = START_NS + 1e9 * np.maximum(by_bytes, run.flop[rows] / (DEPTHWISE_FLOP * peak))
-    return found
+    by_bytes: Floats = run.nbytes[rows] / (DEPTHWISE_BYTES / STREAMED * run.bandwidth)
+    return START_NS + 1e9 * np.maximum(by_bytes, run.flop[rows] / (DEPTHWISE_FLOP * peak))
 
 
 @rule("conv_bias")
@@ -133,21 +127,20 @@ def conv_bias(run: Run) -> Iterator[Finding]:
         return
     rows: list[int] = []
     shapes = set()
-    for row in np.flatnonzero((run.aten == "add_") | (run.aten == "add")).tolist():
+    for row in np.flatnonzero(np.isin(run.aten, ("add_", "add"))).tolist():
         sizes = run.shapes(row)
         if sizes and len(sizes) > 1 and len(sizes[0]) >= 4 and sizes[1] == [1, sizes[0][1], *[1] * (len(sizes[0]) - 2)]:
             near = range(row + 1, min(row + 1 + NEAR, run.rows))
-            if any(run.aten[i] in NORMS and run.shapes(i)[0] == sizes[0] for i in near if run.shapes(i)):
+            if any(run.aten[i] in NORMS and run.shapes(i)[:1] == sizes[:1] for i in near):
                 rows.append(row)
                 shapes.add(tuple(sizes[0]))
     if not rows:
         return
     sums = np.flatnonzero((run.aten == "sum") & run.mentions("nodes", "aten::convolution_backward")).tolist()
     rows += [i for i in sums if tuple(run.first_shape(i)) in shapes]
-    now = run.ms_of(rows)
     why = (
-        f"{run.number(rows)} kernels add a bias, or sum its gradient, although the following batch norm "
-        f"subtracts it again: {now:.4g} ms"
+        f"{run.number(rows)} kernels add a bias, or sum its gradient, although the following batch norm subtracts it "
+        f"again: {run.ms_of(rows):.4g} ms"
     )
     change = "Remove the bias of convolutions before a batch norm: nn.Conv2d(..., bias=False)."
     yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "high", launches=len(rows))

@@ -7,7 +7,6 @@ import numpy as np
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
-from pyprof.table.columns import Ints
 
 VOCABULARY = 16384
 STEPS = tuple(
@@ -38,24 +37,20 @@ def cross_entropy(run: Run) -> Iterator[Finding]:
 def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]:
     rows = np.flatnonzero(np.isin(run.aten, STEPS) & (run.elements == size))
     casts = rows[run.aten[rows] == "copy_"]
-    item = 2.0 if len(casts) else ITEM_BYTES.get(str(run.dtype[_first(run, rows)]), 4.0)
+    # The forward's log_softmax reads the logits themselves if there is no cast.
+    first = rows[run.aten[rows] == "_log_softmax"][0]
+    item = 2.0 if len(casts) else ITEM_BYTES.get(run.dtype[first], 4.0)
     expected = calls * (1e9 * PASSES * item * size / (REACHED * run.bandwidth))
     now = float(run.dur[rows].sum())
     if not bool((run.aten[rows] == "_log_softmax_backward_data").any()) or not now > WORTH * expected:
         return
     cast = f" ({run.number(casts)} of them casts)" if len(casts) else ""
     why = (
-        f"{run.number(rows)} kernels{cast} go over logits of {size // columns} × {columns}: "
-        f"{run.ms(now):.4g} ms; {run.ms(expected):.4g} ms are expected where the logits are read in place and their "
-        "gradient is written once"
+        f"{run.number(rows)} kernels{cast} go over logits of {size // columns} × {columns}: {run.ms(now):.4g} ms; "
+        f"{run.ms(expected):.4g} ms are expected where the logits are read in place and their gradient is written once"
     )
     change = (
         "Fuse the cross-entropy: torch.compile the loss (F.cross_entropy and the cast before it as one function), or "
         "use a fused linear and cross-entropy, which never holds all logits."
     )
     yield Finding(rows, run.dur[rows] * (1 - expected / now), why, change, "medium", launches=len(rows) - 2 * calls)
-
-
-def _first(run: Run, rows: Ints) -> int:
-    """The forward's log_softmax, whose input is the logits themselves if there is no cast."""
-    return int(rows[np.isin(run.aten[rows], ("_log_softmax",))][0])

@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pyprof.prof.advice.alignment import LINE, gemm
+from pyprof.prof.advice.alignment import LINE, product_of, weight_shape
 from pyprof.prof.advice.attention import in_math
 from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.run import START_NS, Run
@@ -27,7 +27,7 @@ TF32 = (
 NARROW = frozenset({"bf16", "fp16", "fp8", "fp4", "int8"})
 
 
-def full_precision(run: Run, families: tuple[str, ...] = ("gemm", "conv")) -> Bools:
+def full_precision(run: Run, families: Sequence[str]) -> Bools:
     """The main kernels of products whose operands are known to be float32 and whose FLOPs are known."""
     mask: Bools = np.isin(run.family, families) & (run.role == "main") & (run.dtype == "float32") & ~np.isnan(run.flop)
     return mask
@@ -44,7 +44,7 @@ def tf32(run: Run) -> Iterator[Finding]:
         return
     yield from _by_name(run)
     off = [f for f in ("gemm", "conv") if not bool(((run.family == f) & (run.precision == "tf32")).any())]
-    rows = _fitting(run, np.flatnonzero(full_precision(run, tuple(off)) & (run.tc == "0")), 4)
+    rows = _fitting(run, np.flatnonzero(full_precision(run, off) & (run.tc == "0")), 4)
     yield from _finding(run, rows, _expected(run, rows, "tc_tf32"), "TF32", TF32, "high")
 
 
@@ -57,12 +57,10 @@ def _fitting(run: Run, rows: Ints, itemsize: int) -> Ints:
 
 
 def _fits(run: Run, row: int, unit: int) -> bool:
-    shapes = run.shapes(row)
     if run.family[row] == "conv":
-        at = 2 if run.aten[row] == "convolution_backward" else 1  # the weight's place among the arguments
-        weight = shapes[at] if len(shapes) > at else []
+        weight = weight_shape(run, row)
         return len(weight) >= 3 and weight[0] % unit == 0 and weight[1] % unit == 0
-    product = gemm(str(run.aten[row]), shapes, run.strides(row))
+    product = product_of(run, row)
     if product is None:
         return True
     leads = product.leads or (("n", product.n), ("k", product.k))
@@ -75,16 +73,15 @@ def _by_name(run: Run) -> Iterator[Finding]:
     Only half of the gain in compute is counted, since other limits of these kernels are unknown.
     """
     assert run.device is not None
-    named = np.array([bool(SGEMM.search(str(name))) for name in run.name])
+    named = np.array([bool(SGEMM.search(name)) for name in run.name])
     rows = np.flatnonzero(named & (run.tc == "0") & np.isnan(run.flop) & (run.dur > LONG_NS))
     ratio = run.rate("tc_tf32") / (FP32_REACHED * run.device.peak("fp32")) / 2
     if not len(rows) or not ratio > 1 or bool((run.precision == "tf32").any()):
         return
-    now = float(run.dur[rows].sum())
     why = (
-        f"{run.number(rows)} kernels are float32 products by their names ({run.texts('kShortName')[rows[0]]}) "
-        f"and used no tensor cores: {run.ms(now):.4g} ms. TF32 is {2 * ratio:.2g} times as fast where compute is the "
-        "limit; half of that is counted because the capture has no shapes"
+        f"{run.number(rows)} kernels are float32 products by their names ({run.texts('kShortName')[rows[0]]}) and used "
+        f"no tensor cores: {run.ms_of(rows):.4g} ms. TF32 is {2 * ratio:.2g} times as fast where compute is the limit; "
+        "half of that is counted because the capture has no shapes"
     )
     yield Finding(rows, run.dur[rows] * (1 - 1 / ratio), why, TF32, "low")
 
@@ -96,7 +93,9 @@ def amp(run: Run) -> Iterator[Finding]:
     Abstains whenever the rule tf32 abstains, in a run that has a narrow product (its other products are in fp32 on
     purpose), and within attention's math backend, which computes in fp32 for all input types.
     """
-    unit = _narrow_unit(run)
+    peaks = run.device.flop_per_s if run.device else ()
+    # bf16 if the GPU has it, because it needs no loss scaling
+    unit = next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")
     products = np.isin(run.family, ("gemm", "conv", "attention"))
     if not unit or bool(np.isin(run.precision[products], tuple(NARROW)).any()):
         return
@@ -104,38 +103,25 @@ def amp(run: Run) -> Iterator[Finding]:
     rows = _fitting(run, rows[~in_math(run)[rows]], 2)
     dtype = "bfloat16" if unit == "tc_bf16" else "float16"
     scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
-    expected = _expected(run, rows, unit, itemsize=2) + _casts(run, rows)
+    # About two thirds of a product's bytes are its operands.
+    casts = 1e9 * run.nbytes[rows] / 4 * (2 / 3) * CAST_BYTES / run.bandwidth
     change = (
         f'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.{dtype}){scaler}. Only '
         "the products and the casts of their operands are counted. The numerics change, so check the loss."
     )
-    yield from _finding(run, rows, expected, dtype, change, "medium")
-
-
-def _narrow_unit(run: Run) -> str:
-    """The unit for mixed precision: bf16 if the GPU has it, because it needs no loss scaling, or else fp16."""
-    peaks = {} if run.device is None else run.device.flop_per_s
-    return next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")
+    yield from _finding(run, rows, _expected(run, rows, unit, itemsize=2) + casts, dtype, change, "medium")
 
 
 def _expected(run: Run, rows: Ints, unit: str, itemsize: int = 4) -> Floats:
     """Expected time of each row on a unit, ns."""
     each = [
-        run.product_ns(run.flop[i], run.nbytes[i] * itemsize / 4, unit, EFFICIENCY[str(run.family[i])])
+        run.product_ns(run.flop[i], run.nbytes[i] * itemsize / 4, unit, EFFICIENCY[run.family[i]])
         for i in rows.tolist()
     ]
     return np.array(each, np.float64)
 
 
-def _casts(run: Run, rows: Ints) -> Floats:
-    """The cost of autocast's casts of the operands in ns; about two thirds of a product's bytes are its operands."""
-    each: Floats = 1e9 * run.nbytes[rows] / 4 * (2 / 3) * CAST_BYTES / run.bandwidth
-    return each
-
-
-def _finding(
-    run: Run, rows: Ints, expected: Floats, into: str, change: str, confidence: Confidence
-) -> Iterator[Finding]:
+def _finding(run: Run, rows: Ints, expected: Floats, into: str, change: str, sure: Confidence) -> Iterator[Finding]:
     good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)  # False for NaN, an unknown time
     rows, expected = rows[good], expected[good]
     if not len(rows):
@@ -150,4 +136,4 @@ def _finding(
         f"{run.number(rows)} products of float32 operands ran {how} at {rate:.3g} TFLOP/s: {before:.4g} ms; in "
         f"{into} {after:.4g} ms are expected"
     )
-    yield Finding(rows, run.dur[rows] - expected, why, change, confidence)
+    yield Finding(rows, run.dur[rows] - expected, why, change, sure)

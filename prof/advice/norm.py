@@ -12,8 +12,7 @@ from pyprof.prof.advice.run_columns import numel
 
 # PyTorch's forward statistics use one block per sample and group; the sums of the gradients use one per sample and
 # channel (ATen/native/cuda/group_norm_kernel.cu). A block of 512 threads reads 5 GB/s on an H200, 16 blocks 79, 64
-# blocks 313.
-# Kernel -> number of tensors that it reads.
+# blocks 313. Kernel -> number of tensors that it reads.
 SUMS = {"RowwiseMomentsCUDAKernel": 1, "ComputeInternalGradientsCUDAKernel": 2}
 SPLIT = 0.5  # expected share of the bandwidth on all SMs; PyTorch's own sums over rows reach 0.65 of 4.8 TB/s
 WORTH = 1.5
@@ -26,16 +25,17 @@ def group_norm(run: Run) -> Iterator[Finding]:
     Only the saving of the sums is counted, not that of other ops that torch.compile fuses (casts, scale, activation).
     Abstains if grid, shapes or device are unknown, and if there are at least as many blocks as SMs.
     """
+    if run.device is None:
+        return
     norm = np.isin(run.aten, ("native_group_norm", "native_group_norm_backward"))
     rows = np.flatnonzero(norm & run.mentions("kShortName", *SUMS))
-    few = [row for row in rows.tolist() if _blocks(run, row) < (run.device.sms or 0 if run.device else 0)]
+    few = [row for row in rows.tolist() if _blocks(run, row) < (run.device.sms or 0)]
     gain = np.array([run.dur[row] - _expected_ns(run, row) for row in few])
     kept = [i for i, row in enumerate(few) if gain[i] > (1 - 1 / WORTH) * run.dur[row]]  # drops NaN: type unknown
-    if not kept or run.device is None:
+    if not kept:
         return
     found, saved = np.array(few)[kept], gain[kept]
-    worst = int(found[saved.argmax()])
-    now = run.ms_of(found)
+    worst, now = int(found[saved.argmax()]), run.ms_of(found)
     why = (
         f"The sums of group norms (over {run.shapes(worst)[0]} and others) run in {_blocks(run, worst):.0f} blocks on "
         f"{run.device.sms} SMs: {run.number(found)} kernels, {now:.4g} ms; on all SMs "
@@ -47,7 +47,7 @@ def group_norm(run: Run) -> Iterator[Finding]:
 
 def _blocks(run: Run, row: int) -> float:
     """The number of blocks of the launch; infinite if unknown."""
-    return float(numel(run.json("grid", row))) or math.inf
+    return numel(run.json("grid", row)) or math.inf
 
 
 def _expected_ns(run: Run, row: int) -> float:

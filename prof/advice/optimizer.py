@@ -58,13 +58,7 @@ def optimizer(run: Run) -> Iterator[Finding]:
     rows = rows[~np.isin(run.aten[rows], ("zero_", "_foreach_zero_", "fill_"))]
     mark = rows[np.isin(run.aten[rows], kind.mark)]
     loop = not any(op.startswith("_foreach_") for op in ops)
-    item = _item(run, mark)
-    parameters = float(run.nbytes[mark].sum()) / (kind.mark_values * item)
-    expected = 1e9 * parameters * kind.fused_values * item / (REACHED / STREAMED * run.bandwidth)
-    now = float(run.dur[rows].sum())
-    if not (loop or now > WORTH * expected) or not parameters:
-        return
-    yield _finding(run, kind, rows, mark, loop, parameters, expected)
+    yield from _finding(run, kind, rows, mark, loop)
 
 
 def _of_step(run: Run) -> Ints:
@@ -77,11 +71,6 @@ def _of_step(run: Run) -> Ints:
     return within if len(within) else rows
 
 
-def _item(run: Run, mark: Ints) -> int:
-    """Bytes per value; the states have the parameter's dtype."""
-    return 2 if len(mark) and run.dtype[mark[0]] in HALF else 4
-
-
 def _kind(ops: set[str]) -> Kind | None:
     if ops & set(ADAM.mark):
         return ADAM
@@ -90,23 +79,25 @@ def _kind(ops: set[str]) -> Kind | None:
     return None
 
 
-def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool, parameters: float, expected: float) -> Finding:
+def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool) -> Iterator[Finding]:
+    item = 2 if len(mark) and run.dtype[mark[0]] in HALF else 4  # bytes; the states have the parameter's dtype
+    parameters = float(run.nbytes[mark].sum()) / (kind.mark_values * item)
+    expected = 1e9 * parameters * kind.fused_values * item / (REACHED / STREAMED * run.bandwidth)
     now = float(run.dur[rows].sum())
+    if not (loop or now > WORTH * expected) or not parameters:
+        return
     tensors = len(mark) if loop else 0  # on lists, the fused kernel has as many launches as the mark's op
     after = parameters / CHUNKS + tensors / TENSORS if loop else float(len(mark))
     saved: Floats = run.dur[rows] * max(1 - expected / now, 0.0)
-    item = _item(run, mark)
-    moved = float(run.nbytes[rows].sum()) / parameters
     launches = max(len(rows) - after, 0.0)
     how = "single ops" if loop else "lists of tensors (foreach)"
     why = (
-        f"{kind.name} by {how} moves {moved:.0f} bytes per parameter in {run.number(rows)} kernels; a fused "
-        f"one moves {kind.fused_values * item} in about {run.count(1) * max(after, 1):.2g}. It takes {run.ms(now):.4g} "
-        f"ms; {run.ms(min(expected, now)):.4g} ms are expected for {parameters / run.steps / run.lanes / 1e6:.4g} M "
-        "parameters"
+        f"{kind.name} by {how} moves {float(run.nbytes[rows].sum()) / parameters:.0f} bytes per parameter in "
+        f"{run.number(rows)} kernels; a fused one moves {kind.fused_values * item} in about "
+        f"{run.count(1) * max(after, 1):.2g}. It takes {run.ms(now):.4g} ms; {run.ms(min(expected, now)):.4g} ms are "
+        f"expected for {parameters / run.steps / run.lanes / 1e6:.4g} M parameters"
     )
-    names = "Adam or AdamW" if kind is ADAM else "SGD"
-    change = f"Use the fused optimizer: torch.optim.{names} with fused=True."
+    change = f"Use the fused optimizer: torch.optim.{'Adam or AdamW' if kind is ADAM else 'SGD'} with fused=True."
     called = len(np.unique(run.table.ints("opId")[rows])) - 2 * run.steps * run.lanes
     calls = launches if loop else max(called, 0) * LIST_NS / CALL_NS
-    return Finding(rows, saved, why, change, "medium", launches=launches, calls=calls)
+    yield Finding(rows, saved, why, change, "medium", launches=launches, calls=calls)

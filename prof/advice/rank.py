@@ -1,7 +1,5 @@
 """Turn findings into cards: sums per step, order, threshold, and which cards concern the same kernels."""
 
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 
 from pyprof.prof.advice.card import RULES, Advice, Finding
@@ -29,17 +27,15 @@ def total_ns(run: Run, finding: Finding) -> float:
 
 def advise(run: Run) -> list[Advice]:
     """The cards, the greatest saving first."""
-    return list(_cards(run, findings(run)))
-
-
-def _cards(run: Run, found: Sequence[tuple[str, Finding]]) -> Iterator[Advice]:
+    cards = []
     owners: dict[int, list[str]] = {}  # row -> rules of the earlier cards that concern it
-    for name, finding in found:
+    for name, finding in findings(run):
         rows = finding.rows[finding.saved_ns > 0].tolist()
         shares = sorted({other for row in rows for other in owners.get(row, ()) if other != name})
         for row in rows:
             owners.setdefault(row, []).append(name)
-        yield _card(run, name, finding, tuple(shares))
+        cards.append(_card(run, name, finding, tuple(shares)))
+    return cards
 
 
 def _limited(run: Run, finding: Finding) -> str:
@@ -55,7 +51,7 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
     # A finding about all rows alike has no op, layer or line to name.
     known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())
     limited = _limited(run, finding)
-    best = int(finding.rows[int(finding.saved_ns.argmax())]) if known else 0
+    best = int(finding.rows[finding.saved_ns.argmax()]) if known else 0
     return Advice(
         rule=name,
         saved_ms=round(run.ms(total_ns(run, finding)), 6),

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 WIDTH = 80
 INDENT = "   "
 FIRST = 5  # number of cards that the summary shows
+BECAUSE = {  # why there is no advice, unless it is that the GPU works well
+    "host": ": the host is the limit, not by launches alone. A sampling profiler (py-spy) shows where it is",
+    "near": ": host and GPU take about as long, so a change to one of them alone saves little",
+    "GPU": "",
+}
 
 
 def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
@@ -36,12 +41,11 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
     if run.host_ns:
         head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
     if not run.rows:
-        yield from textwrap.wrap(
-            "Nothing ran on a GPU in this capture, and advice is only about GPU operations.", width
-        )
+        nothing = "Nothing ran on a GPU in this capture, and advice is only about GPU operations."
+        yield from textwrap.wrap(nothing, width)
         return
     if not found:
-        yield from textwrap.wrap(f"{head} There is no advice{_because(run)}.", width)
+        yield from textwrap.wrap(f"{head} There is no advice{BECAUSE[_limit(run)]}.", width)
         return
     pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
     saves = "saves" if len(found) == 1 else "together save"
@@ -60,15 +64,6 @@ def _limit(run: Run) -> str:
     return "GPU" if HOST_SURE * run.host_ns < run.queued_ns else "near"
 
 
-def _because(run: Run) -> str:
-    """Why there is no advice, unless it is that the GPU works well."""
-    return {
-        "host": ": the host is the limit, not by launches alone. A sampling profiler (py-spy) shows where it is",
-        "near": ": host and GPU take about as long, so a change to one of them alone saves little",
-        "GPU": "",
-    }[_limit(run)]
-
-
 def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
     heading = f"{number}. {title(advice, unit, _digits(advice.saved_ms, 3) + ' ms')}"
     yield from textwrap.wrap(safe(heading), width, subsequent_indent=INDENT, break_on_hyphens=False)
@@ -80,8 +75,8 @@ def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
     if details := how(advice):
         yield from _wrapped("How: ", details, width)
     if advice.shares:
-        above = ", ".join(advice.shares)
-        yield from _wrapped("Note:", f"It concerns kernels of {above} above, so the savings do not add up", width)
+        note = f"It concerns kernels of {', '.join(advice.shares)} above, so the savings do not add up"
+        yield from _wrapped("Note:", note, width)
 
 
 def how(advice: Advice) -> str:
@@ -91,7 +86,7 @@ def how(advice: Advice) -> str:
 
 def title(advice: Advice, unit: str, saved: str = "") -> str:
     """The change and its saving: "Pad the vocabulary from 50257 to 50264: saves 5.03 ms per step (32.0%)"."""
-    saved = saved or _milliseconds(advice.saved_ms)
+    saved = saved or ms(round(advice.saved_ms * 1e6))
     share = f" ({100 * advice.saved_ms / advice.step_ms:.1f}%)" if advice.step_ms else ""
     return f"{_first_sentence(advice.change)}: saves {saved} per {unit}{share}"
 
@@ -99,13 +94,11 @@ def title(advice: Advice, unit: str, saved: str = "") -> str:
 def _wrapped(word: str, text: str, width: int) -> list[str]:
     """A paragraph with a hanging indent after its first word; names in code are not broken at hyphens."""
     hang = " " * (len(INDENT) + len(word) + 1)
-    end = "" if text.endswith(".") else "."
     first = text.partition(" ")[0]
     if first.isalpha():  # a word, not code
         text = first.capitalize() + text[len(first) :]
-    return textwrap.wrap(
-        f"{safe(text)}{end}", width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False
-    )
+    text = safe(text) + ("" if text.endswith(".") else ".")
+    return textwrap.wrap(text, width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False)
 
 
 def brief(run: Run, found: Sequence[Advice]) -> list[str]:
@@ -115,7 +108,7 @@ def brief(run: Run, found: Sequence[Advice]) -> list[str]:
     outlook = _outlook(run)
     if not found:
         return [f"What to change: nothing was found that saves more than 0.5% of a {run.unit}{outlook}"]
-    amount = f"at most {_milliseconds(together_ms(run))} of {_milliseconds(run.step_ns / 1e6)} per {run.unit}"
+    amount = f"at most {ms(round(together_ms(run) * 1e6))} of {ms(round(run.step_ns))} per {run.unit}"
     count = "one piece of advice saves" if len(found) == 1 else f"{len(found)} pieces of advice together save"
     first = f" (the first {FIRST} are shown)" if len(found) > FIRST else ""
     return [f"What to change: {count} {amount}{first}{outlook}", *(_line(advice, run.unit) for advice in found[:FIRST])]
@@ -132,18 +125,12 @@ def _outlook(run: Run) -> str:
 
 def _line(advice: Advice, unit: str) -> str:
     where = " · ".join(text for text in (advice.op, advice.layer, advice.trace.split("/")[-1]) if text)
-    aside = f" [{where}]" if where else ""
-    return f"{title(advice, unit)}{aside}"
+    return title(advice, unit) + (f" [{where}]" if where else "")
 
 
 def _digits(amount: float, digits: int) -> str:
     """The amount with this number of digits, or with all digits before the point."""
     return f"{amount:.{digits}g}" if amount < 10**digits else f"{amount:,.0f}"
-
-
-def _milliseconds(amount_ms: float) -> str:
-    """A time in the format of the summary's sentences."""
-    return ms(round(amount_ms * 1e6))
 
 
 def _first_sentence(text: str) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
-from pyprof.prof.limits.occupancy import floats, json_list, parsed
+from pyprof.prof.limits.devices import parsed
+from pyprof.prof.limits.occupancy import floats, json_list
 from pyprof.prof.limits.roofline import flat_dtypes
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table

@@ -22,8 +22,7 @@ from pyprof.prof.limits.architectures import HALVED, RATES, SM_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The known figures of a GPU (or CPU). ``flop_per_s`` has an entry for each unit of ``UNITS`` whose peak is
-    known."""
+    """The known figures of a GPU or CPU. ``flop_per_s`` has an entry for each unit of ``UNITS`` whose peak is known."""
 
     name: str  # as the capture spells it
     part: str = ""  # the row of data/devices.csv
@@ -50,22 +49,14 @@ class Device:
         return bool(self.flop_per_s) and self.byte_per_s is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A row of data/devices.csv."""
-
-    device: Device
-    match: re.Pattern[str]
-
-
 @lru_cache(maxsize=1)
-def parts() -> tuple[Part, ...]:
-    """The table of parts."""
+def parts() -> tuple[tuple[re.Pattern[str], Device], ...]:
+    """The rows of data/devices.csv: what the names of a device look like, and the device."""
     with (Path(__file__).parent / "data" / "devices.csv").open(encoding="utf-8", newline="") as file:
         return tuple(_part(row) for row in csv.DictReader(file))
 
 
-def _part(row: Mapping[str, str]) -> Part:
+def _part(row: Mapping[str, str]) -> tuple[re.Pattern[str], Device]:
     """The table's numbers are in the units of data sheets: TFLOP/s, GB/s, MiB."""
     device = Device(
         name=row["name"],
@@ -78,7 +69,15 @@ def _part(row: Mapping[str, str]) -> Part:
         limits=SM_LIMITS.get(row["arch"]),
         source=row["source"],
     )
-    return Part(device, re.compile(row["match"]))
+    return re.compile(row["match"]), device
+
+
+def parsed(text: str) -> Any:
+    """The value of a JSON text; None for other texts, since a table may come from anywhere."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def plain_name(name: str) -> str:
@@ -104,18 +103,14 @@ def find_device(name: str, info: Mapping[str, Any] | str | None = None) -> Devic
 
 @lru_cache(maxsize=256)
 def _find(name: str, info: str) -> Device | None:
-    try:
-        recorded = json.loads(info) if info else {}
-    except ValueError:
-        recorded = {}
+    recorded = parsed(info)
     facts = _Facts(name, recorded if isinstance(recorded, dict) else {})
-    part = _listed(plain_name(name), facts)
-    return _computed(facts) if part is None else _adjusted(part.device, facts)
+    listed = _listed(plain_name(name), facts)
+    return _computed(facts) if listed is None else _adjusted(listed, facts)
 
 
 def is_rate(value: Any) -> TypeGuard[float]:
-    """Whether a value from a file can be a rate or a size: not NaN, not infinite, not an integer too large for a
-    float."""
+    """Whether a value from a file can be a rate or a size: not NaN, infinite, or an integer too large for a float."""
     return type(value) in (int, float) and 0 < value < 1e30
 
 
@@ -133,29 +128,22 @@ class _Facts:
 
     @property
     def arch(self) -> str:
-        """``sm_90`` for compute capability 9.0. AMD's devices report one too (gfx90a: 9.0) and differ by warps of
-        64."""
+        """``sm_90`` for compute capability 9.0. AMD's devices report one too (gfx90a: 9.0), with warps of 64."""
         major, minor = self.number("computeMajor"), self.recorded.get("computeMinor", 0)
-        if major is None or type(minor) is not int or self.number("threadsPerWarp") == 64 or self.is_amd:
-            return ""
-        return f"sm_{int(major)}{minor}"
-
-    @property
-    def is_amd(self) -> bool:
-        return bool(re.search(r"\bamd\b|radeon|instinct", self.name, re.IGNORECASE))
+        amd = re.search(r"\bamd\b|radeon|instinct", self.name, re.IGNORECASE) or self.number("threadsPerWarp") == 64
+        return "" if major is None or type(minor) is not int or amd else f"sm_{int(major)}{minor}"
 
 
-def _listed(plain: str, facts: _Facts) -> Part | None:
-    """The table's row for a name."""
+def _listed(plain: str, facts: _Facts) -> Device | None:
+    """The table's device of a name."""
     slice_of_gpu = re.sub(r" mig .*", "", plain)
     if slice_of_gpu != plain and facts.sms is None:
         return None  # a MIG slice of unknown size
-    return next((part for part in parts() if part.match.fullmatch(slice_of_gpu)), None)
+    return next((device for pattern, device in parts() if pattern.fullmatch(slice_of_gpu)), None)
 
 
 def _adjusted(device: Device, facts: _Facts) -> Device:
-    """The table's figures with the name and cache of the capture; scaled down where it ran on a slice of the GPU
-    (MIG)."""
+    """The table's figures with the capture's name and cache; scaled down where it ran on a slice of the GPU (MIG)."""
     device = replace(device, name=facts.name, l2_bytes=int(facts.l2_bytes or 0) or device.l2_bytes)
     if facts.sms is None or device.sms is None:
         return device

@@ -6,7 +6,6 @@ system's share added. Thread block clusters and the split between L1 and shared 
 the split so that as many blocks fit as the rest allows.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pyprof.prof.limits.architectures import REGISTER_UNIT, WARP, Limits
-from pyprof.prof.limits.devices import Device
+from pyprof.prof.limits.devices import Device, parsed
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table
 
 LIMITERS = ("threads", "registers", "shared memory", "blocks")
@@ -75,14 +74,6 @@ def _volumes(sizes: Coded) -> Floats:
     usual = [len(three) == 3 and all(type(n) is int and 0 < n < 2**32 for n in three) for three in found]
     volumes = [float(math.prod(three)) if good else math.nan for three, good in zip(found, usual, strict=True)]
     return np.array([*volumes, math.nan])[sizes.codes]
-
-
-def parsed(text: str) -> Any:
-    """The value of a JSON text; None for other texts, since a table may come from anywhere."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def json_list(text: str) -> list[Any]:

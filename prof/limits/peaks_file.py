@@ -72,7 +72,7 @@ def _problems(data: Any) -> Iterator[str]:
 def with_peaks(device: Device | None, peaks: Peaks, name: str = "") -> Device:
     """The device with the file's peaks where the file has them, and its own peaks otherwise."""
     base = device or Device(name=name, arch=peaks.arch, limits=SM_LIMITS.get(peaks.arch))
-    said = f"{peaks.file}" + (f", measured on {peaks.device}" if peaks.device else "")
+    said = peaks.file + (f", measured on {peaks.device}" if peaks.device else "")
     return replace(
         base,
         flop_per_s={**base.flop_per_s, **{unit: float(value) for unit, value in peaks.flop_per_s.items()}},

@@ -31,8 +31,7 @@ class Step:
 
 
 def slowest_steps(table: Table) -> dict[int, tuple[int, int]]:
-    """Start and duration of each marked step, by number. With several GPUs, a step's time is that of the slowest
-    GPU."""
+    """Start and duration of each marked step, by number. With several GPUs, the slowest one decides its duration."""
     _, owner = devices_of_rows(table)
     found: dict[int, tuple[int, int]] = {}
     for step in steps(table, owner):
@@ -49,14 +48,13 @@ def owners(table: Table) -> tuple[Ints, list[str]]:
     names = []
     for number, key in enumerate(keys):
         named = gpu.codes[(owner == number) & (gpu.codes >= 0)]
-        name = (gpu.values[int(named[0])] if len(named) else "") or "device"
+        name = (gpu.values[named[0]] if len(named) else "") or "device"
         names.append(", ".join([name, *_words(key)]) if len(keys) > 1 else name)
     return owner, names
 
 
 def short_owners(table: Table) -> list[str]:
-    """Short device names with a single number, such as "rank 0", if it differs for each. A single device has no
-    name."""
+    """Short device names with a single number, such as "rank 0", if it differs for each; a single device has none."""
     keys, _ = devices_of_rows(table)
     for place, what in ((0, "rank"), (2, "device"), (1, "process")):
         numbers = [key[place] for key in keys]
@@ -83,34 +81,30 @@ def steps(table: Table, owner: Ints) -> list[Step]:
     members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1)
     firsts = {key: int(start[rows].min()) for key, rows in zip(keys, members, strict=True)}
     return [
-        _step((device, step), start[rows], end[rows], place[rows], firsts.get((device, step + 1)))
+        _step(device, step, start[rows], end[rows], place[rows], firsts.get((device, step + 1)))
         for (device, step), rows in zip(keys, members, strict=True)
     ]
 
 
-def _step(key: tuple[int, int], start: Ints, end: Ints, place: Ints, following: int | None) -> Step:
+def _step(owner: int, number: int, start: Ints, end: Ints, place: Ints, following: int | None) -> Step:
     """A step from its rows; ``following``: the start of the next step."""
-    owner, number = key
     low, high = int(start.min()), int(end.max())
     if following is not None and following > low:
         high = following
         start, end = np.minimum(start, high), np.minimum(end, high)
     phases = phase_times(start, end, place)
-    idle = high - low - sum(phases.values())
-    return Step(owner, known(number), low, high - low, phases, idle)
+    return Step(owner, known(number), low, high - low, phases, high - low - sum(phases.values()))
 
 
 def phase_places(table: Table) -> Ints:
     """Each row's phase as an index into ``PHASES``; rows without a known phase are "other"."""
     phase = table.coded("phase")
-    other = len(PHASES) - 1
-    places = [PHASES.index(text) if text in PHASES else other for text in phase.values]
-    return np.array([*places, other])[phase.codes]
+    places = [PHASES.index(text if text in PHASES else "other") for text in [*phase.values, "other"]]
+    return np.array(places)[phase.codes]
 
 
 def phase_times(start: Ints, end: Ints, place: Ints) -> dict[str, int]:
-    """The time of each phase in one device's operations, ns. Overlapping time counts once, for the first of its
-    phases."""
+    """The time of each phase on one device, ns. Overlapping time counts once, for the first of its phases."""
     times: dict[str, int] = {}
     before = 0
     for i, name in enumerate(PHASES):

@@ -62,8 +62,7 @@ def stragglers(table: Table, annotation: Annotation) -> Stragglers:
     for ranks, rows in _matched(table, annotation):
         ns = duration[rows]
         wait[rows] = ns - ns.min(axis=1, keepdims=True)
-        longest_waits = (ns.max(axis=1) - ns.min(axis=1)).tolist()
-        for column, longest in zip(ns.argmin(axis=1).tolist(), longest_waits, strict=True):
+        for column, longest in zip(ns.argmin(axis=1).tolist(), wait[rows].max(axis=1).tolist(), strict=True):
             times[ranks[column]] += 1
             waited_for[ranks[column]] += longest
         count += len(rows)
@@ -112,8 +111,7 @@ def _sequences(table: Table, rows: Ints, process: Ints) -> dict[tuple[str, int],
     for row in rows[np.argsort(table.ints("start")[rows], kind="stable")].tolist():
         key = recorded[comm.codes[row]] if comm.codes[row] >= 0 else by_name[names.codes[row]]
         if key is not None:
-            group, ranks, op = key
-            sequences.setdefault((group, ranks), {}).setdefault(int(process[row]), []).append((op, row))
+            sequences.setdefault(key[:2], {}).setdefault(int(process[row]), []).append((key[2], row))
     return sequences
 
 
@@ -122,8 +120,7 @@ def _has_ranks(table: Table) -> bool:
 
 
 def _key(record: tuple[Message, ...]) -> tuple[str, int, str] | None:
-    """(communicator, ranks, ops) of a kernel's collectives; None unless all are from all ranks to all ranks of a single
-    communicator."""
+    """(communicator, ranks, ops) of a kernel's collectives; None unless all are symmetric and of one communicator."""
     groups = {message.group for message in record}
     if len(groups) != 1 or any(message.op not in SYMMETRIC for message in record):
         return None

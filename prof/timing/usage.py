@@ -75,10 +75,8 @@ class Usage:
 
 def usage(table: Table, annotation: Annotation, limits: Roofline, window: Window = None) -> list[Usage]:
     """One record per (rank, process, device) with GPU operations, in that order."""
-    on_gpu = ~table.coded("kind").among("cpu")
-    return [
-        _usage(key, rows, table, annotation, limits, window) for key, rows in device_rows(table, on_gpu) if len(rows)
-    ]
+    devices = device_rows(table, ~table.coded("kind").among("cpu"))
+    return [_usage(key, rows, table, annotation, limits, window) for key, rows in devices if len(rows)]
 
 
 def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, limits: Roofline, window: Window) -> Usage:
@@ -92,12 +90,10 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
     matrix = annotation.family.among(*MATRIX)[rows]
     blocks_per_sm = np.where(kernel, limits.geometry.blocks_per_sm[rows], np.nan)
     unit, peak = _dominant(limits, rows[matrix & (flops > 0)], annotation)
-    rank, pid, ordinal = map(known, key)
+    device = limits.device[rows][limits.device[rows] >= 0]
     return Usage(
-        rank=rank,
-        pid=pid,
-        ordinal=ordinal,
-        name=_name(limits, rows),
+        *map(known, key),
+        name=limits.devices[device[0]].name if len(device) else "",
         operations=len(rows),
         span_ns=high - low,
         busy_ns=covered(start, end),
@@ -111,11 +107,6 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
         unit=unit,
         peak_flop_per_s=peak,
     )
-
-
-def _name(limits: Roofline, rows: Ints) -> str:
-    devices = limits.device[rows][limits.device[rows] >= 0]
-    return limits.devices[int(devices[0])].name if len(devices) else ""
 
 
 def _efficiency(start: Ints, end: Ints, blocks_per_sm: Floats, span_ns: int) -> float:

@@ -155,8 +155,7 @@ def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints)
 
 
 def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
-    """The places where the CPU waited for copies to the host, longest wait first. Other waits are not recorded by NVTX
-    and Kineto."""
+    """The places where the CPU waited for copies to the host, longest first. NVTX and Kineto record no other waits."""
     to_host, _ = _copies(table)
     start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
     after = _after(table, of_rows)
@@ -178,16 +177,13 @@ def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
 
 
 def _after(table: Table, of_rows: Waiting) -> Ints:
-    """For each row, the idle time after its end that it causes; -1 if the CPU did not wait for it.
-
-    The CPU did not wait if the next row was launched before this one ended.
-    """
+    """For each row, the idle time that it causes; -1 if the next was launched before its end: the CPU did not wait."""
     after = np.full(len(table), -1, np.int64)
     sync = of_rows.cause.codes == CAUSES.index("sync")
-    all_ends = ends(table)
+    end, api = ends(table), table.ints("apiStart")
     for rows in _lanes(table):
-        end, api = all_ends[rows], table.ints("apiStart")[rows]
-        last, _ = _last_ended(end)
-        waited = sync[rows[1:]] | ((api[1:] != NULL) & (api[1:] >= end[:-1]))
-        np.maximum.at(after, rows[last[:-1]], np.where(waited, of_rows.idle_ns[rows[1:]], -1))
+        last, _ = _last_ended(end[rows])
+        at = rows[1:]
+        waited = sync[at] | ((api[at] != NULL) & (api[at] >= end[rows[:-1]]))
+        np.maximum.at(after, rows[last[:-1]], np.where(waited, of_rows.idle_ns[at], -1))
     return after

@@ -81,12 +81,12 @@ def test_a_near_name_is_another_part(name):
 
 
 def test_every_row_has_a_source_and_no_name_fits_two_rows():
-    for part in parts():
-        assert part.device.source, part.device.name
-        assert part.device.flop_per_s.keys() <= set(UNITS)
-        assert all(value > 0 for value in part.device.flop_per_s.values())
+    for _, device in parts():
+        assert device.source, device.name
+        assert device.flop_per_s.keys() <= set(UNITS)
+        assert all(value > 0 for value in device.flop_per_s.values())
     for name, *_ in NAMES:
-        assert sum(part.match.fullmatch(plain_name(name)) is not None for part in parts()) == 1, name
+        assert sum(pattern.fullmatch(plain_name(name)) is not None for pattern, _ in parts()) == 1, name
 
 
 # part, SMs, MHz at which its data sheet counts the tensor cores
@@ -106,7 +106,7 @@ CLOCKS = [
 
 @pytest.mark.parametrize(("name", "sms", "mhz"), CLOCKS)
 def test_rates_times_clock_give_the_data_sheets_figures(name, sms, mhz):
-    device = next(part.device for part in parts() if part.device.name == name)
+    device = next(device for _, device in parts() if device.name == name)
     assert device.sms == sms
     for unit, rate in RATES[device.arch].items():
         if unit in ("tc_fp16", "tc_bf16", "tc_tf32", "tc_int8", "tc_fp8"):
