@@ -33,16 +33,13 @@ VOCABULARY = 16384  # an output layer of at least this width is assumed to be a 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """C[batch, m, n] = A[batch, m, k] @ B[batch, k, n].
-
-    ``leads``: (dimension, leading stride in elements) of A, B and C; empty if the capture has no strides.
-    """
+    """C[batch, m, n] = A[batch, m, k] @ B[batch, k, n]"""
 
     batch: int
     m: int
     n: int
     k: int
-    leads: tuple[tuple[str, int], ...] = ()
+    leads: tuple[tuple[str, int], ...] = ()  # (dimension, leading stride in elements) of A, B, C; empty: no strides
 
     def of(self, name: str) -> int:
         return {"m": self.m, "n": self.n, "k": self.k}[name]
@@ -72,16 +69,13 @@ def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:
 
 
 def _lead(names: str, shape: Sequence[int], stride: Any) -> tuple[str, int] | None:
-    """The contiguous dimension of a matrix, and the stride of the other one.
-
-    PyTorch copies a matrix without a contiguous dimension, so it counts as contiguous by rows.
-    """
+    """The contiguous dimension of a matrix, and the stride of the other one."""
     if not isinstance(stride, list) or len(stride) != len(shape):
         return None
     rows, columns = stride[-2:]
     if type(rows) is not int or type(columns) is not int:
         return None
-    if columns == 1 or rows != 1:
+    if columns == 1 or rows != 1:  # PyTorch copies a matrix without a contiguous dimension: contiguous by rows
         return names[1], rows if columns == 1 and shape[-2] > 1 else shape[-1]
     return names[0], columns if shape[-1] > 1 else shape[-2]
 

@@ -107,10 +107,7 @@ def unfused_attention(run: Run) -> Iterator[Finding]:
 
 
 def _by_name(run: Run) -> Iterator[Finding]:
-    """Softmaxes between two products, by the kernels' names, in captures without shapes.
-
-    Half of the time between the products is counted: a fused kernel removes it, but is slower than the products alone.
-    """
+    """Softmaxes between two products, by the kernels' names, in captures without shapes."""
     count, between = softmaxes_apart(run.table, kinds(run.table, run.annotation))
     rows = np.flatnonzero(between)
     if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
@@ -118,6 +115,7 @@ def _by_name(run: Run) -> Iterator[Finding]:
             f"{run.count(count):.4g} softmaxes stand between two matrix products. The kernels between the products "
             f"take {run.ms_of(rows):.4g} ms, half of which is counted because the capture has no shapes"
         )
+        # A fused kernel removes the time between the products, but is slower than the products alone.
         yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.", "low")
 
 
@@ -168,10 +166,8 @@ def _math(run: Run) -> Iterator[Finding]:
 
 
 def _mask_strided(run: Run, pattern: Pattern) -> bool:
-    """Whether the added mask has a last stride other than 1, which the fused backends refuse.
-
-    Source: sdp_utils_cpp.h, check_last_dim_stride_equals_1_dense.
-    """
+    """Whether the added mask has a last stride other than 1, which the fused backends refuse."""
+    # Source: sdp_utils_cpp.h, check_last_dim_stride_equals_1_dense
     for row in pattern.rows:
         shapes, strides = run.shapes(row), run.strides(row) or []
         mask = strides[1] if run.aten[row] in ("add", "add_") and len(strides) > 1 and len(shapes) > 1 else None

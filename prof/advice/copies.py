@@ -37,10 +37,10 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
     if not len(rows):
         return
     total = float(size[rows].sum())
+    rate = total / float(run.dur[rows].sum())
     why = (
-        f"{run.number(rows)} copies move {run.ms(total):.4g} MB from or to pageable memory at "
-        f"{total / float(run.dur[rows].sum()):.3g} GB/s. Pinned memory gives {pinned / 1e9:.0f} GB/s or more, and its "
-        "copies run beside kernels"
+        f"{run.number(rows)} copies move {run.ms(total):.4g} MB from or to pageable memory at {rate:.3g} GB/s. Pinned "
+        f"memory gives {pinned / 1e9:.0f} GB/s or more, and its copies run beside kernels"
     )
     change = (
         "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, "
@@ -50,21 +50,18 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
 
 
 def _waits(run: Run) -> Bools:
-    """A mask of the copies between host and device whose asynchronous call lasted until the copy was half done.
-
-    Includes only copies whose name does not say which kind of memory they use.
-    """
+    """A mask of the copies between host and device whose asynchronous call lasted until the copy was half done."""
+    # Only copies whose name does not say which kind of memory they use
     unnamed = run.mentions("kShortName", "Host-to-Device", "Device-to-Host") & run.mentions("api", "MemcpyAsync")
     api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
     known = (api != NULL) & (took != NULL)
-    lasted = known & (np.where(known, api + took, 0) >= run.start + run.dur / 2)
+    lasted: Bools = known & (np.where(known, api + took, 0) >= run.start + run.dur / 2)
     if not run.marked:
         kernels = np.flatnonzero(run.texts("kind") == "kernel")
         first = np.full(run.lanes, run.rows)
         np.minimum.at(first, run.lane[kernels], kernels)
         lasted &= np.arange(run.rows) > first[run.lane]
-    found: Bools = unnamed & lasted
-    return found
+    return unnamed & lasted
 
 
 @rule("weight_casts")
@@ -79,8 +76,7 @@ def weight_casts(run: Run) -> Iterator[Finding]:
     casts = (run.aten == "copy_") & run.mentions("nodes", "aten::_to_copy")
     rows = [row for row in np.flatnonzero(casts).tolist() if _of_weight(run, row)]
     if rows:
-        now = run.ms_of(rows)
-        why = f"Autocast casts {run.number(rows)} weights from float32 in every forward pass: {now:.4g} ms"
+        why = f"Autocast casts {run.number(rows)} weights from float32 in every forward pass: {run.ms_of(rows):.4g} ms"
         change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
         yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium", launches=len(rows))
 

@@ -49,10 +49,8 @@ def channels_last(run: Run) -> Iterator[Finding]:
 
 
 def _rank(run: Run, row: int) -> int:
-    """The number of spatial dimensions of a convolution; 0 if unknown.
-
-    PyTorch runs 1-d convolutions as 2-d ones of height 1; the ops around them, or their shapes, show that.
-    """
+    """The number of spatial dimensions of a convolution; 0 if unknown."""
+    # PyTorch runs 1-d convolutions as 2-d ones of height 1; the ops around them, or their shapes, show that.
     shapes = [shape for shape in run.shapes(row)[:2] if shape]
     if run.aten[row] != "convolution_backward":  # the shapes of convolution_backward are the caller's
         named = NAMED.search(str(run.texts("nodes")[row]))

@@ -1,5 +1,6 @@
 """Cross-entropy over a large vocabulary, which copies the logits in float32."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,13 +26,10 @@ def cross_entropy(run: Run) -> Iterator[Finding]:
 
     Abstains without shapes, or where the logits' dtype is unknown.
     """
-    found: dict[tuple[int, int], list[int]] = {}
-    for row in np.flatnonzero(run.aten == "_log_softmax").tolist():
-        shape = run.first_shape(row)
-        if len(shape) == 2 and shape[1] >= VOCABULARY:
-            found.setdefault((shape[0], shape[1]), []).append(row)
-    for (rows, columns), calls in found.items():
-        yield from _finding(run, rows * columns, columns, len(calls))
+    shapes = [run.first_shape(row) for row in np.flatnonzero(run.aten == "_log_softmax").tolist()]
+    calls_of = Counter(tuple(shape) for shape in shapes if len(shape) == 2 and shape[1] >= VOCABULARY)
+    for (rows, columns), calls in calls_of.items():
+        yield from _finding(run, rows * columns, columns, calls)
 
 
 def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]:

@@ -49,10 +49,8 @@ def tf32(run: Run) -> Iterator[Finding]:
 
 
 def _fitting(run: Run, rows: Ints, itemsize: int) -> Ints:
-    """The rows whose operands would fill whole lines of 16 bytes.
-
-    Others run several times slower on tensor cores, and convolutions of few channels (depthwise, too) gain little.
-    """
+    """The rows whose operands would fill whole lines of 16 bytes."""
+    # Others run several times slower on tensor cores, and convolutions of few channels (depthwise, too) gain little.
     return np.array([row for row in rows.tolist() if _fits(run, row, LINE // itemsize)], np.int64)
 
 
@@ -68,13 +66,11 @@ def _fits(run: Run, row: int, unit: int) -> bool:
 
 
 def _by_name(run: Run) -> Iterator[Finding]:
-    """Kernels whose names show fp32 products, in a capture without shapes.
-
-    Only half of the gain in compute is counted, since other limits of these kernels are unknown.
-    """
+    """Kernels whose names show fp32 products, in a capture without shapes."""
     assert run.device is not None
     named = np.array([bool(SGEMM.search(name)) for name in run.name])
     rows = np.flatnonzero(named & (run.tc == "0") & np.isnan(run.flop) & (run.dur > LONG_NS))
+    # Only half of the gain in compute is counted, since other limits of these kernels are unknown.
     ratio = run.rate("tc_tf32") / (FP32_REACHED * run.device.peak("fp32")) / 2
     if not len(rows) or not ratio > 1 or bool((run.precision == "tf32").any()):
         return

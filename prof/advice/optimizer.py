@@ -21,25 +21,20 @@ CHUNKS, TENSORS = 320 * 65536, 30
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of optimizer, recognised by the ops of its step.
-
-    ``mark``: the ops that run once per parameter; ``mark_values`` and ``fused_values``: the values that these ops and
-    one fused pass read and write per parameter.
-    """
+    """A kind of optimizer, recognised by the ops of its step."""
 
     name: str
-    mark: tuple[str, ...]
-    mark_values: int
-    fused_values: int
-    lists: bool  # whether one fused pass also moves fewer bytes than the ops on lists of tensors
+    mark: tuple[str, ...]  # the ops that run once per parameter
+    mark_values: int  # values that these ops read and write per parameter
+    fused_values: int  # values that one fused pass reads and writes per parameter
 
 
 # Adam reads p, g, m, v and writes p, m, v: 7 values per parameter, 28 bytes in fp32. addcdiv_(p, m, denom) reads 3 and
 # writes 1. SGD with momentum reads p, g, m and writes p, m; its mul_(m, momentum) reads 1 and writes 1. Plain
 # SGD is one add_.
-ADAM = Kind("Adam", ("_foreach_addcdiv_", "addcdiv_"), 4, 7, lists=True)
-MOMENTUM = Kind("SGD with momentum", ("mul_",), 2, 5, lists=False)
-PLAIN = Kind("SGD", ("add_",), 3, 3, lists=False)
+ADAM = Kind("Adam", ("_foreach_addcdiv_", "addcdiv_"), 4, 7)
+MOMENTUM = Kind("SGD with momentum", ("mul_",), 2, 5)
+PLAIN = Kind("SGD", ("add_",), 3, 3)
 
 
 @rule("optimizer")

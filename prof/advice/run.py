@@ -111,10 +111,8 @@ class Run(Rows):
 
     @cached_property
     def _for_ranks_ns(self) -> float:
-        """The time in ns per step in which collectives wait for other ranks and nothing else runs.
-
-        It is the exposed time minus the time at the rate of the run's fastest collective; 0 without message sizes.
-        """
+        """The time in ns per step in which collectives wait for other ranks and nothing else runs."""
+        # The exposed time minus the time at the rate of the run's fastest collective; 0 without message sizes
         rows = np.flatnonzero(self.collectives)
         size = self.message_bytes(rows)
         rows, size = rows[size > 0], size[size > 0]

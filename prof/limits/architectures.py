@@ -68,17 +68,11 @@ sm_90       128     256     512     512     256    2048    4096    4096    8192 
 sm_100      128     256     512     512     128    4096    8192    8192   16384   16384   32768   16384
 sm_120        4     256     256     256       -     512    1024    1024    2048       -    4096    2048
 """
-
-
-def _rates(text: str) -> Mapping[str, Mapping[str, int]]:
-    """The table above as a mapping: architecture to unit to rate, without empty cells."""
-    units, *rows = (line.split() for line in text.strip().splitlines())
-    return {
-        arch: {unit: int(cell) for unit, cell in zip(units, cells, strict=True) if cell != "-"} for arch, *cells in rows
-    }
-
-
-RATES = _rates(_RATES)
+_UNITS, *_ROWS = (line.split() for line in _RATES.strip().splitlines())
+# The table above as a mapping: architecture to unit to rate, without empty cells
+RATES: Mapping[str, Mapping[str, int]] = {
+    arch: {unit: int(cell) for unit, cell in zip(_UNITS, cells, strict=True) if cell != "-"} for arch, *cells in _ROWS
+}
 # GeForce GPUs multiply these types at half the rate when accumulating in fp32 (white papers of Turing, GA102, Ada and
 # RTX Blackwell).
 HALVED = ("tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")

@@ -68,8 +68,7 @@ def working_rows(table: Table, annotation: Annotation) -> Ints:
 
 
 def _rate(amount: Ints, ns: Ints) -> Floats:
-    rate: Floats = np.divide(amount, ns, out=np.full(len(ns), np.nan), where=(amount != NULL) & (ns > 0))
-    return rate
+    return amount / np.where((amount != NULL) & (ns > 0), ns, np.nan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
 
 def devices_of_rows(table: Table) -> tuple[list[DeviceKey], Ints]:
     """The devices in order, and each row's index into them."""
-    keys, device = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
-    return [tuple(key) for key in keys], device
+    return distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
 
 
 def device_rows(table: Table, wanted: Bools | None = None) -> Iterator[tuple[DeviceKey, Ints]]:

@@ -55,12 +55,13 @@ def _copies(table: Table, annotation: Annotation) -> tuple[Leading | None, Bools
     start, duration = table.ints("start"), table.ints("kDuration")
     size = np.where(table.ints("bytes") == NULL, 0, table.ints("bytes"))
     before = _before_first_kernel(table, moved)
-    every, leading = ([int(values[mask].sum()) for values in (mask, duration, size)] for mask in (moved, before))
+    rows, ns, nbytes = (int(values[moved].sum()) for values in (moved, duration, size))
+    before_rows, before_ns, before_nbytes = (int(values[before].sum()) for values in (before, duration, size))
     ways = tuple(way for way, words in WAYS if bool((named_rows(table, *words) & moved).any()))
     rest = ~before & (start != NULL)
     span = int((start + duration)[rest].max() - start[rest].min()) if rest.any() else 0
-    apart = leading[1] > LOADING * max(span, 1) and not bool(before.all())
-    return Leading(*every, *leading, ways, apart), before
+    apart = before_ns > LOADING * max(span, 1) and not bool(before.all())
+    return Leading(rows, ns, nbytes, before_rows, before_ns, before_nbytes, ways, apart), before
 
 
 def _before_first_kernel(table: Table, moved: Bools) -> Bools:

@@ -91,8 +91,11 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
     blocks_per_sm = np.where(kernel, limits.geometry.blocks_per_sm[rows], np.nan)
     unit, peak = _dominant(limits, rows[matrix & (flops > 0)], annotation)
     device = limits.device[rows][limits.device[rows] >= 0]
+    rank, pid, ordinal = map(known, key)
     return Usage(
-        *map(known, key),
+        rank=rank,
+        pid=pid,
+        ordinal=ordinal,
         name=limits.devices[device[0]].name if len(device) else "",
         operations=len(rows),
         span_ns=high - low,

@@ -49,5 +49,4 @@ def warm_up(table: Table) -> tuple[WarmUp | None, Bools]:
     lasted = begin - int(start[before].min())
     if not first and lasted <= LONG * usual:
         return nothing
-    longest = max(spans[:first], default=0)
-    return WarmUp(first, longest, round(usual), int(before.sum()), lasted), before
+    return WarmUp(first, max(spans[:first], default=0), round(usual), int(before.sum()), lasted), before
