@@ -78,8 +78,8 @@ def _pattern(run: Run, softmax: int, scores: int, last: int) -> Pattern | None:
     if not before or not after:
         return None
     backward = run.aten[softmax] != "_softmax"
-    first, last_row = (before[0], after[-1]) if backward else (before[-1], after[0])
-    kept = [i for i in same if first <= i <= last_row and (i in products or run.elements[i] == scores)]
+    low, high = (before[0], after[-1]) if backward else (before[-1], after[0])
+    kept = [i for i in same if low <= i <= high and (i in products or run.elements[i] == scores)]
     return Pattern(tuple(kept), softmax, products[after[0]], backward)
 
 
@@ -192,7 +192,7 @@ def _finding(
     who: str,
     dtype: str = "",
     inside: Bools | None = None,
-    share: float = 1.0,
+    share: float = 1,
 ) -> Iterator[Finding]:
     """One finding for all patterns.
 

@@ -66,13 +66,12 @@ def _members(run: Run, group: list[int]) -> list[int]:
 def _batched_ns(run: Run, group: list[int]) -> float:
     """Expected time in ns of one product in place of the whole group; NaN if it is unknown."""
     row, count = group[0], len(group)
-    product, item, unit = product_of(run, row), ITEM.get(run.dtype[row]), run.limits.unit.codes[row]
-    if product is None or item is None or unit < 0:
+    product, item, code = product_of(run, row), ITEM.get(run.dtype[row]), run.limits.unit.codes[row]
+    if product is None or item is None or code < 0:
         return math.nan
     m, n, k, each = product.m, product.n, product.k, count * product.batch
-    return run.product_ns(
-        2.0 * each * m * n * k, float(each * item * (m * k + k * n + m * n)), run.limits.unit.values[unit]
-    )
+    nbytes = float(each * item * (m * k + k * n + m * n))
+    return run.product_ns(2.0 * each * m * n * k, nbytes, run.limits.unit.values[code])
 
 
 def _alike(run: Run, a: int, b: int) -> bool:
