@@ -192,7 +192,7 @@ def _finding(
     who: str,
     dtype: str = "",
     inside: Bools | None = None,
-    share: float = 1,
+    share: float = 1.0,
 ) -> Iterator[Finding]:
     """One finding for all patterns.
 
