@@ -6,6 +6,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
 
@@ -93,11 +94,10 @@ def _compiled(name: str) -> str | None:
 @cache
 def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
     """How many positional arguments a model takes (None: any number), and whether it takes ``out``."""
-    parameters = inspect.signature(function).parameters.values()
-    kinds = [parameter.kind for parameter in parameters]
+    parameters = inspect.signature(function).parameters
+    kinds = [parameter.kind for parameter in parameters.values()]
     count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
-    named = any(parameter.name == "out" for parameter in parameters)
-    return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, named
+    return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, "out" in parameters
 
 
 @cache
@@ -133,16 +133,11 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
 
 
 def first_trial(name: str, calls: Iterable[tuple[Any, ...]]) -> int | None:
-    """FLOPs of the first call whose arguments the model accepts; None if it accepts none."""
-    return next((flop for flop in (trial(name, call) for call in calls) if flop is not None), None)
-
-
-def trial(name: str, arguments: tuple[Any, ...]) -> int | None:
-    """FLOPs of the op ``name`` for made-up arguments; None if its model does not accept them."""
-    try:
-        return total(evaluate(name, arguments)).flop
-    except ModelError:
-        return None
+    """FLOPs of the first call, of several made up, whose arguments the model accepts; None if it accepts none."""
+    for arguments in calls:
+        with suppress(ModelError):
+            return total(evaluate(name, arguments)).flop
+    return None
 
 
 # The functions behind Python's operators: ``a @ b`` is recorded as ``__matmul__``.

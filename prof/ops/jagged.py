@@ -14,12 +14,6 @@ from pyprof.prof.ops.sparse_features import offsets
 copy_op, pointwise_op, reduction_op, gemm_op = Family("copy"), Family("pointwise"), Family("reduction"), Family("gemm")
 
 
-def _longest(argument: Any) -> tuple[int, ...]:
-    if argument is UNKNOWN:
-        raise UnknownArgument("the capture does not have the padded lengths")
-    return tuple(int(n) for n in (argument if isinstance(argument, (list, tuple)) else (argument,)))
-
-
 def sequences(starts: Any) -> int:
     found = tensors(starts)
     if not found:
@@ -33,10 +27,12 @@ def sequences(starts: Any) -> int:
 )
 def padded(values: Tensor, starts: Any, longest: Any) -> Work:
     """Pads sequences of rows to the same length: [B, longest, D]"""
-    wide = math.prod(values.shape[1:])
-    return Work(
-        0, values.nbytes + offsets(starts), moved(sequences(starts) * math.prod(_longest(longest)) * wide, values)
-    )
+    batch = sequences(starts)
+    if longest is UNKNOWN:
+        raise UnknownArgument("the capture does not have the padded lengths")
+    lengths = longest if isinstance(longest, (list, tuple)) else (longest,)
+    count = batch * math.prod(map(int, lengths)) * math.prod(values.shape[1:])
+    return Work(0, values.nbytes + offsets(starts), moved(count, values))
 
 
 @copy_op("fbgemm::jagged_to_padded_dense_backward")
@@ -52,8 +48,7 @@ def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
     """Copies the ``total`` rows of a padded tensor that are not padding"""
     if type(total) is not int:
         raise UnknownArgument("the capture does not say how many rows there are")
-    rows = moved(total * (dense.shape[-1] if len(dense.shape) > 1 + len(tensors(starts)) else 1), dense)
-    return Work(0, rows + offsets(starts), rows)
+    return padded_backward(dense, starts, total)
 
 
 @pointwise_op("fbgemm::jagged_dense_elementwise_add")

@@ -7,7 +7,7 @@ from typing import Any
 from pyprof.errors import ModelError
 from pyprof.prof.ops.compiled import fused_bytes, is_compiled
 from pyprof.prof.ops.evaluation import evaluate, first_trial, parameters
-from pyprof.prof.ops.model import FAMILY, UNKNOWN, Parts, Tensor, Work, distinct, names
+from pyprof.prof.ops.model import FAMILY, UNKNOWN, Tensor, Work, distinct, names
 from pyprof.prof.ops.operands import INDEX_BYTES
 
 # Families that move, sort or select elements. "indexing" and "embedding" are not included: their backwards add.
@@ -62,14 +62,11 @@ def _with_any_mask(name: str, arguments: tuple[Any, ...]) -> dict[str, Amounts]:
         return {}
     before, after = arguments[:position], arguments[position + 1 :]
     try:
-        plain, causal = (_parts(evaluate(name, (*before, flag, *after))) for flag in (False, True))
+        works = [evaluate(name, (*before, flag, *after)) for flag in (False, True)]
     except ModelError:
         return {}
+    plain, causal = ({"": work} if isinstance(work, Work) else work for work in works)
     return {part: _common(work, causal[part]) for part, work in plain.items()}
-
-
-def _parts(work: Work | Parts) -> Parts:
-    return {"": work} if isinstance(work, Work) else work
 
 
 def _common(one: Work, other: Work) -> Amounts:
@@ -79,15 +76,11 @@ def _common(one: Work, other: Work) -> Amounts:
 
 # Ops that fill their whole output with zeros before they scatter into it. The model of such an op counts all of its
 # output as written. In a capture the fill is a separate inner op (``aten::zero_``) with its own kernel, so the op's
-# other
-# kernels write only the elements that they touch. Counting the fill twice would put such a kernel far above the memory
-# bandwidth: 17 times for nll_loss_backward with a 50,304-word vocabulary.
+# other kernels write only the elements that they touch. Counting the fill twice would put such a kernel far above the
+# memory bandwidth: 17 times for nll_loss_backward with a 50,304-word vocabulary.
 # Source: ATen/native/cuda/{NLLLoss2d,Loss,DilatedMaxPool3d,EmbeddingBackwardKernel}.cu of torch 2.4 to 2.13.
 # ``max_pool2d_with_indices_backward`` fills first, too, but then writes every element again, in both layouts: on an
 # H200 its kernel wrote 521 MB of a gradient of 537 MB (docs/explanation/accuracy.md).
-
-# op -> function of its arguments (in schema order): bytes read and written, without the zeros
-Own = Callable[[tuple[Any, ...]], float]
 
 
 def _nll(arguments: tuple[Any, ...]) -> float:
@@ -110,7 +103,8 @@ def _embedding(arguments: tuple[Any, ...]) -> float:
     return float(distinct(gradient, indices) + gradient.numel * gradient.itemsize)
 
 
-FILLED: dict[str, Own] = {
+# op -> function of its arguments (in schema order): bytes read and written, without the zeros
+FILLED: dict[str, Callable[[tuple[Any, ...]], float]] = {
     "nll_loss_backward": _nll,
     "nll_loss2d_backward": _nll,
     "max_pool3d_with_indices_backward": _pool,

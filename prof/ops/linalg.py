@@ -16,7 +16,8 @@ from typing import Any
 from pyprof.errors import ShapeError
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, broadcast, given, moved
-from pyprof.prof.ops.result_types import floating, result_dtype
+from pyprof.prof.ops.pointwise import priced
+from pyprof.prof.ops.result_types import result_dtype
 
 op = Family("linalg")
 INFO_BYTES = 4  # int32: one status per matrix, one pivot per row
@@ -43,9 +44,7 @@ def tall(op: str, a: Tensor) -> tuple[int, int, int]:
 
 def written(out: Out, otherwise: float) -> float:
     """Bytes of the results as the capture describes them, or else ``otherwise``."""
-    if not out:
-        return otherwise
-    return sum(moved(t.numel, t) for t in out if t is not None)
+    return sum(moved(t.numel, t) for t in out if t is not None) if out else otherwise
 
 
 def columns(a: Tensor, b: Tensor) -> int:
@@ -147,8 +146,7 @@ def lu_unpack(factors: Tensor, pivots: Tensor, data: Any = True, swaps: Any = Tr
 def cross(a: Tensor, b: Tensor) -> Work:
     """a x b: 2 products and 1 subtraction per element = 3; complex 2 * 6 + 2"""
     result = a.like(broadcast("linalg_cross", a.shape, b.shape), result_dtype(a, b))
-    price = 3 if floating(result.dtype) else 0
-    price = 14 if result.is_complex else price
+    price = priced("linalg_cross", 3, 14, result.dtype)
     return Work(price * result.numel, distinct(a, b), moved(result.numel, result))
 
 

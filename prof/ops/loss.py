@@ -27,13 +27,10 @@ def reducing(count: int, reduction: Any) -> int:
 
 
 def compared(self: Tensor, target: Tensor, flop: int, reduction: Any, *weights: Any) -> Work:
-    """A loss on two tensors of the same shape: ``flop`` per element, plus the reduction. Reads both, and any
-    weights."""
-    shape = broadcast("loss", self.shape, target.shape)
-    count = numel(shape)
-    written = count if mode(reduction) == NONE else 1
-    result = Tensor((written,), result_dtype(self, target))
-    return Work(flop * count + reducing(count, reduction), distinct(self, target, *weights), moved(written, result))
+    """A loss on two tensors of the same shape: ``flop`` per element, and the reduction. Reads both, and any weights."""
+    count = numel(broadcast("loss", self.shape, target.shape))
+    result = Tensor((count if mode(reduction) == NONE else 1,), result_dtype(self, target))
+    return Work(flop * count + reducing(count, reduction), distinct(self, target, *weights), result.nbytes)
 
 
 def compared_backward(self: Tensor, flop: int, *inputs: Any) -> Work:
@@ -52,14 +49,13 @@ def nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = 
 
     With class weights: gathers them, multiplies (N more) and, for a mean, adds them up (N - 1 more).
     """
-    count, item = target.numel, self.itemsize
-    gathered = count * item * (2 if given(weight) else 1)
-    weighting = 0
+    count = target.numel
+    flop = reducing(count, reduction)
     if given(weight):
-        weighting = count + (max(count - 1, 0) if mode(reduction) == MEAN else 0)
+        flop += count + (max(count - 1, 0) if mode(reduction) == MEAN else 0)
+    gathered = moved(2 * count if given(weight) else count, self)
     written = (count if mode(reduction) == NONE else 1) + 1
-    flop = reducing(count, reduction) + weighting
-    return Work(flop, (gathered if count else 0) + indices(target).nbytes, written * item)
+    return Work(flop, gathered + indices(target).nbytes, written * self.itemsize)
 
 
 @op("nll_loss_backward nll_loss2d_backward")
@@ -112,16 +108,17 @@ def cross_entropy_backward(
     return nll_loss_backward(grad, self, target, weight, reduction) + through + smooth
 
 
-PRICES = {  # FLOPs per element
-    "mse_loss": (2, "(x - t)^2"),
-    "l1_loss": (1, "|x - t|"),
-    "smooth_l1_loss huber_loss": (
+PRICES = (  # names, FLOPs per element, formula
+    ("mse_loss", 2, "(x - t)^2"),
+    ("l1_loss", 1, "|x - t|"),
+    (
+        "smooth_l1_loss huber_loss",
         4,
         "z = |x - t|; 0.5 z z / beta, the quadratic branch (huber: delta (z - delta / 2))",
     ),
-    "soft_margin_loss": (3, "log1p(exp(-t x))"),
-    "kl_div": (3, "t (log t - x), or exp(t) (t - x)"),
-}
+    ("soft_margin_loss", 3, "log1p(exp(-t x))"),
+    ("kl_div", 3, "t (log t - x), or exp(t) (t - x)"),
+)
 
 
 def _register(names: str, flop: int, formula: str) -> None:
@@ -132,8 +129,8 @@ def _register(names: str, flop: int, formula: str) -> None:
     op(names)(loss)
 
 
-for _names, (_flop, _formula) in PRICES.items():
-    _register(_names, _flop, _formula)
+for _row in PRICES:
+    _register(*_row)
 
 
 BACKWARDS = {  # FLOPs per element, and unreduced

@@ -68,8 +68,7 @@ class Call:
         return pairs * batch * (1 if self.average else self.heads)
 
     def inputs(self) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-        """(input, weight, bias) of each input projection: a tensor used several times is projected once, with all its
-        weights' rows.
+        """(input, weight, bias) per input projection: a repeated tensor is projected once, with all its weights' rows.
 
         Source: torch.nn.functional._in_projection_packed.
         """
@@ -110,8 +109,7 @@ class Call:
     def masks(self) -> tuple[Any, bool]:
         """The mask that attention reads, and whether it is causal.
 
-        With ``is_causal``, a causal kernel replaces the given mask if no weights are returned and there is no padding
-        mask.
+        With ``is_causal``, a causal kernel replaces the mask if no weights are returned and there is no padding mask.
         """
         if self.causal and given(self.padding_mask) is None and not self.need_weights:
             return None, True
@@ -189,14 +187,11 @@ def transformer_encoder_layer(x: Tensor, _embed: Any, heads: int, *parameters: A
     norm1, norm1_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *_ = rest
     inner = NativeCall(x, x, x, heads, in_weight, in_bias, out_weight=out_weight, out_bias=out_bias)
     hidden = x.like((*x.shape[:-1], up.shape[0]))
-    norms = [
-        evaluate("native_layer_norm", (x, x.shape[-1:], weight, bias, 1e-5))
-        for weight, bias in ((norm1, norm1_bias), (norm2, norm2_bias))
-    ]
+    norms = ((norm1, norm1_bias), (norm2, norm2_bias))
     return multi_head_attention(inner) | {
         "up": linear(x, up, given(up_bias)),
         "activation": total(evaluate("gelu" if use_gelu else "relu", (hidden,))),
         "down": linear(hidden, down, given(down_bias)),
-        "norm": sum(map(total, norms), Work()),
+        "norm": sum((total(evaluate("native_layer_norm", (x, x.shape[-1:], *norm, 1e-5))) for norm in norms), Work()),
         "residual": sum((total(evaluate("add", (x, x.like(x.shape), 1))) for _sum in range(2)), Work()),
     }

@@ -1,8 +1,7 @@
 """Normalisations. E elements in R rows that are normalised together (R = C channels for batch norm), C parameters.
 
-forward    per element: mean 1, variance 3, (x - mean) * rstd 1 (the difference is reused), together 5; weight 1, bias
-1;
-           per row: the addition of eps and the root, 2
+forward    per element: mean 1, variance 3, (x - mean) * rstd 1 (the difference is reused), together 5; weight 1,
+           bias 1; per row: the addition of eps and the root, 2
 backward   xhat = (x - mean) * rstd: 2;  g * xhat, and both sums over the row: 3;  dx = rstd * (g - mean(g) - xhat *
            mean(g * xhat)): 4;  together 9 per element: the division per row is offset by the addition that each sum
            saves
@@ -20,6 +19,7 @@ from pyprof.prof.ops.operands import Out, given, moved, number
 from pyprof.prof.ops.result_types import accumulator
 
 op = Family("norm")
+Wants = tuple[bool, ...]  # which of dx, dweight and dbias are needed
 
 
 def present(*arguments: Any) -> int:
@@ -37,14 +37,18 @@ def statistics(count: int, self: Tensor) -> float:
     return moved(count, Tensor((), accumulator(self.dtype)))
 
 
+def normalise(self: Tensor, rows: int, weight: Any, bias: Any, mean: Any = None, var: Any = None) -> Work:
+    """5E + 2R, weight E, bias E; writes the mean and rstd of each row, and any running statistics."""
+    flop = (5 + present(weight, bias)) * self.numel + 2 * rows
+    written = moved(self.numel, self) + 2 * statistics(rows, self) + distinct(mean, var)
+    return Work(flop, distinct(self, weight, bias, mean, var), written)
+
+
 @op("_batch_norm_with_update _batch_norm_with_update_functional")
 def batch_train(self: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Work:
     """7E + 2C with both parameters; running statistics 7C: 2 mul and 1 add for each of the two, and n / (n - 1)"""
-    rows = channels(self)
-    running = present(mean, var)
-    flop = (5 + present(weight, bias)) * self.numel + 2 * rows + (7 * rows if running == 2 else 3 * rows * running)
-    written = moved(self.numel, self) + 2 * statistics(rows, self) + distinct(mean, var)
-    return Work(flop, distinct(self, weight, bias, mean, var), written)
+    rows, running = channels(self), present(mean, var)
+    return normalise(self, rows, weight, bias, mean, var) + Work(7 * rows if running == 2 else 3 * rows * running)
 
 
 @op("_native_batch_norm_legit_no_training _batch_norm_no_update")
@@ -70,49 +74,43 @@ def batch_norm(
     if isinstance(mean, bool):
         return (batch_train if mean else batch_eval)(self, weight, bias, None, None)
     if training is UNKNOWN or training is None:
-        training = _saved(out) if given(mean) else True  # without running statistics, the batch's are used
+        saved = out[1] if out and len(out) > 1 else None
+        training = not given(mean) or saved is None or saved.numel > 0  # without a running mean, the batch's is used
     return (batch_train if training else batch_eval)(self, weight, bias, mean, var)
-
-
-def _saved(out: Out) -> bool:
-    saved = out[1] if out and len(out) > 1 else None
-    return saved is None or saved.numel > 0
 
 
 @op(
     "cudnn_batch_norm_backward miopen_batch_norm_backward (self, grad, weight, _running_mean, _running_var, mean, rstd)"
 )
 def batch_train_backward(
-    grad: Tensor, self: Tensor, weight: Any, mean: Any, rstd: Any, mask: Any = (True, True, True)
+    grad: Tensor, self: Tensor, weight: Any, mean: Any, rstd: Any, mask: Any = (True, True, True), *, rows: Any = None
 ) -> Work:
     """9E for dx, and C for rstd * weight; 5E - 2C if only the parameters' gradients are needed"""
-    rows = channels(self)
+    rows = channels(self) if rows is None else rows
     wants = wanted(mask, weight)
     flop = 9 * self.numel + rows * present(weight) if wants[0] else max(5 * self.numel - 2 * rows, 0)
     saved = [t if given(t) else self.like((rows,), accumulator(self.dtype)) for t in (mean, rstd)]
-    return Work(flop, distinct(grad, self, weight, *saved), gradients(self, weight, rows, wants))
+    return Work(flop, distinct(grad, self, weight, *saved), gradients(self, weight, channels(self), wants))
 
 
 def batch_eval_backward(grad: Tensor, self: Tensor, weight: Any, mean: Any, var: Any, mask: Any) -> Work:
     """dx = g * (w rstd): E + C;  rstd 2C;  dweight = sum(g (x - mean)) rstd: 3E - C + C;  dbias = sum(g): E - C"""
     rows, count = channels(self), self.numel
     wants = wanted(mask, weight)
-    flop = 2 * rows
-    if wants[0]:
-        flop += count + rows * present(weight)
+    flop = 2 * rows + (count + rows * present(weight) if wants[0] else 0)
     flop += (3 * count if wants[1] else 0) + (max(count - rows, 0) if wants[2] else 0)
     used = [self, mean] if wants[1] else []
     return Work(flop, distinct(grad, *used, weight, var), gradients(self, weight, rows, wants))
 
 
-def wanted(mask: Any, weight: Any) -> tuple[bool, bool, bool]:
+def wanted(mask: Any, weight: Any) -> Wants:
     """The output mask; if the capture lacks it, dx and the gradients of the existing parameters."""
-    if mask is UNKNOWN or mask is None:
-        return (True, present(weight) > 0, present(weight) > 0)
-    return (bool(mask[0]), bool(mask[1]) and present(weight) > 0, bool(mask[2]))
+    has_weight = present(weight) > 0
+    mask = number(mask, (True, has_weight, has_weight))
+    return bool(mask[0]), bool(mask[1]) and has_weight, bool(mask[2])
 
 
-def gradients(self: Tensor, weight: Any, count: int, wants: tuple[bool, bool, bool]) -> float:
+def gradients(self: Tensor, weight: Any, count: int, wants: Wants) -> float:
     """Bytes of dx, dweight and dbias; for a missing parameter, the data's dtype is assumed."""
     like = given(weight) or self.like((count,), accumulator(self.dtype))
     return (moved(self.numel, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(count, like)
@@ -171,20 +169,27 @@ def batch_norm_backward_elemt(
     return Work(5 * self.numel, distinct(grad, self, mean, rstd, weight, *sums), moved(self.numel, self))
 
 
-def needs(*arguments: Any) -> tuple[bool, ...]:
+def needs(*arguments: Any) -> Wants:
     """Which of the optional tensors need a gradient."""
     return tuple(isinstance(argument, Tensor) and argument.needs_grad for argument in arguments)
 
 
 @op("batch_norm.backward")
 def batch_norm_whole_backward(
-    self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, training: Any = True
+    self: Tensor,
+    weight: Any = None,
+    bias: Any = None,
+    mean: Any = None,
+    var: Any = None,
+    training: Any = True,
+    *,
+    rows: Any = None,
 ) -> Work:
     """``native_batch_norm_backward`` with float32 statistics, whatever the device saved"""
     grad = Tensor(self.shape, self.dtype)
     mask = needs(self, weight, bias)
     if number(training, True):
-        return batch_train_backward(grad, self, weight, None, None, mask)
+        return batch_train_backward(grad, self, weight, None, None, mask, rows=rows)
     return batch_eval_backward(grad, self, weight, mean, var, mask)
 
 
@@ -199,10 +204,7 @@ def instance_norm(
     if not number(use_input_stats, True):
         return batch_eval(self, weight, bias, mean, var)
     rows = self.shape[0] * channels(self)
-    running = 7 * rows if present(mean, var) else 0
-    flop = (5 + present(weight, bias)) * self.numel + 2 * rows + running
-    written = moved(self.numel, self) + 2 * statistics(rows, self) + distinct(mean, var)
-    return Work(flop, distinct(self, weight, bias, mean, var), written)
+    return normalise(self, rows, weight, bias, mean, var) + Work(7 * rows if present(mean, var) else 0)
 
 
 @op("instance_norm.backward")
@@ -210,12 +212,5 @@ def instance_norm_backward(
     self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, use_input_stats: Any = True
 ) -> Work:
     """Batch norm's backward over N * C rows: 9E, and R for rstd * weight"""
-    grad = Tensor(self.shape, self.dtype)
-    wants = needs(self, weight, bias)
-    if not number(use_input_stats, True):
-        return batch_eval_backward(grad, self, weight, mean, var, wants)
     rows = self.shape[0] * channels(self)
-    flop = 9 * self.numel + rows * present(weight) if wants[0] else max(5 * self.numel - 2 * rows, 0)
-    reads = distinct(grad, self, weight) + 2 * statistics(rows, self)
-    written = gradients(self, weight, channels(self), (wants[0], wants[1], wants[2]))
-    return Work(flop, reads, written)
+    return batch_norm_whole_backward(self, weight, bias, mean, var, use_input_stats, rows=rows)

@@ -23,8 +23,7 @@ def given(argument: Any) -> Tensor | None:
 
 
 def required(argument: Any) -> Tensor:
-    """A tensor that the schema requires. In an NVTX range, a 0-dimensional tensor has an empty size list, so it is
-    unknown."""
+    """A tensor that the schema requires. If unknown, it is 0-dimensional: its size list in an NVTX range is empty."""
     if isinstance(argument, Tensor):
         return argument
     if argument is UNKNOWN:
@@ -33,8 +32,7 @@ def required(argument: Any) -> Tensor:
 
 
 def number(argument: Any, default: Any) -> Any:
-    """The value of an argument, or its default if unknown; for arguments that nearly every caller leaves at the
-    default."""
+    """The value of an argument or, if unknown, its default; for arguments that nearly every caller leaves at it."""
     return default if argument is UNKNOWN or argument is None else argument
 
 
@@ -67,8 +65,7 @@ def first_output(out: Out) -> Tensor | None:
 
 
 def result_numel(out: Out, sizes: Any = UNKNOWN) -> int | None:
-    """Elements of the first output: from its description, or else from an argument with its sizes; None if both are
-    absent."""
+    """Elements of the first output: as described, or else from an argument with its sizes; None if both are absent."""
     described = first_output(out)
     if described is not None:
         return described.numel

@@ -20,8 +20,7 @@ op = Family("optimizer")
 
 
 def listed(argument: Any) -> tuple[Tensor, ...]:
-    """The tensors of a list argument; raises UnknownArgument if the list is unknown, because the count depends on
-    it."""
+    """The tensors of a list argument, on which the count depends; raises UnknownArgument if the list is unknown."""
     found = tensors(argument)
     if not found:
         raise UnknownArgument("the capture does not have the list of tensors")
@@ -34,21 +33,19 @@ def one(argument: Any, i: int) -> Any:
 
 
 def each(op: str, arguments: tuple[Any, ...]) -> Work:
-    """The work of an element-wise op over a list of tensors. 0-d tensors, the optimizers' step counters, are left
-    out."""
+    """The work of an element-wise op over a list of tensors, without the optimizers' step counters (0-d tensors)."""
     work = Work()
     for i, tensor in enumerate(listed(arguments[0])):
-        if not tensor.shape:
-            continue
-        work += total(evaluate(op, tuple(one(argument, i) for argument in arguments)))
+        if tensor.shape:
+            work += total(evaluate(op, tuple(one(argument, i) for argument in arguments)))
     return work
 
 
-UNARY = (
+ELEMENTWISE = (
     "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round "
-    "rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+    "rsqrt sigmoid sign sin sinh sqrt tan tanh trunc "
+    "add sub mul div clamp_min clamp_max maximum minimum pow lerp addcdiv"
 )
-BINARY = "add sub mul div clamp_min clamp_max maximum minimum pow lerp addcdiv"
 
 
 def _register(name: str) -> None:
@@ -59,7 +56,7 @@ def _register(name: str) -> None:
     op(f"_foreach_{name}")(count)
 
 
-for _name in (UNARY + " " + BINARY).split():
+for _name in ELEMENTWISE.split():
     _register(_name)
     if f"{_name}_" in MODELS:
         _register(f"{_name}_")
@@ -146,17 +143,11 @@ def fused(flop: int, read: tuple[Any, ...], written: tuple[Any, ...], grads: Any
 
 
 @op(
-    "_fused_adam _fused_adam_ _fused_adamw _fused_adamw_ (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, "
-    "_state_steps, _lr, _beta1, _beta2, weight_decay, _eps, _amsgrad, _maximize, grad_scale)"
+    "_fused_adam _fused_adam_ _fused_adamw _fused_adamw_ (self, grads, means, squares, maxima, _state_steps, _lr, "
+    "_beta1, _beta2, weight_decay, _eps, _amsgrad, _maximize, grad_scale)"
 )
 def fused_adam(
-    self: Any,
-    grads: Any,
-    exp_avgs: Any,
-    exp_avg_sqs: Any,
-    max_exp_avg_sqs: Any = (),
-    weight_decay: Any = 0,
-    grad_scale: Any = None,
+    self: Any, grads: Any, means: Any, squares: Any, maxima: Any = (), weight_decay: Any = 0, grad_scale: Any = None
 ) -> Work:
     """m = m + (1 - b1) (g - m): 3;  v = b2 v + (1 - b2) g g: 4;  sqrt(v) / c2 + eps: 3;  p - s m / denom: 3
 
@@ -164,7 +155,7 @@ def fused_adam(
     Source: aten/src/ATen/native/cuda/fused_adam_utils.cuh, torch 2.13.
     """
     flop = 13 + (2 if is_set(weight_decay) else 0)
-    state = (listed(self), listed(exp_avgs), listed(exp_avg_sqs), tensors(max_exp_avg_sqs))
+    state = (listed(self), listed(means), listed(squares), tensors(maxima))
     return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
 
 
@@ -187,11 +178,9 @@ def fused_sgd(
     The first step only writes the buffer. Source: aten/src/ATen/native/cuda/FusedSgdKernel.cu, torch 2.13.
     """
     flop = 2 + (2 if is_set(weight_decay) else 0)
-    buffers = tensors(momentum_buffers)
-    if not buffers:
-        return fused(flop, (listed(self), listed(grads)), (listed(self),), grads, grad_scale)
-    first = is_set(is_first_step)
-    flop += (0 if first else 2 + (1 if is_set(dampening) else 0)) + (2 if is_set(nesterov) else 0)
+    buffers, first = tensors(momentum_buffers), is_set(is_first_step)
+    if buffers:
+        flop += (0 if first else 2 + (1 if is_set(dampening) else 0)) + (2 if is_set(nesterov) else 0)
     reads = (listed(self), listed(grads), () if first else buffers)
     return fused(flop, reads, (listed(self), buffers), grads, grad_scale)
 

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
-from pyprof.prof.ops.operands import Out, first_output, moved, numel
+from pyprof.prof.ops.operands import Out, first_output, moved, numel, result_numel
 
 op = Family("copy")
 
@@ -16,13 +16,11 @@ op = Family("copy")
 @op("im2col")
 def im2col(self: Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1, *, out: Out = None) -> Work:
     """Reads the image, writes every window as a column"""
-    described = first_output(out)
-    if described is None:
+    count = result_numel(out)
+    if count is None:
         sides = zip(self.shape[-2:], kernel, dilation, padding, stride, strict=True)
         steps = numel((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sides)
         count = numel(self.shape[:-2]) * numel(kernel) * steps
-    else:
-        count = described.numel
     return Work(0, self.nbytes, moved(count, self))
 
 
@@ -46,8 +44,7 @@ def _pads(*kinds: str) -> tuple[str, ...]:
 
 
 def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padded shape, and the shape of the source that remains (a negative pad crops). ``pad`` starts at the last
-    dimension."""
+    """The padded shape, and the shape of the source that is kept: a negative pad crops. The last dimension is first."""
     after, kept = list(shape), list(shape)
     for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         after[-1 - i] += before + behind
@@ -59,9 +56,8 @@ def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int
 def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
     """Reads the part of self that is kept, writes the padded result; a negative pad (the backward of padding) crops"""
     if pad is UNKNOWN:
-        result = out[0] if out else None
-        written = math.nan if result is None else moved(result.numel, result)
-        return Work(0, self.nbytes, written)
+        result = first_output(out)
+        return Work(0, self.nbytes, math.nan if result is None else moved(result.numel, result))
     after, kept = padded(self.shape, tuple(pad))
     return Work(0, moved(min(self.stored, numel(kept)), self), moved(numel(after), self))
 
@@ -69,11 +65,10 @@ def constant_pad_nd(self: Tensor, pad: Any, *, out: Out = None) -> Work:
 @op("pad.backward")
 def pad_backward(self: Tensor, pad: Any, mode: Any = "constant", *, out: Out = None) -> Work:
     """constant: reads the interior of g, writes dx;  reflect and others: reads g, adds where elements coincide"""
+    after, kept = padded(self.shape, tuple(pad))
     if mode in ("constant", None, UNKNOWN):
-        kept = numel(padded(self.shape, tuple(pad))[1])
-        return Work(0, moved(kept, self), moved(self.numel, self))
-    grad = self.like(padded(self.shape, tuple(pad))[0])
-    return pad_nd_backward(grad, self)
+        return Work(0, moved(numel(kept), self), moved(self.numel, self))
+    return pad_nd_backward(self.like(after), self)
 
 
 @op(*(f"{name}_backward" for name in _pads("reflection", "replication")))

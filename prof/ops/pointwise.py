@@ -14,8 +14,8 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.prof.ops.model import Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, given, number, numel, output, required
-from pyprof.prof.ops.result_types import floating, promoted, result_dtype
+from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, number, numel, output, required, tensors
+from pyprof.prof.ops.result_types import COMPLEX_OF, REAL_OF, floating, promoted, result_dtype
 
 op = Family("pointwise")
 
@@ -77,7 +77,6 @@ TABLE = (
     Price("clamp_min clamp_max", 2, 0, "same", None, "comparisons"),
 )
 
-REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 COMPLEX_ADD, COMPLEX_MUL, COMPLEX_DIV = 2, 6, 11  # div: 6 products, 3 sums, 2 divisions
 
 
@@ -113,30 +112,25 @@ def apply(
     dtype = result_dtype(*operands)
     computed = "float32" if result == "float" and dtype and not floating(dtype) else dtype
     shape = broadcast(op, *(tensor.shape for tensor in present))
-    written = present[0] if inplace else Tensor(shape, typed(dtype, result))
-    written = output(out, written)
+    written = output(out, present[0] if inplace else Tensor(shape, typed(dtype, result)))
     return elementwise(priced(op, flop, complex_flop, computed) * written.numel, distinct(*present), written)
 
 
-def _register(row: Price, name: str) -> None:
-    def count(*arguments: Any, out: Out = None, **_: Any) -> Work:
-        return apply(name, arguments[: row.operands], row.flop, row.complex_flop, result=row.result, out=out)
-
-    def count_inplace(*arguments: Any, out: Out = None, **_: Any) -> Work:
+def _register(row: Price, name: str, inplace: bool) -> None:
+    def count(*arguments: Any, out: Out = None) -> Work:
         operands = arguments[: row.operands]
-        return apply(name, operands, row.flop, row.complex_flop, result=row.result, out=out, inplace=True)
+        return apply(name, operands, row.flop, row.complex_flop, result=row.result, out=out, inplace=inplace)
 
-    count.__doc__ = count_inplace.__doc__ = f"{row.flop} flop per element of the result: {row.why}"
-    count.__name__ = count.__qualname__ = name
-    count_inplace.__name__ = count_inplace.__qualname__ = f"{name}_"
-    op(name)(count)
-    if not name.endswith("__") and row.operands > 1:
-        op(f"{name}_")(count_inplace)
+    count.__doc__ = f"{row.flop} flop per element of the result: {row.why}"
+    count.__name__ = count.__qualname__ = f"{name}_" if inplace else name
+    op(count.__name__)(count)
 
 
 for _row in TABLE:
     for _name in _row.names.split():
-        _register(_row, _name)
+        _register(_row, _name, inplace=False)
+        if not _name.endswith("__") and _row.operands > 1:
+            _register(_row, _name, inplace=True)
 
 
 def scaled(factor: Any) -> int:
@@ -189,9 +183,8 @@ def pow_(self: Any, exponent: Any, *, out: Out = None) -> Work:
 @op("pow_ float_power_")
 def pow_inplace(self: Any, exponent: Any, *, out: Out = None) -> Work:
     """self **= exponent, in self's dtype"""
-    return apply(
-        "pow_", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None, out=out, inplace=True
-    )
+    complex_flop = COMPLEX_MUL if exponent == 2 else None
+    return apply("pow_", (self, exponent), power(exponent), complex_flop, out=out, inplace=True)
 
 
 @op("addcmul")
@@ -218,7 +211,7 @@ def lerp(self: Tensor, end: Any, weight: Any, *, out: Out = None) -> Work:
 def where(condition: Any, self: Any, other: Any, *, out: Out = None) -> Work:
     """A selection, 0 flop: reads the condition and both operands, writes the result"""
     mask = bool_mask(required(condition))
-    sides = [side for side in (given(self), given(other)) if side is not None]
+    sides = tensors((self, other))
     shape = broadcast("where", mask.shape, *(side.shape for side in sides))
     dtype = result_dtype(self, other) if sides else ""
     return elementwise(0, distinct(mask, *sides), output(out, Tensor(shape, dtype)))
@@ -227,14 +220,12 @@ def where(condition: Any, self: Any, other: Any, *, out: Out = None) -> Work:
 @op("polar")
 def polar(self: Tensor, angle: Tensor, *, out: Out = None) -> Work:
     """r * cos(angle), r * sin(angle): 4 per element"""
-    copied = complex_(self, angle, out=out)
-    return copied + Work(4 * numel(broadcast("polar", self.shape, angle.shape)))
+    return complex_(self, angle, out=out) + Work(4 * numel(broadcast("polar", self.shape, angle.shape)))
 
 
 @op("complex")
 def complex_(self: Tensor, other: Tensor, *, out: Out = None) -> Work:
     """Combines two real tensors into a complex one; 0 flop"""
-    real = promoted(self.dtype, other.dtype)
-    dtype = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}.get(real, "")
+    dtype = COMPLEX_OF.get(promoted(self.dtype, other.dtype), "")
     shape = broadcast("complex", self.shape, other.shape)
     return elementwise(0, distinct(self, other), output(out, Tensor(shape, dtype)))

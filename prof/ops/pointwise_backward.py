@@ -7,7 +7,7 @@ operand was broadcast, a sum follows: (elements of g - elements of the operand) 
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, moved, output, required
+from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, moved, output, required, tensors
 from pyprof.prof.ops.pointwise import COMPLEX_ADD, COMPLEX_DIV, COMPLEX_MUL, power, priced, scaled, typed
 from pyprof.prof.ops.result_types import result_dtype
 
@@ -21,7 +21,7 @@ def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
     If an operand was broadcast, its gradient is summed: elements of g - elements of the operand more.
     """
     factors = {"self": (self, other), "other": (other, self)}
-    grad = _grad_of(out, *(t for t in (self, other) if isinstance(t, Tensor)))
+    grad = _grad_of("gradient", out, *tensors((self, other)))
     return {
         name: _into(t, grad, 1, COMPLEX_MUL, distinct(grad, factor))
         for name, (t, factor) in factors.items()
@@ -35,8 +35,7 @@ def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
 
     If an operand was broadcast, its gradient is summed: elements of g - elements of the operand more.
     """
-    present = [operand for operand in (self, other) if isinstance(operand, Tensor)]
-    shape = broadcast("div", *(operand.shape for operand in present))
+    shape = broadcast("div", *(operand.shape for operand in tensors((self, other))))
     grad = output(out, Tensor(shape, typed(result_dtype(self, other), "float")))
     parts = {}
     if self.needs_grad:
@@ -96,7 +95,7 @@ for _names, _flop, _formula in GRADIENTS:
 @op("maximum.backward minimum.backward fmax.backward fmin.backward")
 def maximum_backward(self: Tensor, other: Tensor, *, out: Out = None) -> Parts:
     """The gradient is g where the operand was chosen, else 0: comparisons. Each gradient reads g and both operands."""
-    grad = _grad_of(out, self, other)
+    grad = _grad_of("gradient", out, self, other)
     inputs = grad.nbytes + distinct(self, other)
     wanted = {"self": self, "other": other}
     return {name: _into(t, grad, 0, 0, inputs) for name, t in wanted.items() if t.needs_grad}
@@ -118,9 +117,7 @@ def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
 
     For a tensor exponent also dn = g * x**n * log(x): 3 per element; reads g, the result and x.
     """
-    present = [operand for operand in (self, exponent) if isinstance(operand, Tensor)]
-    shape = broadcast("pow", *(operand.shape for operand in present))
-    grad = output(out, Tensor(shape, result_dtype(self, exponent)))
+    grad = _grad_of("pow", out, self, exponent)
     parts = {}
     if isinstance(self, Tensor) and self.needs_grad:
         lower = 2 if isinstance(exponent, Tensor) else 1
@@ -134,7 +131,7 @@ def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
 @op("addcmul.backward")
 def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
     """dt1 = value * g * t2, dt2 = value * g * t1: 1 product per element, 2 if value is not 1; dself is g"""
-    grad, flop = _grad_of(out, self, tensor1, tensor2), 1 + scaled(value)
+    grad, flop = _grad_of("gradient", out, self, tensor1, tensor2), 1 + scaled(value)
     parts = _summed(self, grad)
     if tensor1.needs_grad:
         parts["tensor1"] = _into(tensor1, grad, flop, COMPLEX_MUL * flop, grad.nbytes + distinct(tensor2))
@@ -146,7 +143,7 @@ def addcmul_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any 
 @op("addcdiv.backward")
 def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1, *, out: Out = None) -> Parts:
     """dt1 = value * g / t2 (1), dt2 = -value * g * ((t1 / t2) / t2) (3); 1 more each if value is not 1"""
-    grad, times = _grad_of(out, self, tensor1, tensor2), scaled(value)
+    grad, times = _grad_of("gradient", out, self, tensor1, tensor2), scaled(value)
     parts = _summed(self, grad)
     if tensor1.needs_grad:
         inputs = grad.nbytes + distinct(tensor2)
@@ -157,9 +154,9 @@ def addcdiv_backward(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any 
     return parts
 
 
-def _grad_of(out: Out, *operands: Tensor) -> Tensor:
+def _grad_of(op: str, out: Out, *operands: Any) -> Tensor:
     """The gradient of the result, with the broadcast shape and the promoted dtype."""
-    shape = broadcast("gradient", *(operand.shape for operand in operands))
+    shape = broadcast(op, *(operand.shape for operand in tensors(operands)))
     return output(out, Tensor(shape, result_dtype(*operands)))
 
 

@@ -29,8 +29,7 @@ def each(value: Any, n: int) -> tuple[int, ...]:
 
 
 def pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """The output length in one dimension; a window that starts in the padding at the end is left out
-    (aten/native/Pool.h)."""
+    """The output length in one dimension, without a window that starts in the padding at the end (native/Pool.h)."""
     span = size + 2 * padding - dilation * (kernel - 1) - 1
     length = (-(-span // stride) if ceil_mode else span // stride) + 1
     return length - 1 if ceil_mode and (length - 1) * stride >= size + padding else length

@@ -13,8 +13,7 @@ from typing import Any
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import INDEX_BYTES, Out, broadcast, first_output, moved, number, numel, required
-from pyprof.prof.ops.pointwise import REAL_OF
-from pyprof.prof.ops.result_types import addition_flop, dtype_name, floating
+from pyprof.prof.ops.result_types import REAL_OF, addition_flop, dtype_name, floating
 
 op = Family("reduction")
 
@@ -120,8 +119,7 @@ for _row in SPREADS:
 
 
 def norm_flop(count: int, kept_: int, order: Any) -> int:
-    """p = 2: square, add, root: 2E - O + O;  1: add the absolute values: E - O;  0, infinite: comparisons;  other p: as
-    for 2"""
+    """p = 2 or other: square, add, root: 2E - O + O;  1: add the absolute values: E - O;  0, infinite: comparisons"""
     p = float(number(order, 2)) if not isinstance(order, str) else {"fro": 2.0}.get(order, math.inf)
     if p == 0 or math.isinf(p):
         return 0
@@ -129,8 +127,7 @@ def norm_flop(count: int, kept_: int, order: Any) -> int:
 
 
 def _spread_backward(self: Tensor, arguments: tuple[Any, ...], out: Out, a_row: int) -> Work:
-    """dx = (x - mean) * k: mean E, sub, mul; ``a_row`` flop for k per row. Reads x, g and the saved tensors, writes
-    dx."""
+    """dx = (x - mean) * k: mean E, sub, mul; ``a_row`` flop for k per row. Reads x, g and what was saved, writes dx."""
     count, kept_ = spread(self, arguments, out)
     flop = 3 * count + a_row * kept_
     return Work(flop, self.nbytes + a_row * moved(kept_, self), moved(self.numel, self))
@@ -168,7 +165,8 @@ def linalg_vector_norm(
 @op("linalg_vector_norm.backward")
 def norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *, out: Out = None) -> Work:
     """dx = x * (g / norm): O divisions, E products. Reads x, g and the norm, writes dx."""
-    return _norm_backward(self, kept(self, dim, out))
+    kept_ = kept(self, dim, out)
+    return Work(self.numel + kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 
 
 @op("linalg_norm.backward")
@@ -177,24 +175,19 @@ def any_norm_backward(self: Tensor, order: Any = None, dim: Any = None, *, out: 
     along = self.shape if dim is None else (dim,) if isinstance(dim, int) else dim
     if order is not None and len(along) != 1:
         raise UnknownArgument("a matrix norm's backward has no model")
-    return _norm_backward(self, kept(self, dim, out))
+    return norm_backward(self, order, dim, out=out)
 
 
 @op("norm.backward")
 def old_norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Out = None) -> Work:
     """Same as the backward of ``linalg_vector_norm``"""
-    return _norm_backward(self, kept(self, None if dim is UNKNOWN and not arguments else dim, out))
-
-
-def _norm_backward(self: Tensor, kept_: int) -> Work:
-    return Work(self.numel + kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
+    return norm_backward(self, order, None if dim is UNKNOWN and not arguments else dim, out=out)
 
 
 @op("dist")
 def dist(self: Tensor, other: Tensor, p: Any = 2) -> Work:
     """The norm of the difference: the norm's flop plus E"""
-    shape = broadcast("dist", self.shape, other.shape)
-    count = numel(shape)
+    count = numel(broadcast("dist", self.shape, other.shape))
     return Work(count + norm_flop(count, 1, p), distinct(self, other), moved(1, self))
 
 
@@ -202,9 +195,8 @@ def dist(self: Tensor, other: Tensor, p: Any = 2) -> Work:
 def logsumexp(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """max + log(sum(exp(x - max))): sub E, exp E, sum E - O, log O, add O"""
     kept_ = kept(self, dim, out)
-    return Work(
-        3 * self.numel + kept_, self.nbytes, result(kept_, self.dtype if floating(self.dtype) else "float32", out)
-    )
+    dtype = self.dtype if floating(self.dtype) else "float32"
+    return Work(3 * self.numel + kept_, self.nbytes, result(kept_, dtype, out))
 
 
 @op("logsumexp.backward special_logsumexp.backward")

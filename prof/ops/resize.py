@@ -34,13 +34,12 @@ def resized(self: Tensor, size: Any, arguments: tuple[Any, ...], out: Out) -> in
     described = first_output(out)
     if described is not None:
         return described.numel
-    spatial = self.shape[2:]
     if isinstance(size, (list, tuple)) and size:
         return numel((*self.shape[:2], *size))
     scales = next((a for a in arguments if isinstance(a, (list, tuple)) and a), None)
     if scales is None:
         return None
-    return numel((*self.shape[:2], *(math.floor(n * s) for n, s in zip(spatial, scales, strict=True))))
+    return numel((*self.shape[:2], *(math.floor(n * s) for n, s in zip(self.shape[2:], scales, strict=True))))
 
 
 def _register(kind: str, taps: int) -> None:
@@ -94,7 +93,7 @@ def grid_sampler_backward(
     The grid's gradient is an estimate: factors that depend only on the point are not counted.
     """
     taps, coordinates = sampling_taps(grid, mode), grid.shape[-1]
-    wants = (True, True) if mask is UNKNOWN or mask is None else (bool(mask[0]), bool(mask[1]))
+    wants = [bool(wanted) for wanted in number(mask, (True, True))]
     flop = 2 * taps * grad.numel * (wants[0] + coordinates * (wants[1] if taps > 1 else 0))
     written = (moved(self.numel, self) if wants[0] else 0) + (moved(grid.numel, grid) if wants[1] else 0)
     return Work(flop, distinct(grad, self, grid), written)

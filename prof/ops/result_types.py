@@ -5,6 +5,9 @@ from typing import Any
 from pyprof.dtypes import HALF, INTEGERS, ITEM_BYTES, OF_NUMBER
 from pyprof.prof.ops.model import Tensor
 
+REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
+
 
 def dtype_name(argument: Any) -> str | None:
     """A dtype argument in any of the captures' spellings: ``bfloat16``, ``torch.bfloat16``, ``15``. None if absent."""
@@ -55,8 +58,7 @@ def _complex_of(real: str, complex_: str) -> str:
 
 
 def _integers(a: str, b: str) -> str:
-    """A signed type and an unsigned type of at least the same size give the next larger signed type: uint8 + int8 =
-    int16."""
+    """A signed and an unsigned type of at least its size give the next larger signed type: uint8 + int8 = int16."""
     if a.startswith("u") == b.startswith("u"):
         return max(a, b, key=lambda name: ITEM_BYTES[name])
     unsigned, signed = sorted((a, b), reverse=True)

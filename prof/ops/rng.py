@@ -81,21 +81,17 @@ def multinomial(self: Tensor, num_samples: Any = 1, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, 8 * count)
 
 
-def _is_off(train: Any) -> bool:
-    return train is False or train == 0
-
-
 @op("dropout feature_dropout alpha_dropout feature_alpha_dropout")
 def dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """In training same as ``native_dropout``; in evaluation no work"""
-    return Work() if _is_off(train) or (p is not UNKNOWN and p == 0) else native_dropout(self, p, train)
+    return Work() if train == 0 or p == 0 else native_dropout(self, p, train)
 
 
 @op("native_dropout _fused_dropout")
 def native_dropout(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """x * mask / (1 - p): 1 per element. Writes the result and one mask byte per element. In evaluation nothing
     runs."""
-    if _is_off(train):
+    if train == 0:
         return Work()
     return Work(self.numel, self.nbytes, moved(self.numel, self) + self.numel)
 
@@ -109,6 +105,6 @@ def native_dropout_backward(grad: Tensor, mask: Tensor) -> Work:
 @op("dropout.backward")
 def dropout_backward(self: Tensor, p: Any = 0.5, train: Any = True) -> Work:
     """In training same as ``native_dropout_backward``; in evaluation no work"""
-    if _is_off(train) or (p is not UNKNOWN and p == 0):
+    if train == 0 or p == 0:
         return Work()
     return native_dropout_backward(Tensor(self.shape, self.dtype), Tensor(self.shape, "bool"))

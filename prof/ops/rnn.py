@@ -20,6 +20,7 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.prof.ops.gemm import multiply_adds
+from pyprof.prof.ops.marker_arguments import tensors_within
 from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, first_output, given, moved
 
@@ -54,10 +55,9 @@ class Network:
     def directions(self) -> int | None:
         """1 or 2: from the call, or from the weights' sizes; None if both fit.
 
-        Every layer after the first takes the output of all directions as its input.
-
-        The initial state is [layers * directions, batch, hidden size]. Each layer and direction has the same number of
-        weights: first W_ih, then W_hh [gates * hidden, hidden]. Networks with a projection are not covered.
+        Every layer after the first takes the output of all directions as its input. The initial state is [layers *
+        directions, batch, hidden size]. Each layer and direction has the same number of weights: first W_ih, then W_hh
+        [gates * hidden, hidden]. Networks with a projection are not covered.
         """
         if self.bidirectional is not UNKNOWN:
             return 2 if self.bidirectional else 1
@@ -70,9 +70,8 @@ class Network:
         input_weights = [w.numel for w in self.weights[::each]]
         fits = []
         for directions in (1, 2):
-            layers = count // directions
             sizes = [gates * (self.x.shape[-1] if i < directions else directions * hidden) for i in range(count)]
-            if layers * directions == count and sizes == input_weights:
+            if count % directions == 0 and sizes == input_weights:
                 fits.append(directions)
         return fits[0] if len(fits) == 1 else None
 
@@ -99,25 +98,14 @@ class Network:
         return parts
 
 
-def flat(arguments: Any) -> list[Tensor]:
-    """All tensors, including those in lists, because NVTX ranges write a list's items as separate arguments."""
-    tensors: list[Tensor] = []
-    for argument in arguments:
-        if isinstance(argument, Tensor):
-            tensors.append(argument)
-        elif isinstance(argument, tuple):
-            tensors += flat(argument)
-    return tensors
-
-
 def network(arguments: tuple[Any, ...], states: int) -> Network:
     """The network from the arguments (input, hx, params, has_biases, layers, dropout, train, bidirectional,
     batch_first).
 
     With packed sequences: (data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional). The data
-    are [all steps, input size], the batch sizes a 1-D tensor.
+    are [all steps, input size], the batch sizes a 1-D tensor. NVTX ranges write a list's items as separate arguments.
     """
-    tensors = flat(arguments)
+    tensors = tensors_within(arguments)
     if len(tensors) < 2 + states:
         raise ModelError("an RNN has an input, first states and weights")
     first = 2 if len(tensors[1].shape) == 1 else 1
@@ -151,8 +139,8 @@ def cell(x: Tensor, hx: Any, *parameters: Any, out: Out = None) -> Work:
 
 
 def cell_network(x: Tensor, hx: Any, parameters: tuple[Any, ...]) -> Network:
-    states = flat((hx,))
-    rest = flat(parameters)
+    states = tensors_within((hx,))
+    rest = tensors_within(parameters)
     if len(rest) > 4 or (rest and rest[0].shape == states[0].shape and len(rest) in (3, 5)):
         states, rest = [*states, rest[0]], rest[1:]  # an LSTM's second state, not in a list
     return Network(x, tuple(states), tuple(rest), False)
@@ -172,8 +160,8 @@ def cudnn_rnn(x: Tensor, *rest: Any, out: Out = None) -> Work:
 
 def cudnn_network(x: Tensor, rest: tuple[Any, ...]) -> Network:
     """The network from the arguments: first the weights (a list, or separate arguments); hx is the next 3-D tensor."""
-    weights = flat(rest[:1]) if isinstance(rest[0], tuple) else leading(rest)
-    after = flat(rest[1:] if isinstance(rest[0], tuple) else rest[len(weights) :])
+    weights = tensors_within(rest[:1]) if isinstance(rest[0], tuple) else leading(rest)
+    after = tensors_within(rest[1:] if isinstance(rest[0], tuple) else rest[len(weights) :])
     states = [t for t in after if len(t.shape) > 1][:2]
     if not weights or not states:
         raise ModelError("_cudnn_rnn: the capture has neither its weights nor its states")
@@ -197,7 +185,7 @@ def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
     """
     hx, cx, y, dy = (*rest[2:6], None, None, None)[:4]
     states = tuple(t for t in (given(hx), given(cx)) if t is not None)
-    parameters = tuple(flat((weights,)))
+    parameters = tuple(tensors_within((weights,)))
     if not parameters or not states:
         raise ModelError("_cudnn_rnn_backward: the capture has neither its weights nor its states")
     masks = [a for a in rest[6:] if isinstance(a, tuple) and len(a) == 4 and isinstance(a[-1], bool)]
@@ -207,31 +195,28 @@ def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
     return Network(x, states, parameters, UNKNOWN).backward(mask is None or mask[3], nbytes)
 
 
-LAYER = "(x, w_ih, w_hh, b_ih, b_hh, hx, cx)"
-
-
-@op(f"mkldnn_rnn_layer {LAYER}")
-def mkldnn_rnn_layer(x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, hx: Tensor, cx: Any = None) -> Work:
+@op("mkldnn_rnn_layer")
+def mkldnn_rnn_layer(x: Tensor, *arguments: Any) -> Work:
     """One layer and direction"""
-    return layer(x, (w_ih, w_hh, b_ih, b_hh), (hx, cx)).forward()
+    return layer(x, arguments).forward()
 
 
-@op(f"mkldnn_rnn_layer_backward {LAYER}")
-def mkldnn_rnn_layer_backward(
-    x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, hx: Tensor, cx: Any = None
-) -> Parts:
+@op("mkldnn_rnn_layer_backward")
+def mkldnn_rnn_layer_backward(x: Tensor, *arguments: Any) -> Parts:
     """Both gradients of one layer and direction"""
-    return layer(x, (w_ih, w_hh, b_ih, b_hh), (hx, cx)).backward(True)
+    return layer(x, arguments).backward(True)
 
 
-def layer(x: Tensor, parameters: tuple[Any, ...], states: tuple[Tensor, Any]) -> Network:
-    return Network(x, (states[0], *flat(states[1:])), tuple(flat(parameters)), False)
+def layer(x: Tensor, arguments: tuple[Any, ...]) -> Network:
+    """The network from the arguments after x: (w_ih, w_hh, b_ih, b_hh, hx, cx)."""
+    states = (arguments[4], *tensors_within(arguments[5:6]))
+    return Network(x, states, tuple(tensors_within(arguments[:4])), False)
 
 
 @model("_cudnn_rnn_flatten_weight", family="layout")
 def flatten_weight(weights: Any, *rest: Any) -> Work:
     """Copies all weights into the single buffer that cuDNN uses; the weights become views of it"""
-    parameters = flat((weights,)) if isinstance(weights, tuple) else leading((weights, *rest))
+    parameters = tensors_within((weights,)) if isinstance(weights, tuple) else leading((weights, *rest))
     return Work(0, distinct(parameters), sum(moved(w.numel, w) for w in parameters))
 
 

@@ -6,9 +6,9 @@ E elements in R rows. The counts are derived in ``norm``, plus one product per e
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
-from pyprof.prof.ops.norm import channels, needs, op, present, statistics, wanted
-from pyprof.prof.ops.operands import Out, given, moved, numel
+from pyprof.prof.ops.model import Tensor, Work, distinct
+from pyprof.prof.ops.norm import Wants, channels, needs, normalise, op, present, statistics, wanted
+from pyprof.prof.ops.operands import Out, given, moved, number, numel
 from pyprof.prof.ops.result_types import accumulator
 
 
@@ -29,19 +29,11 @@ def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out:
 def layer_norm(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, *, out: Out = None) -> Work:
     """5E + 2R, weight E, bias E; saves mean and rstd per row"""
     rows = self.numel // (normalised(self, normalized_shape, weight, bias, out) or 1)
-    flop = (5 + present(weight, bias)) * self.numel + 2 * rows
-    return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
+    return normalise(self, rows, weight, bias)
 
 
 def row_backward(
-    grad: Tensor,
-    self: Tensor,
-    weight: Any,
-    bias: Any,
-    size: int,
-    rows: int,
-    wants: tuple[bool, bool, bool],
-    saved: tuple[Any, Any],
+    grad: Tensor, self: Tensor, weight: Any, bias: Any, size: int, rows: int, wants: Wants, *saved: Any
 ) -> Work:
     """dx 9E, and g * weight E;  dweight = sum(g * xhat) 2E - D;  dbias = sum(g) E - D. The weight is read for dx."""
     count = self.numel
@@ -60,12 +52,9 @@ def layer_norm_backward(
 ) -> Work:
     """dx 10E with a weight, 9E without; parameters' gradients 3E - 2D"""
     size = self.numel // max(mean.numel, 1) if given(mean) else normalised(self, shape, weight, bias, None)
-    has_mask = mask is not UNKNOWN and mask is not None
-    wants = (
-        (bool(mask[0]), bool(mask[1]), bool(mask[2])) if has_mask else (True, present(weight) > 0, present(bias) > 0)
-    )
-    wants = (wants[0], wants[1] and present(weight) > 0, wants[2] and present(bias) > 0)
-    return row_backward(grad, self, weight, bias, size, self.numel // (size or 1), wants, (mean, rstd))
+    mask = number(mask, (True, True, True))
+    wants = (bool(mask[0]), bool(mask[1]) and present(weight) > 0, bool(mask[2]) and present(bias) > 0)
+    return row_backward(grad, self, weight, bias, size, self.numel // (size or 1), wants, mean, rstd)
 
 
 @op("native_group_norm group_norm")
@@ -79,9 +68,7 @@ def group_norm(self: Tensor, *arguments: Any) -> Work:
     else:
         weight, bias = arguments[:2]
         groups = int(arguments[5])
-    rows = self.shape[0] * groups
-    flop = (5 + present(weight, bias)) * self.numel + 2 * rows
-    return Work(flop, distinct(self, weight, bias), moved(self.numel, self) + 2 * statistics(rows, self))
+    return normalise(self, self.shape[0] * groups, weight, bias)
 
 
 @op("native_group_norm_backward (grad, self, mean, rstd, weight, _n, _c, _hw, _group, mask)")
@@ -90,7 +77,7 @@ def group_norm_backward(
 ) -> Work:
     """Same as layer norm: dx 10E with a weight, parameters' gradients 3E - 2C"""
     wants = wanted(mask, weight)
-    return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, (mean, rstd))
+    return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, mean, rstd)
 
 
 @op("rms_norm _fused_rms_norm")
@@ -108,8 +95,7 @@ def rms_norm_backward(
     """dx: xhat, g xhat, its sum, xhat c, sub, rstd: 6E, and g weight E;  dweight 2E - D"""
     size = normalised(self, normalized_shape, weight, None, None)
     count = self.numel
-    has_mask = mask is not UNKNOWN and mask is not None
-    wants = (bool(mask[0]), bool(mask[1])) if has_mask else (True, True)
+    wants = number(mask, (True, True))
     gain = wants[1] and present(weight) > 0
     flop = ((6 + present(weight)) * count if wants[0] else 0) + (max(2 * count - size, 0) if gain else 0)
     written = (moved(count, self) if wants[0] else 0) + (distinct(weight) if gain else 0)
@@ -136,7 +122,7 @@ def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bia
     wants = needs(self, weight, bias)
     rows = self.shape[0] * int(groups)
     grad = Tensor(self.shape, self.dtype)
-    return row_backward(grad, self, weight, bias, channels(self), rows, (wants[0], wants[1], wants[2]), (None, None))
+    return row_backward(grad, self, weight, bias, channels(self), rows, wants, None, None)
 
 
 @op("_weight_norm _weight_norm_interface")

@@ -10,8 +10,6 @@ from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Tensor
 
-__all__ = ["Signature", "after_lists", "signature_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -37,11 +35,7 @@ _INDICES = {
     "_embedding_bag_dense_backward": (1, 2, 3, 4),
     "_embedding_bag_backward": (1, 2, 3, 4, 5),
 }
-_AFTER_INDICES = {
-    "index _unsafe_index _index": 0,
-    "index_put index_put_ _unsafe_index_put": 2,
-    "_index_put_impl_": 3,
-}
+_AFTER_INDICES = {"index _unsafe_index _index": 0, "index_put index_put_ _unsafe_index_put": 2, "_index_put_impl_": 3}
 _OPTIONS = {
     "topk": (("k", UNKNOWN), ("dim", -1), ("largest", True), ("sorted", True)),
     "cumsum cumprod": (("dim", UNKNOWN), ("dtype", None)),

@@ -16,9 +16,7 @@ op = Family("softmax")
 
 def _typed(self: Tensor, option: Any, out: Out) -> Tensor:
     """The description of the result: ``option`` is ``half_to_float`` in ``_softmax`` and a dtype in ``softmax``."""
-    cast = "" if option is UNKNOWN else dtype_name(option) or self.dtype
-    if option is True:
-        cast = "float32"
+    cast = "" if option is UNKNOWN else "float32" if option is True else dtype_name(option) or self.dtype
     return output(out, Tensor(self.shape, cast))
 
 
@@ -46,13 +44,11 @@ def softmax_backward(grad: Tensor, output_: Tensor, dim: Any, input_dtype: Any =
 @op("_masked_softmax")
 def masked_softmax(self: Tensor, mask: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """A softmax that also reads a mask; masked elements are counted too"""
-    along = -1 if dim is None or dim is UNKNOWN else dim
-    return Work(4 * self.numel - rows(self, along), distinct(self, bool_mask(mask)), moved(self.numel, self))
+    return Work(4 * self.numel - rows(self, dim), distinct(self, bool_mask(mask)), moved(self.numel, self))
 
 
 @op("_masked_softmax_backward")
 def masked_softmax_backward(grad: Tensor, output_: Tensor, mask: Any, dim: Any = None) -> Work:
     """A softmax's backward that also reads a mask"""
-    along = -1 if dim is None or dim is UNKNOWN else dim
     masks = bool_mask(mask) if given(mask) else None
-    return Work(4 * grad.numel - rows(grad, along), distinct(grad, output_, masks), moved(grad.numel, grad))
+    return Work(4 * grad.numel - rows(grad, dim), distinct(grad, output_, masks), moved(grad.numel, grad))

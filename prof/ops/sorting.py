@@ -9,17 +9,7 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import (
-    INDEX_BYTES,
-    Out,
-    broadcast,
-    first_output,
-    moved,
-    number,
-    numel,
-    required,
-    result_numel,
-)
+from pyprof.prof.ops.operands import INDEX_BYTES, Out, broadcast, first_output, moved, numel, required, result_numel
 from pyprof.prof.ops.reduction import kept, result, rows
 from pyprof.prof.ops.result_types import addition_flop, dtype_name, floating, result_dtype
 
@@ -88,9 +78,7 @@ def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
 @op("value_selecting_reduction_backward")
 def selecting_backward(grad: Tensor, dim: Any, positions: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """dx is g at the positions, 0 elsewhere: reads g and the positions, writes dx once"""
-    count = result_numel(out, sizes)
-    written = moved(count, grad)
-    return Work(0, grad.nbytes + INDEX_BYTES * positions.numel, written)
+    return Work(0, grad.nbytes + INDEX_BYTES * positions.numel, moved(result_numel(out, sizes), grad))
 
 
 def selected(self: Tensor, count: int) -> Work:
@@ -160,7 +148,7 @@ def argsort(self: Tensor) -> Work:
 
 def _top(self: Tensor, k: Any, dim: Any, out: Out) -> int:
     described = first_output(out)
-    return described.numel if described is not None else rows(self, number(dim, -1)) * int(k)
+    return described.numel if described is not None else rows(self, dim) * int(k)
 
 
 @sort_op("topk")
