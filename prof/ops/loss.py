@@ -71,40 +71,35 @@ def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = 
     return Work(flop, scalars + weights + indices(target).nbytes, moved(self.numel, self))
 
 
-ENTROPY = "(self, target, weight, reduction, _ignore_index, label_smoothing)"
+ENTROPY = "(self, target, weight, reduction, _ignore_index, smoothing)"
 
 
 @op(f"cross_entropy_loss cross_entropy {ENTROPY}")
-def cross_entropy(
-    self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, label_smoothing: Any = 0.0
-) -> Work:
+def cross_entropy(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, smoothing: Any = 0) -> Work:
     """log_softmax and nll_loss. With label smoothing also the mean of every row: E more flop, one more read.
 
     If the target holds probabilities: log_softmax, E products and the sum.
     """
-    dim = 1 if len(self.shape) > 1 else 0
-    logarithms = log_softmax(self, dim)
-    smooth = number(label_smoothing, 0.0) != 0
+    logarithms = log_softmax(self, 1 if len(self.shape) > 1 else 0)
+    smooth = number(smoothing, 0) != 0
     if target.shape == self.shape and (target.dtype or "int64") not in ("int64", "uint8", "int32"):
         scores = compared(self, target, 1 + (2 if smooth else 0) + (1 if given(weight) else 0), reduction, weight)
         return logarithms + scores
-    picked = nll_loss(self, target, weight, reduction)
     rows = Work(self.numel + 3 * target.numel, self.nbytes, 0) if smooth else Work()
-    return logarithms + picked + rows
+    return logarithms + nll_loss(self, target, weight, reduction) + rows
 
 
 @op(f"cross_entropy_loss.backward cross_entropy.backward {ENTROPY}")
 def cross_entropy_backward(
-    self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, label_smoothing: Any = 0.0
+    self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, smoothing: Any = 0
 ) -> Work:
     """nll_loss_backward, which writes all of its dx, then log_softmax_backward, which reads it"""
-    dim = 1 if len(self.shape) > 1 else 0
-    through = softmax_backward(self, self.like(self.shape), dim)
+    through = softmax_backward(self, self.like(self.shape), 1 if len(self.shape) > 1 else 0)
     if target.shape == self.shape and (target.dtype or "int64") not in ("int64", "uint8", "int32"):
         grad = incoming(self, reduction)
         return compared_backward(self, 1, grad, target) + through
     grad = self.like(target.shape if mode(reduction) == NONE else ())
-    smooth = Work(self.numel, 0, 0) if number(label_smoothing, 0.0) != 0 else Work()
+    smooth = Work(self.numel, 0, 0) if number(smoothing, 0) != 0 else Work()
     return nll_loss_backward(grad, self, target, weight, reduction) + through + smooth
 
 

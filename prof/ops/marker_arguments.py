@@ -53,8 +53,7 @@ def subscript(call: Marker, self: Any) -> Any:
 
     ``call`` has x and the key. ``self`` is the tensor that is indexed: a view of x after integers and slices in the key
     are applied. Returns UNKNOWN if the view's shape does not match, or if the key has items that a marker does not
-    record (lists, numbers that are tensors). Source: applySlicing in
-    torch/csrc/autograd/python_variable_indexing.cpp.
+    record (lists, numbers that are tensors). Source: applySlicing in torch/csrc/autograd/python_variable_indexing.cpp.
     """
     x, key = (*call_arguments(call), UNKNOWN, UNKNOWN)[:2]
     if not isinstance(x, Tensor) or not isinstance(self, Tensor) or key is UNKNOWN or call.args[1]["type"] == "list":

@@ -84,14 +84,11 @@ class Call:
             else:
                 groups.append((x, 1))
         rows = self.in_weight.shape[0] // 3
-        return [
-            (
-                x,
-                replace(self.in_weight, shape=(count * rows, size), strides=None, ident=0),
-                None if bias is None else replace(bias, shape=(count * rows,), ident=0),
-            )
-            for x, count in groups
-        ]
+        projections = []
+        for x, count in groups:
+            weight = replace(self.in_weight, shape=(count * rows, size), strides=None, ident=0)
+            projections.append((x, weight, None if bias is None else replace(bias, shape=(count * rows,), ident=0)))
+        return projections
 
     def attention_call(self) -> AttentionCall:
         """The arguments of the inner attention op, with tensors [batch, heads, sequence, size of a head]."""

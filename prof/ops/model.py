@@ -27,9 +27,8 @@ A model may also use these four features:
 
 * It may serve several ops whose arguments come in different orders. Each name is then followed by its order, using the
   model's parameter names: ``model("conv2d (x, weight, bias, stride)", "cudnn_convolution (x, weight, _padding,
-  stride)")``.
-  A name with a leading underscore is skipped; a parameter missing from an order gets the model's default. A function
-  with many arguments may take them as one dataclass: ``model("conv2d (x, weight)", takes=Call)``.
+  stride)")``. A name with a leading underscore is skipped; a parameter missing from an order gets the model's default.
+  A function with many arguments may take them as one dataclass: ``model("conv2d (x, weight)", takes=Call)``.
 * It may have a keyword ``out: tuple[Tensor | None, ...] | None = None``, which receives the descriptions of the op's
   outputs if the capture has them; an output that was not computed is None.
 * It may return ``Parts`` if separate kernels do separate pieces of the work, such as the data and the weight gradient

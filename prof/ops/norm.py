@@ -79,9 +79,7 @@ def batch_norm(
     return (batch_train if training else batch_eval)(self, weight, bias, mean, var)
 
 
-@op(
-    "cudnn_batch_norm_backward miopen_batch_norm_backward (self, grad, weight, _running_mean, _running_var, mean, rstd)"
-)
+@op("cudnn_batch_norm_backward miopen_batch_norm_backward (self, grad, weight, _mean, _var, mean, rstd)")
 def batch_train_backward(
     grad: Tensor, self: Tensor, weight: Any, mean: Any, rstd: Any, mask: Any = (True, True, True), *, rows: Any = None
 ) -> Work:
@@ -141,8 +139,7 @@ def batch_norm_gather_stats(
     self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None, running_var: Any = None
 ) -> Work:
     """Merges the statistics of all ranks: about 10 per rank and channel, an estimate"""
-    rows = mean.shape[-1]
-    written = 2 * moved(rows, mean) + distinct(running_mean, running_var)
+    written = 2 * moved(mean.shape[-1], mean) + distinct(running_mean, running_var)
     return Work(10 * mean.numel, distinct(mean, rstd, running_mean, running_var), written)
 
 
@@ -162,9 +159,7 @@ def batch_norm_backward_reduce(grad: Tensor, self: Tensor, mean: Tensor, rstd: T
 
 
 @op("batch_norm_backward_elemt")
-def batch_norm_backward_elemt(
-    grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, *sums: Any
-) -> Work:
+def elemt_backward(grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, *sums: Any) -> Work:
     """(g - mean(g) - (x - mean) k) * (rstd weight): 5E"""
     return Work(5 * self.numel, distinct(grad, self, mean, rstd, weight, *sums), moved(self.numel, self))
 
@@ -172,25 +167,6 @@ def batch_norm_backward_elemt(
 def needs(*arguments: Any) -> Wants:
     """Which of the optional tensors need a gradient."""
     return tuple(isinstance(argument, Tensor) and argument.needs_grad for argument in arguments)
-
-
-@op("batch_norm.backward")
-def batch_norm_whole_backward(
-    self: Tensor,
-    weight: Any = None,
-    bias: Any = None,
-    mean: Any = None,
-    var: Any = None,
-    training: Any = True,
-    *,
-    rows: Any = None,
-) -> Work:
-    """``native_batch_norm_backward`` with float32 statistics, whatever the device saved"""
-    grad = Tensor(self.shape, self.dtype)
-    mask = needs(self, weight, bias)
-    if number(training, True):
-        return batch_train_backward(grad, self, weight, None, None, mask, rows=rows)
-    return batch_eval_backward(grad, self, weight, mean, var, mask)
 
 
 @op("instance_norm")
@@ -207,10 +183,21 @@ def instance_norm(
     return normalise(self, rows, weight, bias, mean, var) + Work(7 * rows if present(mean, var) else 0)
 
 
-@op("instance_norm.backward")
-def instance_norm_backward(
-    self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, use_input_stats: Any = True
-) -> Work:
-    """Batch norm's backward over N * C rows: 9E, and R for rstd * weight"""
-    rows = self.shape[0] * channels(self)
-    return batch_norm_whole_backward(self, weight, bias, mean, var, use_input_stats, rows=rows)
+def _register_backward(name: str, by_sample: bool, formula: str) -> None:
+    def backward(
+        self: Tensor, weight: Any = None, bias: Any = None, mean: Any = None, var: Any = None, training: Any = True
+    ) -> Work:
+        grad, mask = self.like(self.shape), needs(self, weight, bias)
+        if not number(training, True):
+            return batch_eval_backward(grad, self, weight, mean, var, mask)
+        rows = channels(self) * (self.shape[0] if by_sample else 1)
+        return batch_train_backward(grad, self, weight, None, None, mask, rows=rows)
+
+    backward.__doc__ = formula
+    op(name)(backward)
+
+
+_register_backward(
+    "batch_norm.backward", False, "``native_batch_norm_backward`` with float32 statistics, whatever the device saved"
+)
+_register_backward("instance_norm.backward", True, "Batch norm's backward over N * C rows: 9E, and R for rstd * weight")

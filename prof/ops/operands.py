@@ -32,7 +32,7 @@ def required(argument: Any) -> Tensor:
 
 
 def number(argument: Any, default: Any) -> Any:
-    """The value of an argument or, if unknown, its default; for arguments that nearly every caller leaves at it."""
+    """The value of an argument, or its default if unknown; nearly every caller leaves such an argument at it."""
     return default if argument is UNKNOWN or argument is None else argument
 
 

@@ -154,9 +154,8 @@ def fused_adam(
     13 per parameter. With weight decay 2 more: g + w p (Adam) or p - (lr w) p (AdamW). AMSGrad's maximum counts 0.
     Source: aten/src/ATen/native/cuda/fused_adam_utils.cuh, torch 2.13.
     """
-    flop = 13 + (2 if is_set(weight_decay) else 0)
     state = (listed(self), listed(means), listed(squares), tensors(maxima))
-    return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
+    return fused(13 + 2 * is_set(weight_decay), (*state, listed(grads)), state, grads, grad_scale)
 
 
 @op(
@@ -191,6 +190,5 @@ def fused_sgd(
 )
 def fused_adagrad(self: Any, grads: Any, state_sums: Any, weight_decay: Any = 0, grad_scale: Any = None) -> Work:
     """s + g g: 2;  p - lr g / (sqrt(s) + eps): sqrt, add, mul, div, sub: 5;  weight decay 2"""
-    flop = 7 + (2 if is_set(weight_decay) else 0)
     state = (listed(self), listed(state_sums))
-    return fused(flop, (*state, listed(grads)), state, grads, grad_scale)
+    return fused(7 + 2 * is_set(weight_decay), (*state, listed(grads)), state, grads, grad_scale)

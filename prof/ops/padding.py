@@ -44,7 +44,7 @@ def _pads(*kinds: str) -> tuple[str, ...]:
 
 
 def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padded shape, and the shape of the source that is kept: a negative pad crops. The last dimension is first."""
+    """The padded shape, and that of the source that remains (a negative pad crops). ``pad`` starts at the last size."""
     after, kept = list(shape), list(shape)
     for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         after[-1 - i] += before + behind

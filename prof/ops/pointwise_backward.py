@@ -47,8 +47,7 @@ def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
 
 def _into(operand: Tensor, grad: Tensor, flop: int, complex_flop: int, inputs: float) -> Work:
     """The gradient of an operand: ``flop`` per element of g, then summed over the dimensions that were broadcast."""
-    sums = max(grad.numel - operand.numel, 0)
-    adds = sums * priced("add", 1, COMPLEX_ADD, grad.dtype)
+    adds = max(grad.numel - operand.numel, 0) * priced("add", 1, COMPLEX_ADD, grad.dtype)
     price = priced("div", flop, complex_flop, grad.dtype)
     return Work(price * grad.numel + adds, inputs, moved(operand.numel, operand))
 

@@ -29,7 +29,7 @@ def each(value: Any, n: int) -> tuple[int, ...]:
 
 
 def pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """The output length in one dimension, without a window that starts in the padding at the end (native/Pool.h)."""
+    """The output length in one dimension; no window starts in the padding at the end (aten/native/Pool.h)."""
     span = size + 2 * padding - dilation * (kernel - 1) - 1
     length = (-(-span // stride) if ceil_mode else span // stride) + 1
     return length - 1 if ceil_mode and (length - 1) * stride >= size + padding else length
@@ -192,8 +192,7 @@ for _n in (1, 2, 3):
 def max_unpool(self: Tensor, positions: Tensor, size: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Writes each value to its position, zeros elsewhere"""
     known = UNKNOWN if size is UNKNOWN else (*self.shape[: -len(size)], *size)
-    count = result_numel(out, known)
-    return Work(0, self.nbytes + INDEX_BYTES * positions.numel, moved(count, self))
+    return Work(0, self.nbytes + INDEX_BYTES * positions.numel, moved(result_numel(out, known), self))
 
 
 @op("fractional_max_pool2d fractional_max_pool3d")

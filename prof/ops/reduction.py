@@ -18,23 +18,17 @@ from pyprof.prof.ops.result_types import REAL_OF, addition_flop, dtype_name, flo
 op = Family("reduction")
 
 
-def dims_of(tensor: Tensor, dim: Any) -> tuple[int, ...]:
-    """The reduced dimensions, counted from the front; all of them where ``dim`` is None or empty."""
-    rank = len(tensor.shape)
-    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
-        return tuple(range(rank))
-    listed = (dim,) if isinstance(dim, int) else tuple(dim)
-    return tuple(d % rank for d in listed) if rank else ()
-
-
 def kept(tensor: Tensor, dim: Any, out: Out = None) -> int:
-    """O, the number of elements of the result: from the capture if it describes the result, otherwise from ``dim``."""
+    """O, the number of elements of the result: as the capture describes it, otherwise from ``dim`` (None: all)."""
     described = first_output(out)
     if described is not None:
         return described.numel
     if dim is UNKNOWN:
         raise UnknownArgument("the reduced dimensions are not described")
-    reduced = set(dims_of(tensor, dim))
+    if dim in (None, (), []):
+        return 1
+    rank, listed = len(tensor.shape), (dim,) if isinstance(dim, int) else tuple(dim)
+    reduced = {d % rank for d in listed} if rank else set()
     return numel(n for i, n in enumerate(tensor.shape) if i not in reduced)
 
 
@@ -129,8 +123,7 @@ def norm_flop(count: int, kept_: int, order: Any) -> int:
 def _spread_backward(self: Tensor, arguments: tuple[Any, ...], out: Out, a_row: int) -> Work:
     """dx = (x - mean) * k: mean E, sub, mul; ``a_row`` flop for k per row. Reads x, g and what was saved, writes dx."""
     count, kept_ = spread(self, arguments, out)
-    flop = 3 * count + a_row * kept_
-    return Work(flop, self.nbytes + a_row * moved(kept_, self), moved(self.numel, self))
+    return Work(3 * count + a_row * kept_, self.nbytes + a_row * moved(kept_, self), moved(self.numel, self))
 
 
 @op("var.backward")
@@ -202,8 +195,7 @@ def logsumexp(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
 @op("logsumexp.backward special_logsumexp.backward")
 def logsumexp_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     """dx = g * exp(x - lse): sub, exp, mul. Reads x, g and lse, writes dx."""
-    kept_ = kept(self, dim, out)
-    return Work(3 * self.numel, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
+    return Work(3 * self.numel, self.nbytes + 2 * moved(kept(self, dim, out), self), moved(self.numel, self))
 
 
 @op("count_nonzero")

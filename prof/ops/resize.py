@@ -72,9 +72,8 @@ for _taps, _kinds in TAPS.items():
 def sampling_taps(grid: Tensor, mode: Any) -> int:
     """Mode 0 is (bi- or tri-)linear, 1 nearest, 2 bicubic; if the capture lacks it, linear, the default."""
     names = {"bilinear": 0, "nearest": 1, "bicubic": 2}
-    dims = len(grid.shape) - 2
     kind = names[mode] if isinstance(mode, str) else int(number(mode, 0))
-    return (int(2**dims), 1, 16)[kind]
+    return (int(2 ** (len(grid.shape) - 2)), 1, 16)[kind]
 
 
 @op("grid_sampler grid_sampler_2d grid_sampler_3d cudnn_grid_sampler grid_sample _grid_sampler_2d_cpu_fallback")

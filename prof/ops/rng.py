@@ -27,8 +27,7 @@ def fill(self: Tensor, p: Any = None) -> Work:
 @op("bernoulli poisson _standard_gamma binomial _sample_dirichlet")
 def sample(self: Tensor, p: Any = None) -> Work:
     """Writes one number per probability or rate in self; bernoulli(self, p) only uses self's shape"""
-    source = 0 if isinstance(p, float) else distinct(self, p)
-    return Work(0, source, moved(self.numel, self))
+    return Work(0, 0 if isinstance(p, float) else distinct(self, p), moved(self.numel, self))
 
 
 def _made(out: Out, size: Any, dtype: Any, default: str) -> Work:

@@ -8,10 +8,9 @@ flop    only the matrix products: each step of each sequence multiplies once by 
 read    input, initial states, weights and biases, each once: cuDNN's persistent kernels keep the weights on
         chip, other kernels read them again at each step
 write   output and final states, but not the tensors between layers or cuDNN's reserve space
-Backward: the data and the weight gradient of each product, so twice the flop, including the initial states'
-gradients (cuDNN's backward-data kernel computes all of them, needed or not). dgrad reads dy, y and the weights
-and writes dx and the states' gradients; wgrad reads x, y and the initial states and writes the weights'
-gradients.
+Backward: the data and the weight gradient of each product, so twice the flop, including the initial states' gradients
+(cuDNN's backward-data kernel computes all of them, needed or not). dgrad reads dy, y and the weights and writes dx and
+the states' gradients; wgrad reads x, y and the initial states and writes the weights' gradients.
 """
 
 import math
@@ -22,7 +21,7 @@ from pyprof.errors import ModelError
 from pyprof.prof.ops.gemm import multiply_adds
 from pyprof.prof.ops.marker_arguments import tensors_within
 from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct, model
-from pyprof.prof.ops.operands import Out, first_output, given, moved
+from pyprof.prof.ops.operands import Out, first_output, given, moved, tensors
 
 op = Family("rnn")
 
@@ -184,7 +183,7 @@ def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
     (input, weights, stride, weight_buf, hx, cx, output, grad_output, ..., output_mask)
     """
     hx, cx, y, dy = (*rest[2:6], None, None, None)[:4]
-    states = tuple(t for t in (given(hx), given(cx)) if t is not None)
+    states = tensors((hx, cx))
     parameters = tuple(tensors_within((weights,)))
     if not parameters or not states:
         raise ModelError("_cudnn_rnn_backward: the capture has neither its weights nor its states")
@@ -220,13 +219,9 @@ def flatten_weight(weights: Any, *rest: Any) -> Work:
     return Work(0, distinct(parameters), sum(moved(w.numel, w) for w in parameters))
 
 
-# --- fused element-wise part of a cell
-
-
 @model("_thnn_fused_lstm_cell", family="pointwise")
 def fused_lstm_cell(gates_x: Tensor, gates_h: Tensor, cx: Tensor, b_x: Any = None, b_h: Any = None) -> Work:
-    """Per hidden element: 4 gate sums (12 with two biases), 3 sigmoids of 3, tanh, c = f c + i g (3), o tanh(c)
-    (2)
+    """Per hidden element: 4 gate sums (12 with two biases), 3 sigmoids of 3, tanh, c = f c + i g (3), o tanh(c) (2)
 
     flop    19, with biases 27;  reads gates, state, biases;  writes h, c and the four activated gates
     """
@@ -243,8 +238,7 @@ def fused_lstm_cell_backward(dh: Any, dc: Any, cx: Tensor, cy: Tensor, gates: Te
 
 @model("_thnn_fused_gru_cell", family="pointwise")
 def fused_gru_cell(gates_x: Tensor, gates_h: Tensor, hx: Tensor, b_x: Any = None, b_h: Any = None) -> Work:
-    """Per hidden element: r and z (2 sums, 2 sigmoids of 3), n = tanh(x + r h) (3), h = (1 - z) n + z h (4), 6
-    biases
+    """Per hidden element: r and z (2 sums, 2 sigmoids of 3), n = tanh(x + r h) (3), h = (1 - z) n + z h (4), 6 biases
 
     flop    15, with biases 21;  writes h and five intermediates
     """

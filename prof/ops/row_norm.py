@@ -9,7 +9,6 @@ from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import Tensor, Work, distinct
 from pyprof.prof.ops.norm import Wants, channels, needs, normalise, op, present, statistics, wanted
 from pyprof.prof.ops.operands import Out, given, moved, number, numel
-from pyprof.prof.ops.result_types import accumulator
 
 
 def normalised(self: Tensor, normalized_shape: Any, weight: Any, bias: Any, out: Out) -> int:
@@ -39,10 +38,9 @@ def row_backward(
     count = self.numel
     flop = (9 + present(weight)) * count if wants[0] else 0
     flop += (max(2 * count - size, 0) if wants[1] else 0) + (max(count - size, 0) if wants[2] else 0)
-    known = [t if given(t) else self.like((rows,), accumulator(self.dtype)) for t in saved]
     parameter = given(weight) or given(bias) or self.like((size,))
     written = (moved(count, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(size, parameter)
-    stored = sum(statistics(t.numel, self) for t in known)
+    stored = sum(statistics(t.numel if given(t) else rows, self) for t in saved)
     return Work(flop, distinct(grad, self, weight if wants[0] else None) + stored, written)
 
 
@@ -72,12 +70,12 @@ def group_norm(self: Tensor, *arguments: Any) -> Work:
 
 
 @op("native_group_norm_backward (grad, self, mean, rstd, weight, _n, _c, _hw, _group, mask)")
-def group_norm_backward(
+def group_backward(
     grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, mask: Any = None
 ) -> Work:
     """Same as layer norm: dx 10E with a weight, parameters' gradients 3E - 2C"""
-    wants = wanted(mask, weight)
-    return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, mean, rstd)
+    size, wants = channels(self), wanted(mask, weight)
+    return row_backward(grad, self, weight, weight, size, mean.numel, wants, mean, rstd)
 
 
 @op("rms_norm _fused_rms_norm")
@@ -89,12 +87,9 @@ def rms_norm(self: Tensor, normalized_shape: Any, weight: Any = None, *, out: Ou
 
 
 @op("_fused_rms_norm_backward")
-def rms_norm_backward(
-    grad: Tensor, self: Tensor, normalized_shape: Any, rstd: Any, weight: Any = None, mask: Any = None
-) -> Work:
+def rms_norm_backward(grad: Tensor, self: Tensor, shape: Any, rstd: Any, weight: Any = None, mask: Any = None) -> Work:
     """dx: xhat, g xhat, its sum, xhat c, sub, rstd: 6E, and g weight E;  dweight 2E - D"""
-    size = normalised(self, normalized_shape, weight, None, None)
-    count = self.numel
+    size, count = normalised(self, shape, weight, None, None), self.numel
     wants = number(mask, (True, True))
     gain = wants[1] and present(weight) > 0
     flop = ((6 + present(weight)) * count if wants[0] else 0) + (max(2 * count - size, 0) if gain else 0)
@@ -112,8 +107,8 @@ def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = N
 @op("layer_norm.backward")
 def layer_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None) -> Work:
     """Same as ``native_layer_norm_backward`` with float32 statistics, whatever dtype the device saved"""
-    grad = Tensor(self.shape, self.dtype)
-    return layer_norm_backward(grad, self, normalized_shape, None, None, weight, bias, needs(self, weight, bias))
+    wants = needs(self, weight, bias)
+    return layer_norm_backward(self.like(self.shape), self, normalized_shape, None, None, weight, bias, wants)
 
 
 @op("group_norm.backward")
@@ -121,8 +116,7 @@ def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bia
     """Same as ``native_group_norm_backward``"""
     wants = needs(self, weight, bias)
     rows = self.shape[0] * int(groups)
-    grad = Tensor(self.shape, self.dtype)
-    return row_backward(grad, self, weight, bias, channels(self), rows, wants, None, None)
+    return row_backward(self.like(self.shape), self, weight, bias, channels(self), rows, wants, None, None)
 
 
 @op("_weight_norm _weight_norm_interface")

@@ -52,12 +52,10 @@ def writes(names: str, inplace: str) -> Callable[[Callable[..., Write]], Callabl
     return register
 
 
-REDUCING = {"add": 1, "sum": 1, "multiply": 1, "prod": 1, "mean": 1, "amax": 0, "amin": 0}
-
-
 def _reduces(arguments: tuple[Any, ...]) -> int:
+    """The additions or products per element: 1 with a reduction such as "add", 0 without one; extrema compare."""
     name = next((a for a in arguments if isinstance(a, str)), None)
-    return 0 if name is None else REDUCING.get(name, 1)
+    return 0 if name in (None, "amax", "amin") else 1
 
 
 def _elements(self: Tensor, positions: Tensor, source: Any, additions: int) -> Write:

@@ -105,9 +105,6 @@ def kthvalue_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -
     return selected(self, kept(self, dim, out))
 
 
-# Scans, and what sorts or searches
-
-
 @scan_op("cumsum cumprod _cumsum _cumprod")
 def cumsum(self: Tensor, dim: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """1 addition per element except the first of each row: E - R"""
