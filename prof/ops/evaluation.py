@@ -133,7 +133,7 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
 
 
 def first_trial(name: str, calls: Iterable[tuple[Any, ...]]) -> int | None:
-    """FLOPs of the first call, of several made up, whose arguments the model accepts; None if it accepts none."""
+    """FLOPs of the first of these made-up calls whose arguments the model accepts; None if it accepts none."""
     for arguments in calls:
         with suppress(ModelError):
             return total(evaluate(name, arguments)).flop

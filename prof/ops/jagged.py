@@ -27,11 +27,11 @@ def sequences(starts: Any) -> int:
 )
 def padded(values: Tensor, starts: Any, longest: Any) -> Work:
     """Pads sequences of rows to the same length: [B, longest, D]"""
-    batch = sequences(starts)
+    wide, batch = math.prod(values.shape[1:]), sequences(starts)
     if longest is UNKNOWN:
         raise UnknownArgument("the capture does not have the padded lengths")
     lengths = longest if isinstance(longest, (list, tuple)) else (longest,)
-    count = batch * math.prod(map(int, lengths)) * math.prod(values.shape[1:])
+    count = batch * math.prod(map(int, lengths)) * wide
     return Work(0, values.nbytes + offsets(starts), moved(count, values))
 
 

@@ -44,7 +44,7 @@ def _pads(*kinds: str) -> tuple[str, ...]:
 
 
 def padded(shape: tuple[int, ...], pad: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padded shape, and that of the source that remains (a negative pad crops). ``pad`` starts at the last size."""
+    """The padded shape, and what is left of the source's: negative pads crop. ``pad`` starts at the last dimension."""
     after, kept = list(shape), list(shape)
     for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         after[-1 - i] += before + behind

@@ -154,11 +154,7 @@ def cell_backward(x: Tensor, hx: Any, *parameters: Any) -> Parts:
 @op("_cudnn_rnn miopen_rnn")
 def cudnn_rnn(x: Tensor, *rest: Any, out: Out = None) -> Work:
     """(input, weights, stride, weight_buf, hx, cx, mode, ...): weight_buf is the memory of the weights"""
-    return cudnn_network(x, rest).forward(out)
-
-
-def cudnn_network(x: Tensor, rest: tuple[Any, ...]) -> Network:
-    """The network from the arguments: first the weights (a list, or separate arguments); hx is the next 3-D tensor."""
+    # first the weights (a list, or separate arguments); hx is the next 3-D tensor
     weights = tensors_within(rest[:1]) if isinstance(rest[0], tuple) else leading(rest)
     after = tensors_within(rest[1:] if isinstance(rest[0], tuple) else rest[len(weights) :])
     states = [t for t in after if len(t.shape) > 1][:2]
@@ -167,7 +163,7 @@ def cudnn_network(x: Tensor, rest: tuple[Any, ...]) -> Network:
     hx = states[0]
     both = tuple(s for s in states if len(s.shape) == len(hx.shape) and s.shape[0] == hx.shape[0])
     flags = [a for a in rest if isinstance(a, bool)]  # batch_first, train, bidirectional
-    return Network(x, both, tuple(weights), flags[2] if len(flags) > 2 else UNKNOWN)
+    return Network(x, both, tuple(weights), flags[2] if len(flags) > 2 else UNKNOWN).forward(out)
 
 
 def leading(arguments: tuple[Any, ...]) -> list[Tensor]:

@@ -70,12 +70,12 @@ def group_norm(self: Tensor, *arguments: Any) -> Work:
 
 
 @op("native_group_norm_backward (grad, self, mean, rstd, weight, _n, _c, _hw, _group, mask)")
-def group_backward(
+def group_norm_backward(
     grad: Tensor, self: Tensor, mean: Tensor, rstd: Tensor, weight: Any = None, mask: Any = None
 ) -> Work:
     """Same as layer norm: dx 10E with a weight, parameters' gradients 3E - 2C"""
-    size, wants = channels(self), wanted(mask, weight)
-    return row_backward(grad, self, weight, weight, size, mean.numel, wants, mean, rstd)
+    wants = wanted(mask, weight)
+    return row_backward(grad, self, weight, weight, channels(self), mean.numel, wants, mean, rstd)
 
 
 @op("rms_norm _fused_rms_norm")
