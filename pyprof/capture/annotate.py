@@ -50,19 +50,15 @@ def wrap(owner: Any, name: str) -> None:
     active = session.current()
     if active is None:
         raise RuntimeError(f"pyprof.wrap({name!r}): call pyprof.init() first")
-    static = vars(owner).get(name) if isinstance(owner, type) else None
-    func = getattr(owner, name) if not isinstance(owner, type) else _inner(static or getattr(owner, name))
+    static: Any = vars(owner).get(name) if isinstance(owner, type) else None
+    unbound = isinstance(static, (staticmethod, classmethod))
+    func = static.__func__ if unbound else static or getattr(owner, name)
     if not callable(func):
         raise TypeError(f"pyprof.wrap: {name!r} of {owner!r} cannot be called")
     if getattr(func, "__pyprof__", False):
         return
     wrapper = marked(func, _mod_of(owner), name)
-    kept = type(static)(wrapper) if isinstance(static, (staticmethod, classmethod)) else wrapper
-    active.patches.set(owner, name, kept)
-
-
-def _inner(attribute: Any) -> Any:
-    return attribute.__func__ if isinstance(attribute, (staticmethod, classmethod)) else attribute
+    active.patches.set(owner, name, type(static)(wrapper) if unbound else wrapper)
 
 
 def _mod_of(owner: Any) -> str:
@@ -85,7 +81,7 @@ def marked(func: Callable[..., Any], mod: str, op: str) -> Callable[..., Any]:
             return func(*args, **kwargs)
         active = session.current()
         sink = None if active is None else active.sink
-        if active is None or sink is None or active.mode is None:
+        if active is None or sink is None:
             return func(*args, **kwargs)
         token = push(sink, active.mode.entry_of(target, args, kwargs))
         try:

@@ -31,13 +31,16 @@ class Tracer:
     """`text(frame)` is the JSON fragment to insert before a marker's last brace; "" if no frame is the user's."""
 
     def __init__(self, everything: bool = False, function_stack: bool = False) -> None:
+        import torch
+
         self._everything = everything
         self._function_stack = function_stack
         # The value is "" for code that is left out, and None for `pyprof run`, below which no frame is the user's.
         self._names: dict[str, str | None] = {}
         self._texts: dict[tuple[int, ...], list[tuple[list[CodeType], str]]] = {}
         self._folder = os.path.join(os.getcwd(), "")
-        self._skipped = () if everything else (_OURS, _torch_folder(), "<frozen")
+        torch_folder = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
+        self._skipped = () if everything else (_OURS, torch_folder, "<frozen")
 
     def text(self, frame: FrameType | None) -> str:
         codes: list[CodeType] = []
@@ -85,12 +88,6 @@ class Tracer:
         if path.startswith(_LIBRARY) and not self._everything:
             return ""
         return os.path.join(*path.split(os.sep)[-2:]) if os.path.isabs(path) else path
-
-
-def _torch_folder() -> str:
-    import torch
-
-    return os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
 
 
 def _line(code: CodeType, offset: int) -> int:

@@ -51,10 +51,7 @@ def install(patches: Patches, mode: MarkerMode) -> None:
 
 
 def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
-    """destroy_process_group, called after gloo's threads have released our mode; mode.fast_handler says why.
-
-    The wait is usually 20 ms, and at most 0.5 s.
-    """
+    """destroy_process_group after gloo's threads have released our mode, usually 20 ms; mode.fast_handler says why."""
 
     @functools.wraps(destroy)
     def destroy_process_group(*args: Any, **kwargs: Any) -> Any:

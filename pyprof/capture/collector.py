@@ -46,13 +46,15 @@ class Collector(ABC):
     def end(self) -> None:
         """Stop collecting. Does nothing if the collector is not collecting."""
 
-    @abstractmethod
     def open(self) -> None:
         """Called before the program's first line."""
+        if not (self._window.wait or self._window.warmup):
+            self.begin()
 
-    @abstractmethod
     def start(self) -> None:
         """Called by pyprof.start()."""
+        self._started = True
+        self.begin()
 
     def stop(self) -> None:
         """Called by pyprof.stop()."""
@@ -65,7 +67,7 @@ class Collector(ABC):
         window = self._window
         if self._started:
             return
-        if window.warmup and self._iterations == window.warmup:
+        if self._iterations == window.warmup:
             self.begin()
         if window.steps is not None and self._iterations == window.warmup + window.steps:
             self.end()
@@ -78,8 +80,8 @@ class Attached(Collector):
 
     def open(self) -> None:
         """Start only if the window limits the steps, since cudaProfilerStart creates a context on the GPU."""
-        if self._window.steps is not None and not (self._window.wait or self._window.warmup):
-            self.begin()
+        if self._window.steps is not None:
+            super().open()
 
     def begin(self) -> None:
         self._running = True
@@ -89,10 +91,6 @@ class Attached(Collector):
         if self._running:
             self._running = False
             cuda_profiler("stop")
-
-    def start(self) -> None:
-        self._started = True
-        self.begin()
 
 
 class TraceFile(Collector):
@@ -105,10 +103,6 @@ class TraceFile(Collector):
         self._force = force
         self._sink = Profiler()
         self._profiler: Any = None
-
-    def open(self) -> None:
-        if not (self._window.wait or self._window.warmup):
-            self.begin()
 
     def begin(self) -> None:
         import torch
@@ -139,9 +133,8 @@ class TraceFile(Collector):
         if self._started:
             sys.stderr.write(f"pyprof: {self.file} holds the first range of start() to stop(), this one is left out\n")
             return
-        self._started = True
         self.end()
-        self.begin()
+        super().start()
 
     def write(self) -> None:
         """Write the trace. Raises PyprofError if nothing was collected or the file cannot be written."""

@@ -75,26 +75,22 @@ def attach(window: Window, *, trace: bool | str = False, dispatch: bool = False)
 def _collecting(collector: Collector, trace: bool | str, dispatch: bool) -> Iterator[ExitStack]:
     """Call init() for the block if the program has not. The stack's callbacks run at the end, before deinit()."""
     global _collector
-    init_here = session.current() is None
-    if init_here:
-        session.init(trace=trace, dispatch=dispatch)
-    try:
-        with ExitStack() as done:
-            with _lock:
-                if _collector is not None:
-                    started = f"{_collector.name} is still being collected; one file at a time"
-                    raise PyprofError(f"{collector.name}: {started}")
-                _collector = collector
-            try:
-                _step.number = 0
-                collector.open()
-                yield done
-            finally:
-                _close_step()
-                _collector = None
-    finally:
-        if init_here:
-            session.deinit()
+    with ExitStack() as done:
+        if session.current() is None:
+            session.init(trace=trace, dispatch=dispatch)
+            done.callback(session.deinit)
+        with _lock:
+            if _collector is not None:
+                started = f"{_collector.name} is still being collected; one file at a time"
+                raise PyprofError(f"{collector.name}: {started}")
+            _collector = collector
+        try:
+            _step.number = 0
+            collector.open()
+            yield done
+        finally:
+            _close_step()
+            _collector = None
 
 
 def start() -> None:

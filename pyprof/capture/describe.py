@@ -28,10 +28,7 @@ class StepAside(Exception):
 
 
 def text(target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: str | None) -> str:
-    """The marker's text for one call, without the call stack. Raises StepAside for fake tensors.
-
-    The user's classes may raise any other exception; the caller catches it.
-    """
+    """The marker of one call without the call stack. Raises StepAside for fake tensors, or as the user's classes do."""
     described = [describe(arg, name) for name, arg in zip(argnames.names(target, args), args, strict=True)]
     described += [describe(arg, name) for name, arg in kwargs.items()]
     return format_marker(Marker(target.mod, target.op, described, autocast), MAX_TEXT - TRACE_ROOM)
@@ -61,10 +58,7 @@ def describe(arg: Any, name: str = "", depth: int = 0) -> dict[str, Any]:
 
 
 def key_of(arg: Any) -> Any:
-    """A hashable key that contains everything on which the argument's description depends.
-
-    The fast path in mode.py inlines this function for the usual types.
-    """
+    """A hashable key of everything on which the argument's description depends; mode.py inlines it for usual types."""
     kind = type(arg)
     if isinstance(arg, torch.Tensor):
         return _tensor_key(arg)
@@ -80,11 +74,8 @@ def key_of(arg: Any) -> Any:
 
 
 def _item_keys(items: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-    """One key per item. Fast for lists of plain tensors, since optimizers pass hundreds of them.
-
-    The layout is part of the key because the strides of some sparse tensors are meaningless.
-    """
-    try:
+    """One key per item. Fast for lists of plain tensors, since optimizers pass hundreds of them."""
+    try:  # the layout is part of the key because the strides of some sparse tensors are meaningless
         return [
             (item.shape, item.dtype, item.stride(), item.device, item.layout)
             if (kind := type(item)) is torch.Tensor or kind is Parameter
@@ -100,11 +91,9 @@ def _part(part: Any) -> str:
 
 
 def _sequence(items: Any, depth: int) -> dict[str, Any]:
-    form: dict[str, Any] = {}
-    if len(items) > LONG_LIST:
-        form["len"] = len(items)
     if depth >= _DEEPEST:
         return {"len": len(items)}
+    form: dict[str, Any] = {"len": len(items)} if len(items) > LONG_LIST else {}
     described = [describe(item, depth=depth + 1) for item in items[:LONG_LIST]]
     if all("value" in item and "len" not in item and not isinstance(item["value"], list) for item in described):
         return {**form, "value": [item["value"] for item in described]}

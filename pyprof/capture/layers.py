@@ -44,49 +44,43 @@ class _Stack(threading.local):
         self.nodes: list[_Node] = []
 
 
-class Layers:
-    """The modules called so far, by calling module."""
+def named(call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
+    """`call`, which is nn.Module.__call__, with a range around it while something records."""
+    import torch
+    from torch.compiler import is_dynamo_compiling
 
-    def __init__(self) -> None:
-        self._roots: dict[int, _Node] = {}
-        self._stack = _Stack()
+    roots: dict[int, _Node] = {}  # the outermost modules called so far
+    stack, nvtx_pop = _Stack(), mode.nvtx_pop
+    plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # if so, one Python call can be skipped
 
-    def wrap(self, call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
-        """`call`, which is nn.Module.__call__, with a range around it while something records."""
-        import torch
-        from torch.compiler import is_dynamo_compiling
+    def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():  # dynamo treats this as a constant and traces only the original call
+            return call(module, *args, **kwargs)
+        sink = mode.sink
+        if sink is None:
+            return call(module, *args, **kwargs)
+        nodes = stack.nodes
+        known = nodes[-1].children if nodes else roots
+        node = known.get(id(module))
+        if node is None or node.module() is not module:
+            node = known[id(module)] = _node(module, nodes)
+        entry = node.entry
+        if entry.sink is not sink:
+            sink.bind(entry)
+        token = entry.push()
+        nodes.append(node)
+        try:
+            if plain and module._compiled_call_impl is None:
+                return module._call_impl(*args, **kwargs) if kwargs else module._call_impl(*args)
+            return call(module, *args, **kwargs)
+        finally:
+            nodes.pop()
+            if token is None:
+                nvtx_pop()
+            else:
+                token.__exit__(None, None, None)
 
-        stack, roots, nvtx_pop = self._stack, self._roots, mode.nvtx_pop
-        plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # if so, one Python call can be skipped
-
-        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_dynamo_compiling():  # dynamo treats this as a constant and traces only the original call
-                return call(module, *args, **kwargs)
-            sink = mode.sink
-            if sink is None:
-                return call(module, *args, **kwargs)
-            nodes = stack.nodes
-            known = nodes[-1].children if nodes else roots
-            node = known.get(id(module))
-            if node is None or node.module() is not module:
-                node = known[id(module)] = _node(module, nodes)
-            entry = node.entry
-            if entry.sink is not sink:
-                sink.bind(entry)
-            token = entry.push()
-            nodes.append(node)
-            try:
-                if plain and module._compiled_call_impl is None:
-                    return module._call_impl(*args, **kwargs) if kwargs else module._call_impl(*args)
-                return call(module, *args, **kwargs)
-            finally:
-                nodes.pop()
-                if token is None:
-                    nvtx_pop()
-                else:
-                    token.__exit__(None, None, None)
-
-        return __call__
+    return __call__
 
 
 def _node(module: Any, nodes: list[_Node]) -> _Node:

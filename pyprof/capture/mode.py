@@ -127,11 +127,9 @@ class MarkerMode(TorchFunctionMode):
 
     def _entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         """Make the call's entry and store it under its key. This runs once per distinct call."""
-        text = describe.text(target, args, kwargs, _autocast_name())
-        if len(target.cache) >= _CALLS_MOST:
-            target.cache.clear()
-        entry = target.cache[key] = Entry(text)
-        return entry
+        dtype = _autocast_dtype()
+        autocast = None if dtype is None else str(dtype).removeprefix("torch.")
+        return _stored(target.cache, key, describe.text(target, args, kwargs, autocast))
 
     def _slow_entry(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
         """The entry of a call whose arguments the fast key does not cover; None if the tensors are fake."""
@@ -151,10 +149,14 @@ def _strides_identify(tensor: Tensor) -> bool:
 
 
 def _with_trace(entry: Entry, trace: str) -> Entry:
-    if len(entry.with_trace) >= _CALLS_MOST:
-        entry.with_trace.clear()
-    traced = entry.with_trace[trace] = Entry(entry.text[:-1] + trace + "}")
-    return traced
+    return _stored(entry.with_trace, trace, entry.text[:-1] + trace + "}")
+
+
+def _stored(entries: dict[Any, Entry], key: Any, text: str) -> Entry:
+    if len(entries) >= _CALLS_MOST:
+        entries.clear()
+    entry = entries[key] = Entry(text)
+    return entry
 
 
 def _autocast_dtype() -> torch.dtype | None:
@@ -163,11 +165,6 @@ def _autocast_dtype() -> torch.dtype | None:
         if torch.is_autocast_enabled(device):
             return torch.get_autocast_dtype(device)
     return None
-
-
-def _autocast_name() -> str | None:
-    dtype = _autocast_dtype()
-    return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def enter(mode: MarkerMode) -> None:

@@ -28,7 +28,7 @@ def replace_names(
     import torch
 
     from pyprof.capture import collectives
-    from pyprof.capture.layers import Layers
+    from pyprof.capture.layers import named
     from pyprof.capture.mode import fast_handler, quiet
 
     modules: tuple[Any, ...] = (torch.nn.functional, torch.functional, torch._tensor, torch.overrides, torch.autograd)
@@ -39,7 +39,7 @@ def replace_names(
         # nn.MultiheadAttention and others ask this to decide on their fast path, which they must take under pyprof too.
         patches.set(module, "has_torch_function", quiet(module.has_torch_function, mode))
     if layers:
-        patches.set(torch.nn.Module, "__call__", Layers().wrap(torch.nn.Module.__call__, mode))
+        patches.set(torch.nn.Module, "__call__", named(torch.nn.Module.__call__, mode))
     collectives.install(patches, mode)
     _replace_bookkeeping(patches, mode)
     if autograd is not None:
@@ -60,25 +60,18 @@ def _replace_bookkeeping(patches: Patches, mode: MarkerMode) -> None:
 
     base = torch.optim.Optimizer
     zero_grad = vars(base)["zero_grad"]
-    patches.set(base, "zero_grad", quiet(zero_grad, mode, _drops(zero_grad)))
-    for owner in {value for value in vars(torch.optim).values() if isinstance(value, type) and issubclass(value, base)}:
-        if "_init_group" in vars(owner):  # exists since PyTorch 2.0
-            patches.set(owner, "_init_group", quiet(vars(owner)["_init_group"], mode, _has_state))
-
-
-def _drops(zero_grad: Callable[..., Any]) -> Callable[..., bool]:
-    """A function that returns whether a call of zero_grad sets the gradients to None instead of filling them with 0."""
     default = bool(inspect.signature(zero_grad).parameters["set_to_none"].default)
 
-    def drops(_optimizer: Any, set_to_none: bool = default) -> bool:
-        return bool(set_to_none)
+    def drops_gradients(_optimizer: Any, set_to_none: bool = default) -> bool:
+        return bool(set_to_none)  # otherwise the call fills them with 0, which runs kernels
 
-    return drops
+    def has_state(optimizer: Any, *_args: Any, **_kwargs: Any) -> bool:
+        return bool(optimizer.state)  # False in the first step, which creates the state's tensors
 
-
-def _has_state(optimizer: Any, *_args: Any, **_kwargs: Any) -> bool:
-    """False in the first step, which creates the state's tensors."""
-    return bool(optimizer.state)
+    patches.set(base, "zero_grad", quiet(zero_grad, mode, drops_gradients))
+    for owner in {value for value in vars(torch.optim).values() if isinstance(value, type) and issubclass(value, base)}:
+        if "_init_group" in vars(owner):  # exists since PyTorch 2.0
+            patches.set(owner, "_init_group", quiet(vars(owner)["_init_group"], mode, has_state))
 
 
 def restore_names(patches: Patches) -> None:

@@ -11,7 +11,6 @@ import runpy
 import sys
 import traceback
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,7 +49,6 @@ def run(
     require("torch", "the collector is PyTorch's own: install it for this Python")
     from pyprof.capture.control import attach, collect
 
-    collecting: AbstractContextManager[None]
     if file is None:
         collecting = attach(window, trace=trace, dispatch=dispatch)
     else:
@@ -79,10 +77,7 @@ def output_file(out: str | None) -> Path | None:
 
 
 def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
-    """This rank's file: `net.rank0.json.gz` for `net.json.gz`, or `file` itself if the program has one rank.
-
-    torchrun sets RANK and WORLD_SIZE.
-    """
+    """This rank's file (torchrun sets RANK and WORLD_SIZE): `net.rank0.json.gz`; `file` itself if there is one rank."""
     rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
     if not (rank.isdecimal() and world.isdecimal() and int(world) > 1):
         return file
@@ -98,23 +93,14 @@ def _exit_code(script: Script) -> int:
         else:
             runpy.run_path(script.name, run_name="__main__")
     except SystemExit as stop:
-        return _code_of(stop)
-    except KeyboardInterrupt as error:
-        _print_script_error(error)
-        return 130
-    except Exception as error:  # noqa: BLE001  (the script's own failure, reported as Python reports it)
-        _print_script_error(error)
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)
         return 1
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  (the script's failure, reported as Python reports it)
+        _print_script_error(error)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
-
-
-def _code_of(stop: SystemExit) -> int:
-    if stop.code is None:
-        return 0
-    if isinstance(stop.code, int):
-        return stop.code
-    print(stop.code, file=sys.stderr)
-    return 1
 
 
 def _print_script_error(error: BaseException) -> None:

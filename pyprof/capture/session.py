@@ -8,6 +8,7 @@ microsecond per call.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 import threading
@@ -22,7 +23,7 @@ from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Nvtx, Sink
 
 if TYPE_CHECKING:
-    from pyprof.capture.mode import DispatchMode, MarkerMode
+    from pyprof.capture.mode import DispatchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +37,17 @@ class Options:
 
 
 class Session:
-    """The state between init() and deinit(). `sink`: where markers go now; None while nothing records."""
+    """Marks calls from its making to close(). `sink`: where markers go now; None while nothing records."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
-        self.patches = Patches()
-        self.mode: MarkerMode | None = None
-        self._dispatch_mode: DispatchMode | None = None
-        self._nvtx: Nvtx | None = None
-        self.autograd: AutogradRanges | None = None
-        self._profiler: Sink | None = None
-        self.sink: Sink | None = None
-
-    def set_profiler(self, profiler: Sink | None) -> None:
-        """Send ranges to the embedded collector as well, or with None stop doing so."""
-        self._profiler = profiler
-        both = Both(self._nvtx, profiler) if self._nvtx and profiler else None
-        self.sink = both or self._nvtx or profiler
-        if self.mode is not None:
-            self.mode.sink = self.sink
-
-    def open(self) -> None:
         from pyprof.capture import mode
         from pyprof.capture.call_stack import Tracer
 
-        options = self.options
+        self.options = options
+        self.patches = Patches()
+        self._nvtx: Nvtx | None = None
+        self.autograd: AutogradRanges | None = None
+        self._dispatch_mode: DispatchMode | None = None
         if options.sink == "nvtx" or (options.sink == "auto" and Nvtx.listening()):
             self._nvtx = Nvtx()
             self.autograd = AutogradRanges.of_nvtx() if options.autograd else None
@@ -69,7 +56,7 @@ class Session:
         self.mode = mode.MarkerMode(tracer, self._nvtx)
         self.set_profiler(None)
         try:
-            replace_names(self.patches, self.mode, self.options.layers, self.autograd, lambda: current() is self)
+            replace_names(self.patches, self.mode, options.layers, self.autograd, lambda: current() is self)
         except BaseException:
             self.patches.undo()
             raise
@@ -80,6 +67,13 @@ class Session:
         if self.autograd is not None:
             self.autograd.begin()
 
+    def set_profiler(self, profiler: Sink | None) -> None:
+        """Send ranges to the embedded collector as well, or with None stop doing so."""
+        self.profiler = profiler
+        both = Both(self._nvtx, profiler) if self._nvtx and profiler else None
+        self.sink: Sink | None = both or self._nvtx or profiler
+        self.mode.sink = self.sink
+
     def close(self) -> None:
         from pyprof.capture import mode
 
@@ -88,14 +82,12 @@ class Session:
         restore_names(self.patches)
         if self._dispatch_mode is not None:
             self._dispatch_mode.__exit__(None, None, None)
-        if self.mode is not None:
-            self.mode.sink = None  # some threads may still have the mode
-            mode.leave(self.mode)
+        self.mode.sink = None  # some threads may still have the mode
+        mode.leave(self.mode)
 
 
 _session: Session | None = None
 _lock = threading.Lock()
-_watched = False
 _EXIT_WAIT_S = 0.5
 
 
@@ -141,10 +133,9 @@ def init(
     with _lock:
         if _session is not None and _session.options == options:
             return
-        profiler = None if _session is None else _session._profiler
+        profiler = None if _session is None else _session.profiler
         _close()
         session = Session(options)
-        session.open()
         session.set_profiler(profiler)
         _session = session
         _watch_process()
@@ -168,21 +159,19 @@ def _at_exit() -> None:
 
     They need the interpreter to release it; if the interpreter has ended by then, the process ends in std::terminate.
     """
-    mode = None if _session is None or _session.mode is None else weakref.ref(_session.mode)
+    mode = None if _session is None else weakref.ref(_session.mode)
     deinit()
     deadline = time.monotonic() + _EXIT_WAIT_S
     while mode is not None and mode() is not None and time.monotonic() < deadline:
         time.sleep(0.002)
 
 
+@functools.cache
 def _watch_process() -> None:
     """Register deinit() for the process's end and for forked children; once per process."""
-    global _watched
-    if not _watched:
-        atexit.register(_at_exit)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_after_fork)
-        _watched = True
+    atexit.register(_at_exit)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
 
 
 def _after_fork() -> None:

@@ -87,14 +87,12 @@ class Nvtx:
         return type(domain).__name__ != "DummyDomain"  # the class that nvtx 0.2.5 to 0.2.15 use without a tool
 
     def bind(self, entry: Entry) -> None:
-        entry.push = functools.partial(self._domain.push_range, self._attributes(entry.text))
+        attributes = self._rest
+        if self._registered < _REGISTERED_MOST:
+            self._registered += 1
+            attributes = self._domain.get_event_attributes(message=entry.text)
+        entry.push = functools.partial(self._domain.push_range, attributes)
         entry.sink = self
-
-    def _attributes(self, text: str) -> Any:
-        if self._registered >= _REGISTERED_MOST:
-            return self._rest
-        self._registered += 1
-        return self._domain.get_event_attributes(message=text)
 
 
 class Profiler:

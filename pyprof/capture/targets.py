@@ -69,16 +69,13 @@ class Targets:
         self._public = {func: (mod, op) for mod, op, func in _public_functions()}
 
     def add(self, func: Callable[..., Any]) -> Target | None:
-        target = self._target(func)
+        target = None
+        if not isinstance(func, MethodWrapperType):  # a property: `x.shape` is getset_descriptor.__get__
+            mod, op = self._public.get(func) or _own_name(func)
+            target = None if op in _NAMES else Target(func, mod, op)
         if len(self.known) < 100_000:  # a limit, since a program may create functions without end
             self.known[func] = target
         return target
-
-    def _target(self, func: Any) -> Target | None:
-        if isinstance(func, MethodWrapperType):  # a property: `x.shape` is getset_descriptor.__get__
-            return None
-        mod, op = self._public.get(func) or _own_name(func)
-        return None if op in _NAMES else Target(func, mod, op)
 
 
 def _public_functions() -> Iterator[tuple[str, str, Any]]:
