@@ -11,16 +11,15 @@ def facts(device: Any) -> dict[str, Any]:
     """The keys of a peaks file that describe a ``torch.device``."""
     import torch
 
-    version = {"torch": torch.__version__}
     if device.type != "cuda":
-        threads = torch.get_num_threads()
-        return {"device": cpu_name(), "arch": "cpu", **version, "threads": threads, "cache_bytes": cache_bytes(device)}
+        cpu = {"device": cpu_name(), "arch": "cpu", "torch": torch.__version__}
+        return {**cpu, "threads": torch.get_num_threads(), "cache_bytes": cache_bytes(device)}
     gpu: Any = torch.cuda.get_device_properties(device)
     arch = str(getattr(gpu, "gcnArchName", "")).split(":")[0] if torch.version.hip else f"sm_{gpu.major}{gpu.minor}"
     return {
         "device": gpu.name,
         "arch": arch or f"sm_{gpu.major}{gpu.minor}",
-        **version,
+        "torch": torch.__version__,
         "sms": gpu.multi_processor_count,
         "memory_bytes": gpu.total_memory,
         "cache_bytes": cache_bytes(device),
@@ -39,13 +38,18 @@ def cache_bytes(device: Any) -> int:
 
 
 def free_bytes(device: Any) -> int:
-    """The free memory of the device, in bytes. For a CPU this is the system's free memory."""
-    if device.type != "cuda":
-        return system_free_bytes()
-    import torch
+    """The free memory of the device, in bytes; for a CPU the system's (Linux), or 4 GiB if not known."""
+    if device.type == "cuda":
+        import torch
 
-    torch.cuda.empty_cache()
-    return int(torch.cuda.mem_get_info(device)[0])
+        torch.cuda.empty_cache()
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return UNKNOWN_FREE_BYTES
+    free = next((line.split()[1] for line in text.splitlines() if line.startswith("MemAvailable:")), "")
+    return int(free) << 10 if free.isdigit() else UNKNOWN_FREE_BYTES
 
 
 # The CPU
@@ -65,13 +69,3 @@ def _kib_to_bytes(file: Path) -> int:
     """Convert a file's text such as 32768K to bytes; return 0 for any other text."""
     text = file.read_text(encoding="ascii", errors="replace").strip()
     return int(text[:-1]) << 10 if text.endswith("K") and text[:-1].isdigit() else 0
-
-
-def system_free_bytes() -> int:
-    """The memory that the system has free (Linux), else 4 GiB."""
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return UNKNOWN_FREE_BYTES
-    free = next((line.split()[1] for line in text.splitlines() if line.startswith("MemAvailable:")), "")
-    return int(free) << 10 if free.isdigit() else UNKNOWN_FREE_BYTES

@@ -68,14 +68,13 @@ def _device(name: str) -> str:
     """The device to measure. Raises PyprofError if torch has no such device."""
     import torch
 
-    there = torch.cuda.is_available()
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not name:
-        return "cuda" if there else "cpu"
+        return "cuda" if count else "cpu"
     kind, _, number = name.partition(":")
     if kind not in ("cuda", "cpu") or (number and not number.isdecimal()):
         raise PyprofError(f"--device: expected cuda, cuda:N or cpu, found {name[:40]!r}")
-    if kind == "cuda" and (not there or int(number or 0) >= torch.cuda.device_count()):
-        count = torch.cuda.device_count() if there else 0
+    if kind == "cuda" and int(number or 0) >= count:
         raise PyprofError(f"--device {name}: torch sees {count} GPUs here; try --device cpu")
     return name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, UnsetType
@@ -44,7 +44,7 @@ class Peaks(Record, kw_only=True):
 
 def peaks_content(
     facts: Mapping[str, Any],
-    products: Iterable[ProductRates],
+    products: Sequence[ProductRates],
     memory: Mapping[str, Curve],
     elementwise: Mapping[str, Mapping[str, float]],
     links: Mapping[str, float],
@@ -54,7 +54,6 @@ def peaks_content(
     ``lasting_flop_per_s``: the products' rates after half a second of uninterrupted products.
     """
     arch = str(facts["arch"])
-    products = list(products)
     curves = {rates.product.name: rates.curve for rates in products if rates.curve}
     lasting = {rates.product.name: rates.lasting for rates in products if rates.lasting is not None}
     best = {name: max(rate for _, rate in curve) for name, curve in curves.items()}

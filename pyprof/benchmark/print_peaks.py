@@ -37,7 +37,10 @@ def _tables(peaks: Mapping[str, Any]) -> Iterator[Table]:
     yield _table("Products of square matrices", header, _product_rows(peaks, sheet))
     header = ("op", "best GB/s", "bytes moved", "memory GB/s", "data sheet", "%")
     yield _table("Memory", header, _memory_rows(peaks, sheet))
-    yield _elementwise_table(peaks["curves"]["elementwise_byte_per_s"])
+    rates = peaks["curves"]["elementwise_byte_per_s"]
+    ops = next(iter(rates.values()), {})
+    rows = [(op, *(_gb(of_dtype[op]) for of_dtype in rates.values())) for op in ops]
+    yield _table("Element-wise ops, GB/s", ("op", *rates), rows)
     if peaks["link_byte_per_s"]:
         links = [(name.replace("_", " "), _gb(rate)) for name, rate in peaks["link_byte_per_s"].items()]
         yield _table("Links", ("from, to", "GB/s"), links)
@@ -59,13 +62,6 @@ def _memory_rows(peaks: Mapping[str, Any], sheet: Mapping[str, float]) -> Iterat
         best_bytes, best = max(curve, key=lambda point: point[1])
         rate = memory_rate({name: [(int(n), r) for n, r in curve]}, peaks["cache_bytes"]) or 0.0
         yield name, _gb(best), _size(best_bytes), _gb(rate), *_against(rate, sheet.get("bytes"), 1e9)
-
-
-def _elementwise_table(rates: Mapping[str, Mapping[str, float]]) -> Table:
-    """The element-wise rates as a table, with a row per op and a column per dtype."""
-    ops: Mapping[str, float] = next(iter(rates.values()), {})
-    rows = [(op, *(_gb(of_dtype[op]) for of_dtype in rates.values())) for op in ops]
-    return _table("Element-wise ops, GB/s", ("op", *rates), rows)
 
 
 def _data_sheet(peaks: Mapping[str, Any]) -> dict[str, float]:

@@ -107,13 +107,12 @@ class Sweeps:
         if product.how == "int8":
             a, b = (torch.randint(-128, 128, (size, size), dtype=torch.int8, **on) for _ in range(2))
             return lambda: torch._int_mm(a, b.t())
+        a, b = (torch.randn(size, size, **on).to(getattr(torch, product.dtype)) for _ in range(2))
         if product.how == "scaled":
-            a, b = (torch.randn(size, size, **on).to(getattr(torch, product.dtype)) for _ in range(2))
             one = torch.ones((), **on)
             return lambda: torch._scaled_mm(
                 a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
             )
-        a, b = (torch.randn(size, size, **on).to(getattr(torch, product.dtype)) for _ in range(2))
         out = torch.empty_like(a)
         return lambda: torch.mm(a, b, out=out)
 
@@ -143,10 +142,7 @@ class Sweeps:
     # Element-wise ops
 
     def elementwise(self) -> dict[str, dict[str, float]]:
-        """Bytes/s of element-wise ops, by dtype and op, on arrays that are too large for every cache.
-
-        An op with much arithmetic is slower than a copy.
-        """
+        """Bytes/s by dtype and op, on arrays too large for every cache. Much arithmetic makes an op slower."""
         torch = self.torch
         count = ELEMENTS if self.timer.on_gpu else ON_CPU_ELEMENTS
         rates: dict[str, dict[str, float]] = {}
@@ -181,18 +177,13 @@ class Sweeps:
             "host_to_device": size / self.timer.seconds(lambda: here.copy_(host, non_blocking=True)),
             "device_to_host": size / self.timer.seconds(lambda: host.copy_(here, non_blocking=True)),
         }
-        other = self._neighbour()
-        if other is not None:
-            there = torch.empty(size, dtype=torch.uint8, device=other)
+        this = self.device.index or 0
+        others = (n for n in range(torch.cuda.device_count()) if n != this)
+        neighbour = next((n for n in others if torch.cuda.can_device_access_peer(this, n)), None)
+        if neighbour is not None:
+            there = torch.empty(size, dtype=torch.uint8, device=torch.device("cuda", neighbour))
             rates["device_to_device"] = size / self.timer.seconds(lambda: there.copy_(here, non_blocking=True))
         return rates
-
-    def _neighbour(self) -> Any:
-        cuda = self.torch.cuda
-        this = self.device.index or 0
-        peers = (n for n in range(cuda.device_count()) if n != this and cuda.can_device_access_peer(this, n))
-        number = next(peers, None)
-        return None if number is None else self.torch.device("cuda", number)
 
 
 def on_plateau(curve: Curve) -> bool:

@@ -73,7 +73,7 @@ def _resolved(schema: Schema, components: Mapping[str, Schema]) -> Schema:
         if "description" in target:
             target = {**target, "description": target["description"].partition("\n")[0]}
         return {**_resolved(target, components), **rest}
-    if [option for option in schema.get("anyOf", ()) if option == {"type": "null"}]:
+    if {"type": "null"} in schema.get("anyOf", ()):
         return _nullable(schema, components)
     found = {key: value for key, value in schema.items() if key not in ("title", "default")}
     for key in ("items", "additionalProperties"):

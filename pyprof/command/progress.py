@@ -9,9 +9,7 @@ Say = Callable[[str], None]
 
 @contextmanager
 def progress(stages: int | None, wanted: bool) -> Iterator[Say]:
-    """Give a function to call at the beginning of each stage with a description of the stage.
-
-    ``stages`` is the number of stages; None if it is unknown.
+    """Give a function to call at the beginning of each stage with its description. ``stages``: their number, if known.
 
     rich takes 0.1 s to import and is loaded only if standard error is a terminal.
     """

@@ -41,8 +41,8 @@ def cut_to(text: str, size: int, cut: Cut = "right") -> str:
     """
     if shown_width(text) <= size:
         return text
-    if not text.isascii():
-        text = _narrow(text)
+    if not text.isascii():  # replace wide and combining characters, so that each character takes one column
+        text = "".join("?" if unicodedata.east_asian_width(c) in "WF" or unicodedata.combining(c) else c for c in text)
     if len(text) <= size:
         return text
     keep = size - len(DOTS)
@@ -58,11 +58,6 @@ def shown_width(text: str) -> int:
         return len(text)
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.combining(c) != 0 for c in text)
-
-
-def _narrow(text: str) -> str:
-    """The text with wide and combining characters replaced, so that each character takes one column."""
-    return "".join("?" if unicodedata.east_asian_width(c) in "WF" or unicodedata.combining(c) else c for c in text)
 
 
 def safe(text: str) -> str:

@@ -31,11 +31,8 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in nested lists, tuples and dictionaries."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from tensors(item)
 
 
@@ -86,10 +83,7 @@ def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
 
 
 def with_contents(description: Any, tensor: Any) -> Any:
-    """The description of a tensor of cumulative lengths, with its values, because the count depends on them.
-
-    Fake and meta tensors have no values.
-    """
+    """The description of a tensor of cumulative lengths, with its values if it has any: the count needs them."""
     if type(tensor) is not torch.Tensor or tensor.device.type == "meta" or tensor.numel() > MOST_LENGTHS:
         return description
     with unseen():
@@ -152,11 +146,7 @@ def outputs_of(result: Any) -> tuple[Tensor | None, ...] | None:
 
 def wants_gradient(arguments: Any) -> bool:
     """Whether any described tensor requires a gradient."""
-    return any(
-        a.needs_grad if isinstance(a, Tensor) else wants_gradient(a)
-        for a in arguments
-        if isinstance(a, (Tensor, tuple))
-    )
+    return any(a.needs_grad if isinstance(a, Tensor) else isinstance(a, tuple) and wants_gradient(a) for a in arguments)
 
 
 def as_autocast(arguments: Any, given: frozenset[str], dtype: str) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -36,12 +37,9 @@ def _blocks(query: torch.Tensor, mask: Any) -> Any:
     if any(type(t) is not torch.Tensor or t.device.type == "meta" for t in numbers):
         return "unknown"
     with unseen():
-        return tuple(
-            block
-            for number, indices in zip(mask[2:6:2], mask[3:6:2], strict=True)
-            if number is not None
-            for block in _listed_blocks(query, number, indices)
-        )
+        lists = zip(mask[2:6:2], mask[3:6:2], strict=True)
+        blocks = (_listed_blocks(query, number, indices) for number, indices in lists if number is not None)
+        return tuple(chain.from_iterable(blocks))
 
 
 def _listed_blocks(query: torch.Tensor, number: torch.Tensor, indices: torch.Tensor) -> Iterator[tuple[int, int, int]]:

@@ -71,10 +71,7 @@ def model_of(func: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 def api_work(call: ApiCall, in_optimizer: bool) -> Work | None:
-    """The work of a call, counted by its model; None if the model cannot count it.
-
-    Under autocast the arguments first get the dtype in which the op ran.
-    """
+    """The work of a call by its model, under autocast with the dtype in which the op ran; None if it has no count."""
     if call.autocast and call.out and call.out[0] is not None:
         dtype = call.out[0].dtype
         if dtype in LOW and FAMILY[call.model] in MATRIX:
@@ -103,6 +100,6 @@ def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool
 
 def _only_scalars(arguments: Any) -> bool:
     """Whether all tensors are 0-dimensional."""
-    return all(
-        not a.shape if isinstance(a, Tensor) else _only_scalars(a) for a in arguments if isinstance(a, (Tensor, tuple))
+    return not any(
+        a.shape if isinstance(a, Tensor) else isinstance(a, tuple) and not _only_scalars(a) for a in arguments
     )

@@ -76,12 +76,8 @@ class Counts:
     @property
     def products(self) -> Work:
         """The work of the forward's matrix products: their FLOPs are twice a model's published multiply-adds."""
-        rows = (
-            work
-            for (_, model, direction), (_, work) in self._rows.items()
-            if direction == FORWARD and FAMILY.get(model) in MATRIX
-        )
-        return sum(rows, Work())
+        rows = ((model, work) for (_, model, direction), (_, work) in self._rows.items() if direction == FORWARD)
+        return sum((work for model, work in rows if FAMILY.get(model) in MATRIX), Work())
 
     @property
     def flops(self) -> int:
@@ -125,14 +121,10 @@ class Counts:
 
     def __str__(self) -> str:
         lines = [f"{'op':<32} {'direction':<10} {'calls':>7} {'FLOPs':>20} {'bytes':>18}"]
-        lines += [
-            f"{r.op:<32} {r.direction:<10} {r.calls:>7,} {r.flops:>20,} {r.bytes:>18,.0f}"
-            for r in self.rows
-            if r.flops or r.bytes
-        ]
+        shown = [r for r in self.rows if r.flops or r.bytes]
+        lines += [f"{r.op:<32} {r.direction:<10} {r.calls:>7,} {r.flops:>20,} {r.bytes:>18,.0f}" for r in shown]
         whole = self.counted
         lines.append(f"{'total':<32} {'':<10} {'':>7} {whole.flop:>20,} {whole.nbytes:>18,.0f}")
-        lines += [
-            f"not counted: {op}, {calls} calls: {self.reasons.get(op, '')}" for op, calls in self.uncounted.items()
-        ]
+        missed = self.uncounted.items()
+        lines += [f"not counted: {op}, {calls} calls: {self.reasons.get(op, '')}" for op, calls in missed]
         return "\n".join(lines)
