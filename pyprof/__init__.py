@@ -33,23 +33,17 @@ if TYPE_CHECKING:
     from pyprof.prof.notebook import load as load
     from pyprof.prof.ops.model import model as model
 
-_HOME = {  # public name -> the module that defines it
-    "init": "capture.session",
-    "deinit": "capture.session",
-    "wrap": "capture.annotate",
-    "annotate": "capture.annotate",
-    "profile": "capture.control",
-    "start": "capture.control",
-    "stop": "capture.control",
-    "step": "capture.control",
-    "count": "counting.count",
-    "load": "prof.notebook",
-    "Profile": "prof.notebook",
-    "model": "prof.ops.model",
-    "Marker": "marker",
-    "parse_marker": "marker",
-    "PyprofError": "errors",
+_PUBLIC = {  # module -> the public names that it defines
+    "capture.session": "init deinit",
+    "capture.annotate": "wrap annotate",
+    "capture.control": "profile start stop step",
+    "counting.count": "count",
+    "prof.notebook": "load Profile",
+    "prof.ops.model": "model",
+    "marker": "Marker parse_marker",
+    "errors": "PyprofError",
 }
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604  (the names are strings)
 
 

@@ -63,7 +63,7 @@ def _run(args: argparse.Namespace) -> Done:
         commands = make(files, aside=args.json, quiet=args.quiet)
         if not args.json:
             run_step("prof", "--summary", str(files["capture"]), quiet=args.quiet)
-    except (OSError, StepFailed) as error:
+    except OSError as error:
         raise PyprofError(str(error)) from error
     if args.json:
         output = FilesMade(**{key: str(file) for key, file in files.items()})
@@ -86,25 +86,19 @@ def make(files: Mapping[str, Path], *, aside: bool, quiet: bool) -> list[str]:
     ]
 
 
-class StepFailed(Exception):
-    """A stage did not exit with 0. The stage itself has printed the reason."""
-
-
 def example(name: str) -> Path:
-    """The path of an example script, in the installed package or in the checkout."""
+    """The path of an example script, in the installed package or in the checkout.
+
+    It is relative to the working directory if it lies below, so that the commands shown can be copied.
+    """
     for folder in (HERE, HERE.parent):
         if (script := folder / "examples" / name).is_file():
-            return short(script)
+            return script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
     raise FileNotFoundError(f"examples/{name} is not beside {HERE}: install torch-pyprof again")
 
 
-def short(path: Path) -> Path:
-    """The path relative to the working directory if it lies below, so that the commands shown can be copied."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
 def run_step(*words: str, into: Path | None = None, aside: bool = False, quiet: bool = False) -> str:
-    """Run `pyprof WORDS` and return the command as shown. Raise StepFailed if it does not exit with 0.
+    """Run `pyprof WORDS` and return the command as shown. Raise PyprofError if it does not exit with 0.
 
     ``into``: the file for the command's output, which appears only when it is complete.
     ``aside``: the output goes to standard error. ``quiet``: print only errors.
@@ -126,6 +120,6 @@ def run_step(*words: str, into: Path | None = None, aside: bool = False, quiet: 
                 part.replace(into)
         finally:
             part.unlink(missing_ok=True)
-    if code != 0:
-        raise StepFailed(f"`{shown}` exited with {code}")
+    if code != 0:  # the stage itself has printed the reason
+        raise PyprofError(f"`{shown}` exited with {code}")
     return shown

@@ -79,7 +79,7 @@ def open_input(name: Name) -> Iterator[io.BufferedReader]:
     """
     shown = "standard input" if is_standard(name) else str(name)
     try:
-        with _standard_input() if is_standard(name) else _file(str(name)) as source:
+        with _opened(name) as source:
             if source.peek(2)[:2] == GZIP:
                 # GzipFile.readline() is slow without a large buffer around it.
                 source = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=source)), BUFFER)
@@ -167,16 +167,11 @@ def drop_standard_output() -> None:
 
 
 @contextmanager
-def _file(name: str) -> Iterator[io.BufferedReader]:
-    with io.FileIO(name) as raw:
-        yield io.BufferedReader(cast(io.RawIOBase, raw), BUFFER)
-
-
-@contextmanager
-def _standard_input() -> Iterator[io.BufferedReader]:
-    """Standard input, left open afterwards, with a buffer that can look ahead."""
+def _opened(name: Name) -> Iterator[io.BufferedReader]:
+    """The file, or standard input, which is left open afterwards; with a buffer that can look ahead."""
+    if not is_standard(name):
+        with io.FileIO(str(name)) as raw:
+            yield io.BufferedReader(cast(io.RawIOBase, raw), BUFFER)
+        return
     source = sys.stdin.buffer
-    if isinstance(source, io.BufferedReader):
-        yield source
-    else:
-        yield io.BufferedReader(cast(io.RawIOBase, source))
+    yield source if isinstance(source, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, source))

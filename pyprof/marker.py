@@ -133,11 +133,13 @@ def _parse_old(text: str) -> Marker | None:
 def _checked(payload: dict[str, Any], trace_key: str) -> Marker | None:
     names = [payload.get(key, "") for key in ("mod", "op", "funcStack")]
     args = _clean_args(payload.get("args", []))
-    trace = _strings(payload.get(trace_key, []))
-    if args is None or trace is None or not all(isinstance(name, str) for name in names):
+    trace = payload.get(trace_key, [])
+    if args is None or not isinstance(trace, (list, tuple)):
+        return None
+    if not all(isinstance(text, str) for text in (*names, *trace)):
         return None
     autocast, named = payload.get("autocast"), [{"name": "", **arg} for arg in args]
-    return Marker(names[0], names[1], named, autocast if isinstance(autocast, str) else None, trace, names[2])
+    return Marker(names[0], names[1], named, autocast if isinstance(autocast, str) else None, list(trace), names[2])
 
 
 def _encodable(text: str, payload: object) -> bool:
@@ -149,12 +151,6 @@ def _encodable(text: str, payload: object) -> bool:
     except (UnicodeEncodeError, TypeError, RecursionError):
         return False
     return True
-
-
-def _strings(value: object) -> list[str] | None:
-    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
-        return list(value)
-    return None
 
 
 def _clean_args(value: object) -> list[dict[str, Any]] | None:
@@ -172,10 +168,11 @@ def _clean_arg(arg: object) -> dict[str, Any] | None:
     if not (isinstance(clean.get("type"), str) and isinstance(clean.get("name", ""), str)):
         return None
     for key in ("shape", "stride"):
+        sizes = clean.get(key, ())
+        if not isinstance(sizes, (list, tuple)) or not all(type(size) is int for size in sizes):
+            return None
         if key in clean:
-            if not _is_sizes(clean[key]):
-                return None
-            clean[key] = list(clean[key])
+            clean[key] = list(sizes)
     whole_tensor = "shape" in clean and isinstance(clean.get("dtype"), str)
     if clean["type"] == "tensor" and not (whole_tensor or clean.get("cut")):
         return None
@@ -184,7 +181,3 @@ def _clean_arg(arg: object) -> dict[str, Any] | None:
     if isinstance(clean.get("value"), tuple):
         clean["value"] = list(clean["value"])
     return None if clean.get("items", ()) is None else clean
-
-
-def _is_sizes(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and all(type(size) is int for size in value)

@@ -34,11 +34,10 @@ def inert(text: str) -> str:
 _ENCODINGS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-MARKS = tuple(_ENCODINGS)  # the byte-order marks
+MARKS = (*_ENCODINGS, codecs.BOM_UTF8)  # the byte-order marks
 
 
 def as_utf8(text: bytes) -> bytes:
@@ -48,8 +47,4 @@ def as_utf8(text: bytes) -> bytes:
     b'[\\xc3\\xa9]'
     """
     encoding = next((name for mark, name in _ENCODINGS.items() if text.startswith(mark)), None)
-    if encoding is None:
-        return text
-    if encoding == "utf-8-sig":
-        return text[len(codecs.BOM_UTF8) :]
-    return text.decode(encoding, "replace").encode()
+    return text.decode(encoding, "replace").encode() if encoding else text.removeprefix(codecs.BOM_UTF8)

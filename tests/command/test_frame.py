@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyprof import __version__, cli, demo
+from pyprof.errors import PyprofError
 
 NAMES = "run, parse, prof, stats, report, perfetto, plot, diff, peaks, schema, demo"
 
@@ -93,7 +94,7 @@ def test_the_help_imports_no_subcommand():
 
 def test_a_failed_step_of_the_demo_leaves_no_file_and_is_named(tmp_path):
     target = tmp_path / "net.dict"
-    with pytest.raises(demo.StepFailed, match=r"`pyprof parse .*missing.json > .*net.dict` exited with 1"):
+    with pytest.raises(PyprofError, match=r"`pyprof parse .*missing.json > .*net.dict` exited with 1"):
         demo.run_step("parse", str(tmp_path / "missing.json"), into=target)
     assert list(tmp_path.iterdir()) == []
 
