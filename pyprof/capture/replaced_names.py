@@ -88,12 +88,12 @@ def restore_names(patches: Patches) -> None:
 
 def _thread_start(mode: MarkerMode, autograd: AutogradRanges | None, is_on: Callable[[], bool]) -> Any:
     """A replacement of threading's private function that begins a thread (3.10 to 3.14); it enters our mode there."""
+    from pyprof.capture.mode import enter
+
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def _bootstrap_inner(thread: threading.Thread) -> None:
         if is_on():
-            from pyprof.capture.mode import enter
-
             enter(mode)
             if autograd is not None:
                 autograd.begin()

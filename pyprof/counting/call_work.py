@@ -82,10 +82,9 @@ def api_work(call: ApiCall, in_optimizer: bool) -> Work | None:
 
 
 def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool) -> OpCount:
-    """Count one op.
+    """Count one op. An optimizer's arithmetic on single numbers (step counters, bias corrections) counts as zero work.
 
-    An optimizer's arithmetic on single numbers (step counters, bias corrections) counts as zero work: it is
-    bookkeeping, and runs on the host by default.
+    It is bookkeeping, and runs on the host by default.
     """
     model = find(name)
     if model is None:
@@ -100,6 +99,5 @@ def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool
 
 def _only_scalars(arguments: Any) -> bool:
     """Whether all tensors are 0-dimensional."""
-    return not any(
-        a.shape if isinstance(a, Tensor) else isinstance(a, tuple) and not _only_scalars(a) for a in arguments
-    )
+    held = (a for a in arguments if isinstance(a, (Tensor, tuple)))
+    return all(not a.shape if isinstance(a, Tensor) else _only_scalars(a) for a in held)

@@ -51,9 +51,8 @@ class Counter:
         for owner, name in UNSEEN:
             self._patches.set(owner, name, self._reporting(getattr(owner, name)))
         self._eager.install(self._patches)
-        calls, ops = self._modes[-1]
-        calls.__enter__()
-        ops.__enter__()
+        for mode in self._modes[-1]:
+            mode.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -127,15 +126,14 @@ class Counter:
     def _run_whole(self, call: ApiCall, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a call with the function mode off, and count it."""
         direction = FORWARD if _current_node() is None else BACKWARD
-        self.call = call
-        result, complete = None, False
+        self.call, result = call, None
         try:
             result = func(*args, **kwargs)
-            complete = True
+        except BaseException:
+            call.model = ""  # count what ran before the error: a checkpoint ends its recomputation by raising
+            raise
         finally:
             self.call = None
-            if not complete:
-                call.model = ""  # count what ran before the error: a checkpoint ends its recomputation by raising
             self._add_whole(call, result, direction)
         return result
 
@@ -202,9 +200,13 @@ class Counter:
         """Add the op's work. Within an API call, only collect the op; the call decides later what counts."""
         if self.call is not None:
             self.call.inner.append(count)
+        elif node is None:
+            self._add_op(self.root or count.op, FORWARD, count)
+        elif node.name() == "torch::autograd::AccumulateGrad":
+            self._add_op("AccumulateGrad", ACCUMULATE, count)
         else:
-            owner, direction = self._owner(count.op, node)
-            self._add_op(owner, direction, count)
+            owner = self._owners.get(node._sequence_nr())
+            self._add_op(owner.op if owner else node.name(), BACKWARD, count)
 
     def _follow_range(self, func: Any, args: Any) -> None:
         if "enter" in func._schema.name:
@@ -216,15 +218,6 @@ class Counter:
     def in_optimizer(self) -> bool:
         """Whether an optimizer's step is running; torch opens a range around it."""
         return any(name.startswith("Optimizer.step") for name in self._profiler_ranges)
-
-    def _owner(self, name: str, node: Any) -> tuple[str, str]:
-        """(the API call that an op belongs to, its direction)"""
-        if node is None:
-            return self.root or name, FORWARD
-        if node.name() == "torch::autograd::AccumulateGrad":
-            return "AccumulateGrad", ACCUMULATE
-        call = self._owners.get(node._sequence_nr())
-        return (call.op if call else node.name()), BACKWARD
 
     def _counts_as_whole_backward(self, node: Any, func: Any, args: Any) -> bool:
         """Whether a model of the op's whole backward covers the node's ops. Adds the model's work, once per pass."""
