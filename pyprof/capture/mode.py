@@ -114,7 +114,8 @@ class MarkerMode(TorchFunctionMode):
         """The entry of a call that the mode does not see, such as a call of a function wrapped by pyprof.wrap()."""
         entry = self._slow_entry(target, args, kwargs) or target.bare_entry()
         if self._tracer is not None:
-            entry = _with_trace(entry, self._tracer.text(_getframe(2)))
+            trace = self._tracer.text(_getframe(2))
+            entry = entry.with_trace.get(trace) or _with_trace(entry, trace)
         return entry
 
     def _new_entry(self, target: Target, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:

@@ -10,6 +10,7 @@ import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import pyprof  # noqa: E402
+from pyprof.capture.sinks import Entry  # noqa: E402
 
 from .conftest import record  # noqa: E402
 
@@ -45,3 +46,21 @@ def test_exact_mode_computes_the_same() -> None:
     plain = train()
     record(dispatch=True)
     assert all(torch.equal(a, b) for a, b in zip(plain, train(), strict=True))
+
+
+def test_a_repeated_op_is_bound_once_with_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVTX keeps each text that is bound, and takes no more than 100,000."""
+    recorder = record(dispatch=True, trace=True)
+    bound: list[str] = []
+    bind = recorder.bind
+
+    def noting(entry: Entry) -> None:
+        bound.append(entry.text)
+        bind(entry)
+
+    monkeypatch.setattr(recorder, "bind", noting)
+    x = torch.randn(2)
+    for _ in range(3):
+        torch.relu(x)
+    assert any('"relu.default"' in text for text in bound)
+    assert len(bound) == len(set(bound))
