@@ -38,7 +38,7 @@ def _tables(peaks: Mapping[str, Any]) -> Iterator[Table]:
     header = ("op", "best GB/s", "bytes moved", "memory GB/s", "data sheet", "%")
     yield _table("Memory", header, _memory_rows(peaks, sheet))
     rates = peaks["curves"]["elementwise_byte_per_s"]
-    ops = next(iter(rates.values()), {})
+    ops: Mapping[str, float] = next(iter(rates.values()), {})
     rows = [(op, *(_gb(of_dtype[op]) for of_dtype in rates.values())) for op in ops]
     yield _table("Element-wise ops, GB/s", ("op", *rates), rows)
     if peaks["link_byte_per_s"]:

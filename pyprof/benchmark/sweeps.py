@@ -84,9 +84,8 @@ class Sweeps:
         lasting = None
         try:
             for size in self.effort.gemm:
-                if curve and 2 * size**3 / curve[-1][1] > self.effort.slowest_s:
-                    break
-                if not self._fits(3 * 8 * size * size):
+                too_slow = curve and 2 * size**3 / curve[-1][1] > self.effort.slowest_s
+                if too_slow or not self._fits(3 * 8 * size * size):
                     break
                 self.say(f"{product.name} {size}×{size}")
                 curve.append((size, 2 * size**3 / self.timer.burst_seconds(self._multiply(product, size))))

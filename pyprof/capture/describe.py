@@ -28,7 +28,10 @@ class StepAside(Exception):
 
 
 def text(target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: str | None) -> str:
-    """The marker of one call without the call stack. Raises StepAside for fake tensors, or as the user's classes do."""
+    """The marker's text for one call, without the call stack. Raises StepAside for fake tensors.
+
+    The user's classes may raise any other exception; the caller catches it.
+    """
     described = [describe(arg, name) for name, arg in zip(argnames.names(target, args), args, strict=True)]
     described += [describe(arg, name) for name, arg in kwargs.items()]
     return format_marker(Marker(target.mod, target.op, described, autocast), MAX_TEXT - TRACE_ROOM)

@@ -77,7 +77,10 @@ def output_file(out: str | None) -> Path | None:
 
 
 def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
-    """This rank's file (torchrun sets RANK and WORLD_SIZE): `net.rank0.json.gz`; `file` itself if there is one rank."""
+    """This rank's file: `net.rank0.json.gz` for `net.json.gz`, or `file` itself if the program has one rank.
+
+    torchrun sets RANK and WORLD_SIZE.
+    """
     rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
     if not (rank.isdecimal() and world.isdecimal() and int(world) > 1):
         return file

@@ -65,7 +65,10 @@ _open = _Open()
 
 
 def _open_range(mode: MarkerMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Push record_function's ranges (optimizer steps, data loading, the user's) to NVTX, as only emit_nvtx does."""
+    """Push PyTorch's record_function ranges to NVTX: optimizer steps, data loading, the user's own ranges.
+
+    PyTorch itself pushes them only under emit_nvtx.
+    """
     result = func(*args, **kwargs)
     nvtx = mode.nvtx
     push = nvtx is not None and bool(args) and isinstance(args[0], str) and not torch._C._autograd._profiler_enabled()

@@ -102,7 +102,10 @@ def schemas(command: str | None = None) -> Schema:
 def schema_of(answer: Answer) -> Schema:
     """The schema of one document: the header's keys and the document's own keys."""
     found = schema_of_class(getattr(importlib.import_module(answer.module), answer.document))
-    head = _header(answer)
+    head: dict[str, Schema] = schema_of_class(Header)["properties"]
+    head["schema"] = {"const": schema_name(answer), "description": head["schema"]["description"]}
+    if answer.command:
+        head["command"] = {"const": answer.command, "description": "the command that was run"}
     return {
         **found,
         "title": schema_name(answer),
@@ -114,11 +117,3 @@ def schema_of(answer: Answer) -> Schema:
 def _answers(command: str | None) -> list[Answer]:
     """The documents of a command, and the error that any command may print."""
     return [answer for answer in ANSWERS if command is None or answer.command in ("", command)]
-
-
-def _header(answer: Answer) -> dict[str, Schema]:
-    keys: dict[str, Schema] = schema_of_class(Header)["properties"]
-    keys["schema"] = {"const": schema_name(answer), "description": keys["schema"]["description"]}
-    if answer.command:
-        keys["command"] = {"const": answer.command, "description": "the command that was run"}
-    return keys

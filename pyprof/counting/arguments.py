@@ -83,7 +83,7 @@ def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
 
 
 def with_contents(description: Any, tensor: Any) -> Any:
-    """The description of a tensor of cumulative lengths, with its values if it has any: the count needs them."""
+    """A tensor of cumulative lengths with its values, since the count depends on them; fake tensors have no values."""
     if type(tensor) is not torch.Tensor or tensor.device.type == "meta" or tensor.numel() > MOST_LENGTHS:
         return description
     with unseen():

@@ -71,7 +71,10 @@ def model_of(func: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 def api_work(call: ApiCall, in_optimizer: bool) -> Work | None:
-    """The work of a call by its model, under autocast with the dtype in which the op ran; None if it has no count."""
+    """The work of a call, counted by its model; None if the model cannot count it.
+
+    Under autocast the arguments first get the dtype in which the op ran.
+    """
     if call.autocast and call.out and call.out[0] is not None:
         dtype = call.out[0].dtype
         if dtype in LOW and FAMILY[call.model] in MATRIX:

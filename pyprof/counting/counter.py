@@ -178,8 +178,8 @@ class Counter:
         out = outputs_of(result)
         count = count_op(name, arguments, out, self.in_optimizer)
         self._collect_or_add(count, node)
-        has_node = node is None and number != self.wrapped
-        if has_node and f"{count.model}.backward" in MODELS and wants_gradient(arguments):
+        in_forward = node is None and number != self.wrapped
+        if in_forward and f"{count.model}.backward" in MODELS and wants_gradient(arguments):
             # Autograd made the node just before it dispatched the op to this mode, so the node has the latest number.
             self._nodes[number] = ApiCall(name, count.model, arguments, out)
         return result

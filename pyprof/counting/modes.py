@@ -77,7 +77,8 @@ def _is_wrapper(kind: type) -> bool:
 
 def are_wrapped(arguments: Any) -> bool:
     """Whether a tensor of such a subclass is among the arguments, or any of them may be one of a vmap's."""
-    return in_vmap() or any(map(_is_wrapper, {type(tensor) for tensor in tensors(arguments)}))
+    kinds: set[type] = {type(tensor) for tensor in tensors(arguments)}
+    return in_vmap() or any(map(_is_wrapper, kinds))
 
 
 def in_vmap() -> bool:
