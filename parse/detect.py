@@ -48,16 +48,8 @@ def reader(file: Path) -> Reader:
 def lean_reader(file: Path) -> Reader:
     """A reader for the kernel table alone. It may skip ranges on which no row depends. Raises as ``reader`` does."""
     read = reader(file)
-    if read is _read_report:
-        from pyprof.parse.nsys import nsys_rep
-
-        return partial(nsys_rep.read, lean=True)
-    if read is not _read_database:
-        return read
-    from pyprof.parse.nsys import reader as nsys
-
-    found = _database_reader(file)
-    return partial(nsys.read, lean=True) if found is nsys.read else found
+    lean = {_read_database: partial(_read_database, lean=True), _read_report: partial(_read_report, lean=True)}
+    return lean.get(read, read)
 
 
 def brief_reader(file: Path) -> BriefReader | None:
@@ -66,15 +58,13 @@ def brief_reader(file: Path) -> BriefReader | None:
     A torch.profiler trace needs one, since it is a single text. Raises InputError as ``reader`` does.
     """
     read = reader(file)
-    if read is _read_report:
-        from pyprof.parse.nsys import nsys_rep
-
-        return nsys_rep.brief
-    if read is not _read_database:
+    if read not in (_read_database, _read_report):
         return None
-    from pyprof.parse.nsys import overview
+    from pyprof.parse.nsys import nsys_rep, overview
     from pyprof.parse.nsys import reader as nsys
 
+    if read is _read_report:
+        return nsys_rep.brief
     return overview.brief if _database_reader(file) is nsys.read else None
 
 
@@ -109,8 +99,11 @@ def _is_table(head: bytes) -> bool:
     return head.startswith(PARQUET) or (match is not None and match["key"].decode() in COLUMN)
 
 
-def _read_database(file: Path) -> Capture:
-    return _database_reader(file)(file)
+def _read_database(file: Path, lean: bool = False) -> Capture:
+    from pyprof.parse.nsys import reader as nsys
+
+    read = _database_reader(file)
+    return nsys.read(file, lean) if read is nsys.read else read(file)
 
 
 def _database_reader(file: Path) -> Reader:
@@ -124,10 +117,10 @@ def _database_reader(file: Path) -> Reader:
         return rocpd.read if rocpd.is_rocpd(db) else nsys.read
 
 
-def _read_report(file: Path) -> Capture:
+def _read_report(file: Path, lean: bool = False) -> Capture:
     from pyprof.parse.nsys import nsys_rep
 
-    return nsys_rep.read(file)
+    return nsys_rep.read(file, lean)
 
 
 def _head(file: Path) -> bytes:

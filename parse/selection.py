@@ -121,15 +121,11 @@ def named_spans(capture: Capture, name: str) -> Spans:
 
     NVTX start/end ranges are included like ranges of a thread.
     """
-    codes = [i for i, scope in enumerate(capture.scopes) if fnmatchcase(scope.name, _plain(name)) or scope.name == name]
-    pids = np.array([pid for pid, _ in capture.threads] or [0], np.int64)
+    # Scopes of layers lack the prefix, too, and square brackets stand for themselves.
+    pattern = name.removeprefix("layer:").replace("[", "[[]")
+    codes = [i for i, scope in enumerate(capture.scopes) if fnmatchcase(scope.name, pattern) or scope.name == name]
     found = []
     for ranges in (capture.ranges, capture.spans):
         rows = np.flatnonzero(np.isin(ranges.scope, np.array(codes, np.int64)))
-        found.append((pids[ranges.thread[rows]], ranges.start[rows], ranges.end[rows]))
+        found.append((capture.pids()[ranges.thread[rows]], ranges.start[rows], ranges.end[rows]))
     return Spans(*(np.concatenate(column) for column in zip(*found, strict=True)))
-
-
-def _plain(name: str) -> str:
-    """The name without ``layer:`` (scopes of layers lack it too), and with square brackets escaped for glob."""
-    return name.removeprefix("layer:").replace("[", "[[]")

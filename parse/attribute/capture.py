@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Data, Ints
@@ -63,7 +62,6 @@ class Capture:
     warnings: list[str] = field(default_factory=list)
     is_host: bool = False  # whether the rows are CPU ops; launch_range is then each op's own range
 
-    def launched(self) -> NDArray[np.bool_]:
-        """A mask of the rows whose launch is known."""
-        mask: NDArray[np.bool_] = self.launch_time != NULL
-        return mask
+    def pids(self) -> Ints:
+        """The process of each thread."""
+        return np.array([pid for pid, _ in self.threads], np.int64)

@@ -26,13 +26,12 @@ _NAMES_ITS_WORK = ("FSDP::", *COMMUNICATION)  # users' and libraries' ranges who
 class LevelsUp:
     """For some enclosing ranges: the number of levels above a context's innermost range (0); -1 if it has none."""
 
-    op: int  # the innermost op around the launch, but not an op around the launch's backward node
-    node: int  # the backward node, or autograd's range around it
-    call: int  # the range that numbers the op's call: a collective with a record, else innermost op, marker or node
+    op: int = -1  # the innermost op around the launch, but not an op around the launch's backward node
+    node: int = -1  # the backward node, or autograd's range around it
+    call: int = (
+        -1
+    )  # the range that numbers the op's call: a collective with a record, else innermost op, marker or node
     message: int = -1  # the collective with a record of its message
-
-
-_NOWHERE = LevelsUp(-1, -1, -1)
 
 
 class Contexts:
@@ -72,7 +71,7 @@ class Contexts:
             outer, code = divmod(key, len(tree.scopes))
             scope = tree.scopes[code]
             self.paths.append(_extended(self.paths[outer - 1] if outer else (), scope))
-            self.levels_up.append(_levels_up(self.levels_up[outer - 1] if outer else _NOWHERE, scope))
+            self.levels_up.append(_levels_up(self.levels_up[outer - 1] if outer else LevelsUp(), scope))
 
     def of(self, ranges: Ints) -> Ints:
         """The context of each range; -1 for no range."""

@@ -6,14 +6,13 @@ found by its sequence number (``forward_ops``); texts are made once per distinct
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
-from pyprof.parse.attribute.facts import Facts, Launch, facts
+from pyprof.parse.attribute.facts import Facts, facts
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
 from pyprof.parse.attribute.optimizer_lists import gradients
 from pyprof.parse.attribute.outputs import outputs
@@ -80,46 +79,27 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
-    keys, number = distinct(
+    keys, number = distinct(  # launches with equal keys have equal facts
         contexts.of(inner),
         contexts.of(forward),
-        recomputed.astype(np.int64),
-        np.where(inner < 0, reason, -1),
-        by_graph_launch.astype(np.int64),
+        recomputed,
+        np.where(inner < 0, reason, -1),  # why the launch is in no range
+        by_graph_launch,
         transfers(capture),
-        updating(capture, tree, inner).astype(np.int64),
+        updating(capture, tree, inner),
     )
-    known = [_facts_of(capture, contexts, _Key(*key)) for key in keys]
-    return Attributed(contexts, inner, node, forward, recomputed, _columns(known, number))
+    known = [_facts_of(capture, contexts, key) for key in keys]
+    columns: dict[str, Data] = {
+        field.name: Coded.of(getattr(found, field.name) for found in known).take(number) for field in fields(Facts)
+    }
+    return Attributed(contexts, inner, node, forward, recomputed, columns)
 
 
-class _Key(NamedTuple):
-    """The key of launches with the same facts: launches with equal keys have equal facts."""
-
-    context: int
-    forward_context: int  # the forward op's context; -1: no forward op
-    recomputed: int
-    reason: int  # why the launch is in no range: index into Capture.reason, -1: none
-    by_graph_launch: int
-    transfer: int  # index into TRANSFERS
-    updating: int
-
-
-def _facts_of(capture: Capture, contexts: Contexts, key: _Key) -> Facts:
-    forward = contexts.path(key.forward_context) if key.forward_context >= 0 else None
-    path = contexts.path(key.context)
-    found = facts(Launch(path, forward, bool(key.recomputed), TRANSFERS[key.transfer], bool(key.updating)))
-    if key.reason >= 0 and not found.op:  # a row without an op keeps its reader's reason
-        return replace(found, reason=capture.reason[key.reason])
-    return replace(found, reason=GRAPH_LAUNCH) if key.by_graph_launch and found.op else found
-
-
-def _columns(known: list[Facts], number: Ints) -> dict[str, Data]:
-    """The fields of the facts as columns. ``number``: per row, the index of its facts in ``known``."""
-    columns: dict[str, Data] = {}
-    for field in fields(Facts):
-        codes: dict[str, int] = {}
-        texts = [getattr(facts, field.name) for facts in known]
-        by_facts = np.array([codes.setdefault(text, len(codes)) if text else -1 for text in texts], np.int32)
-        columns[field.name] = Coded(by_facts[number] if known else np.zeros(0, np.int32), list(codes))
-    return columns
+def _facts_of(capture: Capture, contexts: Contexts, key: tuple[int, ...]) -> Facts:
+    """The facts of the launches with a key of ``attribute``."""
+    context, forward_context, recomputed, reason, by_graph_launch, transfer, updating = key
+    path, forward = contexts.path(context), contexts.path(forward_context)
+    found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating))
+    if reason >= 0 and not found.op:  # a row without an op keeps its reader's reason
+        return replace(found, reason=capture.reason[reason])
+    return replace(found, reason=GRAPH_LAUNCH) if by_graph_launch and found.op else found

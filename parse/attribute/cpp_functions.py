@@ -95,10 +95,9 @@ class _Period(NamedTuple):
 def _kin_by_time(tree: RangeTree, nodes: Ints, seq: Ints, lost: list[int], pid: int) -> Iterator[tuple[int, int]]:
     """Pairs (index of a node, op of similar name that ran when the node got its number), in one process."""
     here = tree.pid == pid
-    kin: dict[str, tuple[Ints, NDArray[np.float64]]] = {}
-    for period, indices in _periods(tree, nodes, seq, lost, here).items():
-        if period.name not in kin:
-            kin[period.name] = _kin(tree, here, period.name)
+    periods = _periods(tree, nodes, seq, lost, here)
+    kin = {name: _kin(tree, here, name) for name in {period.name for period in periods}}
+    for period, indices in periods.items():
         ops, share = kin[period.name]
         ran = (tree.thread[ops] == period.thread) & (tree.start[ops] < period.until) & (tree.end[ops] > period.since)
         ops, share = ops[ran], share[ran]

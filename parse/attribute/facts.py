@@ -38,17 +38,6 @@ _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """The inputs from which a launch's facts are derived; one object per distinct combination."""
-
-    path: Path  # the ranges around the launch
-    forward: Path | None = None  # the ranges around the forward op, for a launch in a node with a known forward op
-    recomputed: bool = False  # whether the launch re-runs a forward op inside a backward node
-    transfer: str = ""  # "in": a copy to the GPU, "out": a copy from the GPU
-    updating: bool = False  # whether the launch is between the backward pass and the optimizer's step
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """The columns that follow from a launch's context and its forward op's context; lists are JSON."""
 
@@ -70,26 +59,31 @@ class Facts:
     reason: str
 
 
-_NO_CALL = Scope(Kind.USER, "")
+def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: bool) -> Facts:
+    """The facts of a launch.
 
-
-def facts(launch: Launch) -> Facts:
-    inside = inside_node(launch.path)
-    backward = len(inside) < len(launch.path) and not launch.recomputed
+    ``path``: the ranges around it. ``forward``: the ranges around the forward op of the node that it is in; empty if
+    none is known. ``recomputed``: whether it re-runs a forward op inside a backward node. ``transfer`` and
+    ``updating``: see ``phase_of``.
+    """
+    inside = inside_node(path)
+    backward = len(inside) < len(path) and not recomputed
     communication = any(s.kind == Kind.COMM or s.name.startswith(COMMUNICATION) for s in inside)
-    source = _source(launch, inside, backward, communication)
-    modules, ops = _ops(launch.path, source, backward)
-    phase = phase_of(launch.path, [] if communication else ops, launch.transfer, launch.updating)
+    outside = forward if backward else path
+    source = inside if communication or recomputed else outside  # the ranges that name the layer, line and op
+    modules, ops = _ops(path, source, backward)
+    phase = phase_of(path, [] if communication else ops, transfer, updating)
     collective = _collective(inside)
-    reason = reasons.only_user_ranges(launch.path[-1].name) if launch.path else reasons.NO_RANGE
-    call = _call(inside, communication) or collective or _NO_CALL  # NCCL's own record is used if PyTorch has none
+    reason = reasons.only_user_ranges(path[-1].name) if path else reasons.NO_RANGE
+    # NCCL's own record is used if PyTorch has none.
+    call = _call(inside, communication) or collective or Scope(Kind.USER, "")
     return Facts(
-        layer=_json(_layers(source)),
+        layer=_json(_names(source, Kind.LAYER) or _names(source, Kind.MODULE)),
         trace=_json(_trace(source)),
         marker=_json([s.text for s in source if s.kind == Kind.MARKER and s.marker and s.marker.op]),
         mod=_json(modules),
         op=_json(ops),
-        dir="" if communication or not ops else _direction(backward, phase == "forward" or launch.recomputed),
+        dir="" if communication or not ops else _direction(backward, phase == "forward" or recomputed),
         phase=phase,
         aten=call.name,
         sizes=call.sizes,
@@ -97,19 +91,10 @@ def facts(launch: Launch) -> Facts:
         strides=call.strides,
         args=call.args,
         comm=collective.comm if collective else "",
-        nodes=_json([s.name for s in launch.path if s.kind in (Kind.OP, Kind.NODE)]),
-        forward=_forward_call(launch.forward, call) if backward else "",
+        nodes=_json([s.name for s in path if s.kind in (Kind.OP, Kind.NODE)]),
+        forward=_forward_call(forward, call) if backward else "",
         reason="" if ops else reason,
     )
-
-
-def _source(launch: Launch, inside: Path, backward: bool, communication: bool) -> Path:
-    """The ranges that name the layer, line and op."""
-    if communication:
-        return inside
-    if backward:
-        return launch.forward or ()
-    return inside if launch.recomputed else launch.path
 
 
 def _direction(backward: bool, forward: bool) -> str:
@@ -149,7 +134,7 @@ def _json(items: Sequence[str]) -> str:
     return json.dumps(list(items), ensure_ascii=False) if items else ""
 
 
-def _forward_call(forward: Path | None, call: Scope) -> str:
+def _forward_call(forward: Path, call: Scope) -> str:
     """The forward op's name and arguments, for the kernels of a C++ node, whose own inputs are only gradients."""
     if not forward or not kinship(call.name, forward[-1].name):
         return ""
@@ -159,16 +144,15 @@ def _forward_call(forward: Path | None, call: Scope) -> str:
     return "{" + ", ".join(f'"{key}": {text}' for key, text in texts.items() if text) + "}"
 
 
-def _layers(path: Path) -> list[str]:
-    named = [s.name for s in path if s.kind == Kind.LAYER]
-    return named or [s.name for s in path if s.kind == Kind.MODULE]
+def _names(path: Path, kind: Kind) -> list[str]:
+    return [s.name for s in path if s.kind == kind]
 
 
 def _trace(path: Path) -> list[str]:
     for scope in path:
         if scope.marker is not None and scope.marker.trace:
             return [line for line in scope.marker.trace if not _MODULE_CALL.search(line)]
-    return [s.name for s in path if s.kind == Kind.FRAME]
+    return _names(path, Kind.FRAME)
 
 
 def _called(path: Path) -> tuple[list[str], list[str]]:
@@ -180,7 +164,7 @@ def _called(path: Path) -> tuple[list[str], list[str]]:
         if scope.kind == Kind.OP:
             module, _, name = scope.name.rpartition("::")
             return [module or "autograd"], [PUBLIC.get(name, name) if module == "aten" else name]
-    named = [s.name for s in path if s.kind == Kind.COMM]
+    named = _names(path, Kind.COMM)
     return (["nccl"], [named[-1]]) if named else ([], [])
 
 

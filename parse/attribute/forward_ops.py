@@ -7,8 +7,6 @@ names the forward op's thread, only ops of that thread are considered. If the pr
 op is taken. Nodes of C++ autograd Functions need additional rules: see ``cpp_functions``.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from pyprof.parse.attribute.contexts import Contexts
@@ -42,43 +40,38 @@ def _forward_of_nodes(tree: RangeTree, nodes: Ints) -> Ints:
     forward = np.full(len(nodes), -1, np.int64)
     ops = np.flatnonzero(tree.has_number)
     if len(ops):
-        times = (seq[nodes], tree.start[nodes])
-        in_process = _last_before(_Numbered(tree.pid[ops], tree.seq[ops], tree.start[ops]), tree.pid[nodes], *times)
-        forward = value_at(ops, in_process, -1)
+        before = (seq[nodes], tree.start[nodes])
+        forward = _last_before(tree, ops, tree.pid[ops], tree.pid[nodes], *before)
         if tree.forward_thread is not None:
             thread = tree.forward_thread[nodes]
-            on_thread = _last_before(_Numbered(tree.thread[ops], tree.seq[ops], tree.start[ops]), thread, *times)
-            forward = np.where(thread >= 0, value_at(ops, on_thread, -1), forward)
+            on_thread = _last_before(tree, ops, tree.thread[ops], thread, *before)
+            forward = np.where(thread >= 0, on_thread, forward)
     if tree.forward_range is not None:
         named = tree.forward_range[nodes]
         forward = np.where(named >= 0, named, forward)
     return made_by(tree, nodes, seq, forward)
 
 
-class _Numbered(NamedTuple):
-    """Ops with a sequence number."""
+def _last_before(tree: RangeTree, ops: Ints, owners: Ints, owner: Ints, seq: Ints, before: Ints) -> Ints:
+    """The last of ``ops`` with each (owner, sequence number) that starts before a time; -1 if no op does.
 
-    owner: Ints  # each op's process or thread
-    seq: Ints
-    start: Ints
-
-
-def _last_before(ops: _Numbered, owner: Ints, seq: Ints, before: Ints) -> Ints:
-    """The last of the ops with each (owner, sequence number) that starts before a time; -1 if no op does."""
+    ``owners``: the process or thread of each op.
+    """
     found = np.full(len(owner), -1, np.int64)
-    order = np.lexsort((ops.start, ops.seq, ops.owner))
+    op_seq, op_start = tree.seq[ops], tree.start[ops]
+    order = np.lexsort((op_start, op_seq, owners))
     for value in np.unique(owner).tolist():
-        low, high = np.searchsorted(ops.owner[order], [value, value + 1])
+        low, high = np.searchsorted(owners[order], [value, value + 1])
         asked = np.flatnonzero((owner == value) & (seq != NULL))
         if low == high or not len(asked):
             continue
         rows = order[low:high]
-        times = np.sort(ops.start[rows])
+        times = np.sort(op_start[rows])
         span = len(rows) + 1
         # One integer key combines the number and the rank of the time, so that a single binary search is enough.
-        key = ops.seq[rows] * span + np.searchsorted(times, ops.start[rows], "right")
+        key = op_seq[rows] * span + np.searchsorted(times, op_start[rows], "right")
         wanted = seq[asked] * span + np.searchsorted(times, before[asked], "left")
         at = np.searchsorted(key, wanted, "right") - 1
-        same_number = (at >= 0) & (ops.seq[rows[np.maximum(at, 0)]] == seq[asked])
-        found[asked[same_number]] = rows[at[same_number]]
+        same_number = (at >= 0) & (op_seq[rows[np.maximum(at, 0)]] == seq[asked])
+        found[asked[same_number]] = ops[rows[at[same_number]]]
     return found

@@ -74,14 +74,18 @@ def _parents(start: Ints, end: Ints) -> Ints | None:
     if depth.min() < 0:
         return None
     parent = np.full(len(start), -1, np.int64)
-    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
-    for above, level in pairwise(levels):
+    for above, level in pairwise(of_each_depth(depth)):
         at = np.searchsorted(above, level) - 1
         if at.min(initial=0) < 0:
             return None
         parent[level] = above[at]
     inner = index[parent >= 0]
     return parent if bool(np.all(end[inner] <= end[parent[inner]])) else None
+
+
+def of_each_depth(depth: Ints) -> list[Ints]:
+    """The indices of the ranges of each depth, outermost ranges first."""
+    return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
 
 
 def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ...]:

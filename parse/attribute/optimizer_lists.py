@@ -24,14 +24,12 @@ def takes_cut_lists(scope: Scope) -> bool:
     return bool(_LISTS.match(scope.name)) and (not scope.sizes or "[]" in scope.dtypes)
 
 
-def _outside_ops(capture: Capture, op: Ints) -> Bools:
-    """A mask of the multi-tensor kernels that no op launched. ``op``: per row, its op's range, -1: none."""
+def _multi_tensor(capture: Capture) -> Bools:
+    """A mask of the multi-tensor kernels."""
     names = capture.columns.get("kShortName")
     if not isinstance(names, Coded):
         return np.zeros(capture.rows, bool)
-    multi_tensor = np.array([*("multi_tensor_apply_kernel" in name for name in names.values), False])
-    mask: Bools = multi_tensor[names.codes] & (op < 0)
-    return mask
+    return names.where(lambda name: "multi_tensor_apply_kernel" in name)
 
 
 def gradients(capture: Capture, tree: RangeTree, op: Ints) -> Coded:
@@ -44,7 +42,7 @@ def gradients(capture: Capture, tree: RangeTree, op: Ints) -> Coded:
     assert isinstance(pid, np.ndarray)
     found = Coded.empty(len(op))
     cut = tree.scopes_where(Kind.OP, takes_cut_lists)[value_at(tree.scope, op, -1)]
-    rows = np.flatnonzero((cut | _outside_ops(capture, op)) & (time != NULL))
+    rows = np.flatnonzero((cut | (_multi_tensor(capture) & (op < 0))) & (time != NULL))
     accumulates = tree.scopes_where(Kind.NODE, lambda s: s.name.endswith("AccumulateGrad") and bool(s.sizes))
     if not len(rows) or not accumulates.any():
         return found

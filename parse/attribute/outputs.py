@@ -44,11 +44,9 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
     }
     if not shapes:
         return Coded.empty(capture.rows)
-    values = list(dict.fromkeys(shapes.values()))
-    code_of = {text: code for code, text in enumerate(values)}
+    texts = Coded.of(shapes.values())
     code_of_range = np.full(len(tree) + 1, -1, np.int32)  # the last item is for "no range" (-1)
-    for place, text in shapes.items():
-        code_of_range[place] = code_of[text]
+    code_of_range[list(shapes)] = texts.codes
     op = op.copy()
     codes = code_of_range[op]
     for _ in range(6):  # conv2d > convolution > _convolution > cudnn_convolution
@@ -58,7 +56,7 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
         outer = tree.parent[op[unknown]]
         op[unknown] = np.where(_makes_its_output(tree, op[unknown], outer, bool(returned)), outer, -1)
         codes[unknown] = code_of_range[op[unknown]]
-    return Coded(codes, values)
+    return Coded(codes, texts.values)
 
 
 def _makes_its_output(tree: RangeTree, op: Ints, outer: Ints, libraries: bool) -> NDArray[np.bool_]:
@@ -82,10 +80,10 @@ def _operands(scope: Scope) -> list[object]:
 
 def _of_cpp_functions(tree: RangeTree, node: Ints, forward: Ints) -> dict[int, str]:
     """Forward op -> its outputs' shapes as JSON, taken from the gradients that its C++ Function's node received."""
-    sized = np.array([*(is_cpp_node(scope) and bool(scope.sizes) for scope in tree.scopes), False])
+    sized = tree.scopes_where(Kind.OP, lambda scope: is_cpp_node(scope) and bool(scope.sizes))
     if not sized.any():
         return {}
-    inside = np.flatnonzero(sized[tree.scope] & (tree.kind == Kind.OP) & (tree.parent >= 0))
+    inside = np.flatnonzero(sized[tree.scope] & (tree.parent >= 0))
     given = dict(zip(tree.parent[inside].tolist(), inside.tolist(), strict=True))
     pairs, _ = distinct(node, forward)
     shapes = {}

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pyprof.parse.attribute.capture import Capture, Ranges
-from pyprof.parse.attribute.nesting import innermost, nest
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.nesting import innermost, nest, of_each_depth
 from pyprof.parse.attribute.scope import Kind, Scope, is_cpp_node
-from pyprof.table.columns import NULL, Bools, Ints
+from pyprof.table.columns import NULL, Bools, Ints, value_at
 
 
 class RangeTree:
@@ -33,10 +33,12 @@ class RangeTree:
         self.scopes = capture.scopes
         self.scope_kind = np.fromiter((scope.kind for scope in capture.scopes), np.int64, len(capture.scopes))
         self.kind = self.scope_kind[self.scope]
-        self.pid = np.array([pid for pid, _ in capture.threads], np.int64)[self.thread]
+        self.pid = capture.pids()[self.thread]
         self.levels = _levels(self.parent)
         self.forward_thread = None if given.forward_thread is None else given.forward_thread[self.source]
-        self.forward_range = self._forward_range(given)
+        self.forward_range: Ints | None = None  # per range, the forward op's range, -1: not named by the profiler
+        if given.forward_range is not None:
+            self.forward_range = value_at(self.place, given.forward_range[self.source], -1)
         is_cpp = self.scopes_where(Kind.OP, is_cpp_node)[self.scope]
         self.is_node = (self.kind == Kind.NODE) | is_cpp
         self.has_number = (self.kind == Kind.OP) & (self.seq > 0) & ~is_cpp  # ops that autograd may have recorded
@@ -55,13 +57,6 @@ class RangeTree:
         for code in np.flatnonzero(self.scope_kind == kind).tolist():
             mask[code] = test(self.scopes[code])
         return mask
-
-    def _forward_range(self, given: Ranges) -> Ints | None:
-        """Per range, the forward op's range if the profiler names it, or else -1. None if it never names one."""
-        if given.forward_range is None:
-            return None
-        named = given.forward_range[self.source]
-        return np.where(named >= 0, self.place[np.maximum(named, 0)], -1)
 
     def _recorded(self) -> Bools:
         """Whether each range is an op recorded for autograd, or inside such an op with no backward node in between."""
@@ -117,5 +112,4 @@ def _levels(parent: Ints) -> list[Ints]:
         further = above[inside]
         depth[inside] += depth[further]
         above[inside] = above[further]
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
+    return of_each_depth(depth) if len(parent) else []

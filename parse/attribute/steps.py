@@ -46,7 +46,7 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Ints
     step = np.full(capture.rows, NULL, np.int64)
     marked = marks(capture, tree)
     updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
-    pids = np.append(np.array([pid for pid, _ in capture.threads], np.int64), NULL)[capture.launch_thread]
+    pids = np.append(capture.pids(), NULL)[capture.launch_thread]
     for pid in np.unique(np.concatenate([marked.pid, tree.pid[updates]])).tolist():
         rows = np.flatnonzero((pids == pid) & (capture.launch_time != NULL))
         time = capture.launch_time[rows]
@@ -79,10 +79,9 @@ def marks(capture: Capture, tree: RangeTree) -> Marks:
     spans = capture.spans
     of_thread = np.flatnonzero(tree.kind == Kind.STEP)
     of_process = np.flatnonzero(tree.scope_kind[spans.scope] == Kind.STEP)
-    pids = np.array([pid for pid, _ in capture.threads], np.int64)
     codes = np.concatenate([tree.scope[of_thread], spans.scope[of_process]])
     return Marks(
-        np.concatenate([tree.pid[of_thread], pids[spans.thread[of_process]]]),
+        np.concatenate([tree.pid[of_thread], capture.pids()[spans.thread[of_process]]]),
         np.concatenate([tree.start[of_thread], spans.start[of_process]]),
         np.concatenate([tree.end[of_thread], spans.end[of_process]]),
         np.array([_number(tree.scopes[code]) for code in codes.tolist()], np.int64),

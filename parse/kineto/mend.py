@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import DecodeError
 from msgspec.json import Decoder
@@ -15,6 +16,7 @@ from msgspec.json import Decoder
 from pyprof.errors import InputError
 from pyprof.parse.kineto.event_types import WANTED, Event, FloatEvent, Header, Trace
 
+Decoded = TypeVar("Decoded")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
 _KEYS = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|args|bp|s|cname)"\s*:'
 _NEXT = re.compile(rb"\}\s*,\s*(?=\{\s*" + _KEYS + rb")")
@@ -36,7 +38,7 @@ def piecewise(file: Path, text: bytes) -> Trace:
         try:
             events.append(decoder.decode(piece))
         except (DecodeError, UnicodeDecodeError, RecursionError):
-            event = _mended(decoder, piece)
+            event = _decoded(decoder, _mend(piece))
             mended += event is not None
             lost += event is None
             if event is not None:
@@ -93,14 +95,9 @@ def _header(before: bytes, after: bytes) -> Header:
     """The keys before and after the events, as far as they can be read."""
     found = Header()
     for text in (before, after):
-        for candidate in (text, _mend(text)):
-            try:
-                header = Decoder(Header).decode(candidate)
-            except (DecodeError, UnicodeDecodeError, RecursionError):
-                continue
-            found.deviceProperties = found.deviceProperties or header.deviceProperties
-            found.distributedInfo = found.distributedInfo or header.distributedInfo
-            break
+        header = _decoded(Decoder(Header), text) or _decoded(Decoder(Header), _mend(text)) or Header()
+        found.deviceProperties = found.deviceProperties or header.deviceProperties
+        found.distributedInfo = found.distributedInfo or header.distributedInfo
     return found
 
 
@@ -112,9 +109,9 @@ def _other_json(text: bytes) -> str:
     return f"JSON with {', '.join(map(repr, keys[:4])) or 'nothing'} but no list of traceEvents"
 
 
-def _mended(decoder: Decoder[FloatEvent], piece: bytes) -> FloatEvent | None:
+def _decoded(decoder: Decoder[Decoded], text: bytes) -> Decoded | None:
     try:
-        return decoder.decode(_mend(piece))
+        return decoder.decode(text)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -156,8 +156,7 @@ def trace_ranges(events: Events, clock: Clock, threads: Threads) -> TraceRanges:
     rest = len(every) - len(op_args)
     seq = _padded([a.seq for a in op_args], rest)
     seq[seq < 0] = NULL
-    annotation_ids = integers([a.ext for a in args(every[len(op_args) :])])
-    op_id = np.concatenate([integers([a.ext for a in op_args]), annotation_ids])
+    op_id = integers([a.ext for a in [*op_args, *args(every[len(op_args) :])]])
     ranges = Ranges(threads.of(every), start, end, scope, seq, op_id)
     _link(ranges, events, clock, threads, _padded([a.forward_thread for a in op_args], rest))
     return TraceRanges(ranges, scopes.scopes, np.arange(len(every)) < len(op_args), scopes.unread)
