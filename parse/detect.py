@@ -48,8 +48,9 @@ def reader(file: Path) -> Reader:
 def lean_reader(file: Path) -> Reader:
     """A reader for the kernel table alone. It may skip ranges on which no row depends. Raises as ``reader`` does."""
     read = reader(file)
-    lean = {_read_database: partial(_read_database, lean=True), _read_report: partial(_read_report, lean=True)}
-    return lean.get(read, read)
+    if read is _read_database:
+        return partial(_read_database, lean=True)
+    return partial(_read_report, lean=True) if read is _read_report else read
 
 
 def brief_reader(file: Path) -> BriefReader | None:
@@ -58,13 +59,15 @@ def brief_reader(file: Path) -> BriefReader | None:
     A torch.profiler trace needs one, since it is a single text. Raises InputError as ``reader`` does.
     """
     read = reader(file)
-    if read not in (_read_database, _read_report):
+    if read is _read_report:
+        from pyprof.parse.nsys import nsys_rep
+
+        return nsys_rep.brief
+    if read is not _read_database:
         return None
-    from pyprof.parse.nsys import nsys_rep, overview
+    from pyprof.parse.nsys import overview
     from pyprof.parse.nsys import reader as nsys
 
-    if read is _read_report:
-        return nsys_rep.brief
     return overview.brief if _database_reader(file) is nsys.read else None
 
 

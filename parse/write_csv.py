@@ -29,12 +29,10 @@ def _cells(column: Column, table: Table) -> Callable[[slice], Iterable[str]]:
         codes = data.codes
         return lambda rows: map(texts.__getitem__, codes[rows].tolist())
     if isinstance(data, Ragged):
-        lists = data
-        return lambda rows: (_field(str(items)) if items else "" for items in lists.take(rows).lists())
-    values = data
+        return lambda rows: (_field(str(items)) if items else "" for items in data.take(rows).lists())
     if column.kind == "float":
-        return lambda rows: ("" if v != v else repr(v) for v in values[rows].tolist())
-    return lambda rows: ("" if v == NULL else str(v) for v in values[rows].tolist())
+        return lambda rows: ("" if v != v else repr(v) for v in data[rows].tolist())
+    return lambda rows: ("" if v == NULL else str(v) for v in data[rows].tolist())
 
 
 def _field(text: str) -> str:

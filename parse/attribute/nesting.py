@@ -36,35 +36,19 @@ def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
     end = np.maximum(end, start + 1)
     order = np.lexsort((-end, start, thread))
     thread, start, end = thread[order], start[order], end[order]
-    parent = np.full(len(order), -1, np.int64)
-    bounds = np.flatnonzero(np.diff(thread, prepend=-1, append=-1)).tolist() if len(order) else [0]
-    swept = []
-    for lo, hi in pairwise(bounds):
-        found = _parents(start[lo:hi], end[lo:hi])
-        if found is None:
-            swept.append((lo, hi))
-        else:
-            parent[lo:hi] = np.where(found >= 0, found + lo, -1)
-    whole = Nesting(order, thread, start, end, parent)
-    return _in_pieces(whole, swept) if swept else whole
-
-
-def _in_pieces(whole: Nesting, swept: list[tuple[int, int]]) -> Nesting:
-    """Replace each interval ``lo`` to ``hi`` of a thread's overlapping ranges with pieces that nest."""
-    parts: list[tuple[Ints, ...]] = []
-    total = at = 0
-    for lo, hi in [*swept, (len(whole), len(whole))]:
-        inside = whole.parent[at:lo]
-        columns = [column[at:lo] for column in (whole.source, whole.thread, whole.start, whole.end)]
-        parts.append((*columns, np.where(inside >= 0, inside - at + total, -1)))
-        total += lo - at
-        if lo < hi:
-            columns = [column[lo:hi] for column in (whole.source, whole.thread, whole.start, whole.end)]
-            *pieces, inside = _swept(*columns)
-            parts.append((*pieces, np.where(inside >= 0, inside + total, -1)))
-            total += len(inside)
-        at = hi
-    return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    parts: list[tuple[Ints, ...]] = []  # per thread: the fields of its Nesting
+    total, overlapping = 0, False
+    for lo, hi in pairwise(np.flatnonzero(np.diff(thread, prepend=-1, append=-1)).tolist()):
+        ranges = [column[lo:hi] for column in (order, thread, start, end)]
+        parent = _parents(start[lo:hi], end[lo:hi])
+        if parent is None:
+            *ranges, parent = _swept(*ranges)
+            overlapping = True
+        parts.append((*ranges, np.where(parent >= 0, parent + total, -1)))
+        total += len(parent)
+    if overlapping:
+        return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return Nesting(order, thread, start, end, np.concatenate([part[-1] for part in parts] or [order]))
 
 
 def _parents(start: Ints, end: Ints) -> Ints | None:

@@ -14,7 +14,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.steps import is_update
-from pyprof.table.columns import NULL, Bools, Coded, Ints, value_at
+from pyprof.table.columns import NULL, Coded, Ints, value_at
 
 _LISTS = re.compile(r"aten::(?:_foreach_|_fused_|_amp_foreach_)")
 
@@ -24,25 +24,18 @@ def takes_cut_lists(scope: Scope) -> bool:
     return bool(_LISTS.match(scope.name)) and (not scope.sizes or "[]" in scope.dtypes)
 
 
-def _multi_tensor(capture: Capture) -> Bools:
-    """A mask of the multi-tensor kernels."""
-    names = capture.columns.get("kShortName")
-    if not isinstance(names, Coded):
-        return np.zeros(capture.rows, bool)
-    return names.where(lambda name: "multi_tensor_apply_kernel" in name)
-
-
 def gradients(capture: Capture, tree: RangeTree, op: Ints) -> Coded:
     """The shapes of the step's gradients, as JSON, for rows whose op has cut lists or whose kernel no op launched.
 
     ``op``: each row's op's range, -1 for none. A step's gradients are the gradients accumulated since the previous
     optimizer step.
     """
-    time, pid = capture.launch_time, capture.columns["pid"]
-    assert isinstance(pid, np.ndarray)
+    time, pid, names = capture.launch_time, capture.columns["pid"], capture.columns["kShortName"]
+    assert isinstance(pid, np.ndarray) and isinstance(names, Coded)
     found = Coded.empty(len(op))
     cut = tree.scopes_where(Kind.OP, takes_cut_lists)[value_at(tree.scope, op, -1)]
-    rows = np.flatnonzero((cut | (_multi_tensor(capture) & (op < 0))) & (time != NULL))
+    outside_ops = names.where(lambda name: "multi_tensor_apply_kernel" in name) & (op < 0)
+    rows = np.flatnonzero((cut | outside_ops) & (time != NULL))
     accumulates = tree.scopes_where(Kind.NODE, lambda s: s.name.endswith("AccumulateGrad") and bool(s.sizes))
     if not len(rows) or not accumulates.any():
         return found
