@@ -28,9 +28,7 @@ class LevelsUp:
 
     op: int = -1  # the innermost op around the launch, but not an op around the launch's backward node
     node: int = -1  # the backward node, or autograd's range around it
-    call: int = (
-        -1
-    )  # the range that numbers the op's call: a collective with a record, else innermost op, marker or node
+    call: int = -1  # the range that numbers the call: a collective with a record, else innermost op, marker or node
     message: int = -1  # the collective with a record of its message
 
 
