@@ -13,7 +13,7 @@ from pyprof.dtypes import OF_CPP, OPAQUE
 from pyprof.prof.kernels.precision import DTYPE_OF_WORD
 from pyprof.prof.kernels.product_dtypes import product
 from pyprof.prof.kernels.template_dtypes import template
-from pyprof.prof.kernels.type_names import NOTHING, Dtypes, dtype_at, inside, lambdas, normal, parameters, split
+from pyprof.prof.kernels.type_names import NOTHING, Dtypes, dtype_at, lambdas, normal, parameters
 from pyprof.prof.ops.model import MATRIX
 
 
@@ -175,7 +175,7 @@ def _functor(words: list[str], kind: str) -> str:
     text = words[place] if place < len(words) else ""
     match = _IMPL.search(text)
     if match:
-        return split(inside(text, match.end() - 1))[0]
+        return parameters(text, match)[0]
     return "" if place == 2 else text
 
 

@@ -28,8 +28,7 @@ class Precision:
 
 _FLOAT16_WORDS = dict.fromkeys(("f16", "fp16", "half_t"), "float16")
 _BFLOAT16_WORDS = dict.fromkeys(("bf16", "bfloat16", "bfloat16_t"), "bfloat16")
-_FLOAT8_WORDS = {
-    **dict.fromkeys(("f8", "fp8", "mxe4m3", "mxe2m1mxe4m3"), ""),
+_FLOAT8_WORDS = dict.fromkeys(("f8", "fp8", "mxe4m3", "mxe2m1mxe4m3"), "") | {
     "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
 }
@@ -64,9 +63,8 @@ DTYPE_OF_WORD: Mapping[str, str] = {
 _ROUNDED = {"float32": "tf32", "complex64": "tf32", "complex128": "fp64"}
 ROUNDED_PRECISION: Mapping[str, str] = {**PRECISION_OF_DTYPE, **_ROUNDED}
 # The precision in which a CPU computes these types; it computes all other types in fp32.
-HOST_PRECISION: Mapping[str, str] = {
-    dtype: name for dtype, name in ROUNDED_PRECISION.items() if name in ("fp64", "fp16", "bf16")
-}
+_HOST = ("fp64", "fp16", "bf16")
+HOST_PRECISION: Mapping[str, str] = {dtype: name for dtype, name in ROUNDED_PRECISION.items() if name in _HOST}
 
 _TENSOR = "tc_"
 UNITS = (

@@ -70,8 +70,7 @@ IS_CAUSAL = {"_flash_attention_forward": 8, "_flash_attention_backward": 11}
 
 
 def _causal(text: str, op: str) -> tuple[tuple[int, bool], ...]:
-    """FlashAttention 2: <traits, is_dropout, is_causal, is_local, ..>; both values were seen on H100 and checked
-    against Kineto."""
+    """FlashAttention 2: <traits, is_dropout, is_causal, is_local, ..>; both seen on H100 and checked with Kineto."""
     match = _FLASH.search(text)
     words = parameters(text, match) if match else []
     if op not in IS_CAUSAL or len(words) < 4 or words[3] not in ("false", "0"):

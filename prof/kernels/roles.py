@@ -1,5 +1,4 @@
-"""The role of a kernel in its op: ``main`` does the arithmetic that the op's model counts, ``aux`` is a chore around
-it.
+"""The role of a kernel in its op: ``main`` does the arithmetic that the op's model counts, ``aux`` is a chore for it.
 
 FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Chores are recognised by name
 (``name_patterns.HELPERS``); a copy, a fill or a sort is a chore inside a product and the work itself inside ``copy_``,
@@ -40,8 +39,7 @@ TABLES_WORK = re.compile(
 
 @lru_cache(maxsize=65536)
 def role(name: str, aten: str, family: str) -> str:
-    """``main`` or ``aux``, for one kernel of the innermost op ``aten`` (with or without ``aten::`` and the overload
-    name)."""
+    """``main`` or ``aux``, for one kernel of the innermost op ``aten`` (``aten::`` and overload name optional)."""
     op = aten.removeprefix("aten::").partition(".")[0]
     if FILLS.match(op) or MOVES.match(op):
         return MAIN
@@ -57,8 +55,7 @@ def role(name: str, aten: str, family: str) -> str:
 
 
 def roles(names: Sequence[str], aten: str, family: str) -> list[str]:
-    """The roles of all kernels of one call, in launch order. At least one is main, so that the op's work is always
-    attributed."""
+    """The roles of all kernels of one call, in launch order. At least one is main, so that the work is attributed."""
     each = [role(name, aten, family) for name in names]
     if MAIN in each:
         return each

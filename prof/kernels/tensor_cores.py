@@ -15,8 +15,7 @@ from pyprof.prof.ops.model import MATRIX
 
 @dataclass(frozen=True, slots=True)
 class TensorCore:
-    """``tc``: 1, 0 or None (unknown). ``precision``: of the multiplied values; empty where it is unknown or nothing was
-    multiplied.
+    """``tc``: 1, 0 or None (unknown). ``precision``: of the multiplied values; empty if unknown or if there are none.
 
     ``guess``: the answer rests on the op's dtype, not on the kernel's name.
     """
@@ -29,8 +28,7 @@ class TensorCore:
 NONE = TensorCore(0)
 UNKNOWN = TensorCore(None)
 
-# The types of a template, demangled or not. Narrower types come first, because a product accumulates and writes wider
-# ones.
+# The types of a template, demangled or not. Narrower ones come first: a product accumulates and writes wider ones.
 SCAN = (
     (re.compile(r"tfloat32_t"), "tf32"),
     (re.compile(r"float_e2m1_t|ptrf4"), "fp4"),
@@ -88,8 +86,7 @@ def _tensor_core(name: str, in_product: bool, dtype: str) -> TensorCore | None:
 
 
 def _guess(dtype: str) -> TensorCore:
-    """Triton's ``tl.dot`` runs narrow types on tensor cores; for float32 that depends on a flag that no kernel name
-    shows."""
+    """Triton's ``tl.dot`` runs narrow types on tensor cores; for float32 that depends on a flag that no name shows."""
     precision = PRECISION_OF_DTYPE.get(dtype, "")
     return TensorCore(1, precision, guess=True) if precision else TensorCore(None, guess=True)
 

@@ -9,27 +9,15 @@ import numpy as np
 
 from pyprof.errors import packages
 from pyprof.prof.advice import Advice
-from pyprof.prof.table.cells import Data
-from pyprof.prof.table.columns import COLUMN, Column, Kind
-from pyprof.prof.table.group import AGGREGATES, NEEDED, group_rows
+from pyprof.prof.table.cells import Data, ints
+from pyprof.prof.table.columns import COLUMN, Column
+from pyprof.prof.table.group import AGGREGATE, NEEDED, group_rows, own_column, ratio
 from pyprof.table.columns import NULL, Coded, Floats, Ints, distinct, distinct_texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Columns = list[tuple[Column, Data]]  # a table: each column with its rows
-
-AGGREGATE = {column.name: column for column in AGGREGATES}
-
-
-def own_column(name: str, unit: str, meaning: str, kind: Kind = "int") -> Column:
-    """A column that is computed for its table, not taken from the kernel table."""
-    return Column(name, name, unit, meaning, _no_rows, kind=kind)
-
-
-def _no_rows(*_: Any) -> Any:
-    raise AssertionError("a column of a computed table has no rows of its own")
-
 
 CALLS = own_column("calls", "", "calls of the op, which may launch several kernels each")
 SOL = own_column("sol", "%", "speed of light: sum of the limits / time, of the rows whose limit is known", "float")
@@ -40,8 +28,8 @@ def group_columns(keys: Sequence[str], data: Mapping[str, Data]) -> Columns:
 
     ``data``: the keys' columns, and sil, flops and bytes.
     """
-    agreed, sums = group_rows([data[key] for key in keys], {name: _ints(data[name]) for name in NEEDED})
-    order = np.argsort(-_ints(sums["time"]), kind="stable")
+    agreed, sums = group_rows([data[key] for key in keys], {name: ints(data[name]) for name in NEEDED})
+    order = np.argsort(-ints(sums["time"]), kind="stable")
     columns = [*(COLUMN[key] for key in keys), *(AGGREGATE[name] for name in sums)]
     return [(column, values.take(order)) for column, values in zip(columns, [*agreed, *sums.values()], strict=True)]
 
@@ -56,7 +44,7 @@ def op_columns(data: Mapping[str, Data], call: Ints) -> Columns:
     names, row = distinct_texts(op, direction)
     pairs, _ = distinct(row, call)
     calls = np.bincount([number for number, _ in pairs], minlength=len(names)).astype(np.int64)
-    sol = _reached(row, len(names), _ints(data["sil"]), _ints(data["sol_ns"]))
+    sol = _reached(row, len(names), ints(data["sil"]), ints(data["sol_ns"]))
     place = {name: i for i, name in enumerate(names)}
     order = int_array(place[pair] for pair in zip(_coded(ops).texts(), _coded(directions).texts(), strict=True))
     has_op = np.array([bool(names[i][0]) for i in order.tolist()], bool)
@@ -136,18 +124,6 @@ def int_array(values: Iterable[int]) -> Ints:
     return np.array(list(values), np.int64)
 
 
-def ratio(part: Any, whole: Any) -> Floats:
-    """part / whole; NaN where the whole is 0."""
-    part = np.asarray(part, np.float64)
-    quotient: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
-    return quotient
-
-
 def _coded(data: Data) -> Coded:
     assert isinstance(data, Coded)
     return data
-
-
-def _ints(data: Data) -> Ints:
-    assert not isinstance(data, Coded)
-    return data.astype(np.int64)

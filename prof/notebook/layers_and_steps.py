@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyprof.prof.notebook.frame_columns import Columns, int_array, own_column, ratio
+from pyprof.prof.notebook.frame_columns import Columns, int_array
 from pyprof.prof.table.cells import Data
+from pyprof.prof.table.group import aggregates, own_column, ratio, row_amounts
 from pyprof.prof.timing.steps import PHASES, Step
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.layer_path import layer_parts
@@ -41,10 +42,9 @@ STEP = (
     own_column("tflops", "TFLOP/s", "flops / time, idle time included", "float"),
     own_column("uncounted", "%", "share of the operations' time in those without FLOPs", "float"),
 )
-# The sums per layer, one array column each: number of rows, time, and for FLOPs and bytes the sum, and the time and
-# number of the rows where it is known.
-AMOUNTS = ("flops", "flops_ns", "flops_rows", "bytes", "bytes_ns", "bytes_rows")
-SUMS = ("count", "time", "forward", "backward", *AMOUNTS)
+# The sums per layer, one array column each: number of rows, time by phase, and those of ``row_amounts``.
+AMOUNTS = ("time", "flops", "flops_ns", "flops_rows", "bytes", "bytes_ns", "bytes_rows")
+SUMS = ("count", "forward", "backward", *AMOUNTS)
 TIME = SUMS.index("time")
 Path = tuple[str, ...]
 
@@ -55,9 +55,8 @@ def layer_columns(table: Table, annotation: Annotation) -> Columns:
     paths = [layer_parts(text) for text in layer.values]
     codes = np.where(layer.where(layer_parts), layer.codes, -1)
     time = np.where(time == NULL, 0, time)
-    sums_of_path = _sums(
-        codes, len(paths), table.coded("phase"), time, {"flops": annotation.flops, "bytes": annotation.bytes}
-    )
+    amounts = dict(row_amounts(time, annotation.flops, annotation.bytes))
+    sums_of_path = _sums(codes, len(paths), table.coded("phase"), amounts)
     in_order = [code for code in _first_run(codes, len(paths), table.ints("start")) if sums_of_path[code, 0]]
     rows = _rows([paths[code] for code in in_order])
     place = {path: i for i, path in enumerate(rows)}
@@ -73,19 +72,16 @@ def layer_columns(table: Table, annotation: Annotation) -> Columns:
     if without[0]:  # rows without a layer come last
         names, depth = [*names, ""], [*depth, 0]
         sums, own = np.vstack([sums, without]), np.append(own, without[TIME])
-    return _columns(names, depth, own, sums, int(time.sum()))
+    summed = {name: sums[:, i] for i, name in enumerate(SUMS)}
+    data: dict[str, Data] = {"layer": Coded.of(names), "depth": np.array(depth, np.int64), "own": own}
+    data |= {**summed, **aggregates(summed, int(time.sum()))}
+    return [(column, data[column.name]) for column in LAYER]
 
 
-def _sums(codes: Ints, size: int, phase: Coded, time: Ints, amounts: dict[str, Ints]) -> Ints:
-    """``SUMS`` over each layer's own rows, without the layers inside it. The last line sums the rows without a
-    layer."""
-    values = {"count": np.ones(len(time), np.int64), "time": time}
-    values |= {name: np.where(phase.among(name), time, 0) for name in PHASES[:2]}
-    for name, amount in amounts.items():
-        known = amount != NULL
-        values[name] = np.where(known, amount, 0)
-        values[f"{name}_ns"] = np.where(known, time, 0)
-        values[f"{name}_rows"] = known.astype(np.int64)
+def _sums(codes: Ints, size: int, phase: Coded, amounts: dict[str, Ints]) -> Ints:
+    """``SUMS`` over each layer's own rows, without the layers inside it. The last line sums rows without a layer."""
+    of_phase = {name: np.where(phase.among(name), amounts["time"], 0) for name in PHASES[:2]}
+    values = {"count": np.ones(len(codes), np.int64), **of_phase, **amounts}
     sums = np.zeros((size + 1, len(SUMS)), np.int64)
     for place, name in enumerate(SUMS):
         np.add.at(sums[:, place], codes, values[name])
@@ -107,25 +103,6 @@ def _rows(paths: Sequence[Path]) -> list[Path]:
         for size in range(1, len(path) + 1):
             number.setdefault(path[:size], len(number))
     return sorted(number, key=lambda path: [number[path[: i + 1]] for i in range(len(path))])
-
-
-def _columns(names: Sequence[str], depth: Sequence[int], own: Ints, sums: Ints, whole: int) -> Columns:
-    summed = {name: sums[:, place] for place, name in enumerate(SUMS)}
-    time = summed["time"]
-    data: dict[str, Data] = {
-        **summed,
-        "layer": Coded.of(names),
-        "depth": np.array(depth, np.int64),
-        "own": own,
-        "share": ratio(100.0 * time, np.full(len(names), whole)),
-        "uncounted": ratio(100.0 * (time - summed["flops_ns"]), time),
-    }
-    for name, rate, scale in (("flops", "tflops", 1e3), ("bytes", "gbps", 1.0)):
-        amount, known_ns = summed[name], summed[f"{name}_ns"]
-        known = (amount > 0) | (summed[f"{name}_rows"] == summed["count"])
-        data[name] = np.where(known, amount, NULL)  # unknown is not zero
-        data[rate] = np.where(2 * known_ns > time, ratio(amount / scale, known_ns), np.nan)
-    return [(column, data[column.name]) for column in LAYER]
 
 
 def step_columns(

@@ -256,8 +256,7 @@ class Profile(CapturedRows):
         return self.plot("timeline", step=step, **options)
 
     def report(self, path: str | Path, title: str = "", force: bool = False) -> Path:
-        """Write the web page (``pyprof report``) and return its path. An existing file is replaced only with
-        ``force``."""
+        """Write the web page (``pyprof report``); returns its path. Replaces an existing file only with ``force``."""
         with packages():
             from pyprof.files import check_output, open_output
             from pyprof.prof.report.page_model import page_model

@@ -6,7 +6,7 @@ from typing import TypeGuard
 import numpy as np
 
 from pyprof.prof.table.columns import Column
-from pyprof.table.columns import NULL, Coded, Floats, Ints
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints
 
 BLOCK = 16384  # rows
 DIGITS = 4
@@ -39,6 +39,18 @@ def _field(column: Column, data: Data, change: Change) -> Callable[[int, int], l
         texts = [*map(change, data.values), change(column.empty)]  # code -1 finds the last
         return lambda begin, end: [texts[code] for code in data.codes[begin:end].tolist()]
     return lambda begin, end: [change("" if n == NULL else str(n)) for n in data[begin:end].tolist()]
+
+
+def ints(data: Data) -> Ints:
+    """A column that has no texts."""
+    assert not isinstance(data, Coded)
+    return data.astype(np.int64)
+
+
+def is_known(numbers: Ints | Floats) -> Bools:
+    """Where the value is not unknown: neither NULL nor NaN."""
+    known: Bools = ~np.isnan(numbers) if numbers.dtype.kind == "f" else numbers != NULL
+    return known
 
 
 def is_float(data: Data) -> TypeGuard[Floats]:

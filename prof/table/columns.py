@@ -59,9 +59,9 @@ class Limit:
         return limit_cells(roofline(table, annotation))[self.name]
 
 
-def _module(name: str) -> Any:
-    """A module of prof/, imported when a column needs it."""
-    return importlib.import_module(name)
+def _late(module: str, call: Callable[[Any, Table, Annotation], Any]) -> Get:
+    """A getter that imports a module of prof/ when a column needs it, and then calls one of its functions."""
+    return lambda table, annotation: call(importlib.import_module(module), table, annotation)
 
 
 def _number(key: str) -> Get:
@@ -112,33 +112,18 @@ def _index(table: Table, _: Annotation) -> Ints:
 
 
 def _waiting(field: str) -> Get:
-    return lambda table, _: getattr(_module("pyprof.prof.timing.waiting").waiting(table), field)
+    return _late("pyprof.prof.timing.waiting", lambda module, table, _: getattr(module.waiting(table), field))
 
 
 def _traffic(field: str) -> Get:
-    return lambda table, annotation: getattr(
-        _module("pyprof.prof.timing.collectives").traffic(table, annotation), field
-    )
+    return _late("pyprof.prof.timing.collectives", lambda module, table, a: getattr(module.traffic(table, a), field))
 
 
-def _exposed(table: Table, annotation: Annotation) -> Any:
-    return _module("pyprof.prof.timing.timeline").exposed_rows(table, annotation)
-
-
-def _wait(table: Table, annotation: Annotation) -> Any:
-    return _module("pyprof.prof.timing.stragglers").stragglers(table, annotation).wait
-
-
-def _params(table: Table, _: Annotation) -> Any:
-    return _module("pyprof.prof.table.params").params(table)
-
-
-def _args(table: Table, _: Annotation) -> Any:
-    return _module("pyprof.prof.table.params").aten_params(table)
-
-
-def _dtype(table: Table, annotation: Annotation) -> Any:
-    return _module("pyprof.prof.limits.roofline").dtype_of_rows(table, annotation.family)
+_exposed = _late("pyprof.prof.timing.timeline", lambda module, table, a: module.exposed_rows(table, a))
+_wait = _late("pyprof.prof.timing.stragglers", lambda module, table, a: module.stragglers(table, a).wait)
+_params = _late("pyprof.prof.table.params", lambda module, table, _: module.params(table))
+_args = _late("pyprof.prof.table.params", lambda module, table, _: module.aten_params(table))
+_dtype = _late("pyprof.prof.limits.roofline", lambda module, table, a: module.dtype_of_rows(table, a.family))
 
 
 def _advice(table: Table, annotation: Annotation) -> Coded:

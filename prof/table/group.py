@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyprof.prof.table.columns import Column
+from pyprof.prof.table.columns import Column, Kind
 
 if TYPE_CHECKING:
     from pyprof.prof.table.cells import Data
@@ -14,20 +14,26 @@ if TYPE_CHECKING:
 NEEDED = ("sil", "flops", "bytes")  # columns from which the aggregates are computed
 
 
+def own_column(name: str, unit: str, meaning: str, kind: Kind = "int", header: str = "") -> Column:
+    """A column that is computed for its table, not taken from the kernel table."""
+    return Column(name, header or name, unit, meaning, _no_rows, kind=kind)
+
+
 def _no_rows(*_: Any) -> Any:
-    raise AssertionError("an aggregate has no rows of its own")
+    raise AssertionError("a column of a computed table has no rows of its own")
 
 
 AGGREGATES: tuple[Column, ...] = (
-    Column("count", "Count", "", "rows", _no_rows, kind="int"),
-    Column("time", "Time(ns)", "ns", "their silicon time", _no_rows, kind="int"),
-    Column("share", "Share%", "%", "of the time of all rows selected", _no_rows, kind="float"),
-    Column("flops", "FLOPs", "flop", "of the rows that are counted", _no_rows, kind="int"),
-    Column("bytes", "Bytes", "bytes", "of the rows that are counted", _no_rows, kind="int"),
-    Column("tflops", "TFLOP/s", "TFLOP/s", "flops / time of the rows that are counted", _no_rows, kind="float"),
-    Column("gbps", "GB/s", "GB/s", "bytes / time of the rows that are counted", _no_rows, kind="float"),
-    Column("uncounted", "NoModel%", "%", "share of the group's time in rows without FLOPs", _no_rows, kind="float"),
+    own_column("count", "", "rows", header="Count"),
+    own_column("time", "ns", "their silicon time", header="Time(ns)"),
+    own_column("share", "%", "of the time of all rows selected", "float", "Share%"),
+    own_column("flops", "flop", "of the rows that are counted", header="FLOPs"),
+    own_column("bytes", "bytes", "of the rows that are counted", header="Bytes"),
+    own_column("tflops", "TFLOP/s", "flops / time of the rows that are counted", "float", "TFLOP/s"),
+    own_column("gbps", "GB/s", "bytes / time of the rows that are counted", "float", "GB/s"),
+    own_column("uncounted", "%", "share of the group's time in rows without FLOPs", "float", "NoModel%"),
 )
+AGGREGATE = {column.name: column for column in AGGREGATES}
 
 
 def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[Data], dict[str, Data]]:
@@ -37,63 +43,74 @@ def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[D
     """
     import numpy as np
 
-    from pyprof.table.columns import NULL, Coded
+    from pyprof.table.columns import NULL
 
-    group_of_row, first_row = _numbered([_merged(key) for key in keys], len(values["sil"]))
-    groups = len(first_row)
+    group_of_row, first_row = _numbered(keys, len(values["sil"]))
 
     def total(amounts: Ints) -> Ints:
-        sums = np.zeros(groups, np.int64)
+        sums = np.zeros(len(first_row), np.int64)
         np.add.at(sums, group_of_row, amounts)
         return sums
 
     time = np.where(values["sil"] == NULL, 0, values["sil"])
-    group_time = total(time)
-    count = np.bincount(group_of_row, minlength=groups).astype(np.int64)
-    sums: dict[str, Data] = {"count": count, "time": group_time, "share": _ratio(100.0 * group_time, int(time.sum()))}
-    for name, rate, scale in (("flops", "tflops", 1e3), ("bytes", "gbps", 1.0)):
-        known = values[name] != NULL
-        amount = total(np.where(known, values[name], 0))
-        counted_time = total(np.where(known, time, 0))
-        all_known = total(known.astype(np.int64)) == count
-        sums[name] = np.where((amount > 0) | all_known, amount, NULL)  # unknown is not zero
-        sums[rate] = np.where(2 * counted_time > group_time, _ratio(amount / scale, counted_time), np.nan)
-    sums["uncounted"] = _ratio(100.0 * total(np.where(values["flops"] == NULL, time, 0)), group_time)
-    return [key.take(first_row) if isinstance(key, Coded) else key[first_row] for key in keys], sums
+    sums = {name: total(amounts) for name, amounts in row_amounts(time, values["flops"], values["bytes"])}
+    sums["count"] = np.bincount(group_of_row, minlength=len(first_row)).astype(np.int64)
+    return [key.take(first_row) for key in keys], aggregates(sums, int(time.sum()))
 
 
-def _merged(key: Data) -> Ints:
-    """One number per row; equal cells of the column have equal numbers."""
-    import numpy as np
-
-    from pyprof.table.columns import Coded
-
-    if not isinstance(key, Coded):
-        assert key.dtype.kind == "i"
-        return key.astype(np.int64)
-    return Coded.concat([key]).codes.astype(np.int64)
-
-
-def _numbered(keys: list[Ints], rows: int) -> tuple[Ints, Ints]:
+def _numbered(keys: Sequence[Data], rows: int) -> tuple[Ints, Ints]:
     """The group of each row, and the first row of each group; groups are in the order of their first rows."""
     import numpy as np
 
-    from pyprof.table.columns import distinct
+    from pyprof.table.columns import Coded, numbered
 
     if not rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    _, number = distinct(*keys)
-    _, first = np.unique(number, return_index=True)
+    first, number = numbered(*(Coded.concat([key]).codes if isinstance(key, Coded) else key for key in keys))
     order = np.argsort(first, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return place[number], first[order]
 
 
-def _ratio(part: Any, whole: Any) -> Floats:
-    """part / whole; NaN if the whole is 0."""
+def row_amounts(time: Ints, flops: Ints, nbytes: Ints) -> Iterator[tuple[str, Ints]]:
+    """What ``aggregates`` needs the sums of, row by row: time, FLOPs and bytes, and of either the time and the number
+    of the rows where they are known."""
+    import numpy as np
+
+    from pyprof.table.columns import NULL
+
+    yield "time", time
+    for name, amount in (("flops", flops), ("bytes", nbytes)):
+        known = amount != NULL
+        yield name, np.where(known, amount, 0)
+        yield f"{name}_ns", np.where(known, time, 0)
+        yield f"{name}_rows", known.astype(np.int64)
+
+
+def aggregates(sums: Mapping[str, Ints], whole: int) -> dict[str, Data]:
+    """The ``AGGREGATES`` of groups by name, from their ``count`` of rows and the sums of ``row_amounts``.
+
+    ``whole``: the time of all rows, of which ``share`` is a part.
+    """
+    import numpy as np
+
+    from pyprof.table.columns import NULL
+
+    count, time = sums["count"], sums["time"]
+    found: dict[str, Data] = {"count": count, "time": time, "share": ratio(100.0 * time, whole)}
+    for name, rate, scale in (("flops", "tflops", 1e3), ("bytes", "gbps", 1.0)):
+        amount, known_time, all_known = sums[name], sums[f"{name}_ns"], sums[f"{name}_rows"] == count
+        found[name] = np.where((amount > 0) | all_known, amount, NULL)  # unknown is not zero
+        found[rate] = np.where(2 * known_time > time, ratio(amount / scale, known_time), np.nan)
+    found["uncounted"] = ratio(100.0 * (time - sums["flops_ns"]), time)
+    return found
+
+
+def ratio(part: Any, whole: Any) -> Floats:
+    """part / whole; NaN where the whole is 0."""
     import numpy as np
 
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
-    ratio: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
-    return ratio
+    quotient: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return quotient

@@ -66,8 +66,6 @@ def _cell(column: Column) -> Schema:
 
 
 BY_NAME = {column.name: column for column in (*COLUMNS, *AGGREGATES)}  # flops and bytes are the group's
-
-
 NO_ROWS: Any = msgspec.field(default_factory=list)  # rows are written one by one and are never set here
 
 

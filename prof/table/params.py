@@ -48,11 +48,8 @@ def of_marker(args: list[dict[str, Any]]) -> str:
     'T=[(2,3)],float32,p=0.5'
     """
     tensors = list(_tensors(args))
-    values = [
-        f"{arg['name']}={_value(arg['value'])}" if arg.get("name") else _value(arg["value"])
-        for arg in args
-        if arg.get("value") is not None
-    ]
+    given = [arg for arg in args if arg.get("value") is not None]
+    values = [(f"{arg['name']}=" if arg.get("name") else "") + _value(arg["value"]) for arg in given]
     shapes = [arg["shape"] for arg in tensors if "shape" in arg]
     return _joined(shapes, [arg.get("dtype", "") for arg in tensors], values)
 
@@ -63,9 +60,8 @@ def of_aten(sizes: Any, dtypes: Any, args: Any) -> str:
     >>> of_aten([[768], [4096, 3072], []], ["float32", "float32", ""], ["", "", "1"])
     'T=[(768),(4096,3072)],float32,1'
     """
-    shapes = list(_shapes(sizes))
     values = [_value(arg) for arg in args if arg not in ("", None)] if isinstance(args, list) else []
-    return _joined(shapes, list(_strings(dtypes)), values)
+    return _joined(list(_shapes(sizes)), list(_strings(dtypes)), values)
 
 
 def _tensors(args: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

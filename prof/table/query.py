@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 
 from pyprof.errors import UsageError
 from pyprof.prof.table.columns import COLUMN, Column
-from pyprof.prof.table.group import AGGREGATES, NEEDED, group_rows
+from pyprof.prof.table.group import AGGREGATE, NEEDED, group_rows
 from pyprof.prof.table.where import Where, rows_where
 
 if TYPE_CHECKING:
     from pyprof.prof.limits.peaks_file import Peaks
     from pyprof.prof.table.cells import Cells, Data
     from pyprof.prof.work.annotate import Annotation
-    from pyprof.table.columns import Ints, Table
+    from pyprof.table.columns import Bools, Ints, Table
 
-AGGREGATE = {column.name: column for column in AGGREGATES}
 TIME = "sil"
 NUMBER = re.compile(r"([0-9]{1,18})")
 
@@ -94,7 +93,7 @@ def run_query(
     """The printed cells, the numbers of the rows selected by --where, and the peaks that the limits use."""
     import numpy as np
 
-    from pyprof.prof.table.cells import Cells
+    from pyprof.prof.table.cells import Cells, ints
     from pyprof.prof.table.limit_columns import with_limits
 
     reads, notes = with_limits(query.reads(), table, annotation, peaks)
@@ -106,28 +105,15 @@ def run_query(
     rows = np.arange(len(table))
     if query.where:
         rows = np.flatnonzero(rows_where(query.where, data))
-        data = {name: _taken(values, rows) for name, values in data.items()}
+        data = {name: values.take(rows) for name, values in data.items()}
     size = len(rows)
     if query.group:
-        keys, sums = group_rows([data[key.name] for key in query.group], {name: _ints(data[name]) for name in NEEDED})
+        keys, sums = group_rows([data[key.name] for key in query.group], {name: ints(data[name]) for name in NEEDED})
         data = {**sums, **{key.name: values for key, values in zip(query.group, keys, strict=True)}}
         size = len(sums["count"])
     order = _ordered(query.order(), data, size)[: query.top]
-    cells = [_taken(data[column.name], order) for column in query.columns]
+    cells = [data[column.name].take(order) for column in query.columns]
     return Cells(query.columns, cells, len(order)), rows, notes
-
-
-def _taken(data: Data, rows: Ints) -> Data:
-    from pyprof.table.columns import Coded
-
-    return data.take(rows) if isinstance(data, Coded) else data[rows]
-
-
-def _ints(data: Data) -> Ints:
-    from pyprof.table.columns import Coded
-
-    assert not isinstance(data, Coded)
-    return data.astype("int64")
 
 
 def _ordered(sorts: Sequence[Sort], data: Mapping[str, Data], size: int) -> Ints:
@@ -143,23 +129,22 @@ def _ordered(sorts: Sequence[Sort], data: Mapping[str, Data], size: int) -> Ints
 
 
 def _natural(text: str) -> list[str | int]:
-    """A sort key that puts layer 2 before layer 10. Texts and numbers alternate, so that any two keys can be
-    compared."""
-    parts = NUMBER.split(text)
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+    """A sort key that puts layer 2 before layer 10. Texts and numbers alternate, so any two keys can be compared."""
+    return [int(part) if i % 2 else part for i, part in enumerate(NUMBER.split(text))]
 
 
-def _ranks(data: Data) -> tuple[Ints, Ints]:
+def _ranks(data: Data) -> tuple[Ints, Bools]:
     """For each row a number with the sort order of its cell, and whether the cell is known."""
     import numpy as np
 
-    from pyprof.table.columns import NULL, Coded
+    from pyprof.prof.table.cells import is_known
+    from pyprof.table.columns import Coded
 
     if isinstance(data, Coded):
         texts = sorted(set(data.values), key=_natural)
         place = {text: i for i, text in enumerate(texts)}
         ranks = np.array([*(place[text] for text in data.values), -1])[data.codes]
         return ranks, np.array([*map(bool, data.values), False])[data.codes]
-    known = ~np.isnan(data) if data.dtype.kind == "f" else data != NULL
+    known = is_known(data)
     _, ranks = np.unique(np.where(known, data, 0), return_inverse=True)
     return ranks.reshape(-1), known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,11 +41,10 @@ class Totals(AttributedTime):
 
 def totals(table: Table, annotation: Annotation) -> Totals:
     time = AttributedTime.of(table)
-    uncounted: dict[str, int] = {}
+    uncounted: Counter[str] = Counter()
     for name, ns in annotation.uncounted.items():
-        uncounted[_outermost(name)] = uncounted.get(_outermost(name), 0) + ns
-    longest_first = dict(sorted(uncounted.items(), key=lambda item: -item[1]))
-    return Totals(time.total_ns, time.attributed_ns, time.on_cpu, len(table), longest_first)
+        uncounted[_outermost(name)] += ns
+    return Totals(time.total_ns, time.attributed_ns, time.on_cpu, len(table), dict(uncounted.most_common()))
 
 
 def percent_text(part: int, whole: int) -> str:

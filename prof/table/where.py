@@ -164,23 +164,17 @@ def _text_test(test: Test, empty: str) -> Callable[[str], bool]:
 def _number_rows(test: Test, found: Any, data: Mapping[str, Data]) -> Bools:
     import numpy as np
 
-    known = _known(found)
+    from pyprof.prof.table.cells import is_known
+
+    known = is_known(found)
     if test.sign == "in" or test.value is None:
         values = test.value if isinstance(test.value, tuple) else (None,)
         equal = [~known if value is None else known & (found == value) for value in values]
         listed: Bools = np.logical_or.reduce([np.zeros(len(found), bool), *equal])
         return listed
-    other = data[test.value.name] if isinstance(test.value, Column) else test.value
+    other: Any = test.value
     if isinstance(test.value, Column):
-        known = known & _known(other)
+        other = data[test.value.name]
+        known = known & is_known(other)
     result: Bools = known & COMPARE[test.sign](found, other)
     return result
-
-
-def _known(found: Any) -> Bools:
-    import numpy as np
-
-    from pyprof.table.columns import NULL
-
-    known: Bools = ~np.isnan(found) if found.dtype.kind == "f" else found != NULL
-    return known

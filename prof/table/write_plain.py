@@ -26,15 +26,9 @@ def write_plain(cells: Cells, out: BinaryIO) -> None:
 
 def write_aligned(cells: Cells, out: BinaryIO, width: int) -> None:
     """Write columns side by side in at most ``width`` characters per line; long texts are cut, numbers are not."""
-    widths = fit(cells, width)
-    changes = [
-        partial(_cell, size=size, cut=column.cut, right=not isinstance(data, Coded))
-        for column, data, size in zip(cells.columns, cells.data, widths, strict=True)
-    ]
-    header = " ".join(
-        f"{c.header[:size]:{'<' if isinstance(data, Coded) else '>'}{size}}"
-        for c, data, size in zip(cells.columns, cells.data, widths, strict=True)
-    )
+    columns = list(zip(cells.columns, cells.data, fit(cells, width), strict=True))
+    changes = [partial(_cell, size=n, cut=column.cut, right=not isinstance(data, Coded)) for column, data, n in columns]
+    header = " ".join(f"{c.header[:n]:{'<' if isinstance(data, Coded) else '>'}{n}}" for c, data, n in columns)
     out.write((header.rstrip() + "\n").encode())
     for block in cells.blocks(changes):
         out.write("".join(f"{line.rstrip()}\n" for line in map(" ".join, block)).encode())
@@ -55,8 +49,7 @@ def fit(cells: Cells, width: int) -> list[int]:
     whole = [max(n, len(column.header)) for n, (column, _) in zip(needs, pairs, strict=True)]
     if sum(whole) <= room:
         return whole
-    shares = [column.share for column in cells.columns]
-    return _shrunk(needs, least, shares, room)
+    return _shrunk(needs, least, [column.share for column in cells.columns], room)
 
 
 def _shrunk(sizes: list[int], least: list[int], shares: list[float], room: int) -> list[int]:

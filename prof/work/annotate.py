@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +59,7 @@ def uncounted_of(table: Table, flops: Ints) -> dict[str, int]:
     """The ops (or kernels, if there is no op) of rows with unknown FLOPs, with their time in ns, longest first."""
     rows = np.flatnonzero(flops == NULL)
     aten, op, name = (table.coded(key).take(rows).texts() for key in ("aten", "op", "kShortName"))
-    sums: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for names, ns in zip(zip(aten, op, name, strict=True), table.ints("kDuration")[rows].tolist(), strict=True):
-        uncounted = next(filter(None, names), "")
-        sums[uncounted] = sums.get(uncounted, 0) + ns
-    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+        sums[next(filter(None, names), "")] += ns
+    return dict(sums.most_common())

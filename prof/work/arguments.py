@@ -48,7 +48,7 @@ class Known:
 
     def dtype(self, position: int, shape: tuple[int, ...], usual: str = "") -> str:
         """An argument's dtype; ``usual`` is what the op's schema suggests."""
-        dtype = self._at(position) or usual or self.kernel.of(position) or self.places.get(position, "")
+        dtype = self.at(position) or usual or self.kernel.of(position) or self.places.get(position, "")
         if not dtype and self.kernel.hides(position):
             return ""
         around = self.shapes.get(shape) or self.rest
@@ -57,12 +57,8 @@ class Known:
             return marked if ITEM_BYTES.get(marked) == ITEM_BYTES[dtype] else dtype
         return dtype or around
 
-    def tensor_without_dimensions(self, position: int) -> Tensor | None:
-        """A 0-d tensor, if the kernel's name gives its dtype at that position."""
-        dtype = self._at(position)
-        return Tensor((), dtype) if dtype else None
-
-    def _at(self, position: int) -> str:
+    def at(self, position: int) -> str:
+        """The dtype that the kernel's name gives for that position."""
         return dict(self.kernel.at).get(position, "")
 
     def outputs(self, outs: str, sizes: str, op: str) -> tuple[Tensor, ...] | None:
@@ -177,10 +173,8 @@ def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]
     if lists:
         filled = sum(map(bool, shapes))
         return _lists(shapes, lists, known) + after_lists(op, lists, filled, len(shapes) - filled)
-    arguments = [
-        _sized(i, shape, "int64" if i in signature.indices else "", known, signature.only_tensors)
-        for i, shape in enumerate(shapes)
-    ]
+    usual = ["int64" if i in signature.indices else "" for i in range(len(shapes))]
+    arguments = [_sized(i, shape, usual[i], known, signature.only_tensors) for i, shape in enumerate(shapes)]
     after = signature.after_indices
     if after is not None and len(shapes) > after + 1:
         end = len(shapes) - after
@@ -206,15 +200,13 @@ def _sized(position: int, shape: Any, usual: str, known: Known, is_tensor: bool 
     _check_flat(shape)
     if shape:
         return Tensor(tuple(shape), known.dtype(position, tuple(shape), usual))
-    without_dimensions = known.tensor_without_dimensions(position) if position == 0 or is_tensor else None
-    return without_dimensions or UNKNOWN
+    dtype = known.at(position) if position == 0 or is_tensor else ""
+    return Tensor((), dtype) if dtype else UNKNOWN
 
 
 def _lists(shapes: Sequence[Any], lists: int, known: Known) -> tuple[Any, ...]:
     """The tensors of ``lists`` lists of equal length, stored one after the other; scalars follow as `[]`."""
-    count = len(shapes)
-    while count and not shapes[count - 1]:
-        count -= 1
+    count = max((i for i, shape in enumerate(shapes, start=1) if shape), default=0)
     if count % lists or not count:
         return (UNKNOWN,)
     length = count // lists
@@ -241,8 +233,7 @@ def known_dtypes(markers: Sequence[Marker], kernel: Dtypes, op: str, sizes: str,
 
 
 def _by_shape(markers: Sequence[Marker], matrix: bool) -> tuple[dict[tuple[int, ...], str], str]:
-    """The dtype for each shape among the markers' tensors, empty if dtypes differ, and the dtype for all other
-    tensors."""
+    """The dtype of each shape among the markers' tensors, empty if dtypes differ, and that of all other tensors."""
     shapes: dict[tuple[int, ...], str] = {}
     rest = ""
     for marker in markers:

@@ -19,7 +19,7 @@ from pyprof.prof.ops.plugins import load_models
 from pyprof.prof.work.casts import uncover
 from pyprof.prof.work.count import Counted, OpCall, count_call
 from pyprof.prof.work.cut_lists import proven_lists
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
 
 SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm", "forward")
 
@@ -74,10 +74,8 @@ def call_numbers(table: Table) -> Ints:
 
 def kernel_names(table: Table) -> Coded:
     """Kernel names, one code per distinct (short, long) pair: the long name, with template arguments, where known."""
-    short, long = table.coded("kShortName"), table.coded("kLongName")
-    pairs, codes = distinct(short.codes, long.codes)
-    values = [([*long.values, ""][b] or [*short.values, ""][a]) for a, b in pairs]
-    return Coded(codes.astype(np.int32), values)
+    pairs, codes = distinct_texts(table.coded("kShortName"), table.coded("kLongName"))
+    return Coded(codes.astype(np.int32), [long or short for short, long in pairs])
 
 
 # --- dtypes by the names of an op's kernels ------------------------------------------------------------------------

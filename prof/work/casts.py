@@ -19,7 +19,7 @@ import numpy as np
 
 from pyprof.prof.kernels.operand_dtypes import CONVERTING
 from pyprof.prof.kernels.type_names import Dtypes
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Ragged, Table, distinct, distinct_texts
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Ragged, Table, distinct, distinct_texts, value_at
 
 COPY = "aten::copy_"
 BINARY = ("aten::add", "aten::sub", "aten::mul", "aten::div")
@@ -62,21 +62,17 @@ class _Rows:
         return self.table.coded("nodes").where(lambda text: name in text)
 
     def sequence(self) -> Ints:
-        """The innermost autograd sequence number of each row, NULL without one. (A composite op shows a smaller
-        number.)"""
+        """The innermost autograd sequence number of each row, NULL without one. (That of a composite op is smaller.)"""
         return np.maximum(*(self._largest(self.table.ragged(key)) for key in ("seqId", "altSeqId")))
 
     @staticmethod
     def _largest(column: Ragged) -> Ints:
         """Each row's last number, which is the largest because they ascend; NULL without one."""
-        last = np.maximum(column.offsets[1:] - 1, 0)
         some = column.offsets[1:] > column.offsets[:-1]
-        values = column.values if len(column.values) else np.full(1, NULL, np.int64)
-        return np.where(some, values[np.minimum(last, len(values) - 1)], NULL)
+        return value_at(column.values, np.where(some, column.offsets[1:] - 1, -1))
 
     def calls(self, rows: Ints | Bools) -> tuple[Ints, int]:
-        """For each row a number that its call shares with the reverse call (0 for other rows), and how many there
-        are."""
+        """For each row a number that its call shares with the reverse call (other rows: 0), and how many there are."""
         keys = (self.table.ints("pid"), self.sequence(), self.table.coded("sizes").codes)
         found, numbers = distinct(*(key[rows] for key in keys))
         number = np.zeros(len(self.hint), np.int64)
@@ -84,8 +80,7 @@ class _Rows:
         return number, len(found)
 
     def replace(self, rows: Ints, others: Ints, new: Callable[[Dtypes, Dtypes], Dtypes]) -> None:
-        """Replace the hint of each of ``rows`` by ``new(hint, hint of its counterpart in others)`` (0: no
-        counterpart)."""
+        """Replace the hint of each of ``rows`` by ``new(hint, the counterpart's hint in others)`` (0: none)."""
         rows, others = rows[others > 0], others[others > 0]
         pairs, pair = distinct(self.hint[rows], others)
         known = list(self.hints)

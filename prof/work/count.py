@@ -195,9 +195,8 @@ def _forward_arguments(forward: str) -> tuple[Any, ...]:
     call = json.loads(forward)
     if not call.get("sizes"):
         return ()
-    sizes, dtypes, strides, args = (
-        json.dumps(call[key]) if call.get(key) else "" for key in ("sizes", "dtypes", "strides", "args")
-    )
+    found = (call.get(key) for key in ("sizes", "dtypes", "strides", "args"))
+    sizes, dtypes, strides, args = (json.dumps(value) if value else "" for value in found)
     return recorded(sizes, dtypes, strides, args, Known(), call["aten"].removeprefix("aten::"))
 
 

@@ -18,8 +18,7 @@ CHUNK = 65_536
 
 
 def proven_lists(table: Table, op: Ints) -> Coded:
-    """For each row with truncated lists, the shapes of a list's tensors as JSON; ``op`` is the number of the row's
-    call.
+    """For each row with truncated lists, the shapes of a list's tensors as JSON; ``op``: the number of the row's call.
 
     If ``grads`` is not a list of shapes, nothing is proven.
     """

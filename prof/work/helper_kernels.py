@@ -1,5 +1,4 @@
-"""Write the work of helper kernels into the table, computed once per distinct kernel of a distinct call, not per
-row."""
+"""Write the work of helper kernels into the table, computed once per distinct kernel of a distinct call."""
 
 import json
 
@@ -30,11 +29,9 @@ def fill_helpers(table: Table, calls: Calls, aux: Bools, flops: Ints, nbytes: In
         return
     grid, block = table.coded("grid"), table.coded("block")
     before = _kernel_before(calls.number, kernel)[rows]
-    before_name = np.where(before >= 0, names.codes[before], -1)
-    before_grid = np.where(before >= 0, grid.codes[before], -1)
-    keys, number = distinct(
-        calls.signature[rows], names.codes[rows], grid.codes[rows], block.codes[rows], before_name, before_grid
-    )
+    of_kernel = (calls.signature[rows], names.codes[rows], grid.codes[rows], block.codes[rows])
+    of_previous = (np.where(before >= 0, column.codes[before], -1) for column in (names, grid))
+    keys, number = distinct(*of_kernel, *of_previous)
     order = np.argsort(number, kind="stable")
     rows_of_key = np.split(rows[order], np.cumsum(np.bincount(number))[:-1])
     for of_key, (signature, name, at, by, last, last_at) in zip(rows_of_key, keys, strict=True):

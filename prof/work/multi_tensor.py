@@ -73,17 +73,10 @@ def functor_of(name: str) -> tuple[str, list[str]]:
 def element_bytes(functor: str, words: list[str]) -> float:
     """Bytes read and written per element of the lists; NaN if a dtype is unknown."""
     rule = FUNCTORS[functor]
-    types = [cpp_bytes(word) for word in words]
-    floats = [size for size in types if size is not None]
-
-    def size(place: int) -> float:
-        own = types[place] if place < len(types) else None
-        if own is not None:
-            return own
-        return floats[0] if floats else math.nan
-
+    sizes = {place: size for place, size in enumerate(map(cpp_bytes, words)) if size is not None}
+    first = next(iter(sizes.values()), math.nan)  # where a parameter is missing or is not a type
     copies = ITEM_BYTES["float16"] if functor == "SGDFunctor" and words[:1] == ["4"] else 0  # fp16 model weights
-    return sum(map(size, rule.read)) + sum(map(size, rule.write)) + copies
+    return sum(sizes.get(place, first) for place in (*rule.read, *rule.write)) + copies
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,7 @@ def _matches(key: Ints, stream: Ints, known: Bools) -> list[tuple[int, int, list
 
 
 def _windows(key: Ints, stream: Ints, known: Bools) -> tuple[Hashes, Bools]:
-    """A hash of the ``LEAST`` keys from each position on, and whether they are on one stream and all known or all
-    unknown."""
+    """A hash of the ``LEAST`` keys from each position on; whether they are on one stream, all known or all unknown."""
     count = len(key) - LEAST + 1
     hashes, whole = np.zeros(count, np.uint64), np.ones(count, bool)
     for step in range(LEAST):
@@ -80,8 +79,7 @@ def _windows(key: Ints, stream: Ints, known: Bools) -> tuple[Hashes, Bools]:
 
 
 def _length(key: Ints, stream: Ints, known: Bools, run: slice, at: int) -> int:
-    """How many launches of an unattributed run equal the launches from ``at`` on, which are attributed and on one
-    stream."""
+    """How many launches of an unattributed run equal those from ``at`` on, which are attributed and on one stream."""
     most = min(run.stop - run.start, len(key) - at)
     unknown, original = slice(run.start, run.start + most), slice(at, at + most)
     same = (key[unknown] == key[original]) & known[original] & (stream[original] == stream[at])

@@ -6,7 +6,7 @@ FLOPs. So sums over rows equal sums over ops.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -137,16 +137,12 @@ def split(amount: int, weights: Sequence[int]) -> list[int]:
     whole = sum(weights)
     if not whole:
         weights, whole = [1] * len(weights), len(weights)
-    edges = [0]
-    for weight in weights:
-        edges.append(edges[-1] + weight)
-    marks = [(2 * amount * edge + whole) // (2 * whole) for edge in edges]
+    marks = [(2 * amount * edge + whole) // (2 * whole) for edge in accumulate(weights, initial=0)]
     return [b - a for a, b in pairwise(marks)]
 
 
 def fill_copies(table: Table, main: Bools, flops: Ints, nbytes: Ints) -> None:
-    """Write the work of copies and memsets that are not an op's main work: no FLOPs, and the bytes that the profiler
-    counted.
+    """Write the work of copies and memsets that are not an op's main work: no FLOPs, and the bytes in the capture.
 
     A copy within a device reads and writes each byte; one to or from the host accesses the GPU's memory once per byte.
     """

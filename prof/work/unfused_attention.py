@@ -29,9 +29,8 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
         section = np.cumsum(product[rows], dtype=np.int64)  # 0 before the first product
         last = int(section[-1]) if len(rows) else 0
         inside = (section > 0) & (section < last) & ~product[rows]
-        has_whole, *has_step = (
-            np.bincount(section[inside & mask[rows]], minlength=last + 1) > 0 for mask in (whole, *steps)
-        )
+        masks = (inside & mask[rows] for mask in (whole, *steps))
+        has_whole, *has_step = (np.bincount(section[mask], minlength=last + 1) > 0 for mask in masks)
         attention = has_whole & ~_another(table, rows, section, inside & whole[rows])
         attention |= np.logical_and.reduce(has_step)
         count += int(attention.sum())

@@ -50,13 +50,13 @@ class Router:
         return filled + (self.tokens * k - filled) // each
 
 
-def expert_work(kernel: Launch, arguments: tuple[Any, ...], before: Launch) -> Work | None:
-    """The work of one kernel of the mixture; None if its launch does not determine it. ``before``: the preceding
-    kernel."""
-    name = kernel.name
-    router = _router(arguments)
+@rule(r"moe::dev::|quantize_with_block_size|^bmm_\w+_t\d+x\d+x\d+")
+def experts(call: HelperCall) -> Work | None:
+    """A mixture of experts whose op records only tokens and router scores (prof/work/helpers/experts.py)"""
+    kernel, before, router = call.kernel, call.before or Launch(""), _router(call.arguments)
     if router is None:
         return None
+    name = kernel.name
     product = PRODUCT.search(name)
     if product:
         return _product(product, kernel, router, before)
@@ -110,9 +110,3 @@ def _stored(dtype: str, count: int) -> float:
     bits = PRECISIONS[PRECISION_OF_WORD[dtype.removeprefix("Mx").lower()]].bits
     scales = math.ceil(count / SCALED) if dtype.startswith("Mx") else 0
     return math.ceil(count * bits / 8) + scales
-
-
-@rule(r"moe::dev::|quantize_with_block_size|^bmm_\w+_t\d+x\d+x\d+")
-def experts(call: HelperCall) -> Work | None:
-    """A mixture of experts whose op records only tokens and router scores (prof/work/helpers/experts.py)"""
-    return expert_work(call.kernel, call.arguments, call.before or Launch(""))

@@ -13,8 +13,7 @@ from pyprof.prof.work.helpers.registry import HelperCall, rule
 
 INPUT, HIDDEN, TRAIN = 0, 4, 12  # positions in _cudnn_rnn and, but for the last, _cudnn_rnn_backward
 # cudnnRNNMode_t -> (values read, values written in inference, values written in training, for the backward). A gate
-# reads
-# both of its products and the state: c of an LSTM, h of a GRU.
+# reads both of its products and the state: c of an LSTM, h of a GRU.
 CELLS = {0: (2, 1, 2), 1: (2, 1, 2), 2: (9, 2, 7), 3: (7, 1, 5)}
 GRADIENTS = {"RNN": (3, 1), "LSTM": (9, 5), "GRU": (7, 6)}  # values read, written
 
