@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.errors import InputError
 from pyprof.prof.limits.peaks_file import Peaks
@@ -23,7 +22,7 @@ from pyprof.prof.perfetto.tracks import Arg, Slices, Trace, grouped
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import with_limits
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Ragged, Table, distinct
+from pyprof.table.columns import NULL, Bools, Ints, Ragged, Table, distinct
 
 if TYPE_CHECKING:
     from pyprof.parse.attribute.capture import Capture
@@ -66,7 +65,7 @@ def collect(
         flows = from_calls if host is calls else None
         length = host.end - host.start
         trace.slices.append(Slices(places, host.start, length, host.name, host.category, host.args, flows))
-    args = [_taken(column.name, column.get(table, annotation), rows) for column in shown]
+    args = [Arg(column.name, column.get(table, annotation).take(rows)) for column in shown]
     start, duration = table.ints("start")[rows], np.maximum(table.ints("kDuration")[rows], 0)
     names, kinds = table.coded("kShortName").take(rows), table.coded("kind").take(rows)
     flows_of_rows = opens.take(rows), closes.take(rows)
@@ -74,15 +73,10 @@ def collect(
     return _from_zero(trace)
 
 
-def _taken(name: str, data: Any, rows: Ints) -> Arg:
-    return Arg(name, data.take(rows) if isinstance(data, Coded) else data[rows])
-
-
 def _check_times(name: str, table: Table) -> None:
     if not bool((table.ints("start") != NULL).any()):
-        raise InputError(
-            name, "expected start times, found none (PyProf's tables have none): make it with pyprof parse"
-        )
+        why = "expected start times, found none (PyProf's tables have none): make it with pyprof parse"
+        raise InputError(name, why)
     for key in ("start", "kDuration", "apiStart", "apiDuration"):
         known = table.ints(key)[table.ints(key) != NULL]
         if bool((np.abs(known.astype(np.float64)) > LATEST).any()):
@@ -118,9 +112,8 @@ def _rows_as_host(table: Table, rows: Ints) -> Host:
 
 def _add_threads(trace: Trace, hosts: Sequence[Host]) -> list[Ints]:
     """The track of every slice on a CPU thread, by host. Slices that do not nest get further tracks of the thread."""
-    rank, pid, tid, start, end = (
-        np.concatenate([getattr(host, key) for host in hosts]) for key in ("rank", "pid", "tid", "start", "end")
-    )
+    fields = ("rank", "pid", "tid", "start", "end")
+    rank, pid, tid, start, end = (np.concatenate([getattr(host, field) for host in hosts]) for field in fields)
     keys, thread = distinct(rank, pid, tid)
     track = np.full(len(start), -1, np.int64)
     order = np.argsort(thread, kind="stable")
@@ -163,8 +156,8 @@ def forward_of(table: Table, annotation: Annotation) -> Ints:
     order = np.argsort(np.where(start == NULL, np.iinfo(np.int64).max, start), kind="stable")
     inner, outer = table.ragged("seqId").lists(), table.ragged("altSeqId").lists()
     numbers = [(*own, *others) for own, others in zip(inner, outer, strict=True)]
-    keys: list[NDArray[Any]] = [table.ints("rank"), table.ints("pid"), table.coded("op").codes]
-    owner: list[tuple[int, ...]] = list(zip(*(column.tolist() for column in keys), strict=True))
+    rank, pid, op = table.ints("rank"), table.ints("pid"), table.coded("op").codes
+    owner = list(zip(rank.tolist(), pid.tolist(), op.tolist(), strict=True))
     replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
     call = list(zip(table.ints("opId").tolist(), replay.tolist(), strict=True))
     direction, role = table.coded("dir").texts(), annotation.role.texts()

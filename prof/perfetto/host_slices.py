@@ -71,9 +71,8 @@ def _with_others(launches: Host, capture: Capture) -> Host:
     rank = np.full(len(rest), ranks[0] if len(ranks) == 1 else NULL, np.int64)
     (correlation,) = (arg.data for arg in launches.args)
     assert isinstance(correlation, np.ndarray)
-    pid, tid, start, end = (
-        np.concatenate([getattr(launches, key), getattr(others, key)]) for key in ("pid", "tid", "start", "end")
-    )
+    fields = ("pid", "tid", "start", "end")
+    pid, tid, start, end = (np.concatenate([getattr(launches, key), getattr(others, key)]) for key in fields)
     names, kinds = Coded.concat([launches.name, others.name]), same("api", len(pid))
     args = [Arg("correlation", np.concatenate([correlation, unknown]))]
     return Host(np.concatenate([launches.rank, rank]), pid, tid, start, end, names, kinds, args)
@@ -95,11 +94,7 @@ def ranges_of(capture: Capture, rank: int) -> Host:
     args = [Arg(name, Coded(scope, [getattr(s, field) for s in capture.scopes])) for name, field in named.items()]
     numbers = [Arg("seq", ranges.seq[rows]), Arg("op_id", ranges.op_id[rows])]
     start = ranges.start[rows]
-    end = np.maximum(np.minimum(ranges.end[rows], _last(capture)), start)
+    last = max(ranges.last_time(), int(capture.launch_time.max(initial=NULL)))  # ranges that were never closed end here
+    end = np.maximum(np.minimum(ranges.end[rows], last), start)
     kinds = Coded(scope, [s.kind.name.lower() for s in capture.scopes])
     return Host(np.full(len(rows), rank, np.int64), pid, tid, start, end, Coded(scope, texts), kinds, [*args, *numbers])
-
-
-def _last(capture: Capture) -> int:
-    """The end of the capture, at which ranges that were never closed end."""
-    return max(capture.ranges.last_time(), int(capture.launch_time.max(initial=NULL)))

@@ -21,10 +21,5 @@ class TraceWritten(Record):
 
 
 def trace_written(output: str, operations: int, trace: Trace) -> TraceWritten:
-    return TraceWritten(
-        output=FileWritten.of(output),
-        operations=operations,
-        slices=sum(map(len, trace.slices)),
-        tracks=len(trace.tracks),
-        notes=list(trace.notes),
-    )
+    slices = sum(map(len, trace.slices))
+    return TraceWritten(FileWritten.of(output), operations, slices, len(trace.tracks), list(trace.notes))

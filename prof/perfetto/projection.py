@@ -113,11 +113,9 @@ def _levels(paths: Sequence[Sequence[int]], path: Ints, call: _Nodes) -> list[In
 
 def _runs(node: Ints, start: Ints, end: Ints, following: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Neighbours of the same node: first row, row after the last, start, end, node."""
-    edge = np.flatnonzero(np.diff(node)) + 1
-    first = np.concatenate([[0], edge]).astype(np.int64) if len(node) else edge
-    last = np.concatenate([edge, [len(node)]]).astype(np.int64) if len(node) else edge
-    kept = node[first] >= 0
-    first, last = first[kept], last[kept]
+    edges = np.flatnonzero(np.diff(node, prepend=-2, append=-2))  # no node is -2
+    kept = node[edges[:-1]] >= 0
+    first, last = edges[:-1][kept], edges[1:][kept]
     if not len(first):
         return first, last, first, last, first
     bounds = np.stack([first, last], axis=1).reshape(-1)

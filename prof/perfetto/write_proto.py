@@ -188,10 +188,8 @@ def _flows(flows: Ragged | None, tag: bytes) -> Sequence[bytes] | Iterator[bytes
 def _events(trace: Trace, begins: Sequence[bytes]) -> Iterator[bytes]:
     """The packets: each a time and an event. ``begins`` has the encoded fields of a TracePacket for each slice."""
     time, which, is_begin = in_order(trace.slices)
-    ends = [
-        block(11, number(9, SLICE_END) + number(11, FIRST_UUID + track)) + SEQUENCE + FURTHER
-        for track in range(len(trace.tracks))
-    ]
+    end, uuids = number(9, SLICE_END), range(FIRST_UUID, FIRST_UUID + len(trace.tracks))
+    ends = [block(11, end + number(11, uuid)) + SEQUENCE + FURTHER for uuid in uuids]
     track = np.concatenate([part.track for part in trace.slices]).tolist()
     events = zip(varints(time), which.tolist(), is_begin.tolist(), strict=True)
     yield from _packets_at((at, begins[i] if begin else ends[track[i]]) for at, i, begin in events)

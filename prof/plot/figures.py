@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import PyprofError
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 class Figure:
     """A figure: its module (which has ``draw``), its own options and the function that makes its numbers."""
 
-    module: str
+    module: ModuleType
     options: tuple[str, ...]
     numbers: Callable[[Table, Annotation, Peaks | None, Mapping[str, Any]], Any]
 
 
 FIGURES: Mapping[str, Figure] = {
-    "roofline": Figure("roofline", ("by",), lambda table, notes, peaks, o: roofline.numbers(table, notes, peaks, **o)),
-    "layers": Figure("layers", ("depth",), lambda table, _notes, _peaks, o: layers.numbers(table, **o)),
-    "phases": Figure("phases", (), lambda table, _notes, _peaks, o: phases.numbers(table, **o)),
-    "timeline": Figure("timeline", ("step",), lambda table, notes, _peaks, o: timeline.numbers(table, notes, **o)),
+    "roofline": Figure(roofline, ("by",), lambda table, notes, peaks, o: roofline.numbers(table, notes, peaks, **o)),
+    "layers": Figure(layers, ("depth",), lambda table, _notes, _peaks, o: layers.numbers(table, **o)),
+    "phases": Figure(phases, (), lambda table, _notes, _peaks, o: phases.numbers(table, **o)),
+    "timeline": Figure(timeline, ("step",), lambda table, notes, _peaks, o: timeline.numbers(table, notes, **o)),
 }
 
 
@@ -52,4 +52,4 @@ def drawn(
         raise PyprofError(f"{name}: no option {unknown[0]!r}; there are {', '.join((*figure.options, *looks))}")
     shown = figure.numbers(table, annotation, peaks, {key: options[key] for key in figure.options if key in options})
     look = Look(**{key: options[key] for key in looks if key in options})
-    return shown, importlib.import_module(f"pyprof.prof.plot.{figure.module}").draw(shown, look)
+    return shown, figure.module.draw(shown, look)

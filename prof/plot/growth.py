@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MARKERS = "osDv^Pp*Xh"
 MOST = 10  # curves per panel
+KEYS = ("products_flop_per_s", "memory_byte_per_s")  # of the curves in a peaks file
 
 Points = tuple[tuple[float, float], ...]
 
@@ -56,17 +57,16 @@ def read(file: str | Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
     curves = found.get("curves")
     if not isinstance(curves, dict):
-        raise InputError(
-            file, "expected curves, found none: the file was written by hand (pyprof peaks -o peaks.json measures them)"
-        )
-    for key in ("products_flop_per_s", "memory_byte_per_s"):
+        why = "expected curves, found none: the file was written by hand (pyprof peaks -o peaks.json measures them)"
+        raise InputError(file, why)
+    for key in KEYS:
         named = curves.get(key, {})
         if not isinstance(named, dict) or not all(_is_curve(points) for points in named.values()):
             raise InputError(file, f"curves: {key}: expected lists of [size, rate], positive numbers")
     lasting = found.get("lasting_flop_per_s", {})
     if not isinstance(lasting, dict) or not all(_is_curve([[1, rate]]) for rate in lasting.values()):
         raise InputError(file, "lasting_flop_per_s: expected rates by unit, positive numbers")
-    if not any(curves.get(key) for key in ("products_flop_per_s", "memory_byte_per_s")):
+    if not any(map(curves.get, KEYS)):
         raise InputError(file, "curves: expected products_flop_per_s or memory_byte_per_s, found neither")
     return found
 
@@ -82,27 +82,23 @@ def numbers(found: Mapping[str, Any]) -> Growth:
     """The curves from the contents of a peaks file, with the data sheet's rates."""
     arch, name = str(found.get("arch", "")), str(found.get("device", ""))
     device = find_device(name) if arch != "cpu" else None
-    curves, lasting = found["curves"], found.get("lasting_flop_per_s", {})
-    cache = found.get("cache_bytes")
+    sheet: Mapping[str, float] = device.flop_per_s if device else {}
+    byte_per_s = device.byte_per_s if device else None
+    lasting, cache = found.get("lasting_flop_per_s", {}), found.get("cache_bytes")
+    products, memory = (_drawn(found["curves"].get(key, {})) for key in KEYS)
+    units = {dtype: unit_of(dtype, arch) for dtype in products}
     return Growth(
         device=name,
-        products=tuple(
-            Curve(dtype, _points(points), device.flop_per_s.get(unit) if device else None, lasting.get(unit))
-            for dtype, points in list(curves.get("products_flop_per_s", {}).items())[:MOST]
-            if points
-            for unit in (unit_of(dtype, arch),)
-        ),
-        memory=tuple(
-            Curve(op, _points(points), device.byte_per_s if device else None)
-            for op, points in list(curves.get("memory_byte_per_s", {}).items())[:MOST]
-            if points
-        ),
+        products=tuple(Curve(d, points, sheet.get(units[d]), lasting.get(units[d])) for d, points in products.items()),
+        memory=tuple(Curve(op, points, byte_per_s) for op, points in memory.items()),
         cache_bytes=float(cache) if isinstance(cache, (int, float)) and 0 < cache < 1e30 else None,
     )
 
 
-def _points(points: Sequence[Sequence[float]]) -> Points:
-    return tuple((float(size), float(rate)) for size, rate in points)
+def _drawn(curves: Mapping[str, Any]) -> dict[str, Points]:
+    """The first ``MOST`` curves, without those that have no points."""
+    first = list(curves.items())[:MOST]
+    return {name: tuple((float(size), float(rate)) for size, rate in points) for name, points in first if points}
 
 
 def draw(shown: Growth, look: Look) -> Picture:

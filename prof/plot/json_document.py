@@ -43,10 +43,7 @@ class Plot(Record):
 
 def plotted(figure: Any, output: str, rows: int, numbers: Any) -> Plot:
     """The JSON document; ``output`` is the file that was written."""
-    shown = _tracks(numbers) if isinstance(numbers, Timeline) else numbers
-    return Plot(figure=figure, output=FileWritten.of(output), rows=rows, numbers=shown)
-
-
-def _tracks(timeline: Timeline) -> Tracks:
-    lanes = tuple(Track(lane.name, lane.kind, len(lane.start_ns), lane.busy_ns) for lane in timeline.lanes)
-    return Tracks(timeline.step, timeline.span_ns, lanes, timeline.aligned, timeline.left_out)
+    if isinstance(numbers, Timeline):
+        lanes = tuple(Track(lane.name, lane.kind, len(lane.start_ns), lane.busy_ns) for lane in numbers.lanes)
+        numbers = Tracks(numbers.step, numbers.span_ns, lanes, numbers.aligned, numbers.left_out)
+    return Plot(figure=figure, output=FileWritten.of(output), rows=rows, numbers=numbers)

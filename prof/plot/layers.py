@@ -73,8 +73,7 @@ def numbers(table: Table, depth: int | None = None) -> Layers:
 
 
 def _name(bar: Bar, bars: Sequence[Bar], outer: int) -> str:
-    """The path without the parts common to all bars, marked "(own ops)" if layers inside this one have their own
-    bars."""
+    """The path without the parts common to all bars; "(own ops)" is added if layers inside this one have own bars."""
     name = ":".join(bar.layer[outer:]) or ":".join(bar.layer[-1:]) or bar.name
     parts = any(len(other.layer) > len(bar.layer) and other.layer[: len(bar.layer)] == bar.layer for other in bars)
     return f"{name} (own ops)" if bar.layer and parts else name
@@ -96,21 +95,20 @@ def _deepest(paths: set[tuple[str, ...]]) -> int:
 
 def _bars(table: Table, rows: Ints, layers: Coded) -> list[Bar]:
     layers = Coded.concat([layers])
-    sums = np.zeros((len(layers.values) + 1, len(PHASES)), np.int64)
+    texts = [*layers.values, ""]  # code -1 finds the last
+    sums = np.zeros((len(texts), len(PHASES)), np.int64)
     np.add.at(sums, (layers.codes, phase_places(table)[rows]), table.ints("kDuration")[rows])
-    counts = np.bincount(layers.codes + 1, minlength=len(layers.values) + 1)
+    counts = np.bincount(layers.codes % len(texts), minlength=len(texts)).tolist()
     start = np.where(table.ints("start") == NULL, np.arange(len(table)), table.ints("start"))[rows]
-    first = np.full(len(layers.values) + 1, np.iinfo(np.int64).max)
+    first = np.full(len(texts), np.iinfo(np.int64).max)
     np.minimum.at(first, layers.codes, start)
     first[-1] = np.iinfo(np.int64).max
     bars = []
     for code in np.argsort(first, kind="stable").tolist():
-        none = code == len(layers.values)
-        count = int(counts[0 if none else code + 1])
-        path = () if none else tuple(layers.values[code].split("\x1f"))
-        if count:
-            times = {name: int(ns) for name, ns in zip(PHASES, sums[code].tolist(), strict=True) if ns}
-            bars.append(Bar(path, ":".join(path) or NONE, count, times))
+        path = tuple(texts[code].split("\x1f")) if texts[code] else ()
+        if counts[code]:
+            times = {name: ns for name, ns in zip(PHASES, sums[code].tolist(), strict=True) if ns}
+            bars.append(Bar(path, ":".join(path) or NONE, counts[code], times))
     return bars
 
 

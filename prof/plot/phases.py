@@ -60,7 +60,7 @@ def draw(shown: Phases, look: Look) -> Picture:
     """The figure, with one set of axes per device."""
     from matplotlib.patches import Patch
 
-    from pyprof.prof.plot.style import legend, picture, titled
+    from pyprof.prof.plot.style import FONT, legend, picture, plain, titled
 
     most = max(map(len, shown.steps))
     flat = most <= FEW
@@ -77,7 +77,8 @@ def draw(shown: Phases, look: Look) -> Picture:
             else:
                 _columns(axes, mine, names, look)
             if len(shown.devices) > 1:
-                _device(axes, device, look)
+                style = {"fontsize": FONT - 0.5, "color": look.theme.dim, "pad": 3}
+                axes.set_title(plain(device, 80, "left"), loc="right", **style)
         for axes in all_axes[:-1] if flat else ():
             axes.set_xlabel("")
         colours = {name: _colour(name, look) for name in names}
@@ -94,12 +95,6 @@ def caption(shown: Phases) -> str:
 
 def _colour(name: str, look: Look) -> str:
     return look.theme.idle if name == "idle" else look.theme.of_phase(name)
-
-
-def _device(axes: Axes, name: str, look: Look) -> None:
-    from pyprof.prof.plot.style import FONT, plain
-
-    axes.set_title(plain(name, 80, "left"), loc="right", fontsize=FONT - 0.5, color=look.theme.dim, pad=3)
 
 
 def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, longest: int) -> None:

@@ -125,17 +125,13 @@ def _dots(table: Table, annotation: Annotation, found: Roofline, rows: Ints, by:
     names = _names(table, by)
     back = table.coded("dir").among("bprop") & (by != "kernel")
     keys, group = distinct(names.codes[rows], back[rows].astype(np.int64))
-    duration = table.ints("kDuration")
-    time, flop, nbytes = (
-        _sums(values[rows], group, len(keys)) for values in (duration, annotation.flops, annotation.bytes)
-    )
-    count = np.bincount(group, minlength=len(keys))
-    kind, unit = (
-        _most(column, duration, rows, group, len(keys)) for column in (classes(table, annotation), found.unit)
-    )
+    duration, size, texts = table.ints("kDuration"), len(keys), [*names.values, ""]
+    time, flop, nbytes = (_sums(values[rows], group, size) for values in (duration, annotation.flops, annotation.bytes))
+    count = np.bincount(group, minlength=size)
+    kind, unit = (_most(column, duration, rows, group, size) for column in (classes(table, annotation), found.unit))
     dots = [
         Dot(
-            name=_shown([*names.values, ""][code], bool(is_back)),
+            name=(texts[code] or "(no name)") + (", backward" if is_back else ""),
             kind=kind[i],
             unit=unit[i],
             rows=int(count[i]),
@@ -168,10 +164,6 @@ def op_names(table: Table, otherwise: Coded) -> Coded:
     return both.take(np.where(op.codes >= 0, rows, len(table) + rows))
 
 
-def _shown(name: str, back: bool) -> str:
-    return (name or "(no name)") + (", backward" if back else "")
-
-
 def _sums(values: Ints, group: Ints, size: int) -> Ints:
     sums = np.zeros(size, np.int64)
     np.add.at(sums, group, values)
@@ -180,10 +172,10 @@ def _sums(values: Ints, group: Ints, size: int) -> Ints:
 
 def _most(column: Coded, weight: Ints, rows: Ints, group: Ints, size: int) -> list[str]:
     """For each group, the text that has the largest sum of weights."""
-    wide = len(column.values) + 1
-    sums = np.zeros((size, wide))
+    texts = ["", *column.values]
+    sums = np.zeros((size, len(texts)))
     np.add.at(sums, (group, column.codes[rows] + 1), weight[rows])
-    return [["", *column.values][code] for code in sums.argmax(axis=1).tolist()]
+    return [texts[code] for code in sums.argmax(axis=1).tolist()]
 
 
 def _roofs(device: Device, sheets: Sequence[Device], peaks: Peaks | None, used: set[str]) -> tuple[Roof, ...]:

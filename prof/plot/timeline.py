@@ -140,7 +140,9 @@ GAP = 0.1
 
 def draw(shown: Timeline, look: Look) -> Picture:
     """The figure."""
-    from pyprof.prof.plot.style import bare, picture, plain, time_unit, titled
+    from matplotlib.patches import Patch
+
+    from pyprof.prof.plot.style import bare, legend, picture, plain, time_unit, titled
 
     scale, unit = time_unit(shown.span_ns)
     height = sum(HIGH[lane.kind] + GAP for lane in shown.lanes)
@@ -158,7 +160,8 @@ def draw(shown: Timeline, look: Look) -> Picture:
         axes.set_yticks(ticks, [plain(lane.name, 30, "left") for lane in shown.lanes])
         axes.tick_params(axis="y", labelcolor=look.theme.ink)
         axes.set(xlim=(0, shown.span_ns / scale), ylim=(top, -0.08), xlabel=unit)
-        _legend(axes, shown, look)
+        there = sorted({int(i) for lane in shown.lanes for i in np.unique(lane.of_class)})
+        legend(axes, look, [Patch(color=look.theme.classes[i], label=CLASSES[i]) for i in there])
     return figure
 
 
@@ -169,12 +172,10 @@ def _boxes(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
     left, right = lane.start_ns / scale, (lane.start_ns + lane.dur_ns) / scale
     low, high = np.full(len(left), top), np.full(len(left), top + HIGH[lane.kind])
     colours = [look.theme.dim] if lane.kind == "phase" else [look.theme.classes[i] for i in lane.of_class.tolist()]
-    corners = np.stack(
-        [np.stack(pair, axis=-1) for pair in ((left, low), (right, low), (right, high), (left, high))], 1
-    )
+    x, y = np.stack([left, right, right, left], axis=1), np.stack([low, low, high, high], axis=1)
     # Without snap: it would make a box that is narrower than a pixel vanish or fill the pixel.
     style = {"linewidths": 0, "zorder": 2, "snap": False, "rasterized": len(left) > MANY}
-    axes.add_collection(PolyCollection(corners, facecolors=colours, **style), autolim=False)
+    axes.add_collection(PolyCollection(np.stack([x, y], axis=2), facecolors=colours, **style), autolim=False)
     if lane.kind == "stream":
         _names(axes, lane, top, span_ns, scale, look)
 
@@ -194,15 +195,6 @@ def _names(axes: Axes, lane: Lane, top: float, span_ns: int, scale: float, look:
         ink = ink_on(look.theme.classes[int(lane.of_class[i])])
         style = {"ha": "center", "va": "center", "fontsize": FONT - 1.7, "color": ink, "clip_on": True}
         axes.text(x, y, plain(name, room, "middle"), **style)
-
-
-def _legend(axes: Axes, shown: Timeline, look: Look) -> None:
-    from matplotlib.patches import Patch
-
-    from pyprof.prof.plot.style import legend
-
-    there = sorted({int(i) for lane in shown.lanes for i in np.unique(lane.of_class)})
-    legend(axes, look, [Patch(color=look.theme.classes[i], label=CLASSES[i]) for i in there])
 
 
 def caption(shown: Timeline) -> str:
