@@ -213,11 +213,8 @@ def find_helper(name: str) -> Helper | None:
 @lru_cache(maxsize=65536)
 def find_product(name: str) -> tuple[Product, re.Match[str]] | None:
     """The family of product kernels a name belongs to, and where it says so."""
-    for product in PRODUCTS:
-        match = product.regex.search(name)
-        if match:
-            return product, match
-    return None
+    matches = ((product, product.regex.search(name)) for product in PRODUCTS)
+    return next(((product, match) for product, match in matches if match), None)
 
 
 def is_collective(name: str) -> bool:

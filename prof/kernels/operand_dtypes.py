@@ -42,10 +42,8 @@ _CASTING = re.compile(r"LoadWithCast|StoreWithCast|gpu_kernel_impl<")
 
 
 def _copy(text: str, op: str) -> Dtypes | None:
-    """copy_(self, src). The lambda of a direct copy takes self's type; the load may cast src to it.
-
-    Source: aten/src/ATen/native/cuda/Copy.cu, direct_copy_kernel_cuda dispatches on iter.dtype(0), self's.
-    """
+    """copy_(self, src). The lambda of a direct copy takes self's type; the load may cast src to it. Source:
+    aten/src/ATen/native/cuda/Copy.cu, direct_copy_kernel_cuda dispatches on iter.dtype(0), self's."""
     if op not in ("copy_", "_to_copy", "clone"):
         return None
     half = _TO_HALF.search(text)
@@ -81,8 +79,7 @@ _LIST_COPY = re.compile(r"\bCopy<")
 
 def _many(text: str, op: str) -> Dtypes | None:
     """_foreach_ and _fused_ ops. ForeachFunctors.cuh: Functor<type, depth, lists that are read, list that is written>;
-    fused_adam_utils.cuh: Functor<type, depth, ..>, all lists are read.
-    """
+    fused_adam_utils.cuh: Functor<type, depth, ..>, all lists are read."""
     match = _MULTI.search(text)
     if not match or not op.startswith(("_foreach_", "_fused_", "_amp_foreach_")):
         return None

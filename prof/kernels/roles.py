@@ -1,8 +1,7 @@
 """The role of a kernel in its op: ``main`` does the arithmetic that the op's model counts, ``aux`` is a chore for it.
 
 FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Chores are recognised by name
-(``name_patterns.HELPERS``); a copy, a fill or a sort is a chore inside a product and the work itself inside ``copy_``,
-``fill_`` or ``sort``.
+(``name_patterns.HELPERS``); a copy, a fill or a sort is a chore in a product, the work itself in ``copy_`` or ``sort``.
 """
 
 import re

@@ -56,8 +56,7 @@ def tensor_core(name: str, family: str, dtype: str = "") -> TensorCore | None:
     """Whether and how a kernel used tensor cores; None where neither op nor name indicates a matrix product.
 
     ``family`` is that of the innermost op (``model.FAMILY``), empty where unknown. ``dtype`` is that of its first
-    operand, as torch names it; it decides where the kernel's name does not. On AMD ``fp32`` is a precision of the
-    matrix cores.
+    operand, as torch names it; it decides where the kernel's name does not. AMD's matrix cores have ``fp32``, too.
     """
     return _tensor_core(name, family in MATRIX, dtype.removeprefix("torch."))
 

@@ -24,10 +24,7 @@ SOL = own_column("sol", "%", "speed of light: sum of the limits / time, of the r
 
 
 def group_columns(keys: Sequence[str], data: Mapping[str, Data]) -> Columns:
-    """One row per distinct combination of the keys, longest time first, like ``--group``.
-
-    ``data``: the keys' columns, and sil, flops and bytes.
-    """
+    """One row per combination of the keys, longest time first, like ``--group``. ``data``: keys, sil, flops, bytes."""
     agreed, sums = group_rows([data[key] for key in keys], {name: ints(data[name]) for name in NEEDED})
     order = np.argsort(-ints(sums["time"]), kind="stable")
     columns = [*(COLUMN[key] for key in keys), *(AGGREGATE[name] for name in sums)]

@@ -19,10 +19,9 @@ from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.advice.report import brief
 from pyprof.prof.captured import CapturedRows, read_capture
 from pyprof.prof.limits.peaks_file import Peaks
-from pyprof.prof.notebook.cell_html import profile_html
 from pyprof.prof.notebook.frame_columns import Columns, advice_columns, frame, group_columns, op_columns, records
 from pyprof.prof.notebook.layers_and_steps import layer_columns, step_columns
-from pyprof.prof.notebook.summary_view import SummaryText
+from pyprof.prof.notebook.notebook_views import SummaryText, profile_html
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.timing.steps import owners, steps
@@ -131,8 +130,7 @@ class Profile(CapturedRows):
 
         The most useful ones: ``op``, ``aten``, ``layer``, ``dir``, ``phase``, ``step``, ``kernel``, ``sil`` (its
         duration, ns), ``start`` (ns), ``flops``, ``bytes``, ``tc`` (tensor cores), ``ai`` (FLOP/byte), ``tflops``
-        (TFLOP/s), ``gbps`` (GB/s), ``sol`` (% of the limit), ``bound``, ``occ`` (%), ``advice`` (rules that concern the
-        row).
+        (TFLOP/s), ``gbps`` (GB/s), ``sol`` (% of the limit), ``bound``, ``occ`` (%), ``advice`` (rules about the row).
         """
         return frame([(column, self._column(column.name)) for column in COLUMN.values()])
 
@@ -224,8 +222,7 @@ class Profile(CapturedRows):
     @cached_property
     def _summary(self) -> SummaryText:
         whole = self._rows is None
-        limits = self._capture.limits if whole else None
-        numbers = summarise(self.table, self.annotation, self._capture.peaks, limits)
+        numbers = summarise(self.table, self.annotation, self._capture.peaks, self._capture.limits if whole else None)
         if numbers.on_cpu:
             return SummaryText(numbers, self.conditions)
         run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)

@@ -131,10 +131,8 @@ def _add_threads(trace: Trace, hosts: Sequence[Host]) -> list[Ints]:
 
 
 def _flows(call: Ints, forward: Ints, shown: Bools, calls: int) -> tuple[Ragged, Ragged, Ragged]:
-    """The flows that leave each row, those that end in it, and those that leave each call.
-
-    Flow i + 1 leads from the launch of row i to the row, flow rows + i + 1 from its forward op to the row.
-    """
+    """The flows that leave each row, those that end in it, and those that leave each call. Flow i + 1 leads from the
+    launch of row i to the row, flow rows + i + 1 from its forward op to the row."""
     count = len(call)
     launched = np.flatnonzero((call >= 0) & shown)
     backward = np.flatnonzero((forward >= 0) & shown)

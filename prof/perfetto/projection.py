@@ -40,27 +40,18 @@ def project(table: Table, rows: Ints) -> Projection:
     rows = rows[np.lexsort((rows, table.ints("start")[rows]))]
     names: dict[tuple[str, str], int] = {}
     paths, path = _paths(table, rows, names)
-    call = _calls(table, rows, paths, path, names)
+    label_of_node, call, depth_of_call = _calls(table, rows, paths, path, names)
     start = table.ints("start")[rows]
     end = start + np.maximum(table.ints("kDuration")[rows], 0)
     following = np.append(start[1:], np.iinfo(np.int64).max)
-    levels = [_runs(nodes, start, end, following) for nodes in _levels(paths, path, call)]
+    levels = [_runs(nodes, start, end, following) for nodes in _levels(paths, path, call, depth_of_call)]
     first, last, begin, finish, node = (np.concatenate([part[i] for part in levels]) for i in range(5))
     depth = np.repeat(np.arange(len(levels)), [len(part[0]) for part in levels])
     order = np.lexsort((depth, begin))
-    label = np.array(call.label, np.int64)[node[order]].astype(np.int32)
+    label = np.array(label_of_node, np.int64)[node[order]].astype(np.int32)
     level = np.array([LEVELS.index(level) for level, _ in names], np.int32)[label] if len(label) else label
     texts = Coded(label, [name for _, name in names])
     return Projection(begin[order], finish[order], texts, Coded(level, list(LEVELS)), first[order], last[order], rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Nodes:
-    """The tree of paths: the label of each node; for each row the node of its op's call (-1: none) and its depth."""
-
-    label: list[int]
-    node: Ints
-    depth: Ints
 
 
 def _paths(table: Table, rows: Ints, names: dict[tuple[str, str], int]) -> tuple[list[list[int]], Ints]:
@@ -76,11 +67,11 @@ def _paths(table: Table, rows: Ints, names: dict[tuple[str, str], int]) -> tuple
     return [[-1 - steps[key[0]], *below] for key, below in zip(keys, labels, strict=True)], path
 
 
-def _calls(table: Table, rows: Ints, paths: list[list[int]], path: Ints, names: dict[tuple[str, str], int]) -> _Nodes:
-    """Number the nodes of the tree, each a (parent, label); calls of ops are below their paths.
-
-    In ``paths`` the labels are replaced by nodes.
-    """
+def _calls(
+    table: Table, rows: Ints, paths: list[list[int]], path: Ints, names: dict[tuple[str, str], int]
+) -> tuple[list[int], Ints, Ints]:
+    """Number the nodes of the tree, each a (parent, label); calls of ops are below their paths. Returns each node's
+    label, and for each row the node of its op's call (-1: none) and its depth. In ``paths``, nodes replace labels."""
     label: list[int] = []
     known: dict[tuple[int, int], int] = {}
     for nodes in paths:
@@ -98,16 +89,16 @@ def _calls(table: Table, rows: Ints, paths: list[list[int]], path: Ints, names: 
     node = len(label) + call
     label += [key[1] for key in keys]
     depth = np.array([len(nodes) for nodes in paths], np.int64)
-    return _Nodes(label, np.where(name >= 0, node, -1), depth[path] if len(paths) else path)
+    return label, np.where(name >= 0, node, -1), depth[path] if len(paths) else path
 
 
-def _levels(paths: Sequence[Sequence[int]], path: Ints, call: _Nodes) -> list[Ints]:
-    """For each level below the steps, the node of every row (-1: none)."""
+def _levels(paths: Sequence[Sequence[int]], path: Ints, call: Ints, depth: Ints) -> list[Ints]:
+    """For each level below the steps, the node of every row (-1: none). ``call``: the nodes of calls, at ``depth``."""
     deepest = max((len(nodes) for nodes in paths), default=0)
     levels = []
     for level in range(1, deepest + 1):
         of_path = np.array([nodes[level] if level < len(nodes) else -1 for nodes in paths], np.int64)
-        levels.append(np.where(call.depth == level, call.node, of_path[path]))
+        levels.append(np.where(depth == level, call, of_path[path]))
     return levels
 
 

@@ -145,8 +145,7 @@ def in_order(parts: Sequence[Slices]) -> tuple[Ints, Ints, Ints]:
     late = np.concatenate([np.ones(count, np.int64), empty.astype(np.int64)])
     tie = np.concatenate([2 * place, np.where(empty, 2 * place + 1, -place)])
     order = np.lexsort((tie, late, time))
-    begins = np.concatenate([np.ones(count, np.int64), np.zeros(count, np.int64)])
-    return time[order], order % count, begins[order]
+    return time[order], order % count, (order < count).astype(np.int64)
 
 
 Made = TypeVar("Made")

@@ -104,8 +104,6 @@ def _meta(what: str, place: str, key: str, value: str) -> str:
 
 
 def _slices(part: Slices, places: Sequence[str]) -> Iterator[str]:
-    if not len(part):
-        return iter(())
     fields: list[Iterable[str]] = [
         per_value(part.name, lambda text: f'"name":{json_string(text or "(no name)")},'),
         per_value(part.category, lambda text: f'"cat":{json_string(text)},'),

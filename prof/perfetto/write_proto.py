@@ -85,8 +85,7 @@ def write_proto(trace: Trace, out: BinaryIO) -> None:
     """Write the trace. Times must not be negative."""
     interned = _Interned()
     begins = [begin for part in trace.slices for begin in _begins(part, interned)]
-    packets = _packets(trace, begins, interned)
-    for chunk in _chunks(packets):
+    for chunk in _chunks(_packets(trace, begins, interned)):
         out.write(block(1, block(50, zlib.compress(chunk, LEVEL))))  # Trace.packet, .compressed_packets
 
 
@@ -137,11 +136,8 @@ class _Interned:
         return known.setdefault(text, len(known) + 1)
 
     def message(self) -> bytes:
-        return b"".join(
-            block(use, number(1, i) + block(2, _text(text)))
-            for use, known in self._numbers.items()
-            for text, i in known.items()
-        )
+        texts = ((use, text, i) for use, known in self._numbers.items() for text, i in known.items())
+        return b"".join(block(use, number(1, i) + block(2, _text(text))) for use, text, i in texts)
 
 
 # Slices

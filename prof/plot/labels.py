@@ -35,7 +35,7 @@ class Along:
     text: str
     start: Point
     end: Point
-    at: float = 0.5
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

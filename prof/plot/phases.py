@@ -62,8 +62,7 @@ def draw(shown: Phases, look: Look) -> Picture:
 
     from pyprof.prof.plot.style import FONT, legend, picture, plain, titled
 
-    most = max(map(len, shown.steps))
-    flat = most <= FEW
+    flat = max(map(len, shown.steps)) <= FEW
     height = 1.35 + (sum(0.25 + 0.3 * len(mine) for mine in shown.steps) if flat else 1.9 * len(shown.steps))
     names = [name for name in PARTS if any(part(step, name) for mine in shown.steps for step in mine)]
     with picture(look, height) as figure:

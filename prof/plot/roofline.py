@@ -21,7 +21,7 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
-from pyprof.prof.work.layer_path import layer_parts
+from pyprof.prof.work.layer_path import layer_texts
 from pyprof.table.columns import Coded, Ints, Table, distinct
 from pyprof.table.schema import first_text
 
@@ -153,8 +153,7 @@ def _names(table: Table, by: str) -> Coded:
     if by == "op":
         aten = table.coded("aten")
         return op_names(table, Coded(aten.codes, [text.removeprefix("aten::") for text in aten.values]))
-    layer = table.coded("layer")
-    return Coded.concat([Coded(layer.codes, [":".join(layer_parts(text)) if text else "" for text in layer.values])])
+    return Coded.concat([layer_texts(table.coded("layer"))])
 
 
 def op_names(table: Table, otherwise: Coded) -> Coded:

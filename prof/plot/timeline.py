@@ -145,8 +145,7 @@ def draw(shown: Timeline, look: Look) -> Picture:
     from pyprof.prof.plot.style import bare, legend, picture, plain, time_unit, titled
 
     scale, unit = time_unit(shown.span_ns)
-    height = sum(HIGH[lane.kind] + GAP for lane in shown.lanes)
-    with picture(look, 1.6 + height) as figure:
+    with picture(look, 1.6 + sum(HIGH[lane.kind] + GAP for lane in shown.lanes)) as figure:
         titled(figure, look, "Timeline" if shown.step is None else f"Timeline of step {shown.step}", caption(shown))
         axes = figure.add_subplot()
         bare(axes, look.theme)

@@ -23,8 +23,7 @@ class OpCall(msgspec.Struct, forbid_unknown_fields=True):
     args: list[Any] = []
 
 
-# JSON column -> its type, and the type's name in error messages. An argument is a tensor's shape, or the shapes of a
-# list of tensors.
+# JSON column -> its type, and the type's name in errors. An argument is a tensor's shape, or those of several.
 FORMS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("layer", "trace", "reprMarkers", "marker", "mod", "op", "nodes"), (list[str], "a list of texts")),
     "sizes": (Sizes, "a list of shapes"),

@@ -37,10 +37,7 @@ AGGREGATE = {column.name: column for column in AGGREGATES}
 
 
 def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[Data], dict[str, Data]]:
-    """The groups in order of their first rows: the cells of the keys, and the aggregates by name.
-
-    ``values``: the columns of ``NEEDED``.
-    """
+    """The groups in order of their first rows: the keys' cells, the aggregates by name. ``values``: the ``NEEDED``."""
     import numpy as np
 
     from pyprof.table.columns import NULL
@@ -74,8 +71,7 @@ def _numbered(keys: Sequence[Data], rows: int) -> tuple[Ints, Ints]:
 
 
 def row_amounts(time: Ints, flops: Ints, nbytes: Ints) -> Iterator[tuple[str, Ints]]:
-    """What ``aggregates`` needs the sums of, row by row: time, FLOPs and bytes, and of either the time and the number
-    of the rows where they are known."""
+    """What ``aggregates`` takes the sums of, row by row: time, FLOPs and bytes, and the time and number where known."""
     import numpy as np
 
     from pyprof.table.columns import NULL

@@ -108,9 +108,11 @@ class Explanation(Record):
 def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Sequence[str]) -> Kernels | Groups:
     """The document without the printed rows. ``rows``: the numbers of the rows selected by --where."""
     selected_ns = int(table.ints("kDuration")[rows].sum())
+    attributed = totals.attributed_ns, totals.attributed_percent
+    uncounted = totals.uncounted_ns, totals.percent(totals.uncounted_ns)
     shared: dict[str, Any] = {
         "columns": [PrintedColumn(c.name, TYPES[c.kind], c.unit or None, c.meaning) for c in query.columns],
-        "totals": _whole(totals),
+        "totals": WholeTable(totals.rows, totals.total_ns, totals.processor, *attributed, *uncounted),
         "selected": SelectedRows(len(rows), selected_ns, totals.percent(selected_ns)),
         "uncounted": [UncountedOp(op, ns, totals.percent(ns)) for op, ns in totals.uncounted.items()],
         "assumptions": list(notes),
@@ -118,12 +120,6 @@ def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Seque
     if query.group:
         return Groups(group_by=[column.name for column in query.group], **shared)
     return Kernels(**shared)
-
-
-def _whole(totals: Totals) -> WholeTable:
-    attributed, uncounted = totals.attributed_ns, totals.uncounted_ns
-    shares = totals.percent(attributed), totals.percent(uncounted)
-    return WholeTable(totals.rows, totals.total_ns, totals.processor, attributed, shares[0], uncounted, shares[1])
 
 
 def explained(row: int, lines: Sequence[Line]) -> Explanation:

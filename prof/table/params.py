@@ -1,8 +1,7 @@
 """The op's arguments as one short text: ``T=[(64,1024),(4096,1024)],bfloat16,stride=2``.
 
 It comes from the outermost marker that has arguments, as in PyProf, or if there are no markers, from the aten op's
-sizes and dtypes. PyProf had a different form for each model; this form is the same for all ops and has no blanks, for
-awk.
+sizes and dtypes. PyProf had a different form for each model; this one is the same for all ops, without blanks for awk.
 """
 
 import json

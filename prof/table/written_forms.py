@@ -56,10 +56,8 @@ def write_parquet(cells: Cells, out: BinaryIO) -> None:
     import pyarrow.parquet as pq
 
     arrays = [_array(data) for data in cells.data]
-    fields = [
-        pa.field(column.name, array.type, metadata={"unit": column.unit, "meaning": column.meaning})
-        for column, array in zip(cells.columns, arrays, strict=True)
-    ]
+    named = zip(cells.columns, arrays, strict=True)
+    fields = [pa.field(c.name, array.type, metadata={"unit": c.unit, "meaning": c.meaning}) for c, array in named]
     schema = pa.schema(fields, {b"pyprof.version": __version__})
     pq.write_table(pa.table(arrays, schema=schema), out, compression="zstd")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.prof.kernels.roles import AUX
+from pyprof.prof.kernels.roles import AUX, MAIN
 from pyprof.prof.work.calls import op_calls
 from pyprof.prof.work.helper_kernels import fill_helpers
 from pyprof.prof.work.multi_tensor import fill_multi_tensor
@@ -38,18 +38,19 @@ class Annotation:
 def annotate(table: Table) -> Annotation:
     """Annotate every row. Unknown FLOPs and bytes are NULL, and the op is listed in ``uncounted``."""
     calls = op_calls(table)
-    found = kernels(table, calls)
-    flops, nbytes = shares(table, calls, found.main)
-    fill_copies(table, found.main, flops, nbytes)
-    fill_helpers(table, calls, found.role.among(AUX), flops, nbytes)
+    role, precision, tensor_cores = kernels(table, calls)
+    main = role.among(MAIN)
+    flops, nbytes = shares(table, calls, main)
+    fill_copies(table, main, flops, nbytes)
+    fill_helpers(table, calls, role.among(AUX), flops, nbytes)
     fill_multi_tensor(table, calls.names, flops, nbytes)
     fill_repeats(table, calls.names, flops, nbytes)
     return Annotation(
         flops=flops,
         bytes=nbytes,
-        tc=found.tensor,
-        tcprec=found.precision,
-        role=found.role,
+        tc=tensor_cores,
+        tcprec=precision,
+        role=role,
         family=Coded.of(op.family for op in calls.counted).take(calls.signature),
         uncounted=uncounted_of(table, flops),
     )

@@ -263,8 +263,7 @@ def _cast_source(marker: Marker, sizes: str) -> dict[int, str]:
 
 
 def _by_position(marker: Marker, op: str, sizes: str) -> tuple[dict[int, str], dict[int, tuple[str, ...]]]:
-    """Dtypes of tensors and of lists of tensors, by position, if the innermost marker is the op's own: the same op with
-    the same shapes in the same order."""
+    """Dtypes of tensors and of lists of tensors, by position, if the marker is the op's own: same op, shapes, order."""
     if find(marker.op.strip("_")) != find(op.strip("_")):
         return {}, {}
     arguments = {i: shape for i, shape in enumerate(json.loads(sizes)) if shape}
@@ -277,9 +276,6 @@ def _by_position(marker: Marker, op: str, sizes: str) -> tuple[dict[int, str], d
     if [tuple(shapes[place]) for place in shaped] != [tensor.shape for tensor in tensors]:
         return {}, {}
     dtypes = {place: tensor.dtype for place, tensor in zip(shaped, tensors, strict=True)}
-    lists = {
-        i: tuple(dtypes.get((i, j), "") for j in range(len(argument)))
-        for i, argument in arguments.items()
-        if (i, 0) in shapes
-    }
+    lengths = {i: len(argument) for i, argument in arguments.items() if (i, 0) in shapes}
+    lists = {i: tuple(dtypes.get((i, j), "") for j in range(length)) for i, length in lengths.items()}
     return {i: dtype for (i, j), dtype in dtypes.items() if j < 0}, lists

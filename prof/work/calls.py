@@ -1,7 +1,6 @@
 """The op calls in a kernel table: which rows belong to each call, and the work of each distinct call.
 
-Calls with the same signature (op, shapes, dtypes, options, ...) have the same work, so a model runs once per distinct
-signature.
+Calls with the same signature (op, shapes, dtypes, options, ...) have the same work, so a model runs once for each.
 """
 
 from dataclasses import dataclass

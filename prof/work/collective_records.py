@@ -40,9 +40,8 @@ def messages(text: str) -> tuple[Message, ...]:
         records = json.loads(text) if text else None
     except (ValueError, RecursionError):
         return ()
-    if not isinstance(records, list):
-        return ()
-    return tuple(_message(record) for record in records if isinstance(record, dict))
+    listed = records if isinstance(records, list) else []
+    return tuple(_message(record) for record in listed if isinstance(record, dict))
 
 
 def _message(record: dict[str, Any]) -> Message:

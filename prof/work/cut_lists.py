@@ -62,10 +62,8 @@ def _adds_a_number(table: Table) -> Bools:
 
 
 def _proven(grads: str, launched: int, may_count: bool) -> str:
-    """The shapes proven by the number of ``launched`` blocks; empty if they prove none.
-
-    ``may_count``: the op may instead have added to step counters; if the blocks fit both, nothing is proven.
-    """
+    """The shapes proven by the number of ``launched`` blocks; empty if they prove none. ``may_count``: the op may
+    instead have added to step counters; if the blocks fit both, nothing is proven."""
     shapes = shapes_of(grads)
     if shapes is None:
         return ""

@@ -31,6 +31,6 @@ def layer_parts(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def layer_texts(layers: Coded, depth: int) -> Coded:
-    """The layer column's texts, with at most ``depth`` parts each, joined by ":"."""
+def layer_texts(layers: Coded, depth: int | None = None) -> Coded:
+    """The layer column's texts, with at most ``depth`` parts each (None: all), joined by ":"."""
     return Coded(layers.codes, [":".join(layer_parts(text)[:depth]) for text in layers.values])

@@ -90,8 +90,7 @@ class Proof:
 
 
 def elements(grads: str, launched: int) -> Proof | None:
-    """The elements that ``launched`` blocks processed, by the shapes of the step's gradients; None if nothing is
-    proven.
+    """The elements that ``launched`` blocks processed, by the shapes of the step's gradients; None if not proven.
 
     >>> elements("[[65537], [10], []]", 3)  # 2 + 1 chunks, without the one of no dimension
     Proof(elements=65547, tensors=2, exact=True)

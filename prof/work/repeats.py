@@ -35,10 +35,8 @@ def repeats(table: Table, names: Coded) -> list[tuple[Ints, list[Ints]]]:
     grid, block = table.coded("grid"), table.coded("block")
     _, key = distinct(names.codes[order], grid.codes[order], block.codes[order])
     _, stream = distinct(*(table.ints(column)[order] for column in ("pid", "device", "stream")))
-    return [
-        (order[begin:end], [order[at : at + end - begin] for at in places])
-        for begin, end, places in _matches(key, stream, attributed[order])
-    ]
+    matches = _matches(key, stream, attributed[order])
+    return [(order[begin:end], [order[at : at + end - begin] for at in places]) for begin, end, places in matches]
 
 
 def _matches(key: Ints, stream: Ints, known: Bools) -> list[tuple[int, int, list[int]]]:

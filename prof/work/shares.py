@@ -5,7 +5,6 @@ FLOPs. So sums over rows equal sums over ops.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -23,27 +22,14 @@ MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families 
 MOST_BYTES = 1 << 60  # per copy; more means a damaged file, and twice as much would not fit the column
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
-    """Each row's role in its op, and its use of tensor cores."""
-
-    role: Coded  # "main", "aux" or empty
-    precision: Coded  # of the tensor cores' inputs
-    tensor: Coded  # "1", "0", "?" (unknown), or "-" where the op has no matrix product
-
-    @property
-    def main(self) -> Bools:
-        return self.role.among(MAIN)
-
-
-def kernels(table: Table, calls: Calls) -> Kernels:
+def kernels(table: Table, calls: Calls) -> tuple[Coded, Coded, Coded]:
     """Role, tensor-core precision and use of each row, decided once per distinct (kernel name, signature, kind)."""
     kinds = table.coded("kind")
     keys, row = distinct(calls.names.codes, calls.signature, kinds.codes)
     kind_texts = [*kinds.values, ""]
     decided = [_kernel(calls.names.values[name], calls.counted[op], kind_texts[kind]) for name, op, kind in keys]
-    role_, precision, tensor = (Coded.of(decision[i] for decision in decided).take(row) for i in range(3))
-    return Kernels(_with_workers(table, calls, role_), precision, tensor)
+    roles, precision, use = (Coded.of(decision[i] for decision in decided).take(row) for i in range(3))
+    return _with_workers(table, calls, roles), precision, use
 
 
 def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:

@@ -114,19 +114,15 @@ def partial_sums(call: HelperCall) -> Work | None:
 @rule(r"linearize_index\w*kernel")
 def linearized(call: HelperCall) -> Work | None:
     """FBGEMM numbers the rows of all tables in one sequence: reads indices, writes rows (int64) and bags (int32)"""
-    found = _lookup(call)
-    if found is None:
-        return None
-    return Work(0, found.indices.nbytes, found.count * (8 if "wo_infos" in call.kernel.name else 12))
+    found, each = _lookup(call), 8 if "wo_infos" in call.kernel.name else 12
+    return Work(0, found.indices.nbytes, found.count * each) if found else None
 
 
 @rule(r"embedding\w*_find_long_segments")
 def long_segments(call: HelperCall) -> Work | None:
     """FBGEMM looks for rows that occur often: reads a count (int32) for each row that the update touches"""
     found = _lookup(call)
-    if found is None:
-        return None
-    return Work(0, 4 * round(touched(found, found.width(call.tensor(0)))[1]), 0)
+    return Work(0, 4 * round(touched(found, found.width(call.tensor(0)))[1]), 0) if found else None
 
 
 @rule(r"grad_mean\w*kernel")

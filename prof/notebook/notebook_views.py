@@ -1,20 +1,25 @@
-"""Notebook HTML for a profile and its summary: compact, escaped, in the notebook's own colours."""
+"""A profile and its summary in a notebook: HTML, compact, escaped, in the notebook's own colours; the summary also as
+text."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from pyprof.command.terminal_text import cut_to, safe
+from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.sentences import assumptions, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
+from pyprof.prof.summary.terminal import write_summary
 from pyprof.prof.summary.wording import amount
 from pyprof.quantities import ms, percent
 
 if TYPE_CHECKING:
     from pyprof.prof.notebook.profiled import Profile
-    from pyprof.prof.notebook.summary_view import SummaryText
 
+WIDTH = 100  # of a summary as text
 SENTENCES = 5  # shown for a profile
 OPS = 8
 CARDS = 3
@@ -74,15 +79,48 @@ def _cards(profile: Profile) -> str:
     return _table(title, ("rule", "saves per step", "confidence", "change"), rows, left=4, longest=PARAGRAPH)
 
 
-def summary_html(summary: SummaryText) -> str:
-    """All sentences, the advice and the tables."""
-    where = " and ".join(summary.conditions)
-    parts = [f"<p>Where <code>{_shown(where, 400)}</code>:</p>"] if where else []
-    parts += [f"<p><b>{_shown(summary.headline, 400)}</b></p>", _listed(summary.sentences)]
-    if summary.advice:
-        parts += [f"<p><b>{_shown(summary.advice[0], 400)}</b></p>", _listed(summary.advice[1:])]
-    parts += [_table(table.title, table.head, table.rows) for table in summary_tables(summary.numbers)]
-    return _box([*parts, f"<div style='{DIM}'>{_listed(summary.assumptions)}</div>"])
+class SummaryText:
+    """The summary that ``pyprof prof --summary`` prints. ``str()`` gives the text, ``numbers`` all its figures."""
+
+    def __init__(self, numbers: Summary, conditions: tuple[str, ...] = (), advice: Sequence[str] = ()) -> None:
+        self.numbers = numbers
+        self.conditions = conditions
+        self.advice = tuple(advice)  # the total saving, then one line per piece of advice
+
+    @property
+    def headline(self) -> str:
+        """What ran, where, for how long, and how much of it is attributed."""
+        return headline(self.numbers)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences that describe the run, the most important first."""
+        return sentences(self.numbers)
+
+    @property
+    def assumptions(self) -> list[str]:
+        """The assumptions behind the figures."""
+        return assumptions(self.numbers)
+
+    def text(self, width: int = WIDTH) -> str:
+        """The whole summary, in lines of at most ``width`` characters."""
+        out = io.BytesIO()
+        write_summary(self.numbers, out, width, terminal=False, advice=self.advice)
+        where = f"Where {' and '.join(self.conditions)}:\n" if self.conditions else ""
+        return where + out.getvalue().decode("utf-8")
+
+    def __repr__(self) -> str:  # __str__, too
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """All sentences, the advice and the tables."""
+        where = " and ".join(self.conditions)
+        parts = [f"<p>Where <code>{_shown(where, 400)}</code>:</p>"] if where else []
+        parts += [f"<p><b>{_shown(self.headline, 400)}</b></p>", _listed(self.sentences)]
+        if self.advice:
+            parts += [f"<p><b>{_shown(self.advice[0], 400)}</b></p>", _listed(self.advice[1:])]
+        parts += [_table(table.title, table.head, table.rows) for table in summary_tables(self.numbers)]
+        return _box([*parts, f"<div style='{DIM}'>{_listed(self.assumptions)}</div>"])
 
 
 def _table(
