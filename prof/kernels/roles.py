@@ -1,7 +1,7 @@
 """The role of a kernel in its op: ``main`` does the arithmetic that the op's model counts, ``aux`` is a chore for it.
 
 FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Chores are recognised by name
-(``name_patterns.HELPERS``); a copy, a fill or a sort is a chore in a product, the work itself in ``copy_`` or ``sort``.
+(``name_patterns.HELPERS``); a copy, fill or sort is a chore in a product, the work in ``copy_``, ``fill_``, ``sort``.
 """
 
 import re

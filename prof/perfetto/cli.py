@@ -20,23 +20,12 @@ def build_parser() -> Parser:
         "and from forward to backward. A profiler's file gives the CPU's ranges, too.",
     )
     add_input(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=file_name(FORMS),
-        default="net.perfetto-trace",
-        help="net.perfetto-trace (or .pftrace), or Chrome's trace events as net.json or net.json.gz "
-        "(default: net.perfetto-trace)",
-    )
-    parser.add_argument(
-        "-c",
-        metavar="COLUMNS",
-        dest="columns",
-        type=parsed(_columns),
-        help="the columns of prof.py that are arguments of GPU operations, or all",
-    )
-    parser.add_argument("--no-ranges", action="store_true", help="leave out the CPU's ranges: a smaller file")
+    add, default = parser.add_argument, "net.perfetto-trace"
+    output = f"{default} (or .pftrace), or Chrome's trace events as net.json or net.json.gz (default: {default})"
+    add("-o", "--output", metavar="FILE", type=file_name(FORMS), default=default, help=output)
+    columns = "the columns of prof.py that are arguments of GPU operations, or all"
+    add("-c", metavar="COLUMNS", dest="columns", type=parsed(_columns), help=columns)
+    add("--no-ranges", action="store_true", help="leave out the CPU's ranges: a smaller file")
     add_json(parser)
     add_common(parser, writes="file")
     return parser

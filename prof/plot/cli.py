@@ -39,21 +39,10 @@ def build_parser() -> Parser:
     )
     add = parser.add_argument
     add("figure", choices=list(FIGURES), metavar="FIGURE", help=f"{', '.join(FIGURES)}; see below")
-    add(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help="net.dict (or .gz), net.parquet, or a profiler's file: net.sqlite, net.json, ...; several are the ranks "
-        "of a job; for growth a peaks.json",
-    )
-    add(
-        "-o",
-        "--output",
-        metavar="FILE",
-        required=True,
-        type=file_name(SUFFIXES, standard=False),
-        help="x.png, x.svg or x.pdf; text stays text in the last two",
-    )
+    kinds = "net.dict (or .gz), net.parquet, or a profiler's file: net.sqlite, net.json, ..."
+    add("files", nargs="+", metavar="FILE", help=f"{kinds}; several are the ranks of a job; for growth a peaks.json")
+    output, about = file_name(SUFFIXES, standard=False), "x.png, x.svg or x.pdf; text stays text in the last two"
+    add("-o", "--output", metavar="FILE", required=True, type=output, help=about)
     _add_figure_options(parser)
     add("--where", metavar="COND", type=parsed(_condition), help="only these rows, as prof.py --where takes it")
     add_peaks(parser)

@@ -44,11 +44,8 @@ def numbers(table: Table) -> Phases:
         raise PyprofError("there are no steps: the table has no start times (PyProf's own net.dict)")
     there = sorted({step.owner for step in found})
     drawn = there[:DEVICES]
-    return Phases(
-        devices=tuple(names[number] for number in drawn),
-        steps=tuple(tuple(step for step in found if step.owner == number) for number in drawn),
-        left_out=len(there) - len(drawn),
-    )
+    steps_of_devices = tuple(tuple(step for step in found if step.owner == number) for number in drawn)
+    return Phases(tuple(names[number] for number in drawn), steps_of_devices, left_out=len(there) - len(drawn))
 
 
 def part(step: Step, name: str) -> int:

@@ -109,15 +109,9 @@ def numbers(table: Table, annotation: Annotation, peaks: Peaks | None = None, by
     sheet = roofline(table, annotation).devices if peaks is not None else found.devices
     device = next((d for d in found.devices if d.byte_per_s), None)
     roofs = () if device is None else _roofs(device, sheet, peaks, {dot.unit for dot in shown})
-    return Rooflines(
-        device="" if device is None else device.name,
-        by=by,
-        dots=shown,
-        roofs=roofs,
-        rows_ns=int(duration.sum()),
-        shown_ns=sum(dot.time_ns for dot in shown),
-        left_out=len(dots) - len(shown),
-    )
+    rows_ns, shown_ns = int(duration.sum()), sum(dot.time_ns for dot in shown)
+    name = "" if device is None else device.name
+    return Rooflines(name, by, shown, roofs, rows_ns, shown_ns, left_out=len(dots) - len(shown))
 
 
 def _dots(table: Table, annotation: Annotation, found: Roofline, rows: Ints, by: str) -> list[Dot]:
@@ -129,20 +123,12 @@ def _dots(table: Table, annotation: Annotation, found: Roofline, rows: Ints, by:
     time, flop, nbytes = (_sums(values[rows], group, size) for values in (duration, annotation.flops, annotation.bytes))
     count = np.bincount(group, minlength=size)
     kind, unit = (_most(column, duration, rows, group, size) for column in (classes(table, annotation), found.unit))
-    dots = [
-        Dot(
-            name=(texts[code] or "(no name)") + (", backward" if is_back else ""),
-            kind=kind[i],
-            unit=unit[i],
-            rows=int(count[i]),
-            time_ns=int(time[i]),
-            flop=int(flop[i]),
-            nbytes=int(nbytes[i]),
-            ai=float(flop[i] / nbytes[i]),
-            flop_per_s=float(1e9 * flop[i] / time[i]),
-        )
-        for i, (code, is_back) in enumerate(keys)
-    ]
+    dots = []
+    for i, (code, is_back) in enumerate(keys):
+        name = (texts[code] or "(no name)") + (", backward" if is_back else "")
+        sums = int(count[i]), int(time[i]), int(flop[i]), int(nbytes[i])
+        ai, flop_per_s = float(flop[i] / nbytes[i]), float(1e9 * flop[i] / time[i])
+        dots.append(Dot(name, kind[i], unit[i], *sums, ai, flop_per_s))
     return sorted(dots, key=lambda dot: (-dot.time_ns, dot.name))
 
 

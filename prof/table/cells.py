@@ -28,8 +28,7 @@ class Cells:
         columns = zip(self.columns, self.data, changes, strict=True)
         fields = [_field(column, data, change) for column, data, change in columns]
         for begin in range(0, self.rows, BLOCK):
-            end = min(begin + BLOCK, self.rows)
-            yield zip(*(field(begin, end) for field in fields), strict=True)
+            yield zip(*(field(begin, begin + BLOCK) for field in fields), strict=True)
 
 
 def _field(column: Column, data: Data, change: Change) -> Callable[[int, int], list[str]]:

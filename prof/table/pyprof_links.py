@@ -6,7 +6,7 @@ from pyprof's parser are already linked and stay unchanged.
 
 import numpy as np
 
-from pyprof.table.columns import NULL, Coded, Ints, Table
+from pyprof.table.columns import NULL, Ints, Table
 
 FROM_FORWARD = ("marker", "reprMarkers", "mod", "op", "layer", "trace")
 
@@ -16,16 +16,10 @@ def link_backward_rows(table: Table) -> Table:
     if np.any(table.ints("start") != NULL):  # PyProf's own files have no start times
         return table
     forward = _forward_rows(table)
-    rows = np.flatnonzero(forward >= 0)
-    if not len(rows):
+    if not np.any(forward >= 0):
         return table
-    columns = dict(table.columns)
-    for key in FROM_FORWARD:
-        data = table.coded(key)
-        codes = data.codes.copy()
-        codes[rows] = data.codes[forward[rows]]
-        columns[key] = Coded(codes, data.values)
-    return Table(len(table), columns)
+    source = np.where(forward >= 0, forward, np.arange(len(table)))
+    return Table(len(table), {**table.columns, **{key: table.coded(key).take(source) for key in FROM_FORWARD}})
 
 
 def _forward_rows(table: Table) -> Ints:

@@ -147,7 +147,7 @@ def _test_rows(test: Test, data: Mapping[str, Data], empty: str) -> Bools:
 
 
 def _text_test(test: Test, empty: str) -> Callable[[str], bool]:
-    """A test of a text. Numbers are compared as digits (``tc == 1``); the placeholder for empty texts matches one."""
+    """A test of a text. Numbers are compared as digits (``tc == 1``); a placeholder (`na`) matches an empty text."""
     if test.sign == "like":
         import fnmatch
 

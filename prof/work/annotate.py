@@ -45,15 +45,8 @@ def annotate(table: Table) -> Annotation:
     fill_helpers(table, calls, role.among(AUX), flops, nbytes)
     fill_multi_tensor(table, calls.names, flops, nbytes)
     fill_repeats(table, calls.names, flops, nbytes)
-    return Annotation(
-        flops=flops,
-        bytes=nbytes,
-        tc=tensor_cores,
-        tcprec=precision,
-        role=role,
-        family=Coded.of(op.family for op in calls.counted).take(calls.signature),
-        uncounted=uncounted_of(table, flops),
-    )
+    family = Coded.of(op.family for op in calls.counted).take(calls.signature)
+    return Annotation(flops, nbytes, tensor_cores, precision, role, family, uncounted_of(table, flops))
 
 
 def uncounted_of(table: Table, flops: Ints) -> dict[str, int]:

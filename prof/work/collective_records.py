@@ -46,14 +46,9 @@ def messages(text: str) -> tuple[Message, ...]:
 
 def _message(record: dict[str, Any]) -> Message:
     texts = {key: value for key, value in record.items() if isinstance(value, str)}
-    read, written = (_whole(record.get(key)) for key in ("in", "out"))
-    return Message(
-        op=texts.get("op", ""),
-        ranks=_whole(record.get("ranks")) or 0,
-        read=math.nan if read is None else float(read),
-        written=math.nan if written is None else float(written),
-        group=texts.get("group", ""),
-    )
+    sizes = (_whole(record.get(key)) for key in ("in", "out"))
+    read, written = (math.nan if size is None else float(size) for size in sizes)
+    return Message(texts.get("op", ""), _whole(record.get("ranks")) or 0, read, written, texts.get("group", ""))
 
 
 def _whole(value: object) -> int | None:
