@@ -72,10 +72,8 @@ def read(file: str | Path) -> dict[str, Any]:
 
 
 def _is_curve(points: Any) -> bool:
-    return isinstance(points, list) and all(
-        isinstance(point, list) and len(point) == 2 and all(type(n) in (int, float) and 0 < n < 1e30 for n in point)
-        for point in points
-    )
+    pairs = isinstance(points, list) and all(isinstance(point, list) and len(point) == 2 for point in points)
+    return pairs and all(type(n) in (int, float) and 0 < n < 1e30 for point in points for n in point)
 
 
 def numbers(found: Mapping[str, Any]) -> Growth:

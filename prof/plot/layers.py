@@ -65,7 +65,8 @@ def numbers(table: Table, depth: int | None = None) -> Layers:
             "there are no layers: the capture names none (capture with pyprof.init() or pyprof run, or "
             "torch.profiler's with_modules=True)"
         )
-    depth = depth or _deepest(there)
+    depths = range(1, max(map(len, there)) + 1)
+    depth = depth or max((d for d in depths if len({path[:d] for path in there}) <= MOST), default=1)
     bars = _bars(table, rows, Coded(column.codes, ["\x1f".join(path[:depth]) for path in paths]))
     outer = _common([bar.layer for bar in bars if bar.layer])
     named = [Bar(b.layer, _name(b, bars, len(outer)), b.rows, b.phase_ns) for b in bars]
@@ -86,11 +87,6 @@ def _of_steps(table: Table) -> tuple[Ints, int]:
     if not len(rows):
         return np.arange(len(table)), 0
     return rows, len(distinct(owners(table)[0][rows], step[rows])[0])
-
-
-def _deepest(paths: set[tuple[str, ...]]) -> int:
-    deep = range(1, max(map(len, paths)) + 1)
-    return max((d for d in deep if len({path[:d] for path in paths}) <= MOST), default=1)
 
 
 def _bars(table: Table, rows: Ints, layers: Coded) -> list[Bar]:

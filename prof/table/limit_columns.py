@@ -32,7 +32,8 @@ def _with_cells(column: Column, cells: Mapping[str, Coded | Ints | Floats]) -> C
 
 def limit_cells(limits: Roofline) -> dict[str, Coded | Ints | Floats]:
     """The cells of the columns of limits, by name."""
-    launch = limits.geometry
+    launch, known = limits.geometry, ~np.isnan(limits.sol_ns)
+    sol_ns = np.where(known, np.rint(np.where(known, limits.sol_ns, 0)), NULL).astype(np.int64)
     numbers: dict[str, Floats] = {
         "ai": limits.ai,
         "tflops": limits.tflops,
@@ -45,9 +46,4 @@ def limit_cells(limits: Roofline) -> dict[str, Coded | Ints | Floats]:
         "sm_eff": launch.sm_efficiency,
     }
     texts = {"bound": limits.bound, "unit": limits.unit, "occ_limit": launch.limiter}
-    return {"sol_ns": _whole(limits.sol_ns), **texts, **numbers}
-
-
-def _whole(values: Floats) -> Ints:
-    known = ~np.isnan(values)
-    return np.where(known, np.rint(np.where(known, values, 0)), NULL).astype(np.int64)
+    return {"sol_ns": sol_ns, **texts, **numbers}

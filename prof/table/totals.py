@@ -43,18 +43,13 @@ def totals(table: Table, annotation: Annotation) -> Totals:
     time = AttributedTime.of(table)
     uncounted: Counter[str] = Counter()
     for name, ns in annotation.uncounted.items():
-        uncounted[_outermost(name)] += ns
+        uncounted[first_text(name) if name.startswith('["') else name] += ns  # of a list of ops, the outermost
     return Totals(time.total_ns, time.attributed_ns, time.on_cpu, len(table), dict(uncounted.most_common()))
 
 
 def percent_text(part: int, whole: int) -> str:
     """A percentage as text, with one digit after the point."""
     return f"{100 * part / whole:.1f}%" if whole else "0.0%"
-
-
-def _outermost(op: str) -> str:
-    """An op's name; for a list of ops (JSON), the name of the outermost."""
-    return first_text(op) if op.startswith('["') else op
 
 
 def _shown(name: str) -> str:
