@@ -42,7 +42,7 @@ STEP = (
     own_column("tflops", "TFLOP/s", "flops / time, idle time included", "float"),
     own_column("uncounted", "%", "share of the operations' time in those without FLOPs", "float"),
 )
-# The sums per layer, one array column each: number of rows, time by phase, and those of ``row_amounts``.
+# The sums per layer, one array column each: number of rows, two phases' time, those of ``row_amounts``.
 AMOUNTS = ("time", "flops", "flops_ns", "flops_rows", "bytes", "bytes_ns", "bytes_rows")
 SUMS = ("count", "forward", "backward", *AMOUNTS)
 TIME = SUMS.index("time")

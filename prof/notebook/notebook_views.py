@@ -1,5 +1,4 @@
-"""A profile and its summary in a notebook: HTML, compact, escaped, in the notebook's own colours; the summary also as
-text."""
+"""A profile and its summary in a notebook: compact, escaped HTML in its colours; the summary also as text."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ AGGREGATE = {column.name: column for column in AGGREGATES}
 
 
 def group_rows(keys: Sequence[Data], values: Mapping[str, Ints]) -> tuple[list[Data], dict[str, Data]]:
-    """The groups in order of their first rows: the keys' cells, the aggregates by name. ``values``: the ``NEEDED``."""
+    """The groups in order of their first rows: the keys' cells, aggregates by name. ``values``: columns ``NEEDED``."""
     import numpy as np
 
     from pyprof.table.columns import NULL
