@@ -3,6 +3,8 @@
 tests/golden/h200_resnet50_init.sqlite.gz holds this file's line numbers: who changes a line records it again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import torch
