@@ -18,7 +18,7 @@ MOST_OPS = 5  # ops without a model that a sentence names
 LITTLE = 0.01  # of the time: less is not named
 NEARLY = 0.95  # share of the time; a figure known for more than this is treated as known for all of it
 TELLING = 0.1  # share of the time; limits known for less than this say nothing about the whole
-MISSED = 0.05  # of the time has no op: from here on a sentence says what would give it one
+MISSED = 0.05  # a larger share of GPU time without an op gets a sentence that says how to attribute it
 LONGEST_KERNEL = 40  # characters of a kernel's name
 BOUNDS = {
     "memory": "memory-bound",
