@@ -82,8 +82,9 @@ def usage(table: Table, annotation: Annotation, limits: Roofline, window: Window
 def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, limits: Roofline, window: Window) -> Usage:
     start, end = table.ints("start")[rows], ends(table)[rows]
     low, high = window or (int(start.min()), int(end.max()))
+    instant = (start == end) & (start >= low) & (start <= high)  # a clock in µs gives short operations no duration
     start, end = np.clip(start, low, high), np.clip(end, low, high)
-    inside = end > start
+    inside = (end > start) | instant
     rows, start, end = rows[inside], start[inside], end[inside]
     kernel = table.coded("kind").among("kernel", "graph", "")[rows]
     flops, nbytes = annotation.flops[rows], annotation.bytes[rows]

@@ -359,6 +359,12 @@ def test_a_window_cuts_the_kernels_at_its_edges():
     assert found.sm_efficiency == pytest.approx(50)
 
 
+def test_operations_too_short_for_the_clock_are_operations_too():
+    """A trace in whole µs (Kineto of 2021) gives a memset of 0.3 µs no duration."""
+    assert run((0, 100, 132), (100, 100, 1), (200, 300, 132)).operations == 3
+    assert run((0, 100, 132), (100, 100, 1), (200, 200, 1), (200, 300, 132), window=(50, 150)).operations == 2
+
+
 def test_mfu_is_of_the_precision_that_did_most():
     rows = [{"start": 0, "kDuration": 176896, "dtypes": "", "aten": "aten::mm"}] * 3
     data = table(*[{**row, "start": 200000 * i} for i, row in enumerate(rows)])

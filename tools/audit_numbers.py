@@ -1,0 +1,214 @@
+"""The summary's numbers computed from raw operations, and compared with those that pyprof prints; for ``audit.py``."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, NamedTuple
+
+from tools.audit_raw import Capture, Operation
+
+Interval = tuple[int, int]
+# NCCL and RCCL; the all-reduce of vLLM and TensorRT-LLM over NVLink; DeepEP and NVSHMEM
+COMMUNICATION = re.compile(
+    r"^(?:nccl|rccl)|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|deep_ep::|nvshmem", re.IGNORECASE
+)
+# Ranges of PyTorch: an op of the dispatcher or of emit_nvtx, and a marker of pyprof. No user range is an op.
+NVTX_OP = r"^(?:aten|autograd|c10d|torch|prims|quantized)::\w|, (?:seq|op_id) = |^\{\""
+OP = r"^(?!user: |ProfilerStep#|## |Optimizer\.)"
+BACKWARD = r"^autograd::engine::evaluate_function|^(?!user: )\w+Backward\d*(?:, |$)|AccumulateGrad"
+UPDATE = r"^(?:user: )?Optimizer\.(?:step|zero_grad)#"
+# What else names an op around a launch: markers of PyProf, NCCL's own ranges, an optimizer's annotation.
+MAY = r"^\{'mod'|^nccl[A-Z]|^user: (?:nccl:|record_param_comms|Optimizer\.)"
+
+
+class Difference(NamedTuple):
+    name: str
+    expected: Any
+    printed: Any
+
+    def __str__(self) -> str:
+        return f"{self.name}: the raw file gives {self.expected}, pyprof prints {self.printed}"
+
+
+def union(intervals: Iterable[Interval]) -> int:
+    """The time that at least one interval covers."""
+    total, reach = 0, None
+    for begin, end in sorted(intervals):
+        if reach is None or begin > reach:
+            total, reach = total + end - begin, end
+        elif end > reach:
+            total, reach = total + end - reach, end
+    return total
+
+
+def expected(capture: Capture, printed: str) -> dict[str, Any]:
+    """The numbers that the summary should have. What it says it leaves out (warm-up, loading) is left out here too."""
+    numbers = json.loads(printed)["numbers"]
+    operations = capture.operations
+    if warm := numbers["warm_up"]:
+        operations = operations[warm["rows"] :]
+    found: dict[str, Any] = {"kinds_of_rows": by_kind(operations)}
+    if numbers["copies"]:
+        found["copies"] = copies(operations)
+        if numbers["copies"]["apart"]:
+            operations = after_loading(operations)
+    capture = replace(capture, operations=list(operations))
+    devices = defaultdict(list)
+    for operation in operations:
+        devices[operation.device].append(operation)
+    found["devices"] = sorted(map(device_numbers, devices.values()))
+    gaps = [gap for rows in devices.values() for gap in waits(rows)]
+    communication = [operation for operation in operations if is_communication(operation)]
+    queued = [max(row.start - row.api[1], 0) for row in operations if row.kind == "kernel" and row.api]
+    return found | {
+        "total_ns": sum(row.duration for row in operations),
+        "busy_ns": sum(device[2] for device in found["devices"]),
+        "span_ns": sum(device[1] for device in found["devices"]),
+        "idle_ns": sum(idle for idle, _ in gaps),
+        "late_ns": sum(late for _, late in gaps),
+        "launches": len(queued),
+        "queued_ns": int(median(queued)) if queued else 0,
+        "communication_ns": sum(row.duration for row in communication),
+        "exposed_ns": sum(exposed(rows) for rows in devices.values()),
+        "phases": phase_rows(capture),
+        "attributed_ns": attributed(capture),
+    }
+
+
+def phase_rows(capture: Capture) -> dict[str, int]:
+    """Operations launched within autograd's nodes, and those launched by optimizers and their ``zero_grad``."""
+    updates = {id(row) for row in capture.launched_in(UPDATE)}
+    backward = [row for row in capture.launched_in(BACKWARD) if id(row) not in updates]
+    return {"backward": len(backward), "optimizer": len(updates)}
+
+
+def attributed(capture: Capture) -> Interval:
+    """Bounds of the time with an op: what an op's range certainly launched, and what some range may explain.
+
+    The upper bound has all operations of a graph launch, whose op only a marker at the capture can tell, and all
+    communication, which is on record in several ways.
+    """
+    pattern = OP if capture.names_every_op else NVTX_OP
+    certain = {id(row): row.duration for row in capture.launched_in(pattern)}
+    shared = Counter(row.api for row in capture.operations if row.api)
+    may = {id(row): row.duration for row in capture.launched_in(MAY)}
+    may |= {id(r): r.duration for r in capture.operations if is_communication(r) or (r.api and shared[r.api] > 1)}
+    return sum(certain.values()), sum((certain | may).values())
+
+
+def by_kind(operations: Sequence[Operation]) -> dict[str, list[int]]:
+    """Rows and time by kind of row."""
+    counts, times = Counter(row.kind for row in operations), Counter[str]()
+    for row in operations:
+        times[row.kind] += row.duration
+    return {kind: [count, times[kind]] for kind, count in counts.items()}
+
+
+def device_numbers(operations: Sequence[Operation]) -> list[int]:
+    """Operations, span, busy time and time with a kernel of one device."""
+    spans = [(row.start, row.end) for row in operations]
+    kernels = [(row.start, row.end) for row in operations if row.kind in ("kernel", "graph")]
+    return [len(spans), max(end for _, end in spans) - min(spans)[0], union(spans), union(kernels)]
+
+
+def waits(operations: Sequence[Operation]) -> list[Interval]:
+    """For each gap between the operations of a device: its length, and how much of it had passed before the launch."""
+    gaps, reach = [], operations[0].end
+    for row in operations[1:]:
+        if row.start > reach:
+            idle = row.start - reach
+            gaps.append((idle, min(max(row.api[0] - reach, 0), idle) if row.api else 0))
+        reach = max(reach, row.end)
+    return gaps
+
+
+def is_communication(row: Operation) -> bool:
+    return row.kind == "kernel" and COMMUNICATION.search(row.name) is not None
+
+
+def exposed(operations: Sequence[Operation]) -> int:
+    """The time in which nothing but communication ran on the device."""
+    everything = union((row.start, row.end) for row in operations)
+    return everything - union((row.start, row.end) for row in operations if not is_communication(row))
+
+
+def is_copy(row: Operation) -> bool:
+    return row.kind == "memcpy" and re.search("HtoD|DtoH|Host", row.name) is not None
+
+
+def copies(operations: Sequence[Operation]) -> list[int]:
+    """Rows, time and bytes of the copies between host and device."""
+    moved = [row for row in operations if is_copy(row)]
+    return [len(moved), sum(row.duration for row in moved), sum(row.nbytes or 0 for row in moved)]
+
+
+def after_loading(operations: Sequence[Operation]) -> list[Operation]:
+    """Without the copies before each device's first kernel."""
+    first: dict[Any, int] = {}
+    for row in operations:
+        if row.kind in ("kernel", "graph"):
+            first.setdefault(row.device, row.start)
+    return [row for row in operations if not (is_copy(row) and row.start < first.get(row.device, 0))]
+
+
+def compare(wanted: dict[str, Any], printed: str) -> tuple[int, list[Difference]]:
+    """How many numbers were compared, and those that differ."""
+    document = json.loads(printed)
+    numbers = document["numbers"]
+    shown = {
+        "kinds_of_rows": {part["name"]: [part["rows"], part["ns"]] for part in numbers["kinds_of_rows"]},
+        "devices": sorted(
+            [device["operations"], device["span_ns"], device["busy_ns"], device["kernel_ns"]]
+            for device in numbers["devices"]
+        ),
+        "launches": numbers["waits"]["launches"],
+        "queued_ns": numbers["waits"]["queued_ns"],
+    }
+    if numbers["copies"]:
+        shown["copies"] = [numbers["copies"][key] for key in ("rows", "ns", "nbytes")]
+    phases = {part["name"]: part["rows"] for part in numbers["phases"]}
+    shown["phases"] = {name: phases.get(name, 0) for name in wanted["phases"]}
+    shown |= {key: numbers[key] for key in wanted if key not in shown}
+    differences = [
+        Difference(key, value, shown[key]) for key, value in wanted.items() if not _agrees(key, value, shown[key])
+    ]
+    sums = _sums(document)
+    differences += [Difference(name, left, right) for name, left, right in sums if left != right]
+    differences += list(_bounds(document))
+    return len(wanted) + len(sums) + len(document["advice"]), differences
+
+
+def _agrees(key: str, wanted: Any, shown: Any) -> bool:
+    if key == "attributed_ns":
+        low, high = wanted
+        return bool(low <= shown <= high)
+    return bool(wanted == shown)
+
+
+def _sums(document: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """What must add up: kinds, parts and phases to all time, reasons to what has no op, causes to idle time."""
+    numbers = document["numbers"]
+
+    def ns(key: str) -> int:
+        return sum(part["ns"] for part in numbers[key])
+
+    total = numbers["total_ns"]
+    return [
+        ("time by kind of work", total, ns("kinds")),
+        ("time by part of the model", total, ns("components")),
+        ("time without an op", total - numbers["attributed_ns"], ns("reasons")),
+        ("busy time by phase", numbers["busy_ns"], ns("phases")),
+        ("idle time by phase", numbers["idle_ns"], sum(part["idle_ns"] for part in numbers["phases"])),
+        ("rows by phase", sum(part["rows"] for part in numbers["kinds"]), sum(p["rows"] for p in numbers["phases"])),
+    ]
+
+
+def _bounds(document: dict[str, Any]) -> Iterable[Difference]:
+    """No advice saves more than its step, or more than the time of its kernels and all idle time."""
+    for card in document["advice"]:
+        saved, step = card["saved_ms"] or 0, card["step_ms"]
+        if step and saved > step * (1 + 1e-9):
+            yield Difference(f"advice {card['rule']}", f"at most {step} ms", saved)

@@ -1,0 +1,191 @@
+"""The GPU operations of a profiler's file as plain records, for ``audit.py``. Shares no code with pyprof.
+
+Kineto: events with a device; nsys and nvprof: the CUPTI tables; rocpd: the view of kernels and copies. Times are whole
+nanoseconds.
+"""
+
+import gzip
+import json
+import re
+import sqlite3
+import tempfile
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+GPU_CATEGORIES = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+GPU_CATEGORIES |= {"memcpy": "memcpy", "memset": "memset"}  # before 2022
+LAUNCHING = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "runtime")
+
+
+class Unreadable(Exception):
+    """Why this module does not read the file."""
+
+
+@dataclass
+class Operation:
+    """A row of the kernel table; ``api``: begin and end of the call that launched it, and its (process, thread)."""
+
+    kind: str
+    name: str
+    device: tuple[int, int]
+    start: int
+    end: int
+    api: tuple[int, int] | None = None
+    thread: tuple[Any, Any] | None = None
+    nbytes: int | None = None
+
+    @property
+    def duration(self) -> int:
+        return self.end - self.start
+
+
+@dataclass
+class Capture:
+    """``ranges``: begin, end and name of the ranges of each thread; ``steps``: number, begin and end as marked."""
+
+    operations: list[Operation] = field(default_factory=list)
+    ranges: dict[tuple[Any, Any], list[tuple[int, int, str]]] = field(default_factory=lambda: defaultdict(list))
+    steps: list[tuple[int, int, int]] = field(default_factory=list)
+    names_every_op: bool = False  # Kineto says of each range whether it is an op; NVTX ranges have only a text
+
+    def launched_in(self, pattern: str) -> list[Operation]:
+        """The operations launched inside a range whose name has the pattern, on the range's own thread."""
+        search = re.compile(pattern).search
+        covered = {
+            thread: _merged((begin, end) for begin, end, name in ranges if search(name))
+            for thread, ranges in self.ranges.items()
+        }
+        return [row for row in self.operations if row.api and _contains(covered.get(row.thread, []), *row.api)]
+
+
+def _merged(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(intervals):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _contains(intervals: list[tuple[int, int]], begin: int, end: int) -> bool:
+    place = bisect_right(intervals, begin, key=lambda interval: interval[0]) - 1
+    return place >= 0 and end <= intervals[place][1]
+
+
+def read(file: Path) -> Capture:
+    """The operations in order of start. Raises Unreadable if the file has no GPU operation or another form."""
+    with _plain(file) as plain:
+        with plain.open("rb") as opened:
+            is_database = opened.read(16).startswith(b"SQLite format 3")
+        found = _database(plain) if is_database else _kineto(plain)
+    if not found.operations:
+        raise Unreadable("no GPU operation in the file")
+    found.operations.sort(key=lambda operation: operation.start)
+    return found
+
+
+@contextmanager
+def _plain(file: Path) -> Iterator[Path]:
+    if file.read_bytes()[:2] != b"\x1f\x8b":
+        yield file
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "capture")
+        target.write_bytes(gzip.decompress(file.read_bytes()))
+        yield target
+
+
+def _kineto(file: Path) -> Capture:
+    try:
+        document = json.loads(file.read_bytes(), parse_float=Decimal)
+    except (ValueError, RecursionError):
+        raise Unreadable("no valid JSON: pyprof mends it, this reader does not") from None
+    events = document if isinstance(document, list) else document.get("traceEvents", [])
+    events = [event for event in events if isinstance(event, dict) and event.get("ph") == "X" and "dur" in event]
+    found, calls = Capture(names_every_op=True), {}
+    for event in events:
+        category, arguments = str(event.get("cat", "")).lower(), event.get("args") or {}
+        begin, end = _span(event)
+        if category in LAUNCHING and "correlation" in arguments:
+            calls[arguments["correlation"]] = ((begin, end), (event["pid"], event["tid"]))
+        if category in ("cpu_op", "operator"):
+            found.ranges[event["pid"], event["tid"]].append((begin, end, event["name"]))
+        if category == "user_annotation":  # what the program names itself; torch names its optimizers so
+            found.ranges[event["pid"], event["tid"]].append((begin, end, f"user: {event['name']}"))
+        if category in ("user_annotation", "cpu_op", "operator") and event["name"].startswith("ProfilerStep#"):
+            number = event["name"].partition("#")[2]
+            if number.isdecimal():
+                found.steps.append((int(number), begin, end))
+    for event in events:
+        kind = GPU_CATEGORIES.get(str(event.get("cat", "")).lower())
+        if kind is None:
+            continue
+        arguments = event.get("args") or {}
+        begin, end = _span(event)
+        api, thread = calls.get(arguments.get("correlation"), (None, None))
+        device = (0, int(arguments.get("device", 0)))
+        size = arguments.get("bytes")
+        found.operations.append(Operation(kind, event["name"], device, begin, end, api, thread, size))
+    return found
+
+
+def _span(event: dict[str, Any]) -> tuple[int, int]:
+    begin = round(Decimal(event["ts"]) * 1000)
+    return begin, begin + max(round(Decimal(event["dur"]) * 1000), 0)
+
+
+COPY = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP", 3: "HtoA", 4: "AtoH", 9: "HtoH"}
+
+
+def _database(file: Path) -> Capture:
+    connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    try:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if "StringIds" in tables and any(table.startswith("CUPTI_ACTIVITY_KIND_") for table in tables):
+            return _nsys(connection, tables)
+        raise Unreadable("not an nsys export with GPU operations: this reader knows nsys and Kineto")
+    finally:
+        connection.close()
+
+
+def _nsys(connection: sqlite3.Connection, tables: set[str]) -> Capture:
+    found, calls = Capture(), {}
+    columns = {table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} for table in tables}
+    texts = dict(connection.execute("SELECT id, value FROM StringIds"))
+    if "CUPTI_ACTIVITY_KIND_RUNTIME" in tables:
+        query = "SELECT globalTid, correlationId, start, end FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+        for thread, correlation, start, end in connection.execute(query):
+            calls[thread >> 24, correlation] = ((start, end), (thread >> 24, thread))
+    sources = (("KERNEL", "kernel", "shortName", "NULL"), ("MEMCPY", "memcpy", "copyKind", "bytes"))
+    sources += (("MEMSET", "memset", "NULL", "bytes"), ("GRAPH_TRACE", "graph", "NULL", "NULL"))
+    for suffix, kind, name, size in sources:
+        table = f"CUPTI_ACTIVITY_KIND_{suffix}"
+        if table not in tables:
+            continue
+        process = "globalPid" if "globalPid" in columns[table] else "0"
+        query = f"SELECT start, end, deviceId, {process}, correlationId, {name}, {size} FROM {table}"  # noqa: S608 (names of our own)
+        for start, end, device, pid, correlation, named, nbytes in connection.execute(query):
+            api, thread = calls.get((pid >> 24, correlation), (None, None))
+            text = texts.get(named, str(named)) if kind == "kernel" else COPY.get(named, "")
+            operation = Operation(kind, text, (pid, device), start, max(end, start), api, thread, nbytes)
+            found.operations.append(operation)
+    if "NVTX_EVENTS" in tables:
+        query = (
+            "SELECT e.start, e.end, e.globalTid, coalesce(e.text, s.value) FROM NVTX_EVENTS e"
+            " LEFT JOIN StringIds s ON s.id = e.textId WHERE e.end IS NOT NULL AND e.eventType IN (59, 60)"
+        )
+        if "textId" not in columns["NVTX_EVENTS"]:
+            query = (
+                "SELECT start, end, globalTid, text FROM NVTX_EVENTS WHERE end IS NOT NULL AND eventType IN (59, 60)"
+            )
+        for start, end, thread, text in connection.execute(query):
+            found.ranges[(thread or 0) >> 24, thread].append((start, end, text or ""))
+    return found
