@@ -1,7 +1,6 @@
 """The GPU operations of a profiler's file as plain records, for ``audit.py``. Shares no code with pyprof.
 
-Kineto: events with a device; nsys and nvprof: the CUPTI tables; rocpd: the view of kernels and copies. Times are whole
-nanoseconds.
+Kineto: events with a device; nsys and nvprof: the CUPTI tables; rocpd: dispatches and copies. Times are whole ns.
 """
 
 import gzip
@@ -149,9 +148,13 @@ def _database(file: Path) -> Capture:
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     try:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        if "StringIds" in tables and any(table.startswith("CUPTI_ACTIVITY_KIND_") for table in tables):
-            return _nsys(connection, tables)
-        raise Unreadable("not an nsys export with GPU operations: this reader knows nsys and Kineto")
+        cupti = any(table.startswith("CUPTI_ACTIVITY_KIND_") for table in tables)
+        for sign, reader in (("StringIds", _nsys), ("StringTable", _nvprof)):
+            if cupti and sign in tables:
+                return reader(connection, tables)
+        if "rocpd_kernel_dispatch" in tables:
+            return _rocpd(connection, tables)
+        raise Unreadable("a database of another profiler than nsys, nvprof and rocprofv3")
     finally:
         connection.close()
 
@@ -188,4 +191,60 @@ def _nsys(connection: sqlite3.Connection, tables: set[str]) -> Capture:
             )
         for start, end, thread, text in connection.execute(query):
             found.ranges[(thread or 0) >> 24, thread].append((start, end, text or ""))
+    return found
+
+
+def _nvprof(connection: sqlite3.Connection, tables: set[str]) -> Capture:
+    found = Capture()
+    query = "SELECT correlationId, start, end, processId, threadId FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+    calls = {id_: ((start, end), (pid, tid)) for id_, start, end, pid, tid in connection.execute(query)}
+    texts = dict(connection.execute("SELECT _id_, value FROM StringTable"))
+    sources = (("CONCURRENT_KERNEL", "kernel", "name", "NULL"), ("KERNEL", "kernel", "name", "NULL"))
+    sources += (("MEMCPY", "memcpy", "copyKind", "bytes"), ("MEMSET", "memset", "NULL", "bytes"))
+    for suffix, kind, name, size in sources:
+        table = f"CUPTI_ACTIVITY_KIND_{suffix}"
+        if table not in tables:
+            continue
+        query = f"SELECT start, end, deviceId, correlationId, {name}, {size} FROM {table}"  # noqa: S608 (names of our own)
+        for start, end, device, correlation, named, nbytes in connection.execute(query):
+            text = texts.get(named, "") if kind == "kernel" else COPY.get(named, "")
+            api, thread = calls.get(correlation, (None, None))
+            found.operations.append(Operation(kind, text, (0, device), start, max(end, start), api, thread, nbytes))
+    if "CUPTI_ACTIVITY_KIND_MARKER" in tables:
+        found.ranges = _marks(connection, texts)
+    return found
+
+
+def _marks(connection: sqlite3.Connection, texts: dict[int, str]) -> dict[tuple[Any, Any], list[tuple[int, int, str]]]:
+    """nvprof's ranges: each has a row at its begin, with the name, and one at its end. The object is a packed id."""
+    ranges, begun = defaultdict(list), {}
+    query = "SELECT id, flags, timestamp, objectId, name FROM CUPTI_ACTIVITY_KIND_MARKER ORDER BY timestamp"
+    for number, flags, at, owner, name in connection.execute(query):
+        if flags & 2:
+            begun[number] = (at, texts.get(name, ""))
+        elif flags & 4 and number in begun:
+            begin, text = begun.pop(number)
+            pid, tid = (int.from_bytes(owner[place : place + 4], "little", signed=True) for place in (0, 4))
+            ranges[pid, tid].append((begin, at, text))
+    return ranges
+
+
+def _rocpd(connection: sqlite3.Connection, tables: set[str]) -> Capture:
+    """A kernel and the call that launched it have one stack id."""
+    found, calls = Capture(), {}
+    query = "SELECT e.stack_id, r.start, r.end, r.tid FROM rocpd_region r JOIN rocpd_event e ON e.id = r.event_id"
+    for stack, start, end, thread in connection.execute(query):
+        calls[stack] = ((start, end), (0, thread))
+    query = (
+        "SELECT 'kernel', s.display_name, k.agent_id, k.start, k.end, e.stack_id, NULL FROM rocpd_kernel_dispatch k"
+        " JOIN rocpd_event e ON e.id = k.event_id JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id"
+    )
+    if "rocpd_memory_copy" in tables:
+        query += (
+            " UNION ALL SELECT 'memcpy', n.string, m.dst_agent_id, m.start, m.end, e.stack_id, m.size"
+            " FROM rocpd_memory_copy m JOIN rocpd_event e ON e.id = m.event_id JOIN rocpd_string n ON n.id = m.name_id"
+        )
+    for kind, name, agent, start, end, stack, size in connection.execute(query):
+        api, thread = calls.get(stack, (None, None))
+        found.operations.append(Operation(kind, name, (0, agent), start, max(end, start), api, thread, size))
     return found
