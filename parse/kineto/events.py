@@ -124,19 +124,18 @@ def durations(events: Sequence[Event]) -> Ints:
 class Threads:
     """Numbers the file's threads (pid, tid) consecutively."""
 
-    pairs: list[tuple[int, int]] = field(default_factory=list)
-    numbers: dict[tuple[Number, Number], int] = field(default_factory=dict)
+    numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        return list(self.numbers)
 
     def of(self, events: Sequence[Event]) -> Ints:
-        numbers = self.numbers
-        for pair in dict.fromkeys((event.pid, event.tid) for event in events):
-            if pair in numbers:
-                continue
-            same = (integer(pair[0]), integer(pair[1]))  # "14412" and 14412 are one thread
-            if same not in self.pairs:
-                self.pairs.append(same)
-            numbers[pair] = self.pairs.index(same)
-        return np.array([numbers[event.pid, event.tid] for event in events], np.int64)
+        written = [(event.pid, event.tid) for event in events]
+        # "14412" and 14412 are one thread
+        same = {pair: (integer(pair[0]), integer(pair[1])) for pair in dict.fromkeys(written)}
+        codes = {pair: self.numbers.setdefault(thread, len(self.numbers)) for pair, thread in same.items()}
+        return np.array([codes[pair] for pair in written], np.int64)
 
     def processes(self, threads: Ints) -> Ints:
         """The pid of each thread number."""

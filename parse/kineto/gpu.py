@@ -108,14 +108,28 @@ def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, named: Trace
     owner = np.full(len(corr), int(pids[0]) if len(pids) == 1 else NULL, np.int64)
     if len(pids) <= 1 or not len(calls.pid):
         return lookup(calls.pid, calls.corr, owner, corr), owner
-    call = np.full(len(corr), -1, np.int64)
-    for pid in pids.tolist():
-        other = lookup(calls.pid, calls.corr, np.full(len(corr), pid, np.int64), corr)
-        other_start, call_start = value_at(calls.start, other, NULL), value_at(calls.start, call, NULL)
-        later = (other_start <= start) & ((other_start > call_start) | (call_start > start))
-        better = (other >= 0) & ((call < 0) | later)
-        call[better] = other[better]
+    call = _last_begun(calls, corr, start)
     return call, np.where(call >= 0, calls.pid[call], owner)
+
+
+def _last_begun(calls: _Calls, corr: Ints, start: Ints) -> Ints:
+    """Of each process's first call with the row's correlation id: the last that began before the row.
+
+    If none did, that of the process with the lowest number; -1 if there is no such call.
+    """
+    by_pid = np.lexsort((calls.corr, calls.pid))
+    pid, id_ = calls.pid[by_pid], calls.corr[by_pid]
+    first = by_pid[np.append(True, (pid[1:] != pid[:-1]) | (id_[1:] != id_[:-1]))]
+    lowest = first[np.lexsort((calls.pid[first], calls.corr[first]))]
+    any_call = lookup(np.zeros_like(lowest), calls.corr[lowest], np.zeros_like(corr), corr)
+    in_time = first[np.lexsort((-calls.pid[first], calls.start[first], calls.corr[first]))]
+    # One number for each pair of correlation id and start, in their order: that of calls and rows together.
+    _, number = np.unique(np.concatenate([calls.corr[in_time], corr]), return_inverse=True)
+    times, rank = np.unique(np.concatenate([calls.start[in_time], start]), return_inverse=True)
+    key = number.reshape(-1) * len(times) + rank.reshape(-1)
+    before = np.searchsorted(key[: len(in_time)], key[len(in_time) :], "right") - 1
+    begun = (before >= 0) & (calls.corr[in_time[before]] == corr)
+    return np.where(begun, in_time[before], value_at(lowest, any_call, -1))
 
 
 def _launch_ids(details: list[Args], calls: _Calls, call: Ints) -> Ints:

@@ -116,9 +116,14 @@ def _decoded(decoder: Decoder[Decoded], text: bytes) -> Decoded | None:
         return None
 
 
-_NAME = re.compile(rb'("name"\s*:\s*")(.*?)("\s*(?:,\s*' + _KEYS + rb"|\}))", re.DOTALL)
+# Each pattern passes over a text once, whatever the text: a stranger's file may have a million quotes and no second one.
+_NAME = re.compile(rb'"name"\s*:\s*"')
+_NAME_END = re.compile(rb'"(?=\s*(?:,\s*' + _KEYS + rb"|\}))")
+_QUOTE = re.compile(rb'(?<!\\)"')
 _ESCAPE = re.compile(rb'\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.DOTALL)
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:nan(?:\(ind\))?|inf(?:inity)?)(?![\w"])', re.DOTALL | re.IGNORECASE)
+_TOKEN = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|-?\b(?:nan(?:\(ind\))?|inf(?:inity)?)(?![\w"])', re.DOTALL | re.IGNORECASE
+)
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 
 
@@ -126,8 +131,24 @@ def _mend(piece: bytes) -> bytes:
     """Turn a profiler's text into valid JSON: fix bad escapes, bytes and unescaped quotes; nan and inf become null."""
     piece = piece.decode("utf-8", "replace").encode()
     piece = _ESCAPE.sub(_mend_escape, piece)
-    piece = _NAME.sub(lambda m: m[1] + re.sub(rb'(?<!\\)"', rb'\\"', m[2]) + m[3], piece)
+    piece = _mend_names(piece)
     return _TOKEN.sub(lambda m: _CONTROL.sub(b" ", m[0]) if m[0].startswith(b'"') else b"null", piece)
+
+
+def _mend_names(piece: bytes) -> bytes:
+    """Escape the quotes within names. A name ends at the first quote that another key or a brace follows."""
+    ends = (match.start() for match in _NAME_END.finditer(piece))
+    parts, done, end = [], 0, -1
+    for name in _NAME.finditer(piece):
+        if name.start() < done:  # it is part of a name
+            continue
+        while end is not None and end < name.end():
+            end = next(ends, None)
+        if end is None:
+            break
+        parts += [piece[done : name.end()], _QUOTE.sub(rb'\\"', piece[name.end() : end])]
+        done = end
+    return b"".join([*parts, piece[done:]])
 
 
 def _mend_escape(match: re.Match[bytes]) -> bytes:
