@@ -4,14 +4,12 @@ Its tables are described once, as ``Source``: what PyProf calls their columns, a
 SELECT is made of such descriptions, which are PyProf's own text: nothing that a file contains becomes SQL.
 """
 
-import gzip
-import shutil
 import sqlite3
 import tempfile
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
+from pyprof.files import GZIP, inflated
 from pyprof.parse.formats.guarded_connection import Guard
 from pyprof.table.columns import NULL, Ints
 
@@ -239,18 +238,21 @@ def _integers(text: bytes | str, count: int) -> Ints:
 @contextmanager
 def unpacked(file: Path) -> Iterator[Path]:
     """The file itself, or an uncompressed temporary copy of a gzip file, whatever its suffix."""
-    with file.open("rb") as source:
-        if source.read(2) != b"\x1f\x8b":
+    with file.open("rb") as source, ExitStack() as stack:
+        if source.peek(2)[:2] != GZIP:
             yield file
             return
-    with tempfile.NamedTemporaryFile(prefix="pyprof-", suffix=".sqlite") as copy:
         try:
-            with gzip.open(file) as packed:
-                shutil.copyfileobj(packed, copy, 1 << 20)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyprof-"))) / "unpacked.sqlite"
+            with copy.open("wb") as out:
+                out.writelines(inflated(source, file))
+        except (EOFError, zlib.error) as error:
             raise InputError(file, f"expected a whole gzip file, found {error} (copy or compress it again)") from None
-        copy.flush()
-        yield Path(copy.name)
+        except OSError as error:
+            advice = "set TMPDIR to a folder with room, or unpack the file yourself"
+            found = f"cannot be unpacked to a temporary file: {error.strerror or error} ({advice})"
+            raise InputError(file, found) from None
+        yield copy
 
 
 @contextmanager

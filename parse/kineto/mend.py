@@ -116,7 +116,7 @@ def _decoded(decoder: Decoder[Decoded], text: bytes) -> Decoded | None:
         return None
 
 
-# Each pattern passes over a text once, whatever the text: a stranger's file may have a million quotes and no second one.
+# Each pattern passes over a text once, whatever the text is: a stranger's name may have a million quotes and no end.
 _NAME = re.compile(rb'"name"\s*:\s*"')
 _NAME_END = re.compile(rb'"(?=\s*(?:,\s*' + _KEYS + rb"|\}))")
 _QUOTE = re.compile(rb'(?<!\\)"')
