@@ -220,5 +220,7 @@ def _opened(name: Name) -> Iterator[io.BufferedReader]:
         with io.FileIO(str(name)) as raw:
             yield io.BufferedReader(cast(io.RawIOBase, raw), BUFFER)
         return
+    if sys.stdin is None:
+        raise OSError("it is closed")
     source = sys.stdin.buffer
     yield source if isinstance(source, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, source))
