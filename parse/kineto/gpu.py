@@ -13,9 +13,10 @@ from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL
 from pyprof.parse.formats.gpu_info import kineto_info
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.kineto.collectives import message
-from pyprof.parse.kineto.event_types import Args, Event, Trace
+from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
 from pyprof.parse.kineto.ranges import TraceRanges
+from pyprof.parse.kineto.wrong_fields import checked
 from pyprof.table.columns import NULL, Coded, Data, Ints, lookup, value_at
 
 KINDS = {
@@ -54,7 +55,7 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
     """The GPU operations of a trace, each with its launch or with the reason why its launch is unknown."""
     calls = _calls(events.calls, clock, threads)
     start = clock.times(events.gpu)
-    corr = integers([a.corr for a in args(events.gpu)])
+    corr = checked([a.corr for a in args(events.gpu)], "correlation", events.gpu, trace.wrong)
     order = np.lexsort((corr, start))
     gpu = [events.gpu[i] for i in order.tolist()]
     details = args(gpu)
@@ -171,7 +172,11 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
     long = Coded.of([event.name for event in gpu])
     kernel = Coded.of(event.name for event in gpu if KINDS[event.cat] == "kernel")
     short = {name: short_name(name) for name in kernel.values}
-    device = integers([a.device for a in details])
+
+    def numbers(values: list[Number], key: str) -> Ints:
+        return checked(values, key, gpu, trace.wrong)
+
+    device = numbers([a.device for a in details], "device")
     device = np.where(device == NULL, integers([event.pid for event in gpu]), device)
     return {
         "kind": Coded.of(kinds),
@@ -179,14 +184,15 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         "kLongName": Coded(long.codes, [demangle(name) for name in long.values]),
         "kDuration": np.maximum(durations(gpu), 0),
         "device": device,
-        "stream": integers([a.stream for a in details]),
-        "registers": integers([a.registers for a in details]),
-        "dynamicSmem": integers([a.shared for a in details]),  # Kineto has only the sum of static and dynamic
+        "stream": numbers([a.stream for a in details], "stream"),
+        "registers": numbers([a.registers for a in details], "registers per thread"),
+        # Kineto has only the sum of static and dynamic shared memory.
+        "dynamicSmem": numbers([a.shared for a in details], "shared memory"),
         "occupancy": np.array([_float(a.occupancy) for a in details], np.float64),
-        "graphNode": integers([a.graph_node for a in details]),
-        "bytes": integers([a.bytes for a in details]),
-        "grid": _triples([a.grid for a in details]),
-        "block": _triples([a.block for a in details]),
+        "graphNode": numbers([a.graph_node for a in details], "graph node id"),
+        "bytes": numbers([a.bytes for a in details], "bytes"),
+        "grid": _triples([a.grid for a in details], "grid", gpu, trace),
+        "block": _triples([a.block for a in details], "block", gpu, trace),
         "comm": Coded.of([message(a) for a in details]),
         "gpu": _of_device(device, trace.devices, lambda entry: str(entry.get("name", ""))),
         "gpuInfo": _of_device(device, trace.devices, kineto_info),
@@ -197,10 +203,13 @@ def _float(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) and abs(value) < 1e15 else float("nan")
 
 
-def _triples(raws: list[Raw]) -> Coded:
+def _triples(raws: list[Raw], key: str, gpu: list[Event], trace: Trace) -> Coded:
     """A grid or block column. Each distinct text is parsed once; a text that is not three numbers becomes empty."""
     texts = [bytes(raw) for raw in raws]
     triples = {text: _triple(text) for text in set(texts)}
+    odd = {text for text, triple in triples.items() if not triple} - {b"", b"null"}
+    if odd:
+        trace.wrong += [(event, key) for event, text in zip(gpu, texts, strict=True) if text in odd]
     return Coded.of(triples[text] for text in texts)
 
 

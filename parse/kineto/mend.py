@@ -15,6 +15,7 @@ from msgspec.json import Decoder
 
 from pyprof.errors import InputError
 from pyprof.parse.kineto.event_types import WANTED, Event, FloatEvent, Header, Trace
+from pyprof.parse.kineto.wrong_fields import salvaged
 
 Decoded = TypeVar("Decoded")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
@@ -29,6 +30,7 @@ def piecewise(file: Path, text: bytes) -> Trace:
         raise InputError(file, f"{WANTED}, found {_other_json(text)}")
     decoder = Decoder(FloatEvent, strict=False)  # also accepts times written as texts
     events: list[Event] = []
+    wrong: list[tuple[Event, str]] = []
     mended = lost = 0
     tails: list[bytes | None] = []  # for each trace in the file: the text after its events
     for piece, last in _pieces(text, start.end()):
@@ -38,8 +40,9 @@ def piecewise(file: Path, text: bytes) -> Trace:
         try:
             events.append(decoder.decode(piece))
         except (DecodeError, UnicodeDecodeError, RecursionError):
-            event = _decoded(decoder, _mend(piece))
+            event = _decoded(decoder, piece := _mend(piece))
             mended += event is not None
+            event = event or salvaged(piece, wrong)
             lost += event is None
             if event is not None:
                 events.append(event)
@@ -52,7 +55,7 @@ def piecewise(file: Path, text: bytes) -> Trace:
     damage = _damage(len(text), len(events), mended, lost, cut)
     if len(tails) > 1:
         damage.append(f"{len(tails)} traces stand in the file, one behind the other: they are read as one")
-    return Trace(events, header.deviceProperties, header.distributedInfo, damage)
+    return Trace(events, header.deviceProperties, header.distributedInfo, damage, wrong)
 
 
 def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[str]:

@@ -119,7 +119,7 @@ def _check(schema: Any, path: Path) -> None:
 
 
 def _check_size(metadata: Any, path: Path) -> None:
-    """Raise InputError if the file, which may repeat one value a billion times in a few bytes, would fill the memory."""
+    """Raise InputError if the file would fill the memory: a few bytes may repeat one value a billion times."""
     size = path.stat().st_size
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     chunks = [group.column(number) for group in groups for number in range(metadata.num_columns)]

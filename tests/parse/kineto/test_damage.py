@@ -72,8 +72,18 @@ def test_nan_stays_where_it_is_text(tmp_path):
     assert correlate(read_text(tmp_path, text)).coded("kLongName").texts()[0] == "nan, inf"
 
 
-def test_an_event_of_the_wrong_form_is_left_out_and_counted(tmp_path):
+def test_a_kernel_without_a_start_stays_and_is_said(tmp_path):
     got = read_text(tmp_path, whole().replace('"ts": 1100', '"ts": "soon"'))
+    table = correlate(got)
+    assert sorted(table.ints("kDuration").tolist()) == [1_000, 2_000]
+    assert table.ints("start").tolist() == [200_000, 200_000]  # where the other one starts
+    place = "1 GPU operations, which took 1,000 ns, have no possible start: they stand where the first one starts"
+    types = "1 events have values of another type than the format's, which are unknown (ts)"
+    assert got.warnings[:2] == [place, f"{types}; 1 of these events are GPU operations, which took 1,000 ns"]
+
+
+def test_an_event_of_the_wrong_form_is_left_out_and_counted(tmp_path):
+    got = read_text(tmp_path, whole().replace('"cat": "kernel"', '"cat": 5', 1))  # it could be an event of any kind
     assert got.rows == 1
     assert "1 events could not be read and are left out" in got.warnings
 
