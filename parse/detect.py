@@ -138,7 +138,7 @@ def _head(file: Path) -> bytes:
             head = source.read(4096)
             if head.startswith(GZIP):
                 source.seek(0)
-                head = next(inflated(source, file), b"")[:4096]
+                head = next(filter(None, inflated(source, file)), b"")[:4096]
         return as_utf8(head)
     except (EOFError, zlib.error) as error:
         raise InputError(file, f"{WANTED}, found a broken gzip file ({error}); copy it again") from None

@@ -64,6 +64,7 @@ class Database:
         self.file = file
         self.connection = connection
         self._guard = guard
+        self.wrong: dict[str, dict[str, Ints]] = {}  # table -> column -> the rows whose value is not an integer
         # A virtual table has no page; it runs code of a module on whatever the file contains. No profiler makes one.
         found = self.rows(
             "SELECT name, type, sql FROM sqlite_master WHERE type = 'view' OR (type = 'table' AND rootpage > 0)"
@@ -93,8 +94,8 @@ class Database:
     def read(self, source: Source, *names: str) -> dict[str, Ints]:
         """Read integer columns of a source, all or only ``names``, in the table's own order.
 
-        A column that the table lacks is ``NULL``; an absent table has no rows. Raises SchemaError if a required column
-        is missing or a value is not an integer.
+        A column that the table lacks is ``NULL``, and so is a value that is not an integer (see ``wrong_types``); an
+        absent table has no rows. Raises SchemaError if a required column is missing.
         """
         self.check(source)
         wanted = names or source.names
@@ -138,10 +139,28 @@ class Database:
         numbers = [f'coalesce("{column}", {NULL})' for column in columns]
         try:
             chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=where)]
-        except ValueError:  # a value is not an integer
-            query = f'SELECT {", ".join(numbers)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
-            return self.query_ints(query, len(columns))
+        except ValueError:
+            return self._mixed_ints(table, columns, where)
         return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
+
+    def _mixed_ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
+        """Columns with values that are not integers, which become ``NULL`` and are noted in ``wrong``."""
+        whole = 'CASE WHEN CAST("{0}" AS INTEGER) = "{0}" THEN CAST("{0}" AS INTEGER) END'
+        pairs = (f'coalesce({whole}, {NULL}), "{{0}}" IS NOT NULL AND {whole} IS NULL'.format(c) for c in columns)
+        query = f'SELECT {", ".join(pairs)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
+        found = self.query_ints(query, 2 * len(columns))
+        odd = {column: np.flatnonzero(is_odd) for column, is_odd in zip(columns, found[1::2], strict=True)}
+        self.wrong[table] = {**self.wrong.get(table, {}), **{column: rows for column, rows in odd.items() if len(rows)}}
+        return found[::2]
+
+    def wrong_types(self, but: Sequence[str] = ()) -> list[str]:
+        """Warnings about values of a wrong type that were read, in all tables except ``but``."""
+        words = "rows of {} have values that are not whole numbers, which are unknown ({})"
+        return [
+            f"{len(np.unique(np.concatenate([*columns.values()]))):,} {words.format(table, ', '.join(columns))}"
+            for table, columns in self.wrong.items()
+            if columns and table not in but
+        ]
 
     def key(self, table: str) -> str:
         """SQLite's name for the row number that is not also a column's name; empty if rows have no numbers."""

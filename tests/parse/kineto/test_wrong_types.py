@@ -19,8 +19,8 @@ COLLECTIVE = {
     "Process Group Name": "0", "Src Rank": 0, "Dst Rank": 1,
 }  # fmt: skip
 OP = {
-    "External id": 3, "Sequence number": 9, "Fwd thread id": 1, "Input Dims": [[2, 3], [3, 4]], "Concrete Inputs": ["", ""],
-    "Input type": ["float", "float"], "Input Strides": [[3, 1], [4, 1]], **COLLECTIVE,
+    "External id": 3, "Sequence number": 9, "Fwd thread id": 1, "Input Dims": [[2, 3], [3, 4]],
+    "Concrete Inputs": ["", ""], "Input type": ["float", "float"], "Input Strides": [[3, 1], [4, 1]], **COLLECTIVE,
 }  # fmt: skip
 KERNEL = {
     "External id": 3, "registers per thread": 32, "shared memory": 4, "est. achieved occupancy %": 50, "bytes": 8,
