@@ -1,6 +1,6 @@
 """Detect a file's format by its content, never by its name."""
 
-import gzip
+import stat
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof.errors import InputError
+from pyprof.files import GZIP, inflated
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.database import HEADER
 from pyprof.text import as_utf8
@@ -127,16 +128,19 @@ def _read_report(file: Path, lean: bool = False) -> Capture:
 
 
 def _head(file: Path) -> bytes:
-    if str(file) == "-" or file.is_fifo():
-        raise InputError(file, "a profiler's file is read more than once and cannot come through a pipe: save it first")
+    pipe = "a profiler's file is read more than once and cannot come through a pipe: save it first"
+    if str(file) == "-":
+        raise InputError(file, pipe)
     try:
+        if stat.S_ISFIFO(file.stat().st_mode):
+            raise InputError(file, pipe)
         with file.open("rb") as source:
             head = source.read(4096)
-        if head.startswith(b"\x1f\x8b"):
-            with gzip.open(file) as packed:
-                head = packed.read(4096)
+            if head.startswith(GZIP):
+                source.seek(0)
+                head = next(filter(None, inflated(source, file)), b"")[:4096]
         return as_utf8(head)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, zlib.error) as error:
         raise InputError(file, f"{WANTED}, found a broken gzip file ({error}); copy it again") from None
     except OSError as error:
         raise InputError(file, f"cannot be read: {error.strerror or error}") from None

@@ -94,7 +94,7 @@ def _sort_joined(words: list[str]) -> list[str]:
 
 def _run(args: argparse.Namespace) -> Done:
     """Do what the given options ask for. Without options, on a terminal, it prints the summary."""
-    if args.file is None and sys.stdin.isatty():
+    if args.file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no file: give net.dict or net.parquet, or a net.dict on standard input")
     options_of_table = {
         "-c": args.columns,
@@ -114,7 +114,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof import print_answers, print_table
 
     no_form = not given and args.output is None and args.width is None and not args.json
-    if args.summary or (not answer and no_form and sys.stdout.isatty()):
+    if args.summary or (not answer and no_form and sys.stdout is not None and sys.stdout.isatty()):
         return print_answers.print_summary(args)
     if args.advise:
         return print_answers.print_advice(args)

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from pyprof.errors import InputError, OutputError, PyprofError
 from pyprof.text import MARKS, as_utf8, printable
@@ -22,6 +22,10 @@ Name = str | Path | None  # None and "-" are standard input or output
 GZIP = b"\x1f\x8b"
 GZIP_LEVEL = 3  # a net.dict becomes 20 times smaller at 3, and 23 times at 6, which takes 2.5 times as long
 BUFFER = 1 << 20
+PACKED = 1 << 15  # bytes unpacked at a time, which become at most 33 MB: DEFLATE packs no better than 1,032 to 1
+# A file may unpack to this many bytes and this many times what was read of it so far. Real captures reach 46 times, and
+# gzip of nothing but zeros 1,030 times: 20 MB would become 20 GB.
+FREE, MOST_TIMES = 128 << 20, 100
 
 
 def check_output(output: Name, force: bool = False) -> None:
@@ -79,18 +83,61 @@ def open_input(name: Name) -> Iterator[io.BufferedReader]:
     """
     shown = "standard input" if is_standard(name) else str(name)
     try:
-        with _opened(name) as source:
-            if source.peek(2)[:2] == GZIP:
-                # GzipFile.readline() is slow without a large buffer around it.
-                source = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=source)), BUFFER)
+        with _opened(name) as raw:
+            is_packed = raw.peek(2)[:2] == GZIP
+            source = io.BufferedReader(_Chunks(inflated(raw, shown)), BUFFER) if is_packed else raw
             if source.peek(4).startswith(MARKS):  # PowerShell's `>` writes UTF-16
                 yield io.BufferedReader(cast(io.RawIOBase, io.BytesIO(as_utf8(source.read()))))
             else:
                 yield source
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, zlib.error) as error:
         raise InputError(shown, f"expected whole gzip data, found {error}; copy the file again") from error
     except OSError as error:
         raise InputError(shown, f"cannot be read: {error.strerror or error}") from error
+
+
+def inflated(source: BinaryIO, shown: object) -> Iterator[bytes]:
+    """The content of gzip data, piece by piece. ``shown``: the file's name for the error message.
+
+    Raises InputError if it unpacks to far more than real files do, EOFError if it is cut, zlib.error if it is broken.
+    """
+    packed, read, unpacked = source.read(PACKED), 0, 0
+    while packed:
+        stream = zlib.decompressobj(wbits=31)
+        while packed and not stream.eof:
+            piece = stream.decompress(packed)
+            read, unpacked = read + len(packed) - len(stream.unused_data), unpacked + len(piece)
+            if unpacked > FREE + MOST_TIMES * read:
+                found = f"{unpacked:,} bytes from {read:,} (if you trust the file, unpack it yourself: gunzip {shown})"
+                raise InputError(shown, f"expected gzip data of at most {MOST_TIMES} times its size, found {found}")
+            yield piece
+            packed = stream.unused_data or source.read(PACKED)
+        if not stream.eof:
+            raise EOFError("its end is missing")
+        while packed and not (packed := packed.lstrip(b"\0")):  # gzip allows zeros behind its parts
+            packed = source.read(PACKED)
+
+
+class _Chunks(io.RawIOBase):
+    """Pieces of bytes as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
 
 
 def _taken(target: Path) -> PyprofError:
@@ -173,5 +220,7 @@ def _opened(name: Name) -> Iterator[io.BufferedReader]:
         with io.FileIO(str(name)) as raw:
             yield io.BufferedReader(cast(io.RawIOBase, raw), BUFFER)
         return
+    if sys.stdin is None:
+        raise OSError("it is closed")
     source = sys.stdin.buffer
     yield source if isinstance(source, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, source))

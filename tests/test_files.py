@@ -166,3 +166,30 @@ def test_standard_names():
     assert files.is_standard(None)
     assert files.is_standard("-")
     assert not files.is_standard("x")
+
+
+def test_gzip_of_nothing_but_zeros_ends_after_a_small_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FREE", 1 << 20)
+    (tmp_path / "x").write_bytes(gzip.compress(bytes(200 << 20)))  # 204 kB, 1,029 times smaller
+    found = r"x: expected gzip data of at most 100 times its size, found [0-9,]+ bytes from 32,768 .*: gunzip .*x\)$"
+    with pytest.raises(InputError, match=found), open_input(tmp_path / "x") as source:
+        source.read()
+
+
+def test_small_files_may_unpack_to_any_size(tmp_path):
+    (tmp_path / "x").write_bytes(gzip.compress(bytes(2 << 20)))
+    with open_input(tmp_path / "x") as source:
+        assert source.read() == bytes(2 << 20)
+
+
+def test_gzip_in_parts_with_zeros_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "PACKED", 7)  # the ends of parts fall anywhere
+    (tmp_path / "x").write_bytes(gzip.compress(b"a\nb") + gzip.compress(b"c\n") + bytes(40))
+    with open_input(tmp_path / "x") as source:
+        assert list(source) == [b"a\n", b"bc\n"]
+
+
+def test_closed_standard_input_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match=r"^standard input: cannot be read: it is closed$"), open_input("-"):
+        pass

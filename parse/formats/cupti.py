@@ -48,10 +48,26 @@ def gpu_operations(
             [np.full(count, NULL) if part is None else part for part, count in zip(parts, counts, strict=True)]
         )
     data["start_ns"], data["end_ns"], wrong = settle(data["start_ns"], data["end_ns"], earliest)
+    warnings = [*times_warning(wrong), *_wrong_types(db, sources, counts, data["end_ns"] - data["start_ns"])]
     order = np.lexsort([data[name] for name in reversed(sources[0].order)])
     for name in data:
         data[name] = data[name][order]
-    return data, times_warning(wrong)
+    return data, warnings
+
+
+def _wrong_types(db: Database, sources: Sequence[Source], counts: Sequence[int], took: Ints) -> list[str]:
+    """A warning about the operations with values that are not integers. ``took``: ns of each row of the sources."""
+    found = [
+        (column, begin + rows)
+        for source, begin in zip(sources, np.cumsum([0, *counts]).tolist(), strict=False)
+        for column, rows in db.wrong.get(source.table, {}).items()
+    ]
+    if not found:
+        return []
+    rows = np.unique(np.concatenate([rows for _, rows in found]))
+    columns = ", ".join(dict.fromkeys(column for column, _ in found))
+    what = f"{len(rows):,} GPU operations, which take {int(took[rows].sum()):,} ns,"
+    return [f"{what} have values that are not whole numbers, which are unknown ({columns})"]
 
 
 def table_columns(data: Mapping[str, Ints], kinds: Sequence[str]) -> dict[str, Data]:

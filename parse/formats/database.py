@@ -4,22 +4,22 @@ Its tables are described once, as ``Source``: what PyProf calls their columns, a
 SELECT is made of such descriptions, which are PyProf's own text: nothing that a file contains becomes SQL.
 """
 
-import gzip
-import shutil
 import sqlite3
 import tempfile
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
+from pyprof.files import GZIP, inflated
+from pyprof.parse.formats.guarded_connection import Guard
 from pyprof.table.columns import NULL, Ints
 
 HEADER = b"SQLite format 3\0"
@@ -60,15 +60,21 @@ def named(text: str) -> tuple[tuple[str, str], ...]:
 class Database:
     """Read-only access by table and column name. An absent table has no rows: profilers create tables when needed."""
 
-    def __init__(self, file: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, file: Path, connection: sqlite3.Connection, guard: Guard) -> None:
         self.file = file
         self.connection = connection
-        query = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
-        kinds: dict[str, str] = dict(connection.execute(query).fetchall())
-        self._views = {name for name, kind in kinds.items() if kind == "view"}
+        self._guard = guard
+        self.wrong: dict[str, dict[str, Ints]] = {}  # table -> column -> the rows whose value is not an integer
+        # A virtual table has no page; it runs code of a module on whatever the file contains. No profiler makes one.
+        found = self.rows(
+            "SELECT name, type, sql FROM sqlite_master WHERE type = 'view' OR (type = 'table' AND rootpage > 0)"
+            " ORDER BY name"
+        )
+        self._views = {name: str(sql) for name, kind, sql in found if kind == "view"}
+        guard.check_views(self._views)
         self.columns: dict[str, frozenset[str]] = {
-            name: frozenset(row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (name,)))
-            for name in kinds
+            name: frozenset(column for (column,) in self.execute("SELECT name FROM pragma_table_info(?)", name))
+            for name, _, _ in found
         }
 
     def has(self, table: str, column: str = "") -> bool:
@@ -88,8 +94,8 @@ class Database:
     def read(self, source: Source, *names: str) -> dict[str, Ints]:
         """Read integer columns of a source, all or only ``names``, in the table's own order.
 
-        A column that the table lacks is ``NULL``; an absent table has no rows. Raises SchemaError if a required column
-        is missing or a value is not an integer.
+        A column that the table lacks is ``NULL``, and so is a value that is not an integer (see ``wrong_types``); an
+        absent table has no rows. Raises SchemaError if a required column is missing.
         """
         self.check(source)
         wanted = names or source.names
@@ -133,10 +139,28 @@ class Database:
         numbers = [f'coalesce("{column}", {NULL})' for column in columns]
         try:
             chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=where)]
-        except ValueError:  # a value is not an integer
-            query = f'SELECT {", ".join(numbers)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
-            return self.query_ints(query, len(columns))
+        except ValueError:
+            return self._mixed_ints(table, columns, where)
         return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
+
+    def _mixed_ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
+        """Columns with values that are not integers, which become ``NULL`` and are noted in ``wrong``."""
+        whole = 'CASE WHEN CAST("{0}" AS INTEGER) = "{0}" THEN CAST("{0}" AS INTEGER) END'
+        pairs = (f'coalesce({whole}, {NULL}), "{{0}}" IS NOT NULL AND {whole} IS NULL'.format(c) for c in columns)
+        query = f'SELECT {", ".join(pairs)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
+        found = self.query_ints(query, 2 * len(columns))
+        odd = {column: np.flatnonzero(is_odd) for column, is_odd in zip(columns, found[1::2], strict=True)}
+        self.wrong[table] = {**self.wrong.get(table, {}), **{column: rows for column, rows in odd.items() if len(rows)}}
+        return found[::2]
+
+    def wrong_types(self, but: Sequence[str] = ()) -> list[str]:
+        """Warnings about values of a wrong type that were read, in all tables except ``but``."""
+        words = "rows of {} have values that are not whole numbers, which are unknown ({})"
+        return [
+            f"{len(np.unique(np.concatenate([*columns.values()]))):,} {words.format(table, ', '.join(columns))}"
+            for table, columns in self.wrong.items()
+            if columns and table not in but
+        ]
 
     def key(self, table: str) -> str:
         """SQLite's name for the row number that is not also a column's name; empty if rows have no numbers."""
@@ -163,27 +187,48 @@ class Database:
         outer = ", ".join(f"group_concat(n{place})" for place in range(len(numbers)))
         key, last = self.key(table), -(1 << 63)
         source = f'"{table}" AS e NOT INDEXED' if key else f'"{table}" AS e'  # rows come in order of row numbers
-        some = f"e.{key} > ? AND ({where}) ORDER BY e.{key} LIMIT {CHUNK}" if key else f"0 > ? AND ({where})"
+        some = f"e.{key} > ? AND ({where}) ORDER BY e.{key}" if key else f"0 > ? AND ({where})"
         query = (
             f"SELECT count(*), max(k), group_concat(t, ''), {outer} FROM"  # noqa: S608 (our own text)
-            f" (SELECT {f'e.{key}' if key else 0} AS k, {text} AS t, {inner} FROM {source}{join} WHERE {some})"
+            f" (SELECT {f'e.{key}' if key else 0} AS k, {text} AS t, {inner} FROM {source}{join} WHERE {some} LIMIT ?)"
         )
+        rows, most = 0, CHUNK if key else self._guard.most_rows + 1
         while True:
-            count, last, joined, *columns = self.connection.execute(query, (last,)).fetchone()
+            try:
+                count, now, joined, *columns = self.connection.execute(query, (last, most)).fetchone()
+            except sqlite3.DataError:  # a text longer than SQLite's limit
+                if most == 1 or not key:
+                    raise
+                most = max(1, most // 32)
+                continue
             if not count:
                 return
+            if now <= last:
+                raise sqlite3.DatabaseError(f"the rows of {table} are not in the order of their numbers")
+            last, rows = now, rows + count
+            self._guard.count_rows(rows)
+            self._guard.count_text(len(joined or ""))
             yield [_integers(column, count) for column in columns], joined
 
     def query_ints(self, query: str, width: int) -> list[Ints]:
         """The integer columns of a query written by pyprof, as views of one array."""
         try:
-            flat = np.fromiter(chain.from_iterable(self.connection.execute(query)), np.int64).reshape(-1, width)
+            flat = np.fromiter(chain.from_iterable(self.execute(query)), np.int64).reshape(-1, width)
         except (TypeError, ValueError, OverflowError) as error:  # an SQLite column may contain values of any type
             raise SchemaError(self.file, f"expected whole numbers, found another value ({error})") from None
         return list(flat.T)
 
+    def execute(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, which are no more than a table of this file can have."""
+        cursor, most = self.connection.execute(query, values), self._guard.most_rows
+        return chain(islice(cursor, most), self._beyond(cursor, most))
+
+    def _beyond(self, cursor: sqlite3.Cursor, most: int) -> Iterator[tuple[Any, ...]]:
+        """No rows; raises sqlite3.DataError if there is one more than ``most``."""
+        yield from (self._guard.count_rows(most + 1) or row for row in cursor)
+
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self.connection.execute(query, values).fetchall()
+        return list(self.execute(query, *values))
 
     def texts(self, source: Source, wanted: Ints | None = None) -> dict[int, str]:
         """Texts by number (columns `id`, `text`), all or the ``wanted``; NULL becomes empty, any other value a text."""
@@ -193,7 +238,7 @@ class Database:
         key, text = source.column("id"), source.column("text")
         query = f'SELECT "{key}", CAST("{text}" AS TEXT) FROM "{source.table}" ORDER BY "{key}"'  # noqa: S608
         numbers = None if wanted is None else set(np.unique(wanted).tolist())
-        return {id_: value or "" for id_, value in self.connection.execute(query) if numbers is None or id_ in numbers}
+        return {id_: value or "" for id_, value in self.execute(query) if numbers is None or id_ in numbers}
 
 
 def _integers(text: bytes | str, count: int) -> Ints:
@@ -212,31 +257,34 @@ def _integers(text: bytes | str, count: int) -> Ints:
 @contextmanager
 def unpacked(file: Path) -> Iterator[Path]:
     """The file itself, or an uncompressed temporary copy of a gzip file, whatever its suffix."""
-    with file.open("rb") as source:
-        if source.read(2) != b"\x1f\x8b":
+    with file.open("rb") as source, ExitStack() as stack:
+        if source.peek(2)[:2] != GZIP:
             yield file
             return
-    with tempfile.NamedTemporaryFile(prefix="pyprof-", suffix=".sqlite") as copy:
         try:
-            with gzip.open(file) as packed:
-                shutil.copyfileobj(packed, copy, 1 << 20)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyprof-"))) / "unpacked.sqlite"
+            with copy.open("wb") as out:
+                out.writelines(inflated(source, file))
+        except (EOFError, zlib.error) as error:
             raise InputError(file, f"expected a whole gzip file, found {error} (copy or compress it again)") from None
-        copy.flush()
-        yield Path(copy.name)
+        except OSError as error:
+            advice = "set TMPDIR to a folder with room, or unpack the file yourself"
+            found = f"cannot be unpacked to a temporary file: {error.strerror or error} ({advice})"
+            raise InputError(file, found) from None
+        yield copy
 
 
 @contextmanager
 def database(file: Path) -> Iterator[Database]:
-    """Open a profiler's database; SQLite's own errors become an ``InputError`` of one line."""
+    """Open a profiler's database. SQLite's own errors, and queries without an end, become an ``InputError``."""
     with unpacked(file) as plain:
-        connection = sqlite3.connect(f"{plain.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        # programs may pass any bytes as NVTX text: seen in files of 2025
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        guard = Guard(plain.stat().st_size)
+        connection = guard.connect(plain)
         try:
-            yield Database(file, connection)
-        except sqlite3.DatabaseError as error:
-            found = f"expected a whole SQLite database, found an error: {error} (export it again)"
-            raise InputError(file, found) from None
+            yield Database(file, connection, guard)
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # some of SQLite's messages quote the file's bytes
+            damage = "names that are not UTF-8" if isinstance(error, UnicodeDecodeError) else f"an error: {error}"
+            found = guard.broken or damage
+            raise InputError(file, f"expected a whole SQLite database, found {found} (export it again)") from None
         finally:
             connection.close()

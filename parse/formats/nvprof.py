@@ -85,6 +85,7 @@ def _capture(db: Database) -> Capture:
     columns = _columns(db, data)
     columns["start"] = data["start_ns"] - origin
     columns["pid"] = value_at(calls.pid, call, pids[0])
+    warnings += db.wrong_types(but=[source.table for source in (*KERNELS, MEMCPY, MEMSET)])
     fields = capture_fields(columns, call, calls, markers, origin)
     return Capture(file=str(db.file), profiler="nvprof", warnings=warnings, **fields)
 

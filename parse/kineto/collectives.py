@@ -62,11 +62,9 @@ def with_coalesced(ranges: Ranges, scopes: list[Scope], thread: Ints, time: Ints
 
 def _launches(ranges: Ranges, rows: Ints, thread: Ints, time: Ints) -> Ints:
     """The number of launches in each of the ranges ``rows``."""
-    order = np.lexsort((time, thread))
-    thread, time = thread[order], time[order]
-    counts = np.zeros(len(rows), np.int64)
-    for number in np.unique(ranges.thread[rows]).tolist():
-        on_thread, times = np.flatnonzero(ranges.thread[rows] == number), time[thread == number]
-        begin, end = ranges.start[rows[on_thread]], ranges.end[rows[on_thread]]
-        counts[on_thread] = np.searchsorted(times, end, "right") - np.searchsorted(times, begin, "left")
-    return counts
+    begin, end, on_thread = ranges.start[rows], ranges.end[rows], ranges.thread[rows]
+    # One number for each pair of thread and time, in their order.
+    times, rank = np.unique(np.concatenate([time, begin, end]), return_inverse=True)
+    key = np.concatenate([thread, on_thread, on_thread]) * len(times) + rank.reshape(-1)
+    launched, first, last = np.sort(key[: len(time)]), *key[len(time) :].reshape(2, -1)
+    return np.searchsorted(launched, last, "right") - np.searchsorted(launched, first, "left")

@@ -93,3 +93,4 @@ class Trace:
     devices: Any = None  # the file's deviceProperties, unchanged
     distributed: Any = None  # the file's distributedInfo, unchanged
     warnings: list[str] = dataclasses.field(default_factory=list)
+    wrong: list[tuple[Event, str]] = dataclasses.field(default_factory=list)  # events, and keys of a wrong type

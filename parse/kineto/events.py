@@ -44,6 +44,8 @@ class Events:
     flow_ends: list[Event] = field(default_factory=list)
     begin: float | Decimal | None = None  # the time at which the profiler started
     impossible: int = 0  # number of events that were left out for impossible times
+    unplaced: list[Event] = field(default_factory=list)  # GPU operations without a possible start; they are in ``gpu``
+    untimed: int = 0  # number of GPU operations without a possible duration, which is now 0
     categories: set[str] = field(default_factory=set)
     unread: Counter[str] = field(default_factory=Counter)  # unknown category -> number of its events on a stream
 
@@ -60,6 +62,7 @@ def sort(events: Sequence[Event]) -> Events:
         for name, categories in CATEGORIES.items()
         for category in categories.split()
     }
+    gpu = frozenset(CATEGORIES["gpu"].split())
     flows = {"s": found.flow_starts.append, "f": found.flow_ends.append}
     for event in events:
         append = lists.get(event.cat) if event.ph == "X" else None
@@ -69,11 +72,25 @@ def sort(events: Sequence[Event]) -> Events:
             _note_other(found, event)
         elif -LONGEST_US < event.ts < LONGEST_US and -LONGEST_US < event.dur < LONGEST_US:
             append(event)
+        elif event.cat in gpu:
+            _settle(found, event)
         else:
             found.impossible += 1
+    first = min((event.ts for event in found.gpu), default=found.begin or 0.0)
+    for event in found.unplaced:
+        event.ts = first
+    found.gpu += found.unplaced
     found.categories -= {"", "Trace", "ac2g"}
     found.unread = +found.unread
     return found
+
+
+def _settle(found: Events, event: Event) -> None:
+    """Keep a GPU operation whose start or duration is impossible. Without a duration it lasts 0; see ``unplaced``."""
+    if not -LONGEST_US < event.dur < LONGEST_US:
+        event.dur = 0.0
+        found.untimed += 1
+    (found.gpu if -LONGEST_US < event.ts < LONGEST_US else found.unplaced).append(event)
 
 
 def _note_other(found: Events, event: Event) -> None:
@@ -124,19 +141,18 @@ def durations(events: Sequence[Event]) -> Ints:
 class Threads:
     """Numbers the file's threads (pid, tid) consecutively."""
 
-    pairs: list[tuple[int, int]] = field(default_factory=list)
-    numbers: dict[tuple[Number, Number], int] = field(default_factory=dict)
+    numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        return list(self.numbers)
 
     def of(self, events: Sequence[Event]) -> Ints:
-        numbers = self.numbers
-        for pair in dict.fromkeys((event.pid, event.tid) for event in events):
-            if pair in numbers:
-                continue
-            same = (integer(pair[0]), integer(pair[1]))  # "14412" and 14412 are one thread
-            if same not in self.pairs:
-                self.pairs.append(same)
-            numbers[pair] = self.pairs.index(same)
-        return np.array([numbers[event.pid, event.tid] for event in events], np.int64)
+        written = [(event.pid, event.tid) for event in events]
+        # "14412" and 14412 are one thread
+        same = {pair: (integer(pair[0]), integer(pair[1])) for pair in dict.fromkeys(written)}
+        codes = {pair: self.numbers.setdefault(thread, len(self.numbers)) for pair, thread in same.items()}
+        return np.array([codes[pair] for pair in written], np.int64)
 
     def processes(self, threads: Ints) -> Ints:
         """The pid of each thread number."""
@@ -167,4 +183,6 @@ def integer(value: Number) -> int:
         number = int(value, 0) if isinstance(value, str) else int(value or 0)
     except (ValueError, OverflowError):  # for example a word, or infinity
         return NULL
-    return number if value is not None and abs(number) < 2**63 else NULL
+    if value is None or isinstance(value, bool) or (isinstance(value, float) and number != value):
+        return NULL
+    return number if abs(number) < 2**63 else NULL

@@ -13,9 +13,10 @@ from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL
 from pyprof.parse.formats.gpu_info import kineto_info
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.kineto.collectives import message
-from pyprof.parse.kineto.event_types import Args, Event, Trace
+from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
 from pyprof.parse.kineto.ranges import TraceRanges
+from pyprof.parse.kineto.wrong_fields import checked
 from pyprof.table.columns import NULL, Coded, Data, Ints, lookup, value_at
 
 KINDS = {
@@ -54,7 +55,7 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
     """The GPU operations of a trace, each with its launch or with the reason why its launch is unknown."""
     calls = _calls(events.calls, clock, threads)
     start = clock.times(events.gpu)
-    corr = integers([a.corr for a in args(events.gpu)])
+    corr = checked([a.corr for a in args(events.gpu)], "correlation", events.gpu, trace.wrong)
     order = np.lexsort((corr, start))
     gpu = [events.gpu[i] for i in order.tolist()]
     details = args(gpu)
@@ -108,14 +109,28 @@ def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, named: Trace
     owner = np.full(len(corr), int(pids[0]) if len(pids) == 1 else NULL, np.int64)
     if len(pids) <= 1 or not len(calls.pid):
         return lookup(calls.pid, calls.corr, owner, corr), owner
-    call = np.full(len(corr), -1, np.int64)
-    for pid in pids.tolist():
-        other = lookup(calls.pid, calls.corr, np.full(len(corr), pid, np.int64), corr)
-        other_start, call_start = value_at(calls.start, other, NULL), value_at(calls.start, call, NULL)
-        later = (other_start <= start) & ((other_start > call_start) | (call_start > start))
-        better = (other >= 0) & ((call < 0) | later)
-        call[better] = other[better]
+    call = _last_begun(calls, corr, start)
     return call, np.where(call >= 0, calls.pid[call], owner)
+
+
+def _last_begun(calls: _Calls, corr: Ints, start: Ints) -> Ints:
+    """Of each process's first call with the row's correlation id: the last that began before the row.
+
+    If none did, that of the process with the lowest number; -1 if there is no such call.
+    """
+    by_pid = np.lexsort((calls.corr, calls.pid))
+    pid, id_ = calls.pid[by_pid], calls.corr[by_pid]
+    first = by_pid[np.append(True, (pid[1:] != pid[:-1]) | (id_[1:] != id_[:-1]))]
+    lowest = first[np.lexsort((calls.pid[first], calls.corr[first]))]
+    any_call = lookup(np.zeros_like(lowest), calls.corr[lowest], np.zeros_like(corr), corr)
+    in_time = first[np.lexsort((-calls.pid[first], calls.start[first], calls.corr[first]))]
+    # One number for each pair of correlation id and start, in their order: that of calls and rows together.
+    _, number = np.unique(np.concatenate([calls.corr[in_time], corr]), return_inverse=True)
+    times, rank = np.unique(np.concatenate([calls.start[in_time], start]), return_inverse=True)
+    key = number.reshape(-1) * len(times) + rank.reshape(-1)
+    before = np.searchsorted(key[: len(in_time)], key[len(in_time) :], "right") - 1
+    begun = (before >= 0) & (calls.corr[in_time[before]] == corr)
+    return np.where(begun, in_time[before], value_at(lowest, any_call, -1))
 
 
 def _launch_ids(details: list[Args], calls: _Calls, call: Ints) -> Ints:
@@ -157,7 +172,11 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
     long = Coded.of([event.name for event in gpu])
     kernel = Coded.of(event.name for event in gpu if KINDS[event.cat] == "kernel")
     short = {name: short_name(name) for name in kernel.values}
-    device = integers([a.device for a in details])
+
+    def numbers(values: list[Number], key: str) -> Ints:
+        return checked(values, key, gpu, trace.wrong)
+
+    device = numbers([a.device for a in details], "device")
     device = np.where(device == NULL, integers([event.pid for event in gpu]), device)
     return {
         "kind": Coded.of(kinds),
@@ -165,14 +184,15 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         "kLongName": Coded(long.codes, [demangle(name) for name in long.values]),
         "kDuration": np.maximum(durations(gpu), 0),
         "device": device,
-        "stream": integers([a.stream for a in details]),
-        "registers": integers([a.registers for a in details]),
-        "dynamicSmem": integers([a.shared for a in details]),  # Kineto has only the sum of static and dynamic
+        "stream": numbers([a.stream for a in details], "stream"),
+        "registers": numbers([a.registers for a in details], "registers per thread"),
+        # Kineto has only the sum of static and dynamic shared memory.
+        "dynamicSmem": numbers([a.shared for a in details], "shared memory"),
         "occupancy": np.array([_float(a.occupancy) for a in details], np.float64),
-        "graphNode": integers([a.graph_node for a in details]),
-        "bytes": integers([a.bytes for a in details]),
-        "grid": _triples([a.grid for a in details]),
-        "block": _triples([a.block for a in details]),
+        "graphNode": numbers([a.graph_node for a in details], "graph node id"),
+        "bytes": numbers([a.bytes for a in details], "bytes"),
+        "grid": _triples([a.grid for a in details], "grid", gpu, trace),
+        "block": _triples([a.block for a in details], "block", gpu, trace),
         "comm": Coded.of([message(a) for a in details]),
         "gpu": _of_device(device, trace.devices, lambda entry: str(entry.get("name", ""))),
         "gpuInfo": _of_device(device, trace.devices, kineto_info),
@@ -183,10 +203,13 @@ def _float(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) and abs(value) < 1e15 else float("nan")
 
 
-def _triples(raws: list[Raw]) -> Coded:
+def _triples(raws: list[Raw], key: str, gpu: list[Event], trace: Trace) -> Coded:
     """A grid or block column. Each distinct text is parsed once; a text that is not three numbers becomes empty."""
     texts = [bytes(raw) for raw in raws]
     triples = {text: _triple(text) for text in set(texts)}
+    odd = {text for text, triple in triples.items() if not triple} - {b"", b"null"}
+    if odd:
+        trace.wrong += [(event, key) for event, text in zip(gpu, texts, strict=True) if text in odd]
     return Coded.of(triples[text] for text in texts)
 
 

@@ -4,6 +4,7 @@ A typed decoder takes half the time and a third of the memory of orjson's dictio
 shapes and types as slices of the text, so that each distinct text is parsed once.
 """
 
+import io
 import zlib
 from pathlib import Path
 
@@ -11,11 +12,11 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
 from pyprof.errors import InputError
+from pyprof.files import GZIP, inflated
 from pyprof.parse.kineto.event_types import WANTED, Event, ExactEvent, FloatEvent, Header, Trace
 from pyprof.parse.kineto.mend import piecewise
 from pyprof.text import as_utf8
 
-GZIP = b"\x1f\x8b"
 EXACT_US = 2.0**43  # 101 days: up to here a float of µs is exact to the nanosecond; Kineto's base is 3 months
 
 
@@ -54,20 +55,15 @@ def load(file: Path) -> Trace:
 def _inflate(file: Path, packed: bytes, warnings: list[str]) -> bytes:
     """Decompress as far as possible, since the beginning of a cut file is still useful."""
     parts: list[bytes] = []
-    while packed.startswith(GZIP):
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(stream.decompress(packed))
-        except zlib.error as error:
-            raise InputError(file, f"{WANTED}, found a broken gzip file ({error}): copy it again") from None
-        if not stream.eof:
-            warnings.append("the gzip file is cut: what could be unpacked was read")
-            break
-        packed = stream.unused_data
-    text = b"".join(parts) if len(parts) > 1 else parts[0]
-    if not text and warnings:
-        raise InputError(file, f"{WANTED}, found a gzip file that is cut at its start: copy it again")
-    return text
+    try:
+        parts.extend(inflated(io.BytesIO(packed), file))
+    except zlib.error as error:
+        raise InputError(file, f"{WANTED}, found a broken gzip file ({error}): copy it again") from None
+    except EOFError:
+        if not any(parts):
+            raise InputError(file, f"{WANTED}, found a gzip file that is cut at its start: copy it again") from None
+        warnings.append("the gzip file is cut: what could be unpacked was read")
+    return b"".join(parts)
 
 
 def _describe(text: bytes) -> str:

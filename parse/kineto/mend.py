@@ -15,6 +15,7 @@ from msgspec.json import Decoder
 
 from pyprof.errors import InputError
 from pyprof.parse.kineto.event_types import WANTED, Event, FloatEvent, Header, Trace
+from pyprof.parse.kineto.wrong_fields import salvaged
 
 Decoded = TypeVar("Decoded")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
@@ -29,6 +30,7 @@ def piecewise(file: Path, text: bytes) -> Trace:
         raise InputError(file, f"{WANTED}, found {_other_json(text)}")
     decoder = Decoder(FloatEvent, strict=False)  # also accepts times written as texts
     events: list[Event] = []
+    wrong: list[tuple[Event, str]] = []
     mended = lost = 0
     tails: list[bytes | None] = []  # for each trace in the file: the text after its events
     for piece, last in _pieces(text, start.end()):
@@ -38,8 +40,9 @@ def piecewise(file: Path, text: bytes) -> Trace:
         try:
             events.append(decoder.decode(piece))
         except (DecodeError, UnicodeDecodeError, RecursionError):
-            event = _decoded(decoder, _mend(piece))
+            event = _decoded(decoder, piece := _mend(piece))
             mended += event is not None
+            event = event or salvaged(piece, wrong)
             lost += event is None
             if event is not None:
                 events.append(event)
@@ -52,7 +55,7 @@ def piecewise(file: Path, text: bytes) -> Trace:
     damage = _damage(len(text), len(events), mended, lost, cut)
     if len(tails) > 1:
         damage.append(f"{len(tails)} traces stand in the file, one behind the other: they are read as one")
-    return Trace(events, header.deviceProperties, header.distributedInfo, damage)
+    return Trace(events, header.deviceProperties, header.distributedInfo, damage, wrong)
 
 
 def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[str]:
@@ -116,9 +119,14 @@ def _decoded(decoder: Decoder[Decoded], text: bytes) -> Decoded | None:
         return None
 
 
-_NAME = re.compile(rb'("name"\s*:\s*")(.*?)("\s*(?:,\s*' + _KEYS + rb"|\}))", re.DOTALL)
+# Each pattern passes over a text once, whatever the text is: a stranger's name may have a million quotes and no end.
+_NAME = re.compile(rb'"name"\s*:\s*"')
+_NAME_END = re.compile(rb'"(?=\s*(?:,\s*' + _KEYS + rb"|\}))")
+_QUOTE = re.compile(rb'(?<!\\)"')
 _ESCAPE = re.compile(rb'\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.DOTALL)
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:nan(?:\(ind\))?|inf(?:inity)?)(?![\w"])', re.DOTALL | re.IGNORECASE)
+_TOKEN = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|-?\b(?:nan(?:\(ind\))?|inf(?:inity)?)(?![\w"])', re.DOTALL | re.IGNORECASE
+)
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 
 
@@ -126,8 +134,24 @@ def _mend(piece: bytes) -> bytes:
     """Turn a profiler's text into valid JSON: fix bad escapes, bytes and unescaped quotes; nan and inf become null."""
     piece = piece.decode("utf-8", "replace").encode()
     piece = _ESCAPE.sub(_mend_escape, piece)
-    piece = _NAME.sub(lambda m: m[1] + re.sub(rb'(?<!\\)"', rb'\\"', m[2]) + m[3], piece)
+    piece = _mend_names(piece)
     return _TOKEN.sub(lambda m: _CONTROL.sub(b" ", m[0]) if m[0].startswith(b'"') else b"null", piece)
+
+
+def _mend_names(piece: bytes) -> bytes:
+    """Escape the quotes within names. A name ends at the first quote that another key or a brace follows."""
+    ends = (match.start() for match in _NAME_END.finditer(piece))
+    parts, done, end = [], 0, -1
+    for name in _NAME.finditer(piece):
+        if name.start() < done:  # it is part of a name
+            continue
+        while end is not None and end < name.end():
+            end = next(ends, None)
+        if end is None:
+            break
+        parts += [piece[done : name.end()], _QUOTE.sub(rb'\\"', piece[name.end() : end])]
+        done = end
+    return b"".join([*parts, piece[done:]])
 
 
 def _mend_escape(match: re.Match[bytes]) -> bytes:

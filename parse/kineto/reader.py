@@ -19,6 +19,7 @@ from pyprof.parse.kineto.events import IGNORED, Clock, Events, Threads, sort
 from pyprof.parse.kineto.gpu import REASONS, gpu_rows
 from pyprof.parse.kineto.json_text import load
 from pyprof.parse.kineto.ranges import TraceRanges, trace_ranges
+from pyprof.parse.kineto.wrong_fields import wrong_fields
 from pyprof.table.columns import NULL
 
 
@@ -52,7 +53,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     if not gpu.rows and not events.calls:
         host_rows(capture, named.is_op)
     capture.columns["rank"] = np.full(capture.rows, _rank(trace), np.int64)
-    capture.warnings += _missing(capture, named)
+    capture.warnings += [*wrong_fields(trace.wrong), *_missing(capture, named)]
     return capture
 
 
@@ -68,7 +69,11 @@ def _instead(events: Events) -> str:
 
 def _unread(events: Events) -> list[str]:
     """Warnings about events that the table lacks or whose values were changed."""
-    warnings = times_warning(sum(event.dur < 0 for event in events.gpu))
+    warnings = times_warning(sum(event.dur < 0 for event in events.gpu) + events.untimed)
+    if events.unplaced:
+        took = sum(max(round(1000 * event.dur), 0) for event in events.unplaced)
+        what = f"{len(events.unplaced):,} GPU operations, which took {took:,} ns"
+        warnings.append(f"{what}, have no possible start: they stand where the first one starts")
     if events.unread:
         named = ", ".join(f"{count:,} {category}" for category, count in sorted(events.unread.items()))
         warnings.append(f"events on a device's stream of unknown categories are left out: {named}")

@@ -73,7 +73,7 @@ def distinct_scopes(db: Database) -> Iterator[Scope]:
     sql = RangeSql(db)
     query = f"SELECT DISTINCT {sql.text}, {sql.domain}, {sql.thread} >> 24 FROM {sql.rows} WHERE {sql.is_whole}"  # noqa: S608
     names = domain_names(db)
-    for text, domain, process in db.connection.execute(query):
+    for text, domain, process in db.execute(query):
         head, _, _ = split_one(str(text).encode("utf-8", "replace").partition(LINKS)[0])
         yield _scope(head.decode(), names.get((process, domain), "") if domain else "")
 

@@ -133,7 +133,7 @@ def _ranks_of_nccl(messages: list[Payload]) -> dict[int, int]:
 
 def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> list[str]:
     """Warnings about data that the capture lacks, and nsys's own warnings."""
-    warnings = list(operations.warnings)
+    warnings = [*operations.warnings, *db.wrong_types(but=[source.table for source in SOURCES])]
     if not operations.rows:
         warnings.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
     if np.any(operations.kind == KINDS.index("graph")):

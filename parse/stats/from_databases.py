@@ -84,8 +84,7 @@ def _range_names(db: Database, process: Ints, domain: Ints) -> Coded:
     sql = RangeSql(db)
     seen: dict[str, int] = {}
     query = f"SELECT coalesce({sql.text}, '') FROM {sql.rows} WHERE {sql.is_range} ORDER BY e.rowid"  # noqa: S608
-    cursor = db.connection.execute(query)
-    code = np.fromiter((seen.setdefault(str(row[0]), len(seen)) for row in cursor), np.int64)
+    code = np.fromiter((seen.setdefault(str(row[0]), len(seen)) for row in db.execute(query)), np.int64)
     texts, names = list(seen), domain_names(db)
     used, codes = distinct(process, domain, code)
     # A domain's number stands where a sliced file has lost the event that names it.

@@ -79,7 +79,7 @@ def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool) -> Iterat
     parameters = float(run.nbytes[mark].sum()) / (kind.mark_values * item)
     expected = 1e9 * parameters * kind.fused_values * item / (REACHED / STREAMED * run.bandwidth)
     now = float(run.dur[rows].sum())
-    if not (loop or now > WORTH * expected) or not parameters:
+    if not (loop or now > WORTH * expected) or not parameters or not now:
         return
     tensors = len(mark) if loop else 0  # on lists, the fused kernel has as many launches as the mark's op
     after = parameters / CHUNKS + tensors / TENSORS if loop else float(len(mark))

@@ -55,6 +55,11 @@ def run_command(
         parser.error(str(error))
     except PyprofError as error:
         return fail(prog, error, args.json, _names(args, inputs))
+    except OSError as error:  # of the file system, such as a name that is too long; a script's own stay within its run
+        named = f"{error.filename}: " if error.filename else ""
+        return fail(prog, PyprofError(f"{named}{error.strerror or error}"), args.json, _names(args, inputs))
+    except MemoryError:
+        return fail(prog, PyprofError("there is not enough memory for this file"), args.json, _names(args, inputs))
     except KeyboardInterrupt:  # incomplete files have already been removed
         tell(f"{prog}: interrupted")
         return 130

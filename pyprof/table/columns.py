@@ -147,11 +147,12 @@ def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> 
     row = np.full(len(wanted_major), -1, np.int64)
     order = np.lexsort((minor, major))
     majors, minors = major[order], minor[order]
-    for value in np.unique(wanted_major).tolist():  # process numbers, of which there are only a few
-        lo, hi = np.searchsorted(majors, [value, value + 1]) if value < np.iinfo(np.int64).max else (0, 0)
+    by_major = np.argsort(wanted_major, kind="stable")
+    values, begins = np.unique(wanted_major[by_major], return_index=True)  # process numbers, usually only a few
+    firsts, lasts = np.searchsorted(majors, values), np.searchsorted(majors, values, "right")
+    for lo, hi, wanted in zip(firsts.tolist(), lasts.tolist(), np.split(by_major, begins[1:]), strict=False):
         if lo == hi:
             continue
-        wanted = np.flatnonzero(wanted_major == value)
         at = np.minimum(np.searchsorted(minors[lo:hi], wanted_minor[wanted]), hi - lo - 1) + lo
         row[wanted] = np.where(minors[at] == wanted_minor[wanted], order[at], -1)
     return row

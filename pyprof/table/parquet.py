@@ -11,7 +11,7 @@ import numpy as np
 
 from pyprof._version import __version__
 from pyprof.errors import InputError, SchemaError
-from pyprof.files import Name, is_standard, open_output
+from pyprof.files import FREE, MOST_TIMES, Name, is_standard, open_output
 from pyprof.table import arrow
 from pyprof.table.columns import NULL, Coded, Data, Ragged, Table
 from pyprof.table.gather import gatherer, literal
@@ -22,6 +22,8 @@ SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when a colum
 VERSION_KEY = b"pyprof.schema_version"
 ROW_GROUP = 1 << 17
 DICTIONARY_PAGE = 16 << 20  # bytes; a row group with more distinct texts repeats them in every row
+# A capture of 121,400 rows has 2 values for each byte of its file.
+FREE_VALUES, VALUES_PER_BYTE = 32 << 20, 16
 ADVICE = "make it with parse.py -o net.parquet"
 
 
@@ -52,7 +54,9 @@ def read_parquet(path: Path) -> Table:
     try:
         with pq.ParquetFile(path) as file:
             _check(file.schema_arrow, path)
+            _check_size(file.metadata, path)
             arrow_table = file.read([name for name in file.schema_arrow.names if name in COLUMN])
+            arrow_table.validate(full=True)  # reading does not check the codes of texts and the offsets of lists
     except (pa.ArrowException, OSError) as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(path, f"expected a Parquet file, found a broken one ({why}); {ADVICE}") from None
@@ -112,6 +116,17 @@ def _check(schema: Any, path: Path) -> None:
     if version != str(SCHEMA_VERSION):
         message = f"expected schema version {SCHEMA_VERSION}, found {version!r}; read it with the pyprof that wrote it"
         raise SchemaError(path, message)
+
+
+def _check_size(metadata: Any, path: Path) -> None:
+    """Raise InputError if the file would fill the memory: a few bytes may repeat one value a billion times."""
+    size = path.stat().st_size
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(metadata.num_columns)]
+    values, unpacked = (sum(getattr(chunk, of) for chunk in chunks) for of in ("num_values", "total_uncompressed_size"))
+    if values > FREE_VALUES + VALUES_PER_BYTE * size or unpacked > FREE + MOST_TIMES * size:
+        found = f"{values:,} values in {unpacked:,} bytes, packed into {size:,}"
+        raise InputError(path, f"expected a kernel table, found one that takes too much memory: {found}; {ADVICE}")
 
 
 def _data(pa: Any, column: Column, found: Any) -> Data:

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -130,3 +131,32 @@ def test_what_an_option_refuses(kind, text, message):
     with pytest.raises(argparse.ArgumentTypeError) as error:
         kind(text)
     assert message in str(error.value)
+
+
+def test_an_error_of_the_file_system_is_one_line(capsys):
+    name = "a" * 300 + ".html"  # longer than any file system allows
+    assert run(lambda _: Path(name).is_file(), "x") == 1
+    assert capsys.readouterr().err == f"pyprof diff: {name}: File name too long\n"
+
+
+def test_too_little_memory_is_one_line(capsys):
+    def work(_):
+        raise MemoryError
+
+    assert run(work, "x") == 1
+    assert capsys.readouterr().err == "pyprof diff: there is not enough memory for this file\n"
+
+
+READS = ("parse", "prof", "stats", "report", "perfetto", "diff")
+
+
+@pytest.mark.parametrize(
+    "command", [command for command in cli.COMMANDS if command.name in READS], ids=lambda c: c.name
+)
+def test_a_name_of_300_letters_is_one_line(command, capsys):
+    name = "a" * 300
+    assert importlib.import_module(command.module).main([name] * (2 if command.name == "diff" else 1)) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"{name}: " in err
+    assert err.endswith("File name too long\n")

@@ -145,3 +145,32 @@ def test_parquet_needs_a_plain_file(tmp_path, monkeypatch):
     (tmp_path / "x.gz").write_bytes(gzip.compress(whole))
     with pytest.raises(InputError, match="found Parquet in gzip"):
         read_table(tmp_path / "x.gz")
+
+
+def test_a_code_without_a_text_is_one_line(tmp_path):
+    """Arrow reads codes beyond the dictionary without a word."""
+    codes = pa.array([0, 1, 7], pa.int32())
+    texts = pa.DictionaryArray.from_arrays(codes, pa.array(["a", "b"]), safe=False)
+    with pytest.raises(pa.ArrowInvalid):
+        texts.validate(full=True)
+    path = tmp_path / "x.parquet"
+    write_parquet(table_of(), path)
+    read, seen = pq.ParquetFile.read, pa.table({"kShortName": texts, "kDuration": [1, 2, 3]})
+    try:
+        pq.ParquetFile.read = lambda *_: seen
+        with pytest.raises(InputError, match=r"x\.parquet: expected a Parquet file, found a broken one"):
+            read_parquet(path)
+    finally:
+        pq.ParquetFile.read = read
+
+
+def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"kShortName": ["k"] * 2_000_000, "kDuration": [1] * 2_000_000}), path)
+    assert path.stat().st_size < 20_000  # one value, two million times
+    assert read_parquet(path).rows == 2_000_000
+    monkeypatch.setattr(parquet, "FREE_VALUES", 1_000_000)
+    with pytest.raises(
+        InputError, match=r"x\.parquet: expected .*, found one that takes too much memory: 4,000,000 val"
+    ):
+        read_parquet(path)

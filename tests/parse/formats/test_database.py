@@ -74,16 +74,18 @@ def test_any_kind_of_table(queries: tuple[str, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["'abc'", "x'00ff'", "'1,2'", "''", "1e300", "9e999", "'1 2'"])
-def test_another_value_is_one_line(value: str, tmp_path: Path) -> None:
-    path = made(tmp_path / "a", "CREATE TABLE t (a)", f"INSERT INTO t VALUES (1), (2), ({value})")
-    with pytest.raises(SchemaError, match=f"^{path}: expected whole numbers, found another value"):
-        ints(path, "a")
+def test_another_value_is_unknown_and_said(value: str, tmp_path: Path) -> None:
+    path = made(tmp_path / "a", "CREATE TABLE t (a, b)", f"INSERT INTO t VALUES (1, 4), (2, 5), ({value}, 6)")
+    with database(path) as db:
+        assert [column.tolist() for column in db.ints("t", "a", "b")] == [[1, 2, NULL], [4, 5, 6]]
+        found = "1 rows of t have values that are not whole numbers, which are unknown (a)"
+        assert (db.wrong_types(), db.wrong_types(but=["t"])) == ([found], [])
 
 
-def test_numbers_with_a_point_are_cut_as_ever(tmp_path: Path) -> None:
+def test_whole_numbers_with_a_point_are_numbers(tmp_path: Path) -> None:
     """pandas writes a column with missing values so."""
     path = made(tmp_path / "a", "CREATE TABLE t (a)", "INSERT INTO t VALUES (1), (2.0), (3.5)")
-    assert ints(path, "a") == [[1, 2, 3]]
+    assert ints(path, "a") == [[1, 2, NULL]]
 
 
 def test_texts_are_joined_byte_by_byte(tmp_path: Path) -> None:

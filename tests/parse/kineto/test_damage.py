@@ -4,9 +4,11 @@ import gzip
 import json
 import re
 import string
+import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,9 @@ from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.kineto.gpu import _Calls, _last_begun
 from pyprof.parse.kineto.reader import read
+from pyprof.table.columns import Coded
 from tests.parse.kineto.kineto_file import begin, call, kernel, op
 from tests.paths import GOLDEN
 
@@ -72,8 +76,18 @@ def test_nan_stays_where_it_is_text(tmp_path):
     assert correlate(read_text(tmp_path, text)).coded("kLongName").texts()[0] == "nan, inf"
 
 
-def test_an_event_of_the_wrong_form_is_left_out_and_counted(tmp_path):
+def test_a_kernel_without_a_start_stays_and_is_said(tmp_path):
     got = read_text(tmp_path, whole().replace('"ts": 1100', '"ts": "soon"'))
+    table = correlate(got)
+    assert sorted(table.ints("kDuration").tolist()) == [1_000, 2_000]
+    assert table.ints("start").tolist() == [200_000, 200_000]  # where the other one starts
+    place = "1 GPU operations, which took 1,000 ns, have no possible start: they stand where the first one starts"
+    types = "1 events have values of another type than the format's, which are unknown (ts)"
+    assert got.warnings[:2] == [place, f"{types}; 1 of these events are GPU operations, which took 1,000 ns"]
+
+
+def test_an_event_of_the_wrong_form_is_left_out_and_counted(tmp_path):
+    got = read_text(tmp_path, whole().replace('"cat": "kernel"', '"cat": 5', 1))  # it could be an event of any kind
     assert got.rows == 1
     assert "1 events could not be read and are left out" in got.warnings
 
@@ -265,3 +279,59 @@ def test_no_odd_value_is_worse_than_one_line(tmp_path_factory, changes, odd):
     path.write_text(json.dumps({"traceEvents": events, "deviceProperties": odd, "distributedInfo": odd}))
     with suppress(InputError):
         correlate(read(path))
+
+
+LONG = 200_000  # characters; time that grew with the square of it was 20 s for 50,000
+KERNEL = json.dumps(kernel(1100, 1, 5))
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('{"ph": "X", "name": "' + '\\"' * LONG + '"}, ' + KERNEL + ", {nan}]}", 1),
+        ('{"ph": "X", "cat": "kernel", "name": "' + '\\"' * LONG, None),  # the file is cut within a name
+        (KERNEL + ', {"ph": "X", ' + '"name":"" ' * (LONG // 10) + "x}]}", 1),
+        (KERNEL + ', {"ph": "X", ' + '"name":"' * (LONG // 8) + "x}]}", 1),
+        (KERNEL + ', {"ph": "X", "name": "' + '"' * LONG + '"}]}', 1),
+        (KERNEL + ', {"a": ' + "nan, " * LONG + "nan}]}", 1),
+        (KERNEL + ', {"a": "' + "\\" * (LONG + 1), 1),
+    ],
+    ids=["escaped quotes", "cut name", "names without end", "names", "quotes", "nan", "backslashes"],
+)
+def test_mending_takes_time_in_proportion_to_the_text(text, rows, tmp_path):
+    begun = time.process_time()
+    with suppress(InputError):
+        got = read_text(tmp_path, '{"traceEvents": [' + text)
+        assert got.rows == rows
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize("same", ["thread", "process"])
+def test_many_threads_and_processes_take_time_in_proportion(same, tmp_path):
+    count, events = 20_000, []
+    for i in range(count):
+        pid, tid = (7, i) if same == "process" else (i, 7)
+        events += [{**call(1000 + 10 * i, i), "pid": pid, "tid": tid}, kernel(1003 + 10 * i, 1, i)]
+    begun = time.process_time()
+    got = read_text(tmp_path, json.dumps({"traceEvents": events}))
+    assert time.process_time() - begun < 5  # 20,000 processes took 10 s
+    table = correlate(got)
+    assert (len(got.threads), table.rows) == (count, count)
+    assert np.array_equal(table.ints("apiStart"), np.sort(table.ints("apiStart")))
+    assert np.array_equal(table.ints("start") - table.ints("apiStart"), np.full(count, 3_000))  # each has its own call
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)), min_size=1), st.data())
+def test_a_row_belongs_to_the_last_call_that_began_before_it(calls, data):
+    """By a search of its own: of each process's first call with the id, the last before; else the lowest process's."""
+    rows = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9))))
+    pid, corr, start = (np.array(column, np.int64) for column in zip(*calls, strict=True))
+    zeros = np.zeros(len(calls), np.int64)
+    columns = _Calls(zeros, pid, corr, start, zeros, zeros, Coded.empty(len(calls)))
+    ids, times = (np.array([row[i] for row in rows], np.int64) for i in range(2))
+    expected = []
+    for id_, time_ in rows:
+        first = {p: i for i, (p, c, _) in reversed(list(enumerate(calls))) if c == id_}
+        before = sorted((calls[i][2], -p, i) for p, i in first.items() if calls[i][2] <= time_)
+        expected.append(before[-1][2] if before else first[min(first)] if first else -1)
+    assert _last_begun(columns, ids, times).tolist() == expected

@@ -312,9 +312,15 @@ def test_odd_numbers_are_unknown_not_fatal(tmp_path, odd):
 
 
 def test_impossible_times_are_counted(tmp_path):
-    got = capture(tmp_path, kernel(1100, 1, 5), kernel(1e300, 1, 6), kernel(1200, 1e300, 7))
-    assert got.rows == 1
-    assert "2 events with impossible times are left out" in got.warnings
+    got = capture(tmp_path, kernel(1100, 1, 5), kernel(1e300, 1, 6), kernel(1200, 1e300, 7), op("aten::mm", 1e300, 1))
+    durations = got.columns["kDuration"]
+    assert isinstance(durations, np.ndarray)
+    assert sorted(durations.tolist()) == [0, 1_000, 1_000]
+    assert got.warnings[:3] == [
+        "1 events with impossible times are left out",  # a range without times is around nothing
+        "1 GPU operations have impossible times (none, or an end before the start): they count as 0 ns",
+        "1 GPU operations, which took 1,000 ns, have no possible start: they stand where the first one starts",
+    ]
 
 
 def test_kernels_without_any_call_in_a_trace_of_two_processes(tmp_path):

@@ -1,0 +1,45 @@
+"""The files that fuzzing found, under every command: they end within 20 s and 1 GiB, with one line if refused."""
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+DATA = os.environ.get("PYPROF_DATA", "")
+pytestmark = pytest.mark.skipif(not DATA, reason="PYPROF_DATA does not name the folder of captures")
+SECONDS, KIB = 20, 1 << 20  # processor time, and 1 GiB
+COMMANDS = (
+    "parse FILE -o OUT.dict", "parse FILE --summary", "parse FILE --json", "prof FILE", "prof FILE --summary",
+    "prof FILE --advise", "prof FILE --csv", "prof FILE --json", "prof FILE --explain 1", "stats FILE",
+    "report FILE -o OUT.html", "perfetto FILE -o OUT.pftrace", "plot timeline FILE -o OUT.png", "diff FILE FILE",
+)  # fmt: skip
+MEASURED = (
+    "import resource, subprocess, sys; code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode;"
+    " used = resource.getrusage(resource.RUSAGE_CHILDREN); print(code, used.ru_utime + used.ru_stime, used.ru_maxrss)"
+)
+FILES = sorted((Path(DATA) / "round2" / "hostile").glob("*.gz")) if DATA else []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_hostile_file_ends(file, command, tmp_path, tmp_path_factory):
+    if file.name.endswith(".parquet.gz"):  # Parquet is read as it is
+        plain = tmp_path_factory.mktemp("plain") / file.stem
+        plain.write_bytes(gzip.decompress(file.read_bytes()))
+        file = plain
+    words = [{"FILE": str(file)}.get(word, word.replace("OUT", str(tmp_path / "out"))) for word in command.split()]
+    run = [sys.executable, "-c", MEASURED, sys.executable, "-m", "pyprof", *words]
+    done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT, timeout=300)
+    code, seconds, memory = done.stdout.split()
+    assert float(seconds) < SECONDS
+    assert int(memory) < KIB
+    assert "Traceback" not in done.stderr
+    assert code in "01"
+    if code == "1":
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert not list(tmp_path.iterdir())
