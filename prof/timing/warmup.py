@@ -35,15 +35,16 @@ def warm_up(table: Table) -> tuple[WarmUp | None, Bools]:
     A capture that marks no steps has no warm-up.
     """
     nothing = None, np.zeros(len(table), bool)
-    in_order = sorted(slowest_steps(table).values())
+    in_order = sorted(slowest_steps(table).items(), key=lambda item: item[1].start_ns)
     if len(in_order) < FEWEST:
         return nothing
-    spans = [span for _, span in in_order]
+    spans = [step.span_ns for _, step in in_order]
     first = 0
     while first < len(spans) - FEWEST and spans[first] > LONG * median(spans[first + 1 :]):
         first += 1
-    start, begin, usual = table.ints("start"), in_order[first][0], median(spans[first:])
-    before = (start != NULL) & (start < begin)
+    start, begin, usual = table.ints("start"), in_order[first][1].start_ns, median(spans[first:])
+    kept = np.array([number for number, _ in in_order[first:]])
+    before = (start != NULL) & (start < begin) & ~np.isin(table.ints("step"), kept)
     if not before.any():
         return nothing
     lasted = begin - int(start[before].min())
