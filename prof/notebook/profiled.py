@@ -59,6 +59,7 @@ class Totals:
     counted_ns: int  # of rows whose FLOPs are known
     flop: int | None
     nbytes: int | None
+    bytes_counted_ns: int  # of rows whose bytes are known
 
     @property
     def tflops(self) -> float | None:
@@ -102,6 +103,7 @@ class Profile(CapturedRows):
             counted_ns=int(duration[known].sum()),
             flop=int(flops[known].sum()) if known.any() else None,
             nbytes=int(nbytes[nbytes != NULL].sum()) if (nbytes != NULL).any() else None,
+            bytes_counted_ns=int(duration[nbytes != NULL].sum()),
         )
 
     def group(self, by: str | Sequence[str], layer_depth: int | None = None) -> pd.DataFrame:

@@ -73,6 +73,7 @@ class Summary:
     uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs no model counts")]
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
+    bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
 
     @property
     def worker(self) -> str:
@@ -156,6 +157,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
         notes=tuple(limits.notes()),
         bytes_counted_ns=int(duration[bytes_counted].sum()),
+        bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
     )
 
 
