@@ -63,7 +63,9 @@ class Run(Rows):
         self.end = self.start + took
         numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
         self.lanes = max(len(numbers), 1)
-        self.marked = int((np.unique(self.table.ints("step")) != NULL).sum())  # the number of steps that the capture marks
+        self.marked = int(
+            (np.unique(self.table.ints("step")) != NULL).sum()
+        )  # the number of steps that the capture marks
         self.steps = max(self.marked, 1)
         self.unit = "step" if self.marked else "capture"  # what amounts "per step" refer to
         self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known

@@ -32,7 +32,9 @@ LAYER = (
 STEP = (
     own_column("device", "", "the GPU, and which one where there are several", "text"),
     own_column("step", "", "the step's number; missing where the capture marks none and all of it is one row"),
-    own_column("start", "ns", "its mark, or when the GPU is done with the steps before; without marks: first operation"),
+    own_column(
+        "start", "ns", "its mark, or when the GPU is done with the steps before; without marks: first operation"
+    ),
     own_column("time", "ns", "until the next step; of the last one to its mark's end, or its last operation's"),
     *(own_column(name, "ns", f"of time, {name}; an instant counts once, for the first phase") for name in PHASES),
     own_column("idle", "ns", "of time, no operation ran on the device"),

@@ -119,7 +119,9 @@ def summarise(
     table, annotation, copies = without_loading(table, annotation)
     if limits is None or len(table) < all_rows:
         limits = roofline(table, annotation, peaks)
-    return _summary(table, annotation, limits, steps=_steps(table, steps), kinds_of_rows=kinds_of_rows, copies=copies, warm_up=warm)
+    return _summary(
+        table, annotation, limits, steps=_steps(table, steps), kinds_of_rows=kinds_of_rows, copies=copies, warm_up=warm
+    )
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:

@@ -56,7 +56,9 @@ class StepPart(Part):
 
     ns: Annotated[int, doc("time of the step, from mark to mark as the GPU reaches them; unmarked: to the next step")]
     idle_ns: Annotated[int, doc("of this, time in which no operation ran")] = 0
-    mark_ns: Annotated[int | None, doc("on the host's clock, from its mark to the next; null where no mark says")] = None
+    mark_ns: Annotated[int | None, doc("on the host's clock, from its mark to the next; null where no mark says")] = (
+        None
+    )
     extent_ns: Annotated[int, doc("GPU extent: from the start of its first operation to the end of its last one")] = 0
 
 

@@ -126,7 +126,9 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     if len(steps) > 1:
         times = [part.ns for part in steps]
         slowest = max(steps, key=lambda part: part.ns)
-        by = "" if marks else f", by {summary.worker} extent: from its first operation to the next step's, without marks"
+        by = (
+            "" if marks else f", by {summary.worker} extent: from its first operation to the next step's, without marks"
+        )
         yield (
             f"A step takes {ms(summary.step_ns)} (median of {len(times)}{by}); the fastest takes {ms(min(times))}, the "
             f"slowest {ms(slowest.ns)} (step {slowest.name})."

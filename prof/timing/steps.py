@@ -28,12 +28,17 @@ class Step:
     owner: Annotated[int, doc("number of the device")]
     number: Annotated[int | None, doc("number of the step")]
     start_ns: Annotated[
-        int, doc("when it begins: at its mark, or when the work launched before it is done; unmarked: its first operation")
+        int,
+        doc("when it begins: at its mark, or when the work launched before it is done; unmarked: its first operation"),
     ]
-    span_ns: Annotated[int, doc("from there to where the next step begins; of the last one to its mark's end, or its own")]
+    span_ns: Annotated[
+        int, doc("from there to where the next step begins; of the last one to its mark's end, or its own")
+    ]
     phase_ns: Annotated[dict[str, int], doc("time by phase, each instant counted once")]
     idle_ns: Annotated[int, doc("time in which no operation ran")]
-    mark_ns: Annotated[int | None, doc("on the host's clock, from its mark to the next; null where no mark says")] = None
+    mark_ns: Annotated[int | None, doc("on the host's clock, from its mark to the next; null where no mark says")] = (
+        None
+    )
     extent_ns: Annotated[int, doc("GPU extent: from the start of its first operation to the end of its last one")] = 0
 
 
