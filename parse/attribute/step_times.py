@@ -26,7 +26,7 @@ class StepTimes(NamedTuple):
 
 
 def step_times(columns: Mapping[str, Data]) -> StepTimes:
-    """The times of the steps, from the columns step, markStart, markEnd, pid, device, stream, kind, start, kDuration."""
+    """The times of the steps, from step, markStart, markEnd, pid, device, stream, kind, start and kDuration."""
     rows = len(columns["step"])
     keys = ("step", "markStart", "markEnd", "pid", "device", "stream", "start", "kDuration")
     step, mark, until, pid, device, stream, start, duration = (_ints(columns, key, rows) for key in keys)

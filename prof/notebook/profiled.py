@@ -174,8 +174,8 @@ class Profile(CapturedRows):
         Columns: ``start``, ``time``, each phase, ``idle``, ``mark`` and ``extent`` (ns), ``count``, ``flops``,
         ``bytes``, ``tflops`` (idle time included), ``uncounted`` (%). Phases and idle time sum to ``time``.
 
-        ``time`` is from mark to mark, as the GPU reaches the marks; ``mark`` is the same on the host's clock; ``extent``
-        is from the step's first operation to the end of its last one.
+        ``time`` is from mark to mark, as the GPU reaches the marks; ``mark`` is the same on the host's clock;
+        ``extent`` is from the start of the step's first operation to the end of its last one.
 
         If this profile is a selection of the run's rows, these times are still those of the whole run; ``count``
         and the columns after it are computed from the selection. Empty where the table has no start times (PyProf's own

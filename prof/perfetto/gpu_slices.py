@@ -14,8 +14,8 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
 
 STEPS = (
-    "a step lasts from mark to mark, as the GPU reaches them; without marks from its first operation to the next step's; "
-    "where two phases overlap, the first counts"
+    "a step lasts from mark to mark, as the GPU reaches them; without marks from its first operation to the "
+    "next step's; where two phases overlap, the first counts"
 )
 IDLE = "nothing ran on the GPU; late_ns: until the CPU called for the operation that ended it"
 PROGRAM = "phases, layers and ops over the operations that they launched on this stream"

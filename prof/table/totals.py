@@ -35,7 +35,7 @@ class Totals(AttributedTime):
         return sum(self.bytes_uncounted.values())
 
     def line(self) -> str:
-        """One line: rows, time, the share of it that has an op, and the ops without FLOPs or bytes with their shares."""
+        """One line: rows, time, the share of it that has an op, and the ops without FLOPs or bytes, with shares."""
         parts = {"FLOPs": self.uncounted, "bytes": self.bytes_uncounted}
         if self.uncounted == self.bytes_uncounted:
             parts = {"FLOPs and bytes": self.uncounted}

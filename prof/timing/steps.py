@@ -1,8 +1,8 @@
 """The time of each step by phase: forward, backward, optimizer, data, other, and idle (no operation).
 
 A marked step lasts from mark to mark, as its device reaches the marks: see ``pyprof.parse.attribute.step_times``, whose
-columns stepStart and stepEnd tell. Where no mark says (the optimizer separates the steps, or the table is an older one),
-a step lasts from its first operation to the next step's first, and the last step to the end of its last operation.
+columns stepStart and stepEnd tell. Where no mark says (the optimizer separates the steps, or the table is an older
+one), a step lasts from its first operation to the next step's first, and the last one to the end of its last operation.
 
 A step's time is split by what ran on its device during it. Overlapping time counts once: if operations of two phases
 overlap, it counts for the phase that comes first in ``PHASES``. So the phases and the idle time sum to the step's time.
