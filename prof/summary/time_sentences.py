@@ -126,13 +126,13 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     if len(steps) > 1:
         times = [part.ns for part in steps]
         slowest = max(steps, key=lambda part: part.ns)
-        by = (
-            "" if marks else f", by {summary.worker} extent: from its first operation to the next step's, without marks"
-        )
         yield (
-            f"A step takes {ms(summary.step_ns)} (median of {len(times)}{by}); the fastest takes {ms(min(times))}, the "
+            f"A step takes {ms(summary.step_ns)} (median of {len(times)}); the fastest takes {ms(min(times))}, the "
             f"slowest {ms(slowest.ns)} (step {slowest.name})."
         )
+        if not marks:
+            extent = f"{summary.worker} extent, from the first operation of one to that of the next"
+            yield f"Steps are measured by {extent}: no mark says when they begin."
     if marks:
         one = len(steps) == 1
         whole = f"The step takes {ms(summary.step_ns)}, from" if one else "From"

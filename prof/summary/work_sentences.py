@@ -177,7 +177,8 @@ def uncounted_sentences(summary: Summary) -> Iterator[str]:
     """The ops whose FLOPs are not counted, and those whose FLOPs are, but not their bytes."""
     why = "ops without a FLOP model" if summary.has_sizes else "ops whose shapes the capture does not record"
     yield from _uncounted(summary, summary.uncounted, why)
-    yield from _uncounted(summary, summary.bytes_uncounted, "ops whose FLOPs are counted, and not their bytes")
+    if summary.bytes_counted_ns < NEARLY * summary.total_ns:
+        yield from _uncounted(summary, summary.bytes_uncounted, "ops whose FLOPs are counted, and not their bytes")
 
 
 def _uncounted(summary: Summary, parts: Sequence[Part], what: str) -> Iterator[str]:

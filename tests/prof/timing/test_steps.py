@@ -172,8 +172,8 @@ def test_an_older_net_dict_has_steps_by_gpu_extent_and_says_so(tmp_path: Path) -
     assert [step.span_ns for step in found[:-1]] == np.diff(firsts).tolist()
     assert found[-1].span_ns == found[-1].extent_ns
     assert {step.mark_ns for step in found} == {None}
-    (sentence,) = [text for text in load(tmp_path / "old.dict").summary().sentences if text.startswith("A step takes")]
-    assert "by GPU extent: from its first operation to the next step's, without marks" in sentence
+    by_extent = "Steps are measured by GPU extent, from the first operation of one to that of the next: "
+    assert by_extent + "no mark says when they begin." in load(tmp_path / "old.dict").summary().sentences
 
 
 def test_rows_outside_of_all_steps_are_no_idle_time_of_a_step() -> None:
