@@ -112,11 +112,11 @@ def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Seque
     """The document without the printed rows. ``rows``: the numbers of the rows selected by --where."""
     selected_ns = int(table.ints("kDuration")[rows].sum())
     attributed = totals.attributed_ns, totals.attributed_percent
-    missing = totals.uncounted_ns, totals.bytes_uncounted_ns
-    uncounted = [value for ns in missing for value in (ns, totals.percent(ns))]
+    uncounted = totals.uncounted_ns, totals.percent(totals.uncounted_ns)
+    of_bytes = totals.bytes_uncounted_ns, totals.percent(totals.bytes_uncounted_ns)
     shared: dict[str, Any] = {
         "columns": [PrintedColumn(c.name, TYPES[c.kind], c.unit or None, c.meaning) for c in query.columns],
-        "totals": WholeTable(totals.rows, totals.total_ns, totals.processor, *attributed, *uncounted),
+        "totals": WholeTable(totals.rows, totals.total_ns, totals.processor, *attributed, *uncounted, *of_bytes),
         "selected": SelectedRows(len(rows), selected_ns, totals.percent(selected_ns)),
         "uncounted": [UncountedOp(op, ns, totals.percent(ns)) for op, ns in totals.uncounted.items()],
         "bytes_uncounted": [UncountedOp(op, ns, totals.percent(ns)) for op, ns in totals.bytes_uncounted.items()],

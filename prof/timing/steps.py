@@ -112,8 +112,8 @@ def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, mar
     before, after = np.searchsorted(reach, low, "right"), np.searchsorted(columns["start"], high)
     for i, number in enumerate(numbers.tolist()):
         running = slice(int(before[i]), int(after[i]))
-        clipped = (np.clip(times[running], low[i], high[i]) for times in (columns["start"], end))
-        phases, span = phase_times(*clipped, place[running]), int(high[i]) - int(low[i])
+        began, ended = (np.clip(times[running], low[i], high[i]) for times in (columns["start"], end))
+        phases, span = phase_times(began, ended, place[running]), int(high[i]) - int(low[i])
         idle, host = span - sum(phases.values()), None
         if mark[i] != NULL and mark_end[i] != NULL:
             host = int(mark_end[i]) - int(mark[i])
