@@ -20,6 +20,7 @@ from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.reasons import GRAPH_LAUNCH
 from pyprof.parse.attribute.seq_columns import sequence
+from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct, numbered, value_at
 
@@ -34,7 +35,8 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
-    columns["step"] = steps(capture, tree)
+    columns["step"], columns["markStart"], columns["markEnd"] = steps(capture, tree)
+    columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
         return Table(capture.rows, columns)
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)

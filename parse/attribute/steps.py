@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.table.columns import NULL, Ints
+from pyprof.table.columns import NULL, Ints, value_at
 
 _NUMBER = re.compile(r"\d{1,18}")
 
@@ -37,13 +37,21 @@ def nodes_of(tree: RangeTree) -> Nodes:
     return Nodes(tree.pid[found], tree.start[found])
 
 
-def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Ints:
+class Steps(NamedTuple):
+    """The step of each row, and its time on the host from mark to mark, ns; NULL where none is known."""
+
+    number: Ints
+    mark: Ints  # the start of its mark; NULL for steps that the optimizer separates, and for step 0 before all marks
+    until: Ints  # the start of the next mark; or the end of its own, if no mark follows, or work between them
+
+
+def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Steps:
     """The step that was running on any thread when each row was launched, since the backward pass has its own thread.
 
     ``nodes``: the backward nodes, given if the capture does not have all ranges.
     """
     nodes = nodes_of(tree) if nodes is None else nodes
-    step = np.full(capture.rows, NULL, np.int64)
+    step, mark, until = found = Steps(*(np.full(capture.rows, NULL, np.int64) for _ in range(3)))
     marked = marks(capture, tree)
     updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
     pids = np.append(capture.pids(), NULL)[capture.launch_thread]
@@ -52,9 +60,11 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Ints
         time = capture.launch_time[rows]
         own_marks = Marks(*(column[marked.pid == pid] for column in marked))
         if len(own_marks.pid):
-            step[rows] = _marked(own_marks, time)
+            step[rows], mark[rows], until[rows] = _marked(own_marks, time)
             if Kind.MARKER in tree.scope_kind and own_marks.number.min() == 1:
-                step[rows] = _with_first(step[rows], time < own_marks.start.min())
+                first = int(own_marks.start.min())
+                step[rows] = _with_first(step[rows], time < first)
+                until[rows[step[rows] == 0]] = first
         else:
             own_updates = updates[tree.pid[updates] == pid]
             backward = np.sort(nodes.start[nodes.pid == pid])
@@ -62,7 +72,7 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Ints
                 elsewhere = ~np.isin(capture.launch_thread[rows], tree.thread[own_updates])
                 backward = np.sort(time[elsewhere])
             step[rows] = _inferred(tree.start[own_updates], tree.end[own_updates], backward, time)
-    return step
+    return found
 
 
 class Marks(NamedTuple):
@@ -98,12 +108,23 @@ def _number(scope: Scope) -> int:
     return int(match.group()) if match else NULL
 
 
-def _marked(marks: Marks, time: Ints) -> Ints:
-    """The step number of the mark around each time. If marks nest, the mark that began last is used."""
+def _marked(marks: Marks, time: Ints) -> Steps:
+    """The mark around each time. If marks nest, the mark that began last is used."""
     order = np.argsort(marks.start, kind="stable")
-    at = np.searchsorted(marks.start[order], time, "right") - 1
-    inside = (at >= 0) & (time < marks.end[order][at])
-    return np.where(inside, marks.number[order][at], NULL)
+    start, number, until = marks.start[order], marks.number[order], _until(marks, order, time)
+    at = np.searchsorted(start, time, "right") - 1
+    at = np.where((at >= 0) & (time < marks.end[order][at]), at, -1)
+    return Steps(value_at(number, at), value_at(start, at), value_at(until, at))
+
+
+def _until(marks: Marks, order: Ints, time: Ints) -> Ints:
+    """Where each mark's step ends on the host, in this order of the marks: see ``Steps.until``."""
+    start, end, number, times = marks.start[order], marks.end[order], marks.number[order], np.sort(time)
+    own = np.where(end < OPEN // 2, end, NULL)
+    following = np.append(start[1:], NULL)
+    idle = np.searchsorted(times, end[:-1]) >= np.searchsorted(times, start[1:])  # nothing was launched in between
+    follows = np.append((number[1:] == number[:-1] + 1) & idle, False)
+    return np.where(follows, following, own)
 
 
 def _with_first(step: Ints, before: NDArray[np.bool_]) -> Ints:

@@ -99,9 +99,9 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
         tree = RangeTree(capture)
         notes = CaptureNotes.of(capture)
         if sample is None:
-            step, attribution = steps(capture, tree), _attribution(capture, tree)
+            step, attribution = steps(capture, tree).number, _attribution(capture, tree)
         else:
-            step = steps(capture, tree, _nodes(db, capture, tree))
+            step = steps(capture, tree, _nodes(db, capture, tree)).number
             attribution = _estimated(capture, tree, sample)
             if NO_OPS in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
                 notes.warnings.remove(NO_OPS)

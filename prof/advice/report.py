@@ -37,7 +37,7 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
     width = max(width, 40)
     unit = "step" if run.marked else "capture (no steps marked)"
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
-    head = f"A {unit} takes {took} ms as captured; the GPU works {busy} ms of it."
+    head = f"A {unit} takes {took} ms{_mean(run)} as captured; the GPU works {busy} ms of it."
     if run.host_ns:
         head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
     if not run.rows:
@@ -108,10 +108,15 @@ def brief(run: Run, found: Sequence[Advice]) -> list[str]:
     outlook = _outlook(run)
     if not found:
         return [f"What to change: nothing was found that saves more than 0.5% of a {run.unit}{outlook}"]
-    amount = f"at most {ms(round(together_ms(run) * 1e6))} of {ms(round(run.step_ns))} per {run.unit}"
+    amount = f"at most {ms(round(together_ms(run) * 1e6))} of {ms(round(run.step_ns))} per {run.unit}{_mean(run)}"
     count = "one piece of advice saves" if len(found) == 1 else f"{len(found)} pieces of advice together save"
     first = f" (the first {FIRST} are shown)" if len(found) > FIRST else ""
     return [f"What to change: {count} {amount}{first}{outlook}", *(_line(advice, run.unit) for advice in found[:FIRST])]
+
+
+def _mean(run: Run) -> str:
+    """Says of the time of a step that it is the mean of several."""
+    return " (mean)" if run.marked > 1 else ""
 
 
 def _outlook(run: Run) -> str:

@@ -11,8 +11,9 @@ from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.timing.gpus import covered
+from pyprof.prof.timing.gpus import covered, devices_of_rows
 from pyprof.prof.timing.loading import loading
+from pyprof.prof.timing.steps import Step, steps
 from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
@@ -62,30 +63,28 @@ class Run(Rows):
         self.end = self.start + took
         numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
         self.lanes = max(len(numbers), 1)
-        steps = np.unique(self.table.ints("step"))
-        self.marked = int((steps != NULL).sum())  # the number of steps that the capture marks
+        self.marked = int(
+            (np.unique(self.table.ints("step")) != NULL).sum()
+        )  # the number of steps that the capture marks
         self.steps = max(self.marked, 1)
         self.unit = "step" if self.marked else "capture"  # what amounts "per step" refer to
+        self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known
 
     # Amounts
 
     @cached_property
     def step_ns(self) -> float:
-        """The time of a step in ns: from its first to its last operation, plus the mean gap to the next step."""
-        spans = [int(self.end[mine].max() - self.start[mine].min()) + self._pause_ns(mine) for mine in self.lane_rows]
+        """The mean time of a step in ns; without marked steps, from the first to the last operation."""
+        if self.times:
+            return float(np.mean([step.span_ns for step in self.times]))
+        spans = [int(self.end[mine].max() - self.start[mine].min()) for mine in self.lane_rows]
         return float(np.mean(spans)) / self.steps if spans else 0.0
-
-    def _pause_ns(self, rows: Ints) -> float:
-        """The mean idle time of a GPU between two marked steps in ns."""
-        later = np.flatnonzero(np.diff(self.table.ints("step")[rows]) != 0) + 1
-        if not len(later):
-            return 0.0
-        done = np.maximum.accumulate(self.end[rows])
-        return float(np.maximum(self.start[rows[later]] - done[later - 1], 0).mean())
 
     @cached_property
     def busy_ns(self) -> float:
         """The time per step in which at least one operation runs, in ns."""
+        if self.times:
+            return float(np.mean([step.span_ns - step.idle_ns for step in self.times]))
         each = [covered(self.start[mine], self.end[mine]) for mine in self.lane_rows]
         return float(np.mean(each)) / self.steps if each else 0.0
 
@@ -234,6 +233,13 @@ def _starts(start: Ints, took: Ints) -> Ints:
     if bool((np.abs(start.astype(np.float64)) < LAST_NS).all()):
         return start
     return np.asarray(np.r_[0, np.cumsum(took.astype(np.float64))[:-1]], np.int64)[: len(took)]
+
+
+def _times(table: Table, rows: Ints) -> list[Step]:
+    """The steps of the devices that these rows belong to."""
+    _, owner = devices_of_rows(table)
+    kept = set(distinct(owner[rows], table.ints("step")[rows])[0])
+    return [step for step in steps(table, owner) if (step.owner, step.number) in kept]
 
 
 def _in_order(table: Table, annotation: Annotation) -> Ints:

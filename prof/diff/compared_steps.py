@@ -1,12 +1,13 @@
 """The steps of a capture that are compared, and the step of each row.
 
-A step lasts from its first operation to the next step's first operation. Its figures are means over the GPUs. Steps
-that do not represent the program's steady state are left out:
+A step lasts as ``pyprof.prof.timing.steps`` says. Its figures are means over the GPUs. Steps that do not represent the
+program's steady state are left out:
 
 * Outliers: more than 5 robust standard deviations (1.4826 × the median distance from the median) and more than a tenth
   from the median. These are first steps (that compile or allocate), a short last one (that the capture cut), and at
   most one in 20 of the others. Steps that differ more often belong to the program, such as every fourth step's update.
-* The last step, where steps usually end in a wait: the capture does not show how long the last wait was.
+* The last step, where no mark says when it ends and steps usually end in a wait: the capture does not show how long the
+  last wait was.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +69,9 @@ def find_steps(name: str, table: Table, wanted: Wanted | None = None) -> Steps:
     by_number: dict[int | None, list[Step]] = {}
     for step in found:
         by_number.setdefault(step.number, []).append(step)
-    chosen, left_out = _chosen(name, by_number, _waits(table, owner, found), wanted)
+    open_ended = any(step.mark_ns is None for step in by_number[max(by_number, key=lambda number: number or 0)])
+    waits = _waits(table, owner, found) if open_ended else np.zeros(0)
+    chosen, left_out = _chosen(name, by_number, waits, wanted)
     place = {**dict.fromkeys(by_number, -1), **{number: i for i, number in enumerate(chosen)}}
     row, outside = _rows(table, owner, place)
     owners = np.array([len(by_number[number]) for number in chosen])
@@ -190,19 +193,18 @@ def _rows(table: Table, owner: Ints, place: Mapping[int | None, int]) -> tuple[I
 
 
 def _late(table: Table, owner: Ints, found: Sequence[Step]) -> dict[tuple[int, int | None], float]:
-    """The part of each step's idle time that passed before the CPU made the next launch.
-
-    A gap belongs to the step in which it ends; the gap before a step's first row belongs to the step before.
-    """
-    start, late = table.ints("start"), timeline(table).late_ns
+    """The part of each step's idle time that passed before the CPU made the next launch."""
+    time = timeline(table)
+    gaps = np.flatnonzero(time.late_ns > 0)
+    gaps = gaps[np.argsort(table.ints("start")[gaps], kind="stable")]
     sums: dict[tuple[int, int | None], float] = {}
     for number in {step.owner for step in found}:
-        mine = sorted((step for step in found if step.owner == number), key=lambda step: step.start_ns)
-        rows = np.flatnonzero((owner == number) & (start != NULL))
-        low = np.array([step.start_ns for step in mine], np.int64)
-        at = np.searchsorted(low, start[rows], "left") - 1  # the last step that began before
-        high = low + np.array([step.span_ns for step in mine], np.int64)
-        inside = (at >= 0) & (start[rows] <= high[at])
-        total = np.bincount(at[inside], weights=late[rows[inside]], minlength=len(mine))
-        sums.update({(number, s.number): min(float(ns), float(s.idle_ns)) for s, ns in zip(mine, total, strict=True)})
+        mine = gaps[owner[gaps] == number]
+        begin = table.ints("start")[mine] - time.idle_ns[mine]
+        end = begin + time.late_ns[mine]
+        for step in (step for step in found if step.owner == number):
+            low, high = step.start_ns, step.start_ns + step.span_ns
+            inside = slice(int(np.searchsorted(end, low, "right")), int(np.searchsorted(begin, high)))
+            late = np.minimum(end[inside], high) - np.maximum(begin[inside], low)
+            sums[number, step.number] = min(float(late.sum()), float(step.idle_ns))
     return sums

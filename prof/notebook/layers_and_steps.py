@@ -32,10 +32,14 @@ LAYER = (
 STEP = (
     own_column("device", "", "the GPU, and which one where there are several", "text"),
     own_column("step", "", "the step's number; missing where the capture marks none and all of it is one row"),
-    own_column("start", "ns", "first operation, since the capture began"),
-    own_column("time", "ns", "until the next step's first operation; of the last one until its last operation's end"),
+    own_column(
+        "start", "ns", "its mark, or when the GPU is done with the steps before; without marks: first operation"
+    ),
+    own_column("time", "ns", "until the next step; of the last one to its mark's end, or its last operation's"),
     *(own_column(name, "ns", f"of time, {name}; an instant counts once, for the first phase") for name in PHASES),
     own_column("idle", "ns", "of time, no operation ran on the device"),
+    own_column("mark", "ns", "on the host's clock, from its mark to the next; missing where no mark says"),
+    own_column("extent", "ns", "GPU extent: from the start of its first operation to the end of its last one"),
     own_column("count", "", "operations"),
     own_column("flops", "flop", "of the operations that are counted"),
     own_column("bytes", "bytes", "of the operations that are counted"),
@@ -120,6 +124,8 @@ def step_columns(
         "time": spans,
         **{name: int_array(each.phase_ns.get(name, 0) for each in steps) for name in PHASES},
         "idle": int_array(each.idle_ns for each in steps),
+        "mark": int_array(NULL if each.mark_ns is None else each.mark_ns for each in steps),
+        "extent": int_array(each.extent_ns for each in steps),
         "count": int_array(int(np.count_nonzero(mask)) for mask in rows),
         "flops": flop,
         "bytes": int_array(_known_sum(annotation.bytes[mask]) for mask in rows),

@@ -59,6 +59,7 @@ class Totals:
     counted_ns: int  # of rows whose FLOPs are known
     flop: int | None
     nbytes: int | None
+    bytes_counted_ns: int  # of rows whose bytes are known
 
     @property
     def tflops(self) -> float | None:
@@ -102,6 +103,7 @@ class Profile(CapturedRows):
             counted_ns=int(duration[known].sum()),
             flop=int(flops[known].sum()) if known.any() else None,
             nbytes=int(nbytes[nbytes != NULL].sum()) if (nbytes != NULL).any() else None,
+            bytes_counted_ns=int(duration[nbytes != NULL].sum()),
         )
 
     def group(self, by: str | Sequence[str], layer_depth: int | None = None) -> pd.DataFrame:
@@ -169,12 +171,15 @@ class Profile(CapturedRows):
     def steps(self) -> pd.DataFrame:
         """One row per device and step.
 
-        Columns: ``start``, ``time``, each phase and ``idle`` (ns), ``count``, ``flops``, ``bytes``, ``tflops`` (idle
-        time included), ``uncounted`` (%). Phases and idle time sum to ``time``.
+        Columns: ``start``, ``time``, each phase, ``idle``, ``mark`` and ``extent`` (ns), ``count``, ``flops``,
+        ``bytes``, ``tflops`` (idle time included), ``uncounted`` (%). Phases and idle time sum to ``time``.
 
-        If this profile is a selection of the run's rows, ``time``, the phases and ``idle`` are still those of the whole
-        run; ``count`` and the columns after it are computed from the selection. Empty where the table has no start
-        times (PyProf's own net.dict).
+        ``time`` is from mark to mark, as the GPU reaches the marks; ``mark`` is the same on the host's clock;
+        ``extent`` is from the start of the step's first operation to the end of its last one.
+
+        If this profile is a selection of the run's rows, these times are still those of the whole run; ``count``
+        and the columns after it are computed from the selection. Empty where the table has no start times (PyProf's own
+        net.dict).
         """
         whole = self._capture.table
         owner, names = owners(whole)

@@ -13,7 +13,10 @@ from pyprof.prof.timing.waiting import WORDS, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
 
-STEPS = "a step lasts from its first operation to the next step's; where two phases overlap, the first counts"
+STEPS = (
+    "a step lasts from mark to mark, as the GPU reaches them; without marks from its first operation to the "
+    "next step's; where two phases overlap, the first counts"
+)
 IDLE = "nothing ran on the GPU; late_ns: until the CPU called for the operation that ended it"
 PROGRAM = "phases, layers and ops over the operations that they launched on this stream"
 
@@ -64,6 +67,9 @@ def _steps(trace: Trace, group: int, table: Table) -> None:
     span = np.array([step.span_ns for step in marked], np.int64)
     args = [Arg(f"{phase}_ns", np.array([s.phase_ns.get(phase, NULL) for s in marked], np.int64)) for phase in PHASES]
     args.append(Arg("idle_ns", np.array([step.idle_ns for step in marked], np.int64)))
+    hosts = [NULL if step.mark_ns is None else step.mark_ns for step in marked]
+    args.append(Arg("mark_ns", np.array(hosts, np.int64)))
+    args.append(Arg("extent_ns", np.array([step.extent_ns for step in marked], np.int64)))
     names = Coded.of(f"step {step.number}" for step in marked)
     track = trace.on_lanes(group, "steps", single_lanes(start, start + span), STEPS)
     trace.slices.append(Slices(track, start, span, names, same("step", len(marked)), args))

@@ -84,9 +84,16 @@ def draw(shown: Phases, look: Look) -> Picture:
 
 def caption(shown: Phases) -> str:
     more = f" {shown.left_out} more devices are not shown." if shown.left_out else ""
-    marked, unmarked = "A step ends where the first operation of the next begins.", "The capture marks no steps."
     overlap = "Time in which several phases ran counts for the first of the list."
-    return f"{overlap} Idle: no operation ran. {marked if shown.marked else unmarked}{more}"
+    return f"{overlap} Idle: no operation ran. {_lasts(shown)}{more}"
+
+
+def _lasts(shown: Phases) -> str:
+    if not shown.marked:
+        return "The capture marks no steps."
+    if any(step.mark_ns is not None for mine in shown.steps for step in mine):
+        return "A step lasts from mark to mark, as the device reaches them."
+    return "By extent: a step ends where the first operation of the next begins."
 
 
 def _colour(name: str, look: Look) -> str:

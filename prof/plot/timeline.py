@@ -11,7 +11,7 @@ import numpy as np
 from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
 from pyprof.prof.plot.roofline import op_names
-from pyprof.prof.timing.gpus import covered
+from pyprof.prof.timing.gpus import covered, ends
 from pyprof.prof.timing.steps import PHASES, Step, owners, phase_places, short_owners, steps
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
@@ -98,13 +98,16 @@ def _chosen(found: Sequence[Step], wanted: int | None) -> int | None:
 
 
 def _device_lanes(table: Table, kinds: Coded, owner: Ints, window: Step, zero: int, device: str) -> list[Lane]:
-    """A device's lanes within a step."""
-    start, duration = table.ints("start"), np.maximum(table.ints("kDuration"), 0)
-    inside = (owner == window.owner) & (start != NULL)
-    if window.number is not None:
-        inside &= table.ints("step") == window.number
-    rows = np.flatnonzero(inside)
+    """A device's lanes during a step: what runs and what is launched then, whichever step it belongs to."""
+    low, high = window.start_ns, window.start_ns + window.span_ns
+    start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
+    mine = (owner == window.owner) & (start != NULL)
+    runs = mine & (start < high) & (end >= low)
+    called = np.flatnonzero((runs & (api != NULL)) | (mine & (api >= low) & (api < high)))
+    called = called[~table.coded("kind").among("cpu")[called]]
+    rows = np.flatnonzero(runs)
     rows = rows[np.argsort(start[rows], kind="stable")]
+    start, duration = np.clip(start, low, high), np.clip(end, low, high) - np.clip(start, low, high)
     phase = phase_places(table)
     of_class = np.array([CLASSES.index(name) for name in kinds.values], np.int64)[kinds.codes]
     names = op_names(table, table.coded("kShortName"))
@@ -124,10 +127,9 @@ def _device_lanes(table: Table, kinds: Coded, owner: Ints, window: Step, zero: i
             some = mine[table.ints(key)[mine] == number]
             name = word if number == NULL else f"{word} {number}"
             lanes.append(lane(name, "stream", some, start[some], duration[some]))
-    called = rows[(table.ints("apiStart")[rows] != NULL) & ~on_cpu[rows]]
     if len(called):
         took = np.where(table.ints("apiDuration") == NULL, 0, table.ints("apiDuration"))[called]
-        lanes.append(lane("launches", "launches", called, table.ints("apiStart")[called], np.maximum(took, 0)))
+        lanes.append(lane("launches", "launches", called, api[called], np.maximum(took, 0)))
     return lanes
 
 

@@ -4,6 +4,7 @@ Times are ns. With several GPUs, times are summed over the GPUs, including their
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Annotated, Any
@@ -15,11 +16,11 @@ from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.summary import work_numbers as work
-from pyprof.prof.summary.components import Part, Series, components, parts_of, series
+from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
-from pyprof.prof.timing.steps import PHASES, phase_places, phase_times, slowest_steps
+from pyprof.prof.timing.steps import PHASES, Step, phase_places, phase_times, slowest_steps
 from pyprof.prof.timing.stragglers import RankWaits, stragglers
 from pyprof.prof.timing.timeline import Timeline, exposed_ns, timeline
 from pyprof.prof.timing.usage import Usage, usage
@@ -47,10 +48,7 @@ class Summary:
     idle_ns: Annotated[int, doc("time without an operation")]
     late_ns: Annotated[int, doc("idle time in which the CPU had not yet called for the next launch")]
     waits: Annotated[Waits, doc("why the GPU waits")]
-    steps: Annotated[
-        tuple[Part, ...],
-        doc("one per step; ns: from its first operation to the next step's; of the last one to its end"),
-    ]
+    steps: Annotated[tuple[StepPart, ...], doc("one per step")]
     phases: Annotated[
         tuple[Part, ...], doc("time by phase: forward, backward, optimizer, data, other; overlaps counted once")
     ]
@@ -75,6 +73,7 @@ class Summary:
     uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs no model counts")]
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
+    bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
 
     @property
     def worker(self) -> str:
@@ -111,7 +110,8 @@ def summarise(
     ``limits``: the limits of all rows with ``peaks``, if they have already been computed.
     """
     all_rows = len(table)
-    warm, before = warm_up(table)
+    steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
+    warm, before = warm_up(table, steps)
     if warm is not None:
         kept = np.flatnonzero(~before)
         table, annotation = table.take(kept), annotation.take(kept)
@@ -119,11 +119,13 @@ def summarise(
     table, annotation, copies = without_loading(table, annotation)
     if limits is None or len(table) < all_rows:
         limits = roofline(table, annotation, peaks)
-    return _summary(table, annotation, limits, kinds_of_rows=kinds_of_rows, copies=copies, warm_up=warm)
+    return _summary(
+        table, annotation, limits, steps=_steps(table, steps), kinds_of_rows=kinds_of_rows, copies=copies, warm_up=warm
+    )
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
-    """``left_out``: the fields about the rows that the rest leaves out."""
+    """``left_out``: the fields that need rows that the rest leaves out."""
     duration, row_kinds, time = table.ints("kDuration"), kinds(table, annotation), timeline(table)
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
     counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
@@ -138,7 +140,6 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         idle_ns=int(time.idle_ns.sum()),
         late_ns=int(time.late_ns.sum()),
         waits=waits(table),
-        steps=_steps(table),
         phases=_phases(table, time),
         components=parts_of(components(table, annotation, row_kinds), duration),
         has_layers=bool((table.coded("layer").codes >= 0).any()),
@@ -158,15 +159,19 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
         notes=tuple(limits.notes()),
         bytes_counted_ns=int(duration[bytes_counted].sum()),
+        bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
     )
 
 
-def _steps(table: Table) -> tuple[Part, ...]:
-    """The marked steps in order of their numbers. With several GPUs, a step's time is that of the slowest GPU."""
-    number = table.ints("step")
-    timed = number[(table.ints("start") != NULL) & (number != NULL)]
-    rows = dict(zip(*(values.tolist() for values in np.unique(timed, return_counts=True)), strict=True))
-    return tuple(Part(str(step), rows[step], span) for step, (_, span) in sorted(slowest_steps(table).items()))
+def _steps(table: Table, steps: Mapping[int, Step]) -> tuple[StepPart, ...]:
+    """Those of the steps that have rows in the table, in order of their numbers."""
+    number = table.ints("step")[table.ints("start") != NULL]
+    rows = dict(zip(*(values.tolist() for values in np.unique(number, return_counts=True)), strict=True))
+    return tuple(
+        StepPart(str(number), rows[number], step.span_ns, step.idle_ns, step.mark_ns, step.extent_ns)
+        for number, step in steps.items()
+        if number in rows
+    )
 
 
 def _phases(table: Table, time: Timeline) -> tuple[Part, ...]:

@@ -50,6 +50,18 @@ class Part:
     idle_ns: Annotated[int, doc("idle time before them")] = 0
 
 
+@dataclass(frozen=True, slots=True)
+class StepPart(Part):
+    """The operations that one step launched, and the step's time, which is that of the slowest GPU."""
+
+    ns: Annotated[int, doc("time of the step, from mark to mark as the GPU reaches them; unmarked: to the next step")]
+    idle_ns: Annotated[int, doc("of this, time in which no operation ran")] = 0
+    mark_ns: Annotated[int | None, doc("on the host's clock, from its mark to the next; null where no mark says")] = (
+        None
+    )
+    extent_ns: Annotated[int, doc("GPU extent: from the start of its first operation to the end of its last one")] = 0
+
+
 def parts_of(column: Coded, weight: Ints, rows: Ints | None = None, empty: str = "") -> tuple[Part, ...]:
     """Rows and time per text of the column, the longest first; ``empty`` replaces the empty text."""
     codes, weight = (column.codes, weight) if rows is None else (column.codes[rows], weight[rows])

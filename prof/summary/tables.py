@@ -11,6 +11,7 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Part
 from pyprof.prof.summary.time_sentences import OUTLIER
 from pyprof.prof.summary.wording import layer_name
+from pyprof.prof.summary.work_sentences import at_least
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
 
@@ -52,6 +53,7 @@ def _devices(summary: Summary) -> Iterator[SummaryTable]:
     count = len(summary.devices)
     if count < 2:
         return
+    least = at_least(summary.counted_ns, summary).replace("at least ", "≥ ")
     rows = [
         (
             _device_name(device),
@@ -59,7 +61,7 @@ def _devices(summary: Summary) -> Iterator[SummaryTable]:
             ms(device.span_ns),
             share(device.busy_ns, device.span_ns),
             share(device.kernel_ns, device.span_ns),
-            f"{device.tflops:.4g}",
+            f"{least}{device.tflops:.4g}",
         )
         for device in summary.devices[:MOST]
     ]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from statistics import median
 
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import amount, brief_time, counted, joined, layer_name, operation_name, rate
@@ -119,14 +120,26 @@ def _place(point: SyncPoint) -> str:
 
 
 def step_sentences(summary: Summary) -> Iterator[str]:
-    if len(summary.steps) < 2:
-        return
-    times = [part.ns for part in summary.steps]
-    slowest = max(summary.steps, key=lambda part: part.ns)
-    yield (
-        f"A step takes {ms(summary.step_ns)} (median of {len(times)}); the fastest takes {ms(min(times))}, the slowest "
-        f"{ms(slowest.ns)} (step {slowest.name})."
-    )
+    """The time of a step as the GPU reaches its marks; beside it the time between them on the host, and GPU extent."""
+    steps = summary.steps
+    marks = [part.mark_ns for part in steps if part.mark_ns is not None]
+    if len(steps) > 1:
+        times = [part.ns for part in steps]
+        slowest = max(steps, key=lambda part: part.ns)
+        yield (
+            f"A step takes {ms(summary.step_ns)} (median of {len(times)}); the fastest takes {ms(min(times))}, the "
+            f"slowest {ms(slowest.ns)} (step {slowest.name})."
+        )
+        if not marks:
+            extent = f"{summary.worker} extent, from the first operation of one to that of the next"
+            yield f"Steps are measured by {extent}: no mark says when they begin."
+    if marks:
+        one = len(steps) == 1
+        whole = f"The step takes {ms(summary.step_ns)}, from" if one else "From"
+        host = f"{whole} mark to mark on the host{'' if one else ' a step takes'} {ms(median(marks))}"
+        extent = ms(median(part.extent_ns for part in steps))
+        medians = "" if one else " (medians)"
+        yield f"{host}; its {summary.worker} extent, from its first operation to its last, is {extent}{medians}."
 
 
 def backward_sentences(summary: Summary) -> Iterator[str]:

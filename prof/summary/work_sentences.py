@@ -4,11 +4,12 @@ The last are about what the capture or the models do not say: kernels in graphs,
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.components import Part
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
 from pyprof.quantities import ms, percent, share
 from pyprof.table.schema import first_text
@@ -16,7 +17,7 @@ from pyprof.table.schema import first_text
 MOST = 3  # parts that a sentence names
 MOST_OPS = 5  # ops without a model that a sentence names
 LITTLE = 0.01  # of the time: less is not named
-NEARLY = 0.95  # share of the time; a figure known for more than this is treated as known for all of it
+NEARLY = 0.99  # share of the time; an amount that is known for less is said to be "at least" so much
 TELLING = 0.1  # share of the time; limits known for less than this say nothing about the whole
 MISSED = 0.05  # a larger share of GPU time without an op gets a sentence that says how to attribute it
 LONGEST_KERNEL = 40  # characters of a kernel's name
@@ -84,18 +85,18 @@ def rate_sentences(summary: Summary) -> Iterator[str]:
         known = f"FLOPs are known for {share(summary.counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.counted_ns, summary), per_gpu(summary)
         rate = f"{least}{amount(summary.flop_per_s, 'FLOP/s')}{mean}"
-        yield f"{known}: {amount(summary.flop, 'FLOP')}, {rate}."
+        yield f"{known}: {least}{amount(summary.flop, 'FLOP')}, {rate}."
         if not math.isnan(summary.mean("mfu")):
             yield f"Model FLOPs utilisation (MFU) is {least}{mfu_text(summary)} of {peak_text(summary)}."
     if summary.span_ns and summary.nbytes:
         known = f"Bytes are known for {share(summary.bytes_counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.bytes_counted_ns, summary), per_gpu(summary)
-        yield f"{known}: {amount(summary.nbytes, 'B')}, {least}{amount(summary.byte_per_s, 'B/s')}{mean}."
+        yield f"{known}: {least}{amount(summary.nbytes, 'B')}, {least}{amount(summary.byte_per_s, 'B/s')}{mean}."
 
 
 def at_least(known_ns: int, summary: Summary) -> str:
-    """The prefix "at least" for a rate whose FLOPs or bytes are known for only part of the time."""
-    return "" if known_ns > NEARLY * summary.total_ns else "at least "
+    """The prefix "at least" for an amount or rate whose FLOPs or bytes are known for only part of the time."""
+    return "" if known_ns >= NEARLY * summary.total_ns else "at least "
 
 
 def per_gpu(summary: Summary) -> str:
@@ -173,9 +174,16 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
 
 
 def uncounted_sentences(summary: Summary) -> Iterator[str]:
-    """The ops without a FLOP model."""
+    """The ops whose FLOPs are not counted, and those whose FLOPs are, but not their bytes."""
+    why = "ops without a FLOP model" if summary.has_sizes else "ops whose shapes the capture does not record"
+    yield from _uncounted(summary, summary.uncounted, why)
+    if summary.bytes_counted_ns < NEARLY * summary.total_ns:
+        yield from _uncounted(summary, summary.bytes_uncounted, "ops whose FLOPs are counted, and not their bytes")
+
+
+def _uncounted(summary: Summary, parts: Sequence[Part], what: str) -> Iterator[str]:
     sums: dict[str, int] = {}
-    for part in summary.uncounted:
+    for part in parts:
         op = operation_name(first_text(part.name) if part.name.startswith('["') else part.name)
         sums[op] = sums.get(op, 0) + part.ns
     if not sums:
@@ -184,5 +192,4 @@ def uncounted_sentences(summary: Summary) -> Iterator[str]:
     named = [f"{op} {share(ns, total)}" for op, ns in sorted(sums.items(), key=lambda item: -item[1])]
     more = f" and {len(named) - MOST_OPS} more" if len(named) > MOST_OPS else ""
     time = f"{share(sum(sums.values()), total)} of {summary.worker} time"
-    why = "ops without a FLOP model" if summary.has_sizes else "ops whose shapes the capture does not record"
-    yield f"{time} runs in {why}: {', '.join(named[:MOST_OPS])}{more}."
+    yield f"{time} runs in {what}: {', '.join(named[:MOST_OPS])}{more}."

@@ -39,6 +39,8 @@ class WholeTable(Record):
     attributed_percent: Annotated[float | None, doc("its share of the time", "%")]
     uncounted_ns: Annotated[int, doc("time of the rows whose FLOPs no model counts", "ns")]
     uncounted_percent: Annotated[float | None, doc("its share of the time", "%")]
+    bytes_uncounted_ns: Annotated[int, doc("time of the rows whose bytes no model counts", "ns")]
+    bytes_uncounted_percent: Annotated[float | None, doc("its share of the time", "%")]
 
 
 class SelectedRows(Record):
@@ -74,6 +76,7 @@ class TableDocument(Record, kw_only=True):
     totals: Annotated[WholeTable, doc("the whole table, whichever rows are printed")]
     selected: Annotated[SelectedRows, doc("the rows that --where chose, before --group and --top")]
     uncounted: Annotated[list[UncountedOp], doc("ops whose FLOPs no model counts, the longest first")]
+    bytes_uncounted: Annotated[list[UncountedOp], doc("ops whose bytes no model counts, the longest first")]
     assumptions: Annotated[list[str], doc("the peaks that the limits rest on, in sentences")]
 
 
@@ -110,11 +113,13 @@ def rows_of(query: Query, table: Table, totals: Totals, rows: Ints, notes: Seque
     selected_ns = int(table.ints("kDuration")[rows].sum())
     attributed = totals.attributed_ns, totals.attributed_percent
     uncounted = totals.uncounted_ns, totals.percent(totals.uncounted_ns)
+    of_bytes = totals.bytes_uncounted_ns, totals.percent(totals.bytes_uncounted_ns)
     shared: dict[str, Any] = {
         "columns": [PrintedColumn(c.name, TYPES[c.kind], c.unit or None, c.meaning) for c in query.columns],
-        "totals": WholeTable(totals.rows, totals.total_ns, totals.processor, *attributed, *uncounted),
+        "totals": WholeTable(totals.rows, totals.total_ns, totals.processor, *attributed, *uncounted, *of_bytes),
         "selected": SelectedRows(len(rows), selected_ns, totals.percent(selected_ns)),
         "uncounted": [UncountedOp(op, ns, totals.percent(ns)) for op, ns in totals.uncounted.items()],
+        "bytes_uncounted": [UncountedOp(op, ns, totals.percent(ns)) for op, ns in totals.bytes_uncounted.items()],
         "assumptions": list(notes),
     }
     if query.group:

@@ -1,19 +1,22 @@
 """The time of each step by phase: forward, backward, optimizer, data, other, and idle (no operation).
 
-Overlapping time counts once: if operations of two phases overlap, it counts for the phase that comes first in
-``PHASES``. So the phases and the idle time sum to the step's time. A step lasts from the start of its first operation
-to the start of the next step's; the last step lasts to the end of its last operation.
+A marked step lasts from mark to mark, as its device reaches the marks: see ``pyprof.parse.attribute.step_times``, whose
+columns stepStart and stepEnd tell. Where no mark says (the optimizer separates the steps, or the table is an older
+one), a step lasts from its first operation to the next step's first, and the last one to the end of its last operation.
+
+A step's time is split by what ran on its device during it. Overlapping time counts once: if operations of two phases
+overlap, it counts for the phase that comes first in ``PHASES``. So the phases and the idle time sum to the step's time.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
-from pyprof.table.columns import NULL, Ints, Table, distinct, known
+from pyprof.table.columns import NULL, Ints, Table, greatest, known, least
 
 PHASES = ("forward", "backward", "optimizer", "data", "other")
 
@@ -24,21 +27,31 @@ class Step:
 
     owner: Annotated[int, doc("number of the device")]
     number: Annotated[int | None, doc("number of the step")]
-    start_ns: Annotated[int, doc("start of its first operation")]
-    span_ns: Annotated[int, doc("from there to the next step's first operation")]
+    start_ns: Annotated[
+        int,
+        doc("when it begins: at its mark, or when the work launched before it is done; unmarked: its first operation"),
+    ]
+    span_ns: Annotated[
+        int, doc("from there to where the next step begins; of the last one to its mark's end, or its own")
+    ]
     phase_ns: Annotated[dict[str, int], doc("time by phase, each instant counted once")]
     idle_ns: Annotated[int, doc("time in which no operation ran")]
+    mark_ns: Annotated[int | None, doc("on the host's clock, from its mark to the next; null where no mark says")] = (
+        None
+    )
+    extent_ns: Annotated[int, doc("GPU extent: from the start of its first operation to the end of its last one")] = 0
 
 
-def slowest_steps(table: Table) -> dict[int, tuple[int, int]]:
-    """Start and duration of each marked step, by number. With several GPUs, the slowest one decides its duration."""
+def slowest_steps(table: Table) -> dict[int, Step]:
+    """Each marked step by number, in order; of several GPUs the slowest one's, from the first one's start."""
     _, owner = devices_of_rows(table)
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, Step] = {}
     for step in steps(table, owner):
         if step.number is not None:
-            start, span = found.get(step.number, (step.start_ns, 0))
-            found[step.number] = min(start, step.start_ns), max(span, step.span_ns)
-    return found
+            before = found.get(step.number, step)
+            slowest = max(before, step, key=lambda each: each.span_ns)
+            found[step.number] = replace(slowest, start_ns=min(before.start_ns, step.start_ns))
+    return dict(sorted(found.items()))
 
 
 def owners(table: Table) -> tuple[Ints, list[str]]:
@@ -68,32 +81,43 @@ def _words(key: Sequence[int]) -> list[str]:
 
 
 def steps(table: Table, owner: Ints) -> list[Step]:
-    """One record per (owner, step), in that order. Rows outside of all steps count only if there are no steps."""
-    start, end, number = table.ints("start"), ends(table), table.ints("step")
-    place = phase_places(table)
-    rows = np.flatnonzero(start != NULL)
-    if np.any(number[rows] != NULL):
-        rows = rows[number[rows] != NULL]
-    if not len(rows):
-        return []
-    keys, group = distinct(owner[rows], number[rows])
-    order = np.argsort(group, kind="stable")
-    members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1)
-    firsts = {key: int(start[rows].min()) for key, rows in zip(keys, members, strict=True)}
-    return [
-        _step(device, step, start[rows], end[rows], place[rows], firsts.get((device, step + 1)))
-        for (device, step), rows in zip(keys, members, strict=True)
-    ]
+    """One record per (owner, step), in that order. Rows outside of all steps count where they run during a step."""
+    start, end, place = table.ints("start"), ends(table), phase_places(table)
+    timed = start != NULL
+    marked = bool((table.ints("step")[timed] != NULL).any())
+    found: list[Step] = []
+    for device in np.unique(owner[timed]).tolist():
+        rows = np.flatnonzero(timed & (owner == device))
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        columns = {key: table.ints(key)[rows] for key in COLUMNS}
+        found += _of_device(device, columns, end[rows], place[rows], marked)
+    return found
 
 
-def _step(owner: int, number: int, start: Ints, end: Ints, place: Ints, following: int | None) -> Step:
-    """A step from its rows; ``following``: the start of the next step."""
-    low, high = int(start.min()), int(end.max())
-    if following is not None and following > low:
-        high = following
-        start, end = np.minimum(start, high), np.minimum(end, high)
-    phases = phase_times(start, end, place)
-    return Step(owner, known(number), low, high - low, phases, high - low - sum(phases.values()))
+COLUMNS = ("start", "step", "markStart", "markEnd", "stepStart", "stepEnd")
+
+
+def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, marked: bool) -> Iterator[Step]:
+    """The steps of one device, from its rows in order of their start."""
+    inside = np.flatnonzero(columns["step"] != NULL) if marked else np.arange(len(end))
+    numbers, group = np.unique(columns["step"][inside], return_inverse=True)
+    start, _, mark, mark_end, begin, until = (columns[key][inside] for key in COLUMNS)
+    count = len(numbers)
+    first, low, mark = (least(values, group, count) for values in (start, begin, mark))
+    last, high, mark_end = (greatest(values, group, count) for values in (end[inside], until, mark_end))
+    following = np.append(np.where(np.diff(numbers) == 1, first[1:], NULL), NULL)[:count]
+    low = np.where(low == NULL, first, low)
+    high = np.where(high != NULL, high, np.where(following > low, following, last))
+    reach = np.maximum.accumulate(end)
+    before, after = np.searchsorted(reach, low, "right"), np.searchsorted(columns["start"], high)
+    for i, number in enumerate(numbers.tolist()):
+        running = slice(int(before[i]), int(after[i]))
+        began, ended = (np.clip(times[running], low[i], high[i]) for times in (columns["start"], end))
+        phases, span = phase_times(began, ended, place[running]), int(high[i]) - int(low[i])
+        idle, host = span - sum(phases.values()), None
+        if mark[i] != NULL and mark_end[i] != NULL:
+            host = int(mark_end[i]) - int(mark[i])
+        yield Step(owner, known(number), int(low[i]), span, phases, idle, host, int(last[i]) - int(first[i]))
 
 
 def phase_places(table: Table) -> Ints:

@@ -4,6 +4,7 @@ A capture of a whole program (`nsys profile python train.py`) begins with the co
 step takes seconds, later ones milliseconds. Sums over all steps would describe neither.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Annotated
@@ -11,7 +12,7 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.steps import slowest_steps
+from pyprof.prof.timing.steps import Step, slowest_steps
 from pyprof.table.columns import NULL, Bools, Table
 
 LONG = 2.0  # a leading step of at least this times the median of the later steps is warm-up
@@ -29,21 +30,22 @@ class WarmUp:
     ns: Annotated[int, doc("from the first of these rows to the first step that remains")]
 
 
-def warm_up(table: Table) -> tuple[WarmUp | None, Bools]:
+def warm_up(table: Table, steps: Mapping[int, Step] | None = None) -> tuple[WarmUp | None, Bools]:
     """The warm-up, and the mask of its rows; None if nothing long precedes the first step of usual length.
 
-    A capture that marks no steps has no warm-up.
+    A capture that marks no steps has no warm-up. ``steps``: its ``slowest_steps``, if they have been computed already.
     """
     nothing = None, np.zeros(len(table), bool)
-    in_order = sorted(slowest_steps(table).values())
+    in_order = sorted((slowest_steps(table) if steps is None else steps).items(), key=lambda item: item[1].start_ns)
     if len(in_order) < FEWEST:
         return nothing
-    spans = [span for _, span in in_order]
+    spans = [step.span_ns for _, step in in_order]
     first = 0
     while first < len(spans) - FEWEST and spans[first] > LONG * median(spans[first + 1 :]):
         first += 1
-    start, begin, usual = table.ints("start"), in_order[first][0], median(spans[first:])
-    before = (start != NULL) & (start < begin)
+    start, begin, usual = table.ints("start"), in_order[first][1].start_ns, median(spans[first:])
+    kept = np.array([number for number, _ in in_order[first:]])
+    before = (start != NULL) & (start < begin) & ~np.isin(table.ints("step"), kept)
     if not before.any():
         return nothing
     lasted = begin - int(start[before].min())

@@ -200,6 +200,21 @@ def numbered(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
     return _numbered(key, room)
 
 
+def least(values: Ints, group: Ints, groups: int) -> Ints:
+    """The least known value of each group; NULL where none is known."""
+    found = np.full(groups, np.iinfo(np.int64).max)
+    there = values != NULL
+    np.minimum.at(found, group[there], values[there])
+    return np.where(np.bincount(group[there], minlength=groups) > 0, found, NULL)
+
+
+def greatest(values: Ints, group: Ints, groups: int) -> Ints:
+    """The greatest value of each group; NULL where none is known."""
+    found = np.full(groups, NULL, np.int64)
+    np.maximum.at(found, group, values)
+    return found
+
+
 _ROOMY = 4  # counting is faster than sorting for up to this many possible keys per row
 
 

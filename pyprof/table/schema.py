@@ -80,6 +80,10 @@ KERNELS: tuple[Column, ...] = (
         "forward", "json", "", "name and arguments of the forward op, for kernels of a C++ autograd Function's node"
     ),
     Column("gpuInfo", "json", "", "facts of the GPU that the capture has: SMs, clock, bandwidth, compute capability"),
+    Column("markStart", "int", "ns", "start of the step's mark, on the host; empty where no mark says when it begins"),
+    Column("markEnd", "int", "ns", "start of the next mark; where none follows, the end of the step's own"),
+    Column("stepStart", "int", "ns", "when the step begins on the device: at its mark, or later if work is left to do"),
+    Column("stepEnd", "int", "ns", "when it ends there: where the next one begins; of the last one with all its work"),
 )
 
 COLUMN = {column.key: column for column in KERNELS}

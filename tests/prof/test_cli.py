@@ -200,7 +200,7 @@ def test_parquet_gives_the_same(netdict, tmp_path, capfdbinary):
 def test_the_summary_tells_what_is_attributed_and_what_is_not_counted(netdict, capfdbinary):
     err = run(capfdbinary, netdict)[2]
     attributed = "2 rows; 75.0% of 0.0040 ms of GPU time is attributed to an op"
-    assert err.startswith(f"prof.py: {attributed}; not counted: 25.0%: ")
+    assert err.startswith(f"prof.py: {attributed}; FLOPs and bytes not counted: 25.0%: ")
     assert err.count("\n") == 1
     assert "\x1b" not in err
     assert run(capfdbinary, "-q", netdict)[2] == ""

@@ -126,9 +126,9 @@ def test_rows_have_the_columns_keys_and_null_for_unknown(netdict, capfdbinary):
     assert found["columns"][1]["unit"] is None
     assert found["totals"] == {
         "rows": 2, "time_ns": 5000, "on": "GPU", "attributed_ns": 2000, "attributed_percent": 40.0,
-        "uncounted_ns": 3000, "uncounted_percent": 60.0,
+        "uncounted_ns": 3000, "uncounted_percent": 60.0, "bytes_uncounted_ns": 3000, "bytes_uncounted_percent": 60.0,
     }  # fmt: skip
-    assert found["uncounted"] == [{"op": "unknown", "time_ns": 3000, "percent": 60.0}]
+    assert found["uncounted"] == found["bytes_uncounted"] == [{"op": "unknown", "time_ns": 3000, "percent": 60.0}]
     assert found["selected"] == {"rows": 2, "time_ns": 5000, "percent": 100.0}
     assert found["assumptions"][0].startswith("the capture does not name the GPU")
     assert out.count(b"\n") == 4  # a row a line

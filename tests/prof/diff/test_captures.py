@@ -1,7 +1,8 @@
 """Real pairs from an H200: numbers counted in the traces' own events, apart from pyprof.
 
-Of the steps after the first (which warms the profiler up), a step lasts from its first GPU event to the next step's,
-the last one to its end; the events' `ts` and `dur`, and the step's `ProfilerStep#N` around their launches, gave these.
+Of the steps after the first (which warms the profiler up), a step lasts from where its mark reaches the GPU (the end of
+the work launched before `ProfilerStep#N`, later than the mark because the host runs ahead) to where the next one does;
+`raw_steps` of tests/prof/timing/test_steps.py gave these.
 """
 
 import pytest
@@ -13,7 +14,7 @@ from pyprof.prof.diff.sentences import headline, warnings
 from pyprof.prof.load import load_table
 from tests.prof.diff.diff_rows import entry
 
-EAGER_NS, PADDED_NS, COMPILED_NS = 23_134_827, 10_080_760, 10_490_638  # means of four steps
+EAGER_NS, PADDED_NS, COMPILED_NS = 23_138_245, 10_083_734, 10_493_836  # means of four steps
 EAGER_HEAD = {  # the products' kernels, ns a step
     "cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1": 6_683_810,
     "cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_nn_align1": 4_526_559,
@@ -48,7 +49,7 @@ def test_steps_are_those_of_the_trace(sides):
 
 
 def test_a_padded_vocabulary_is_the_same_program_with_a_faster_head(padded):
-    assert headline(padded) == "B is 13.05 ms per step faster: 23.13 -> 10.08 ms (-56.4%; noise ±0.06 ms)."
+    assert headline(padded) == "B is 13.06 ms per step faster: 23.14 -> 10.08 ms (-56.4%; noise ±0.05 ms)."
     assert warnings(padded) == []
     assert not any(e.status in ("appeared", "vanished", "moved", "kind") for e in padded.entries)
     for phase in ("forward", "backward"):
@@ -71,7 +72,7 @@ def test_its_kernels_changed_and_both_use_tensor_cores(padded):
 
 
 def test_compiled_code_keeps_its_products_and_names_what_it_did_to_the_head(compiled):
-    assert headline(compiled) == "B is 12.64 ms per step faster: 23.13 -> 10.49 ms (-54.7%; noise ±0.06 ms)."
+    assert headline(compiled) == "B is 12.65 ms per step faster: 23.14 -> 10.49 ms (-54.6%; noise ±0.06 ms)."
     forward = entry(compiled, "head linear")
     assert forward.status == "moved"
     (swap,) = forward.swaps

@@ -86,8 +86,8 @@ def test_the_workflow_compares(base, head, code, root, runner, tmp_path):
     assert runner(steps["Compare"]) == code
     assert runner(steps["Summary"]) == 0
     summary = (tmp_path / "summary.md").read_text()
-    assert summary.startswith("```\nB is 13.05 ms per step")
-    assert ("failed: step > 3%: 10.08 -> 23.13 ms" in summary) == (code == 3)
+    assert summary.startswith("```\nB is 13.06 ms per step")
+    assert ("failed: step > 3%: 10.08 -> 23.14 ms" in summary) == (code == 3)
     assert (tmp_path / "diff.html").read_text().startswith("<!doctype html>")
 
 

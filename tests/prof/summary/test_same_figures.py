@@ -152,7 +152,7 @@ def test_the_pages_figures_are_those_of_the_sentences(both):
     if "A step takes" in text:
         assert page.figures["step time"] == found(r"A step takes (\S+ ms) \(median", text)[0]
     if "FLOPs are known" in text:
-        rate = found(r"FLOPs are known for \S+ of GPU time: \S+ \S+, ((?:at least )?\S+ \S+)", text)[0]
+        rate = found(r"FLOPs are known for \S+ of GPU time: (?:at least )?\S+ \S+, ((?:at least )?\S+ \S+)", text)[0]
         assert page.figures["FLOP rate"] == rate.replace("at least", "≥")
     if "(MFU)" in text:
         assert page.figures["MFU"] == found(r"\(MFU\) is ((?:at least )?\S+) of", text)[0].replace("at least", "≥")
@@ -254,7 +254,7 @@ def test_the_rows_have_the_flops_the_bytes_and_the_tensor_cores_of_the_summary(s
         if f"{what} are known" not in text:
             assert not np.nansum(values)
             continue
-        share, amount = found(rf"{what} are known for (\S+) of GPU time: (\S+ \S+),", text)
+        share, amount = found(rf"{what} are known for (\S+) of GPU time: (?:at least )?(\S+ \S+),", text)
         assert np.nansum(values) == pytest.approx(number(amount), rel=DIGITS)
         assert agrees(rows.dur[~np.isnan(values)].sum(), rows.dur.sum(), share)
     if "Matrix math (" in text:

@@ -1,0 +1,98 @@
+"""When each marked step begins and ends on its GPU.
+
+A mark is made on the host, and the GPU works through what the host launches later, often much later. So a step begins
+on the GPU as a CUDA event would tell that the host records at the mark: at the mark, or when the work launched before
+it is done, if that is later. This work is that of the device's main stream, the one whose kernels take most time:
+copies on another stream may run through several steps.
+
+A step ends where the next one begins: what comes between its last operation and the next mark, idle time included, is
+its own. A step that no mark follows ends with its own range, or with its last operation, if that is later. So the
+steps of a device follow one another without overlap.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, blank, distinct, greatest, least
+
+
+class StepTimes(NamedTuple):
+    """Per row, ns: when its step begins and ends on its device; NULL: no mark says."""
+
+    start: Ints
+    end: Ints
+
+
+def step_times(columns: Mapping[str, Data]) -> StepTimes:
+    """The times of the steps, from step, markStart, markEnd, pid, device, stream, kind, start and kDuration."""
+    rows = len(columns["step"])
+    keys = ("step", "markStart", "markEnd", "pid", "device", "stream", "start", "kDuration")
+    step, mark, until, pid, device, stream, start, duration = (_ints(columns, key, rows) for key in keys)
+    found = StepTimes(np.full(rows, NULL, np.int64), np.full(rows, NULL, np.int64))
+    marked = (step != NULL) & ((mark != NULL) | (until != NULL))
+    if not marked.any():
+        return found
+    end = start + np.maximum(duration, 0)
+    kernel = _kernels(columns, rows)
+    devices, owner = distinct(pid, device)
+    for number in range(len(devices)):
+        mine = np.flatnonzero((owner == number) & (start != NULL))
+        mine = mine[np.argsort(start[mine], kind="stable")]
+        if not marked[mine].any():
+            continue
+        main = _main_stream(stream[mine], np.where(kernel[mine], duration[mine], 0))
+        of_steps = _Steps(step[mine], mark[mine], until[mine], start[mine], end[mine], main)
+        inside = mine[marked[mine]]
+        place = np.searchsorted(of_steps.numbers, step[inside])
+        begins, ends = of_steps.times()
+        found.start[inside], found.end[inside] = begins[place], ends[place]
+    return found
+
+
+def _ints(columns: Mapping[str, Data], key: str, rows: int) -> Ints:
+    data = columns.get(key, blank("int", rows))
+    assert isinstance(data, np.ndarray)
+    return data.astype(np.int64, copy=False)
+
+
+def _kernels(columns: Mapping[str, Data], rows: int) -> Bools:
+    kind = columns.get("kind", Coded.empty(rows))
+    assert isinstance(kind, Coded)
+    return ~kind.among("memcpy", "memset")
+
+
+def _main_stream(stream: Ints, ns: Ints) -> Ints:
+    """The positions of the rows on the stream with most of this time."""
+    streams, place = np.unique(stream, return_inverse=True)
+    sums = np.bincount(place, weights=np.maximum(ns, 0), minlength=len(streams))
+    return np.flatnonzero(place == int(sums.argmax()))
+
+
+class _Steps:
+    """The steps of one device, from its rows in order of start; ``numbers`` ascend."""
+
+    def __init__(self, step: Ints, mark: Ints, until: Ints, start: Ints, end: Ints, main: Ints) -> None:
+        inside = np.flatnonzero((step != NULL) & ((mark != NULL) | (until != NULL)))
+        self.numbers, group = np.unique(step[inside], return_inverse=True)
+        count = len(self.numbers)
+        self.first, self.last = least(start[inside], group, count), greatest(end[inside], group, count)
+        self.mark, self.until = least(mark[inside], group, count), greatest(until[inside], group, count)
+        self.done = np.full(count, NULL, np.int64)  # when the main stream is done with what came before
+        reach = np.maximum.accumulate(end[main])
+        numbers, at = np.unique(step[main], return_index=True)  # each step's first row on the main stream
+        preceded = np.isin(numbers, self.numbers) & (at > 0)
+        self.done[np.searchsorted(self.numbers, numbers[preceded])] = reach[at[preceded] - 1]
+
+    def times(self) -> StepTimes:
+        """One value per step."""
+        from_ = np.where(self.mark == NULL, self.first, self.mark)  # step 0 has no mark and begins with its work
+        order = np.argsort(from_, kind="stable")
+        begin = np.where(self.mark == NULL, from_, np.maximum(from_, self.done))
+        begin[order] = np.maximum.accumulate(begin[order])
+        end = np.maximum(self.until, self.last)
+        before, after = order[:-1], order[1:]
+        follows = self.until[before] >= from_[after]
+        end[before] = np.where(follows, begin[after], np.minimum(end[before], begin[after]))
+        return StepTimes(begin, np.maximum(end, begin))

@@ -1,0 +1,132 @@
+"""When marked steps begin and end on their GPU; all times in ns, worked out by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.attribute.step_times import step_times
+from pyprof.parse.nsys.reader import read
+from pyprof.table.columns import NULL, Coded
+from pyprof.table.netdict import read_netdict, write_netdict
+from pyprof.table.parquet import read_parquet, write_parquet
+from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
+
+
+def columns(*rows: tuple[Any, ...]) -> dict[str, Any]:
+    """Rows of (step, its mark, the next mark, start, duration[, stream[, device]]); None: unknown."""
+    full = [(*row, *(0, 0)[len(row) - 5 :]) for row in rows]
+    keys = ("step", "markStart", "markEnd", "start", "kDuration", "stream", "device")
+    values = [[NULL if value is None else value for value in column] for column in zip(*full, strict=True)]
+    return {key: np.array(column, np.int64) for key, column in zip(keys, values, strict=True)}
+
+
+def times(*rows: tuple[Any, ...], **more: Any) -> list[tuple[int, int] | None]:
+    """Each row's step: when it begins and ends."""
+    start, end = step_times({**columns(*rows), **more})
+    pairs = zip(start.tolist(), end.tolist(), strict=True)
+    return [None if pair == (NULL, NULL) else pair for pair in pairs]
+
+
+def test_where_the_gpu_keeps_up_a_step_lasts_from_mark_to_mark() -> None:
+    assert times((1, 0, 100, 20, 30), (2, 100, 200, 130, 30)) == [(0, 100), (100, 200)]
+
+
+def test_where_the_gpu_is_late_a_step_begins_when_it_is_done_with_the_one_before() -> None:
+    # the host marks 0, 10 and 20, and ends at 30; the GPU works 100 on each of the three
+    late = [(1, 0, 10, 5, 100), (2, 10, 20, 105, 100), (3, 20, 30, 205, 100)]
+    assert times(*late) == [(0, 105), (105, 205), (205, 305)]
+
+
+def test_work_that_was_launched_before_the_first_mark_is_not_of_the_first_step() -> None:
+    # a kernel of before the capture runs until 40; no launch of it is known
+    assert times((None, None, None, 0, 40), (1, 10, 60, 40, 10)) == [None, (40, 60)]
+
+
+def test_the_last_step_lasts_until_its_range_ends_or_with_all_its_work() -> None:
+    assert times((1, 0, 100, 20, 30)) == [(0, 100)]
+    assert times((1, 0, 100, 20, 30), (1, 0, 100, 90, 25, 7)) == [(0, 115)] * 2  # of whichever stream
+    assert times((1, 0, None, 20, 30)) == [(0, 50)]  # its range was never closed
+
+
+def test_copies_on_another_stream_may_run_through_several_steps() -> None:
+    copy = (1, 0, 100, 10, 350, 7)
+    kernels = [(1, 0, 100, 20, 60), (2, 100, 200, 120, 60), (3, 200, 300, 220, 60)]
+    kind = Coded.of(["memcpy", "kernel", "kernel", "kernel"])
+    assert times(copy, *kernels, kind=kind) == [(0, 100), (0, 100), (100, 200), (200, 300)]
+
+
+def test_step_0_begins_with_its_first_operation_and_ends_at_the_first_mark() -> None:
+    assert times((0, None, 100, 20, 30), (1, 100, 200, 120, 10)) == [(20, 100), (100, 200)]
+
+
+def test_a_step_ends_with_its_range_where_something_else_follows() -> None:
+    # step 1 ends at 100 and step 2 begins at 200; between them ran an evaluation, or a step without any operation
+    assert times((1, 0, 100, 20, 30), (None, None, None, 120, 50), (2, 200, 300, 210, 10)) == [
+        (0, 100), None, (200, 300),
+    ]  # fmt: skip
+    # the GPU is late: step 1 ends at 130 with its work, the evaluation at 210, and step 2 begins then
+    assert times((1, 0, 100, 20, 110), (None, None, None, 130, 80), (2, 200, 300, 210, 10)) == [
+        (0, 130), None, (210, 300),
+    ]  # fmt: skip
+
+
+def test_each_device_has_its_own_times() -> None:
+    first, second = (1, 0, 10, 5, 100, 0, 0), (2, 10, 20, 105, 100, 0, 0)
+    assert times(first, (1, 0, 10, 5, 3, 0, 1), second, (2, 10, 20, 12, 3, 0, 1)) == [
+        (0, 105), (0, 10), (105, 205), (10, 20),
+    ]  # fmt: skip
+
+
+def test_without_marks_nothing_is_said() -> None:
+    assert times((1, None, None, 20, 30), (2, None, None, 120, 30)) == [None, None]
+
+
+# From a file to the table
+
+
+def table_of(folder: Path, ranges: list[tuple[Any, ...]], launches: tuple[int, ...]) -> Any:
+    """A kernel of 10 ns at each of these times, when it is launched, too."""
+    kernels = [kernel(at, at) for at in launches]
+    return correlate(
+        read(write(folder / "net.sqlite", **{KERNEL: kernels, API: [call(at, at) for at in launches], NVTX: ranges}))
+    )
+
+
+def marks_of(table: Any) -> list[tuple[int | None, int | None]]:
+    pairs = zip(table.ints("markStart").tolist(), table.ints("markEnd").tolist(), strict=True)
+    return [(None if a == NULL else a, None if b == NULL else b) for a, b in pairs]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "launches", "expected"),
+    [
+        # the gap from 19 to 20 belongs to step 3; nothing follows step 4
+        ([push(10, 19, "ProfilerStep#3"), push(20, 30, "ProfilerStep#4")], (12, 22), [(10, 20), (20, 30)]),
+        # a launch in the gap: step 3 ends with its range
+        (
+            [push(10, 15, "ProfilerStep#3"), push(20, 30, "ProfilerStep#4")],
+            (12, 17, 22),
+            [(10, 15), (None,) * 2, (20, 30)],
+        ),
+        # not the next step
+        ([push(10, 15, "ProfilerStep#3"), push(20, 30, "ProfilerStep#9")], (12, 22), [(10, 15), (20, 30)]),
+    ],
+)
+def test_marks_are_those_of_the_host(tmp_path: Path, ranges: Any, launches: Any, expected: Any) -> None:
+    assert marks_of(table_of(tmp_path, ranges, launches)) == expected
+
+
+def test_net_dict_and_parquet_keep_the_times(tmp_path: Path) -> None:
+    table = table_of(tmp_path, [push(10, 20, "ProfilerStep#3"), push(20, 30, "ProfilerStep#4")], (12, 22, 40))
+    with (tmp_path / "net.dict").open("wb") as out:
+        write_netdict(table, out)
+    write_parquet(table, tmp_path / "net.parquet")
+    with (tmp_path / "net.dict").open("rb") as file:
+        tables = [read_netdict(file, "net.dict"), read_parquet(tmp_path / "net.parquet")]
+    assert (table.ints("stepStart") != NULL).tolist() == [True, True, False]
+    for read_again in tables:
+        for key in ("markStart", "markEnd", "stepStart", "stepEnd"):
+            assert read_again.ints(key).tolist() == table.ints(key).tolist()
