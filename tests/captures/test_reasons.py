@@ -8,6 +8,7 @@ import json
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +148,9 @@ class Export:
     def read(self, table: str, columns: str) -> list[tuple[Any, ...]]:
         if table not in self.tables:
             return []
-        has = {name for _, name, *_ in self.db.execute(f"PRAGMA table_info({table})")}  # noqa: S608
+        has = {name for _, name, *_ in self.db.execute(f"PRAGMA table_info({table})")}
         named = ", ".join(name if name in has else "NULL" for name in columns.split(", "))
-        return self.db.execute(f"SELECT {named} FROM {table}").fetchall()  # noqa: S608
+        return self.db.execute(f"SELECT {named} FROM {table}").fetchall()
 
     @staticmethod
     def process(number: int | None) -> int:
@@ -196,9 +197,7 @@ def test_a_replayed_row_that_has_an_op_says_whose(name: str) -> None:
 
 def test_every_trace_is_among_these(data: Path) -> None:
     """Each file that has a row without an op is tested above."""
-    names = {str(path.relative_to(data)) for path in (*(data / "kineto").iterdir(), *(data / "round2").glob("*.json.gz"))}
-    for name in sorted(names - set(KINETO)):
-        try:
-            assert without_op(data / name) == Counter(), name
-        except PyprofError:
-            continue
+    files = {*(data / "kineto").iterdir(), *(data / "round2").glob("*.json.gz")} - {data / name for name in KINETO}
+    for file in sorted(files):
+        with suppress(PyprofError):  # not a capture of GPU work
+            assert without_op(file) == Counter(), file

@@ -333,9 +333,9 @@ def test_flows_between_ranges_without_numbers_lead_nowhere(tmp_path):
 
 def test_a_row_without_a_correlation_id_says_so(tmp_path):
     """CUPTI's unknown id is 0. Ids 5 and 7 are calls; 3 is from before them, 6 is lost; the row at 1 began before."""
-    rows = [kineto_file.kernel(at, 5, corr) for at, corr in ((100, 0), (110, 3), (120, 6), (1, 0))]
-    table = parsed(tmp_path, kineto_file.call(50, 5), kineto_file.call(60, 7), *rows)
-    assert table.coded("reason").texts() == [
+    rows = [kernel(at, 5, corr) for at, corr in ((100, 0), (110, 3), (120, 6), (1, 0))]
+    found = table(tmp_path, call(50, 5), call(60, 7), *rows)
+    assert found.coded("reason").texts() == [
         "launched before the capture",
         "no correlation id, so its launch is unknown",
         "launched before the capture",
