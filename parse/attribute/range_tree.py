@@ -60,11 +60,15 @@ class RangeTree:
 
     def _recorded(self) -> Bools:
         """Whether each range is an op recorded for autograd, or inside such an op with no backward node in between."""
-        recorded: Bools = self.has_number.copy()
+        return self.within(self.has_number)
+
+    def within(self, chosen: Bools) -> Bools:
+        """A mask of these ranges and those inside them, with no backward node in between."""
+        inside = chosen.copy()
         boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))
         for level in self.levels[1:]:
-            recorded[level] |= recorded[self.parent[level]] & ~boundary[level]
-        return recorded
+            inside[level] |= inside[self.parent[level]] & ~boundary[level]
+        return inside
 
     def ancestor(self, ranges: Ints, levels: Ints) -> Ints:
         """Per range, its ancestor ``levels`` levels above; -1 if ``levels`` is negative."""

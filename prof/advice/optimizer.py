@@ -43,8 +43,8 @@ def optimizer(run: Run) -> Iterator[Finding]:
     """Adam that runs as single ops or on lists of tensors, or SGD as single ops, instead of one fused pass.
 
     The saving is bytes, at the bandwidth that the fused kernel reaches, and launches. Abstains if a fused kernel runs,
-    if bytes or device are unknown, and for other optimizers, such as Adagrad, whose fused kernel PyTorch has had only
-    for the CPU, and since 2.13 for CUDA. (SGD with momentum moves 20 to 24 bytes per parameter on lists and 20 fused,
+    if bytes or device are unknown, and for other optimizers, such as Adagrad, whose fused kernel was for the CPU only
+    until 2026 (2.13's is for CUDA, too). (SGD with momentum moves 20 to 24 bytes per parameter on lists and 20 fused,
     so there is nothing to gain.)
     """
     rows = _of_step(run)
