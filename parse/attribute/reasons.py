@@ -24,8 +24,8 @@ _REMEDIES = {
     NO_CALLS: "capture with the CUDA API: nsys with -t cuda,nvtx, torch.profiler with ProfilerActivity.CPU",
     NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or nsys "
     "profile --pytorch=autograd-shapes-nvtx, if it is no other library's",
-    GRAPH_REPLAY: "the ops ran when the graph was captured: let the profiler run from before that, as nsys profile "
-    "--cuda-graph-trace=node, or profile once without CUDA graphs",
+    GRAPH_REPLAY: "the ops ran when the graph was captured: profile once without CUDA graphs, or let nsys profile "
+    "--cuda-graph-trace=node run from before the graph's capture",
     ONLY_PYTHON: "Python launched these itself (Triton, CuPy, an extension): register the launching function as an op "
     "(torch.library.custom_op), or give it a name with pyprof.wrap",
     ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler",
