@@ -15,7 +15,9 @@ KERNELS = {  # op -> its kernel's long name, and its kind outside of an optimize
     "_foreach_copy_": ("TensorListMetadata<2>, CopyFunctor<int, long, 2, 1, 1>, Copy<int, long> >", "copies and casts"),
     "_foreach_zero_": ("TensorListMetadata<1>, ZeroFunctor<float, 1, 1, 0> >", "fills"),
     "_foreach_norm": ("TensorListMetadata<1>, LpNormFunctor<float, NormType, float, 1, 1, 0> >", "reductions"),
-    "_foreach_mul_": ("TensorListMetadata<1>, BinaryOpScalarFunctor<float, 1, 1, 0>, std::multiplies<float> >", "element-wise"),
+    "_foreach_mul_": (
+        "TensorListMetadata<1>, BinaryOpScalarFunctor<float, 1, 1, 0>, std::multiplies<float> >", "element-wise",
+    ),
 }  # fmt: skip
 
 
