@@ -10,6 +10,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
+from pyprof.parse.formats.cupti import Calls, following_syncs
 from pyprof.parse.formats.gpu_info import kineto_info
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.kineto.collectives import message
@@ -68,6 +69,9 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         columns["apiStart"] = launch_time
         columns["apiDuration"] = value_at(calls.duration, call, NULL)
         columns["api"] = Coded(value_at(calls.name.codes, call, -1), calls.name.values)
+        ends = np.where(calls.duration == NULL, calls.start, calls.start + calls.duration)
+        timed = Calls(calls.start, ends, calls.pid, calls.thread, calls.name, calls.corr)
+        columns["apiSync"] = value_at(following_syncs(timed), call, NULL)
     ranges = _ranges_by_id(_launch_ids(details, calls, call), pid, threads, named)
     return GpuRows(
         rows=len(gpu),
