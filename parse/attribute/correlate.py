@@ -76,7 +76,7 @@ class Attributed:
 
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
-    inner, by_graph_launch = tree.innermost_of_rows(capture)
+    inner, captured = tree.innermost_of_rows(capture)
     contexts = Contexts(tree, inner)
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
@@ -86,9 +86,9 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         contexts.of(forward),
         recomputed,
         np.where(inner < 0, reason, -1),  # why the launch is in no range
-        by_graph_launch,
         transfers(capture),
         updating(capture, tree, inner),
+        replayed(capture) & ~captured,
     )
     known = [_facts_of(capture, contexts, key) for key in keys]
     columns: dict[str, Data] = {
@@ -97,11 +97,24 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     return Attributed(contexts, inner, node, forward, recomputed, columns)
 
 
+def replayed(capture: Capture) -> Bools:
+    """A mask of the rows that a CUDA graph launched: opaque graphs, nodes of graphs, and rows of a graph's launch."""
+    kind, node, api = (capture.columns.get(key) for key in ("kind", "graphNode", "api"))
+    found = np.zeros(capture.rows, bool)
+    if isinstance(kind, Coded):
+        found |= kind.among("graph")
+    if isinstance(node, np.ndarray):
+        found |= node != NULL
+    if isinstance(api, Coded):
+        found |= api.where(lambda name: "GraphLaunch" in name)
+    return found
+
+
 def _facts_of(capture: Capture, contexts: Contexts, key: tuple[int, ...]) -> Facts:
     """The facts of the launches with a key of ``attribute``."""
-    context, forward_context, recomputed, reason, by_graph_launch, transfer, updating = key
+    context, forward_context, recomputed, reason, transfer, updating, replayed = key
     path, forward = contexts.path(context), contexts.path(forward_context)
-    found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating))
+    found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
     if reason >= 0 and not found.op:  # a row without an op keeps its reader's reason
         return replace(found, reason=capture.reason[reason])
-    return replace(found, reason=GRAPH_LAUNCH) if by_graph_launch and found.op else found
+    return replace(found, reason=GRAPH_LAUNCH) if replayed and found.op else found

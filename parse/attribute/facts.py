@@ -59,12 +59,12 @@ class Facts:
     reason: str
 
 
-def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: bool) -> Facts:
+def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: bool, replayed: bool) -> Facts:
     """The facts of a launch.
 
     ``path``: the ranges around it. ``forward``: the ranges around the forward op of the node that it is in; empty if
     none is known. ``recomputed``: whether it re-runs a forward op inside a backward node. ``transfer`` and
-    ``updating``: see ``phase_of``.
+    ``updating``: see ``phase_of``. ``replayed``: whether a CUDA graph launched it.
     """
     inside = inside_node(path)
     backward = len(inside) < len(path) and not recomputed
@@ -74,7 +74,6 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
     modules, ops = _ops(path, source, backward)
     phase = phase_of(path, [] if communication else ops, transfer, updating)
     collective = _collective(inside)
-    reason = reasons.only_user_ranges(path[-1].name) if path else reasons.NO_RANGE
     # NCCL's own record is used if PyTorch has none.
     call = _call(inside, communication) or collective or Scope(Kind.USER, "")
     return Facts(
@@ -93,7 +92,7 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
         comm=collective.comm if collective else "",
         nodes=_json([s.name for s in path if s.kind in (Kind.OP, Kind.NODE)]),
         forward=_forward_call(forward, call) if backward else "",
-        reason="" if ops else reason,
+        reason="" if ops else reasons.without_op(path, replayed),
     )
 
 

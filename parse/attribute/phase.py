@@ -1,21 +1,22 @@
 """Find the phase of a training step to which a launch belongs: forward, backward, optimizer, data or other.
 
 The ranges around the launch determine the phase, with two exceptions. A batch's copy to the GPU is in the same range as
-a cast (`aten::to`), so the copy's direction decides. Gradient clipping and GradScaler's unscaling are plain ops between
-the backward pass and the optimizer's step, so ops there that autograd does not record belong to the optimizer.
+a cast (`aten::to`), so the copy's direction decides. Gradient clipping, GradScaler's unscaling and updates written by
+hand are plain ops after the backward pass. So ops that autograd does not record belong to the optimizer from the end of
+a backward pass to the last update before autograd records again. An update is an optimizer's step, or ops that change
+tensors of all gradients' shapes in place or take their norms. Without a backward pass there is no optimizer.
 """
 
 import re
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.steps import is_update
-from pyprof.table.columns import NULL, Coded, Ints, value_at
+from pyprof.table.columns import NULL, Bools, Coded, Ints, value_at
 
 TRANSFERS = ("", "in", "out")  # no copy, a copy from host to GPU, a copy from GPU to host
 # the names of a copy in nsys and nvprof, and in Kineto
@@ -27,6 +28,14 @@ READS = frozenset("item is_nonzero tolist numpy _local_scalar_dense __bool__ __f
 UPDATES = re.compile(
     r"_amp_(?:foreach_non_finite_check_and_unscale|update_scale)_|clip_grads?_(?:norm|value|with_norm)_"
 )
+
+# Ops that change parameters or gradients, or measure gradients. A copy is not one: servers and FSDP copy lists, too.
+_CHANGES = re.compile(
+    r"aten::(?:add|sub|mul|div|neg|addcmul|addcdiv|lerp|sqrt|sign|clamp|clamp_min|clamp_max|zero)_"
+    r"|aten::_foreach_(?!copy)\w+_|aten::_fused_(?:adam|adamw|sgd|adagrad)_"
+    r"|aten::(?:norm|linalg_vector_norm|_foreach_norm)"
+)
+_LISTS = ("aten::_foreach_", "aten::_fused_")
 
 
 def phase_of(own: Sequence[Scope], ops: Sequence[str], transfer: str, updating: bool) -> str:
@@ -68,27 +77,87 @@ def _direction(name: str) -> int:
     return TRANSFERS.index("out") if _OUT.search(name) else 0
 
 
-def updating(capture: Capture, tree: RangeTree, inner: Ints) -> NDArray[np.bool_]:
-    """A mask of the rows launched between a backward pass and an optimizer's step, outside ops that autograd records.
+def updating(capture: Capture, tree: RangeTree, inner: Ints) -> Bools:
+    """A mask of the rows launched between a backward pass and an update, outside ops that autograd records.
 
     For such a row, the last event before the launch, among the process's backward nodes and recorded ops, is a node.
-    The next event after it, among these and the optimizer's steps, is a step.
+    The next event after it, among these and the updates, is an update.
     """
     mask = np.zeros(capture.rows, bool)
-    steps = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
-    rows = np.flatnonzero((inner >= 0) & ~value_at(tree.recorded, inner, missing=False))
+    if not np.isin(tree.kind, (Kind.NODE, Kind.ENGINE)).any():
+        return mask
+    recorded = _recorded(tree)
+    rows = np.flatnonzero((inner >= 0) & ~value_at(tree.within(recorded), inner, missing=False))
     rows = rows[capture.launch_time[rows] != NULL]
-    for pid in np.unique(tree.pid[steps]).tolist():
+    steps = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
+    changes = _changes(tree)
+    for pid in np.unique(tree.pid[np.append(steps, changes)]).tolist():
         of_process = rows[tree.pid[inner[rows]] == pid]
         here = tree.pid == pid
         nodes = np.sort(tree.start[here & np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))], kind="stable")
-        ops = np.sort(tree.start[here & tree.has_number], kind="stable")
-        update = np.sort(tree.start[steps[tree.pid[steps] == pid]])
+        ops = np.sort(tree.start[here & recorded], kind="stable")
+        by_hand = _of_gradients(tree, changes[tree.pid[changes] == pid], nodes, ops)
+        # An update by hand counts from its end, because its own launch is part of it.
+        update = np.sort(np.append(tree.start[steps[tree.pid[steps] == pid]], tree.end[by_hand]))
         time = capture.launch_time[of_process]
         after_node = _before(nodes, time) > _before(ops, time)
         next_update = _next(update, time)
         mask[of_process] = after_node & (next_update < _next(nodes, time)) & (next_update < _next(ops, time))
     return mask
+
+
+def _recorded(tree: RangeTree) -> Bools:
+    """Which ops autograd records: those during which their thread's sequence number grows.
+
+    An op on tensors that need no gradient, such as a gradient itself, shows the number, too, but leaves it as it is.
+    After a thread's last op nothing shows it; it is taken for one that is not recorded.
+    """
+    numbered = np.flatnonzero(tree.has_number)  # by thread and start
+    recorded = np.zeros(len(tree), bool)
+    for thread in np.unique(tree.thread[numbered]).tolist():
+        ops = numbered[tree.thread[numbered] == thread]
+        after = np.searchsorted(tree.start[ops], tree.end[ops])  # the first op that starts when each has ended
+        recorded[ops] = np.append(tree.seq[ops], tree.seq[ops[-1]])[after] != tree.seq[ops]
+    return recorded
+
+
+def _changes(tree: RangeTree) -> Ints:
+    """The user's ops that change tensors in place, or take their norm: in no op, backward node or optimizer's range."""
+    around = tree.within(np.isin(tree.kind, (Kind.OP, Kind.NODE, Kind.ENGINE, Kind.OPTIMIZER)))
+    outermost = ~value_at(around, tree.parent, missing=False)
+    named = tree.scopes_where(Kind.OP, lambda scope: bool(_CHANGES.fullmatch(scope.name)))
+    return np.flatnonzero(outermost & named[tree.scope])
+
+
+def _of_gradients(tree: RangeTree, changes: Ints, nodes: Ints, ops: Ints) -> Ints:
+    """Those of a process's ``changes`` that follow a backward pass and are, together, an update of all parameters.
+
+    That is what they are if they have the shapes of all gradients that autograd accumulates, or take lists of tensors,
+    which captures cut. A metric or a buffer has one of these shapes at most. ``nodes``, ``ops``: as in ``updating``;
+    without ops that autograd records, nothing shows where a backward pass is followed by the next forward pass.
+    """
+    start = tree.start[changes]
+    changes = changes[(_before(nodes, start) > _before(ops, start)) & (len(ops) > 0)]
+    accumulating = (s for s in tree.scopes if s.kind == Kind.NODE and s.name.endswith("AccumulateGrad"))
+    gradients = {_first_shape(scope.sizes) for scope in accumulating} - {""}
+    kept = [changes[:0]]
+    backward = np.searchsorted(nodes, tree.start[changes], "right")
+    for number in np.unique(backward).tolist():
+        together = changes[backward == number]
+        scopes = [tree.scopes[code] for code in np.unique(tree.scope[together]).tolist()]
+        lists = any(scope.name.startswith(_LISTS) for scope in scopes)
+        if lists or (gradients and gradients <= {_first_shape(scope.sizes) for scope in scopes}):
+            kept.append(together)
+    return np.concatenate(kept)
+
+
+def _first_shape(sizes: str) -> str:
+    """The first shape of a JSON list of shapes.
+
+    >>> _first_shape("[[2, 3], [3], []]")
+    '[2, 3]'
+    """
+    return sizes[1 : sizes.find("]") + 1]
 
 
 def _before(times: Ints, at: Ints) -> Ints:

@@ -60,11 +60,15 @@ class RangeTree:
 
     def _recorded(self) -> Bools:
         """Whether each range is an op recorded for autograd, or inside such an op with no backward node in between."""
-        recorded: Bools = self.has_number.copy()
+        return self.within(self.has_number)
+
+    def within(self, chosen: Bools) -> Bools:
+        """A mask of these ranges and those inside them, with no backward node in between."""
+        inside = chosen.copy()
         boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))
         for level in self.levels[1:]:
-            recorded[level] |= recorded[self.parent[level]] & ~boundary[level]
-        return recorded
+            inside[level] |= inside[self.parent[level]] & ~boundary[level]
+        return inside
 
     def ancestor(self, ranges: Ints, levels: Ints) -> Ints:
         """Per range, its ancestor ``levels`` levels above; -1 if ``levels`` is negative."""
@@ -77,8 +81,8 @@ class RangeTree:
             left[climbing] -= 1
 
     def innermost_of_rows(self, capture: Capture) -> tuple[Ints, Bools]:
-        """The innermost range around each row's launch (-1: none), and a mask of CUDA graph nodes that have only the
-        range of the graph's launch.
+        """The innermost range around each row's launch (-1: none), and a mask of the CUDA graph nodes for which it is
+        the range around their capture.
 
         A CUDA graph node belongs to the range in which it was captured, if the file contains the capture. If no range
         contains the launch, the range that the profiler itself names for the row is used.
@@ -87,12 +91,12 @@ class RangeTree:
         if capture.launch_range is not None:
             named = (capture.launch_range >= 0) & ((inner < 0) | capture.is_host)
             inner[named] = self.place[capture.launch_range[named]]
-        by_graph_launch = np.zeros(len(inner), bool)
+        captured = np.zeros(len(inner), bool)
         if capture.origin_thread is not None and capture.origin_time is not None:
             captured_in = innermost(self.nesting, capture.origin_thread, capture.origin_time)
-            by_graph_launch = (capture.origin_thread >= 0) & (captured_in < 0)
-            inner = np.where(captured_in >= 0, captured_in, inner)
-        return inner, by_graph_launch
+            captured = captured_in >= 0
+            inner = np.where(captured, captured_in, inner)
+        return inner, captured
 
     def numbers_of_nodes(self) -> Ints:
         """Every range's sequence number. Autograd's own range around a node gets the node's number."""

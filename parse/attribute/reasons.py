@@ -1,10 +1,18 @@
 """The reasons why a row has no op (the values of the column ``reason``), and the remedies."""
 
+from collections.abc import Sequence
+
+from pyprof.parse.attribute.scope import Kind, Scope
+
 BEFORE_CAPTURE = "launched before the capture"
 NO_CALL = "no API row"
+NO_CORRELATION = "no correlation id, so its launch is unknown"
 NO_CALLS = "the capture has no API rows of its process"
 NO_RANGE = "no range around the launch"
-ONLY_USER_RANGES = "only user ranges around the launch"  # followed by ": " and the innermost range's name
+GRAPH_REPLAY = "replayed by a CUDA graph, which runs no op"
+# These two are followed by ": " and the innermost range's name.
+ONLY_USER_RANGES = "only user ranges around the launch"
+ONLY_PYTHON = "Python code, but no op around the launch"
 GRAPH_LAUNCH = "op of the graph's launch, not of its capture"  # used for rows with an op: says how the op was found
 UNKNOWN = "the capture does not say why"  # PyProf's own net.dict has no reasons
 
@@ -12,15 +20,27 @@ _REMEDIES = {
     BEFORE_CAPTURE: "these were in the queue when the capture began: let the GPU finish first "
     "(torch.cuda.synchronize() before the start), or let the capture begin with a step",
     NO_CALL: "the file is cut, or was recorded without the CUDA API: capture again, nsys with -t cuda,nvtx",
-    NO_CALLS: "capture with the CUDA API: nsys with -t cuda,nvtx",
+    NO_CORRELATION: "the profiler does not say which call launched these: capture again, with a newer profiler",
+    NO_CALLS: "capture with the CUDA API: nsys with -t cuda,nvtx, torch.profiler with ProfilerActivity.CPU",
     NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or nsys "
     "profile --pytorch=autograd-shapes-nvtx, if it is no other library's",
+    GRAPH_REPLAY: "the ops ran when the graph was captured: profile once without CUDA graphs, or let nsys profile "
+    "--cuda-graph-trace=node run from before the graph's capture",
+    ONLY_PYTHON: "Python launched these itself (Triton, CuPy, an extension): register the launching function as an op "
+    "(torch.library.custom_op), or give it a name with pyprof.wrap",
     ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler",
 }
 
 
-def only_user_ranges(innermost: str) -> str:
-    return f"{ONLY_USER_RANGES}: {innermost[:80]}"
+def without_op(around: Sequence[Scope], replayed: bool) -> str:
+    """Why a launch has no op. ``around``: the ranges around it, of which none is an op; ``replayed``: by a graph."""
+    if replayed:
+        return GRAPH_REPLAY
+    if not around:
+        return NO_RANGE
+    innermost = around[-1]
+    reason = ONLY_PYTHON if innermost.kind in (Kind.FRAME, Kind.MODULE) else ONLY_USER_RANGES
+    return f"{reason}: {innermost.name[:80]}"
 
 
 def general(reason: str) -> str:

@@ -102,7 +102,19 @@ def launch_columns(call: Ints, calls: Calls, origin: int = 0) -> dict[str, Data]
         "apiStart": np.where(start == NULL, NULL, start - np.where(start == NULL, 0, origin)),
         "apiDuration": lasted(start, value_at(calls.end, call)),
         "api": Coded(value_at(calls.name.codes, call, -1), calls.name.values),
+        "apiSync": value_at(following_syncs(calls), call),
     }
+
+
+def following_syncs(calls: Calls) -> Ints:
+    """Per call, the duration in ns of its thread's next call if this waits for a stream; NULL if it does not."""
+    order = np.lexsort((calls.start, calls.tid, calls.pid))
+    pid, tid, start, end = (column[order] for column in (calls.pid, calls.tid, calls.start, calls.end))
+    waits = calls.name.take(order).where(lambda name: "StreamSynchronize" in name)
+    follows = waits[1:] & (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1]) & (start[1:] >= end[:-1])
+    found = np.full(len(order), NULL, np.int64)
+    found[order[:-1]] = np.where(follows, lasted(start, end)[1:], NULL)
+    return found
 
 
 def name_operations(names: Sequence[Coded], data: Mapping[str, Ints], kinds: Sequence[str]) -> None:

@@ -9,7 +9,8 @@ import orjson
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL
+from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
+from pyprof.parse.formats.cupti import Calls, following_syncs
 from pyprof.parse.formats.gpu_info import kineto_info
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.kineto.collectives import message
@@ -24,7 +25,7 @@ KINDS = {
     **dict.fromkeys(("gpu_memcpy", "Memcpy"), "memcpy"),
     **dict.fromkeys(("gpu_memset", "Memset"), "memset"),
 }
-REASONS = [BEFORE_CAPTURE, NO_CALL]
+REASONS = [BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION]
 
 
 class GpuRows(NamedTuple):
@@ -69,6 +70,9 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         columns["apiStart"] = launch_time
         columns["apiDuration"] = value_at(calls.duration, call, NULL)
         columns["api"] = Coded(value_at(calls.name.codes, call, -1), calls.name.values)
+        ends = np.where(calls.duration == NULL, calls.start, calls.start + calls.duration)
+        timed = Calls(calls.start, ends, calls.pid, calls.thread, calls.name, calls.corr)
+        columns["apiSync"] = value_at(following_syncs(timed), call, NULL)
     ranges = _ranges_by_id(_launch_ids(details, calls, call), pid, threads, named)
     return GpuRows(
         rows=len(gpu),
@@ -160,11 +164,16 @@ def _trusted(by_id: Ints, launch_thread: Ints, launch_time: Ints, named: TraceRa
 
 
 def _reasons(calls: _Calls, known: NDArray[np.bool_], corr: Ints, start: Ints) -> Ints:
-    """Why a row has no call. Correlation ids only grow, so an id below all calls' ids is from before the capture."""
-    code = np.where(known, -1, 1)
-    if len(calls.start):
-        code[~known & ((corr < calls.corr.min()) | (start < calls.start.min()))] = 0
-    return code
+    """Why a row has no call, as an index into ``REASONS``; -1: it has one.
+
+    Correlation ids only grow, so an id below all calls' ids is from before the capture. CUPTI's unknown id is 0.
+    """
+    if not len(calls.start):
+        return np.where(known, -1, REASONS.index(NO_CALLS))
+    first = calls.corr[calls.corr > 0].min(initial=np.iinfo(np.int64).max)
+    early = (corr > 0) & (corr < first) | (start < calls.start.min())
+    unknown = np.select([early, corr <= 0], [REASONS.index(BEFORE_CAPTURE), REASONS.index(NO_CORRELATION)], 1)
+    return np.where(known, -1, unknown)
 
 
 def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, Data]:

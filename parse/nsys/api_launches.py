@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS
+from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
 from pyprof.parse.formats.cupti import Calls, texts_of
 from pyprof.parse.formats.database import Database
 from pyprof.parse.nsys.operations import Operations
@@ -108,7 +108,9 @@ def _reasons(calls: ApiCalls, operations: Operations, known: NDArray[np.bool_]) 
         called, lost = calls.pid == pid, ~known & (operations.pid == pid)
         if called.any():
             first_start, first_corr = calls.start[called].min(), calls.corr[called].min()
-            code[lost & ((operations.start < first_start) | (operations.corr < first_corr))] = 0
+            code[lost & (operations.corr <= 0)] = 3  # CUPTI's unknown id is 0
+            early = (operations.corr > 0) & (operations.corr < first_corr)
+            code[lost & (early | (operations.start < first_start))] = 0
         else:
             code[lost] = 2
-    return [BEFORE_CAPTURE, NO_CALL, NO_CALLS], code
+    return [BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION], code

@@ -8,7 +8,7 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host_time import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST
-from pyprof.table.columns import NULL, Floats
+from pyprof.table.columns import NULL
 
 MANY = 30  # fewer launches per step do not limit a step
 # In a CUDA graph: small kernels take a tenth longer than launched one by one, and follow each other after 0.25 µs
@@ -19,15 +19,6 @@ LEAD_NS = 20_000.0  # a copy that waited at least this long in the queue counts 
 SOON_NS = 20_000.0  # the first launch after a wait takes up to this; longer is Python's time, in part profiler overhead
 BATCH = 1 << 16  # least bytes of a batch
 SMALL = 64  # most bytes of a copy by .item() and similar calls
-
-
-def gaps(run: Run) -> Floats:
-    """The idle time of its GPU before each row in ns; 0 for the first row of a GPU."""
-    before = np.zeros(run.rows)
-    for rows in run.lane_rows:
-        done = np.maximum.accumulate(run.end[rows])
-        before[rows[1:]] = np.maximum(run.start[rows[1:]] - done[:-1], 0)
-    return before
 
 
 @rule("launch_bound")
@@ -64,7 +55,7 @@ def sync_in_step(run: Run) -> Iterator[Finding]:
     Counts copies of a few bytes to the host that waited in a full queue and are followed by work of the same step. The
     saving is the GPU's idle time afterwards, up to the time by which the host was ahead. Abstains without launch times.
     """
-    idle = gaps(run)
+    idle = run.gaps
     small = (run.texts("kind") == "memcpy") & run.mentions("kShortName", *TO_HOST)
     size, api, step = (run.table.ints(key) for key in ("bytes", "apiStart", "step"))
     rows = np.flatnonzero(small & (size != NULL) & (size <= SMALL) & (api != NULL))
@@ -95,12 +86,10 @@ def data_loader(run: Run) -> Iterator[Finding]:
 
     Only in training, for copies in the phase "data" and gaps that launches do not explain.
     """
-    idle = gaps(run)
     copies = (run.texts("kind") == "memcpy") & (run.phase == "data") & (run.table.ints("bytes") >= BATCH)
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
-    rows = np.flatnonzero(copies & run.mentions("kShortName", *TO_DEVICE) & (idle > LONG_NS) & trains)
-    # The capture lacks the gap before the first step; the mean of the other gaps is taken for it.
-    waited = float(idle[rows].sum()) * run.steps / max(run.steps - 1, 1)
+    rows = np.flatnonzero(copies & run.mentions("kShortName", *TO_DEVICE) & (run.gaps > LONG_NS) & trains)
+    waited = float(run.recurring_gaps[rows].sum())
     # A share of the GPU's work, not of the step, since the first step may take seconds.
     if waited > WAITED * run.busy_ns * run.steps * run.lanes:
         why = (

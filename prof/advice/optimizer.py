@@ -1,5 +1,6 @@
 """Optimizers that read and write their state more often than the single pass of a fused optimizer."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -42,12 +43,13 @@ def optimizer(run: Run) -> Iterator[Finding]:
     """Adam that runs as single ops or on lists of tensors, or SGD as single ops, instead of one fused pass.
 
     The saving is bytes, at the bandwidth that the fused kernel reaches, and launches. Abstains if a fused kernel runs,
-    if bytes or device are unknown, and for other optimizers. (SGD with momentum moves 20 to 24 bytes per parameter on
-    lists and 20 fused, so there is nothing to gain.)
+    if bytes or device are unknown, and for other optimizers, such as Adagrad, whose fused kernel was for the CPU only
+    until 2026 (2.13's is for CUDA, too). (SGD with momentum moves 20 to 24 bytes per parameter on lists and 20 fused,
+    so there is nothing to gain.)
     """
     rows = _of_step(run)
-    ops = set(run.aten[rows].astype(str))
-    kind = _kind(ops)
+    ops = Counter(run.aten[rows].astype(str).tolist())
+    kind = _kind(ops, _names(run, rows))
     if kind is None or any(op.startswith("_fused_") for op in ops) or np.isnan(run.nbytes[rows]).any():
         return
     rows = rows[~np.isin(run.aten[rows], ("zero_", "_foreach_zero_", "fill_"))]
@@ -66,10 +68,26 @@ def _of_step(run: Run) -> Ints:
     return within if len(within) else rows
 
 
-def _kind(ops: set[str]) -> Kind | None:
-    if ops & set(ADAM.mark):
+def _names(run: Run, rows: Ints) -> set[str]:
+    """The classes of the optimizers whose steps these rows belong to: {"AdamW"}; empty if the capture names none."""
+    called = {run.listed("op", row)[0] for row in rows.tolist() if run.listed("op", row)}
+    return {name.removesuffix(".step") for name in map(str, called) if name.endswith(".step")}
+
+
+def _kind(ops: Counter[str], names: set[str]) -> Kind | None:
+    """The kind of optimizer that runs these ops, by its class if that is known.
+
+    By its ops, Adam is what keeps a mean of the gradient (lerp_, or mul_ and add_, with div for its correction) and of
+    the square (addcmul_), and divides once (addcdiv_). Adagrad and RMSprop keep no mean, Adamax no square, and NAdam
+    divides twice: torch/optim of 2.13.
+    """
+    count = Counter[str]()
+    for op, rows in ops.items():
+        count[op.removeprefix("_foreach_").rstrip("_")] += rows
+    divided, mean = count["addcdiv"], count["lerp"] or (count["mul"] and count["div"])
+    if names <= {"Adam", "AdamW"} and mean and 0 < divided < 1.5 * count["addcmul"]:
         return ADAM
-    if ops and ops <= {"mul_", "add_", "zero_", "fill_"} and "add_" in ops:
+    if names <= {"SGD"} and ops and ops.keys() <= {"mul_", "add_", "zero_", "fill_"} and "add_" in ops:
         return MOMENTUM if "mul_" in ops else PLAIN
     return None
 

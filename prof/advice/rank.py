@@ -20,9 +20,10 @@ def findings(run: Run) -> list[tuple[str, Finding]]:
 
 
 def total_ns(run: Run, finding: Finding) -> float:
-    """The ns that a finding saves, summed over all steps."""
+    """The ns that a finding saves, summed over all steps: at most its rows' time and the idle time around them."""
     calls = finding.launches if finding.calls is None else finding.calls
-    return run.shorter_ns(float(finding.saved_ns.sum()), finding.launches, calls) + finding.idle_ns
+    saved = run.shorter_ns(float(finding.saved_ns.sum()), finding.launches, calls) + finding.idle_ns
+    return min(saved, run.most_ns(finding.rows))
 
 
 def advise(run: Run) -> list[Advice]:
@@ -81,8 +82,11 @@ def row_rules(run: Run, rows: int) -> list[str]:
 def together_ms(run: Run) -> float:
     """The ms per step that all cards save together, counting only the greatest saving of each kernel."""
     best = np.zeros(run.rows)
+    concerned = np.zeros(run.rows, bool)
     idle = launches = 0.0
     for _, finding in findings(run):
         np.maximum.at(best, finding.rows, finding.saved_ns)
+        concerned[finding.rows] = True
         idle, launches = max(idle, finding.idle_ns), max(launches, finding.launches)
-    return run.ms(run.shorter_ns(float(best.sum()), launches, launches) + idle)
+    saved = run.shorter_ns(float(best.sum()), launches, launches) + idle
+    return run.ms(min(saved, run.most_ns(np.flatnonzero(concerned))))

@@ -163,6 +163,43 @@ class Run(Rows):
         bounds = np.searchsorted(self.lane, np.arange(self.lanes + 1))
         return [np.arange(a, b) for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True) if b > a]
 
+    @cached_property
+    def _gaps(self) -> tuple[Floats, Ints]:
+        """Per row, the idle time of its GPU before it in ns, and the row whose end began it; 0 and -1 without one."""
+        idle, since = np.zeros(self.rows), np.full(self.rows, -1)
+        for rows in self.lane_rows:
+            end = self.end[rows]
+            reach = np.maximum.accumulate(end)
+            last = np.maximum.accumulate(np.where(end == reach, np.arange(len(rows)), 0))
+            idle[rows[1:]] = np.maximum(self.start[rows[1:]] - reach[:-1], 0)
+            since[rows[1:]] = rows[last[:-1]]
+        return idle, since
+
+    @property
+    def gaps(self) -> Floats:
+        """The idle time of its GPU before each row in ns; 0 for the first row of a GPU."""
+        return self._gaps[0]
+
+    @cached_property
+    def recurring_gaps(self) -> Floats:
+        """``gaps``, with those between two steps extended so that there is one for each step, as in ``step_ns``."""
+        gaps = self.gaps.copy()
+        for rows in self.lane_rows:
+            later = rows[1:][np.diff(self.table.ints("step")[rows]) != 0]
+            gaps[later] *= (len(later) + 1) / max(len(later), 1)
+        return gaps
+
+    def most_ns(self, rows: Ints) -> float:
+        """The most ns of all steps that a change to these rows can save: their time, and the gaps at either end.
+
+        A gap between two of the rows counts once. Never more than the steps' time.
+        """
+        chosen = np.zeros(self.rows + 1, bool)  # the last item is for a gap that no row began
+        chosen[rows] = True
+        around = chosen[:-1] | chosen[self._gaps[1]]
+        whole = float(self.dur[chosen[:-1]].sum() + self.recurring_gaps[around].sum())
+        return min(whole, self.step_ns * self.steps * self.lanes)
+
     def ms(self, ns: float) -> float:
         """ms per step and GPU, from ns of the whole run."""
         return ns / self.steps / self.lanes / 1e6

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.work.annotate import Annotation
-from pyprof.prof.work.kinds import COPIES, NCCL
+from pyprof.prof.work.kinds import COPIES, NCCL, OPTIMIZER
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Ints, Table, distinct_texts
 
@@ -32,7 +32,7 @@ OF_LAYER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"pool", "pooling"),
     )
 )
-OF_FAMILY = {name: name for name in ("attention", "norm", "embedding", "loss", "pooling", "optimizer")}
+OF_FAMILY = {name: name for name in ("attention", "norm", "embedding", "loss", "pooling")}
 OF_FAMILY |= {"conv": "convolution", "rnn": "recurrent layers"}
 LEAST = 3  # the smallest number of layers in a series
 # Layers form a series only if at least half of them take between 1/1.5 and 1.5 times the median.
@@ -93,7 +93,7 @@ def _component(layer: str, family: str, phase: str, kind: str) -> str:
         return "optimizer"
     names = reversed(layer_parts(layer))
     by_name = (part for name in names for pattern, part in OF_LAYER if pattern.search(name))
-    return next(by_name, OF_FAMILY.get(family, "other"))
+    return next(by_name, OF_FAMILY.get(family, OPTIMIZER if kind == OPTIMIZER else "other"))
 
 
 @dataclass(frozen=True, slots=True)

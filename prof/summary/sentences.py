@@ -22,6 +22,7 @@ MAKERS = (
     time.idle_sentences,
     time.queue_sentences,
     time.sync_sentences,
+    time.blocking_sentences,
     time.step_sentences,
     time.backward_sentences,
     work.kind_sentences,

@@ -6,6 +6,7 @@ from statistics import median
 
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import amount, brief_time, counted, joined, layer_name, operation_name, rate
+from pyprof.prof.timing.blocking_copies import BlockingCopies
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.loading import Leading
 from pyprof.prof.timing.stragglers import RankWaits
@@ -114,7 +115,25 @@ def sync_sentences(summary: Summary) -> Iterator[str]:
         yield f"{copies} {take} {ms(waits.pageable_ns)} ({moved}); pinned memory is faster."
 
 
-def _place(point: SyncPoint) -> str:
+def blocking_sentences(summary: Summary) -> Iterator[str]:
+    """Copies to the GPU that hold the CPU, the places that hold it longest, and what to write instead."""
+    places = [place for place in summary.waits.blocking_copies if place.held_ns > LITTLE * summary.span_ns]
+    if not places:
+        return
+    rows, held, own, pageable, pinned = (
+        sum(getattr(place, key) for place in places) for key in ("rows", "held_ns", "copy_ns", "pageable", "pinned")
+    )
+    memory = {pageable: " of pageable memory", pinned: " of pinned memory"}.get(rows, "")
+    named = [f"{_place(place)[:-1]}, {ms(place.held_ns)})" for place in places[:MOST]]
+    pin = "pass non_blocking=True" if rows == pinned else "pin the memory and pass non_blocking=True"
+    hold, take = ("holds", "takes") if rows == 1 else ("hold", "take")
+    yield (
+        f"{counted(rows, 'copy')}{memory} to the GPU {hold} the CPU for {ms(held)} of {ms(summary.span_ns)} and {take} "
+        f"{ms(own)} on the GPU: {', '.join(named)}; {pin}."
+    )
+
+
+def _place(point: SyncPoint | BlockingCopies) -> str:
     where = " at ".join(filter(None, (operation_name(point.op) if point.op else "", point.trace)))
     return f"{where or 'an unknown place'} ({point.rows:,})"
 

@@ -18,6 +18,7 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
+from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, ends, named_rows
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
 from pyprof.table.schema import first_text, list_texts
@@ -67,6 +68,7 @@ class Waits:
     queued_ns: Annotated[int, doc("median time of a launch in the queue; 0 where no launch is known")]
     launches: Annotated[int, doc("number of launches of that median")]
     syncs: Annotated[tuple[SyncPoint, ...], doc("places in the program where the CPU waits for the GPU")]
+    blocking_copies: Annotated[tuple[BlockingCopies, ...], doc("places in the program where copies hold the CPU")]
     pageable_rows: Annotated[int, doc("copies from or to pageable memory, as the capture says")]
     pageable_ns: Annotated[int, doc("their time")]
     pageable_bytes: Annotated[int, doc("what they moved")]
@@ -85,6 +87,7 @@ def waits(table: Table) -> Waits:
         queued_ns=int(np.median(queued)) if len(queued) else 0,
         launches=len(queued),
         syncs=tuple(sync_points(table, of_rows)),
+        blocking_copies=tuple(blocking_copies(table)),
         pageable_rows=int(pageable.sum()),
         pageable_ns=int(table.ints("kDuration")[pageable].sum()),
         pageable_bytes=int(size[pageable & (size != NULL)].sum()),

@@ -69,6 +69,7 @@ OF_NAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"^(?:nccl|rccl)|all_?reduce|all_?gather|reduce_?scatter", NCCL),
         (r"softmax", SOFTMAXES),
         (r"(?:layer|rms|batch|group)_?norm|\bbn_|norm_fwd|norm_bwd|GammaBeta", NORMS),
+        (r"multi_tensor_apply.*[, ]Copy\w*<", MOVES),
         (r"multi_tensor_apply|adam|lamb_", OPTIMIZER),
         (r"embedding", EMBEDDING),
         (r"direct_copy|copy_kernel|CatArray|transpose|permute", MOVES),
@@ -81,10 +82,16 @@ OF_NAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 
 
+# An op on lists of tensors does in any other phase what its kernel's functor says (ForeachFunctors.cuh of 2.11).
+OF_LISTS = tuple(
+    (re.compile(pattern), kind) for pattern, kind in ((r"\bCopy", MOVES), ("Zero", FILLS), ("LpNorm|LpMax", REDUCTIONS))
+)
+
+
 def kinds(table: Table, annotation: Annotation) -> Coded:
-    """The kind of every row, decided once per distinct (kind of row, family, kernel name)."""
-    kind, long, short = (table.coded(key) for key in ("kind", "kLongName", "kShortName"))
-    rows, number = distinct_texts(kind, annotation.family, long, short)
+    """The kind of every row, decided once per distinct (kind of row, family, kernel name, phase)."""
+    kind, long, short, phase = (table.coded(key) for key in ("kind", "kLongName", "kShortName", "phase"))
+    rows, number = distinct_texts(kind, annotation.family, long, short, phase)
     return Coded.of(_kind(*row) for row in rows).take(number)
 
 
@@ -94,7 +101,7 @@ def classes(table: Table, annotation: Annotation) -> Coded:
     return Coded.of(_CLASS_OF_KIND[kind] for kind in found.values).take(found.codes)
 
 
-def _kind(kind: str, family: str, long: str, short: str) -> str:
+def _kind(kind: str, family: str, long: str, short: str, phase: str) -> str:
     name = long or short
     if kind == "graph":
         return GRAPHS
@@ -104,7 +111,10 @@ def _kind(kind: str, family: str, long: str, short: str) -> str:
         return MOVES if stays_on_device(name) else COPIES
     if is_collective(name):
         return NCCL
-    return _KIND_OF_FAMILY.get(family) or _of_name(name)
+    found = _KIND_OF_FAMILY.get(family) or _of_name(name)
+    if found == OPTIMIZER and family and phase not in ("", "optimizer"):
+        return next((kind for pattern, kind in OF_LISTS if pattern.search(name)), ELEMENTWISE)
+    return found
 
 
 def _of_name(name: str) -> str:

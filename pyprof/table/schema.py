@@ -79,6 +79,7 @@ KERNELS: tuple[Column, ...] = (
     Column(
         "forward", "json", "", "name and arguments of the forward op, for kernels of a C++ autograd Function's node"
     ),
+    Column("apiSync", "int", "ns", "duration of the synchronisation of a stream that directly follows that call"),
     Column("gpuInfo", "json", "", "facts of the GPU that the capture has: SMs, clock, bandwidth, compute capability"),
     Column("markStart", "int", "ns", "start of the step's mark, on the host; empty where no mark says when it begins"),
     Column("markEnd", "int", "ns", "start of the next mark; where none follows, the end of the step's own"),

@@ -115,6 +115,72 @@ def test_clipping_that_is_marked_needs_no_optimizer_step_after_it(rows):
     ]
 
 
+# forward, backward (two parameters), clipping and update by hand without autograd, the next forward
+BY_HAND = [
+    push(10, 20, "aten::linear, seq = 1, op_id = 1, sizes = [[4, 3], [2, 3], [2]]"),
+    push(11, 19, "aten::addmm, seq = 1, op_id = 2, sizes = [[2], [4, 3], [3, 2]]"),
+    push(21, 25, "aten::sum, seq = 2, op_id = 3, sizes = [[4, 2]]"),
+    push(30, 35, "SumBackward0, seq = 2, op_id = 4, sizes = [[]]"),
+    push(36, 40, "AddmmBackward0, seq = 1, op_id = 5, sizes = [[4, 2]]"),
+    push(41, 43, "torch::autograd::AccumulateGrad, op_id = 6, sizes = [[2, 3]]"),
+    push(44, 46, "torch::autograd::AccumulateGrad, op_id = 7, sizes = [[2]]"),
+    push(50, 52, "aten::linalg_vector_norm, op_id = 8, sizes = [[2, 3], [], [], [], []]"),
+    push(53, 55, "aten::linalg_vector_norm, op_id = 9, sizes = [[2], [], [], [], []]"),
+    push(56, 58, "aten::clamp, op_id = 10, sizes = [[], [], []]"),
+    push(60, 62, "aten::sub_, op_id = 11, sizes = [[2, 3], [2, 3], []]"),
+    push(63, 65, "aten::sub_, op_id = 12, sizes = [[2], [2], []]"),
+    push(66, 68, "aten::argmax, op_id = 13, sizes = [[4, 2], [], []]"),  # a metric after the update
+    push(70, 80, "aten::linear, seq = 3, op_id = 14, sizes = [[4, 3], [2, 3], [2]]"),
+    push(71, 79, "aten::addmm, seq = 3, op_id = 15, sizes = [[2], [4, 3], [3, 2]]"),
+    push(81, 85, "aten::sum, seq = 4, op_id = 16, sizes = [[4, 2]]"),
+]
+AT = (12, 22, 31, 37, 42, 45, 51, 54, 57, 61, 64, 67, 72)
+
+
+def test_clipping_and_updates_by_hand_belong_to_the_optimizer(rows):
+    found = [phase for *_, phase in rows(BY_HAND, *AT)]
+    assert found == [*["forward"] * 2, *["backward"] * 4, *["optimizer"] * 5, *["forward"] * 2]
+
+
+def test_updates_by_hand_that_show_autograds_number_do_not_end_the_backward(rows):
+    """p.data.sub_() without no_grad: the ops have the number of the next recorded op, which they leave as it is."""
+    numbered = [
+        push(r[0], r[1], r[3].replace(", op_id", ", seq = 3, op_id")) if 50 <= _start(r) < 70 else r for r in BY_HAND
+    ]
+    found = [phase for *_, phase in rows(numbered, *AT)]
+    assert found == [*["forward"] * 2, *["backward"] * 4, *["optimizer"] * 5, *["forward"] * 2]
+
+
+def test_lists_of_tensors_need_no_shapes(rows):
+    lists = [r for r in BY_HAND if not 50 <= _start(r) < 70]
+    lists += [push(50, 52, "aten::_foreach_norm, op_id = 20"), push(53, 55, "aten::_foreach_sub_, op_id = 21")]
+    assert [phase for *_, phase in rows(lists, 51, 54, 72)] == ["optimizer", "optimizer", "forward"]
+
+
+def test_a_metric_of_one_parameters_shape_is_no_update(rows):
+    metric = [r for r in BY_HAND if not 50 <= _start(r) < 70]
+    metric += [push(50, 52, "aten::add_, op_id = 20, sizes = [[2], [2], []]")]
+    assert [phase for *_, phase in rows(metric, 51, 72)] == ["forward", "forward"]
+
+
+def test_a_server_that_copies_lists_has_no_optimizer(rows):
+    served = [
+        push(10, 20, "aten::_foreach_copy_, op_id = 1"), push(21, 23, "aten::add_, op_id = 2, sizes = [[8], [8], []]"),
+        push(24, 26, "aten::_foreach_mul_, op_id = 3"), push(27, 29, "aten::linalg_vector_norm, op_id = 4"),
+    ]  # fmt: skip
+    assert {phase for *_, phase in rows(served, 11, 22, 25, 28)} == {"forward"}
+
+
+def test_lists_that_fsdp_copies_before_a_forward_pass_are_no_update(rows):
+    trained = [r for r in BY_HAND if not 50 <= _start(r) < 70]
+    trained += [push(66, 68, "aten::_foreach_copy_, op_id = 20")]
+    assert [phase for *_, phase in rows(trained, 67)] == ["forward"]
+
+
+def _start(range_: tuple[Any, ...]) -> int:
+    return int(range_[0])
+
+
 def steps(tmp_path, ranges: list[tuple[Any, ...]], *launches: int) -> list[int | None]:
     kernels = [kernel(1000 + at, at) for at in launches]
     path = write(tmp_path / "steps.sqlite", **{KERNEL: kernels, API: [call(at, at) for at in launches], NVTX: ranges})

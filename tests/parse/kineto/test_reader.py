@@ -328,10 +328,22 @@ def test_kernels_without_any_call_in_a_trace_of_two_processes(tmp_path):
         tmp_path, op("aten::mm", 1010, 50), x("cpu_op", "aten::mm", 1010, 50, 80, 8), kernel(1100, 1, 5)
     )  # fmt: skip
     assert found.ints("pid").tolist() == [NULL]
-    assert found.coded("reason").texts() == ["no API row"]
+    assert found.coded("reason").texts() == ["the capture has no API rows of its process"]
 
 
 def test_flows_between_ranges_without_numbers_lead_nowhere(tmp_path):
     flow = {"id": 1, "cat": "fwdbwd", "name": "fwdbwd", "pid": PID, "tid": MAIN}
     got = capture(tmp_path, op("aten::mm", 1010, 50), {**flow, "ph": "s", "ts": 1010}, {**flow, "ph": "f", "ts": 1010})
     assert got.ranges.forward_range is None
+
+
+def test_a_row_without_a_correlation_id_says_so(tmp_path):
+    """CUPTI's unknown id is 0. Ids 5 and 7 are calls; 3 is from before them, 6 is lost; the row at 1 began before."""
+    rows = [kernel(at, 5, corr) for at, corr in ((100, 0), (110, 3), (120, 6), (1, 0))]
+    found = table(tmp_path, call(50, 5), call(60, 7), *rows)
+    assert found.coded("reason").texts() == [
+        "launched before the capture",
+        "no correlation id, so its launch is unknown",
+        "launched before the capture",
+        "no API row",
+    ]

@@ -10,15 +10,16 @@ from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.schema import COLUMN
 
 H200 = "NVIDIA H200"
+BETWEEN = 1100  # ns: what the GPU needs between two kernels that are queued
 
 
-def table(*rows, gpu=H200):
-    """A table of kernels, one after the other without a gap where no start is given; ``ns`` is the duration."""
+def table(*rows, gpu=H200, gap=BETWEEN):
+    """A table of kernels, one ``gap`` (ns) after the other where no start is given; ``ns`` is the duration."""
     full, now = [], 0
     for number, row in enumerate(rows):
         row = {"kind": "kernel", "gpu": gpu, "pid": 1, "device": 0, "tid": 1, "opId": number, "start": now, **row}
         row["kDuration"] = row.pop("ns")
-        now = (row["start"] or 0) + row["kDuration"]
+        now = (row["start"] or 0) + row["kDuration"] + gap
         full.append(row)
     data = {}
     for key in {key for row in full for key in row}:

@@ -2,6 +2,9 @@
 
 import pytest
 
+from pyprof.prof.advice import Run, advise
+from pyprof.prof.load import load_table
+from pyprof.prof.work.annotate import annotate
 from tests.prof.advice.advice_rows import cards
 
 N = 100_000_000  # parameters, fp32
@@ -87,3 +90,37 @@ SAYS_NOTHING = {
 @pytest.mark.parametrize("why", SAYS_NOTHING)
 def test_says_nothing(why):
     assert cards(*SAYS_NOTHING[why], rule="optimizer") == []
+
+
+def series(count, *ops, step="", **more):
+    """Single ops for each of ``count`` parameters, as torch/optim of 2.13 runs them on a list of one."""
+    named = {"op": [f"{step}.step", "x"]} if step else {}
+    steps = [single(name, tensors, **named, **more) for _ in range(count) for name, tensors in ops]
+    return [{**row, "start": i * 20_000} for i, row in enumerate(steps)]
+
+
+ADAM = (("lerp", 2), ("mul", 1), ("addcmul", 3), ("sqrt", 1), ("div", 1), ("add", 1), ("addcdiv", 3))
+OF_1_13 = (("mul", 1), ("add", 2), ("mul", 1), ("addcmul", 3), ("sqrt", 1), ("div", 1), ("add", 1), ("addcdiv", 3))
+ADAGRAD = (("addcmul", 3), ("sqrt", 1), ("add", 1), ("addcdiv", 3))
+RMSPROP = (("mul", 1), ("addcmul", 3), ("sqrt", 1), ("add", 1), ("addcdiv", 3))
+NADAM = (*ADAM, ("addcdiv", 3))
+ADAMAX = (("lerp", 2), ("mul", 1), ("abs", 1), ("maximum", 2), ("addcdiv", 3))
+OPS = {"Adam": ADAM, "AdamW": OF_1_13, "Adagrad": ADAGRAD, "RMSprop": RMSPROP, "NAdam": NADAM, "Adamax": ADAMAX}
+
+
+@pytest.mark.parametrize("step", OPS)
+@pytest.mark.parametrize("named", [True, False])
+def test_only_adam_is_taken_for_adam(step, named):
+    found = cards(*series(50, *OPS[step], step=step if named else ""), rule="optimizer")
+    assert [card.why.split()[0] for card in found] == (["Adam"] if step in ("Adam", "AdamW") else [])
+
+
+def test_an_optimizer_of_another_name_is_not_taken_for_adam_or_sgd():
+    assert cards(*series(50, *ADAM, step="Lamb"), rule="optimizer") == []
+    assert cards(*series(50, ("mul", 1), ("add", 2), step="Lion"), rule="optimizer") == []
+
+
+def test_adagrads_capture_gets_no_fused_optimizer(data):
+    """param's DLRM: 16 parameters, addcmul_, sqrt, add_, addcdiv_ each, in Adagrad.step."""
+    table = load_table(data / "round2" / "param_dlrm_adagrad.json.gz").table
+    assert [card.rule for card in advise(Run(table, annotate(table)))].count("optimizer") == 0

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from pyprof.prof.advice.launch import gaps
 from tests.prof.advice.advice_rows import cards, run
 
 
@@ -12,7 +11,7 @@ def kernel(start, ns, **more):
 
 
 def test_gaps_are_what_no_stream_covers():
-    found = gaps(run(kernel(0, 100), kernel(50, 10), kernel(70, 60), kernel(150, 10), kernel(7, 5, device=1)))
+    found = run(kernel(0, 100), kernel(50, 10), kernel(70, 60), kernel(150, 10), kernel(7, 5, device=1)).gaps
     assert found.tolist() == [0, 0, 0, 20, 0]
 
 

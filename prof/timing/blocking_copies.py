@@ -1,0 +1,66 @@
+"""Copies to the GPU that hold the CPU: how long, and where in the program.
+
+A copy from pageable memory goes through a buffer of the driver's, for which the call waits. After a copy that is not
+``non_blocking``, PyTorch waits until the stream is empty (aten/src/ATen/native/cuda/Copy.cu), and so for all that was
+launched before. Both end with the thread's call, or with the cudaStreamSynchronize that directly follows it.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from pyprof.command.json_schema import doc
+from pyprof.prof.timing.gpus import TO_DEVICE, named_rows
+from pyprof.table.columns import NULL, Bools, Ints, Table, distinct_texts
+from pyprof.table.schema import first_text, list_texts
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingCopies:
+    """The copies to the GPU of one place in the program that hold the CPU."""
+
+    op: Annotated[str, doc("what the user called, such as Tensor.to")]
+    trace: Annotated[str, doc("the innermost line of the user's code")]
+    rows: Annotated[int, doc("number of copies")]
+    pageable: Annotated[int, doc("how many of them the capture says are from pageable memory")]
+    pinned: Annotated[int, doc("and from pinned memory")]
+    held_ns: Annotated[int, doc("duration of their calls and of the synchronisations that directly follow these")]
+    copy_ns: Annotated[int, doc("their own time on the GPU")]
+
+
+def blocking_copies(table: Table) -> list[BlockingCopies]:
+    """The places with copies to the GPU that hold the CPU, the longest first. Without API calls, none are found."""
+    rows = np.flatnonzero(_blocking(table))
+    keys, group = distinct_texts(*(table.coded(key).take(rows) for key in ("op", "aten", "trace")))
+    call, wait = (np.where(column == NULL, 0, column) for column in (_of(table, "apiDuration"), _of(table, "apiSync")))
+    pageable, pinned = (named_rows(table, name) for name in ("Pageable", "Pinned"))
+    sums = [
+        np.bincount(group, weights=column[rows], minlength=len(keys)).astype(np.int64).tolist()
+        for column in (np.ones(len(table)), pageable, pinned, call + wait, np.maximum(table.ints("kDuration"), 0))
+    ]
+    found = [
+        BlockingCopies(first_text(op) if op else aten, list_texts(trace)[-1] if trace else "", *numbers)
+        for (op, aten, trace), numbers in zip(keys, zip(*sums, strict=True), strict=True)
+    ]
+    return sorted(found, key=lambda place: (-place.held_ns, place.trace, place.op))
+
+
+def _of(table: Table, key: str) -> Ints:
+    """A column of durations, of which a damaged table may have negative ones."""
+    column = table.ints(key)
+    return np.where(column < 0, NULL, column)
+
+
+def _blocking(table: Table) -> Bools:
+    """Copies from the host to a GPU whose call waits: from pageable memory, not asynchronous, lasting into its copy, or
+    followed by a synchronisation.
+    """
+    start, api, took = table.ints("start"), table.ints("apiStart"), _of(table, "apiDuration")
+    known = (api != NULL) & (took != NULL)
+    to_device = table.coded("kind").among("memcpy") & named_rows(table, *TO_DEVICE) & known
+    called = np.where(known, api + np.where(known, took, 0), NULL)
+    half = start + np.maximum(table.ints("kDuration"), 0) // 2
+    lasts = ~named_rows(table, "Pinned") & (start != NULL) & (called >= half)
+    is_async = table.coded("api").where(lambda name: "Async" in name)
+    return to_device & (named_rows(table, "Pageable") | ~is_async | lasts | (_of(table, "apiSync") != NULL))

@@ -1,0 +1,48 @@
+"""The kind of work of ops on lists of tensors: an optimizer's in its phase, elsewhere what the kernel does."""
+
+from pathlib import Path
+
+import pytest
+
+from pyprof.prof.load import load_table
+from pyprof.prof.summary.components import components
+from pyprof.prof.work.annotate import annotate
+from pyprof.prof.work.kinds import kinds
+from tests.prof.advice.advice_rows import table
+
+APPLY = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::"
+KERNELS = {  # op -> its kernel's long name, and its kind outside of an optimizer
+    "_foreach_copy_": ("TensorListMetadata<2>, CopyFunctor<int, long, 2, 1, 1>, Copy<int, long> >", "copies and casts"),
+    "_foreach_zero_": ("TensorListMetadata<1>, ZeroFunctor<float, 1, 1, 0> >", "fills"),
+    "_foreach_norm": ("TensorListMetadata<1>, LpNormFunctor<float, NormType, float, 1, 1, 0> >", "reductions"),
+    "_foreach_mul_": (
+        "TensorListMetadata<1>, BinaryOpScalarFunctor<float, 1, 1, 0>, std::multiplies<float> >", "element-wise",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", KERNELS)
+@pytest.mark.parametrize("phase", ["forward", "backward", "other", "optimizer", ""])
+def test_lists_of_tensors(op: str, phase: str) -> None:
+    functor, kind = KERNELS[op]
+    name = {"kLongName": APPLY + functor, "kShortName": "multi_tensor_apply_kernel", "phase": phase, "ns": 1000}
+    made = table({"aten": f"aten::{op}", "sizes": [[[8]]], "dtypes": [["float32"]], **name})
+    expected = "optimizer" if phase in ("optimizer", "") else kind
+    assert kinds(made, annotate(made)).texts() == [expected]
+
+
+def test_a_copy_of_lists_whose_op_is_unknown_is_a_copy() -> None:
+    made = table(
+        {"kLongName": APPLY + KERNELS["_foreach_copy_"][0], "kShortName": "multi_tensor_apply_kernel", "ns": 9}
+    )
+    assert kinds(made, annotate(made)).texts() == ["copies and casts"]
+
+
+@pytest.mark.parametrize("name", ["tracelens_sglang_decode", "tracelens_vllm_decode", "tracelens_vllm_capture"])
+def test_a_server_has_no_optimizer(data: Path, name: str) -> None:
+    """They serve a model: SGLang copies its inputs with _foreach_copy_ before each replay of a graph."""
+    served = load_table(data / "round2" / f"{name}.json.gz").table
+    notes = annotate(served)
+    of_rows = kinds(served, notes)
+    assert "optimizer" not in {*of_rows.texts(), *components(served, notes, of_rows).texts()}
+    assert "optimizer" not in served.coded("phase").texts()
