@@ -19,15 +19,17 @@ grouped convolution ``groups`` times.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
+from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Possible, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, elementwise, first_output, given, moved, output
 
 op = Family("conv")
+Mask = tuple[bool, bool, bool]  # whether dx, dweight and dbias were computed
 # How the kernel moves, in the order of the convolution ops that have all of it, of their backwards, of transposed ones
 MOVES = "stride, padding, dilation, transposed, output_padding, groups"
 BACKWARD_MOVES = "_stride, _padding, _dilation, transposed, _output_padding, _groups, output_mask"
@@ -160,11 +162,16 @@ def taps_inside(positions: int, size: int, kernel: int, stride: int, before: int
     return count
 
 
-def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tuple[bool, ...]) -> Parts:
-    """The gradients that the mask (dx, dweight, dbias) selects."""
-    dx, dweight, dbias = mask
+def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: Mask | None) -> Parts:
+    """The gradients that the mask (dx, dweight, dbias) selects.
+
+    Without a mask (NVTX ranges), those of weight and data are possible: a network's first layer has no data gradient.
+    The bias gradient is left out: it exists only if the forward had a bias, and most convolutions before a
+    normalisation have none.
+    """
+    dx, dweight, dbias = (True, True, False) if mask is None else mask
     flop = nominal(x, weight, dy, transposed)
-    parts: Parts = {}
+    parts: Parts = Possible() if mask is None else {}
     if dx:
         parts["dgrad"] = Work(flop, distinct(dy, weight), moved(x.numel, x))
     if dweight:
@@ -175,18 +182,17 @@ def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tupl
     return parts
 
 
-def mask_of(output_mask: Any, out: Out) -> tuple[bool, ...]:
-    """Which gradients were computed: by the output mask, or by the recorded outputs.
-
-    If the capture has neither (NVTX ranges), the gradients of weight and data are returned as separate parts, and the
-    caller keeps those whose kernels ran: a network's first layer has no data gradient. The bias gradient is left out:
-    it exists only if the forward had a bias, and most convolutions before a normalisation have none.
-    """
+def mask_of(output_mask: Any, out: Out) -> Mask | None:
+    """Which gradients were computed: by the output mask, or the recorded outputs; None if the capture has neither."""
     if output_mask is not UNKNOWN and output_mask is not None:
-        return tuple(bool(wanted) for wanted in output_mask)
-    if out:
-        return tuple(isinstance(t, Tensor) for t in (*out, None, None))[:3]
-    return True, True, False
+        return _three(bool(wanted) for wanted in output_mask)
+    return _three(isinstance(t, Tensor) for t in out) if out else None
+
+
+def _three(wanted: Iterable[bool]) -> Mask:
+    """The flags of dx, dweight and dbias; old ops had no bias."""
+    dx, dweight, dbias = (*wanted, False, False, False)[:3]
+    return dx, dweight, dbias
 
 
 @op(f"convolution_backward (dy, x, weight, _bias_sizes, {BACKWARD_MOVES})")

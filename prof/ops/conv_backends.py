@@ -72,7 +72,7 @@ def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, ou
 def gradients(x: Tensor, dy: Tensor, weight: Tensor, rest: tuple[Any, ...], transposed: bool, out: Out) -> Parts:
     """The gradients selected by the output mask, which is among the other arguments."""
     output_mask = next((argument for argument in reversed(rest) if is_mask(argument)), UNKNOWN)
-    return backward(dy, x, weight, transposed, (*mask_of(output_mask, out), False, False)[:3])
+    return backward(dy, x, weight, transposed, mask_of(output_mask, out))
 
 
 def is_mask(argument: Any) -> bool:
