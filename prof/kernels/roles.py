@@ -80,28 +80,30 @@ def part_of(name: str) -> str:
     return next((piece for piece, regex in PART_NAMES if regex.search(name)), "")
 
 
-def assign_parts(names: Sequence[str], present: Sequence[str], all_ran: bool = True) -> list[str]:
+def assign_parts(
+    names: Sequence[str], present: Sequence[str], all_ran: bool = True, ns: Sequence[int] = ()
+) -> list[str]:
     """Assign each main kernel of one backward call, in launch order, to one of the ``present`` parts.
 
     The kernels of a part are consecutive, and nearly always in ATen's order. Of all ways to cut them into such runs,
     the one is taken that contradicts the fewest names, leaves out the fewest gradients (if they are known to have run:
-    a first layer has no data gradient), keeps ATen's order, leaves out the fewest parts, and has the most even runs.
+    a first layer has no data gradient), keeps ATen's order, leaves out the fewest parts, and whose runs are the most
+    even in time (``ns``: the kernels' durations), because both gradients have the same FLOPs.
     """
     if not present:
         return [""] * len(names)
     known = tuple(piece for piece in PARTS if piece in present)
     others = tuple(piece for piece in present if piece not in PARTS)
     hints = [_hint(name) for name in names]
-    best: tuple[int, ...] = ()
-    runs: tuple[tuple[str, ...], tuple[int, ...]] = ((), ())
+    times = (0, *accumulate(ns or [1] * len(names)))
+    found: list[tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]]] = []  # (cost, cuts, order)
     for number, order in enumerate(permutations(known)):
-        cost, cuts = _cuts(hints, (*order, *others), number, all_ran)
-        if not best or cost < best:
-            best, runs = cost, ((*order, *others), cuts)
-        if best[:2] == (0, 0):
+        cost, cuts = _cuts(hints, times, (*order, *others), all_ran)
+        found.append(((*cost[:2], number, *cost[2:]), cuts, (*order, *others)))
+        if cost[:2] == (0, 0):
             break  # no other order can be better
-    order, cuts = runs
-    return [piece for piece, (start, end) in zip(order, pairwise(cuts), strict=True) for _ in range(start, end)]
+    _, cuts, best = min(found)
+    return [piece for piece, (start, end) in zip(best, pairwise(cuts), strict=True) for _ in range(start, end)]
 
 
 def _hint(name: str) -> tuple[str, ...]:
@@ -113,16 +115,18 @@ def _hint(name: str) -> tuple[str, ...]:
 
 
 def _cuts(
-    hints: Sequence[tuple[str, ...]], order: Sequence[str], number: int, all_ran: bool
+    hints: Sequence[tuple[str, ...]], times: Sequence[int], order: Sequence[str], all_ran: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The cost of the best runs, and where they begin and end: (0, ..., number of kernels)."""
     against = [(0, *accumulate(int(piece not in hint) for hint in hints)) for piece in order]
 
     def cost(cuts: tuple[int, ...]) -> tuple[int, ...]:
-        sizes = [end - start for start, end in pairwise(cuts)]
-        wrong = sum(count[end] - count[start] for count, (start, end) in zip(against, pairwise(cuts), strict=True))
-        gradients = sum(not size and piece != "bias" for size, piece in zip(sizes, order, strict=True))
-        return wrong, gradients * all_ran, number, sizes.count(0), sum(size * size for size in sizes)
+        runs = list(pairwise(cuts))
+        wrong = sum(count[end] - count[start] for count, (start, end) in zip(against, runs, strict=True))
+        empty = [piece for piece, (start, end) in zip(order, runs, strict=True) if start == end]
+        gradients = sum(piece != "bias" for piece in empty)
+        uneven = sum((times[end] - times[start]) ** 2 for start, end in runs)
+        return wrong, gradients * all_ran, len(empty), uneven
 
     inner = combinations_with_replacement(range(len(hints) + 1), len(order) - 1)
     return min((cost(cuts), cuts) for cuts in ((0, *places, len(hints)) for places in inner))

@@ -6,7 +6,7 @@ flop    nominal: each output point sums Cin/groups * kernel products, padding ze
         Cout/groups * kernel products
             2 * N * Cin * in * (Cout/groups) * kernel   =  2 * (elements of x) * (elements of weight / Cin)
         so the number of groups is not needed. Complex numbers: 8 where the above has 2. A bias adds nothing.
-read    x, weight, bias, each once
+read    x, weight, bias, each once; of x only what the kernel touches, if the stride is larger than the kernel
 write   y
 Backward, one kernel per gradient:
 dgrad   reads dy, weight, writes dx;  wgrad   reads dy, x, writes dweight: each the flop of the forward
@@ -124,6 +124,20 @@ def result_of(x: Tensor, weight: Tensor, window: Window, out: Out) -> Tensor:
     return x.like(output_shape(x, weight, window)) if first_output(out) is None else output(out, x)
 
 
+def touched(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
+    """x without the elements that a stride larger than the kernel jumps over (1x1 with stride 2).
+
+    So each position of y reads elements of its own: as many as there are taps, and one or more are left out between
+    two positions. Without gaps x counts as read completely, with the few elements at its end that no tap may reach.
+    """
+    rank = len(weight.shape) - 2
+    sizes = zip(x.shape[-rank:], y.shape[-rank:], weight.shape[2:], strict=True)
+    spatial = tuple(n * taps if size - n * taps >= max(n - 1, 1) else size for size, n, taps in sizes)
+    if spatial == x.shape[-rank:]:
+        return x
+    return Tensor((*x.shape[:-rank], *spatial), x.dtype, ident=x.ident)
+
+
 def nominal(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:
     """Flop of a convolution, products with padding zeros included."""
     return multiply_adds((x if transposed else y).numel * math.prod(weight.shape[1:]), x, weight)
@@ -172,10 +186,11 @@ def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: Mask
     dx, dweight, dbias = (True, True, False) if mask is None else mask
     flop = nominal(x, weight, dy, transposed)
     parts: Parts = Possible() if mask is None else {}
+    read = (touched(dy, weight, x), x) if transposed else (dy, touched(x, weight, dy))
     if dx:
-        parts["dgrad"] = Work(flop, distinct(dy, weight), moved(x.numel, x))
+        parts["dgrad"] = Work(flop, distinct(read[0], weight), moved(x.numel, x))
     if dweight:
-        parts["wgrad"] = Work(flop, distinct(dy, x), moved(weight.numel, weight))
+        parts["wgrad"] = Work(flop, distinct(*read), moved(weight.numel, weight))
     if dbias:
         size = channels(dy, weight)
         parts["bias"] = Work(dy.numel - size if dy.numel else 0, dy.nbytes, moved(size, weight))
@@ -233,7 +248,8 @@ def convolution(call: Call, out: Out = None) -> Work:
     if call.transposed and first_output(out) is None and UNKNOWN in moves:  # the flop needs only x
         return Work(nominal(x, weight, x, True), math.nan, math.nan)
     y = result_of(x, weight, call, out)
-    read = distinct(x, weight, given(call.bias), given(call.addend))
+    read_x = x if call.transposed else touched(x, weight, y)
+    read = distinct(read_x, weight, given(call.bias), given(call.addend))
     return elementwise(nominal(x, weight, y, bool(call.transposed)), read, y)
 
 

@@ -108,7 +108,8 @@ def _share(rows: Ints, table: Table, calls: Calls, inner: Callable[[], "_Inner"]
     """Divide the work of one call with several main kernels, or several parts of work, among its main ``rows``."""
     op, ns = calls.of(rows[0]), table.ints("kDuration")
     several = len(op.parts) > 1
-    workers = _workers(rows, calls.names.take(rows).texts(), op, inner) if several else dict.fromkeys(op.parts, rows)
+    names = calls.names.take(rows).texts()
+    workers = _workers(rows, names, ns[rows].tolist(), op, inner) if several else dict.fromkeys(op.parts, rows)
     for place, column in enumerate(amounts if op.parts else ()):
         column[rows] = 0
         given = {part: op.parts[part][place] for part in workers}
@@ -118,13 +119,15 @@ def _share(rows: Ints, table: Table, calls: Calls, inner: Callable[[], "_Inner"]
             column[workers[part]] = NULL
 
 
-def _workers(rows: Ints, names: list[str], op: Counted, inner: Callable[[], "_Inner"]) -> dict[str, Ints]:
+def _workers(
+    rows: Ints, names: list[str], ns: list[int], op: Counted, inner: Callable[[], "_Inner"]
+) -> dict[str, Ints]:
     """The rows that did each part of a call's work, by their kernels' names.
 
     A part without a kernel of its own was done by an op within the call, or did not run, or kernels did it along with
     another part: those whose names do not say what they compute, if there are any.
     """
-    assigned = np.array(assign_parts(names, list(op.parts), op.all_ran))
+    assigned = np.array(assign_parts(names, list(op.parts), op.all_ran, ns))
     workers = {part: rows[assigned == part] for part in op.parts}
     unnamed = rows[np.array([not part_of(name) for name in names])]
     for missing in [part for part, of_part in workers.items() if not len(of_part)]:

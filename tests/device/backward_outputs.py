@@ -66,8 +66,8 @@ FLOP = {  # by hand: a multiply-add is two; E elements, R rows, C channels or co
     "gather": 16_384 * 4096,
     "scatter_add": 0,  # the source's gradient is gathered, self's is the result's
     "max_pool2d": E // 4,
-    # O = 8 times: dx1 2 r I J twice (first an outer product), r I; dw 2 r I, 2 r I J, I J; dx2 2 r I J, 2 r J, r J
-    "bilinear": 8 * (8 * ROWS * 64 * 64 + 3 * ROWS * 64 + 3 * ROWS * 64 + 64 * 64),
+    # for each of O = 8: dx1 r I J products, 2 r I J, r I; dw r I, 2 r I J, I J; dx2 2 r I J, r J, r J
+    "bilinear": 8 * (7 * ROWS * 64 * 64 + 2 * ROWS * 64 + 2 * ROWS * 64 + 64 * 64),
     "LSTM": 2 * (2 * 32 * 4096 * 4 * 512 * (512 + 512)),  # T N 4 H (I + H) products, for both gradients
 }
 
