@@ -21,6 +21,7 @@ from pyprof.prof.work.count import Counted
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, value_at
 
 MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families whose work may be done by a copy
+VIEWS = frozenset({"view", "copy"})  # families whose ops may have nothing to do; if a kernel ran, it moved something
 MOST_BYTES = 1 << 60  # per copy; more means a damaged file, and twice as much would not fit the column
 
 
@@ -101,6 +102,8 @@ def shares(table: Table, calls: Calls, main: Bools) -> tuple[Ints, Ints]:
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
         if len(rows):
             _share(rows, table, calls, inner, (flops, nbytes))
+    moved = main & table.coded("kind").among("kernel") & (nbytes == 0)
+    nbytes[moved & calls.where([op.family in VIEWS for op in calls.counted])] = NULL
     return flops, nbytes
 
 
