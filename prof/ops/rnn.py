@@ -189,7 +189,7 @@ def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
     parameters = _typed(tensors_within((weights,)), x)
     if not parameters or not states:
         raise ModelError("_cudnn_rnn_backward: the capture has neither its weights nor its states")
-    masks = [a for a in rest[6:] if isinstance(a, tuple) and len(a) == 4 and isinstance(a[-1], bool)]
+    masks = [a for a in rest[6:] if isinstance(a, (tuple, list)) and len(a) == 4 and isinstance(a[-1], bool)]
     mask = masks[-1] if masks else None
     described = given(y) or given(dy)
     nbytes = None if described is None else moved(described.numel, described)
