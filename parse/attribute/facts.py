@@ -116,7 +116,7 @@ def _ops(path: Path, source: Path, backward: bool) -> tuple[list[str], list[str]
 def _call(inside: Path, communication: bool) -> Scope | None:
     """The innermost op, whose operands the row gets; for a collective without operands, its annotation."""
     op = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
-    if communication and (op is None or not op.sizes):  # in traces of 2022 only the annotation has the sizes
+    if communication and (op is None or op.sizes.strip("[], ") == ""):  # [[], []]: a list of tensors has no sizes
         return next((s for s in reversed(inside) if s.kind == Kind.COMM and s.sizes), op)
     return op
 

@@ -7,7 +7,7 @@ FLOPs and the op's bytes go to its main kernels (docs/explanation/design.md). Ch
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, combinations_with_replacement, pairwise
+from itertools import accumulate, combinations_with_replacement, pairwise, permutations
 
 from pyprof.prof.kernels.name_patterns import find_helper, find_product
 from pyprof.prof.ops.model import MATRIX
@@ -53,15 +53,6 @@ def role(name: str, aten: str, family: str) -> str:
     return AUX if SCATTERED.match(op) and SORTING.search(name) else MAIN
 
 
-def roles(names: Sequence[str], aten: str, family: str) -> list[str]:
-    """The roles of all kernels of one call, in launch order. At least one is main, so that the work is attributed."""
-    each = [role(name, aten, family) for name in names]
-    if MAIN in each:
-        return each
-    kernels = [not MEMORY.search(name) for name in names]
-    return [MAIN if kernel or not any(kernels) else AUX for kernel in kernels]
-
-
 # --- the pieces of a backward --------------------------------------------------------------------
 
 PARTS = ("dgrad", "wgrad", "bias")  # the order in which ATen's ConvolutionBackward computes them
@@ -79,7 +70,7 @@ PART_NAMES = (
 
 
 @lru_cache(maxsize=65536)
-def part(name: str) -> str:
+def part_of(name: str) -> str:
     """The part of a backward pass that a kernel computes; empty where the name does not say.
 
     ``dgrad``, ``wgrad`` or ``bias`` for convolutions, ``indice_weights`` or ``update`` for embedding tables.
@@ -89,41 +80,53 @@ def part(name: str) -> str:
     return next((piece for piece, regex in PART_NAMES if regex.search(name)), "")
 
 
-def assign_parts(names: Sequence[str], present: Sequence[str]) -> list[str]:
-    """Assign each kernel of one backward call to one of the ``present`` parts; chores get ''.
+def assign_parts(
+    names: Sequence[str], present: Sequence[str], all_ran: bool = True, ns: Sequence[int] = ()
+) -> list[str]:
+    """Assign each main kernel of one backward call, in launch order, to one of the ``present`` parts.
 
-    ``names`` is in launch order and may hold the main kernels only. The parts follow each other in ATen's order, and
-    the kernels of a part are consecutive. Of all ways to cut the main kernels into such runs, the one is taken that
-    contradicts the fewest names, leaves out the fewest parts, and has the most even runs.
+    The kernels of a part are consecutive, and nearly always in ATen's order. Of all ways to cut them into such runs,
+    the one is taken that contradicts the fewest names, leaves out the fewest gradients (if they are known to have run:
+    a first layer has no data gradient), keeps ATen's order, leaves out the fewest parts, and whose runs are the most
+    even in time (``ns``: the kernels' durations), because both gradients have the same FLOPs.
     """
-    main = [i for i, r in enumerate(roles(names, "convolution_backward", "conv")) if r == MAIN]
-    order = [*(piece for piece in PARTS if piece in present), *(piece for piece in present if piece not in PARTS)]
-    out = [""] * len(names)
-    if not order:
-        return out
-    cuts = _cuts([_hint(names[i]) for i in main], order)
-    for piece, (start, end) in zip(order, pairwise(cuts), strict=True):
-        for i in main[start:end]:
-            out[i] = piece
-    return out
+    if not present:
+        return [""] * len(names)
+    known = tuple(piece for piece in PARTS if piece in present)
+    others = tuple(piece for piece in present if piece not in PARTS)
+    hints = [_hint(name) for name in names]
+    times = (0, *accumulate(ns or [1] * len(names)))
+    found: list[tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]]] = []  # (cost, cuts, order)
+    for number, order in enumerate(permutations(known)):
+        cost, cuts = _cuts(hints, times, (*order, *others), all_ran)
+        found.append(((*cost[:2], number, *cost[2:]), cuts, (*order, *others)))
+        if cost[:2] == (0, 0):
+            break  # no other order can be better
+    _, cuts, best = min(found)
+    return [piece for piece, (start, end) in zip(best, pairwise(cuts), strict=True) for _ in range(start, end)]
 
 
 def _hint(name: str) -> tuple[str, ...]:
     """The parts a main kernel may belong to: the part in its name, or both gradients if a product's name has none."""
-    named = part(name)
+    named = part_of(name)
     if named:
         return (named,)
     return ("dgrad", "wgrad") if find_product(name) else PARTS
 
 
-def _cuts(hints: Sequence[tuple[str, ...]], order: Sequence[str]) -> tuple[int, ...]:
-    """Where the best runs begin and end: (0, ..., number of kernels)."""
+def _cuts(
+    hints: Sequence[tuple[str, ...]], times: Sequence[int], order: Sequence[str], all_ran: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cost of the best runs, and where they begin and end: (0, ..., number of kernels)."""
     against = [(0, *accumulate(int(piece not in hint) for hint in hints)) for piece in order]
 
-    def cost(cuts: tuple[int, ...]) -> tuple[int, int, int]:
-        sizes = [end - start for start, end in pairwise(cuts)]
-        wrong = sum(count[end] - count[start] for count, (start, end) in zip(against, pairwise(cuts), strict=True))
-        return wrong, sizes.count(0), sum(size * size for size in sizes)
+    def cost(cuts: tuple[int, ...]) -> tuple[int, ...]:
+        runs = list(pairwise(cuts))
+        wrong = sum(count[end] - count[start] for count, (start, end) in zip(against, runs, strict=True))
+        empty = [piece for piece, (start, end) in zip(order, runs, strict=True) if start == end]
+        gradients = sum(piece != "bias" for piece in empty)
+        uneven = sum((times[end] - times[start]) ** 2 for start, end in runs)
+        return wrong, gradients * all_ran, len(empty), uneven
 
     inner = combinations_with_replacement(range(len(hints) + 1), len(order) - 1)
-    return min(((0, *cuts, len(hints)) for cuts in inner), key=cost)
+    return min((cost(cuts), cuts) for cuts in ((0, *places, len(hints)) for places in inner))

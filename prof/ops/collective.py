@@ -32,17 +32,24 @@ def flat(argument: Any) -> tuple[Tensor, ...]:
 
 
 def size(argument: Any) -> float:
-    """Bytes of a buffer or of a list of buffers."""
-    return sum(moved(tensor.numel, tensor) for tensor in flat(argument))
+    """Bytes of a buffer or of a list of buffers; NaN if there is none, since a trace may leave out a list's tensors."""
+    buffers = flat(argument)
+    return sum(moved(tensor.numel, tensor) for tensor in buffers) if buffers else math.nan
+
+
+def read(argument: Any) -> float:
+    """Bytes of the distinct buffers; NaN if there is none."""
+    buffers = flat(argument)
+    return distinct(buffers) if buffers else math.nan
 
 
 @op(
     "c10d::allreduce_ c10d::broadcast_ c10d::reduce_ c10d::allreduce_coalesced_ nccl:all_reduce nccl:broadcast "
     "nccl:reduce nccl:all_to_all nccl:all_to_allv symm_mem::multimem_all_reduce_"
 )
-def same_size(buffer: Any) -> Work:
-    """Reads the buffer and writes as many bytes (all_to_all: if all parts have the same size)"""
-    return Work(0, distinct(flat(buffer)), size(buffer))
+def same_size(*buffers: Any) -> Work:
+    """Reads the buffers and writes as many bytes (all_to_all: if all parts have the same size)"""
+    return Work(0, read(buffers), size(buffers))
 
 
 IN_PLACE = ("allreduce", "broadcast", "reduce", "allreduce_coalesced")
@@ -71,7 +78,7 @@ def by_record(*_: Any) -> Work:
 @op("c10d::send nccl:send")
 def send(buffer: Any) -> Work:
     """Reads the buffer"""
-    return Work(0, distinct(flat(buffer)), 0)
+    return Work(0, read(buffer), 0)
 
 
 @op("c10d::recv_ nccl:recv")
@@ -87,7 +94,7 @@ def recv(buffer: Any) -> Work:
 )
 def into(outputs: Any, inputs: Any) -> Work:
     """Reads the inputs, writes the outputs"""
-    return Work(0, distinct(flat(inputs)), size(outputs))
+    return Work(0, read(inputs), size(outputs))
 
 
 @op(

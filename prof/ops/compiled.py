@@ -21,6 +21,7 @@ from itertools import product, takewhile
 from typing import Any
 
 from pyprof.errors import ModelError
+from pyprof.prof.ops.conv import touched
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.fused_names import fused_ops, op_flop
 from pyprof.prof.ops.model import FAMILY, Family, Tensor, Work, model, names
@@ -66,7 +67,8 @@ def template_convolution(op: str, *arguments: Any) -> Work:
         if rank > 2 and len(w.shape) == len(y.shape) == rank and x is not w and y is not x and y is not w:
             fits = x.shape[0] == y.shape[0] and w.shape[0] == y.shape[1] and x.shape[1] % w.shape[1] == 0
             if fits:
-                return Work(2 * y.numel * math.prod(w.shape[1:]), fused_bytes(op, arguments))
+                unread = x.nbytes - touched(x, w, y).nbytes
+                return Work(2 * y.numel * math.prod(w.shape[1:]), fused_bytes(op, arguments) - unread)
     raise ModelError(f"{op}: no convolution among its tensors")
 
 
@@ -154,8 +156,10 @@ def fused_flop(op: str, arguments: tuple[Any, ...]) -> int | None:
 def _loops(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, float]:
     """Rows, elements per row, and their product, from the last numbers of the call; infinity where it has none.
 
-    There are one or two loops over rows and, if the kernel reduces, one over elements. Other numbers may precede them:
-    the loops are the shortest list of last numbers whose product is the size of a tensor.
+    There are one or two loops over rows and, if the kernel reduces, one over elements. Other numbers may precede them
+    (sizes that vary between calls): the loops are the longest list of last numbers whose product is the size of a
+    tensor, as a bias may have the size of one loop. If there is none (slices), it is the longest one that is not
+    larger than the largest tensor.
     """
     numbers = list(takewhile(lambda argument: type(argument) is int, reversed(arguments)))[::-1]
     reduces = op[7:10] in ("red", "per", "spl")
@@ -163,8 +167,10 @@ def _loops(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, float]:
     if len(numbers) < least:
         return 0, 0, math.inf
     sizes = {t.numel for t in tensors(arguments)}
-    counts = [n for n in range(least, min(len(numbers), least + 2) + 1) if math.prod(numbers[-n:]) in sizes]
-    taken = numbers[-(counts[0] if counts else least) :]
+    counts = range(min(len(numbers), least + 2), least - 1, -1)
+    exact = [n for n in counts if math.prod(numbers[-n:]) in sizes]
+    within = [n for n in counts if math.prod(numbers[-n:]) <= max(sizes, default=0)]
+    taken = numbers[-next(iter((*exact, *within, least))) :]
     columns = taken.pop() if reduces else 1
     rows = math.prod(taken)
     return rows, columns, rows * columns

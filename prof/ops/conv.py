@@ -6,7 +6,7 @@ flop    nominal: each output point sums Cin/groups * kernel products, padding ze
         Cout/groups * kernel products
             2 * N * Cin * in * (Cout/groups) * kernel   =  2 * (elements of x) * (elements of weight / Cin)
         so the number of groups is not needed. Complex numbers: 8 where the above has 2. A bias adds nothing.
-read    x, weight, bias, each once
+read    x, weight, bias, each once; of x only what the kernel touches, if the stride is larger than the kernel
 write   y
 Backward, one kernel per gradient:
 dgrad   reads dy, weight, writes dx;  wgrad   reads dy, x, writes dweight: each the flop of the forward
@@ -19,15 +19,17 @@ grouped convolution ``groups`` times.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.gemm import multiply_adds
-from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
+from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Possible, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, elementwise, first_output, given, moved, output
 
 op = Family("conv")
+Mask = tuple[bool, bool, bool]  # whether dx, dweight and dbias were computed
 # How the kernel moves, in the order of the convolution ops that have all of it, of their backwards, of transposed ones
 MOVES = "stride, padding, dilation, transposed, output_padding, groups"
 BACKWARD_MOVES = "_stride, _padding, _dilation, transposed, _output_padding, _groups, output_mask"
@@ -122,6 +124,20 @@ def result_of(x: Tensor, weight: Tensor, window: Window, out: Out) -> Tensor:
     return x.like(output_shape(x, weight, window)) if first_output(out) is None else output(out, x)
 
 
+def touched(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
+    """x without the elements that a stride larger than the kernel jumps over (1x1 with stride 2).
+
+    So each position of y reads elements of its own: as many as there are taps, and one or more are left out between
+    two positions. Without gaps x counts as read completely, with the few elements at its end that no tap may reach.
+    """
+    rank = len(weight.shape) - 2
+    sizes = zip(x.shape[-rank:], y.shape[-rank:], weight.shape[2:], strict=True)
+    spatial = tuple(n * taps if size - n * taps >= max(n - 1, 1) else size for size, n, taps in sizes)
+    if spatial == x.shape[-rank:]:
+        return x
+    return Tensor((*x.shape[:-rank], *spatial), x.dtype, ident=x.ident)
+
+
 def nominal(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:
     """Flop of a convolution, products with padding zeros included."""
     return multiply_adds((x if transposed else y).numel * math.prod(weight.shape[1:]), x, weight)
@@ -160,33 +176,38 @@ def taps_inside(positions: int, size: int, kernel: int, stride: int, before: int
     return count
 
 
-def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: tuple[bool, ...]) -> Parts:
-    """The gradients that the mask (dx, dweight, dbias) selects."""
-    dx, dweight, dbias = mask
+def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: Mask | None) -> Parts:
+    """The gradients that the mask (dx, dweight, dbias) selects.
+
+    Without a mask (NVTX ranges), those of weight and data are possible: a network's first layer has no data gradient.
+    The bias gradient is left out: it exists only if the forward had a bias, and most convolutions before a
+    normalisation have none.
+    """
+    dx, dweight, dbias = (True, True, False) if mask is None else mask
     flop = nominal(x, weight, dy, transposed)
-    parts: Parts = {}
+    parts: Parts = Possible() if mask is None else {}
+    read = (touched(dy, weight, x), x) if transposed else (dy, touched(x, weight, dy))
     if dx:
-        parts["dgrad"] = Work(flop, distinct(dy, weight), moved(x.numel, x))
+        parts["dgrad"] = Work(flop, distinct(read[0], weight), moved(x.numel, x))
     if dweight:
-        parts["wgrad"] = Work(flop, distinct(dy, x), moved(weight.numel, weight))
+        parts["wgrad"] = Work(flop, distinct(*read), moved(weight.numel, weight))
     if dbias:
         size = channels(dy, weight)
         parts["bias"] = Work(dy.numel - size if dy.numel else 0, dy.nbytes, moved(size, weight))
     return parts
 
 
-def mask_of(output_mask: Any, out: Out) -> tuple[bool, ...]:
-    """Which gradients were computed: by the output mask, or by the recorded outputs.
-
-    If the capture has neither (NVTX ranges), the gradients of weight and data are returned as separate parts, and the
-    caller keeps those whose kernels ran: a network's first layer has no data gradient. The bias gradient is left out:
-    it exists only if the forward had a bias, and most convolutions before a normalisation have none.
-    """
+def mask_of(output_mask: Any, out: Out) -> Mask | None:
+    """Which gradients were computed: by the output mask, or the recorded outputs; None if the capture has neither."""
     if output_mask is not UNKNOWN and output_mask is not None:
-        return tuple(bool(wanted) for wanted in output_mask)
-    if out:
-        return tuple(isinstance(t, Tensor) for t in (*out, None, None))[:3]
-    return True, True, False
+        return _three(bool(wanted) for wanted in output_mask)
+    return _three(isinstance(t, Tensor) for t in out) if out else None
+
+
+def _three(wanted: Iterable[bool]) -> Mask:
+    """The flags of dx, dweight and dbias; old ops had no bias."""
+    dx, dweight, dbias = (*wanted, False, False, False)[:3]
+    return dx, dweight, dbias
 
 
 @op(f"convolution_backward (dy, x, weight, _bias_sizes, {BACKWARD_MOVES})")
@@ -227,7 +248,8 @@ def convolution(call: Call, out: Out = None) -> Work:
     if call.transposed and first_output(out) is None and UNKNOWN in moves:  # the flop needs only x
         return Work(nominal(x, weight, x, True), math.nan, math.nan)
     y = result_of(x, weight, call, out)
-    read = distinct(x, weight, given(call.bias), given(call.addend))
+    read_x = x if call.transposed else touched(x, weight, y)
+    read = distinct(read_x, weight, given(call.bias), given(call.addend))
     return elementwise(nominal(x, weight, y, bool(call.transposed)), read, y)
 
 

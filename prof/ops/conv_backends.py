@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.conv import Call, backward, channels, conv_transpose, convolution, mask_of, nominal, op
+from pyprof.prof.ops.conv import Call, backward, channels, conv_transpose, convolution, mask_of, nominal, op, touched
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, moved
 
@@ -72,7 +72,7 @@ def old_transpose_backward(x: Tensor, dy: Tensor, weight: Tensor, *rest: Any, ou
 def gradients(x: Tensor, dy: Tensor, weight: Tensor, rest: tuple[Any, ...], transposed: bool, out: Out) -> Parts:
     """The gradients selected by the output mask, which is among the other arguments."""
     output_mask = next((argument for argument in reversed(rest) if is_mask(argument)), UNKNOWN)
-    return backward(dy, x, weight, transposed, (*mask_of(output_mask, out), False, False)[:3])
+    return backward(dy, x, weight, transposed, mask_of(output_mask, out))
 
 
 def is_mask(argument: Any) -> bool:
@@ -90,7 +90,8 @@ def backward_weight(size: Any, dy: Tensor, x: Tensor) -> Work:
     """PyTorch 1.x, dweight from dy and x: the forward's flop, if dweight's size is known"""
     if not isinstance(size, (list, tuple)):
         raise UnknownArgument("the weight's size decides its gradient's work")
-    return Work(nominal(dy, x.like(tuple(size)), dy, False), distinct(dy, x), written(size, dy))
+    weight = x.like(tuple(size))
+    return Work(nominal(dy, weight, dy, False), distinct(dy, touched(x, weight, dy)), written(size, dy))
 
 
 def written(size: Any, like: Tensor) -> float:

@@ -32,7 +32,7 @@ A model may also use these four features:
 * It may have a keyword ``out: tuple[Tensor | None, ...] | None = None``, which receives the descriptions of the op's
   outputs if the capture has them; an output that was not computed is None.
 * It may return ``Parts`` if separate kernels do separate pieces of the work, such as the data and the weight gradient
-  of a convolution.
+  of a convolution; ``Possible`` if the capture does not say which of them ran.
 * It may be named ``"div.backward"``: the whole backward of an op as its algorithm needs it, even if autograd's formula
   runs several ops. It takes the forward op's arguments, and ``Tensor.needs_grad`` tells which gradients are needed.
   ``pyprof.count`` uses it instead of the ops that the backward node dispatches. In a trace these ops have their own
@@ -145,6 +145,10 @@ class Work:
 
 
 Parts = dict[str, Work]  # name of a part of an op -> its work: {"dgrad": ..., "wgrad": ..., "bias": ...}
+
+
+class Possible(Parts):
+    """Parts of which some may not have run, because the capture lacks the output mask: the kernels show which did."""
 
 
 def total(work: Work | Parts) -> Work:

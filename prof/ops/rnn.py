@@ -14,7 +14,8 @@ the states' gradients; wgrad reads x, y and the initial states and writes the we
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import ModelError
@@ -163,7 +164,12 @@ def cudnn_rnn(x: Tensor, *rest: Any, out: Out = None) -> Work:
     hx = states[0]
     both = tuple(s for s in states if len(s.shape) == len(hx.shape) and s.shape[0] == hx.shape[0])
     flags = [a for a in rest if isinstance(a, bool)]  # batch_first, train, bidirectional
-    return Network(x, both, tuple(weights), flags[2] if len(flags) > 2 else UNKNOWN).forward(out)
+    return Network(x, both, _typed(weights, x), flags[2] if len(flags) > 2 else UNKNOWN).forward(out)
+
+
+def _typed(parameters: Iterable[Tensor], x: Tensor) -> tuple[Tensor, ...]:
+    """The parameters; those of an unknown dtype get x's, which cuDNN and MIOpen require (Kineto has none for lists)."""
+    return tuple(w if w.dtype else replace(w, dtype=x.dtype) for w in parameters)
 
 
 def leading(arguments: tuple[Any, ...]) -> list[Tensor]:
@@ -180,10 +186,10 @@ def cudnn_rnn_backward(x: Tensor, weights: Any, *rest: Any) -> Parts:
     """
     hx, cx, y, dy = (*rest[2:6], None, None, None)[:4]
     states = tensors((hx, cx))
-    parameters = tuple(tensors_within((weights,)))
+    parameters = _typed(tensors_within((weights,)), x)
     if not parameters or not states:
         raise ModelError("_cudnn_rnn_backward: the capture has neither its weights nor its states")
-    masks = [a for a in rest[6:] if isinstance(a, tuple) and len(a) == 4 and isinstance(a[-1], bool)]
+    masks = [a for a in rest[6:] if isinstance(a, (tuple, list)) and len(a) == 4 and isinstance(a[-1], bool)]
     mask = masks[-1] if masks else None
     described = given(y) or given(dy)
     nbytes = None if described is None else moved(described.numel, described)

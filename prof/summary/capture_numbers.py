@@ -26,7 +26,7 @@ from pyprof.prof.timing.timeline import Timeline, exposed_ns, timeline
 from pyprof.prof.timing.usage import Usage, usage
 from pyprof.prof.timing.waiting import Waits, waits
 from pyprof.prof.timing.warmup import WarmUp, warm_up
-from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows
 from pyprof.table.columns import NULL, Table
@@ -67,8 +67,8 @@ class Summary:
         RankWaits, doc("how long ranks wait for each other in collectives, where all ranks of a group are in the table")
     ]
     counted_ns: Annotated[int, doc("time of the rows whose FLOPs are counted")]
-    flop: Annotated[int, doc("FLOPs of these rows")]
-    nbytes: Annotated[int, doc("bytes of the rows whose bytes are counted")]
+    flop: Annotated[int | None, doc("FLOPs of these rows; null if no operation could be counted")]
+    nbytes: Annotated[int | None, doc("bytes of the rows whose bytes are counted; null if none could be counted")]
     limits: Annotated[work.Limits, doc("the rows against the hardware's limits")]
     uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs no model counts")]
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
@@ -87,13 +87,13 @@ class Summary:
 
     @property
     def flop_per_s(self) -> float:
-        """The mean of the GPUs, idle time included; NaN where nothing has a time."""
-        return self.flop / (self.span_ns * 1e-9) if self.span_ns else math.nan
+        """The mean of the GPUs, idle time included; NaN where nothing has a time or a count."""
+        return self.flop / (self.span_ns * 1e-9) if self.span_ns and self.flop is not None else math.nan
 
     @property
     def byte_per_s(self) -> float:
-        """The mean of the GPUs, idle time included; NaN where nothing has a time."""
-        return self.nbytes / (self.span_ns * 1e-9) if self.span_ns else math.nan
+        """The mean of the GPUs, idle time included; NaN where nothing has a time or a count."""
+        return self.nbytes / (self.span_ns * 1e-9) if self.span_ns and self.nbytes is not None else math.nan
 
     def mean(self, key: str) -> float:
         """The mean over the GPUs of one field of ``Usage``; NaN if no GPU has it."""
@@ -153,8 +153,8 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         collectives=collectives(table, annotation, late.wait),
         waiting=late.waiting,
         counted_ns=int(duration[counted].sum()),
-        flop=int(annotation.flops[counted].sum()),
-        nbytes=int(annotation.bytes[bytes_counted].sum()),
+        flop=sum_known(annotation.flops),
+        nbytes=sum_known(annotation.bytes),
         limits=work.limit_numbers(limits, duration),
         uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
         notes=tuple(limits.notes()),

@@ -3,6 +3,7 @@
 The terminal, the page and notebooks show these same tables.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -61,7 +62,7 @@ def _devices(summary: Summary) -> Iterator[SummaryTable]:
             ms(device.span_ns),
             share(device.busy_ns, device.span_ns),
             share(device.kernel_ns, device.span_ns),
-            f"{least}{device.tflops:.4g}",
+            "unknown" if math.isnan(device.tflops) else f"{least}{device.tflops:.4g}",
         )
         for device in summary.devices[:MOST]
     ]

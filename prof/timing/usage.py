@@ -15,7 +15,7 @@ from pyprof.command.json_schema import doc, nan_doc
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.timing.gpus import DeviceKey, covered, device_rows, ends
-from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.table.columns import NULL, Floats, Ints, Table, known
 
 Window = tuple[int, int] | None  # from, until, ns; None: from a device's first operation to its last
@@ -35,9 +35,9 @@ class Usage:
     kernel_ns: Annotated[int, doc("time with at least one kernel or graph")]
     sm_efficiency: Annotated[float, nan_doc("%, mean over the span of min(1, blocks of the running kernels / SMs)")]
     occupancy: Annotated[float, nan_doc("%, mean of the kernels' estimated achieved occupancy, by their durations")]
-    flop: Annotated[int, doc("FLOPs of the rows that have a count")]
-    matrix_flop: Annotated[int, doc("FLOPs of the matrix products among them")]
-    nbytes: Annotated[int, doc("bytes of the rows that have a count")]
+    flop: Annotated[int | None, doc("FLOPs of the rows that have a count; null if no operation could be counted")]
+    matrix_flop: Annotated[int | None, doc("FLOPs of the matrix products among them")]
+    nbytes: Annotated[int | None, doc("bytes of the rows that have a count; null if no bytes could be counted")]
     uncounted_ns: Annotated[int, doc("time of the rows without a count")]
     unit: Annotated[str, doc("the unit that did most of the matrix products' FLOPs")]
     peak_flop_per_s: Annotated[float, nan_doc("of that unit, dense")]
@@ -54,13 +54,13 @@ class Usage:
 
     @property
     def tflops(self) -> float:
-        """TFLOP/s over the span, idle time included."""
-        return self.flop / self.span_ns / 1e3 if self.span_ns else math.nan
+        """TFLOP/s over the span, idle time included; NaN if unknown."""
+        return self.flop / self.span_ns / 1e3 if self.span_ns and self.flop is not None else math.nan
 
     @property
     def gbps(self) -> float:
-        """GB/s over the span, idle time included."""
-        return self.nbytes / self.span_ns if self.span_ns else math.nan
+        """GB/s over the span, idle time included; NaN if unknown."""
+        return self.nbytes / self.span_ns if self.span_ns and self.nbytes is not None else math.nan
 
     @property
     def mfu(self) -> float:
@@ -68,7 +68,7 @@ class Usage:
 
         All executed FLOPs count, including recomputed products (activation checkpointing), as in "hardware FLOPs".
         """
-        if not self.span_ns:
+        if not self.span_ns or self.matrix_flop is None:
             return math.nan
         return 100 * self.matrix_flop / (self.span_ns * 1e-9) / self.peak_flop_per_s
 
@@ -104,9 +104,9 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
         kernel_ns=covered(start[kernel], end[kernel]),
         sm_efficiency=_efficiency(start, end, blocks_per_sm, high - low),
         occupancy=_mean(limits.geometry.achieved[rows], (end - start).astype(np.float64)),
-        flop=int(flops[flops != NULL].sum()),
-        matrix_flop=int(flops[matrix & (flops != NULL)].sum()),
-        nbytes=int(nbytes[nbytes != NULL].sum()),
+        flop=sum_known(flops),
+        matrix_flop=sum_known(flops[matrix | (flops == NULL)]),  # what is not counted may be a product
+        nbytes=sum_known(nbytes),
         uncounted_ns=int((end - start)[flops == NULL].sum()),
         unit=unit,
         peak_flop_per_s=peak,

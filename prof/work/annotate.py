@@ -57,3 +57,10 @@ def uncounted_of(table: Table, flops: Ints) -> dict[str, int]:
     for names, ns in zip(zip(aten, op, name, strict=True), table.ints("kDuration")[rows].tolist(), strict=True):
         sums[next(filter(None, names), "")] += ns
     return dict(sums.most_common())
+
+
+def sum_known(amounts: Ints) -> int | None:
+    """The sum of the known amounts; None if it is 0 and some are unknown, because unknown is not zero."""
+    known = amounts != NULL
+    total = int(amounts[known].sum())
+    return total if total or bool(known.all()) else None

@@ -17,7 +17,7 @@ from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.known_work import FILLED, known_parts, never_computes
 from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
-from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Tensor, Work
+from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
 from pyprof.prof.work.arguments import Known, known_dtypes, recorded
 from pyprof.prof.work.collective_records import messages, work_of
 
@@ -76,6 +76,7 @@ class Counted:
     dtype: str = ""  # of the first tensor among its arguments
     arguments: tuple[Any, ...] = ()  # as the capture records them
     outputs: tuple[Tensor, ...] = ()  # if they are known
+    all_ran: bool = True  # False: some parts may not have run (``Possible``)
 
     @property
     def flop(self) -> int | None:
@@ -171,7 +172,8 @@ def _by_model(call: OpCall, name: str) -> Counted:
         work = evaluate(name, arguments, outputs)
         if isinstance(work, Work) and name in FILLED:
             work = Work(work.flop, FILLED[name](arguments), 0)
-        return Counted(name, family, _amounts(work), dtype=dtype, arguments=arguments, outputs=outputs or ())
+        all_ran = not isinstance(work, Possible)
+        return Counted(name, family, _amounts(work), "", dtype, arguments, outputs or (), all_ran)
     except ModelError as error:
         parts = {part: _possible(flop, nbytes) for part, (flop, nbytes) in known_parts(name, arguments).items()}
         return Counted(name, family, parts, str(error), dtype, arguments)

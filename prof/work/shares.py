@@ -4,21 +4,24 @@ The work is attributed to the op's main kernels, in proportion to duration if th
 FLOPs. So sums over rows equal sums over ops.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 
 import numpy as np
 
 from pyprof.prof.kernels.name_patterns import stays_on_device
-from pyprof.prof.kernels.roles import AUX, MAIN, assign_parts, role
+from pyprof.prof.kernels.roles import AUX, MAIN, assign_parts, part_of, role
 from pyprof.prof.kernels.tensor_cores import tensor_core
 from pyprof.prof.ops.embedding_updates import may_leave_work
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.calls import Calls
 from pyprof.prof.work.count import Counted
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, value_at
 
 MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families whose work may be done by a copy
+VIEWS = frozenset({"view", "copy"})  # families whose ops may have nothing to do; if a kernel ran, it moved something
 MOST_BYTES = 1 << 60  # per copy; more means a damaged file, and twice as much would not fit the column
 
 
@@ -74,7 +77,10 @@ def _may_leave_work(calls: Calls) -> Bools:
 
 
 def shares(table: Table, calls: Calls, main: Bools) -> tuple[Ints, Ints]:
-    """FLOPs and bytes of each row, its share of its op's work; NULL if unknown."""
+    """FLOPs and bytes of each row, its share of its op's work; NULL if unknown.
+
+    The rows of a call sum to its op's count, without parts that another op within it did or that did not run.
+    """
     flops, nbytes = np.full(len(table), NULL, np.int64), np.full(len(table), NULL, np.int64)
     all_flops = calls.amounts([op.flop for op in calls.counted])
     all_bytes = calls.amounts([op.nbytes for op in calls.counted])
@@ -92,26 +98,74 @@ def shares(table: Table, calls: Calls, main: Bools) -> tuple[Ints, Ints]:
     flops[aux] = np.where(all_flops[aux] == NULL, NULL, 0)
     several = np.flatnonzero(~simple & ~alone & ~aux & ~left)
     order = several[np.argsort(group[several], kind="stable")]
+    inner = cache(lambda: _Inner.of(table, calls))
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
         if len(rows):
-            _share(rows, table, calls, main, (flops, nbytes))
+            _share(rows, table, calls, inner, (flops, nbytes))
+    moved = main & table.coded("kind").among("kernel") & (nbytes == 0)
+    nbytes[moved & calls.where([op.family in VIEWS for op in calls.counted])] = NULL
     return flops, nbytes
 
 
-def _share(rows: Ints, table: Table, calls: Calls, main: Bools, amounts: tuple[Ints, Ints]) -> None:
-    """Divide the work of one call with several main kernels, or several parts of work, among its rows."""
-    op = calls.of(rows[0])
-    if op.flop is None:
-        return
-    workers = rows[main[rows]] if main[rows].any() else rows
-    names = calls.names.take(workers).texts()
+def _share(rows: Ints, table: Table, calls: Calls, inner: Callable[[], "_Inner"], amounts: tuple[Ints, Ints]) -> None:
+    """Divide the work of one call with several main kernels, or several parts of work, among its main ``rows``."""
+    op, ns = calls.of(rows[0]), table.ints("kDuration")
     several = len(op.parts) > 1
-    parts = np.array(assign_parts(names, list(op.parts)) if several else [next(iter(op.parts))] * len(names))
-    for part in set(parts.tolist()):
-        of_part = workers[parts == part]
-        ns = table.ints("kDuration")[of_part].tolist()
-        for column, amount in zip(amounts, op.parts.get(part, (0, 0)), strict=True):
-            column[of_part] = NULL if amount is None else split(amount, ns)
+    names = calls.names.take(rows).texts()
+    workers = _workers(rows, names, ns[rows].tolist(), op, inner) if several else dict.fromkeys(op.parts, rows)
+    for place, column in enumerate(amounts if op.parts else ()):
+        column[rows] = 0
+        given = {part: op.parts[part][place] for part in workers}
+        for part, amount in given.items():
+            column[workers[part]] += split(amount or 0, ns[workers[part]].tolist())
+        for part in [part for part, amount in given.items() if amount is None]:
+            column[workers[part]] = NULL
+
+
+def _workers(
+    rows: Ints, names: list[str], ns: list[int], op: Counted, inner: Callable[[], "_Inner"]
+) -> dict[str, Ints]:
+    """The rows that did each part of a call's work, by their kernels' names.
+
+    A part without a kernel of its own was done by an op within the call, or did not run, or kernels did it along with
+    another part: those whose names do not say what they compute, if there are any.
+    """
+    assigned = np.array(assign_parts(names, list(op.parts), op.all_ran, ns))
+    workers = {part: rows[assigned == part] for part in op.parts}
+    unnamed = rows[np.array([not part_of(name) for name in names])]
+    for missing in [part for part, of_part in workers.items() if not len(of_part)]:
+        if op.all_ran and not inner().did(int(rows[0]), op.parts[missing][0]):
+            workers[missing] = unnamed if len(unnamed) else rows
+    return {part: of_part for part, of_part in workers.items() if len(of_part)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Inner:
+    """The FLOPs of ops that ran within other ops, by process, autograd sequence number and the ops around them."""
+
+    nodes: list[str]  # of each row, as JSON
+    place: list[tuple[int, int]]  # of each row: process and sequence number
+    counts: dict[tuple[int, int], set[tuple[str, int]]]  # by place: (nodes, FLOPs) of each op
+
+    @classmethod
+    def of(cls, table: Table, calls: Calls) -> "_Inner":
+        nodes, seq = table.coded("nodes"), table.ragged("seqId")
+        last = value_at(seq.values, np.where(np.diff(seq.offsets) > 0, seq.offsets[1:] - 1, -1))
+        pid, flops = table.ints("pid"), calls.amounts([op.flop for op in calls.counted])
+        counts: dict[tuple[int, int], set[tuple[str, int]]] = {}
+        for process, number, code, flop in distinct(pid, last, nodes.codes, flops)[0]:
+            if code >= 0:
+                counts.setdefault((process, number), set()).add((nodes.values[code], flop))
+        return cls(nodes.texts(), list(zip(pid.tolist(), last.tolist(), strict=True)), counts)
+
+    def did(self, row: int, flop: int | None) -> bool:
+        """Whether an op within the row's op did a part of its work: it has the part's FLOPs.
+
+        So PyTorch sums a convolution's bias gradient, by ``aten::sum`` in the same backward node.
+        """
+        around = self.nodes[row].rstrip("]") + ", "
+        there = self.counts.get(self.place[row], set())
+        return len(around) > 2 and any(nodes.startswith(around) and count == flop for nodes, count in there)
 
 
 def split(amount: int, weights: Sequence[int]) -> list[int]:

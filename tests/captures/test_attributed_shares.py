@@ -1,4 +1,4 @@
-"""How much of real captures is counted, and that what kernels get is what their ops did: on every capture there is."""
+"""How much of real captures is counted."""
 
 import subprocess
 import sys
@@ -7,15 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof.errors import PyprofError
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.prof.work.annotate import annotate
-from pyprof.prof.work.calls import op_calls
 from pyprof.table.columns import NULL, Table
-from tests.paths import GOLDEN, ROOT
-
-CAPTURES = sorted(path.name for path in GOLDEN.glob("*.gz"))
+from tests.captures.test_sums_over_kernels import check_sums
+from tests.paths import ROOT
 
 RECOMMENDER = "__control__control_"  # 2022, A100: FBGEMM's tables, apex's Adam, no list of tensors recorded
 # FLOPs known, bytes known, in % of GPU time: at least
@@ -80,45 +77,3 @@ def test_the_pages_tables_are_up_to_date(data: Path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "capture_tables.py")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-def check_sums(table: Table) -> int:
-    """Sums over kernels are sums over ops; the number of ops that were checked."""
-    notes = annotate(table)
-    calls = op_calls(table)
-    code, counted = calls.signature, calls.counted
-    op, main = calls.number, np.array([role == "main" for role in notes.role.texts()], bool)
-    calls, first, group = np.unique(op, return_index=True, return_inverse=True)
-    flops = np.bincount(group, np.where(notes.flops == NULL, 0, notes.flops), len(calls))
-    moved = np.bincount(group, np.where(main & (notes.bytes != NULL), notes.bytes, 0), len(calls))
-    checked = 0
-    for number, row in enumerate(first.tolist()):
-        whole = counted[int(code[row])]
-        members = group == number
-        if not main[members].any() or not whole.parts or table.coded("kind").texts()[row] != "kernel":
-            continue
-        checked += 1
-        # the bias' gradient of a convolution is a sum of its own inside of the op, with its own kernels
-        bias = whole.parts.get("bias", (0, 0))
-        if whole.flop is not None:
-            assert int(flops[number]) in (whole.flop, whole.flop - (bias[0] or 0)), (whole.name, members.sum())
-        if whole.nbytes is not None:
-            assert int(moved[number]) in (whole.nbytes, whole.nbytes - (bias[1] or 0)), (whole.name, members.sum())
-    return checked
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-def test_sums_over_kernels_are_sums_over_ops(name: str) -> None:
-    assert check_sums(parsed(ROOT / "tests" / "golden" / name)) > 5
-
-
-def test_sums_over_kernels_on_every_capture(data: Path) -> None:
-    checked = 0
-    for file in sorted(path for folder in ("kineto", "nsys") for path in (data / folder).iterdir()):
-        try:
-            table = parsed(file)
-        except PyprofError:
-            continue
-        if len(table) < 5000:  # the rest would take longer and tell no more
-            checked += check_sums(table)
-    assert checked > 3000

@@ -15,7 +15,6 @@ from pyprof.files import open_output
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.parse.formats.database import unpacked
-from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.netdict import write_netdict
@@ -199,15 +198,6 @@ def test_a_written_table_reads_back_the_same(name, form, tmp_path):
         else:
             assert isinstance(read, np.ndarray)
             assert np.array_equal(read, mine, equal_nan=mine.dtype.kind == "f"), column.key
-
-
-@pytest.mark.parametrize("name", ["h200_resnet50_bf16.json.gz", "h200_gpt2_step.sqlite.gz", "h200_lenet_fp32.json.gz"])
-def test_no_kernel_beats_the_hardware(name):
-    # a quarter above the limit is what the 50 MB second-level cache gives to operands that lie in it
-    table = parsed(name)
-    share = roofline(table, annotated(name), None).sol
-    long = table.ints("kDuration") > 4000
-    assert float(np.nanmax(share[long])) < 125
 
 
 def test_replays_of_a_cuda_graph_are_calls_of_the_ops_that_were_captured():

@@ -89,7 +89,7 @@ def _counted(file: Path) -> dict[str, list[Kernel]]:
 
 def _row(cells: dict[str, str]) -> Kernel:
     def number(metric: str) -> int:
-        return int(float(cells[f"{metric}.sum"].replace(",", "")))
+        return int(float(cells.get(f"{metric}.sum", "0").replace(",", "")))  # tensor operations may not be measured
 
     seen = {word: count for word, metric in OPS.items() if (count := number(metric))}
     return Kernel("", readable(cells["Kernel Name"]), seen=seen, read=number("dram__bytes_read"),

@@ -1,6 +1,6 @@
 """Measures the suite on a GPU: once under torch.profiler for our numbers, once under Nsight Compute for the hardware's.
 
-    python tests/device/run_suite.py --out FOLDER [--groups gemm conv sequence memory] [--seconds 500]
+    python tests/device/run_suite.py --out FOLDER [--groups gemm conv sequence memory backward] [--seconds 500]
 
 Needs an NVIDIA GPU, torch, and ``ncu`` with the right to read counters. Clocks are left as they are. The folder
 receives ``trace.json.gz`` and ``GROUP.csv`` with their lists of cases: what ``compare.py`` reads.
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 SUITE = Path(__file__).with_name("suite.py")
-GROUPS = ("gemm", "memory", "conv", "sequence")
+GROUPS = ("gemm", "memory", "conv", "sequence", "backward")
 ALWAYS = ("gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum")
 TENSOR = re.compile(r"^(sm__ops_path_tensor_src_\w+|sm__inst_executed_pipe_tensor\w*)\b")
 SPARSE = re.compile(r"_sparsity_o(?:n|ff)$")
@@ -29,7 +29,7 @@ def main() -> int:
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     ncu = _ncu()
-    metrics = _metrics(ncu, out)
+    metrics = list(ALWAYS) if options.bytes else _metrics(ncu, out)
     _say(f"{len(metrics)} metrics: {','.join(metrics)}")
     if not options.no_trace:
         _run(out, "trace", [sys.executable, *_suite(out, "trace", options), "--groups", *options.groups,
@@ -52,10 +52,11 @@ def _say(line: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=GROUPS)
+    parser.add_argument("--groups", nargs="+", default=list(GROUPS[:4]), choices=GROUPS)
     parser.add_argument("--only", nargs="*", default=[], help="cases whose name holds one of these")
     parser.add_argument("--seconds", type=float, default=3600, help="begin no case after that")
     parser.add_argument("--no-trace", action="store_true")
+    parser.add_argument("--bytes", action="store_true", help="count DRAM bytes only: one pass a kernel")
     return parser
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import backward_outputs
 import cases_conv
 import cases_gemm
 import cases_memory
@@ -25,7 +26,8 @@ import cases_sequence
 import torch
 from case import CASES, Case
 
-GROUPS = {"gemm": cases_gemm, "conv": cases_conv, "sequence": cases_sequence, "memory": cases_memory}
+GROUPS = {"gemm": cases_gemm, "conv": cases_conv, "sequence": cases_sequence, "memory": cases_memory,
+          "backward": backward_outputs}  # fmt: skip
 
 
 def main() -> None:
@@ -47,7 +49,9 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS))
+    parser.add_argument(
+        "--groups", nargs="+", default=[name for name in GROUPS if name != "backward"], choices=list(GROUPS)
+    )
     parser.add_argument("--only", nargs="*", help="cases whose name holds one of these")
     parser.add_argument("--list", required=True)
     parser.add_argument("--trace")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.prof.kernels.roles import AUX, MAIN, PARTS, assign_parts, part, role, roles
+from pyprof.prof.kernels.roles import AUX, MAIN, PARTS, assign_parts, part_of, role
 
 COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul>>(int)"
@@ -100,14 +100,6 @@ def test_role(name: str, aten: str, family: str, expected: str) -> None:
     assert role(name, aten, family) == expected
 
 
-def test_a_call_with_chores_only_keeps_a_main_kernel() -> None:
-    """addmm with an empty inner dimension only copies the bias: its work must not vanish."""
-    assert roles([MEMSET, COPY], "aten::addmm", "gemm") == [AUX, MAIN]
-    assert roles([MEMSET], "aten::addmm", "gemm") == [MAIN]
-    assert roles([NVJET, SPLIT_K], "aten::mm", "gemm") == [MAIN, AUX]
-    assert roles([], "aten::mm", "gemm") == []
-
-
 PART_NAMES = [
     ("sm90_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64", "dgrad"),
     (XWGRAD + "execute_segment_k_on_kernel__5x_cudnn", "wgrad"),
@@ -132,7 +124,7 @@ PART_NAMES = [
 
 @pytest.mark.parametrize(("name", "expected"), PART_NAMES)
 def test_part(name: str, expected: str) -> None:
-    assert part(name) == expected
+    assert part_of(name) == expected
 
 
 XDGRAD = "sm90_xmma_dgrad_implicit_gemm_indexed_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_warpgroupsize1x1x1_g1_strided_execute_kernel__5x_cudnn"
@@ -142,6 +134,7 @@ GEMM_NT = "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nt_ali
 GEMM_TN = "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_tn_align4>(T1::Params)"
 SUM = "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float>>>(T1)"
 BOTH = ["dgrad", "wgrad"]
+DEPTHWISE = "void at::native::(anonymous namespace)::conv_depthwise2d_"
 
 # Every sequence that the H200 ResNet-50 captures hold (53 backward convolutions each, nsys and Kineto), LeNet's, and
 # those of an A100 training run; beside each launch the part it works for.
@@ -176,17 +169,33 @@ CALLS = [
     # a name beats the order
     (BOTH, [(GEMM_NT, "dgrad"), (XDGRAD, "dgrad"), (GEMM_TN, "wgrad")]),
     (["dgrad"], [(GEMM_NT, "dgrad")]),
+    # names beat ATen's order
+    (BOTH, [(DEPTHWISE + "grad_weight_kernel<float, int>(T1)", "wgrad"), (DEPTHWISE + "backward_kernel<3, 1, float, int>(T1)", "dgrad")]),
+    ([*BOTH, "bias"], [(DEPTHWISE + "grad_weight_kernel<float, int>(T1)", "wgrad"), (DEPTHWISE + "backward_kernel<3, 1, float, int>(T1)", "dgrad")]),
+    (BOTH, [(WGRAD, "wgrad"), (GEMM_NT, "dgrad")]),
+    # a name that says nothing does a gradient rather than the bias' sum
+    ([*BOTH, "bias"], [("kernel_a", "dgrad"), ("kernel_b", "wgrad")]),
 ]  # fmt: skip
+
+
+def is_main(name: str) -> bool:
+    return role(name, "aten::convolution_backward", "conv") == MAIN
 
 
 @pytest.mark.parametrize(("present", "call"), CALLS)
 def test_parts_of_a_backward_convolution(present: list[str], call: list[tuple[str, str]]) -> None:
-    assert assign_parts([name for name, _ in call], present) == [piece for _, piece in call]
+    assert assign_parts([name for name, piece in call if piece], present) == [piece for _, piece in call if piece]
+    assert [is_main(name) for name, _ in call] == [bool(piece) for _, piece in call]
 
 
 def test_work_stays_where_names_or_parts_are_strange() -> None:
-    assert assign_parts([SPLIT_K], ["wgrad"]) == ["wgrad"]  # nothing but chores: one of them did it
+    assert assign_parts([SPLIT_K], ["wgrad"]) == ["wgrad"]
     assert assign_parts(["kernel_a", "kernel_b"], ["left", "right"]) == ["left", "right"]
+
+
+def test_without_a_mask_the_order_says_which_gradient_ran() -> None:
+    assert assign_parts([WGRAD, GEMM_NT], BOTH, all_ran=False) == ["wgrad", "wgrad"]  # a first layer has no dgrad
+    assert assign_parts([GEMM_NT, WGRAD], BOTH, all_ran=False) == ["dgrad", "wgrad"]
 
 
 def test_no_part_present_assigns_none() -> None:
@@ -199,10 +208,8 @@ KERNELS = [NVJET, GEMM_NT, GEMM_TN, SPLIT_K, MEMSET, TO_NHWC, "some_unknown_kern
 
 @given(st.lists(st.sampled_from(KERNELS), max_size=8), st.sets(st.sampled_from(["dgrad", "wgrad"]), min_size=1))
 def test_each_present_part_gets_a_main_kernel_in_order(names: list[str], present: set[str]) -> None:
-    got = assign_parts(names, list(present))
-    each = roles(names, "convolution_backward", "conv")
-    used = [piece for piece in got if piece]
-    assert [bool(piece) for piece in got] == [r == MAIN for r in each]
+    used = assign_parts(names, list(present))
+    assert len(used) == len(names)
     assert used == sorted(used, key=PARTS.index)
     assert set(used) <= present
     if len(used) >= len(present):

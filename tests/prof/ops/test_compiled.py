@@ -23,6 +23,12 @@ FUSED: list[Row] = [  # a kernel's name, its other arguments, FLOPs and bytes
     ("triton_poi_fused_embedding_0", (t(4, dtype=INT), t(1000, 8), t(4, 8), 32), (0, 288)),
     # two loops: 4 * 8; a cast computes nothing; (32 + 32/2) * 4
     ("triton_poi_fused__to_copy_t_1", (t(4, 8), t(8, 4, dtype=BF16), 4, 8), (0, 192)),
+    # a bias as long as the inner loop: 4 * 8 sums; (32 + 8 + 32) * 4
+    ("triton_poi_fused_add_1", (t(4, 8), t(8), t(4, 8), 4, 8), (32, 288)),
+    # half of each row of [4,16]: no tensor has the loops' 4 * 8 elements; 32 of both, 1 FLOP an element
+    ("triton_poi_fused_add_1", (t(4, 16), t(4, 16), 4, 8), (32, 256)),
+    # a size that varies (4) before the single loop: 32 elements, not 4 * 32
+    ("triton_poi_fused_add_1", (t(4, 8), t(4, 8), t(4, 8), 4, 32), (32, 384)),
     # RMS norm of [4,100]: add, pow and mul 400 each, mean 4 * (99 + 1), rsqrt one a row; (400 + 100 + 400) * 4
     ("triton_red_fused_add_mean_mul_pow_rsqrt_0", (t(4, 100), t(100), t(4, 100), 4, 100), (1604, 3600)),
     # a number before the loops: the seed's place in the seeds. layer_norm 7 an element where its result is written

@@ -22,6 +22,8 @@ NO_BIAS = Work(55296, 2912, 3072)
 WT = t(4, 3, 2, 2)
 UP = Work(12288, 2240, 6144)
 ONE = ((1, 1), (1, 1), (1, 1))  # a list for stride, padding, dilation
+TWICE = ((2, 2), (0, 0), (1, 1), False, (0, 0), 1)  # stride 2; transposed, output padding, groups
+UPWARDS = ((2, 2), (0, 0), (1, 1), True, (0, 0), 1)
 
 ROWS: list[Row] = [
     ("conv2d", (X, W, B, 1, 1, 1, 1), SAME),
@@ -152,6 +154,27 @@ BACKWARD: list[Row] = [
 
 
 test_worked_by_hand = worked(ROWS, BACKWARD)
+
+
+JUMPS: list[Row] = [  # strides that jump over elements of x: those are not read
+    # y [2,6,4,4] = 192 elements, of x every second in both dimensions: (2*4*16 + 24)*4 = 608
+    ("conv2d", (X, t(6, 4, 1, 1), None, 2), Work(1536, 608, 768)),
+    ("conv1d", (t(1, 1, 11), t(1, 1, 2), None, 3), Work(16, 40, 16)),  # 2 of every 3: 4*2 of 11
+    ("conv1d", (t(1, 1, 9), t(1, 1, 2), None, 2), Work(16, 44, 16)),  # no gaps: all of x, also the one at the end
+    ("conv_transpose2d", (t(2, 6, 4, 4), t(6, 4, 1, 1), None, 2), Work(1536, 864, 2 * 4 * 49 * 4)),  # all of x is read
+    (
+        "convolution_backward",  # dgrad (192+24)*4 read, 512*4 written; wgrad (192+128)*4, 24*4
+        (t(2, 6, 4, 4), X, t(6, 4, 1, 1), None, *TWICE, (True, True, False)),
+        Work(2 * 1536, 864 + 1280, 2048 + 96),
+    ),
+    (
+        "convolution_backward",  # transposed: dy [2,4,7,7] is read at 16 of 49 positions, by both gradients
+        (t(2, 4, 7, 7), t(2, 6, 4, 4), t(6, 4, 1, 1), None, *UPWARDS, (True, True, False)),
+        Work(2 * 1536, (128 + 24 + 128 + 192) * 4, 768 + 96),
+    ),
+    ("cudnn_convolution_backward_weight", ((6, 4, 1, 1), t(2, 6, 4, 4), X), Work(1536, 1280, 96)),
+]
+test_strides_larger_than_the_kernel = worked(JUMPS)
 
 
 def test_a_size_that_is_not_told_leaves_the_flop_of_dx_alone() -> None:

@@ -234,3 +234,13 @@ def test_directions_by_the_weights(
         states = 2 * count * 5 * hidden
         weights = sum(sizes) + count * (4 * hidden * hidden + 8 * hidden)
         assert work.nbytes == 4 * (3 * 5 * width + states + weights + 3 * 5 * hidden * directions + states)
+
+
+def test_a_trace_has_masks_as_lists_and_parameters_without_dtypes() -> None:
+    """Kineto: output_mask [dx, dhx, dcx, dweights], and a list of tensors whose dtypes are x's, as cuDNN demands."""
+    y, untyped = t(5, 4, 2), tuple(Tensor(w.shape) for w in P)
+    rest = (None, None, 2, 2, 0, 1, False, 0.0, True, False, (), None, t(9))
+    arguments = (X, untyped, 4, t(56), H, H, y, y, *rest)
+    both = evaluate("_cudnn_rnn_backward", (*arguments, [True, True, True, True]))
+    assert isinstance(both, dict) and set(both) == {"dgrad", "wgrad"} and total(both) == Work(3200, 1008, 528)
+    assert total(evaluate("_cudnn_rnn_backward", (*arguments, [True, True, True, False]))) == Work(1600, 544, 304)
