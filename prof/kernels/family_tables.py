@@ -16,7 +16,7 @@ HELPERS = r"""
 # "segment_k_on") of the same name, 254 times of 254 in an H100 capture, and takes a quarter to a twentieth of its
 # time: it only adds the slices up.
 reduce  gemm  splitKreduce|splitk_reduce_kernel  V100, A100, H100, H200: cuBLAS, cuBLASLt
-reduce  conv  xmma_\w*execute_split_k_kernel  A100, H200: cuDNN wgrad; H100: cuBLAS fp32
+reduce  -  xmma_\w*execute_split_k_kernel  A100, H200: cuDNN wgrad; H100: cuBLAS fp32
 reduce  -  ReduceSplitK|cutlass\w*::reduction::  A100, H200: CUTLASS inside cuDNN
 reduce  attention  fmha_reduce_head  H200: cuDNN attention's backward, dK and dV of heads that share them
 reduce  conv  reduce_wgrad_nchw_helper  A100: cuDNN wgrad
@@ -47,14 +47,14 @@ transform  conv  [iI]m2[cC]ol|[cC]ol2[iI]m|vol2col|col2vol|Im2d2Col
 fill  conv  init_device_workspace_kernel  H200: cuDNN wgrad, whose template it carries
 fill  fill  scale(?:Packed)?Tensor_kernel  V100, H200: cuDNN, clears what a dgrad then adds to
 fill  fill  persistRNN_init|\bRNN_init_\d  H200: cuDNN's persistent RNN; counters: no product
-fill  fill  Device(?:Compact|Scan|ReduceByKey)InitKernel  A100, H200: cub, before a scan or count
+fill  reduction  Device(?:Compact|Scan|ReduceByKey)InitKernel  A100, H200: cub, before a scan or count
 fill  fill  \bscal_kernel<  H200: cuBLAS, scales C by beta before sgemm_largek
 fill  fill  SubTensorOpWithScalar  MI210: ROCm/MIOpen src/kernels
 fill  attention  flash_bwd_clear_dkvaccum  Dao-AILab/flash-attention csrc/flash_attn/src/flash_bwd_launch_template.h
 fill  fill  deep_gemm::(?:\w*::)?smxx_clean_logits  deepseek-ai/DeepGEMM impls/smxx_clean_logits.cuh
 fill  fill  ^Cijk_\w*BetaOnly  Tensile, scales C by beta before a split-U product, its source
 # Where to read: tables of indices computed ahead; attention's dropout seed.
-index  indexinging  compute\w*OffsetsKernel|kern_precompute_indices  V100, A100: cuDNN
+index  indexing  compute\w*OffsetsKernel|kern_precompute_indices  V100, A100: cuDNN
 index  indexing  strided_dgrad_indexed::kernel_helper_stage_\d  H200: cuDNN; counters: no product
 index  attention  prepare_varlen_num_blocks|get_mla_metadata|mqa_logits_metadata
     FlashAttention 3, FlashMLA, ROCm/aiter csrc/kernels/mla, deepseek-ai/DeepGEMM: sources
@@ -236,6 +236,7 @@ collective  kuserbuffers_|userbuffers_fp16_sum_inplace
 collective  (?<!warp)(?<!block)all_?reduce|all_?gather|reduce_?scatter|all_?to_?all
     NVIDIA/TensorRT-LLM kernels/communicationKernels, PyTorch SymmetricMemory: symm_mem
 # Losses before softmax, whose names they contain; normalisation.
+softmax  log_?softmax  H200: ATen; torch.compile, which fuses the loss into it
 loss  cross_entropy|SoftMaxXEntropy|ClassNLLCriterion|nll_loss|^_kldiv_kernel|^_jsd_kernel
     V100: ATen; linkedin/Liger-Kernel src/liger_kernel/ops; NVIDIA/apex contrib/csrc/xentropy
 softmax  softmax  H100: ATen; TransformerEngine common/fused_softmax; Megatron's in NVIDIA/apex
@@ -254,7 +255,8 @@ pointwise  rotary|(?<![a-z])rope(?![a-z])|kn_entry_\w*(?:sbhd|thd|bshd)
     MI300: AITER, vLLM; H800; NVIDIA/TransformerEngine common/fused_rope; linkedin/Liger-Kernel
 indexing  bounds_check_indices|bucketize_sparse|offsets_range|linearize_index
     H100: pytorch/FBGEMM fbgemm_gpu/src/sparse_ops
-embedding  embedding  H200, A100: ATen; pytorch/FBGEMM fbgemm_gpu/codegen
+embedding  embedding|compute_grad_weight|krn_partial|num_of_partial_segments|sum_and_scatter
+    H200, A100: ATen EmbeddingBackwardKernel.cu; pytorch/FBGEMM fbgemm_gpu/codegen
 # Gates and activations, with the cast behind them.
 pointwise  act_and_mul|(?<![a-z])(?:swi|ge|re)glu|nvfuser_none|nvfuser_pointwise
     MI300: vLLM, SGLang; H800; linkedin/Liger-Kernel; NVIDIA/TransformerEngine common/activation
@@ -278,6 +280,7 @@ fill  rocclr_fillBuffer  MI300: ROCm/clr
 indexing  (?<!with_)index|gather|scatter|sort|topk|nonzero|masked_select  H200, H100: ATen
 reduction  reduce_kernel|triton_(?:red|per)_|cub::|reduction|rocprim::\w*|kernelReduceAll
     H200, MI300: ATen, torch.compile
+resize  upsample  A100: ATen UpSample*.cu
 pooling  pool  V100, H200: ATen, cuDNN
 rng  dropout|philox|distribution  H200: ATen
 pointwise  elementwise|triton_poi_|FillFunctor|silu|gelu|_mul_|kernelPointwiseApply|clamp_position

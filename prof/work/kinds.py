@@ -57,7 +57,6 @@ _CLASS_OF_KIND = {kind: name for name, kinds in KINDS_OF_CLASS.items() for kind 
 
 _KIND_OF_WORK = {**_KIND_OF_FAMILY, "fill": FILLS}  # the words of prof/kernels/family_tables.py
 
-# Words of a name that tell the kind of a product where its family has products of several kinds.
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
 CONV = re.compile(r"conv|[dw]grad|fprop|winograd|im2col|[shdcz]\d{0,6}cudnn|gcgemm", re.IGNORECASE)
 SOFTMAX = re.compile(r"(?<!log_)softmax", re.IGNORECASE)
@@ -94,15 +93,15 @@ def _kind(kind: str, family: str, long: str, short: str) -> str:
 
 
 def _of_name(name: str) -> str:
-    helper, product = find_helper(name), find_product(name)
-    if helper or product:
-        work = (helper or product[0]).work
-        return _KIND_OF_WORK[work] if work else _of_words(name)
-    other = find_other(name)
-    return _KIND_OF_WORK[other.work] if other else OTHER
+    product = find_product(name)
+    found = find_helper(name) or (product[0] if product else find_other(name))
+    if found is None:
+        return OTHER
+    return _KIND_OF_WORK[found.work] if found.work else _of_words(name)
 
 
 def _of_words(name: str) -> str:
+    """The kind of a product whose family has products of several kinds."""
     without_attention = CONVS if CONV.search(name) else PRODUCTS
     return ATTENTION if FUSED.search(name) else without_attention
 
