@@ -22,6 +22,7 @@ from pyprof.parse.attribute.reasons import GRAPH_LAUNCH
 from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.steps import steps
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct, numbered, value_at
+from pyprof.table.kernel_names import name_wrappers
 
 
 @uncollected()
@@ -36,13 +37,13 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
     columns["step"] = steps(capture, tree)
     if brief:
-        return Table(capture.rows, columns)
+        return name_wrappers(Table(capture.rows, columns))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     columns["outs"] = outputs(capture, tree, op, rows.node, rows.forward)
     columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return Table(capture.rows, columns)
+    return name_wrappers(Table(capture.rows, columns))
 
 
 def _from_zero(given: Ints) -> Ints:
