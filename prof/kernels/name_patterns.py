@@ -83,10 +83,11 @@ WORDS = {  # that patterns share
 GENERATED = re.compile(r"^triton_(?:poi|per|red)_")
 
 
-def _rows(table: str) -> list[list[str]]:
+def rows(table: str) -> list[list[str]]:
+    """The fields of each row of a table of ``family_tables``."""
     lines = re.sub(r"\n +", "  ", table).splitlines()
-    rows = [re.split(" {2,}", line) for line in lines if line and not line.startswith("#")]
-    return [["" if field == "-" else field for field in row] for row in rows]
+    fields = (re.split(" {2,}", line) for line in lines if line and not line.startswith("#"))
+    return [["" if field == "-" else field for field in row] for row in fields]
 
 
 def _compile(pattern: str) -> Pattern:
@@ -123,12 +124,12 @@ def _contained(pattern: str) -> tuple[str, ...]:
     return tuple(longest) if all(len(found) > 2 for found in longest) else ()
 
 
-HELPERS = tuple(Helper(kind, work, _compile(regex), seen) for kind, work, regex, seen in _rows(family_tables.HELPERS))
+HELPERS = tuple(Helper(kind, work, _compile(regex), seen) for kind, work, regex, seen in rows(family_tables.HELPERS))
 PRODUCTS = tuple(
     Product(work, unit, precision, _compile(regex), seen)
-    for work, unit, precision, regex, seen in _rows(family_tables.PRODUCTS)
+    for work, unit, precision, regex, seen in rows(family_tables.PRODUCTS)
 )
-OTHERS = tuple(Other(work, _compile(regex.lower()), seen) for work, regex, seen in _rows(family_tables.OTHERS))
+OTHERS = tuple(Other(work, _compile(regex.lower()), seen) for work, regex, seen in rows(family_tables.OTHERS))
 
 
 @lru_cache(maxsize=65536)

@@ -97,7 +97,12 @@ def _of_name(name: str) -> str:
     found = find_helper(name) or (product[0] if product else find_other(name))
     if found is None:
         return OTHER
-    return _KIND_OF_WORK[found.work] if found.work else _of_words(name)
+    return kind_of_work(found.work) or _of_words(name)
+
+
+def kind_of_work(work: str) -> str:
+    """The kind that a word of ``family_tables`` means; empty for an empty word."""
+    return _KIND_OF_WORK[work] if work else ""
 
 
 def _of_words(name: str) -> str:
