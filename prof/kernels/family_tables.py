@@ -1,8 +1,9 @@
 """Families of kernels by name: three tables, each row with the source of its pattern. ``name_patterns`` reads them.
 
-Two blanks separate the fields of a row, and an indented line goes on with the row above it. In each table the first
-pattern from the top that occurs anywhere in the name decides. ``-`` is an empty field. The last field is the source:
-the GPUs and the library of a capture that holds such a name, or the repository and path of the code that spells it.
+Two blanks separate the fields of a row. An indented line goes on with the row above it, inside the pattern if it begins
+with a bar. In each table the first pattern from the top that occurs anywhere in the name decides. ``-`` is an empty
+field. The last field is the source: the GPUs and the library of a capture that holds such a name, or the repository and
+path of the code that spells it.
 
 The kinds of work are families of op models (``prof/work/kinds.py``). ``docs/reference/kernels.md`` is made from these
 tables by ``tools/kernels_page.py``.
@@ -24,8 +25,9 @@ reduce  gemm  reduce_1Block_kernel  cuBLAS dot, after dot_kernel: public profile
 reduce  gemm  ^Cijk_\w*PostGSU  MI300: Tensile global split-U, KernelWriterConversion.py
 reduce  attention  splitkv_combine|FlashAttnFwdCombine|FlashAttentionForwardCombine|SplitKVCombine|flash_fwd_mla_combine
     FlashAttention 2, 3, 4 and ck_tile, FlashMLA, their sources
-reduce  attention  paged_attention_\w*reduce_kernel|mla_reduce_v\d|^_splitK_reduce$|^reduce_segments$
-    MI300: AITER, vLLM; ROCm/aiter csrc/cpp_itfs/pa, facebookresearch/xformers ops/fmha/triton_splitk.py
+reduce  attention  paged_attention_\w*reduce_kernel|mla_reduce_v\d|^_splitK_reduce$|^_fwd_kernel_stage2$
+    |^reduce_segments$
+    MI300: AITER, vLLM; ROCm/aiter csrc/cpp_itfs/pa, facebookresearch/xformers ops/fmha/triton_splitk.py, SGLang
 reduce  gemm  ^_finalize_matmul|^_?reduce_grouped  MI300: triton_kernels' matmul_ogs in vLLM
 # Layout changes around a product.
 layout  copy  nchwToNhwc|nhwcToNchw|nhwcAddPadding|nchwAddPadding  V100, A100, H200: cuDNN
@@ -75,7 +77,8 @@ cast  attention  dot_do_o|Bwd\w*Preprocess|BackwardPreprocess|bwd_preprocess|OGr
     H200: cuDNN; FlashAttention 2, 3, 4, AOTriton and ck_tile, their sources
 cast  copy  SubTensorOpWithCastTensor  MI210: ROCm/MIOpen src/kernels
 cast  copy
-    QuantInt8Kernel|QuantPerThread[QK]\w*Kernel|TransposeQuantFp8Kernel|SubMeanKernel|MeanScaleKernel|TransposePadPermute
+    QuantInt8Kernel|QuantPerThread[QK]\w*Kernel|TransposeQuantFp8Kernel|SubMeanKernel|MeanScaleKernel
+    |TransposePadPermute
     thu-ml/SageAttention csrc/fused/fused.cu
 epilogue  gemm  epilogue::impl::globalKernel  A100, H200: cuBLASLt, adds addmm's bias
 # Gates between a recurrent layer's products; the persistent kernels fuse them and are products.
@@ -198,12 +201,14 @@ gemm  tc  scan  kernel_(?:moe|grouped)_(?:mx)?gemm(?!_dl|_wavelet_dl)  ROCm/comp
 -  tc  scan  xdl|Xdl|_mfma_|_wmma_  ROCm/composable_kernel ck/tensor_operation; MIOpen
 # Triton: the compiler decides from types and flags.
 -  triton  -  ^triton_tem_  torch.compile's templates for mm, conv and attention
-attention  triton  -  ^_?attn_(?:fwd|bwd)|^bwd_kernel_d[kq]|^_(?:fwd|bwd)_kernel|^kernel_unified_attention
+attention  triton  -  ^_?attn_(?:fwd|bwd)|^bwd_kernel_d[kq]|^_(?:fwd|bwd)_kernel|^_fwd_grouped_kernel_stage1
+    |^kernel_unified_attention
     MI300: AOTriton; vLLM
 gemm  triton  -  ^_(?:p_)?matmul_ogs_[A-Z]{2,4}_\w{2,12}x(?P<p>bf16|fp16|fp8)\w{0,10}x
     MI300: triton_kernels in vLLM: out, A, B
 gemm  triton  -  ^_(?:p_)?matmul_ogs  triton_kernels in vLLM
 gemm  triton  -  ^_?(?:matmul|bmm|gemm|fused_moe)_kernel  Triton's tutorials, vLLM
+gemm  triton  -  ^_w8a8_block_(?P<p>fp8|int8)_matmul  vLLM, SGLang: quantization kernels in Triton
 gemm  triton  -  ^_kernel_matmul_fp8|^_fbgemm_grouped_gemm
     pytorch/FBGEMM fbgemm_gpu/experimental/gemm/triton_gemm
 rnn  triton  -  ^_(?:bmm_chunk|chunk_scan|chunk_state)_\w*kernel
@@ -213,7 +218,8 @@ conv  fma  -  causal_conv1d_\w*kernel  Dao-AILab/causal-conv1d csrc; vLLM's Trit
 -  tc  scan  (?i:[hid]g?mma(?![a-z])|wgmma|tcgen05|(?<![a-z])(?:bs)?(?:sp)?tensorop(?![a-z]))
     hmma, imma, dmma, igmma ...
 -  unknown  -
-    nvjet_|RNN_blockPersist|persistRNN|(?i:(?<!fb)gemm(?!coord|shape|\w{0,60}::)|matmul|matrix_mul|implicit_conv|fmha)|Cijk_
+    nvjet_|RNN_blockPersist|persistRNN
+    |(?i:(?<!fb)gemm(?!coord|shape|\w{0,60}::)|matmul|matrix_mul|wv_?splitk|implicit_conv|fmha)|Cijk_
     no capture: any other product, so that it is not taken for something else
 """
 
@@ -237,13 +243,15 @@ collective  (?<!warp)(?<!block)all_?reduce|all_?gather|reduce_?scatter|all_?to_?
     NVIDIA/TensorRT-LLM kernels/communicationKernels, PyTorch SymmetricMemory: symm_mem
 # Losses before softmax, whose names they contain; normalisation.
 softmax  log_?softmax  H200: ATen; torch.compile, which fuses the loss into it
-loss  cross_entropy|SoftMaxXEntropy|ClassNLLCriterion|nll_loss|^_kldiv_kernel|^_jsd_kernel
+loss  cross_entropy|focal_loss|^_grpo_loss|^_tv_distance_kernel|SoftMaxXEntropy|ClassNLLCriterion|nll_loss
+    |^_kldiv_kernel|^_jsd_kernel
     V100: ATen; linkedin/Liger-Kernel src/liger_kernel/ops; NVIDIA/apex contrib/csrc/xentropy
 softmax  softmax  H100: ATen; TransformerEngine common/fused_softmax; Megatron's in NVIDIA/apex
 norm  (?:layer|rms|batch|group|instance)_?norm|\bbn_|norm_fwd|norm_bwd|GammaBeta
     V100, MI210: ATen, cuDNN, MIOpen; H800: flash-attention csrc/layer_norm; MI300: AITER, ck_tile
 norm
-    RowwiseMoments|Compute(?:Internal|GradientFused)\w*(?:Gradients|Params)CUDA|cuApplyLayerNorm|cuComputeGradInput|\bln_(?:fwd|bwd)
+    welford|RowwiseMoments|Compute(?:Internal|GradientFused)\w*(?:Gradients|Params)CUDA|cuApplyLayerNorm
+    |cuComputeGradInput|\bln_(?:fwd|bwd)
     V100: ATen layer_norm_kernel.cu, group_norm_kernel.cu; TransformerEngine; NVIDIA/apex csrc/layer_norm_cuda_kernel.cu
 # State-space and linear-attention layers.
 rnn  selective_scan|selective_state_update|chunk_cumsum_\w*kernel|state_passing_\w*kernel
@@ -255,8 +263,8 @@ pointwise  rotary|(?<![a-z])rope(?![a-z])|kn_entry_\w*(?:sbhd|thd|bshd)
     MI300: AITER, vLLM; H800; NVIDIA/TransformerEngine common/fused_rope; linkedin/Liger-Kernel
 indexing  bounds_check_indices|bucketize_sparse|offsets_range|linearize_index
     H100: pytorch/FBGEMM fbgemm_gpu/src/sparse_ops
-embedding  embedding|compute_grad_weight|krn_partial|num_of_partial_segments|sum_and_scatter
-    H200, A100: ATen EmbeddingBackwardKernel.cu; pytorch/FBGEMM fbgemm_gpu/codegen
+embedding  embedding|l[rfx]u_cache_\w*kernel|compute_grad_weight|krn_partial|num_of_partial_segments|sum_and_scatter
+    H200, A100: ATen EmbeddingBackwardKernel.cu; pytorch/FBGEMM fbgemm_gpu/codegen, src/split_embeddings_cache
 # Gates and activations, with the cast behind them.
 pointwise  act_and_mul|(?<![a-z])(?:swi|ge|re)glu|nvfuser_none|nvfuser_pointwise
     MI300: vLLM, SGLang; H800; linkedin/Liger-Kernel; NVIDIA/TransformerEngine common/activation
@@ -264,15 +272,18 @@ pointwise  act_and_mul|(?<![a-z])(?:swi|ge|re)glu|nvfuser_none|nvfuser_pointwise
 copy  reshape_and_cache|concat_and_cache|store_kv_?cache|append_paged_kv|set_mla_kv|expand_to_fused|expandInputRows
     B200, MI300: vLLM, SGLang, FlashInfer; H800: DeepSeek; NVIDIA/TensorRT-LLM moe_gemm
 indexing
-    moe_align_block|moe_?sorting|routing|bitmatrix|count_expert|fused_mapping|group_indices|(?:kv|page)_indices|token_ids_kernel
+    moe_align_block|moe_?sorting|routing|bitmatrix|count_expert|fused_mapping|group_indices|(?:kv|page)_indices
+    |token_ids_kernel
     B200, MI300: vLLM, TensorRT-LLM, triton_kernels, ck_tile, SGLang; H800: DeepSeek
 reduction  finalizeMoeRouting|finalize::finalizeKernel|reduce_fused_impl
     B200: TensorRT-LLM in vLLM; H800: weighted sums of the experts' rows
 # Casts to and from narrow types, with their scales.
 copy
-    per_(?:token|channel|block|tensor|group)\w{0,20}_cast|cast_back|cast_(?:and_)?transpose|cast_to_fp\d|cast_mxfp\d|cast_fp\d
+    per_(?:token|channel|block|tensor|group)\w{0,20}_cast|cast_back|cast_(?:and_)?transpose|cast_to_fp\d|cast_mxfp\d
+    |cast_fp\d
     H800: DeepSeek; NVIDIA/TransformerEngine common/transpose, common/cast
-copy  quant(?:ize)?_?(?:mx)?(?:kernel|fp\d|int\d|with|row|per|block)|quant\w{0,40}kernel|cvt_fp16_to_fp4
+copy  quant(?!um|ile|ity)(?:ize)?_?(?:mx)?(?:kernel|fp\d|int\d|with|row|per|block)|quant(?!um|ile|ity)\w{0,40}kernel
+    |cvt_fp16_to_fp4
     B200: TensorRT-LLM, vLLM csrc/quantization; pytorch/FBGEMM experimental/gemm/triton_gemm; SageAttention's Triton
 copy  direct_copy|copy_kernel|copy_tensor_kernel|recat_copy|CatArray|transpose|permute|rocclr_copyBuffer
     V100 to B200: ATen; MI210: MIOpen; H100: pytorch/FBGEMM
@@ -283,7 +294,7 @@ reduction  reduce_kernel|triton_(?:red|per)_|cub::|reduction|rocprim::\w*|kernel
 resize  upsample  A100: ATen UpSample*.cu
 pooling  pool  V100, H200: ATen, cuDNN
 rng  dropout|philox|distribution  H200: ATen
-pointwise  elementwise|triton_poi_|FillFunctor|silu|gelu|_mul_|kernelPointwiseApply|clamp_position
+pointwise  elementwise|triton_poi_|FillFunctor|silu|gelu|_mul_|kernelPointwiseApply|clamp_position|element_mul_kernel
     H200: ATen, torch.compile
 attention  attention(?!_?mask)  MI300: vLLM, TensorRT-LLM: products whose unit is unknown
 """

@@ -85,7 +85,7 @@ GENERATED = re.compile(r"^triton_(?:poi|per|red)_")
 
 def rows(table: str) -> list[list[str]]:
     """The fields of each row of a table of ``family_tables``."""
-    lines = re.sub(r"\n +", "  ", table).splitlines()
+    lines = re.sub(r"\n +", "  ", re.sub(r"\n +\|", "|", table)).splitlines()
     fields = (re.split(" {2,}", line) for line in lines if line and not line.startswith("#"))
     return [["" if field == "-" else field for field in row] for row in fields]
 

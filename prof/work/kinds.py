@@ -58,7 +58,7 @@ _CLASS_OF_KIND = {kind: name for name, kinds in KINDS_OF_CLASS.items() for kind 
 _KIND_OF_WORK = {**_KIND_OF_FAMILY, "fill": FILLS}  # the words of prof/kernels/family_tables.py
 
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
-CONV = re.compile(r"conv|[dw]grad|fprop|winograd|im2col|[shdcz]\d{0,6}cudnn|gcgemm", re.IGNORECASE)
+CONV = re.compile(r"conv(?!ert)|[dw]grad|fprop|winograd|im2col|[shdcz]\d{0,6}cudnn|gcgemm", re.IGNORECASE)
 SOFTMAX = re.compile(r"(?<!log_)softmax", re.IGNORECASE)
 # A loss's softmax: by name, or by the fifth argument of softmax_warp_forward (PyTorch's PersistentSoftmax.cuh).
 LOG_SOFTMAX = re.compile(

@@ -61,6 +61,12 @@ PRODUCTS_OF_LIBRARIES = [
     ("_fbgemm_grouped_gemm", "GEMM", GUESS),
     # xFormers
     ("_fwd_kernel_splitK", "attention", GUESS),
+    # SGLang, vLLM
+    ("_fwd_grouped_kernel_stage1", "attention", GUESS),
+    ("_w8a8_block_fp8_matmul", "GEMM", TensorCore(1, "fp8", guess=True)),
+    ("void wvSplitK_hf_sml_<__hip_bfloat16, 64, 2, 16, 8, 2, 1>(int, int, int)", "GEMM", UNKNOWN),
+    # A cast inside a product makes no convolution of it.
+    ("void cutlass::Kernel2<cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::threadblock::MmaMultistage<MmaTensorOp<cutlass::bfloat16_t>, cutlass::NumericArrayConverter<cutlass::bfloat16_t, float>>>>(T1::Params)", "GEMM", BF16),
     # Mamba
     ("_bmm_chunk_fwd_kernel", "recurrent layers", GUESS),
     ("_chunk_scan_fwd_kernel", "recurrent layers", GUESS),
@@ -116,6 +122,7 @@ HELPERS_OF_LIBRARIES = [
     ("void vllm::paged_attention_v2_reduce_kernel<__nv_bfloat16, 128, 128, 512>(T1)", "attention"),
     ("void kn_mla_reduce_v1<MlaReduceKernelV1Traits<512, 16>>(MlaReduceKernelV1Params)", "attention"),
     ("_splitK_reduce", "attention"),
+    ("_fwd_kernel_stage2", "attention"),
     ("reduce_segments", "attention"),
     ("void QuantInt8Kernel<128u, 64u, 8u, true, false, __nv_bfloat16>(__nv_bfloat16*, __nv_bfloat16*)", "copies and casts"),
     ("void SubMeanKernel<128u, 64u, 8u, __half>(__half*, __half*, __half*)", "copies and casts"),
@@ -159,6 +166,9 @@ REST = [
     ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256ELi16ELb1ELb0ELb1ELi1EEEvPT0_PT_PfS4_S4_S4_diiiiiiib", "normalisation"),
     ("MIOpenBatchNormFwdTrainSpatial", "normalisation"),
     ("liger_cross_entropy_kernel", "loss"),
+    ("void welford_kernel<float, float, float>(float const*, float*, float*, int, int, int)", "normalisation"),
+    ("void lru_cache_insert_kernel<float, float>(at::PackedTensorAccessor64<float, 1ul>)", "embedding"),
+    ("element_mul_kernel", "element-wise"),
     ("void cunn_SoftMaxXEntropyForward<4, c10::Half, float, float, c10::Half, SoftMaxForwardEpilogue>(float*)", "loss"),
     ("void scaled_masked_softmax_warp_forward<__half, __half, float, 10>(__half*, __half const*)", "softmax"),
     ("void (anonymous namespace)::softmax_warp_forward<float, float, float, 9, true, false>(float*, float const*, int)", "softmax"),
@@ -218,7 +228,8 @@ NEAR = [
     "void sageattn_prepare(int*)",
     "void flashlight::step(int*)",
     "void mamba::step(float*)",
-    "void quantum_step(float*)",
+    "void quantum_step_kernel(float*)",
+    "quantile_row_kernel",
     "void broadcast_rows(float*)",
     "nvshmem_free",
 ]
