@@ -167,7 +167,7 @@ rnn  tc  fp16  \bampere_lstm_(?:tile|bp_)\w*  H200: cuDNN, for fp16 only; counte
 -  tc  scan  MmaTensorOp|MainloopSm(?:9|1\d)\d|GMMA::|SM100_MMA_|OpClassTensorOp
     A100, H200: CUTLASS inside cuDNN, mangled and not; CUTLASS 3
 -  fma  -  MmaSimt|UniversalFMA|OpClassSimt  CUTLASS
--  tc  scan  kernel_cutlass_\w*(?:[gG]emm|flash_(?:fwd|bwd))  B200: CUTLASS 4's Python DSL
+-  tc  scan  kernel_cutlass_\w*(?:[gG]emm|flash_(?:fwd|bwd)|MultiHeadAttention)  B200: CUTLASS 4's Python DSL
 gemm  tc  -  deep_gemm::(?:\w*::)?sm\d+_(?P<p>fp8|fp4|bf16|tf32)_\w*(?:gemm|moe|einsum|bmn)
     deepseek-ai/DeepGEMM deep_gemm/include/deep_gemm/impls; fp8 against fp4 multiplies at fp8's rate
 gemm  tc  fp8  deep_gemm::\w*fp8\w*gemm|\bfp8_gemm_kernel  deepseek-ai/DeepGEMM, its first releases
@@ -266,7 +266,7 @@ indexing  bounds_check_indices|bucketize_sparse|offsets_range|linearize_index
 embedding  embedding|l[rfx]u_cache_\w*kernel|compute_grad_weight|krn_partial|num_of_partial_segments|sum_and_scatter
     H200, A100: ATen EmbeddingBackwardKernel.cu; pytorch/FBGEMM fbgemm_gpu/codegen, src/split_embeddings_cache
 # Gates and activations, with the cast behind them.
-pointwise  act_and_mul|(?<![a-z])(?:swi|ge|re)glu|nvfuser_none|nvfuser_pointwise
+pointwise  act_and_mul|gated_act_kernel|(?<![a-z])(?:swi|ge|re)glu|nvfuser_none|nvfuser_pointwise
     MI300: vLLM, SGLang; H800; linkedin/Liger-Kernel; NVIDIA/TransformerEngine common/activation
 # The cache of keys and values; experts' tokens.
 copy  reshape_and_cache|concat_and_cache|store_kv_?cache|append_paged_kv|set_mla_kv|expand_to_fused|expandInputRows
@@ -289,7 +289,7 @@ copy  direct_copy|copy_kernel|copy_tensor_kernel|recat_copy|CatArray|transpose|p
     V100 to B200: ATen; MI210: MIOpen; H100: pytorch/FBGEMM
 fill  rocclr_fillBuffer  MI300: ROCm/clr
 indexing  (?<!with_)index|gather|scatter|sort|topk|nonzero|masked_select  H200, H100: ATen
-reduction  reduce_kernel|triton_(?:red|per)_|cub::|reduction|rocprim::\w*|kernelReduceAll
+reduction  reduce_kernel|amax_kernel|triton_(?:red|per)_|cub::|reduction|rocprim::\w*|kernelReduceAll
     H200, MI300: ATen, torch.compile
 resize  upsample  A100: ATen UpSample*.cu
 pooling  pool  V100, H200: ATen, cuDNN

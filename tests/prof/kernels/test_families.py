@@ -52,6 +52,7 @@ PRODUCTS_OF_LIBRARIES = [
     ("void cutlass::device_kernel<" + MOE + "cutlass::gemm::MainloopSm100TmaUmmaWarpSpecializedBlockScaled<5>, cutlass::nv_float4_t<cutlass::float_e2m1_t>>>>(T1::Params)", "GEMM", FP4),
     ("void cutlass::device_kernel<" + MOE + "cutlass::gemm::MainloopSm120TmaWarpSpecializedBlockScaled<3>, cutlass::mx_float6_t<cutlass::float_e3m2_t>>>>(T1::Params)", "GEMM", TensorCore(1, "fp6")),
     ("cutlass3x_sm100_bstensorop_gemm_ue8m0xe4m3_ue8m0xe4m3_f32_void_bf16_128x128x128_1x1x1_0_tnt", "GEMM", FP8),
+    ("kernel_cutlass_kernel___main__BlackwellFusedMultiHeadAttentionForward_object_at__TiledMMA_ThrLayoutVMNK11110000", "attention", SOME),
     # Marlin
     ("void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256, 1, 8, 8, 4, false>(int4 const*, int4 const*)", "GEMM", BF16),
     ("void marlin_moe_wna16::Marlin<__half, 8ul, 256, 1, 8, 8, 4, 8, false>(int4 const*)", "GEMM", FP16),
@@ -178,6 +179,7 @@ REST = [
     ("_triton_rope", "element-wise"),
     ("void aiter::kn_entry_2c_sbhd_cached_indirect_inplace<aiter::OpCachedFwd, 0>(T1)", "element-wise"),
     ("_swiglu_forward_kernel", "element-wise"),
+    ("void transformer_engine::dgated_act_kernel<4, float, __nv_bfloat16, __nv_bfloat16, transformer_engine::Empty>(T1)", "element-wise"),
     ("_ZN7sgl_hip10activation18act_and_mul_kernelI14__hip_bfloat16TnPFT_RKS3_EXadL_Z4siluIS2_ES3_S5_EEEEvPS3_PS4_i", "element-wise"),
     ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, unsigned char, (vllm::Fp8KVCacheDataType)1>(T1)", "copies and casts"),
     ("void vllm::moe::moe_align_block_size_kernel<int>(int*, int*, int*)", "indexing and sorting"),
