@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.prof.kernels.name_patterns import find_helper, find_product
+from pyprof.prof.kernels.name_patterns import Helper, find_helper, find_product
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.ops.evaluation import assumption, find
 from pyprof.prof.ops.model import FAMILY, MODELS
 from pyprof.prof.timing.collectives import traffic
 from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.autotuning import ONE_CONVOLUTION
 from pyprof.prof.work.calls import Calls, op_calls
 from pyprof.prof.work.collective_records import Message, messages
 from pyprof.prof.work.count import Counted
@@ -200,11 +201,16 @@ def _share(row: _Row) -> list[Line]:
     helper = find_helper(row.kernel)
     role = {
         "main": f"main: {_main_share(main, kernels)}",
-        "aux": f"aux: a helper kernel ({helper.kind if helper else 'by its name'}) beside "
-        f"{main} main {'kernel' if main == 1 else 'kernels'}; it gets no FLOPs",
+        "aux": f"aux: {_aux(row, helper)} beside {main} main {'kernel' if main == 1 else 'kernels'}; it gets no FLOPs",
     }.get(row.role, "none: no op")
     amounts = int(row.annotation.flops[row.number]), int(row.annotation.bytes[row.number])
     return [("role", role), ("this row", _flop_and_bytes(*amounts))]
+
+
+def _aux(row: _Row, helper: Helper | None) -> str:
+    if helper is None and ONE_CONVOLUTION.fullmatch(row.text("aten")) and find_product(row.kernel):
+        return "a trial of cuDNN's autotuning, which runs each algorithm once and the fastest again,"
+    return f"a helper kernel ({helper.kind if helper else 'by its name'})"
 
 
 def _main_share(main: int, kernels: int) -> str:

@@ -49,13 +49,14 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
     from pyprof.prof.table.check_cells import check_cells
     from pyprof.prof.table.pyprof_links import link_backward_rows
+    from pyprof.table.kernel_names import name_wrappers
     from pyprof.table.read_table import read_table
 
     file = Path(str(name))
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         shown = "standard input" if is_standard(name) else str(name)
         say(f"reading {shown if is_standard(name) else file.name}")
-        table = link_backward_rows(read_table(name))
+        table = name_wrappers(link_backward_rows(read_table(name)))
         check_cells(table, shown)
         return LoadedFile("-" if is_standard(name) else shown, table)
     from pyprof.parse.read import read_profile

@@ -23,6 +23,7 @@ from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct, numbered, value_at
+from pyprof.table.kernel_names import name_wrappers
 
 
 @uncollected()
@@ -38,13 +39,13 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     columns["step"], columns["markStart"], columns["markEnd"] = steps(capture, tree)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return Table(capture.rows, columns)
+        return name_wrappers(Table(capture.rows, columns))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     columns["outs"] = outputs(capture, tree, op, rows.node, rows.forward)
     columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return Table(capture.rows, columns)
+    return name_wrappers(Table(capture.rows, columns))
 
 
 def _from_zero(given: Ints) -> Ints:

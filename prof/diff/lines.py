@@ -30,8 +30,7 @@ FUSED = re.compile(r"^triton_|^CompiledF")
 COMPILED = re.compile(r"^CompiledF")  # a whole compiled graph, not an op
 CASTS = re.compile(r"\((?:int|unsigned int|long|unsigned long|bool|char|short)\)(?=-?\d)")
 ANONYMOUS = re.compile(r"<unnamed>|\(anonymous namespace\)|\(anonymous class\)")
-GENERIC = re.compile(r"^[Kk]ernel\d?$")  # cutlass::Kernel2<cutlass_80_...>: the template's first argument is the name
-FIRST = re.compile(r"<([\w:]+)")
+WRAPPED = re.compile(r"void \w+::Kernel\d?<([\w:]+)>\(")  # cutlass::Kernel2<cutlass_80_...>: the argument is the name
 # nsys: [CUDA memcpy Host-to-Device]; Kineto: Memcpy HtoD (Pageable -> Device)
 COPY = re.compile(r"^(?:\[CUDA )?([Mm]em(?:cpy|set)) ?\(?([A-Za-z-]*)")
 WAYS = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP"}
@@ -302,7 +301,7 @@ def _kernel(short: str, long: str) -> tuple[str, str]:
     if copy := COPY.match(name):
         name = f"{copy[1].lower()} {WAYS.get(copy[2], copy[2])}".strip()
         return name, name
-    if GENERIC.match(name) and (inner := FIRST.search(long)):
+    if inner := WRAPPED.match(name):
         name = inner[1].rpartition("::")[2]
     same = CASTS.sub("", ANONYMOUS.sub("", long or short))
     return name, GENERATED.sub(r"\1", same.partition(">(")[0].replace(" ", ""))

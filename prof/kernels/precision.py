@@ -44,7 +44,7 @@ PRECISIONS: Mapping[str, Precision] = {
     "bf16": Precision(16, "bfloat16", ("bfloat16",), _BFLOAT16_WORDS, vector=True, since=80),
     "fp8": Precision(8, "opaque1", _FLOAT8, _FLOAT8_WORDS, since=89),
     "fp6": Precision(6, "", (), dict.fromkeys(("e3m2", "e2m3", "f6"), "")),
-    "fp4": Precision(4, "", ("float4_e2m1fn_x2",), dict.fromkeys(("e2m1", "f4", "mxe2m1"), "")),
+    "fp4": Precision(4, "", ("float4_e2m1fn_x2",), dict.fromkeys(("e2m1", "f4", "fp4", "mxe2m1", "mxfp4"), "")),
     "int8": Precision(8, "int8", ("int8", "uint8"), _INT8_WORDS, since=72),
     "int4": Precision(4, "", (), {"i4": ""}, tensor=False),
 }

@@ -1,6 +1,6 @@
 """Whether a kernel used tensor cores, and in which precision. Its name is the only evidence in a capture.
 
-The names, and where each was seen, are in the tables of ``name_patterns``. A kernel that matches none is unknown; an
+The names, and where each was seen, are in ``family_tables``. A kernel that matches none is unknown; an
 answer that rests on the op's dtype alone (Triton) is marked as a guess.
 """
 
@@ -32,9 +32,10 @@ UNKNOWN = TensorCore(None)
 SCAN = (
     (re.compile(r"tfloat32_t"), "tf32"),
     (re.compile(r"float_e2m1_t|ptrf4"), "fp4"),
-    (re.compile(r"float_e[45]m[23]_t|__nv_fp8|ptrf8"), "fp8"),
-    (re.compile(r"bfloat16|bhalf|ptrbf16|bf16"), "bf16"),
-    (re.compile(r"half_t|__half|_Float16|ptrf16|fp16"), "fp16"),
+    (re.compile(r"float_e[23]m[23]_t"), "fp6"),
+    (re.compile(r"float_e[45]m[23]_t|__nv_fp8|ptrf8|ck_tile::fp8_t|ck::f8_t"), "fp8"),
+    (re.compile(r"bfloat16|bhalf|ptrbf16|bf16|DF16b"), "bf16"),  # DF16b, DF16_: mangled by AMD's compiler
+    (re.compile(r"half_t|__half|_Float16|ptrf16|fp16|DF16_"), "fp16"),
 )
 
 # Tensile's type letters after the index names, the input's first. F8 and B8 are fp8's two formats, B is bfloat16.
@@ -77,16 +78,16 @@ def _tensor_core(name: str, in_product: bool, dtype: str) -> TensorCore | None:
     if product.unit == "unknown":
         return UNKNOWN
     if product.unit == "triton":
-        return _guess(dtype)
+        return _guess(dtype, _precision(product, match, name))
     precision = _precision(product, match, name)
     if precision == "fp32" and "p" in match.re.groupindex:  # NVIDIA's f32: no tensor core has it
         return NONE
     return TensorCore(1, precision or PRECISION_OF_DTYPE.get(dtype, ""))
 
 
-def _guess(dtype: str) -> TensorCore:
+def _guess(dtype: str, named: str) -> TensorCore:
     """Triton's ``tl.dot`` runs narrow types on tensor cores; for float32 that depends on a flag that no name shows."""
-    precision = PRECISION_OF_DTYPE.get(dtype, "")
+    precision = named or PRECISION_OF_DTYPE.get(dtype, "")
     return TensorCore(1, precision, guess=True) if precision else TensorCore(None, guess=True)
 
 

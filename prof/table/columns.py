@@ -159,7 +159,15 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "op", "Op", "", "what the user called, outermost; of a backward kernel its forward op", _first("op"), empty="na"
     ),
-    Column("kernel", "Kernel", "", "kernel name without template arguments", _text("kShortName"), "middle", 1.6),
+    Column(
+        "kernel",
+        "Kernel",
+        "",
+        "kernel name without template arguments, unless it is a wrapper's (Kernel2)",
+        _text("kShortName"),
+        "middle",
+        1.6,
+    ),
     Column("params", "Params", "", "the op's tensors T=[shapes],dtype and other arguments", _params, share=1.6),
     _int("sil", "Sil(ns)", "ns", "silicon time: how long the kernel ran", _number("kDuration")),
     Column("tc", "TC", "", "tensor cores: 1 used, 0 not, ? not known, - no matrix product", lambda _, a: a.tc),

@@ -8,7 +8,7 @@ the page and in figures; more colours could not be told apart.
 import re
 from collections.abc import Mapping
 
-from pyprof.prof.kernels.name_patterns import find_product, is_collective, stays_on_device
+from pyprof.prof.kernels.name_patterns import find_helper, find_other, find_product, is_collective, stays_on_device
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Coded, Table, distinct_texts
 
@@ -55,30 +55,14 @@ CLASSES = tuple(KINDS_OF_CLASS)
 _KIND_OF_FAMILY = {family: kind for kind, families in FAMILIES.items() for family in families}
 _CLASS_OF_KIND = {kind: name for name, kinds in KINDS_OF_CLASS.items() for kind in kinds}
 
-# The first pattern found in the kernel's name decides. The names are from captures of torch 1.4 to 2.11 and vLLM.
+_KIND_OF_WORK = {**_KIND_OF_FAMILY, "fill": FILLS}  # the words of prof/kernels/family_tables.py
+
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
-CONV = re.compile(r"conv|[dw]grad|fprop|winograd|im2col", re.IGNORECASE)
+CONV = re.compile(r"conv(?!ert)|[dw]grad|fprop|winograd|im2col|[shdcz]\d{0,6}cudnn|gcgemm", re.IGNORECASE)
 SOFTMAX = re.compile(r"(?<!log_)softmax", re.IGNORECASE)
 # A loss's softmax: by name, or by the fifth argument of softmax_warp_forward (PyTorch's PersistentSoftmax.cuh).
 LOG_SOFTMAX = re.compile(
     r"log_?softmax|softmax_warp_\w{1,40}<(?:[^,<>]{1,60},){4} ?(?:\(bool\)1|true)|cross_entropy|nll_loss", re.IGNORECASE
-)
-OF_NAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), kind)
-    for pattern, kind in (
-        (r"^(?:nccl|rccl)|all_?reduce|all_?gather|reduce_?scatter", NCCL),
-        (r"softmax", SOFTMAXES),
-        (r"(?:layer|rms|batch|group)_?norm|\bbn_|norm_fwd|norm_bwd|GammaBeta", NORMS),
-        (r"multi_tensor_apply.*[, ]Copy\w*<", MOVES),
-        (r"multi_tensor_apply|adam|lamb_", OPTIMIZER),
-        (r"embedding", EMBEDDING),
-        (r"direct_copy|copy_kernel|CatArray|transpose|permute", MOVES),
-        (r"(?<!with_)index|gather|scatter|sort|topk", INDEXING),
-        (r"reduce_kernel|triton_(?:red|per)_|cub::|reduction", REDUCTIONS),
-        (r"pool", POOLING),
-        (r"dropout|philox|distribution", RANDOM),
-        (r"elementwise|triton_poi_|FillFunctor|silu|gelu|_mul_", ELEMENTWISE),
-    )
 )
 
 
@@ -118,12 +102,22 @@ def _kind(kind: str, family: str, long: str, short: str, phase: str) -> str:
 
 
 def _of_name(name: str) -> str:
-    if LOG_SOFTMAX.search(name):
-        return SOFTMAXES
-    if find_product(name):
-        without_attention = CONVS if CONV.search(name) else PRODUCTS
-        return ATTENTION if FUSED.search(name) else without_attention
-    return next((kind for pattern, kind in OF_NAME if pattern.search(name)), OTHER)
+    product = find_product(name)
+    found = find_helper(name) or (product[0] if product else find_other(name))
+    if found is None:
+        return OTHER
+    return kind_of_work(found.work) or _of_words(name)
+
+
+def kind_of_work(work: str) -> str:
+    """The kind that a word of ``family_tables`` means; empty for an empty word."""
+    return _KIND_OF_WORK[work] if work else ""
+
+
+def _of_words(name: str) -> str:
+    """The kind of a product whose family has products of several kinds."""
+    without_attention = CONVS if CONV.search(name) else PRODUCTS
+    return ATTENTION if FUSED.search(name) else without_attention
 
 
 def is_softmax(name: str) -> bool:
@@ -137,4 +131,5 @@ def is_loss(name: str) -> bool:
 
 
 def is_fused_attention(name: str) -> bool:
-    return bool(FUSED.search(name)) and find_product(name) is not None
+    """Whether a kernel computes attention without writing the matrix of scores, by its name."""
+    return find_product(name) is not None and _of_name(name) == ATTENTION

@@ -16,6 +16,7 @@ from pyprof.prof.kernels.roles import AUX, MAIN, assign_parts, part_of, role
 from pyprof.prof.kernels.tensor_cores import tensor_core
 from pyprof.prof.ops.embedding_updates import may_leave_work
 from pyprof.prof.ops.model import MATRIX
+from pyprof.prof.work.autotuning import trials
 from pyprof.prof.work.calls import Calls
 from pyprof.prof.work.count import Counted
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, value_at
@@ -32,7 +33,8 @@ def kernels(table: Table, calls: Calls) -> tuple[Coded, Coded, Coded]:
     kind_texts = [*kinds.values, ""]
     decided = [_kernel(calls.names.values[name], calls.counted[op], kind_texts[kind]) for name, op, kind in keys]
     roles, precision, use = (Coded.of(decision[i] for decision in decided).take(row) for i in range(3))
-    return _with_workers(table, calls, roles), precision, use
+    roles = _with_workers(table, calls, roles)
+    return _changed(roles, trials(table, calls, roles), AUX), precision, use
 
 
 def _kernel(name: str, op: Counted, kind: str) -> tuple[str, str, str]:
@@ -63,10 +65,13 @@ def _with_workers(table: Table, calls: Calls, roles: Coded) -> Coded:
     has_main = np.bincount(calls.number, weights=roles.among(MAIN)) > 0
     may_work = roles.among(AUX) & table.coded("kind").among("kernel", "memcpy")
     promoted = may_work & ~has_main[calls.number] & ~_may_leave_work(calls)
-    if not promoted.any():
-        return roles
-    values = list(dict.fromkeys((*roles.values, MAIN)))
-    return Coded(np.where(promoted, values.index(MAIN), roles.codes).astype(np.int32), values)
+    return _changed(roles, promoted, MAIN)
+
+
+def _changed(roles: Coded, rows: Bools, what: str) -> Coded:
+    """The roles, with ``what`` in some rows."""
+    values = list(dict.fromkeys((*roles.values, what)))
+    return Coded(np.where(rows, values.index(what), roles.codes).astype(np.int32), values)
 
 
 def _may_leave_work(calls: Calls) -> Bools:

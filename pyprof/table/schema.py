@@ -28,7 +28,12 @@ class Column:
 
 KERNELS: tuple[Column, ...] = (
     # PyProf's keys
-    Column("kShortName", "text", "", "kernel name without template arguments"),
+    Column(
+        "kShortName",
+        "text",
+        "",
+        "kernel name without template arguments; the whole name where that says nothing (Kernel2)",
+    ),
     Column("kDuration", "int", "ns", "silicon time: end - start on the GPU"),
     Column("layer", "json", "", "layer names around the forward op, outermost first"),
     Column("trace", "json", "", "the user's call stack at the forward op, file:line, outermost first"),

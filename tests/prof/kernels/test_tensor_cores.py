@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.prof.kernels.name_patterns import HELPERS, PRODUCTS, find_helper, find_product
 from pyprof.prof.kernels.tensor_cores import NONE, UNKNOWN, TensorCore, tensor_core
 
 BF16, FP16, TF32, FP8, FP4 = (TensorCore(1, p) for p in ("bf16", "fp16", "tf32", "fp8", "fp4"))
@@ -302,18 +301,6 @@ def test_both_demanglers_spell_the_same_kernel() -> None:
     nsys = "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<(int)128, (int)128, (int)64, (int)4, (bool)0, (bool)0, cutlass::bfloat16_t>>"
     kineto = nsys.replace("(int)", "").replace("(bool)0", "false")
     assert tensor_core(nsys, "attention") == tensor_core(kineto, "attention") == BF16
-
-
-@pytest.mark.parametrize("rows", [HELPERS, PRODUCTS])
-def test_every_pattern_says_where_it_was_seen(rows: tuple) -> None:  # type: ignore[type-arg]
-    assert all(row.seen for row in rows)
-    assert len({row.regex.pattern for row in rows}) == len(rows)
-
-
-def test_every_pattern_decides_a_name_of_these_tests() -> None:
-    names = [name for name, *_ in ALL + BY_DTYPE] + NO_PRODUCT
-    deciding = {id(find_helper(name)) for name in names} | {id((find_product(name) or [None])[0]) for name in names}
-    assert [row.regex.pattern for row in (*HELPERS, *PRODUCTS) if id(row) not in deciding] == []
 
 
 @given(st.text(max_size=200), st.sampled_from(["gemm", "conv", "norm", ""]), st.sampled_from(["", "bfloat16", "?"]))

@@ -1,0 +1,55 @@
+"""The trials of cuDNN's autotuning (``torch.backends.cudnn.benchmark``): kernels that measure algorithms.
+
+With autotuning, the first convolution of each shape runs every algorithm once and then the fastest again. All of these
+kernels lie in one op call, and only the last one's result is used, so the op's work is attributed to it.
+"""
+
+import re
+from itertools import groupby
+
+import numpy as np
+
+from pyprof.prof.kernels.roles import MAIN
+from pyprof.prof.work.calls import Calls
+from pyprof.table.columns import Bools, Coded, Table
+
+# Ops that compute one convolution, and so run one algorithm. (aten::convolution_backward computes two or three.)
+ONE_CONVOLUTION = re.compile(r"(?:aten::)?cudnn_convolution\w{0,40}(?:\.\w{1,40})?")
+# Words that only the kernels of one algorithm have (names of cuDNN 7 to 9, V100 to H200; cudnnConvolutionFwdAlgo_t).
+ALGORITHMS = (
+    re.compile(r"fft[12]d_|gcgemm|_cgemm"),
+    re.compile(r"winograd", re.IGNORECASE),
+    re.compile(r"plicit_convolve|[dw]grad\w{0,40}engine|[dw]grad2d"),
+    re.compile(r"[sh]\d{0,6}cudnn_(?!winograd)|implicit_gemm|tensorop\w{0,40}(?:prop|grad)"),
+)
+
+
+def trials(table: Table, calls: Calls, roles: Coded) -> Bools:
+    """The main kernels of cuDNN's calls that only measured an algorithm."""
+    single = table.coded("aten").where(ONE_CONVOLUTION.fullmatch)
+    rows = np.flatnonzero(single & roles.among(MAIN) & table.coded("kind").among("kernel"))
+    found = np.zeros(len(table), bool)
+    order = rows[np.argsort(calls.number[rows], kind="stable")]
+    for of_call in np.split(order, np.flatnonzero(np.diff(calls.number[order])) + 1):
+        if len(of_call) > 2:  # two trials and the run
+            found[of_call[: tried(calls.names.take(of_call).texts())]] = True
+    return found
+
+
+def tried(products: list[str]) -> int:
+    """How many of one call's product kernels, in launch order, are trials; the others are the run that counts.
+
+    There are trials if the last kernel has run before, and if the kernels are of several algorithms or of three names.
+    A run may launch its kernel several times in a row (groups, tiles): as often as in the shortest series of the call.
+
+    >>> tried(["implicit_convolve_sgemm", "volta_gcgemm_32x32_nt", "implicit_convolve_sgemm"])
+    2
+    >>> tried(["sm80_a", "sm80_b", "sm80_a"]), tried(["volta_sgemm", "volta_sgemm", "volta_sgemm"])
+    (0, 0)
+    """
+    chosen, distinct = products[-1], set(products)
+    algorithms = sum(any(map(algorithm.search, distinct)) for algorithm in ALGORITHMS)
+    if chosen not in products[:-1] or (algorithms < 2 and len(distinct) < 3):
+        return 0
+    series = [len(list(group)) for name, group in groupby(products) if name == chosen]
+    return len(products) - min(series)
