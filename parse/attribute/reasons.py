@@ -11,10 +11,10 @@ UNKNOWN = "the capture does not say why"  # PyProf's own net.dict has no reasons
 _REMEDIES = {
     BEFORE_CAPTURE: "these were in the queue when the capture began: let the GPU finish first "
     "(torch.cuda.synchronize() before the start), or let the capture begin with a step",
-    NO_CALL: "the file is cut, or was recorded without the CUDA API: capture again, nsys with -t cuda,nvtx",
-    NO_CALLS: "capture with the CUDA API: nsys with -t cuda,nvtx",
-    NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or nsys "
-    "profile --pytorch=autograd-shapes-nvtx, if it is no other library's",
+    NO_CALL: "the file is cut, or was recorded without the API's calls: capture again, with them",
+    NO_CALLS: "capture with the CUDA API: nsys with -t cuda,nvtx",  # a reason that only captures of nsys have
+    NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or torch.profiler, "
+    "if it is no other library's",
     ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler",
 }
 

@@ -21,7 +21,7 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Attribution, Contents, Estimate, attribution_of
 from pyprof.parse.attribute.correlate import attribute
-from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
+from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import NAMING, Kind
 from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
@@ -103,8 +103,9 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
         else:
             step = steps(capture, tree, _nodes(db, capture, tree))
             attribution = _estimated(capture, tree, sample)
-            if NO_OPS in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
-                notes.warnings.remove(NO_OPS)
+            warning = no_ops(capture.profiler)
+            if warning in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
+                notes.warnings.remove(warning)
     return notes, Contents.of_columns({**capture.columns, "step": step}, attribution)
 
 
