@@ -1,6 +1,7 @@
 """Detect a file's format by its content, never by its name."""
 
 import gzip
+import re
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -29,6 +30,7 @@ BINARY = {
     b"\x28\xb5\x2f\xfd": "a Zstandard file (unpack it: unzstd FILE)",
 }
 PARQUET = b"PAR1"
+ROCPROF_JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON trace"
 
 
@@ -84,6 +86,10 @@ def is_table(file: Path) -> bool:
 def _reader(file: Path, head: bytes) -> Reader | None:
     if head.startswith(HEADER):
         return _read_database
+    if ROCPROF_JSON.match(head):
+        from pyprof.parse.formats import rocprof_json
+
+        return rocprof_json.read
     if head.lstrip()[:1] in (b"{", b"[") and not _is_table(head):
         from pyprof.parse.kineto import reader as kineto
 
