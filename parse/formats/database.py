@@ -216,14 +216,14 @@ def unpacked(file: Path) -> Iterator[Path]:
         if source.read(2) != b"\x1f\x8b":
             yield file
             return
-    with tempfile.NamedTemporaryFile(prefix="pyprof-", suffix=".sqlite") as copy:
+    with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:  # Windows lets nobody open a file that is open
+        plain = Path(folder) / "unpacked"
         try:
-            with gzip.open(file) as packed:
+            with gzip.open(file) as packed, plain.open("wb") as copy:
                 shutil.copyfileobj(packed, copy, 1 << 20)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputError(file, f"expected a whole gzip file, found {error} (copy or compress it again)") from None
-        copy.flush()
-        yield Path(copy.name)
+        yield plain
 
 
 @contextmanager
