@@ -10,14 +10,16 @@ import numpy as np
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING, Kind
 
-# How to record PyTorch's ranges with each profiler: pyprof.init() and emit_nvtx push them as NVTX or ROCTX ranges.
-_PUSH = "profile with pyprof.init() or emit_nvtx"
+# How to record PyTorch's ranges with each profiler. On AMD's GPUs emit_nvtx pushes ROCTX ranges; pyprof.init() pushes
+# NVTX ranges only.
+_NVTX = "profile with pyprof.init() or emit_nvtx"
+_ROCTX = "profile with torch.autograd.profiler.emit_nvtx(record_shapes=True)"
 RECORD_OPS = {
     "nsys": "profile with pyprof.init(), or nsys --pytorch=autograd-shapes-nvtx",
-    "nvprof": _PUSH,
+    "nvprof": _NVTX,
     "kineto": "profile with ProfilerActivity.CPU, too",
-    "rocprofv3": f"{_PUSH} and rocprofv3 --marker-trace",
-    "rocmProfileData": _PUSH,
+    "rocprofv3": f"{_ROCTX} and rocprofv3 --marker-trace",
+    "rocmProfileData": _ROCTX,
 }
 NO_AUTOGRAD = (
     "markers without PyTorch's own ranges: kernels of backward passes have no op; pyprof.init() pushes both"
@@ -27,7 +29,7 @@ NO_AUTOGRAD = (
 
 def no_ops(profiler: str) -> str:
     """The warning that a capture has no PyTorch ranges, and how its profiler records them."""
-    advice = RECORD_OPS.get(profiler.partition(" ")[0], _PUSH)
+    advice = RECORD_OPS.get(profiler.partition(" ")[0], _NVTX)
     return f"no PyTorch ranges in the capture: {advice}, for ops"
 
 

@@ -7,12 +7,13 @@ from pyprof.parse.attribute.reasons import NO_CALL, NO_RANGE, remedy
 from pyprof.parse.kineto.reader import read
 from tests.parse.kineto.kineto_file import begin, kernel, write
 
+ROCTX = "profile with torch.autograd.profiler.emit_nvtx(record_shapes=True)"
 ADVICE = [
     ("nsys 2025.3.1", "profile with pyprof.init(), or nsys --pytorch=autograd-shapes-nvtx"),
     ("nvprof", "profile with pyprof.init() or emit_nvtx"),
     ("kineto", "profile with ProfilerActivity.CPU, too"),
-    ("rocprofv3", "profile with pyprof.init() or emit_nvtx and rocprofv3 --marker-trace"),
-    ("rocmProfileData", "profile with pyprof.init() or emit_nvtx"),
+    ("rocprofv3", f"{ROCTX} and rocprofv3 --marker-trace"),  # pyprof.init() pushes NVTX, which AMD's tools ignore
+    ("rocmProfileData", ROCTX),
 ]
 
 
