@@ -109,12 +109,12 @@ def gpu_of(agent: Mapping[str, Any]) -> Gpu | None:
     memory = [bank for bank in banks if isinstance(bank, dict)] if isinstance(banks, list) else []
     sizes = [bank.get("size_in_bytes") for bank in memory if bank.get("heap_type") in _GPU_MEMORY]
     target, clock = agent.get("gfx_target_version"), agent.get("max_engine_clk_fcompute")
-    known_target = type(target) is int and target > 0
+    capability = (target // 10_000, target // 100 % 100) if type(target) is int else (None, None)  # 90402 is gfx942
     facts = {
         "smCount": agent.get("cu_count"),
         "clockRate": clock * 1_000_000 if type(clock) is int else None,  # from MHz
-        "computeMajor": target // 10_000 if known_target else None,  # 90402 is gfx942
-        "computeMinor": target // 100 % 100 if known_target else None,
+        "computeMajor": capability[0],
+        "computeMinor": capability[1],
         "totalMemory": sum(size for size in sizes if type(size) is int),
         "threadsPerWarp": agent.get("wave_front_size"),
     }

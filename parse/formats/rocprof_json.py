@@ -170,7 +170,7 @@ def _add(events: Events, process: _Process) -> None:
         events.operations.append(operation._replace(call=launch, gpu=gpu.name, info=gpu.info))
 
 
-def _kernels(process: _Process, gpus: dict[int, Gpu], launches: dict[int, int]) -> list[Operation]:
+def _kernels(process: _Process, gpus: dict[object, Gpu], launches: dict[int, int]) -> list[Operation]:
     symbols = process.kernel_symbols
     names = {symbol.kernel_id: kernel_name(symbol.kernel_name, symbol.formatted_kernel_name) for symbol in symbols}
     operations = []
@@ -178,15 +178,21 @@ def _kernels(process: _Process, gpus: dict[int, Gpu], launches: dict[int, int]) 
         info = kernel.dispatch_info
         gpu, size, items = gpus.get(info.agent_id.handle) or Gpu(None), info.workgroup_size, info.grid_size
         block = (size.x, size.y, size.z)
-        place = (gpu.device, kernel.stream_id.handle, in_blocks((items.x, items.y, items.z), block), block)
-        times, launch = (
-            (kernel.start_timestamp, kernel.end_timestamp),
-            launches.get(kernel.correlation_id.internal, NULL),
+        operation = Operation(
+            "kernel",
+            names.get(info.kernel_id, ""),
+            kernel.start_timestamp,
+            kernel.end_timestamp,
+            process.metadata.pid,
+            gpu.device,
+            kernel.stream_id.handle,
+            in_blocks((items.x, items.y, items.z), block),
+            block,
+            call=launches.get(kernel.correlation_id.internal, NULL),
+            gpu=gpu.name,
+            info=gpu.info,
         )
-        name = names.get(info.kernel_id, "")
-        operations.append(
-            Operation("kernel", name, *times, process.metadata.pid, *place, NULL, launch, gpu.name, gpu.info)
-        )
+        operations.append(operation)
     return operations
 
 
