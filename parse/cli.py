@@ -29,9 +29,9 @@ def build_parser() -> Parser:
         prog="parse.py",
         description="Turn a profiler's file into the kernel table: one row per GPU operation, with op, layer, line, "
         "shapes and direction.",
-        epilog="Reads nsys and nvprof SQLite databases, .nsys-rep where nsys is installed, torch.profiler (Kineto) "
-        "JSON traces and, experimentally, rocprofv3's and RPD's databases; gzipped or not. Several files, of the "
-        "ranks of a job, make one table.",
+        epilog="Reads nsys and nvprof SQLite databases, nsys's folders of Parquet files (parquetdir), .nsys-rep where "
+        "nsys is installed, torch.profiler (Kineto) JSON traces and, experimentally, rocprofv3's JSON and databases "
+        "and RPD's databases; files gzipped or not. Several files, of the ranks of a job, make one table.",
     )
     parser.add_argument("files", nargs="+", metavar="file", help="net.sqlite, net.nsys-rep, net.json, or one as .gz")
     parser.add_argument(

@@ -1,5 +1,7 @@
 """Detect a file's format by its content, never by its name."""
 
+import os
+import re
 import stat
 import zlib
 from collections.abc import Callable
@@ -30,6 +32,7 @@ BINARY = {
     b"\x28\xb5\x2f\xfd": "a Zstandard file (unpack it: unzstd FILE)",
 }
 PARQUET = b"PAR1"
+ROCPROF_JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON trace"
 
 
@@ -42,7 +45,7 @@ def reader(file: Path) -> Reader:
     head = _head(file)
     found = _reader(file, head)
     if found is None:
-        raise InputError(file, f"{WANTED}, found {_describe(head)}")
+        raise InputError(file, f"{WANTED}, found {_describe(file, head)}")
     return found
 
 
@@ -78,13 +81,17 @@ def is_table(file: Path) -> bool:
     if _is_table(head):
         return True
     if _reader(file, head) is None:
-        raise InputError(file, f"{WANTED}, or a kernel table (net.dict, net.parquet), found {_describe(head)}")
+        raise InputError(file, f"{WANTED}, or a kernel table (net.dict, net.parquet), found {_describe(file, head)}")
     return False
 
 
 def _reader(file: Path, head: bytes) -> Reader | None:
-    if head.startswith(HEADER):
+    if head.startswith(HEADER) or _is_parquet_folder(file):
         return _read_database
+    if ROCPROF_JSON.match(head):
+        from pyprof.parse.formats import rocprof_json
+
+        return rocprof_json.read
     if head.lstrip()[:1] in (b"{", b"[") and not _is_table(head):
         from pyprof.parse.kineto import reader as kineto
 
@@ -92,6 +99,16 @@ def _reader(file: Path, head: bytes) -> Reader | None:
     if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the only format without documented first bytes
         return _read_report
     return None
+
+
+def _is_parquet_folder(file: Path) -> bool:
+    """Whether a folder is an export of nsys in the form of Parquet files."""
+    if not os.path.isdir(file):
+        return False
+    from pyprof.parse.formats.parquet_folder import SUFFIX
+    from pyprof.parse.nsys.reader import EVENTS, SIGNS
+
+    return any((file / f"{table}{SUFFIX}").is_file() for table in (*SIGNS, *EVENTS))
 
 
 def _is_table(head: bytes) -> bool:
@@ -115,6 +132,8 @@ def _database_reader(file: Path) -> Reader:
     from pyprof.parse.formats.database import database
     from pyprof.parse.nsys import reader as nsys
 
+    if os.path.isdir(file):
+        return nsys.read
     with database(file) as db:
         if nvprof.is_nvprof(db):
             return nvprof.read
@@ -128,6 +147,8 @@ def _read_report(file: Path, lean: bool = False) -> Capture:
 
 
 def _head(file: Path) -> bytes:
+    if os.path.isdir(file):
+        return b""
     pipe = "a profiler's file is read more than once and cannot come through a pipe: save it first"
     if str(file) == "-":
         raise InputError(file, pipe)
@@ -146,9 +167,13 @@ def _head(file: Path) -> bytes:
         raise InputError(file, f"cannot be read: {error.strerror or error}") from None
 
 
-def _describe(head: bytes) -> str:
+def _describe(file: Path, head: bytes) -> str:
+    if os.path.isdir(file):
+        return "a folder without nsys's tables (nsys export --type parquetdir makes one that is read)"
     if not head:
         return "an empty file"
+    if head.startswith(PARQUET) and _is_parquet_folder(file.parent):
+        return f"one table of an export by nsys: give the folder, {file.parent}"
     if head.lstrip()[:1] == b"<":
         return "XML: an .nvvp project of the Visual Profiler holds no events (export with nvprof -o net.sql)"
     if _is_table(head):

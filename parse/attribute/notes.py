@@ -10,11 +10,27 @@ import numpy as np
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING, Kind
 
-NO_OPS = "no PyTorch ranges in the capture: profile with pyprof.init(), or nsys --pytorch=autograd-shapes-nvtx, for ops"
+# How to record PyTorch's ranges with each profiler. On AMD's GPUs emit_nvtx pushes ROCTX ranges; pyprof.init() pushes
+# NVTX ranges only.
+_NVTX = "profile with pyprof.init() or emit_nvtx"
+_ROCTX = "profile with torch.autograd.profiler.emit_nvtx(record_shapes=True)"
+RECORD_OPS = {
+    "nsys": "profile with pyprof.init(), or nsys --pytorch=autograd-shapes-nvtx",
+    "nvprof": _NVTX,
+    "kineto": "profile with ProfilerActivity.CPU, too",
+    "rocprofv3": f"{_ROCTX} and rocprofv3 --marker-trace",
+    "rocmProfileData": _ROCTX,
+}
 NO_AUTOGRAD = (
     "markers without PyTorch's own ranges: kernels of backward passes have no op; pyprof.init() pushes both"
-    " (unless autograd=False), so do emit_nvtx and nsys --pytorch=autograd-shapes-nvtx"
+    " (unless autograd=False), so does emit_nvtx"
 )
+
+
+def no_ops(profiler: str) -> str:
+    """The warning that a capture has no PyTorch ranges, and how its profiler records them."""
+    advice = RECORD_OPS.get(profiler.partition(" ")[0], _NVTX)
+    return f"no PyTorch ranges in the capture: {advice}, for ops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +46,7 @@ class CaptureNotes:
     def of(cls, capture: Capture) -> CaptureNotes:
         warnings = list(capture.warnings)
         if capture.rows and not any(scope.kind in NAMING for scope in capture.scopes):
-            warnings.append(NO_OPS)
+            warnings.append(no_ops(capture.profiler))
         elif _lacks_autograd(capture):
             warnings.append(NO_AUTOGRAD)
         return cls(capture.file, capture.profiler, warnings, range_names(capture))

@@ -19,13 +19,13 @@ UNKNOWN = "the capture does not say why"  # PyProf's own net.dict has no reasons
 _REMEDIES = {
     BEFORE_CAPTURE: "these were in the queue when the capture began: let the GPU finish first "
     "(torch.cuda.synchronize() before the start), or let the capture begin with a step",
-    NO_CALL: "the file is cut, or was recorded without the CUDA API: capture again, nsys with -t cuda,nvtx",
+    NO_CALL: "the file is cut, or was recorded without the API's calls: capture again, with them",
     NO_CORRELATION: "the profiler does not say which call launched these: capture again, with a newer profiler",
-    NO_CALLS: "capture with the CUDA API: nsys with -t cuda,nvtx, torch.profiler with ProfilerActivity.CPU",
-    NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or nsys "
-    "profile --pytorch=autograd-shapes-nvtx, if it is no other library's",
-    GRAPH_REPLAY: "the ops ran when the graph was captured: profile once without CUDA graphs, or let nsys profile "
-    "--cuda-graph-trace=node run from before the graph's capture",
+    NO_CALLS: "capture the API's calls, too: torch.profiler with ProfilerActivity.CPU; of CUDA, nsys with -t cuda,nvtx",
+    NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or torch.profiler, "
+    "if it is no other library's",
+    GRAPH_REPLAY: "the ops ran when the graph was captured: profile once without CUDA graphs, or (NVIDIA) let nsys "
+    "profile --cuda-graph-trace=node run from before the graph's capture",
     ONLY_PYTHON: "Python launched these itself (Triton, CuPy, an extension): register the launching function as an op "
     "(torch.library.custom_op), or give it a name with pyprof.wrap",
     ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler",

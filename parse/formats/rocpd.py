@@ -1,28 +1,33 @@
 """Experimental: AMD's databases -> Capture: rocprofv3's rocpd (schema 3, its views) and rocmProfileData's RPD (2).
 
-The reader was written from the views' definitions (rocprofiler-sdk, ROCm 7), without a rocprofv3 database of a PyTorch
-run, and tested on databases made by hand; users get a warning about this. In rocpd, the grid is in work-items, and
-process and thread numbers are keys of their tables. A kernel and the HIP call that launched it have the same stack_id
-in their events; in RPD a table of pairs joins them. PyTorch's own ranges are ROCTX markers.
+The reader was written from the views' definitions (rocprofiler-sdk, ROCm 7) and tested on databases made by hand and on
+one of a HIP program, none of a PyTorch run; users get a warning about this. In rocpd, process, thread and agent numbers
+are keys of their tables, and a kernel and the HIP call that launched it have the same stack_id in their events; in RPD
+a table of pairs joins them.
 """
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.cupti import Calls, triples
 from pyprof.parse.formats.database import Database, database
-from pyprof.parse.formats.kernel_names import demangle, short_name
-from pyprof.parse.formats.possible_times import settle, times_warning
-from pyprof.parse.formats.text_ranges import TextRange, capture_fields
-from pyprof.table.columns import NULL, Coded
+from pyprof.parse.formats.rocm_events import (
+    NO_RANGES,
+    ROCPROFV3,
+    Events,
+    Gpu,
+    Operation,
+    capture_of,
+    copy_name,
+    gpu_of,
+    in_blocks,
+    kernel_name,
+)
+from pyprof.parse.formats.text_ranges import TextRange
+from pyprof.table.columns import NULL
 
-EXPERIMENTAL = "AMD's databases are read experimentally: compare with a torch.profiler trace, which is read fully"
 # Table -> columns without which nothing can be read
 NEEDED_V3 = {
     "rocpd_kernel_dispatch": "start end pid kernel_id event_id",
@@ -36,35 +41,6 @@ NEEDED_RPD = {
     "rocpd_api": "id start end pid tid apiName_id args_id",
     "rocpd_string": "id string",
 }
-
-
-class Operation(NamedTuple):
-    """A GPU operation. The fields have the database's values, which are not checked."""
-
-    kind: str
-    name: str
-    start: int  # ns
-    end: int
-    pid: int
-    device: int | None
-    stream: int
-    grid: Sequence[int] = (NULL, NULL, NULL)  # in blocks
-    block: Sequence[int] = (NULL, NULL, NULL)
-    bytes: int | None = NULL
-    call: int = NULL  # index of the call that launched it
-
-    def numbers(self) -> list[int]:
-        """All fields except kind and name."""
-        return [_number(value) for value in (*self[2:7], *self.grid, *self.block, self.bytes, self.call)]
-
-
-class Events(NamedTuple):
-    """The events of a database, as they are stored."""
-
-    profiler: str
-    operations: list[Operation]
-    calls: list[TextRange]
-    markers: list[TextRange]
 
 
 def is_rocpd(db: Database) -> bool:
@@ -84,47 +60,11 @@ def read(file: Path) -> Capture:
         try:
             events = _rocprof_events(db) if rocprof else _rpd_events(db)
             if events.operations:
-                return _capture(file, events)
+                return capture_of(file, events)
         except (TypeError, ValueError, OverflowError) as error:  # SQLite columns may contain values of any type
             found = f"expected numbers as times, sizes and ids, found another value ({error})"
             raise SchemaError(file, found) from None
     raise InputError(file, f"expected kernels, found a {events.profiler} database without any GPU activity")
-
-
-def _capture(file: Path, events: Events) -> Capture:
-    numbers = np.array([operation.numbers() for operation in events.operations], np.int64)
-    starts, ends, wrong = settle(numbers[:, 0], numbers[:, 1], earliest=1)
-    order = np.argsort(starts, kind="stable")
-    start, end = starts[order], ends[order]
-    pid, device, stream, gx, gy, gz, bx, by, bz, size, launched = numbers[order, 2:].T
-    operations = [events.operations[i] for i in order.tolist()]
-    calls = np.array([[_number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
-    markers = [marker for marker in events.markers if all(type(value) is int for value in marker[:4])]
-    first_call = [time for time in calls[:1, 2].tolist() if time > 0]
-    origin = min([int(start[0]), *first_call, *(marker.start for marker in markers[:1])])
-    names = Coded.of(call.text for call in events.calls)
-    api = Calls(calls[:, 2], calls[:, 3], calls[:, 0], calls[:, 1], names, np.arange(len(calls)))
-    columns = {
-        "kind": Coded.of(operation.kind for operation in operations),
-        "kShortName": Coded.of(short_name(operation.name) for operation in operations),
-        "kLongName": Coded.of(demangle(operation.name) for operation in operations),
-        "start": start - origin,
-        "kDuration": end - start,
-        "pid": pid,
-        "device": device,
-        "stream": stream,
-        "grid": triples(gx, gy, gz),
-        "block": triples(bx, by, bz),
-        "bytes": size,
-    }
-    fields = capture_fields(columns, np.where(launched == NULL, -1, launched), api, markers, origin)
-    warnings = [EXPERIMENTAL, *times_warning(wrong)]
-    return Capture(file=str(file), profiler=events.profiler, warnings=warnings, **fields)
-
-
-def _number(value: int | None) -> int:
-    """The value; ``NULL`` for SQL's NULL."""
-    return NULL if value is None else value
 
 
 def _rocprof_events(db: Database) -> Events:
@@ -137,52 +77,77 @@ def _rocprof_events(db: Database) -> Events:
         " JOIN rocpd_string s ON s.id = r.name_id JOIN rocpd_event e ON e.id = r.event_id"
         f" LEFT JOIN rocpd_string c ON c.id = {category} ORDER BY r.start, r.id"
     )
-    events = Events("rocprofv3", [], [], [])
+    events = Events(ROCPROFV3, [], [], [])
     launches: dict[int, int] = {}
     for pid, tid, start, end, name, stack, kind, data in regions:
         times = (pids.get(pid, pid), tids.get(tid, tid), start, end)
-        if str(kind or "").startswith("MARKER"):
-            events.markers.append(TextRange(*times, _message(data) or str(name)))
-        else:
+        if not str(kind or "").startswith("MARKER"):
             launches.setdefault(stack, len(events.calls))
             events.calls.append(TextRange(*times, str(name)))
-    for row in [*_dispatches(db), *_copies(db)]:
+        elif name not in NO_RANGES:
+            events.markers.append(TextRange(*times, _message(data) or str(name)))
+    agents = _agents(db)
+    for row in [*_dispatches(db, agents), *_copies(db, agents)]:
         process, call = pids.get(row.pid, row.pid), launches.get(row.call, NULL)
         events.operations.append(row._replace(pid=process, call=call))
     return events
 
 
-def _dispatches(db: Database) -> list[Operation]:
+def _agents(db: Database) -> dict[int, Gpu | None]:
+    """Key of an agent -> the GPU; None for a CPU. Empty in a database without agents."""
+    if not db.has("rocpd_info_agent", "extdata"):
+        return {}
+    rows = db.rows("SELECT id, extdata FROM rocpd_info_agent ORDER BY id")
+    records = ((id_, _extra(data)) for id_, data in rows)
+    return {id_: gpu_of(record) for id_, record in records if record}
+
+
+def _selected(db: Database, table: str, *columns: str, missing: str = "NULL") -> list[str]:
+    """SQL of a table's columns; ``missing`` for a column that it lacks."""
+    return [f"k.{column}" if db.has(table, column) else missing for column in columns]
+
+
+def _dispatches(db: Database, agents: dict[int, Gpu | None]) -> list[Operation]:
     """Kernels, with the database's key of the process and the stack_id in place of the call."""
+    table = "rocpd_kernel_dispatch"
+    display = "s.display_name" if db.has("rocpd_info_kernel_symbol", "display_name") else "NULL"
     sizes = [f"{size}_size_{axis}" for size in ("grid", "workgroup") for axis in "xyz"]
-    sizes = [f"coalesce(k.{name}, 1)" if db.has("rocpd_kernel_dispatch", name) else "1" for name in sizes]
-    places = [f"k.{name}" if db.has("rocpd_kernel_dispatch", name) else "0" for name in ("agent_id", "stream_id")]
+    places = _selected(db, table, "agent_id", "stream_id", missing="0")
+    extents = [f"coalesce({column}, 1)" for column in _selected(db, table, *sizes)]
     rows = db.rows(
-        f'SELECT s.kernel_name, k.start, k."end", k.pid, {", ".join(places)}, e.stack_id, {", ".join(sizes)}'  # noqa: S608 (our own text)
-        " FROM rocpd_kernel_dispatch k LEFT JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id"
+        f'SELECT s.kernel_name, {display}, k.start, k."end", k.pid, {", ".join(places)},'  # noqa: S608 (our own text)
+        f" e.stack_id, {', '.join(extents)} FROM rocpd_kernel_dispatch k"
+        " LEFT JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id"
         " LEFT JOIN rocpd_event e ON e.id = k.event_id ORDER BY k.start, k.id"
     )
+    names: dict[tuple[object, object], str] = {}
     operations = []
-    for symbol, start, end, pid, agent, stream, stack, *extent in rows:
-        name, block = str(symbol or "").removesuffix(".kd"), extent[3:]
-        grid = [-(-items // max(size, 1)) for items, size in zip(extent[:3], block, strict=True)]
-        operations.append(Operation("kernel", name, start, end, pid, agent, stream, grid, block, call=stack))
+    for symbol, displayed, start, end, pid, agent, stream, stack, *extent in rows:
+        key = (symbol, displayed)
+        name = names.get(key) or names.setdefault(key, kernel_name(str(symbol or ""), str(displayed or "")))
+        grid, block, gpu = in_blocks(extent[:3], extent[3:]), extent[3:], agents.get(agent) or Gpu(agent)
+        place = (gpu.device, stream, grid, block)
+        operations.append(Operation("kernel", name, start, end, pid, *place, NULL, stack, gpu.name, gpu.info))
     return operations
 
 
-def _copies(db: Database) -> list[Operation]:
-    """As ``_dispatches``."""
-    if not db.has("rocpd_memory_copy", "name_id"):
+def _copies(db: Database, agents: dict[int, Gpu | None]) -> list[Operation]:
+    """As ``_dispatches``. A copy between the host and a GPU is the GPU's."""
+    table = "rocpd_memory_copy"
+    if not db.has(table, "name_id"):
         return []
+    source, stream = _selected(db, table, "src_agent_id", "stream_id")
     rows = db.rows(
-        'SELECT s.string, m.start, m."end", m.pid, m.dst_agent_id, m.size, e.stack_id FROM rocpd_memory_copy m'
-        " LEFT JOIN rocpd_string s ON s.id = m.name_id LEFT JOIN rocpd_event e ON e.id = m.event_id"
-        " ORDER BY m.start, m.id"
+        f'SELECT s.string, k.start, k."end", k.pid, k.dst_agent_id, {source}, coalesce({stream}, 0), k.size, e.stack_id'  # noqa: S608 (our own text)
+        " FROM rocpd_memory_copy k LEFT JOIN rocpd_string s ON s.id = k.name_id"
+        " LEFT JOIN rocpd_event e ON e.id = k.event_id ORDER BY k.start, k.id"
     )
-    return [
-        Operation("memcpy", str(name or ""), start, end, pid, agent, 0, bytes=size, call=stack)
-        for name, start, end, pid, agent, size, stack in rows
-    ]
+    operations = []
+    for name, start, end, pid, target, origin, stream_id, size, stack in rows:
+        gpu = agents.get(target) or agents.get(origin) or Gpu(target)
+        operation = Operation("memcpy", copy_name(str(name or "")), start, end, pid, gpu.device, stream_id, bytes=size)
+        operations.append(operation._replace(call=stack, gpu=gpu.name, info=gpu.info))
+    return operations
 
 
 def _rpd_events(db: Database) -> Events:
@@ -219,7 +184,9 @@ def _rpd_operations(db: Database, calls: list[TextRange], places: dict[int, int]
     for id_, start, end, name, type_, gpu, queue in rows:
         call = launches.get(id_, NULL)
         pid = only_pid if call == NULL else calls[call].pid
-        operations.append(Operation(_kind(str(type_)), str(name or type_), start, end, pid, gpu, queue, call=call))
+        kind, text = _kind(str(type_)), str(name or type_)
+        text = copy_name(text) if kind == "memcpy" else text
+        operations.append(Operation(kind, text, start, end, pid, gpu, queue, call=call))
     return operations
 
 
@@ -239,9 +206,14 @@ def _numbers(db: Database, table: str, column: str) -> dict[int, int]:
 
 def _message(data: Any) -> str:
     """A ROCTX range's text, from the event's extra data in JSON."""
+    message = _extra(data).get("message")
+    return message if isinstance(message, str) else ""
+
+
+def _extra(data: Any) -> dict[str, Any]:
+    """A row's extra data in JSON; empty if it is none."""
     try:
         extra = json.loads(data) if data else None
     except (ValueError, TypeError, RecursionError):
-        return ""
-    message = extra.get("message") if isinstance(extra, dict) else None
-    return message if isinstance(message, str) else ""
+        return {}
+    return extra if isinstance(extra, dict) else {}

@@ -1,4 +1,4 @@
-"""In captures without a GPU, the rows are the CPU ops that do work themselves.
+"""In captures without GPU activity, the rows are the CPU ops that do work themselves.
 
 They are not simply the innermost ops: ``aten::addmm`` calls ``expand`` and ``copy_`` but computes the product itself,
 while ``aten::linear`` only calls other ops. ``data/cpu_ops.txt`` lists the ops that do work. A row's time is the op's

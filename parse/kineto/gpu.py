@@ -1,5 +1,6 @@
 """Kernels, copies and memsets of a torch.profiler trace, and the calls that launched them."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ KINDS = {
     **dict.fromkeys(("gpu_memset", "Memset"), "memset"),
 }
 REASONS = [BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION]
+# Calls of CUDA, HIP, Level Zero and Unified Runtime that give a GPU work; adding a node to a graph gives it none.
+_LAUNCHING = re.compile(r"(?:cu|hip|ze|ur)(?!\w*Node)\w*(?:Launch|Memcpy|Memset|MemoryCopy|MemoryFill|USMFill)")
 
 
 class GpuRows(NamedTuple):
@@ -82,6 +85,15 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         launch_range=_trusted(ranges, launch_thread, launch_time, named),
         reason_code=_reasons(calls, call >= 0, corr, start),
     )
+
+
+def unrecorded_launches(calls: list[Event]) -> list[str]:
+    """A warning if calls gave a GPU work, for a trace without GPU activity: its CPU ops did not do that work."""
+    launching = sum(_LAUNCHING.match(event.name) is not None for event in calls)
+    if not launching:
+        return []
+    lost = f"{launching:,} calls gave a GPU work that the trace does not have: the rows are CPU ops, and their times"
+    return [f"{lost} are those of the calls (profile with ProfilerActivity.CUDA or .XPU, too)"]
 
 
 def _calls(events: list[Event], clock: Clock, threads: Threads) -> _Calls:

@@ -16,7 +16,7 @@ from pyprof.parse.kineto.collectives import with_coalesced
 from pyprof.parse.kineto.cpu_rows import host_rows
 from pyprof.parse.kineto.event_types import WANTED, Trace
 from pyprof.parse.kineto.events import IGNORED, Clock, Events, Threads, sort
-from pyprof.parse.kineto.gpu import REASONS, gpu_rows
+from pyprof.parse.kineto.gpu import REASONS, gpu_rows, unrecorded_launches
 from pyprof.parse.kineto.json_text import load
 from pyprof.parse.kineto.ranges import TraceRanges, trace_ranges
 from pyprof.parse.kineto.wrong_fields import wrong_fields
@@ -50,8 +50,9 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         warnings=trace.warnings,
         **gpu._asdict(),
     )
-    if not gpu.rows and not events.calls:
+    if not gpu.rows:
         host_rows(capture, named.is_op)
+        capture.warnings += unrecorded_launches(events.calls) if capture.rows else []
     capture.columns["rank"] = np.full(capture.rows, _rank(trace), np.int64)
     capture.warnings += [*wrong_fields(trace.wrong), *_missing(capture, named)]
     return capture

@@ -21,17 +21,19 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Attribution, Contents, Estimate, attribution_of
 from pyprof.parse.attribute.correlate import attribute
-from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
+from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import NAMING, Kind
 from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
-from pyprof.parse.formats.database import Database, database
+from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys.api_launches import launches, outline_calls
 from pyprof.parse.nsys.nccl_payloads import payloads
 from pyprof.parse.nsys.nvtx_ranges import distinct_scopes, read_ranges
 from pyprof.parse.nsys.nvtx_sql import count_ranges, last_nodes
 from pyprof.parse.nsys.operations import outline_operations
 from pyprof.parse.nsys.reader import assemble, check
+from pyprof.parse.nsys.tables import CAPTURE
 from pyprof.table.columns import NULL, Ints
 
 FEW = 100_000  # up to this number, all ranges are read, which takes a fifth of a second
@@ -93,7 +95,7 @@ def _root(above: Callable[[float], bool]) -> float:
 @uncollected()
 def brief(file: Path) -> tuple[CaptureNotes, Contents]:
     """The summary of an nsys export; beyond ``FEW`` ranges the share is an estimate. Raises as ``reader.read`` does."""
-    with database(file) as db:
+    with opened(file, CAPTURE) as db:
         check(db)
         capture, sample = _capture(db)
         tree = RangeTree(capture)
@@ -103,8 +105,9 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
         else:
             step = steps(capture, tree, _nodes(db, capture, tree)).number
             attribution = _estimated(capture, tree, sample)
-            if NO_OPS in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
-                notes.warnings.remove(NO_OPS)
+            warning = no_ops(capture.profiler)
+            if warning in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):
+                notes.warnings.remove(warning)
     return notes, Contents.of_columns({**capture.columns, "step": step}, attribution)
 
 

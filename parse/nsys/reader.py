@@ -15,7 +15,8 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING
 from pyprof.parse.formats.cupti import launch_columns
-from pyprof.parse.formats.database import Database, database
+from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import Launches, launches, launching_threads, read_calls
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
@@ -45,7 +46,7 @@ def read(file: Path, lean: bool = False) -> Capture:
 
     Raises InputError if the file is not an nsys export, and SchemaError if a required column is missing.
     """
-    with database(file) as db:
+    with opened(file, tables.CAPTURE) as db:
         check(db)
         return _capture(db, lean)
 

@@ -51,6 +51,9 @@ THREAD_NAMES = Source("ThreadNames", named("thread=globalTid, name=nameId"), req
 PROPERTIES = Source("META_DATA_EXPORT", named("name, value"), required=("value",))
 DIAGNOSTICS = Source("DIAGNOSTIC_EVENT", named("time=timestamp, severity, text"), ("severity",), order=("time",))
 
+EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Source))
+CAPTURE = tuple(source for source in EVERY if source is not OS_CALLS)  # what the kernel table is made of
+
 _PROCESS_MASK = 0xFFFFFF
 Number = TypeVar("Number", int, Ints)
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pyprof.files import open_input
 from pyprof.parse.detect import reader
 from pyprof.parse.formats.cupti import sizes
-from pyprof.parse.formats.database import HEADER, database
+from pyprof.parse.formats.database import HEADER
+from pyprof.parse.formats.parquet_folder import opened
 from pyprof.table.columns import Coded, Ints, value_at
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
@@ -141,19 +142,22 @@ def recording(file: Path) -> Iterator[Recording]:
     from pyprof.parse.formats import nvprof
     from pyprof.parse.kineto import reader as kineto
     from pyprof.parse.nsys import reader as nsys
+    from pyprof.parse.nsys.tables import EVERY
     from pyprof.parse.stats.from_capture import CaptureRecording
     from pyprof.parse.stats.from_databases import NsysRecording, NvprofRecording
     from pyprof.parse.stats.from_kineto import KinetoRecording
 
     read = reader(file)
-    with open_input(file) as source:
-        is_database = source.read(len(HEADER)) == HEADER
+    is_database = file.is_dir()
+    if not is_database:
+        with open_input(file) as source:
+            is_database = source.read(len(HEADER)) == HEADER
     if read is kineto.read:
         yield KinetoRecording(file)
     elif not is_database:
         yield CaptureRecording(read(file))
     else:
-        with database(file) as db:
+        with opened(file, EVERY) as db:
             if nvprof.is_nvprof(db):
                 yield NvprofRecording(db)
             elif nsys.is_nsys(db):

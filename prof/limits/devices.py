@@ -1,9 +1,10 @@
 """GPUs and what they can do: dense peaks, bandwidth, and the limits of a multiprocessor.
 
-A device is looked up by its name in ``data/devices.csv``, where each row names its source. Peaks of other devices are
-rates per clock (``architectures.RATES``) × SMs × clock, as the capture records them. A file of measured peaks may
-replace both (``peaks_file``). Unknown figures are left out, never guessed. All peaks are dense: with structured
-sparsity, data sheets print twice as much.
+A device is looked up in ``data/devices.csv``, where each row names its source: by its name, or by its figures if the
+name says nothing. Peaks that a row does not list are rates per clock (``architectures.RATES``) × SMs × boost clock.
+Peaks of other devices, and of laptop parts, whose clock depends on the laptop, are the same with the clock that the
+capture records. A file of measured peaks may replace them (``peaks_file``). Unknown figures are left out, never
+guessed. All peaks are dense: with structured sparsity, data sheets print twice as much.
 """
 
 import csv
@@ -19,6 +20,9 @@ from typing import Any, TypeGuard
 from pyprof.prof.kernels.precision import UNITS
 from pyprof.prof.limits.architectures import HALVED, RATES, SM_LIMITS, Limits
 
+# What drivers call a device whose name they do not know, as ``plain_name`` leaves it
+NAMELESS = frozenset(("", "graphics", "graphics device", "radeon graphics"))
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -33,6 +37,8 @@ class Device:
     l2_bytes: int | None = None  # last cache before memory
     limits: Limits | None = None
     source: str = ""
+    memory_gib: float | None = None
+    tensor: str = "full"  # rate of the tensor cores: "full", "half" (``HALVED``), or empty: none, or not published
 
     def peak(self, unit: str) -> float:
         """FLOP/s of a unit, NaN where unknown."""
@@ -57,19 +63,37 @@ def parts() -> tuple[tuple[re.Pattern[str], Device], ...]:
 
 
 def _part(row: Mapping[str, str]) -> tuple[re.Pattern[str], Device]:
-    """The table's numbers are in the units of data sheets: TFLOP/s, GB/s, MiB."""
+    """The table's numbers are in the units of data sheets: TFLOP/s, GB/s, MiB, GiB, MHz. An empty cell is unknown."""
+    bandwidth, l2, memory, boost, sms = (
+        float(row[key]) if row[key] else None for key in ("bandwidth_gb_s", "l2_mb", "memory_gb", "boost_mhz", "sms")
+    )
+    at_boost = _rates(row["arch"], sms, None if boost is None else boost * 1e6, row["tensor"])
     device = Device(
         name=row["name"],
         part=row["name"],
         arch=row["arch"],
-        sms=int(row["sms"]),
-        flop_per_s={unit: float(row[unit]) * 1e12 for unit in UNITS if row[unit]},
-        byte_per_s=float(row["bandwidth_gb_s"]) * 1e9,
-        l2_bytes=int(float(row["l2_mb"]) * 2**20),
+        sms=None if sms is None else int(sms),
+        flop_per_s={**at_boost, **{unit: float(row[unit]) * 1e12 for unit in UNITS if row[unit]}},
+        byte_per_s=None if bandwidth is None else bandwidth * 1e9,
+        l2_bytes=None if l2 is None else int(l2 * 2**20),
         limits=SM_LIMITS.get(row["arch"]),
         source=row["source"],
+        memory_gib=memory,
+        tensor=row["tensor"],
     )
     return re.compile(row["match"]), device
+
+
+def _rates(arch: str, sms: float | None, clock_hz: float | None, tensor: str) -> dict[str, float]:
+    """FLOP/s of each unit: rate per clock × SMs × clock; empty if a factor is unknown."""
+    if sms is None or clock_hz is None:
+        return {}
+    share = dict.fromkeys(HALVED, 0.5) if tensor == "half" else {}
+    return {
+        unit: rate * sms * clock_hz * share.get(unit, 1)
+        for unit, rate in RATES.get(arch, {}).items()
+        if tensor or not unit.startswith("tc_")
+    }
 
 
 def parsed(text: str) -> Any:
@@ -121,42 +145,129 @@ class _Facts:
         self.name, self.recorded = name, recorded
         self.sms, self.clock_hz = self.number("smCount"), self.number("clockRate")
         self.byte_per_s, self.l2_bytes = self.number("memoryBandwidth"), self.number("l2CacheSize")
+        memory = self.number("totalMemory")
+        self.memory_gib = None if memory is None else memory / 2**30
 
     def number(self, key: str) -> float | None:
         value = self.recorded.get(key)
         return float(value) if is_rate(value) else None
 
     @property
-    def arch(self) -> str:
-        """``sm_90`` for compute capability 9.0. AMD's devices report one too (gfx90a: 9.0), with warps of 64."""
+    def is_amd(self) -> bool:
+        """Whether it is AMD's: its name says so, or its warps have 64 threads."""
+        named = re.search(r"\bamd\b|radeon|instinct", self.name, re.IGNORECASE)
+        return named is not None or self.number("threadsPerWarp") == 64
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """The compute capability; also of AMD's devices (gfx942: 9.4)."""
         major, minor = self.number("computeMajor"), self.recorded.get("computeMinor", 0)
-        amd = re.search(r"\bamd\b|radeon|instinct", self.name, re.IGNORECASE) or self.number("threadsPerWarp") == 64
-        return "" if major is None or type(minor) is not int or amd else f"sm_{int(major)}{minor}"
+        return None if major is None or type(minor) is not int else (int(major), minor)
+
+    @property
+    def arch(self) -> str:
+        """``sm_90`` for compute capability 9.0; empty for AMD's devices, of which several have the same."""
+        return "" if self.capability is None or self.is_amd else f"sm_{self.capability[0]}{self.capability[1]}"
 
 
 def _listed(plain: str, facts: _Facts) -> Device | None:
-    """The table's device of a name."""
+    """The table's device of a name, or of the recorded figures if the name says nothing."""
     slice_of_gpu = re.sub(r" mig .*", "", plain)
     if slice_of_gpu != plain and facts.sms is None:
         return None  # a MIG slice of unknown size
-    return next((device for pattern, device in parts() if pattern.fullmatch(slice_of_gpu)), None)
+    if plain in NAMELESS:
+        return _common([device for _, device in parts() if _has_figures(device, facts)])
+    is_slice = slice_of_gpu != plain
+    named = [device for pattern, device in parts() if pattern.fullmatch(slice_of_gpu)]
+    return _common(_variants([device for device in named if not _contradicts(device, facts, is_slice)], facts))
+
+
+def _same_memory(device: Device, facts: _Facts) -> bool | None:
+    """Whether the capture's memory is the device's; None if one is unknown. Drivers keep up to a tenth of it."""
+    if device.memory_gib is None or facts.memory_gib is None:
+        return None
+    return 0.88 < facts.memory_gib / device.memory_gib < 1.07
+
+
+def _contradicts(device: Device, facts: _Facts, is_slice: bool) -> bool:
+    """Whether the capture's figures show that a device of the right name is another part: a laptop's, a later one's."""
+    if facts.arch and device.arch.startswith("sm_") and facts.arch != device.arch:
+        return True
+    if facts.sms is not None and device.sms is not None and facts.sms > 1.1 * device.sms:
+        return True
+    return not is_slice and _same_memory(device, facts) is False
+
+
+def _variants(devices: list[Device], facts: _Facts) -> list[Device]:
+    """Of several devices of one name, those with exactly the recorded SMs; all of them if none has."""
+    exact = [device for device in devices if facts.sms is not None and device.sms == facts.sms]
+    return exact or devices
+
+
+def _has_figures(device: Device, facts: _Facts) -> bool:
+    """Whether a device has all the recorded figures: compute capability, SMs and memory must be recorded."""
+    digits = re.fullmatch(r"(sm_|gfx)(\d+)(\d)[0-9a-f]?", device.arch)
+    if digits is None or facts.capability is None or facts.sms is None:
+        return False
+    if device.arch.startswith("sm_"):
+        same = not facts.is_amd and facts.arch == device.arch
+    else:
+        same = facts.is_amd and facts.capability == (int(device.arch[3:-2]), int(device.arch[-2]))
+    return same and device.sms == facts.sms and _same_memory(device, facts) is True
+
+
+def _common(devices: list[Device]) -> Device | None:
+    """The device; of several that fit equally, what all of them have in common: what differs is unknown."""
+    if len(devices) < 2:
+        return devices[0] if devices else None
+
+    def agreed(values: list[Any]) -> Any:
+        return values[0] if all(value == values[0] for value in values) else None
+
+    first, rest = devices[0], devices[1:]
+    peaks = {unit: peak for unit, peak in first.flop_per_s.items() if all(other.peak(unit) == peak for other in rest)}
+    name = " or ".join(device.part for device in devices)
+    arch = agreed([device.arch for device in devices])
+    return Device(
+        name=name,
+        part=name,
+        arch=arch or "",
+        sms=agreed([device.sms for device in devices]),
+        flop_per_s=peaks,
+        byte_per_s=agreed([device.byte_per_s for device in devices]),
+        l2_bytes=agreed([device.l2_bytes for device in devices]),
+        limits=SM_LIMITS.get(arch or ""),
+        source="; ".join(dict.fromkeys(device.source for device in devices)),
+        memory_gib=agreed([device.memory_gib for device in devices]),
+        tensor=agreed([device.tensor for device in devices]) or "",
+    )
 
 
 def _adjusted(device: Device, facts: _Facts) -> Device:
-    """The table's figures with the capture's name and cache; scaled down where it ran on a slice of the GPU (MIG)."""
+    """The table's figures with the capture's name, cache, and what the table lacks; scaled down for a slice (MIG)."""
     device = replace(device, name=facts.name, l2_bytes=int(facts.l2_bytes or 0) or device.l2_bytes)
+    if device.byte_per_s is None:
+        device = replace(device, byte_per_s=facts.byte_per_s)
+    if not device.flop_per_s and (peaks := _rates(device.arch, facts.sms, facts.clock_hz, device.tensor)):
+        return replace(device, sms=int(facts.sms or 0), flop_per_s=peaks, source=_by_clock(device.arch))
     if facts.sms is None or device.sms is None:
         return device
     share = facts.sms / device.sms
     if share >= 0.9:  # data sheets and devices differ by an SM or two
         return replace(device, sms=int(facts.sms))
+    bandwidth = facts.byte_per_s or (None if device.byte_per_s is None else device.byte_per_s * share)
     return replace(
         device,
         sms=int(facts.sms),
         flop_per_s={unit: peak * share for unit, peak in device.flop_per_s.items()},
-        byte_per_s=facts.byte_per_s or device.bandwidth * share,
+        byte_per_s=bandwidth,
         source=f"{facts.sms:.0f} of {device.sms} SMs of {device.part}: {device.source}",
     )
+
+
+def _by_clock(arch: str) -> str:
+    """The source of computed peaks."""
+    return f"{arch}: FLOP/clock × SMs × clock as the capture records them"
 
 
 def _computed(facts: _Facts) -> Device | None:
@@ -164,11 +275,7 @@ def _computed(facts: _Facts) -> Device | None:
     arch = facts.arch
     if not arch and facts.sms is None:
         return None
-    rates = RATES.get(arch, {})
-    peaks: dict[str, float] = {}
-    if facts.sms is not None and facts.clock_hz is not None:
-        halved = HALVED if "geforce" in facts.name.lower() else ()
-        peaks = {u: rate * facts.sms * facts.clock_hz / (2 if u in halved else 1) for u, rate in rates.items()}
+    peaks = _rates(arch, facts.sms, facts.clock_hz, "half" if "geforce" in facts.name.lower() else "full")
     return Device(
         name=facts.name,
         arch=arch,
@@ -177,5 +284,5 @@ def _computed(facts: _Facts) -> Device | None:
         byte_per_s=facts.byte_per_s,
         l2_bytes=None if facts.l2_bytes is None else int(facts.l2_bytes),
         limits=SM_LIMITS.get(arch),
-        source=f"{arch}: FLOP/clock × SMs × clock as the capture records them" if peaks else "",
+        source=_by_clock(arch) if peaks else "",
     )

@@ -164,8 +164,8 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
         yield f"{time} has no op: {'; '.join(reasons[:MOST])}{more}."
     if missing and not summary.attributed_ns:
         yield (
-            "Without ops, FLOPs, their rates and MFU are unknown: capture with pyprof.init(), or with nsys profile "
-            "--pytorch=autograd-shapes-nvtx."
+            "Without ops, FLOPs, their rates and MFU are unknown: capture with pyprof.init(), or with torch.profiler's "
+            "ProfilerActivity.CPU."
         )
         return
     advice = remedy(summary.reasons[0].name) if summary.reasons else ""

@@ -121,7 +121,7 @@ def test_a_profilers_shapes_of_another_form_are_unknown_and_said(tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         load_table(tmp_path / "net.sqlite")
-    with pytest.raises(InputError, match="directory"):
+    with pytest.raises(InputError, match="found a folder without nsys's tables"):
         load_table(tmp_path)
 
 

@@ -1,7 +1,8 @@
-"""AMD's databases, made by hand after the definitions of their views: no real one of a PyTorch run was at hand."""
+"""AMD's databases: some made by hand after the definitions of their views, and a real one of a HIP program."""
 
 import json
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
-from pyprof.parse.formats.rocpd import EXPERIMENTAL
+from pyprof.parse.formats.rocm_events import EXPERIMENTAL
 from pyprof.table.columns import NULL, Table
 
 V3 = {  # tables carry the run's identifier, and views stand before them
@@ -108,8 +109,8 @@ def test_rocprofv3(tmp_path):
     }
     assert texts == {
         "kind": ["kernel", "memcpy"],
-        "kShortName": ["relu", "MEMORY_COPY_HOST_TO_DEVICE"],
-        "kLongName": ["at::relu(float*)", "MEMORY_COPY_HOST_TO_DEVICE"],
+        "kShortName": ["relu", "[HIP memcpy Host-to-Device]"],
+        "kLongName": ["at::relu(float*)", "[HIP memcpy Host-to-Device]"],
         "op": ['["relu"]', ""],
         "dir": ["fprop", ""],
         "api": ["hipLaunchKernel", "hipMemcpyAsync"],
@@ -134,7 +135,7 @@ def test_rocprofv3(tmp_path):
 def test_rocm_profile_data(tmp_path):
     table = parsed(write(tmp_path / "a.rpd", RPD, rpd()))
     assert table.coded("kind").texts() == ["kernel", "memcpy"]
-    assert table.coded("kShortName").texts() == ["relu_kernel", "CopyHostToDevice"]
+    assert table.coded("kShortName").texts() == ["relu_kernel", "[HIP memcpy Host-to-Device]"]
     assert table.coded("op").texts() == ['["relu"]', ""]
     assert table.coded("reason").texts() == ["", "no API row"]
     assert table.ints("start").tolist() == [200, 250]
@@ -144,6 +145,90 @@ def test_rocm_profile_data(tmp_path):
 def test_both_say_that_they_are_experimental(tmp_path):
     for path in (write(tmp_path / "a.db", V3, rocprof()), write(tmp_path / "a.rpd", RPD, rpd())):
         assert reader(path)(path).warnings == [EXPERIMENTAL]
+
+
+# Agents as rocprofiler-sdk 1.0 records them: a CPU and a GPU, which is the machine's agent 2 and its GPU 0
+CPU = {"type": 1, "name": "AMD EPYC", "logical_node_type_id": 0, "cu_count": 128}
+GPU = {
+    "type": 2,
+    "name": "gfx942",
+    "product_name": "AMD Instinct MI300X",
+    "logical_node_type_id": 0,
+    "cu_count": 304,
+    "max_engine_clk_fcompute": 2100,  # MHz
+    "gfx_target_version": 90402,
+    "wave_front_size": 64,
+    "mem_banks": [{"heap_type": 1, "size_in_bytes": 206141652992}],
+}
+INFO = {
+    "smCount": 304,
+    "clockRate": 2_100_000_000,
+    "computeMajor": 9,
+    "computeMinor": 4,
+    "totalMemory": 206141652992,
+    "threadsPerWarp": 64,
+}
+
+
+def test_agents_name_the_gpu_and_number_it_among_the_gpus(tmp_path):
+    layout = {**V3, "rocpd_info_agent": "id, extdata"}
+    layout["rocpd_memory_copy"] = (
+        "id, guid, nid, pid, tid, start, end, name_id, dst_agent_id, src_agent_id, size, event_id"
+    )
+    rows = rocprof()
+    rows["rocpd_info_agent"] = [(1, json.dumps(CPU)), (2, json.dumps(GPU))]
+    rows["rocpd_memory_copy"] = [
+        (1, "g", 1, 1, 1, 1700, 1710, 5, 2, 1, 4096, 5),
+        (2, "g", 1, 1, 1, 1800, 1810, 5, 1, 2, 64, 5),  # back to the host: still the GPU's
+    ]
+    table = parsed(write(tmp_path / "a.db", layout, rows))
+    assert table.ints("device").tolist() == [0, 0, 0]
+    assert table.coded("gpu").texts() == ["AMD Instinct MI300X"] * 3
+    assert [json.loads(text) for text in table.coded("gpuInfo").texts()] == [INFO] * 3
+
+
+# symbol, the name that rocprofv3 displays: by default, with -T, with -M, of a kernel written in C -> the long name
+NAMES = [
+    ("_Z4reluPDF16b.kd", "relu(std::bfloat16_t*)", "relu(std::bfloat16_t*)"),  # GNU's demangler fails on DF16b
+    ("_ZN2at4reluEPf.kd", "relu", "at::relu(float*)"),
+    ("_ZN2at4reluEPf.kd", "_ZN2at4reluEPf", "at::relu(float*)"),
+    ("__amd_rocclr_copyBuffer.kd", "__amd_rocclr_copyBuffer", "__amd_rocclr_copyBuffer"),
+    ("Cijk_Ailk_Bjlk_HHS_BH.kd", "Cijk_Ailk_Bjlk_HHS_BH", "Cijk_Ailk_Bjlk_HHS_BH"),
+]
+
+
+@pytest.mark.parametrize(("symbol", "display", "long"), NAMES)
+def test_the_display_name_is_used_where_it_is_whole(tmp_path, symbol, display, long):
+    rows = rocprof()
+    rows["rocpd_info_kernel_symbol"] = [(9, "g", symbol, display)]
+    assert parsed(write(tmp_path / "a.db", V3, rows)).coded("kLongName").texts()[0] == long
+
+
+def test_marks_and_ranges_of_the_process_are_no_ranges_of_a_thread(tmp_path):
+    rows = rocprof()
+    rows["rocpd_string"] += [(7, "g", "roctxMarkA"), (8, "g", "roctxProcessRangeA")]
+    rows["rocpd_region"] += [(4, "g", 1, 1, 1, 1010, 1300, 7, 1), (5, "g", 1, 1, 1, 1010, 1300, 8, 1)]
+    path = write(tmp_path / "a.db", V3, rows)
+    assert len(reader(path)(path).ranges) == 1
+
+
+def test_a_real_database_has_its_kernels_and_gpu(data):
+    """Its own tables: 301 dispatches, 150 of the program's kernels by hipLaunchKernel and 151 fills by hipMemset."""
+    path = data / "round2" / "rocpd_mi300x_batched_gemm.db.gz"
+    table = parsed(path)
+    names = Counter(zip(table.coded("kShortName").texts(), table.coded("api").texts(), strict=True))
+    assert sum(names.values()) == 301
+    assert {name for name, _ in names} == {
+        "__amd_rocclr_fillBufferAligned",
+        "batched_matrix_multiplication_matrix_core_64x64x4",
+    }
+    assert {api: sum(n for (_, a), n in names.items() if a == api) for api in ("hipLaunchKernel", "hipMemset")} == {
+        "hipLaunchKernel": 150,
+        "hipMemset": 151,
+    }
+    assert set(table.coded("gpu").texts()) == {"AMD Instinct MI300X"}
+    assert set(table.ints("device").tolist()) == {0}
+    assert any("std::bfloat16_t const*" in name for name in table.coded("kLongName").texts())
 
 
 def test_a_missing_column_is_named(tmp_path):
@@ -170,6 +255,6 @@ def test_a_value_that_is_no_number_is_refused(tmp_path, value):
 
 def test_rows_whose_names_or_times_are_lost_stay(tmp_path):
     rows = rocprof() | {"rocpd_info_kernel_symbol": []}
-    assert parsed(write(tmp_path / "a.db", V3, rows)).coded("kLongName").texts() == ["", "MEMORY_COPY_HOST_TO_DEVICE"]
+    assert parsed(write(tmp_path / "a.db", V3, rows)).coded("kLongName").texts() == ["", "[HIP memcpy Host-to-Device]"]
     lost = rpd() | {"rocpd_op": [(1, 2, 0, 1, 300, None, 6, 5), (2, 2, 0, 2, 350, 360, 4, 7)]}
     assert parsed(write(tmp_path / "a.rpd", RPD, lost)).ints("kDuration").tolist() == [0, 10]

@@ -105,11 +105,49 @@ def test_backward_nodes_and_annotations_are_no_rows(tmp_path):
     assert [json.loads(text) for text in found.coded("layer").texts()] == [["net"], ["net"]]
 
 
-def test_a_trace_with_calls_but_no_kernels_has_no_rows(tmp_path):
-    path = write(tmp_path / "net.json", begin(1000), op("aten::mm", 1010, 20), x("cuda_runtime", "cudaMalloc", 1040, 2))
-    got = read(path)
-    assert got.rows == 0
-    assert got.warnings[0].startswith("no GPU activity")
+def test_calls_that_launch_nothing_leave_the_cpu_ops_as_rows(tmp_path):
+    query, wait = x("cuda_runtime", "cudaGetDeviceCount", 1040, 2), x("cuda_runtime", "cudaDeviceSynchronize", 1050, 2)
+    node = x("cuda_runtime", "cudaGraphAddMemcpyNode", 1060, 2)  # part of a graph that nothing launches
+    got = read(write(tmp_path / "net.json", begin(1000), op("aten::mm", 1010, 20, Input_Dims=[[1]]), query, wait, node))
+    assert (got.rows, got.warnings) == (1, [])
+
+
+LAUNCHES = [
+    ("cuda_runtime", "cudaLaunchKernel"),
+    ("cuda_driver", "cuLaunchKernelEx"),
+    ("cuda_runtime", "cudaMemsetAsync"),
+    ("cuda_runtime", "hipMemcpyWithStream"),
+    ("cuda_runtime", "hipExtModuleLaunchKernel"),
+    ("xpu_runtime", "zeCommandListAppendLaunchKernel"),
+    ("xpu_runtime", "urEnqueueKernelLaunch"),
+]
+
+
+@pytest.mark.parametrize(("category", "name"), LAUNCHES)
+def test_work_that_was_launched_but_not_recorded_is_warned_of(tmp_path, category, name):
+    events = [begin(1000), op("aten::mm", 1010, 20, Input_Dims=[[1]]), x(category, name, 1012, 2)]
+    got = read(write(tmp_path / "net.json", *events))
+    assert got.rows == 1
+    assert got.warnings == [
+        "1 calls gave a GPU work that the trace does not have: the rows are CPU ops, and their times are those of the "
+        "calls (profile with ProfilerActivity.CUDA or .XPU, too)"
+    ]
+
+
+# Of the files themselves: ops, and calls that launch (cudaLaunchKernel 236 + cuLaunchKernel 24 + cudaMemcpyAsync 8)
+REAL = [("particle_transformer_cpu", 2752, 0), ("zoology_cpu", 1206, 268)]
+
+
+@pytest.mark.parametrize(("name", "ops", "launches"), REAL)
+def test_real_traces_with_a_few_calls_have_their_cpu_ops(data, name, ops, launches):
+    got = read(data / "round2" / f"{name}.json.gz")
+    assert len(got.ranges) == ops + (name == "zoology_cpu")  # which has an annotation
+    assert 0 < got.rows < ops
+    assert got.columns["kind"].texts() == ["cpu"] * got.rows
+    spans = list(zip(got.ranges.start.tolist(), got.ranges.end.tolist(), strict=True))
+    assert got.columns["kDuration"].sum() <= sum(end - start for start, end in spans)
+    said = [warning.split()[0] for warning in got.warnings if "gave a GPU work" in warning]
+    assert said == ([str(launches)] if launches else [])
 
 
 def test_the_table_names_each_op_once_and_knows_what_views():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.correlate import correlate
-from pyprof.parse.attribute.notes import NO_OPS, CaptureNotes
+from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.nsys.reader import read
 from tests import tables
@@ -111,7 +111,7 @@ def test_what_rows_depend_on_is_read(what: str, tmp_path: Path) -> None:
 def test_the_warning_about_missing_ops_considers_all_threads(tmp_path: Path) -> None:
     mine = [push(10, 40, "mine")]
     assert CaptureNotes.of(capture(tmp_path / "a", mine + IDLE, lean=True)).warnings == []  # aten::empty
-    assert CaptureNotes.of(capture(tmp_path / "b", mine + IDLE[::2], lean=True)).warnings == [NO_OPS]
+    assert CaptureNotes.of(capture(tmp_path / "b", mine + IDLE[::2], lean=True)).warnings == [no_ops("nsys")]
 
 
 NAMES = (
@@ -166,4 +166,4 @@ def test_the_table_is_as_if_all_were_read(found: list[tuple[Any, ...]], tmp_path
     rows = with_distinct_op_ids(found)
     whole, lean = (capture(tmp_path / "net", rows, way) for way in (False, True))
     assert tables.rows(correlate(lean)) == tables.rows(correlate(whole))
-    assert (NO_OPS in CaptureNotes.of(lean).warnings) == (NO_OPS in CaptureNotes.of(whole).warnings)
+    assert (no_ops("nsys") in CaptureNotes.of(lean).warnings) == (no_ops("nsys") in CaptureNotes.of(whole).warnings)

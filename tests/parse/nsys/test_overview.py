@@ -8,7 +8,7 @@ import pytest
 
 from pyprof.command.envelope import plain
 from pyprof.parse.attribute.contents import Contents, together
-from pyprof.parse.attribute.notes import NO_OPS
+from pyprof.parse.attribute.notes import no_ops
 from pyprof.parse.cli import main
 from pyprof.parse.nsys import overview as nsys_brief
 from pyprof.parse.nsys.overview import brief
@@ -206,7 +206,7 @@ def test_ops_that_no_sample_meets_are_ops_in_the_capture(tmp_path: Path, monkeyp
     notes, contents = brief(write(tmp_path / "a.sqlite", **rows(10_000, **{NVTX: nvtx})))
     assert (notes.warnings, contents.attribution.attributed_ns) == ([], 0)
     assert contents.attribution.reasons == {"only user ranges around the launch": 100_000}
-    assert brief(write(tmp_path / "b.sqlite", **rows(10_000, **{NVTX: nvtx[:1]})))[0].warnings == [NO_OPS]
+    assert brief(write(tmp_path / "b.sqlite", **rows(10_000, **{NVTX: nvtx[:1]})))[0].warnings == [no_ops("nsys")]
 
 
 def test_exact_and_estimated_figures_add_up() -> None:

@@ -67,10 +67,14 @@ def test_a_name_finds_its_part(name, part, unit, tflops, gbps):
     "name",
     [
         "",
-        "NVIDIA A10G",
-        "NVIDIA GeForce RTX 4090 Laptop GPU",
-        "NVIDIA GeForce RTX 4090 D",
-        "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA GeForce RTX 4090 Mobile",
+        "NVIDIA GeForce RTX 4090 D v2",
+        "NVIDIA RTX 4000",
+        "NVIDIA RTX 6000",
+        "NVIDIA A100-SXM-64GB",
+        "NVIDIA H100",
+        "NVIDIA L400",
+        "AMD Instinct MI100",
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
         "AMD Radeon Graphics",
         "Intel(R) Iris(R) Xe Graphics",
@@ -136,24 +140,195 @@ def test_an_unlisted_gpu_by_compute_capability_sms_and_clock():
 
 def test_geforce_accumulates_in_fp32_at_half_the_rate():
     info = {"smCount": 60, "clockRate": 2745000000, "computeMajor": 8, "computeMinor": 9}
-    device = find_device("NVIDIA GeForce RTX 4070 Ti", info)
+    device = find_device("NVIDIA GeForce RTX 4070 Engineering Sample", info)
     assert device.peak("tc_bf16") == 512 * 60 * 2745e6
     assert device.peak("tc_int8") == 2048 * 60 * 2745e6
 
 
 def test_titan_rtx_does_not():
-    info = {"smCount": 72, "clockRate": 1770000000, "computeMajor": 7, "computeMinor": 5}
-    device = find_device("NVIDIA TITAN RTX", info)
+    device = find_device("NVIDIA TITAN RTX", {"smCount": 72, "computeMajor": 7, "computeMinor": 5})
     assert device.peak("tc_fp16") == pytest.approx(130.5e12, rel=1e-3)  # its data sheet
-    assert math.isnan(device.bandwidth)
-    assert not device.known
 
 
 def test_without_a_clock_only_the_limits_are_known():
-    device = find_device("NVIDIA GeForce RTX 2080 Ti", {"smCount": 68, "computeMajor": 7, "computeMinor": 5})
+    device = find_device("NVIDIA GeForce RTX 4999", {"smCount": 68, "computeMajor": 7, "computeMinor": 5})
     assert device.flop_per_s == {}
     assert device.limits.warps == 32
     assert math.isnan(device.peak("fp32"))
+
+
+# Names as drivers spell them -> part, SMs, fp32 TFLOP/s and GB/s as its data sheet prints them
+DATA_SHEETS = [
+    ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti", 68, 13.4, 616),
+    ("Quadro RTX 6000", "Quadro RTX 6000", 72, 16.3, 672),
+    ("Quadro RTX 8000", "Quadro RTX 8000", 72, 16.3, 672),
+    ("NVIDIA T1000 8GB", "T1000", 14, 2.5, 160),
+    ("NVIDIA GeForce RTX 3060 Ti", "RTX 3060 Ti", 38, 16.2, None),  # GDDR6 or GDDR6X
+    ("NVIDIA GeForce RTX 3070", "RTX 3070", 46, 20.3, 448),
+    ("NVIDIA GeForce RTX 3080 Ti", "RTX 3080 Ti", 80, 34.1, 912),
+    ("NVIDIA GeForce RTX 3090 Ti", "RTX 3090 Ti", 84, 40.0, 1008),
+    ("NVIDIA RTX A2000 12GB", "RTX A2000", 26, 8.0, 288),
+    ("NVIDIA RTX A4000", "RTX A4000", 48, 19.2, 448),
+    ("NVIDIA RTX A5000", "RTX A5000", 64, 27.8, 768),
+    ("NVIDIA RTX A6000", "RTX A6000", 84, 38.7, 768),
+    ("NVIDIA A2", "A2", 10, 4.5, 200),
+    ("NVIDIA A10G", "A10G", 80, 35.0, 600),
+    ("NVIDIA GeForce RTX 4060", "RTX 4060", 24, 15.1, 272),
+    ("NVIDIA GeForce RTX 4080", "RTX 4080", 76, 48.7, 716.8),
+    ("NVIDIA RTX 4000 Ada Generation", "RTX 4000 Ada", 48, 26.7, 360),
+    ("NVIDIA RTX 4000 SFF Ada Generation", "RTX 4000 SFF Ada", 48, 19.2, 280),
+    ("NVIDIA RTX 5880 Ada Generation", "RTX 5880 Ada", 110, 69.3, 960),
+    ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada", 142, 91.1, 960),
+    ("NVIDIA GeForce RTX 5080", "RTX 5080", 84, 56.3, 960),
+    ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "RTX PRO 6000 Blackwell Max-Q", 188, 110, 1792),
+    ("NVIDIA H800 PCIe", "H800-PCIe", 114, 51, 2000),
+    ("AMD Instinct MI210", "MI210", 104, 22.6, 1638.4),
+    ("AMD Instinct MI300A", "MI300A", 228, 122.6, 5300),
+]
+
+
+@pytest.mark.parametrize(("name", "part", "sms", "tflops", "gbps"), DATA_SHEETS)
+def test_a_parts_sms_and_boost_clock_give_its_data_sheets_fp32(name, part, sms, tflops, gbps):
+    device = find_device(name)
+    assert (device.part, device.sms) == (part, sms)
+    assert device.peak("fp32") == pytest.approx(tflops * 1e12, rel=0.01)
+    assert device.byte_per_s == (None if gbps is None else pytest.approx(gbps * 1e9))
+
+
+# "AI TOPS" as NVIDIA prints them, with sparsity, so twice the dense rate: int8 up to Ada, fp4 from Blackwell on
+AI_TOPS = [
+    ("RTX 4060", "tc_int8", 242),
+    ("RTX 4060 Ti", "tc_int8", 353),
+    ("RTX 4070", "tc_int8", 466),
+    ("RTX 4070 SUPER", "tc_int8", 568),
+    ("RTX 4070 Ti", "tc_int8", 641),
+    ("RTX 4070 Ti SUPER", "tc_int8", 706),
+    ("RTX 4080", "tc_int8", 780),
+    ("RTX 4080 SUPER", "tc_int8", 836),
+    ("RTX 5050", "tc_fp4", 421),
+    ("RTX 5060", "tc_fp4", 614),
+    ("RTX 5060 Ti", "tc_fp4", 759),
+    ("RTX 5070", "tc_fp4", 988),
+    ("RTX 5070 Ti", "tc_fp4", 1406),
+    ("RTX 5080", "tc_fp4", 1801),
+    ("RTX 5090", "tc_fp4", 3352),
+    ("RTX PRO 6000 Blackwell Max-Q", "tc_fp4", 3511),
+]
+
+
+@pytest.mark.parametrize(("part", "unit", "tops"), AI_TOPS)
+def test_tensor_cores_give_half_of_the_printed_ai_tops(part, unit, tops):
+    device = next(device for _, device in parts() if device.name == part)
+    assert device.peak(unit) == pytest.approx(tops * 1e12 / 2, rel=0.005)
+
+
+def test_geforce_16_has_no_tensor_cores():
+    device = find_device("NVIDIA GeForce GTX 1660 Ti")
+    assert not any(unit.startswith("tc_") for unit in device.flop_per_s)
+    assert device.peak("fp16") == pytest.approx(10.9e12, rel=0.01)  # twice the 5.4 TFLOP/s of fp32: white paper
+
+
+def memory(gib: float) -> int:
+    return int(gib * 2**30)
+
+
+# Variants that share a name: the capture's SMs and memory tell them apart
+VARIANTS = [
+    ("NVIDIA GeForce RTX 3080", 68, 9.8, "RTX 3080 10GB", 760),
+    ("NVIDIA GeForce RTX 3080", 70, 11.8, "RTX 3080 12GB", 912),
+    ("NVIDIA GeForce RTX 3060", 28, 11.8, "RTX 3060 12GB", 360),
+    ("NVIDIA GeForce RTX 3060", 28, 7.8, "RTX 3060 8GB", 240),
+    ("NVIDIA GeForce RTX 3050", 18, 5.8, "RTX 3050 6GB", 168),
+    ("NVIDIA GeForce RTX 2060", 34, 11.8, "RTX 2060 12GB", 336),
+]
+
+
+@pytest.mark.parametrize(("name", "sms", "gib", "part", "gbps"), VARIANTS)
+def test_variants_of_one_name_are_told_apart_by_figures(name, sms, gib, part, gbps):
+    device = find_device(name, {"smCount": sms, "totalMemory": memory(gib)})
+    assert (device.part, device.byte_per_s) == (part, gbps * 1e9)
+
+
+def test_of_variants_that_nothing_tells_apart_only_common_figures_are_known():
+    device = find_device("NVIDIA GeForce RTX 3060")
+    assert device.part == "RTX 3060 12GB or RTX 3060 8GB"
+    assert device.peak("fp32") == pytest.approx(12.7e12, rel=0.01)
+    assert device.byte_per_s is None and not device.known
+    assert math.isnan(find_device("NVIDIA GeForce RTX 3080").peak("fp32"))
+
+
+@pytest.mark.parametrize("name", ["AMD Instinct MI250X/MI250", "AMD Instinct MI250X / MI250"])
+@pytest.mark.parametrize(("sms", "part", "tflops"), [(104, "MI250", 181), (110, "MI250X", 191.5)])
+def test_rocms_name_of_both_mi250(name, sms, part, tflops):
+    device = find_device(name, {"smCount": sms, "threadsPerWarp": 64, "computeMajor": 9, "computeMinor": 0})
+    assert (device.part, device.peak("tc_bf16")) == (part, tflops * 1e12)
+
+
+LAPTOPS = [
+    ("NVIDIA GeForce RTX 4090 Laptop GPU", 76, 16, 512),  # GeForce: half rate of fp32 accumulation
+    ("NVIDIA RTX 4000 Ada Generation Laptop GPU", 58, 12, 1024),
+]
+
+
+@pytest.mark.parametrize(("name", "sms", "gib", "rate"), LAPTOPS)
+def test_a_laptop_part_has_the_peaks_of_the_clock_that_was_recorded(name, sms, gib, rate):
+    facts = {"smCount": sms, "totalMemory": memory(gib * 0.98), "computeMajor": 8, "computeMinor": 9}
+    assert find_device(name).flop_per_s == find_device(name, facts).flop_per_s == {}
+    device = find_device(name, {**facts, "clockRate": 2_000_000_000, "memoryBandwidth": 576_000_000_000})
+    assert device.peak("tc_bf16") == rate * sms * 2e9
+    assert device.byte_per_s == 576e9
+    assert "as the capture records them" in device.source
+
+
+CONTRADICTIONS = [
+    ("Quadro RTX 4000", {"smCount": 40}),  # the laptop's has more SMs than the card
+    ("NVIDIA H20", {"smCount": 78, "totalMemory": memory(139.8)}),  # the later one, with HBM3e
+    ("NVIDIA A100-SXM4-40GB", {"smCount": 108, "totalMemory": memory(79.2)}),
+    ("NVIDIA T4", {"smCount": 40, "computeMajor": 8, "computeMinor": 9}),
+]
+
+
+@pytest.mark.parametrize(("name", "facts"), CONTRADICTIONS)
+def test_figures_that_contradict_the_name_are_another_part(name, facts):
+    device = find_device(name, facts)
+    assert device.part == "" and device.flop_per_s == {}
+
+
+# What captures record of devices that they do not name
+NAMELESS = [
+    ("AMD Radeon Graphics", 104, 64, (9, 0), 64, "MI210 or MI250", 181),
+    ("AMD Radeon Graphics", 110, 64, (9, 0), 64, "MI250X", 191.5),
+    ("AMD Radeon Graphics", 304, 192, (9, 4), 64, "MI300X", 1307.4),
+    ("", 304, 256, (9, 4), 64, "MI325X", 1307.4),
+    ("", 228, 128, (9, 4), 64, "MI300A", 980.6),
+    ("", 256, 288, (9, 5), 64, "MI350X or MI355X", math.nan),
+    ("NVIDIA Graphics Device", 78, 95.6, (9, 0), 32, "H20", 148),
+    ("", 132, 79.2, (9, 0), 32, "H100-SXM5 or H800-SXM5", 989.4),
+    ("", 68, 10.8, (7, 5), 32, "RTX 2080 Ti", math.nan),  # no bf16
+]
+
+
+@pytest.mark.parametrize(("name", "sms", "gib", "capability", "warp", "part", "bf16"), NAMELESS)
+def test_a_device_without_a_name_is_found_by_its_figures(name, sms, gib, capability, warp, part, bf16):
+    facts = {"smCount": sms, "totalMemory": memory(gib), "threadsPerWarp": warp}
+    device = find_device(name, {**facts, "computeMajor": capability[0], "computeMinor": capability[1]})
+    assert device.part == part
+    assert device.peak("tc_bf16") == pytest.approx(bf16 * 1e12, nan_ok=True)
+
+
+def test_figures_find_nothing_for_a_name_that_is_not_listed_or_when_one_is_missing():
+    facts = {"smCount": 304, "totalMemory": memory(192), "threadsPerWarp": 64, "computeMajor": 9, "computeMinor": 4}
+    assert find_device("AMD Instinct MI399", facts).part == ""
+    for missing in ("smCount", "totalMemory", "computeMajor"):
+        device = find_device("", {key: value for key, value in facts.items() if key != missing})
+        assert device is None or device.part == ""
+    assert find_device("AMD Radeon Graphics", {**facts, "smCount": 302}).part == ""
+
+
+def test_every_generation_of_the_table_is_there():
+    archs = {device.arch for _, device in parts()}
+    assert archs >= {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"}
+    assert archs >= {"gfx90a", "gfx942", "gfx950"}
 
 
 def test_amds_compute_capability_is_not_nvidias():
