@@ -16,6 +16,7 @@ from pyprof.table.columns import Bools, Coded, Table
 # The first computes one convolution, and so runs one algorithm; the second one for each gradient, one after the other.
 ONE_CONVOLUTION = re.compile(r"(?:aten::)?cudnn_convolution\w{0,40}(?:\.\w{1,40})?")
 GRADIENTS = re.compile(r"(?:aten::)?convolution_backward")
+BOTH = ["dgrad", "wgrad"]  # where the shapes are unknown
 # Words that only the kernels of one algorithm have (names of cuDNN 7 to 9, V100 to H200; cudnnConvolutionFwdAlgo_t).
 ALGORITHMS = (
     re.compile(r"fft[12]d_|gcgemm|_cgemm"),
@@ -35,7 +36,7 @@ def trials(table: Table, calls: Calls, roles: Coded) -> Bools:
     for of_call in np.split(order, np.flatnonzero(np.diff(calls.number[order])) + 1):
         if len(of_call):
             products = calls.names.take(of_call).texts()
-            parts = list(calls.of(of_call[0]).parts) if gradients[of_call[0]] else []
+            parts = (list(calls.of(of_call[0]).parts) or BOTH) if gradients[of_call[0]] else []
             for of_part in _by_gradient(products, parts):
                 found[of_call[of_part[: tried([products[i] for i in of_part])]]] = True
     return found
@@ -44,7 +45,7 @@ def trials(table: Table, calls: Calls, roles: Coded) -> Bools:
 def _by_gradient(products: list[str], parts: list[str]) -> list[list[int]]:
     """The indices of one call's products that compute the same convolution.
 
-    ``parts``: what the call computes as far as its model knows; empty for a single convolution.
+    ``parts``: the gradients that the call computes; empty for a single convolution.
     """
     piece = assign_parts(products, parts)
     return [[i for i, of in enumerate(piece) if of == part] for part in dict.fromkeys(piece)]
