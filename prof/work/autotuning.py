@@ -9,12 +9,14 @@ from itertools import groupby
 
 import numpy as np
 
-from pyprof.prof.kernels.roles import MAIN
+from pyprof.prof.kernels.roles import MAIN, assign_parts
 from pyprof.prof.work.calls import Calls
 from pyprof.table.columns import Bools, Coded, Table
 
-# Ops that compute one convolution, and so run one algorithm. (aten::convolution_backward computes two or three.)
+# The first computes one convolution, and so runs one algorithm; the second one for each gradient, one after the other.
 ONE_CONVOLUTION = re.compile(r"(?:aten::)?cudnn_convolution\w{0,40}(?:\.\w{1,40})?")
+GRADIENTS = re.compile(r"(?:aten::)?convolution_backward")
+BOTH = ["dgrad", "wgrad"]  # where the shapes are unknown
 # Words that only the kernels of one algorithm have (names of cuDNN 7 to 9, V100 to H200; cudnnConvolutionFwdAlgo_t).
 ALGORITHMS = (
     re.compile(r"fft[12]d_|gcgemm|_cgemm"),
@@ -26,21 +28,35 @@ ALGORITHMS = (
 
 def trials(table: Table, calls: Calls, roles: Coded) -> Bools:
     """The main kernels of cuDNN's calls that only measured an algorithm."""
-    single = table.coded("aten").where(ONE_CONVOLUTION.fullmatch)
-    rows = np.flatnonzero(single & roles.among(MAIN) & table.coded("kind").among("kernel"))
+    one, gradients = (table.coded("aten").where(op.fullmatch) for op in (ONE_CONVOLUTION, GRADIENTS))
+    rows = np.flatnonzero((one | gradients) & roles.among(MAIN) & table.coded("kind").among("kernel"))
+    rows = rows[np.bincount(calls.number[rows])[calls.number[rows]] > 2]  # two trials and the run
     found = np.zeros(len(table), bool)
     order = rows[np.argsort(calls.number[rows], kind="stable")]
     for of_call in np.split(order, np.flatnonzero(np.diff(calls.number[order])) + 1):
-        if len(of_call) > 2:  # two trials and the run
-            found[of_call[: tried(calls.names.take(of_call).texts())]] = True
+        if len(of_call):
+            products = calls.names.take(of_call).texts()
+            parts = (list(calls.of(of_call[0]).parts) or BOTH) if gradients[of_call[0]] else []
+            for of_part in _by_gradient(products, parts):
+                found[of_call[of_part[: tried([products[i] for i in of_part])]]] = True
     return found
+
+
+def _by_gradient(products: list[str], parts: list[str]) -> list[list[int]]:
+    """The indices of one call's products that compute the same convolution.
+
+    ``parts``: the gradients that the call computes; empty for a single convolution.
+    """
+    piece = assign_parts(products, parts)
+    return [[i for i, of in enumerate(piece) if of == part] for part in dict.fromkeys(piece)]
 
 
 def tried(products: list[str]) -> int:
     """How many of one call's product kernels, in launch order, are trials; the others are the run that counts.
 
     There are trials if the last kernel has run before, and if the kernels are of several algorithms or of three names.
-    A run may launch its kernel several times in a row (groups, tiles): as often as in the shortest series of the call.
+    A run may launch its kernel several times in a row (groups, tiles): as often as in the shortest series of the call,
+    or half as often if there is one series, because then the trial stands right before the run.
 
     >>> tried(["implicit_convolve_sgemm", "volta_gcgemm_32x32_nt", "implicit_convolve_sgemm"])
     2
@@ -52,4 +68,4 @@ def tried(products: list[str]) -> int:
     if chosen not in products[:-1] or (algorithms < 2 and len(distinct) < 3):
         return 0
     series = [len(list(group)) for name, group in groupby(products) if name == chosen]
-    return len(products) - min(series)
+    return len(products) - (min(series) if len(series) > 1 else series[0] // 2)

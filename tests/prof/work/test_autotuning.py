@@ -27,6 +27,8 @@ CALLS = [  # product kernels in launch order, how many of them are trials
         3,
     ),  # cuDNN 8 and later: one algorithm
     ([FFT, FFT, TILED, FFT, FFT], 3),  # two tiles a run
+    ([DIRECT, TILED, TILED], 2),  # the last trial stands right before the run
+    ([DIRECT, DIRECT, TILED, TILED, TILED, TILED], 4),  # and with two groups
     # no trials
     ([TILED], 0),
     ([TILED, TILED, TILED], 0),  # groups
@@ -67,10 +69,39 @@ def test_the_work_is_that_of_the_last_run() -> None:
     assert annotation.tc.texts() == ["0"] * 4
 
 
+DGRAD = "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)"
+WGRAD_TILED = "volta_scudnn_128x64_stridedB_splitK_interior_nn_v1"
+DGRAD_TILED = "volta_scudnn_128x64_stridedB_interior_nn_v1"
+
+
+def _backward(products: list[str]) -> Table:
+    """The gradients of data and weight of a convolution of 8x8 with padding 1, 3 to 4 channels."""
+    table = _table("aten::convolution_backward", products)
+    rows = len(products)
+    sizes = "[[1,4,8,8],[1,3,8,8],[4,3,3,3],[],[],[],[],[],[],[],[]]"
+    args = '["","","","[0]","[1,1]","[1,1]","[1,1]","False","[0,0]","1","[True,True,False]"]'
+    dtypes = '["float32","float32","float32","","","","","","","",""]'
+    texts = {"sizes": sizes, "args": args, "dtypes": dtypes}
+    return Table(rows, {**table.columns, **{key: Coded.of([text] * rows) for key, text in texts.items()}})
+
+
+def test_both_gradients_are_tuned_one_after_the_other() -> None:
+    """Each gradient costs as much as the forward convolution, 13,824 FLOP, and has a last run of its own."""
+    annotation = annotate(_backward([DGRAD, DGRAD_TILED, DGRAD, ENGINE, WGRAD_TILED, WGRAD_TILED]))
+    assert annotation.role.texts() == ["aux", "aux", "main", "aux", "aux", "main"]
+    assert annotation.flops.tolist() == [0, 0, 13824, 0, 0, 13824]
+
+
 def test_a_backward_of_both_gradients_is_no_trial() -> None:
-    """aten::convolution_backward computes two convolutions: different kernels are its parts."""
-    annotation = annotate(_table("aten::convolution_backward", [DIRECT, TILED, WINOGRAD, DIRECT]))
-    assert annotation.role.texts() == ["main"] * 4
+    """Two kernels are the call's two gradients; a gradient may launch a kernel for each group."""
+    for products in ([DGRAD, ENGINE], [DGRAD, DGRAD, ENGINE, ENGINE], [DGRAD, ENGINE, ENGINE]):
+        assert set(annotate(_backward(products)).role.texts()) == {"main"}
+        assert set(annotate(_without_shapes(_backward(products))).role.texts()) == {"main"}
+
+
+def _without_shapes(table: Table) -> Table:
+    kept = {key: column for key, column in table.columns.items() if key not in ("sizes", "dtypes", "args")}
+    return Table(len(table), kept)
 
 
 def test_a_real_autotuned_call() -> None:
