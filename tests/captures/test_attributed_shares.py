@@ -51,6 +51,20 @@ def test_a_collective_without_shapes_has_its_annotations(data: Path) -> None:
     assert {(int(notes.flops[i]), int(notes.bytes[i])) for i in reduces} == {(0, 2 * 4 * 45_310_188)}
 
 
+@pytest.mark.parametrize(
+    ("part", "sizes"),  # "Input Dims" of the annotations nccl:all_reduce in the file, all float
+    [("hta_negative_queue_rank0", [366_336, 447_923_396]), ("param_dlrm_adagrad", [112, 226_960])],
+)
+def test_an_all_reduce_whose_record_lists_no_sizes_has_its_annotations(part: str, sizes: list[int], data: Path) -> None:
+    """2023: the record in ``c10d::allreduce_`` has a TensorList without sizes, the annotation within it has them."""
+    table = parsed(find(data / "round2", part))
+    notes, nodes = annotate(table), table.coded("nodes").texts()
+    rows = [i for i, names in enumerate(nodes) if "c10d::allreduce_" in names]
+    assert len(rows) in (3, 10)  # 10 annotations in one file, 3 in the other
+    assert set(sizes) <= {int(nbytes) // 8 for nbytes in notes.bytes[rows]}  # read and written, 4 bytes each
+    assert min(notes.bytes[rows]) > 0
+
+
 def test_a_recommenders_tables_and_optimizer(data: Path) -> None:
     """The first step's, worked by hand, and that no kernel reads faster than from an A100's L2 cache.
 

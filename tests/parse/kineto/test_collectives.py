@@ -8,7 +8,8 @@ import pytest
 
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
-from pyprof.table.columns import Table
+from pyprof.prof.work.annotate import annotate
+from pyprof.table.columns import NULL, Table
 from tests.parse.kineto.kineto_file import Event, begin, call, kernel, op, write, x
 
 META = {"Group_size": 4, "dtype": "BFloat16", "Process_Group_Name": "1"}
@@ -51,6 +52,22 @@ def test_sends_and_receives_name_their_peers(tmp_path: Path) -> None:
         [{"op": "send", "ranks": 4, "in": 16, "out": 0, "peer": 3, "group": "1"}],
         [{"op": "recv", "ranks": 4, "in": 0, "out": 16, "peer": 2, "group": "1"}],
     ]
+
+
+@pytest.mark.parametrize(("dims", "types"), [([[], [], []], ["TensorList", "Scalar", ""]), ([[], []], [[], ""])])
+def test_a_record_without_sizes_leaves_them_to_its_annotation(tmp_path: Path, dims: Any, types: Any) -> None:
+    """Traces of 2023: the record's list of tensors has no sizes, the annotation within it has them."""
+    sizes = {"Input_Dims": [[366336]], "Input_type": ["float"]}
+    events = [
+        *(op("c10d::allreduce_", 8, 30), op("record_param_comms", 10, 25, Input_Dims=dims, Input_type=types)),
+        *(x("user_annotation", "nccl:all_reduce", 14, 10, **sizes), call(15, 1), kernel(50, 5, 1)),
+    ]
+    table = captured(tmp_path, *events)
+    assert table.coded("aten").texts() == ["nccl:all_reduce"]
+    assert json.loads(table.coded("sizes").texts()[0]) == [[366336]]
+    assert annotate(table).bytes.tolist() == [2 * 4 * 366336]
+    without = captured(tmp_path, *events[:2], *events[3:])
+    assert annotate(without).bytes.tolist() == [NULL]  # not 0
 
 
 def test_coalesced_collectives_are_launched_where_they_end(tmp_path: Path) -> None:

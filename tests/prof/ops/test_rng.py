@@ -77,6 +77,12 @@ ROWS: list[Row] = [
     ("record_param_comms", ((X,), 0, UNKNOWN, 1, UNKNOWN), Work(0, NAN, NAN)),  # a record of some collective
     ("record_param_comms", ((X,), 0, UNKNOWN, 1, "allreduce"), Work(0, 24, 24)),
     ("_c10d_functional::reduce_scatter_tensor", (X, "sum", 2, "0"), Work(0, 24, 12)),
+    ("nccl:all_reduce", (X, X), Work(0, 48, 48)),  # an annotation of two tensors
+    # a list whose tensors the trace leaves out
+    ("record_param_comms", ((), 0, UNKNOWN, 1, "allreduce"), Work(0, NAN, NAN)),
+    ("c10d::allreduce_ c10d::broadcast_", (UNKNOWN, None), Work(0, NAN, NAN)),
+    ("c10d::send", ((), 1), Work(0, NAN, 0)),
+    ("c10d::allgather_", ((), (X,), None), Work(0, 24, NAN)),
 ]
 test_worked_by_hand = worked(ROWS)
 
