@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyprof.command.terminal_text import cut_to, safe
+from pyprof.quantities import share
 from pyprof.table.attribution import AttributedTime
 from pyprof.table.schema import first_text
 
@@ -33,10 +34,10 @@ class Totals(AttributedTime):
         attributed = f"{self.rows} rows; {self.sentence()}"
         if not self.uncounted:
             return f"{attributed}; all counted"
-        ops = [f"{_shown(name)} {percent_text(ns, self.total_ns)}" for name, ns in self.uncounted.items()]
+        ops = [f"{_shown(name)} {share(ns, self.total_ns)}" for name, ns in self.uncounted.items()]
         more = f" and {len(ops) - NAMED} more" if len(ops) > NAMED else ""
-        share = percent_text(self.uncounted_ns, self.total_ns)
-        return f"{attributed}; not counted: {share}: {', '.join(ops[:NAMED])}{more}"
+        whole = share(self.uncounted_ns, self.total_ns)
+        return f"{attributed}; not counted: {whole}: {', '.join(ops[:NAMED])}{more}"
 
 
 def totals(table: Table, annotation: Annotation) -> Totals:
@@ -45,11 +46,6 @@ def totals(table: Table, annotation: Annotation) -> Totals:
     for name, ns in annotation.uncounted.items():
         uncounted[first_text(name) if name.startswith('["') else name] += ns  # of a list of ops, the outermost
     return Totals(time.total_ns, time.attributed_ns, time.on_cpu, len(table), dict(uncounted.most_common()))
-
-
-def percent_text(part: int, whole: int) -> str:
-    """A percentage as text, with one digit after the point."""
-    return f"{100 * part / whole:.1f}%" if whole else "0.0%"
 
 
 def _shown(name: str) -> str:

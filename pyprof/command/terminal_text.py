@@ -27,7 +27,7 @@ UNIT = re.compile(r"(\d) (?=(?:ms|[kMGTP]?(?:B|FLOP)(?:/s)?)\b)")
 
 def output_width(output: Name, wanted: int | None) -> tuple[int, bool]:
     """Characters per line (``wanted``, or else the terminal's, or else 100), and whether the output is a terminal."""
-    terminal = is_standard(output) and sys.stdout.isatty()
+    terminal = is_standard(output) and sys.stdout is not None and sys.stdout.isatty()
     return wanted or (shutil.get_terminal_size().columns if terminal else NO_TERMINAL), terminal
 
 
