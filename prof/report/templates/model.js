@@ -65,8 +65,22 @@ const model = (() => {
   texts.search = path.map((text, i) =>
     `${text} ${texts.aten[i]} ${texts.sizes[i]} ${texts.dtypes[i]} ${texts.trace[i]} ${texts.work[i]} ${texts.params[i]}`.toLowerCase());
 
+  // The class of an op: the one in which its main kernels spend most time, so that its casts and fills do not colour it.
+  const opClasses = (() => {
+    const sums = new Map();
+    for (let row = 0; row < call.length; row++) {
+      const c = call[row], name = texts.op[c];
+      if (!name) continue;
+      if (!sums.has(name)) sums.set(name, new Map());
+      const of = sums.get(name), key = texts.class[c], ns = Math.max(0, rows.dur[row]);
+      of.set(key, (of.get(key) ?? 0) + ns * (texts.role[c] === "main" ? 1 : 1e-9));
+    }
+    return new Map([...sums].map(([name, of]) => [name, [...of].sort((a, b) => b[1] - a[1])[0][0]]));
+  })();
+
   return {
     data, rows, texts, numbers, calls,
+    opClass: (name) => opClasses.get(name),
     count: call.length,
     total: rows.dur.reduce((sum, ns) => sum + (ns > 0 ? ns : 0), 0),
     timed: rows.start.some((start) => !Number.isNaN(start)),
