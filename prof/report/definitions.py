@@ -56,7 +56,7 @@ TERMS = (
     ),
     Term(
         "late launches",
-        ("had not yet launched the next kernel",),
+        ("not yet launched",),
         "Gaps in which the GPU had finished, and the CPU was still on its way to launch the next operation.",
     ),
     Term("GPU's queue", (), "Operations that were launched wait there until those before them have ended."),
@@ -74,7 +74,7 @@ TERMS = (
     ),
     Term(
         "% of limit",
-        ("hardware's limits", "share of limit"),
+        ("hardware's limits",),
         "The time that the hardware's limit allows, as a share of the time taken. The limit is the longer of FLOPs / "
         "peak of the unit and bytes / memory bandwidth. It may exceed 100% where data comes from a cache.",
     ),
@@ -148,7 +148,7 @@ def column_meanings() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _pattern() -> re.Pattern[str]:
-    longest = sorted(PARTS, key=len, reverse=True)
+    longest = sorted(PARTS.keys() - {"capture"}, key=len, reverse=True)  # in sentences it is the file
     return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])")
 
 

@@ -21,7 +21,7 @@ const kernels = (() => {
     number("bytes", "bytes", (at) => at.bytes, (v) => format.si(v, "B")),
     number("flop_s", "FLOP/s", (at) => perSecond(at.flops, at.ns), (v) => format.si(v, "")),
     number("byte_s", "bytes/s", (at) => perSecond(at.bytes, at.ns), (v) => format.si(v, "B/s")),
-    number("sol", "share of limit", (at) => at.sol / at.ns, (v) => format.percent(v, 1), 112),
+    number("sol", "% of limit", (at) => at.sol / at.ns, (v) => format.percent(v, 1), 90),
     text("bound", "bound by", 90), text("tc", "TC", 50), text("tcprec", "TC format", 90), text("unit", "unit", 80),
     number("wait", "launch to start", (at) => at.wait, format.ns, 120),
     number("idle", "idle before", (at) => at.idle, format.ns, 100),

@@ -1,7 +1,7 @@
 // Texts that have to fit: their widths in pixels, cutting them, and placing them so that none lies on another.
 
 const labels = (() => {
-  const SIZE = 11, HEIGHT = 14;
+  const SIZE = 11, HEIGHT = 14, SHORTEST = 6; // pixels of the letters and of a line; characters of a text that was cut
   const context = document.createElement("canvas").getContext("2d");
   context.font = `${SIZE}px system-ui, sans-serif`;
   const widths = new Map();
@@ -15,15 +15,15 @@ const labels = (() => {
     return found;
   }
 
-  // The text, with its middle left out where it is wider than `most`; nothing if three characters do not fit.
+  // The text, with its middle left out where it is wider than `most`; nothing if too little would be left.
   function fit(text, most) {
     if (width(text) <= most) return text;
-    let low = 2, high = Math.min(text.length - 1, Math.ceil(most / 2));
+    let low = SHORTEST - 1, high = Math.min(text.length - 1, Math.ceil(most / 2));
     while (low < high) {
       const middle = (low + high + 1) >> 1;
       if (width(format.cut(text, middle)) <= most) low = middle; else high = middle - 1;
     }
-    return low < 3 || width(format.cut(text, low)) > most ? "" : format.cut(text, low);
+    return low < SHORTEST || width(format.cut(text, low)) > most ? "" : format.cut(text, low);
   }
 
   // A name and an amount side by side: the name is cut before the amount is, for the amount is what is looked for.

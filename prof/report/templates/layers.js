@@ -67,7 +67,7 @@ const layers = (() => {
     const columns = Math.max(1, Math.min(depthOf(top), Math.floor(width / (width < 500 ? 100 : 150)) || 1, 7));
     boxes = top.value ? place(top, columns, box.clientHeight) : [];
     const classes = new Set(boxes.map(([, , , at]) => classOf(at)).filter(Boolean));
-    legend.fill("layers-legend", [["ops and kernels", legend.classes(classes)], ["layers", boxes.some(([, , , at]) => !classOf(at)) ? [["of any class", draw.colors.idle]] : []]]);
+    legend.fill("layers-legend", [["ops and kernels", legend.classes(classes)], ["", boxes.some(([, , , at]) => !classOf(at)) ? [["layers", draw.colors.idle]] : []]]);
     return {
       grid: { left: 0, right: 0, top: 0, bottom: 0 },
       tooltip: draw.tooltip(({ dataIndex }) => tip(boxes[dataIndex][3], root)),

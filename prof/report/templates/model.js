@@ -65,17 +65,20 @@ const model = (() => {
   texts.search = path.map((text, i) =>
     `${text} ${texts.aten[i]} ${texts.sizes[i]} ${texts.dtypes[i]} ${texts.trace[i]} ${texts.work[i]} ${texts.params[i]}`.toLowerCase());
 
-  // The class of an op: the one in which its main kernels spend most time, so that its casts and fills do not colour it.
+  // The class of an op: that of the forward kernels that do most of its FLOPs, or, where none are counted, take most of its
+  // time. So casts, fills and copies around a product do not colour it. An op without forward kernels goes by all of its own.
   const opClasses = (() => {
     const sums = new Map();
     for (let row = 0; row < call.length; row++) {
       const c = call[row], name = texts.op[c];
       if (!name) continue;
       if (!sums.has(name)) sums.set(name, new Map());
-      const of = sums.get(name), key = texts.class[c], ns = Math.max(0, rows.dur[row]);
-      of.set(key, (of.get(key) ?? 0) + ns * (texts.role[c] === "main" ? 1 : 1e-9));
+      const of = sums.get(name), key = texts.class[c], at = of.get(key) ?? [0, 0, 0];
+      const forward = texts.dir[c] === "bprop" ? 0 : 1, ns = Math.max(0, rows.dur[row]) || 0;
+      of.set(key, [at[0] + forward * (numbers.flops[c] || 0), at[1] + forward * ns, at[2] + ns]);
     }
-    return new Map([...sums].map(([name, of]) => [name, [...of].sort((a, b) => b[1] - a[1])[0][0]]));
+    const more = (a, b) => b[0] - a[0] || b[1] - a[1] || b[2] - a[2];
+    return new Map([...sums].map(([name, of]) => [name, [...of].sort((a, b) => more(a[1], b[1]))[0][0]]));
   })();
 
   return {

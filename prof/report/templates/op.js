@@ -58,7 +58,7 @@ const op = (() => {
     ["bytes per call", (at) => format.si(at.bytes / at.times.size, "B"), "number"],
     ["FLOP/s", (at) => (at.ns > 0 ? format.si((at.flops / at.ns) * 1e9, "") : ""), "number"],
     ["bytes/s", (at) => (at.ns > 0 ? format.si((at.bytes / at.ns) * 1e9, "B/s") : ""), "number"],
-    ["share of limit", (at) => (Number.isNaN(at.sol) ? "" : format.percent(at.sol, at.ns)), "number"],
+    ["% of limit", (at) => (Number.isNaN(at.sol) ? "" : format.percent(at.sol, at.ns)), "number", "sol"],
     ["bound by", (at) => ordered(at.bounds)[0]?.[0] ?? ""],
     ["TC", (at) => model.texts.tc[at.call]],
     ["kernels", (at) => ordered(at.kernels).map(([text, count]) => `${format.cut(text, 60)} × ${count.toLocaleString("en")}`).join(", "), "wide"],

@@ -50,7 +50,7 @@ const roofline = (() => {
     const roofTexts = roofsShown.filter(({ label }) => label).map(({ label: text, at, data }) => {
       const wide = labels.width(text) + 2, [[x, y], [u, v]] = data.map(pixel);
       const along = Array.from({ length: 19 }, (_, k) => (at ? u - wide - 4 - (k * (u - x)) / 20 : x + ((k + 2) * (u - x)) / 22));
-      return { text, places: at ? along.flatMap((px) => [[px, y - labels.HEIGHT - 1], [px, y + 2]])
+      return { text, places: at ? along.flatMap((px) => [[px, y - labels.HEIGHT - 1], [px, y + 4]])
         : along.map((px) => [px + 8, v + ((u - px) * (y - v)) / (u - x || 1) + 5]) };
     });
     const dotTexts = shown.slice(0, narrow ? 6 : 14).map((dot, i) => {

@@ -8,7 +8,7 @@ const stacks = (() => {
   const has = model.texts.trace.some(Boolean);
   let placed = [], root = null, focused = "";
 
-  const node = (name, path, up, op = "") => ({ name, path, up, op, ns: 0, rows: 0, children: new Map() });
+  const node = (name, path, up, op = "", kind = "") => ({ name, path, up, op, kind, ns: 0, rows: 0, children: new Map() });
 
   // The lines of a call's stack; operations without one have a box of their own.
   const linesOf = (call) => (model.texts.trace[call] ? model.texts.trace[call].split("\n") : [NONE]);
@@ -24,8 +24,8 @@ const stacks = (() => {
   function add(top, c, ns, rows) {
     let at = top, path = "";
     const count = (found) => { found.ns += ns; found.rows += rows; };
-    const step = (key, name, op) => {
-      if (!at.children.has(key)) at.children.set(key, node(name, path, at, op));
+    const step = (key, name, op, kind) => {
+      if (!at.children.has(key)) at.children.set(key, node(name, path, at, op, kind));
       at = at.children.get(key);
       count(at);
     };
@@ -35,7 +35,7 @@ const stacks = (() => {
       step(`line ${line}`, line === NONE ? "(no stack recorded)" : line, "");
     }
     const op = model.texts.op[c] || model.texts.name[c] || "(no name)";
-    step(`op ${op}`, op, op);
+    step(`op ${op}`, op, op, model.opClass(op) ?? model.texts.class[c]);
   }
 
   function find(path) {
@@ -78,17 +78,17 @@ const stacks = (() => {
     stage.style.height = `${Math.max(1, depth) * ROW}px`;
     box.replaceChildren(placed.length ? stage : element("p", { className: "hint", textContent: "No operation passes the filters." }));
     focusable(placed.find(({ at }) => at.path + at.op === focused) ?? placed[0]);
-    legend.fill("stacks-legend", [["ops", legend.classes(new Set(placed.filter(({ at }) => at.op).map(({ at }) => model.opClass(at.op) ?? "other")))],
-      ["lines of code", placed.some(({ at }) => !at.op) ? [["of any class", draw.colors.idle]] : []]]);
+    legend.fill("stacks-legend", [["ops", legend.classes(new Set(placed.filter(({ at }) => at.op).map(({ at }) => at.kind)))],
+      ["", placed.some(({ at }) => !at.op) ? [["lines of code", draw.colors.idle]] : []]]);
     tellFound(wanted);
   }
 
   const share = (at) => `${format.ns(at.ns)}, ${format.percent(at.ns, model.total)} of all time, ${at.rows.toLocaleString("en")} operations`;
 
   function button(each, width, found, wanted) {
-    const { at, depth, left } = each, fill = at.op ? draw.classColor(model.opClass(at.op) ?? "other") : draw.colors.idle;
+    const { at, depth, left } = each, fill = at.op ? draw.classColor(at.kind) : draw.colors.idle;
     const wide = each.share * width - 1, short = at.op ? at.name : at.name.split("/").pop(); // the folder is in the tip
-    const made = element("button", { type: "button", tabIndex: -1, title: `${at.name}\n${share(at)}`, textContent: wide < 34 ? "" : labels.pair(short, format.ns(at.ns), wide - 8) || labels.fit(short, wide - 8) });
+    const made = element("button", { type: "button", tabIndex: -1, title: `${at.name}\n${share(at)}`, textContent: named(short, format.ns(at.ns), wide - 8) });
     made.setAttribute("aria-label", `${at.op ? "op" : "line"} ${at.name}: ${share(at)}`);
     Object.assign(made.style, { left: `${100 * left}%`, width: `${Math.max(2, wide)}px`, top: `${depth * ROW}px`, height: `${ROW - 1}px`, background: fill, color: at.op ? draw.inkOn(fill) : draw.colors.ink });
     made.className = `frame${found ? " found" : wanted ? " other" : ""}`;
@@ -97,6 +97,11 @@ const stacks = (() => {
     made.onmouseenter = () => tell(at);
     each.button = made;
     return made;
+  }
+
+  // The name and, where there is room for both, the time.
+  function named(name, time, room) {
+    return labels.width(`${name}  ${time}`) <= room ? `${name}  ${time}` : labels.fit(name, room);
   }
 
   const tell = (at) => { document.getElementById("stacks-detail").textContent = `${at.name}: ${share(at)}`; };

@@ -356,7 +356,7 @@ const timeline = (() => {
     const classes = new Set(model.texts.class), phases = new Set(model.texts.phase);
     legend.fill("timeline-legend", [["ops, kernels, launches", legend.classes(classes)],
       ["phases", wanted.checked ? data.phases.filter((name) => phases.has(name)).map((name) => [name, draw.phaseColor(name)]) : []],
-      ["layers", wanted.checked && model.texts.layer.some(Boolean) ? [["of any class", draw.colors.idle]] : []]]);
+      ["", wanted.checked && model.texts.layer.some(Boolean) ? [["layers", draw.colors.idle]] : []]]);
   }
 
   function controls() {
