@@ -1,4 +1,4 @@
-"""What a reader of the web page finds in headless Chromium: legends, colours, labels, definitions, stacks, lines of code."""
+"""What a reader finds on the web page in headless Chromium: legends, labels, definitions, stacks, lines of code."""
 
 import gzip
 import json
@@ -62,7 +62,7 @@ def traces(table) -> list[list[str]]:
 
 def keys(found: Browser, name: str) -> list[str]:
     return found.run(
-        "return [...document.querySelectorAll(`#${arguments[0]} li:has(i)`)].map((li) => li.firstChild.nextSibling.data)",
+        "return [...document.querySelectorAll(`#${arguments[0]} li:has(i)`)].map((li) => li.childNodes[1].data)",
         f"{name}-legend",
     )
 
@@ -94,8 +94,10 @@ def test_each_chart_names_its_colours(opened, table):
 
 def test_a_box_of_an_op_has_the_colour_of_the_op_and_not_of_its_casts(opened):
     """A linear under autocast begins with a cast to bf16, cross_entropy spends most of its time in casts."""
-    kinds = opened.run("return Object.fromEntries(['linear', 'cross_entropy', 'embedding', 'layer_norm', "
-                       "'scaled_dot_product_attention'].map((name) => [name, pyprof.model.opClass(name)]))")  # fmt: skip
+    kinds = opened.run(
+        "return Object.fromEntries(['linear', 'cross_entropy', 'embedding', 'layer_norm', "
+        "'scaled_dot_product_attention'].map((name) => [name, pyprof.model.opClass(name)]))"
+    )
     assert kinds == {
         "linear": "GEMM, recurrent layers",
         "cross_entropy": "softmax, loss, reductions",
@@ -109,7 +111,8 @@ def test_a_box_of_an_op_has_the_colour_of_the_op_and_not_of_its_casts(opened):
     linear = {fill for text, fill in fills if text.startswith("linear")}
     assert linear == {LIGHT.of_class("GEMM, recurrent layers")}
     frames = opened.run("""
-        return pyprof.stacks.boxes().filter(({at}) => at.op).map(({at, button}) => [at.op, button.style.backgroundColor])""")
+        return pyprof.stacks.boxes().filter(({at}) => at.op)
+            .map(({at, button}) => [at.op, button.style.backgroundColor])""")
     assert {color for op, color in frames if op == "linear"} == {show(LIGHT.of_class("GEMM, recurrent layers"))}
     assert {color for op, color in frames if op == "cross_entropy"} == {
         show(LIGHT.of_class("softmax, loss, reductions"))
@@ -150,14 +153,20 @@ def test_nothing_is_wider_than_the_window_and_times_are_in_sight(opened, width):
     opened.run_async(FRAMES)
     assert opened.run("return document.documentElement.scrollWidth") <= width
     for box, heading in (("kernels", "time ▾"), ("lines", "own time ▾"), ("op-sets", "time")):
-        right, edge = opened.run("""
+        right, edge = opened.run(
+            """
             const box = document.getElementById(arguments[0]);
             const cell = [...box.querySelectorAll('.head .cell, th')].find((each) => each.textContent === arguments[1]);
-            return [cell.getBoundingClientRect().right, box.getBoundingClientRect().right]""", box, heading)  # fmt: skip
+            return [cell.getBoundingClientRect().right, box.getBoundingClientRect().right]""",
+            box,
+            heading,
+        )
         assert right <= edge, box
     right, edge = opened.run("""
-        const rows = [...document.querySelectorAll('#table-phases td')].map((cell) => cell.getBoundingClientRect().right);
-        return [Math.max(...rows), document.getElementById('table-phases').parentElement.getBoundingClientRect().right]""")
+        const rows = [...document.querySelectorAll('#table-phases td')]
+            .map((cell) => cell.getBoundingClientRect().right);
+        const box = document.getElementById('table-phases').parentElement;
+        return [Math.max(...rows), box.getBoundingClientRect().right]""")
     assert right <= edge + 1
 
 
@@ -184,9 +193,11 @@ def test_texts_stay_within_their_boxes(opened, width):
         const wide = [];
         for (const each of pyprof.layers.instance.getZr().storage.getDisplayList(true)) {
             const text = each.getTextContent?.();
-            if (each.type === 'rect' && text?.style.text && text.getBoundingRect().width > each.shape.width) wide.push(text.style.text);
+            if (each.type !== 'rect' || !text?.style.text) continue;
+            if (text.getBoundingRect().width > each.shape.width) wide.push(text.style.text);
         }
-        for (const {button} of pyprof.stacks.boxes()) if (button.scrollWidth > button.clientWidth + 1) wide.push(button.textContent);
+        for (const {button} of pyprof.stacks.boxes())
+            if (button.scrollWidth > button.clientWidth + 1) wide.push(button.textContent);
         return wide""")
     assert outside == []
 
@@ -195,7 +206,9 @@ def test_texts_stay_within_their_boxes(opened, width):
 
 
 def test_each_figure_has_a_definition_that_opens_by_keyboard_and_without_a_script(opened):
-    figures = opened.run("return [...document.querySelectorAll('.figures dt')].map((dt) => [dt.textContent, dt.querySelector('button')?.getAttribute('popovertarget')])")  # fmt: skip
+    figures = opened.run("""
+        return [...document.querySelectorAll('.figures dt')]
+            .map((dt) => [dt.textContent, dt.querySelector('button')?.getAttribute('popovertarget')])""")
     assert [name for name, _ in figures] == ["attributed", "GPU time", "step time", "GPU busy", "FLOP rate", "MFU"]
     texts = {f"term-{term.key}": term.text for term in TERMS}
     for name, target in figures:
@@ -205,18 +218,24 @@ def test_each_figure_has_a_definition_that_opens_by_keyboard_and_without_a_scrip
         opened.command("Input.dispatchKeyEvent", type="keyUp", key="Enter")
         assert opened.run("return document.getElementById(arguments[0]).matches(':popover-open')", target)
         opened.run("document.getElementById(arguments[0]).hidePopover()", target)
-    listed = opened.run("return [...document.querySelectorAll('.meanings:not(:has(#kernels-meanings)) dt')].map((dt) => dt.textContent)")  # fmt: skip
+    listed = opened.run("""
+        return [...document.querySelectorAll('.meanings:not(:has(#kernels-meanings)) dt')]
+            .map((dt) => dt.textContent)""")
     assert listed == [term.name for term in TERMS]
 
 
 def test_terms_in_sentences_have_definitions_once(opened):
-    marked = opened.run("return [...document.querySelectorAll('.sentences .term')].map((each) => each.getAttribute('popovertarget'))")  # fmt: skip
+    marked = opened.run("""
+        return [...document.querySelectorAll('.sentences .term')]
+            .map((each) => each.getAttribute('popovertarget'))""")
     assert len(marked) == len(set(marked)) > 8
     assert {"term-mfu", "term-latency-bound", "term-achieved-occupancy", "term--of-limit"} <= set(marked)
 
 
 def test_columns_say_what_they_mean(opened):
-    headings = opened.run("return [...document.querySelectorAll('#kernels .head .cell')].map((cell) => [cell.textContent, cell.title])")  # fmt: skip
+    headings = opened.run("""
+        return [...document.querySelectorAll('#kernels .head .cell')]
+            .map((cell) => [cell.textContent, cell.title])""")
     assert dict(headings)["% of limit"] == "sort by % of limit: speed of light: sol_ns / sil"
     assert all(": " in title for _, title in headings)
 
@@ -232,7 +251,9 @@ def test_the_boxes_of_the_stacks_are_the_sums_of_the_table(opened, table):
         for i in range(len(stack)):
             sums["\n".join(stack[: i + 1])] += time
         sums["\n".join(stack) + "\nop " + op] += time
-    found = opened.run("return pyprof.stacks.boxes().map(({at, share}) => [at.path + (at.op ? '\\nop ' + at.op : ''), at.ns, share])")  # fmt: skip
+    found = opened.run("""
+        return pyprof.stacks.boxes()
+            .map(({at, share}) => [at.path + (at.op ? '\\nop ' + at.op : ''), at.ns, share])""")
     assert len(found) > 20
     names = {f"{path}": time for path, time, _ in found}
     full = {path: time for path, time in sums.items() if "\nop " not in path}
@@ -331,7 +352,11 @@ def test_rows_without_a_stack_are_a_box_and_a_line_of_their_own(chromium, tmp_pa
     chromium.open(tmp_path / "page.html")
     assert chromium.run_async(READY)
     # durations 10, 10, 20, 10, 14: a.py:1 has 40, of which b.py:2 has 10 and a recursive call of a.py:1 20
-    found = dict(chromium.run("return pyprof.stacks.boxes().filter(({at}) => !at.op).map(({at}) => [at.path, at.ns])"))
+    found = dict(
+        chromium.run("""
+        return pyprof.stacks.boxes().filter(({at}) => !at.op)
+            .map(({at}) => [at.path, at.ns])""")
+    )
     assert found == {"a.py:1": 40, "a.py:1\nb.py:2": 10, "a.py:1\na.py:1": 20, "\n": 24}
     lines = chromium.run("return pyprof.lines.found().map((at) => [at.line, at.ns, at.all])")
     assert lines == [["a.py:1", 30, 40], ["", 24, 24], ["b.py:2", 10, 10]]
@@ -347,7 +372,9 @@ def test_hostile_lines_are_text_and_a_deep_wide_tree_is_bounded(chromium, tmp_pa
     (tmp_path / "page.html").write_text(page_of(small(rows, trace=Coded.of(stacks))), encoding="utf-8")
     chromium.open(tmp_path / "page.html")
     assert chromium.run_async(READY)
-    shown = chromium.run("return [document.querySelectorAll('#stacks .frame').length, document.querySelectorAll('#lines tr').length]")  # fmt: skip
+    shown = chromium.run("""
+        return [document.querySelectorAll('#stacks .frame').length,
+            document.querySelectorAll('#lines tr').length]""")
     assert shown[0] <= 2500 and shown[1] == 302  # a heading, 300 lines, and how many more
     assert chromium.run("return pyprof.stacks.boxes()[0].at.name") == HOSTILE
     assert chromium.run("return [window.pwned ?? null, document.querySelectorAll('img').length]") == [None, 0]
