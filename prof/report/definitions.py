@@ -125,9 +125,13 @@ TERMS = (
 )
 PARTS = {text: term for term in TERMS for text in (term.name, *term.also)}
 # Columns of the page that are columns of prof.py, whose meaning they have: key on the page -> name.
-SAME = {"name": "kernel", "dur": "sil", "work": "family", "dtypes": "dtypes", "tcprec": "tcprec", "trace": "trace"}
-SAME |= {key: key for key in "op dir layer phase aten sizes params flops bytes sol bound tc unit idle step".split()}
+SAME = {
+    key: key for key in "op dir layer trace phase aten sizes dtypes params flops bytes bound tc tcprec unit".split()
+}
+SAME |= {key: key for key in "idle step".split()} | {"name": "kernel"}
 OWN = {
+    "sol": PARTS["% of limit"].text,
+    "dur": "how long the operations ran, together",
     "count": "operations that the line stands for",
     "share": "of the time of all operations in the capture",
     "start": "since the first operation began",

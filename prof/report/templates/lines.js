@@ -8,7 +8,7 @@ const lines = (() => {
   let found = [];
 
   const COLUMNS = [
-    ["line", "line", (at) => labels.fit(at.line || "(no stack recorded)", box.clientWidth < 500 ? 105 : 250), "wide", "file:line; the capture has no source text"],
+    ["line", "line", (at) => shown(at.line || "(no stack recorded)"), "wide", "file:line; the capture has no source text"],
     ["ns", "own time", (at) => format.ns(at.ns), "number", "of the operations whose innermost line it is"],
     ["ns", "share", (at) => format.percent(at.ns, model.total), "number", "own time, of the time of all operations"],
     ["all", "with callees", (at) => format.ns(at.all), "number", "time of the operations in whose stack it is, at any depth"],
@@ -17,6 +17,9 @@ const lines = (() => {
     ["ops", "ops", (at) => named(at.ops), "wide", "what the line called, the longest first"],
     ["layers", "layer", (at) => named(at.layers).replaceAll("\x1f", " › "), "wide", "in which the operations ran, the longest first"],
   ];
+
+  // On a phone without its folder; the whole is the cell's title.
+  const shown = (line) => (box.clientWidth < 500 ? labels.fit(line.split("/").pop(), 115) : labels.fit(line, 250));
 
   function named(sums) {
     const names = [...sums].filter(([name]) => name).sort((a, b) => b[1] - a[1]).map(([name]) => name);
