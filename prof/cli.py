@@ -113,7 +113,7 @@ def _run(args: argparse.Namespace) -> Done:
         raise UsageError(f"argument {answer}: it takes the table's place, and does not go with {others[0]}")
     from pyprof.prof import print_answers, print_table
 
-    print_table.check_suffix(args)
+    print_table.check_output_name(args)
     no_form = not given and args.output is None and args.width is None and not args.json
     if args.summary or (not answer and no_form and sys.stdout.isatty()):
         return print_answers.print_summary(args)

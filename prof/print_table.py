@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import BinaryIO
 
+from pyprof.command.argument_types import check_suffix
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, warned
 from pyprof.command.terminal_text import output_width
@@ -21,7 +21,7 @@ from pyprof.prof.table.where import absent_texts
 from pyprof.quantities import share
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # of the name for -o: these choose the form, each also with .gz
-TEXT = (".txt", "")  # and these leave it as it is without -o
+TEXT = ".txt"  # this, like no suffix, leaves it as it is without -o
 
 
 def print_table(args: argparse.Namespace) -> Done:
@@ -102,17 +102,13 @@ def _fitted(cells: Cells, out: BinaryIO, width: int) -> None:
     write_plain.write_aligned(cells, out, max(width, write_plain.least_width(cells)))
 
 
-def check_suffix(args: argparse.Namespace) -> None:
+def check_output_name(args: argparse.Namespace) -> None:
     """Raise UsageError if the name for -o has a suffix that names no form, and no option does."""
     table = not (args.summary or args.advise or args.explain)
     if not args.output or (table and (args.csv or args.jsonl or args.width is not None)) or args.json:
         return
-    known = (*(SUFFIXES if table else (".json",)), *TEXT)
-    path, suffix = Path(args.output), Path(args.output.removesuffix(".gz")).suffix
-    if suffix in known or (path.exists() and not path.is_file()):  # a device or a pipe has any name
-        return
-    forms = f"{', '.join(known[:-2])} and, for text, .txt or none (each also with .gz)"
-    raise UsageError(f"argument -o: {args.output}: {suffix} is no known suffix; there are {forms}")
+    known = SUFFIXES if table else (".json",)
+    check_suffix(args.output, (*known, TEXT), f"{', '.join(known)} and, for text, {TEXT} or none (each also with .gz)")
 
 
 def _suffix(output: str | None) -> str:

@@ -122,7 +122,10 @@ def test_a_box_of_an_op_has_the_colour_of_the_op_and_not_of_its_casts(opened):
 # Where a click leads
 
 
-def test_show_of_a_piece_of_advice_scrolls_to_the_op(opened):
+@pytest.mark.parametrize("width", WIDTHS)
+def test_show_of_a_piece_of_advice_scrolls_to_the_op(opened, width):
+    opened.resize(width, 900)
+    opened.run_async(FRAMES)
     wanted = opened.run("""
         const button = document.querySelector('#advice button');
         button.scrollIntoView();

@@ -164,6 +164,15 @@ def test_ranks_and_devices_are_told_apart():
     assert [step["owner"] for step in model["steps"]] == [0, 1]
 
 
+def test_a_page_has_the_suffix_of_a_page(tmp_path, capsys):
+    with pytest.raises(SystemExit) as done:
+        cli.main(["-o", str(tmp_path / "page.csv"), "net.dict"])
+    assert done.value.code == 2
+    known = ".html, .htm or none (each also with .gz)"
+    error = f"argument -o: {tmp_path}/page.csv: .csv is no known suffix; there are {known}"
+    assert capsys.readouterr().err == f"pyprof report: error: {error}\n"
+
+
 # What is hostile
 
 
