@@ -59,8 +59,9 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     add_json(form)
     form.add_argument("--jsonl", action="store_true", help="JSON lines: one object per row, unknown null")
     width = (
-        "aligned columns, cut to N characters per line; without a form (or with -w 0) fields are separated by a "
-        "blank, for awk: blanks in them are _, empty ones -"
+        "aligned columns, cut to N characters per line (without a form: a terminal's width; in a pipe, groups are "
+        "aligned and whole); -w 0, and rows in a pipe: fields separated by a blank, for awk: blanks in them are _, "
+        "empty ones -"
     )
     characters = whole_number(0, 6, "a number of characters")
     form.add_argument("-w", metavar="N", dest="width", type=characters, help=width)

@@ -82,7 +82,9 @@ def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
     width, terminal = output_width(args.output, args.width)
     if args.width:
         return partial(write_plain.write_aligned, width=width)
-    return partial(_fitted, width=width) if terminal and args.width is None else write_plain.write_plain
+    if args.width is None and terminal:
+        return partial(_fitted, width=width)
+    return write_plain.write_words if args.width is None and args.group else write_plain.write_plain
 
 
 def _that_fit(args: argparse.Namespace, cells: Cells) -> tuple[Cells, list[str]]:

@@ -24,11 +24,24 @@ def write_plain(cells: Cells, out: BinaryIO) -> None:
         out.write("".join(f"{line}\n" for line in map(" ".join, block)).encode())
 
 
+def write_words(cells: Cells, out: BinaryIO) -> None:
+    """Write the fields of ``write_plain`` side by side: whole, one word each, numbers to the right."""
+    pairs = list(zip(cells.columns, cells.data, strict=True))
+    sizes = [max(len(c.name), *(shown_width(_word(text)) for text in widths(c, data)), 1) for c, data in pairs]
+    right = [not isinstance(data, Coded) for data in cells.data]
+    out.write(
+        (" ".join(map(_padded, (column.name for column in cells.columns), sizes, right)).rstrip() + "\n").encode()
+    )
+    changes = [partial(_padded_word, size=n, right=r) for n, r in zip(sizes, right, strict=True)]
+    for block in cells.blocks(changes):
+        out.write("".join(f"{line.rstrip()}\n" for line in map(" ".join, block)).encode())
+
+
 def write_aligned(cells: Cells, out: BinaryIO, width: int) -> None:
     """Write columns side by side in at most ``width`` characters per line; long texts are cut, other cells are not."""
     columns = list(zip(cells.columns, cells.data, fit(cells, width), strict=True))
     changes = [partial(_cell, size=n, cut=column.cut, right=not isinstance(data, Coded)) for column, data, n in columns]
-    header = " ".join(f"{c.name:{'<' if isinstance(data, Coded) else '>'}{n}}" for c, data, n in columns)
+    header = " ".join(_padded(column.name, n, not isinstance(data, Coded)) for column, data, n in columns)
     out.write((header.rstrip() + "\n").encode())
     for block in cells.blocks(changes):
         out.write("".join(f"{line.rstrip()}\n" for line in map(" ".join, block)).encode())
@@ -78,7 +91,14 @@ def _least(cells: Cells) -> list[int]:
 
 
 def _cell(text: str, size: int, cut: Cut, right: bool) -> str:
-    text = cut_to(safe(text), size, cut)
+    return _padded(cut_to(safe(text), size, cut), size, right)
+
+
+def _padded_word(text: str, size: int, right: bool) -> str:
+    return _padded(_word(text), size, right)
+
+
+def _padded(text: str, size: int, right: bool) -> str:
     pad = " " * (size - shown_width(text))
     return pad + text if right else text + pad
 

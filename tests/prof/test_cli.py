@@ -319,7 +319,7 @@ def test_headers_of_text_are_the_names_that_the_options_take_whole(netdict, capf
         header = run(capfdbinary, *argv, "-q", "-c", "all", netdict)[1].splitlines()[0]
         assert header.split() == names
     groups = run(capfdbinary, "-q", "--group", "op,dir", netdict)[1].splitlines()[0]
-    assert groups == "op dir count time share flops bytes tflops gbps uncounted"
+    assert groups.split() == "op dir count time share flops bytes tflops gbps uncounted".split()
 
 
 def test_on_a_terminal_rows_are_aligned_without_an_option(netdict, capfdbinary, monkeypatch):
@@ -391,3 +391,18 @@ def test_any_name_will_do_where_an_option_chooses_the_form_or_there_is_no_suffix
     monkeypatch.chdir(tmp_path)
     assert cli.main(["-q", *argv, netdict]) == 0
     assert (tmp_path / argv[-1]).stat().st_size > 0
+
+
+def test_groups_in_a_pipe_are_aligned_words(netdict, capfdbinary):
+    out = run(capfdbinary, "-q", "--group", "op,kernel", "-c", "kernel,op,time,flops", netdict)[1]
+    assert out.splitlines() == [
+        "kernel                             op     time flops",
+        "volta_sgemm_128x64_nn              matmul 3000    48",  # 2*2*3*4
+        'a_"quoted",_name_of?[31m_two_lines na     1000     -',
+    ]
+    assert [line.split() for line in out.splitlines()] == [
+        line.split(" ")
+        for line in run(capfdbinary, "-q", "-w", "0", "--group", "op,kernel", "-c", "kernel,op,time,flops", netdict)[
+            1
+        ].splitlines()
+    ]
