@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyprof.table.columns import Bools, Table
 
 COMPARE: dict[str, Any] = {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+FEW = 8  # texts of a column that a message lists
 NEGATED = {"!=": "==", "not in": "in", "not like": "like", "lacks": "holds"}
 
 
@@ -161,7 +162,8 @@ def _meant_text(text: str, known: Sequence[str]) -> str:
     holding = sum(text in name for name in known)
     if holding:
         return f"; {holding} {'name contains' if holding == 1 else 'names contain'} it: like '*{text}*'"
-    return did_you_mean(text, known)
+    few = f"; there are {', '.join(map(repr, known))}" if 0 < len(known) <= FEW else ""
+    return did_you_mean(text, known) or few
 
 
 def _test_rows(test: Test, data: Mapping[str, Data], empty: str) -> Bools:

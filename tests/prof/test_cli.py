@@ -352,12 +352,13 @@ def test_a_text_that_no_row_has_is_named_with_what_it_may_mean(netdict, capfdbin
     assert warned("op == 'MatMul'") == ["prof.py: warning: no row has op 'MatMul': did you mean 'matmul'?"]
     assert warned("op in ('matmull', 'xyz')") == [
         "prof.py: warning: no row has op 'matmull': did you mean 'matmul'?",
-        "prof.py: warning: no row has op 'xyz'",
+        "prof.py: warning: no row has op 'xyz'; there are 'matmul'",
     ]
     assert warned("kernel == 'sgemm'") == [
         "prof.py: warning: no row has kernel 'sgemm'; 1 name contains it: like '*sgemm*'"
     ]
     assert warned("op == 'matmul' and sil < 5") == []
+    assert warned("dir == 'forward'") == ["prof.py: warning: no row has dir 'forward'; there are 'fprop'"]
     found = json.loads(run(capfdbinary, "--json", "--where", "op == 'mattmul'", netdict)[1])
     assert found["warnings"] == ["no row has op 'mattmul': did you mean 'matmul'?"]
 

@@ -3,7 +3,7 @@
 
 const stacks = (() => {
   const box = document.getElementById("stacks"), search = document.getElementById("stacks-search");
-  const ROW = 22, MOST = 2500, SMALLEST = 3; // pixels of a row, boxes, pixels of a box
+  const ROW = 22, MOST = 1500, SMALLEST = 3; // pixels of a row, boxes, pixels of a box
   const NONE = "\n"; // the value of the filter for operations without a stack
   const has = model.texts.trace.some(Boolean);
   let placed = [], root = null, focused = "";
