@@ -59,8 +59,9 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     add_json(form)
     form.add_argument("--jsonl", action="store_true", help="JSON lines: one object per row, unknown null")
     width = (
-        "aligned columns, cut to N characters per line; without a form (or with -w 0) fields are separated by a "
-        "blank, for awk: blanks in them are _, empty ones -"
+        "aligned columns, cut to N characters per line (without a form: a terminal's width; in a pipe, groups are "
+        "aligned and whole); -w 0, and rows in a pipe: fields separated by a blank, for awk: blanks in them are _, "
+        "empty ones -"
     )
     characters = whole_number(0, 6, "a number of characters")
     form.add_argument("-w", metavar="N", dest="width", type=characters, help=width)
@@ -113,6 +114,7 @@ def _run(args: argparse.Namespace) -> Done:
         raise UsageError(f"argument {answer}: it takes the table's place, and does not go with {others[0]}")
     from pyprof.prof import print_answers, print_table
 
+    print_table.check_output_name(args)
     no_form = not given and args.output is None and args.width is None and not args.json
     if args.summary or (not answer and no_form and sys.stdout is not None and sys.stdout.isatty()):
         return print_answers.print_summary(args)

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import BinaryIO
 
+from pyprof.command.argument_types import check_suffix
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, warned
+from pyprof.command.terminal_text import output_width
 from pyprof.errors import UsageError
 from pyprof.files import open_output
 from pyprof.prof.load import LoadedFile, load_annotated
@@ -14,9 +16,12 @@ from pyprof.prof.table import write_plain, written_forms
 from pyprof.prof.table.cells import Cells
 from pyprof.prof.table.columns import DEFAULT
 from pyprof.prof.table.query import make_query, run_query
-from pyprof.prof.table.totals import percent_text, totals
+from pyprof.prof.table.totals import totals
+from pyprof.prof.table.where import absent_texts
+from pyprof.quantities import share
 
-SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # allowed in the file name for -o, each also with .gz
+SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # of the name for -o: these choose the form, each also with .gz
+TEXT = ".txt"  # this, like no suffix, leaves it as it is without -o
 
 
 def print_table(args: argparse.Namespace) -> Done:
@@ -27,19 +32,22 @@ def print_table(args: argparse.Namespace) -> Done:
     loaded, annotation, peaks = load_annotated(args)
     cells, rows, notes = run_query(query, loaded.table, annotation, peaks)
     whole = totals(loaded.table, annotation)
+    absent = absent_texts(query.where, loaded.table, annotation) if query.where and not len(rows) else ()
+    loaded = loaded._replace(warnings=(*loaded.warnings, *absent))
     if as_json(args):
         from pyprof.prof.table.json_document import rows_of
 
         document = rows_of(query, loaded.table, whole, rows, notes)
         write_json(args, loaded, "groups" if query.group else "kernels", document, written_forms.json_rows(cells))
     else:
+        cells, left_out = _that_fit(args, cells)
         with open_output(args.output, args.force) as out:
             write(cells, out)
+        notes += left_out
     lines = [*warned(loaded.warnings), whole.line()]
     if query.where:
         ns = int(loaded.table.ints("kDuration")[rows].sum())
-        share = percent_text(ns, whole.total_ns)
-        lines.append(f"--where chose {len(rows)} rows, {ns / 1e6:.3f} ms, {share} of the time")
+        lines.append(f"--where chose {len(rows)} rows, {ns / 1e6:.3f} ms, {share(ns, whole.total_ns)} of the time")
     return Done([*lines, *notes])
 
 
@@ -71,7 +79,38 @@ def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
         return written_forms.write_csv
     if args.jsonl or by_name == ".jsonl":
         return written_forms.write_jsonl
-    return partial(write_plain.write_aligned, width=args.width) if args.width else write_plain.write_plain
+    width, terminal = output_width(args.output, args.width)
+    if args.width:
+        return partial(write_plain.write_aligned, width=width)
+    if args.width is None and terminal:
+        return partial(_fitted, width=width)
+    return write_plain.write_words if args.width is None and args.group else write_plain.write_plain
+
+
+def _that_fit(args: argparse.Namespace, cells: Cells) -> tuple[Cells, list[str]]:
+    """Without the last columns of --group that the width has no room for, unless -c names them; and a line for that."""
+    width, terminal = output_width(args.output, args.width)
+    if not args.group or args.columns or not (args.width or terminal) or args.csv or args.jsonl:
+        return cells, []
+    count = len(cells.columns)
+    while count > len(args.group) + 1 and write_plain.least_width(cells.first(count)) > width:
+        count -= 1
+    names = ",".join(column.name for column in cells.columns[count:])
+    return cells.first(count), [f"left out for lack of width: {names} (-c names columns)"] if names else []
+
+
+def _fitted(cells: Cells, out: BinaryIO, width: int) -> None:
+    """Aligned columns for a terminal that is ``width`` wide; where they do not fit, the lines are longer."""
+    write_plain.write_aligned(cells, out, max(width, write_plain.least_width(cells)))
+
+
+def check_output_name(args: argparse.Namespace) -> None:
+    """Raise UsageError if the name for -o has a suffix that names no form, and no option does."""
+    table = not (args.summary or args.advise or args.explain)
+    if not args.output or (table and (args.csv or args.jsonl or args.width is not None)) or args.json:
+        return
+    known = SUFFIXES if table else (".json",)
+    check_suffix(args.output, (*known, TEXT), f"{', '.join(known)} and, for text, {TEXT} or none (each also with .gz)")
 
 
 def _suffix(output: str | None) -> str:

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from pyprof.command.argument_types import check_suffix
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, check_standard_output, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
@@ -31,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> Done:
     check_standard_output(args, "page")
+    check_suffix(args.output, (".html", ".htm"), ".html, .htm or none (each also with .gz)")
     from pyprof.files import open_output
     from pyprof.prof.advice import Run, advise
     from pyprof.prof.report.json_document import page_of

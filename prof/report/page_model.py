@@ -20,6 +20,7 @@ from pyprof.prof.kernels.precision import UNITS, unit_name
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
+from pyprof.prof.report.definitions import column_meanings
 from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.operations import operation_columns
 from pyprof.prof.summary.capture_numbers import Summary, summarise
@@ -72,6 +73,7 @@ def page_model(
         "why": [{"name": name, "words": WORDS[name]} for name in CAUSES],
         "calls": calls,
         **operation_columns(table, owner, names, call),
+        "meanings": column_meanings(),
         "unattributed": _unattributed(table),
         "uncounted": [{"name": _first(name), "ns": ns} for name, ns in annotation.uncounted.items()],
     }

@@ -10,10 +10,13 @@ from typing import Any, BinaryIO
 
 from pyprof.prof.colours import style_sheet
 from pyprof.prof.page import environment, part, policy, script
+from pyprof.prof.report.definitions import TERMS, marked, named
 
 LIBRARY = "report/templates/vendor/echarts.min.js"
 # The page's scripts in the order in which they run; each defines one name in the page's namespace.
-SCRIPTS = "format model theme state draw phases roofline layers timeline op kernels lists main".split()
+SCRIPTS = (
+    "format model theme state labels draw legend phases roofline layers stacks lines timeline op kernels lists main"
+).split()
 ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 
@@ -24,7 +27,8 @@ def render(model: Mapping[str, Any], out: BinaryIO) -> None:
     # Ours, as are the scripts: nothing of the capture is in them.
     style = style_sheet() + part("report/templates/report.css")
     rules = policy([library, ours])
-    page = template.render(model=model, policy=rules, style=style, library=library, script=ours, data=island(model))
+    frame = {"policy": rules, "style": style, "library": library, "script": ours, "data": island(model)}
+    page = template.render(model=model, terms=TERMS, marked=marked, named=named, **frame)
     out.write(page.encode("utf-8", "replace"))  # a lone surrogate in a name has no UTF-8 form
 
 

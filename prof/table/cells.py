@@ -23,6 +23,10 @@ class Cells:
         self.data = list(data)
         self.rows = rows
 
+    def first(self, count: int) -> "Cells":
+        """The first columns alone."""
+        return Cells(self.columns[:count], self.data[:count], self.rows)
+
     def blocks(self, changes: Sequence[Change]) -> Iterator[Iterator[tuple[str, ...]]]:
         """The rows as texts, in blocks. ``changes`` has one function per column, called once per distinct text."""
         columns = zip(self.columns, self.data, changes, strict=True)

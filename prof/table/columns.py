@@ -11,10 +11,11 @@ This module imports nothing heavy: ``prof.py --help`` lists the columns.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pyprof.command.suggestion import resembling
 from pyprof.command.terminal_text import Cut
 from pyprof.table.schema import first_text, list_texts
 
@@ -33,7 +34,7 @@ class Column:
     """A column of the printed table. Numbers are aligned right and never cut."""
 
     name: str  # as given to -c
-    header: str
+    header: str  # in CSV, PyProf's; the other forms have the name
     unit: str
     meaning: str
     get: Get
@@ -226,4 +227,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
 )
 COLUMN = {column.name: column for column in COLUMNS}
+
+
+def meant_column(name: str, known: Mapping[str, Column]) -> str:
+    """The end of a message that there is no such column: those that it resembles, by name or header, or else all."""
+    by_either = {text: column.name for column in known.values() for text in (column.header, column.name)}
+    found = dict.fromkeys(by_either[text] for text in resembling(name, by_either))
+    return f": did you mean {' or '.join(map(repr, found))}?" if found else f"; there are: {', '.join(known)}"
+
+
 DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's default

@@ -205,7 +205,8 @@ class _Parser:
 
     def sign(self) -> str:
         if self.token.kind != "sign" and self.token.text not in (*WORD_SIGNS, "not"):
-            raise self.unexpected("expected one of == != < <= > >= in like")
+            meant = ": did you mean ==?" if self.token.text == "=" else ""
+            raise self.unexpected(f"expected one of == != < <= > >= in like{meant}")
         sign = self.take().text
         if sign == "is":
             return "!=" if self.took("not") else "=="

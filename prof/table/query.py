@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyprof.errors import UsageError
-from pyprof.prof.table.columns import COLUMN, Column
+from pyprof.prof.table.columns import COLUMN, Column, meant_column
 from pyprof.prof.table.group import AGGREGATE, NEEDED, group_rows
 from pyprof.prof.table.where import Where, rows_where
 
@@ -83,7 +83,7 @@ def make_query(
 
 def _named(name: str, known: Mapping[str, Column], option: str) -> Column:
     if name not in known:
-        raise UsageError(f"argument {option}: {name!r} is no column; there are: {', '.join(known)}")
+        raise UsageError(f"argument {option}: {name!r} is no column{meant_column(name, known)}")
     return known[name]
 
 

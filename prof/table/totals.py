@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.work.annotate import uncounted_of
+from pyprof.quantities import share
 from pyprof.table.attribution import AttributedTime
 from pyprof.table.schema import first_text
 
@@ -43,10 +44,10 @@ class Totals(AttributedTime):
         return "; ".join([f"{self.rows} rows", self.sentence(), *(missing or ["all counted"])])
 
     def _not_counted(self, uncounted: dict[str, int]) -> str:
-        ops = [f"{_shown(name)} {percent_text(ns, self.total_ns)}" for name, ns in uncounted.items()]
+        ops = [f"{_shown(name)} {share(ns, self.total_ns)}" for name, ns in uncounted.items()]
         more = f" and {len(ops) - NAMED} more" if len(ops) > NAMED else ""
-        share = percent_text(sum(uncounted.values()), self.total_ns)
-        return f"not counted: {share}: {', '.join(ops[:NAMED])}{more}"
+        whole = share(sum(uncounted.values()), self.total_ns)
+        return f"not counted: {whole}: {', '.join(ops[:NAMED])}{more}"
 
 
 def totals(table: Table, annotation: Annotation) -> Totals:
@@ -61,11 +62,6 @@ def _outermost(uncounted: dict[str, int]) -> dict[str, int]:
     for name, ns in uncounted.items():
         sums[first_text(name) if name.startswith('["') else name] += ns
     return dict(sums.most_common())
-
-
-def percent_text(part: int, whole: int) -> str:
-    """A percentage as text, with one digit after the point."""
-    return f"{100 * part / whole:.1f}%" if whole else "0.0%"
 
 
 def _shown(name: str) -> str:

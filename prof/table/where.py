@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pyprof.prof.table.columns import Column
+from pyprof.command.suggestion import did_you_mean
+from pyprof.prof.table.columns import Column, meant_column
 from pyprof.prof.table.condition import FLIPPED, Condition, Not, Relation, Tree, Value, fold, parse, with_leaves
 
 if TYPE_CHECKING:
     from pyprof.prof.table.cells import Data
-    from pyprof.table.columns import Bools
+    from pyprof.prof.work.annotate import Annotation
+    from pyprof.table.columns import Bools, Table
 
 COMPARE: dict[str, Any] = {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+FEW = 8  # texts of a column that a message lists
 NEGATED = {"!=": "==", "not in": "in", "not like": "like", "lacks": "holds"}
 
 
@@ -85,7 +89,7 @@ class _Reader:
 
     def column(self, name: Value) -> Column:
         if name.value not in self.columns:
-            raise self.refused(name, f"no column; there are {', '.join(self.columns)}")
+            raise self.refused(name, f"no column{meant_column(name.value, self.columns)}")
         self.used.add(name.value)
         return self.columns[name.value]
 
@@ -95,6 +99,8 @@ class _Reader:
                 raise self.refused(right, "no list: write in ('a', 'b')")
             return tuple(self.constant(column, "==", value) for value in right.value)
         if right.kind == "name":
+            if column.kind == "text" and right.value not in self.columns:
+                raise self.refused(right, f"no column; a text is written in quotes: {right.value!r}")
             return self.other_column(column, sign, right)
         return self.constant(column, sign, right)
 
@@ -134,6 +140,30 @@ def rows_where(where: Where, data: Mapping[str, Data]) -> Bools:
         return both
 
     return fold(where.tree, lambda test: _test_rows(test, data, empty[test.column]), join, np.logical_not)
+
+
+def absent_texts(where: Where, table: Table, annotation: Annotation) -> Iterator[str]:
+    """A sentence for each text that the condition compares with a column in which no row has it."""
+    from pyprof.table.columns import Coded
+
+    leaves: list[Test] = fold(where.tree, lambda test: [test], lambda _, parts: [*chain(*parts)], lambda tests: tests)
+    columns = {column.name: column for column in where.columns}
+    for test in dict.fromkeys(test for test in leaves if test.sign in ("==", "in")):
+        cells = columns[test.column].get(table, annotation)
+        if not isinstance(cells, Coded):
+            continue
+        known = [cells.values[code] for code in sorted(set(cells.codes.tolist())) if code >= 0]
+        for value in test.value if isinstance(test.value, tuple) else (test.value,):
+            if value not in (None, "", columns[test.column].empty) and str(value) not in known:
+                yield f"no row has {test.column} {str(value)!r}{_meant_text(str(value), known)}"
+
+
+def _meant_text(text: str, known: Sequence[str]) -> str:
+    holding = sum(text in name for name in known)
+    if holding:
+        return f"; {holding} {'name contains' if holding == 1 else 'names contain'} it: like '*{text}*'"
+    few = f"; there are {', '.join(map(repr, known))}" if 0 < len(known) <= FEW else ""
+    return did_you_mean(text, known) or few
 
 
 def _test_rows(test: Test, data: Mapping[str, Data], empty: str) -> Bools:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyprof.errors import PyprofError
+from pyprof.errors import PyprofError, UsageError
 
 T = TypeVar("T")
 
@@ -50,6 +50,16 @@ def file_name(endings: Sequence[str], *, standard: bool = True) -> Callable[[str
         raise argparse.ArgumentTypeError(f"expected a name that ends in {', '.join(endings)}, found {text!r}")
 
     return parse
+
+
+def check_suffix(output: str, known: Sequence[str], forms: str) -> None:
+    """Raise UsageError if the name for ``-o`` has a suffix, apart from .gz, that is not among ``known``.
+
+    A name without a suffix, a device and a named pipe are allowed. ``forms`` names the suffixes in the message.
+    """
+    path, suffix = Path(output), Path(output.removesuffix(".gz")).suffix
+    if suffix and suffix not in known and (path.is_file() or not path.exists()):
+        raise UsageError(f"argument -o: {output}: {suffix} is no known suffix; there are {forms}")
 
 
 def parsed(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -22,8 +22,11 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
+        """Print the usage and the error; for an option's value, which the usage does not explain, the error alone."""
         if self._wants_json:
             usage_error(self.prog, message)
+        if message.startswith("argument "):
+            self.exit(2, f"{self.prog}: error: {message}\n")
         super().error(message)
 
     def _print_message(self, message: str, file: Any = None) -> None:

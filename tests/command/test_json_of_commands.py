@@ -326,7 +326,7 @@ def test_a_standard_error_that_is_closed_leaves_standard_output_to_the_data(comm
     if "--json" in command:
         valid(strict(done.stdout))
     else:
-        assert done.stdout.startswith(b"Idx ") and b"prof.py:" not in done.stdout
+        assert done.stdout.startswith(b"idx ") and b"prof.py:" not in done.stdout
 
 
 @pytest.mark.parametrize("command", ["pyprof.prof", "pyprof.parse", "pyprof stats"])

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -126,7 +127,7 @@ def test_the_chosen_columns_come_in_the_order_they_were_given(netdict, capfdbina
 def test_plain_has_one_word_a_field(netdict, capfdbinary):
     out = run(capfdbinary, "-c", "idx,dir,kernel,flops,sizes", netdict)[1]
     assert out.splitlines() == [
-        "Idx Direction Kernel FLOPs Sizes",
+        "idx dir kernel flops sizes",
         "1 fprop volta_sgemm_128x64_nn 48 [[2,_3],_[3,_4]]",
         '2 - a_"quoted",_name_of?[31m_two_lines - -',
     ]
@@ -139,7 +140,7 @@ def test_aligned_lines_fit_the_width_and_numbers_stay_whole(netdict, capfdbinary
     assert code == 0
     assert len(lines) == 3
     assert max(map(len, lines)) <= width
-    assert [line.split()[-1] for line in lines] == ["Sil(ns)", "3000", "1000"]
+    assert [line.split()[-1] for line in lines] == ["sil", "3000", "1000"]
     assert "\x1b" not in out
 
 
@@ -162,6 +163,16 @@ def test_a_width_too_small_is_bad_usage(netdict, capsysbinary):
     [
         (["-c", "idx,oops", "x"], "'oops' is no column; there are: idx, seq,"),
         (["-c", "", "x"], "'' is no column"),
+        (["-c", "idx,kernal", "x"], "argument -c: 'kernal' is no column: did you mean 'kernel'?"),
+        (["-c", "Direction", "x"], "argument -c: 'Direction' is no column: did you mean 'dir'?"),  # PyProf's header
+        (["--sort", "-Sil(ns)", "x"], "argument --sort: 'Sil(ns)' is no column: did you mean 'sil'?"),
+        (["--group", "Layer", "x"], "argument --group: 'Layer' is no column: did you mean 'layer'?"),
+        (
+            ["--where", "op = 'mm'", "x"],
+            "argument --where: character 4: \"= 'mm'\": expected one of == != < <= > >= in like: did you mean ==?",
+        ),
+        (["--where", "opp == 'mm'", "x"], "character 1: 'opp': no column: did you mean 'op'?"),
+        (["--where", "op == mm", "x"], "character 7: 'mm': no column; a text is written in quotes: 'mm'"),
         (["-w", "-5", "x"], "expected a number of characters"),
         (["-w", "wide", "x"], "expected a number of characters, found 'wide'"),
         (["-w", "80", "--csv", "x"], "not allowed with argument"),
@@ -300,3 +311,99 @@ def test_explain_names_the_rows_that_there_are(netdict, capsys):
 def test_a_cpu_captures_time_is_not_called_the_gpus():
     table = Table(1, {"kDuration": np.array([1000]), "kind": Coded.of(["cpu"]), "op": Coded.of(['["relu"]'])})
     assert "100% of 0.0010 ms of CPU time is attributed" in totals(table, annotate(table)).line()
+
+
+def test_headers_of_text_are_the_names_that_the_options_take_whole(netdict, capfdbinary):
+    names = [column.name for column in COLUMNS]
+    for argv in (("-w", "3000"), ("-w", "500"), ()):
+        header = run(capfdbinary, *argv, "-q", "-c", "all", netdict)[1].splitlines()[0]
+        assert header.split() == names
+    groups = run(capfdbinary, "-q", "--group", "op,dir", netdict)[1].splitlines()[0]
+    assert groups.split() == "op dir count time share flops bytes tflops gbps uncounted".split()
+
+
+def test_on_a_terminal_rows_are_aligned_without_an_option(netdict, capfdbinary, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((70, 25)))
+    out = run(capfdbinary, "-q", "-c", "kernel,sil", netdict)[1]
+    assert out.splitlines() == [
+        "kernel" + 28 * " " + "  sil",
+        "volta_sgemm_128x64_nn" + 13 * " " + " 3000",
+        'a "quoted", name?of?[31m two lines 1000',
+    ]
+    group = run(capfdbinary, "--group", "op", netdict)
+    assert max(map(len, group[1].splitlines())) <= 70
+    assert group[1].splitlines()[0].split() == "op count time share flops bytes tflops gbps uncounted".split()
+    monkeypatch.setattr(
+        "shutil.get_terminal_size", lambda: os.terminal_size((28, 25))
+    )  # 6 + 5 + 4 + 5 and blanks are 23
+    _, out, err = run(capfdbinary, "--group", "op", netdict)
+    assert out.splitlines()[0].split() == ["op", "count", "time", "share"]
+    assert "left out for lack of width: flops,bytes,tflops,gbps,uncounted (-c names columns)" in err
+    assert run(capfdbinary, "-w", "0", "-q", "-c", "kernel,sil", netdict)[1].splitlines()[0] == "kernel sil"  # for awk
+
+
+def test_a_text_that_no_row_has_is_named_with_what_it_may_mean(netdict, capfdbinary):
+    def warned(condition: str) -> list[str]:
+        code, out, err = run(capfdbinary, "--where", condition, "-c", "idx", netdict)
+        assert (code, out) == (0, "idx\n")
+        return [line for line in err.splitlines() if "warning" in line]
+
+    assert warned("op == 'MatMul'") == ["prof.py: warning: no row has op 'MatMul': did you mean 'matmul'?"]
+    assert warned("op in ('matmull', 'xyz')") == [
+        "prof.py: warning: no row has op 'matmull': did you mean 'matmul'?",
+        "prof.py: warning: no row has op 'xyz'; there are 'matmul'",
+    ]
+    assert warned("kernel == 'sgemm'") == [
+        "prof.py: warning: no row has kernel 'sgemm'; 1 name contains it: like '*sgemm*'"
+    ]
+    assert warned("op == 'matmul' and sil < 5") == []
+    assert warned("dir == 'forward'") == ["prof.py: warning: no row has dir 'forward'; there are 'fprop'"]
+    found = json.loads(run(capfdbinary, "--json", "--where", "op == 'mattmul'", netdict)[1])
+    assert found["warnings"] == ["no row has op 'mattmul': did you mean 'matmul'?"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "known"),
+    [
+        (("-o", "net.foo"), ".csv, .jsonl, .json, .parquet and, for text, .txt or none (each also with .gz)"),
+        (("-o", "net.foo.gz"), ".csv, .jsonl, .json, .parquet and"),
+        (("-o", "net.dict"), ".csv, .jsonl"),
+        (("--group", "op", "-o", "net.xlsx"), ".csv, .jsonl"),
+        (("--summary", "-o", "net.csv"), ".json and, for text, .txt or none"),
+        (("--advise", "-w", "80", "-o", "net.md"), ".json and, for text, .txt or none"),
+    ],
+)
+def test_an_unknown_suffix_is_refused_with_those_there_are(netdict, tmp_path, monkeypatch, capsys, argv, known):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as done:
+        cli.main([*argv, netdict])
+    err = capsys.readouterr().err
+    suffix = "." + argv[-1].removesuffix(".gz").split(".")[1]
+    assert (done.value.code, err.count("\n")) == (2, 1)
+    assert err.startswith(f"prof.py: error: argument -o: {argv[-1]}: {suffix} is no known suffix; there are {known}")
+    assert [path.name for path in tmp_path.iterdir()] == ["net.dict"]
+
+
+@pytest.mark.parametrize(
+    "argv", [("--csv", "-o", "net.foo"), ("-w", "99", "-o", "net.foo"), ("-o", "net"), ("-o", "a.gz")]
+)
+def test_any_name_will_do_where_an_option_chooses_the_form_or_there_is_no_suffix(netdict, tmp_path, monkeypatch, argv):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["-q", *argv, netdict]) == 0
+    assert (tmp_path / argv[-1]).stat().st_size > 0
+
+
+def test_groups_in_a_pipe_are_aligned_words(netdict, capfdbinary):
+    out = run(capfdbinary, "-q", "--group", "op,kernel", "-c", "kernel,op,time,flops", netdict)[1]
+    assert out.splitlines() == [
+        "kernel                             op     time flops",
+        "volta_sgemm_128x64_nn              matmul 3000    48",  # 2*2*3*4
+        'a_"quoted",_name_of?[31m_two_lines na     1000     -',
+    ]
+    assert [line.split() for line in out.splitlines()] == [
+        line.split(" ")
+        for line in run(capfdbinary, "-q", "-w", "0", "--group", "op,kernel", "-c", "kernel,op,time,flops", netdict)[
+            1
+        ].splitlines()
+    ]

@@ -191,7 +191,7 @@ def test_and_packed(tmp_path, capfdbinary):
     answer(gzip.decompress((tmp_path / "x.json.gz").read_bytes()), "kernels")
 
 
-@pytest.mark.parametrize(("form", "begin"), [("--csv", b'"Idx"'), ("--jsonl", b'{"idx":1'), ("-w 80", b"Idx")])
+@pytest.mark.parametrize(("form", "begin"), [("--csv", b'"Idx"'), ("--jsonl", b'{"idx":1'), ("-w 80", b"idx")])
 def test_another_form_beats_the_name(form, begin, tmp_path, capfdbinary):
     assert run(capfdbinary, *form.split(), "-o", str(tmp_path / "x.json"), LENET)[0] == 0
     assert (tmp_path / "x.json").read_bytes().startswith(begin)

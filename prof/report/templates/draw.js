@@ -15,8 +15,9 @@ const draw = (() => {
     classColors = model.data.classes.map((_, i) => color(`c${i}`));
   }
 
-  // `option(width)` gives the chart's option; `picked(params)` is called on a click.
-  function chart(id, option, picked) {
+  // `option(width)` gives the chart's option; `picked(params)` is called on a click; `written(instance, box)` gives texts
+  // whose place depends on where the chart has put the rest.
+  function chart(id, option, picked, written) {
     const box = document.getElementById(id);
     const made = { box, instance: null, update, rebuild };
     function update() {
@@ -24,6 +25,7 @@ const draw = (() => {
       const next = option(box.clientWidth, box);
       if (box.style.height !== height) made.instance.resize();
       made.instance.setOption({ ...base(), ...next }, { notMerge: true });
+      if (written) made.instance.setOption({ graphic: written(made.instance, box) });
     }
     function rebuild() {
       made.instance?.dispose();
@@ -77,6 +79,7 @@ const draw = (() => {
     inkOn,
     charts, chart, refresh, tooltip, axis,
     get colors() { return colors; },
+    opColor: (name, call) => classColors[Math.max(0, model.data.classes.indexOf(model.opClass(name) ?? model.texts.class[call]))],
     classColor: (name) => classColors[Math.max(0, model.data.classes.indexOf(name))],
     whyColor: (name) => color({ sync: "c5", data: "data", copy: "c6", host: "c8", launch: "c3", queued: "c9" }[name] ?? "other"),
     phaseColor: (name) => colors[name] ?? colors.other,

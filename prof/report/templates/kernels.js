@@ -10,10 +10,10 @@ const kernels = (() => {
 
   // The columns. `at` is a line of the table: sums over its rows, and the call of the first of them.
   const COLUMNS = [
-    number("count", "count", (at) => at.count, (v) => v.toLocaleString("en"), 70),
-    number("start", "start", (at) => at.start, (v) => format.ns(v - timeline.bounds()[0])),
     number("dur", "time", (at) => at.ns, format.ns, 90),
     number("share", "share", (at) => at.ns, (v) => format.percent(v, model.total), 70),
+    number("count", "count", (at) => at.count, (v) => v.toLocaleString("en"), 70),
+    number("start", "start", (at) => at.start, (v) => format.ns(v - timeline.bounds()[0])),
     text("name", "kernel", 260), text("op", "op", 150), text("dir", "direction", 95), text("layer", "layer", 200, "\x1f"),
     text("phase", "phase", 85), text("work", "kind of work", 130), text("aten", "aten op", 200), text("sizes", "shapes", 240),
     text("dtypes", "dtypes", 160), text("params", "arguments", 240),
@@ -21,7 +21,7 @@ const kernels = (() => {
     number("bytes", "bytes", (at) => at.bytes, (v) => format.si(v, "B")),
     number("flop_s", "FLOP/s", (at) => perSecond(at.flops, at.ns), (v) => format.si(v, "")),
     number("byte_s", "bytes/s", (at) => perSecond(at.bytes, at.ns), (v) => format.si(v, "B/s")),
-    number("sol", "share of limit", (at) => at.sol / at.ns, (v) => format.percent(v, 1), 90),
+    number("sol", "% of limit", (at) => at.sol / at.ns, (v) => format.percent(v, 1), 90),
     text("bound", "bound by", 90), text("tc", "TC", 50), text("tcprec", "TC format", 90), text("unit", "unit", 80),
     number("wait", "launch to start", (at) => at.wait, format.ns, 120),
     number("idle", "idle before", (at) => at.idle, format.ns, 100),
@@ -85,9 +85,10 @@ const kernels = (() => {
   }
 
   function build() {
-    const least = columns.reduce((sum, column) => sum + column.width, 0), width = Math.max(least, box.clientWidth - 1);
+    const narrow = box.clientWidth < 500, of = (column) => (narrow && !column.number ? Math.min(column.width, 150) : column.width);
+    const least = columns.reduce((sum, column) => sum + of(column), 0), width = Math.max(least, box.clientWidth - 1);
     const wide = columns.find((column) => !column.number); // takes the remaining width
-    widths = new Map(columns.map((column) => [column, column.width + (column === wide ? width - least : 0)]));
+    widths = new Map(columns.map((column) => [column, of(column) + (column === wide ? width - least : 0)]));
     const head = element("div", { className: "head" }, ...columns.map(headCell)), body = element("div", { className: "body" });
     body.style.cssText = `position:relative;height:${lines.length * HEIGHT}px;width:${width}px`;
     head.style.width = `${width}px`;
@@ -100,7 +101,7 @@ const kernels = (() => {
 
   function headCell(column) {
     const mark = sort.key === column.key ? (sort.down ? " ▾" : " ▴") : "";
-    const cell = element("button", { type: "button", className: `cell${column.number ? " number" : ""}`, textContent: column.name + mark, title: `sort by ${column.name}` });
+    const cell = element("button", { type: "button", className: `cell${column.number ? " number" : ""}`, textContent: column.name + mark, title: [`sort by ${column.name}`, model.data.meanings[column.key]].filter(Boolean).join(": ") });
     cell.style.width = `${widths.get(column)}px`;
     cell.onclick = () => {
       Object.assign(sort, sort.key === column.key ? { down: !sort.down } : { key: column.key, down: Boolean(column.number) });
@@ -203,12 +204,19 @@ const kernels = (() => {
       const tick = element("input", { type: "checkbox", checked: chosen.has(column.key) });
       tick.onchange = () => { chosen[tick.checked ? "add" : "delete"](column.key); update(); };
       document.getElementById("kernels-columns").append(element("label", {}, tick, ` ${column.name}`));
+      const meaning = model.data.meanings[column.key];
+      if (meaning) document.getElementById("kernels-meanings").append(element("dt", { textContent: column.name }), element("dd", { textContent: meaning }));
     }
     const search = document.getElementById("search");
     search.oninput = () => state.set("search", search.value.toLowerCase(), `search: ${search.value}`);
     document.getElementById("kernels-copy").onclick = copy;
     box.onscroll = fill;
-    new ResizeObserver(fill).observe(box);
+    let width = box.clientWidth;
+    new ResizeObserver(() => {
+      if (box.clientWidth === width) return fill();
+      width = box.clientWidth;
+      build();
+    }).observe(box);
     state.subscribe(() => {
       if (!state.value("search")) search.value = "";
       update();

@@ -18,15 +18,16 @@ const layers = (() => {
     return root;
   }
 
-  const node = (name, path, call) => ({ name, path, call, value: 0, children: new Map() });
+  const node = (name, path, call, op = false) => ({ name, path, call, op, value: 0, children: new Map() });
 
   function add(root, c, value) {
     root.value += value;
+    const parts = model.texts.path[c].split("\x1f"), ofOp = model.texts.op[c] ? parts.length - 2 : -1;
     let at = root, path = "";
-    for (const part of model.texts.path[c].split("\x1f")) {
+    for (const [i, part] of parts.entries()) {
       path = path ? `${path}\x1f${part}` : part;
       let child = at.children.get(part);
-      if (!child) at.children.set(part, (child = node(part, path, c)));
+      if (!child) at.children.set(part, (child = node(part, path, c, i === ofOp)));
       child.value += value;
       at = child;
     }
@@ -65,6 +66,8 @@ const layers = (() => {
     drawPath(top);
     const columns = Math.max(1, Math.min(depthOf(top), Math.floor(width / (width < 500 ? 100 : 150)) || 1, 7));
     boxes = top.value ? place(top, columns, box.clientHeight) : [];
+    const classes = new Set(boxes.map(([, , , at]) => classOf(at)).filter(Boolean));
+    legend.fill("layers-legend", [["ops and kernels", legend.classes(classes)], ["", boxes.some(([, , , at]) => !classOf(at)) ? [["layers", draw.colors.idle]] : []]]);
     return {
       grid: { left: 0, right: 0, top: 0, bottom: 0 },
       tooltip: draw.tooltip(({ dataIndex }) => tip(boxes[dataIndex][3], root)),
@@ -80,16 +83,20 @@ const layers = (() => {
     const [x, y] = api.coord([api.value(0), api.value(1)]);
     const [right, bottom] = api.coord([api.value(0) + 1, api.value(2)]);
     const at = boxes[api.value(3)][3], height = bottom - y, width = right - x;
-    const leaf = !at.children.size, fill = leaf ? draw.classColor(model.texts.class[at.call]) : draw.colors.idle;
-    const text = height < 13 ? "" : `${at.name || "all"}  ${amount(at.value)}`;
+    const kind = classOf(at), fill = kind ? draw.classColor(kind) : draw.colors.idle, room = width - 14;
+    const text = height < 14 ? "" : height < 32 ? labels.pair(at.name || "all", amount(at.value), room)
+      : [labels.fit(at.name || "all", room), labels.fit(amount(at.value), room)].filter(Boolean).join("\n");
     return {
       type: "rect",
       shape: { x, y, width: width - 1, height: Math.max(1, height - (height > 4 ? 1 : 0.3)) },
       style: { fill },
       textConfig: { position: "insideLeft", distance: 6 },
-      textContent: { style: { text, fill: leaf ? draw.inkOn(fill) : draw.colors.ink, fontSize: 11, width: width - 14, overflow: "truncate" } },
+      textContent: { style: { text, fill: kind ? draw.inkOn(fill) : draw.colors.ink, fontSize: labels.SIZE, lineHeight: labels.HEIGHT, fontFamily: "system-ui, sans-serif" } },
     };
   }
+
+  // The class of an op or a kernel; a layer has none.
+  const classOf = (at) => (at.op ? model.opClass(at.name) : at.children.size ? "" : model.texts.class[at.call]);
 
   const amount = (value) => metric.value === "dur" ? format.ns(value) : format.si(value, metric.value === "flops" ? "FLOP" : "B");
 

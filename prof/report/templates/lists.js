@@ -51,8 +51,8 @@ const lists = (() => {
     const sure = [found.confidence ? `rule ${found.rule}, confidence ${found.confidence}` : "", found.shares?.length ? `It concerns kernels of ${found.shares.join(", ")} above, so the savings do not add up.` : ""];
     for (const textContent of [found.why, found.how].filter(Boolean)) made.append(element("p", { textContent }));
     for (const textContent of [where, ...sure].filter(Boolean)) made.append(element("p", { className: "dim", textContent }));
-    const op = model.texts.op.find((text) => text === found.op || text.endsWith(`.${found.op}`));
-    if (op) made.append(element("button", { type: "button", textContent: `show ${format.cut(op, 40)}`, onclick: () => state.toggle("op", op) }));
+    const name = model.texts.op.find((text) => text === found.op || text.endsWith(`.${found.op}`));
+    if (name) made.append(element("button", { type: "button", textContent: `show ${format.cut(name, 40)}`, onclick: () => op.show(name) }));
     return made;
   }
 

@@ -5,11 +5,14 @@
     draw.refresh();
     for (const chart of draw.charts) chart.rebuild();
     timeline.paint();
+    stacks.update();
   });
 
   draw.refresh();
   for (const chart of draw.charts) chart.rebuild();
   timeline.start();
+  stacks.start();
+  lines.start();
   kernels.start();
   kernels.update();
   lists.start();
@@ -17,6 +20,6 @@
   state.subscribe(drawFilters);
   state.subscribe(() => draw.charts.forEach((chart) => chart.update()));
   // For tests and curious readers.
-  window.pyprof = { model, state, draw, phases, roofline, layers, timeline, op, kernels };
+  window.pyprof = { model, state, draw, phases, roofline, layers, stacks, lines, legend, labels, timeline, op, kernels };
   requestAnimationFrame(() => { document.documentElement.dataset.ready = String(Math.round(performance.now())); });
 })();

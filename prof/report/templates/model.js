@@ -65,8 +65,25 @@ const model = (() => {
   texts.search = path.map((text, i) =>
     `${text} ${texts.aten[i]} ${texts.sizes[i]} ${texts.dtypes[i]} ${texts.trace[i]} ${texts.work[i]} ${texts.params[i]}`.toLowerCase());
 
+  // The class of an op: that of the forward kernels that do most of its FLOPs, or, where none are counted, take most of its
+  // time. So casts, fills and copies around a product do not colour it. An op without forward kernels goes by all of its own.
+  const opClasses = (() => {
+    const sums = new Map();
+    for (let row = 0; row < call.length; row++) {
+      const c = call[row], name = texts.op[c];
+      if (!name) continue;
+      if (!sums.has(name)) sums.set(name, new Map());
+      const of = sums.get(name), key = texts.class[c], at = of.get(key) ?? [0, 0, 0];
+      const forward = texts.dir[c] === "bprop" ? 0 : 1, ns = Math.max(0, rows.dur[row]) || 0;
+      of.set(key, [at[0] + forward * (numbers.flops[c] || 0), at[1] + forward * ns, at[2] + ns]);
+    }
+    const more = (a, b) => b[0] - a[0] || b[1] - a[1] || b[2] - a[2];
+    return new Map([...sums].map(([name, of]) => [name, [...of].sort((a, b) => more(a[1], b[1]))[0][0]]));
+  })();
+
   return {
     data, rows, texts, numbers, calls,
+    opClass: (name) => opClasses.get(name),
     count: call.length,
     total: rows.dur.reduce((sum, ns) => sum + (ns > 0 ? ns : 0), 0),
     timed: rows.start.some((start) => !Number.isNaN(start)),

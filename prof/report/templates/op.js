@@ -48,17 +48,17 @@ const op = (() => {
   const COLUMNS = [
     ["direction", (at) => direction(model.texts.dir[at.call])],
     ["aten op", (at) => model.texts.aten[at.call].replace("aten::", "")],
-    ["arguments", (at) => model.texts.params[at.call].replaceAll(",", ", ") || "(not recorded)", "wide"],
-    ["calls", (at) => at.times.size.toLocaleString("en"), "number"],
-    ["time", (at) => format.ns(at.ns), "number"],
+    ["time", (at) => format.ns(at.ns), "number", "dur"],
     ["share", (at) => format.percent(at.ns, model.total), "number"],
+    ["arguments", (at) => model.texts.params[at.call].replaceAll(",", ", ") || "(not recorded)", "wide", "params"],
+    ["calls", (at) => at.times.size.toLocaleString("en"), "number", "calls"],
     ["time per call", (at) => format.ns(at.ns / at.times.size), "number"],
     ["range", (at) => spread([...at.times.values()]), "number"],
     ["FLOPs per call", (at) => format.si(at.flops / at.times.size, ""), "number"],
     ["bytes per call", (at) => format.si(at.bytes / at.times.size, "B"), "number"],
     ["FLOP/s", (at) => (at.ns > 0 ? format.si((at.flops / at.ns) * 1e9, "") : ""), "number"],
     ["bytes/s", (at) => (at.ns > 0 ? format.si((at.bytes / at.ns) * 1e9, "B/s") : ""), "number"],
-    ["share of limit", (at) => (Number.isNaN(at.sol) ? "" : format.percent(at.sol, at.ns)), "number"],
+    ["% of limit", (at) => (Number.isNaN(at.sol) ? "" : format.percent(at.sol, at.ns)), "number", "sol"],
     ["bound by", (at) => ordered(at.bounds)[0]?.[0] ?? ""],
     ["TC", (at) => model.texts.tc[at.call]],
     ["kernels", (at) => ordered(at.kernels).map(([text, count]) => `${format.cut(text, 60)} × ${count.toLocaleString("en")}`).join(", "), "wide"],
@@ -70,7 +70,7 @@ const op = (() => {
   }
 
   function table(found) {
-    const head = element("tr", {}, ...COLUMNS.map(([textContent, , className]) => element("th", { textContent, className: className ?? "" })));
+    const head = element("tr", {}, ...COLUMNS.map(([textContent, , className, key]) => element("th", { textContent, className: className ?? "", title: model.data.meanings[key ?? textContent] ?? "" })));
     const lines = found.slice(0, MOST).map((at) => {
       const line = element("tr", { tabIndex: 0 }, ...COLUMNS.map(([, get, className]) => element("td", { textContent: get(at), className: className ?? "", title: className === "wide" ? get(at).slice(0, 2000) : "" })));
       const choose = () => pick(at.call);
@@ -124,9 +124,9 @@ const op = (() => {
     const counts = Object.fromEntries(names.map((text) => [text, new Array(bins).fill(0)]));
     for (const { ns, dir } of calls) counts[dir][place(ns)]++;
     const span = (i) => (bins === 1 ? format.ns(low) : `${format.ns(edge(i))} to ${format.ns(edge(i + 1))}`);
+    legend.fill("op-legend", [["", names.map((text) => [text, draw.phaseColor(text)])]]);
     return {
-      grid: { left: 8, right: 16, top: 30, bottom: 24, containLabel: true },
-      legend: { top: 0, left: 0, textStyle: { color: draw.colors.ink }, itemWidth: 14, selectedMode: false },
+      grid: { left: 8, right: 16, top: 10, bottom: 24, containLabel: true },
       tooltip: draw.tooltip(({ seriesName, dataIndex, value }) => tipContent(`${value.toLocaleString("en")} calls, ${seriesName}`, [span(dataIndex)])),
       xAxis: draw.axis({ type: "category", data: Array.from({ length: bins }, (_, i) => format.ns(edge(i))), splitLine: { show: false }, axisLabel: { hideOverlap: true }, name: "time of a call (bars: calls)", nameLocation: "middle", nameGap: 24 }),
       yAxis: draw.axis({ type: "value", minInterval: 1, splitNumber: 3 }),
@@ -163,12 +163,20 @@ const op = (() => {
     if (!location.hash.startsWith("#op=")) return;
     let wanted = "";
     try { wanted = decodeURIComponent(location.hash.slice(4)); } catch { return; } // not an address of this page
-    if (!model.texts.op.includes(wanted) || wanted === name()) return;
+    if (model.texts.op.includes(wanted) && wanted !== name()) show(wanted);
+  }
+
+  function go() {
+    section.style.scrollMarginTop = `${document.getElementById("filters").offsetHeight + 8}px`; // the bar stays on top
+    section.scrollIntoView({ block: "start" });
+    section.querySelector("h2").focus({ preventScroll: true });
+  }
+
+  // Chooses an op, and goes to its page when that is there.
+  function show(wanted) {
     state.set("op", wanted);
     requestAnimationFrame(() => requestAnimationFrame(go));
   }
-
-  const go = () => section.scrollIntoView({ block: "start" });
 
   function start() {
     state.subscribe(update);
@@ -177,5 +185,5 @@ const op = (() => {
   }
 
   chart = draw.chart("op-times", option, () => {});
-  return { start, name, go, sets: () => sets(rowsOf(name())), calls: () => calls, chart };
+  return { start, name, go, show, sets: () => sets(rowsOf(name())), calls: () => calls, chart };
 })();

@@ -37,13 +37,14 @@ const phases = (() => {
     hint().textContent = whole
       ? "Every instant counts once. Idle: no operation runs on the device. Click a phase to filter by it."
       : "Sum of the durations of the operations that pass the filters. Click a phase to filter by it.";
-    box.style.height = `${Math.min(found.length, LIMIT) * 26 + 90}px`;
+    box.style.height = `${Math.min(found.length, LIMIT) * 26 + 62}px`;
     const names = [...data.phases, "idle"].filter((name) => found.some((bar) => amount(bar, name) > 0));
+    const alone = found.length === 1;
+    legend.fill("phases-legend", [["", names.map((name) => [name, name === "idle" ? draw.colors.idle : draw.phaseColor(name), alone ? format.ns(amount(found[0], name)) : ""])]]);
     const many = found.length > LIMIT, longest = Math.max(...found.map(all));
     const left = Math.min(width * 0.35, 16 + 7 * Math.max(...found.map((bar) => bar.label.length)));
     return {
-      grid: { left, right: many ? 48 : 30, top: 34, bottom: 26 },
-      legend: { top: 0, left: 0, type: "scroll", textStyle: { color: draw.colors.ink }, itemWidth: 14, selectedMode: false },
+      grid: { left, right: many ? 48 : 30, top: 8, bottom: 26 },
       tooltip: draw.tooltip(({ dataIndex, seriesName }) => tip(found[dataIndex], seriesName)),
       xAxis: draw.axis({ type: "value", axisLabel: { formatter: format.ns, hideOverlap: true }, splitNumber: width < 500 ? 3 : 6 }),
       yAxis: draw.axis({ type: "category", data: found.map((bar) => bar.label), inverse: true, splitLine: { show: false }, axisLabel: { width: left - 14, overflow: "truncate" } }),

@@ -3,7 +3,7 @@
 const roofline = (() => {
   const group = document.getElementById("roofline-group"), choice = document.getElementById("roofline-roofs");
   const DOTS = 400; // the longest; the others would be too small to see
-  let shown = [];
+  let shown = [], roofsShown = [], frame = null, written = [];
 
   function dots() {
     const found = new Map();
@@ -37,13 +37,38 @@ const roofline = (() => {
     return Object.entries(device.flop_per_s).filter(([unit]) => choice.value === "all" || used.has(unit) || unit === "fp32");
   };
 
+  // The names of dots and roofs, placed so that none lies on another or on a dot.
+  function texts(chart, box) {
+    if (!shown.length) return [{ type: "text", left: "center", top: "30%", style: { text: "No operation here has a count of FLOPs", fill: draw.colors.dim } }];
+    const pixel = (value) => chart.convertToPixel({ gridIndex: 0 }, value);
+    const [left, bottom] = pixel([frame.low, frame.min]), [right, top] = pixel([frame.high, frame.max]);
+    const dots = shown.map((dot) => {
+      const [x, y] = pixel([dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9]), r = dot.size / 2;
+      return { x: x - r, y: y - r, width: dot.size, height: dot.size };
+    });
+    const lines = roofsShown.map(({ data }) => data.map(pixel)), narrow = box.clientWidth < 500;
+    const roofTexts = roofsShown.filter(({ label }) => label).map(({ label: text, at, data }) => {
+      const wide = labels.width(text) + 2, [[x, y], [u, v]] = data.map(pixel);
+      const along = Array.from({ length: 19 }, (_, k) => (at ? u - wide - 4 - (k * (u - x)) / 20 : x + ((k + 2) * (u - x)) / 22));
+      return { text, places: at ? along.flatMap((px) => [[px, y - labels.HEIGHT - 1], [px, y + 4]])
+        : along.map((px) => [px + 8, v + ((u - px) * (y - v)) / (u - x || 1) + 5]) };
+    });
+    const dotTexts = shown.slice(0, narrow ? 6 : 14).map((dot, i) => {
+      const own = dots[i], text = format.cut(dot.name, 28), wide = labels.width(text) + 2, { HEIGHT } = labels;
+      const cx = own.x + own.width / 2, cy = own.y + own.height / 2, [e, w] = [own.x + own.width + 3, own.x - wide - 3], [n, s] = [own.y - HEIGHT - 1, own.y + own.height + 1];
+      return { text, own, places: [[e, cy - HEIGHT / 2], [w, cy - HEIGHT / 2], [cx - wide / 2, n], [cx - wide / 2, s], [e - 4, n + 4], [e - 4, s - 4], [w + 4, n + 4], [w + 4, s - 4]] };
+    });
+    written = labels.place([...roofTexts, ...dotTexts], { x: left, y: top - labels.HEIGHT, width: right - left, height: bottom - top + labels.HEIGHT }, dots, lines);
+    return written.map(({ x, y, text }) => ({ type: "text", silent: true, z: 5, x: x + 1, y: y + 1, style: { text, fill: draw.colors.ink, fontSize: labels.SIZE, fontFamily: "system-ui, sans-serif" } }));
+  }
+
   // The device's roofs and, dotted, its data sheet's where others were measured.
   function roofs(low, high, scale, list, box) {
     const device = model.data.devices.find((found) => found.byte_per_s) ?? null;
     if (!device) return [];
     const sheet = model.data.sheets.find((found) => found.name === device.name) ?? { flop_per_s: {} };
     const peaks = peaksOf(device, list).sort((a, b) => a[1] - b[1]), top = Math.max(...peaks.map(([, peak]) => peak), 0);
-    const near = Math.log10(scale.max / scale.min) * (16 / Math.max(100, box.clientHeight - 80)); // decades of a label's height
+    const near = Math.log10(scale.max / scale.min) * (16 / Math.max(100, box.clientHeight - 50)); // decades of a label's height
     const narrow = box.clientWidth < 500;
     const other = ([unit, peak]) => (sheet.flop_per_s[unit] && sheet.flop_per_s[unit] !== peak ? sheet.flop_per_s[unit] : null);
     const slower = sheet.byte_per_s && sheet.byte_per_s !== device.byte_per_s ? sheet.byte_per_s : null;
@@ -75,12 +100,8 @@ const roofline = (() => {
 
   // `at`: the end that has the label.
   const roof = (name, faint, data, at) => ({
-    name: name || "roof", type: "line", data, symbol: "none", silent: true, z: 1,
+    name: name || "roof", label: name, at, type: "line", data, symbol: "none", silent: true, z: 1,
     lineStyle: { color: draw.colors.dim, width: faint ? 1 : 1.5, type: faint ? "dotted" : at ? "dashed" : "solid" },
-    markPoint: {
-      symbol: "rect", symbolSize: 0.1, silent: true, data: name ? [{ coord: data[at] }] : [],
-      label: { formatter: name, color: draw.colors.dim, fontSize: 11, textBorderColor: draw.colors.card, textBorderWidth: 2, position: at ? [-4, -15] : [18, -6], align: at ? "right" : "left" },
-    },
   });
 
   // Whole decades around the dots and the highest peak in use.
@@ -100,25 +121,22 @@ const roofline = (() => {
       : "No operation passes the filters.";
     const ai = list.map((dot) => dot.flops / dot.bytes), longest = Math.max(1, ...list.map((dot) => dot.ns));
     const low = 10 ** Math.floor(Math.log10(Math.min(0.1, ...ai))), high = 10 ** Math.ceil(Math.log10(Math.max(1000, ...ai)));
-    const scale = heights(list), place = (dot) => Math.log(dot.flops / dot.bytes / low) / Math.log(high / low); // 0 left, 1 right
+    const scale = heights(list);
     const classes = model.data.classes.filter((name) => list.some((dot) => dot.class === name));
-    const labelled = width < 500 ? 4 : 10; // the longest
+    for (const dot of list) dot.size = 6 + 34 * Math.sqrt(dot.ns / longest);
+    legend.fill("roofline-legend", [["", legend.classes(new Set(classes))]]);
+    frame = { low, high, ...scale };
+    roofsShown = list.length ? roofs(low, high, scale, list, box) : [];
     return {
-      grid: { left: 16, right: 24, top: 46, bottom: 34, containLabel: true },
-      legend: { top: 0, left: 0, type: "scroll", data: classes, textStyle: { color: draw.colors.ink }, itemWidth: 14, selectedMode: false },
+      grid: { left: 16, right: 24, top: 28, bottom: 34, containLabel: true },
       tooltip: draw.tooltip(({ data }) => (data?.dot ? tip(data.dot) : "")),
       xAxis: draw.axis({ type: "log", min: low, max: high, name: "FLOP / byte", nameLocation: "middle", nameGap: 26, axisLabel: { formatter: (v) => format.digits(v) } }),
       yAxis: draw.axis({ type: "log", ...scale, axisLabel: { formatter: (v) => format.si(v, "").trim() }, name: "FLOP/s", nameLocation: "end", nameGap: 6, nameTextStyle: { align: "left", color: draw.colors.dim } }),
-      graphic: list.length ? [] : [{ type: "text", left: "center", top: "30%", style: { text: "No operation here has a count of FLOPs", fill: draw.colors.dim } }],
       series: [
-        ...(list.length ? roofs(low, high, scale, list, box) : []),
+        ...roofsShown.map(({ label, at, ...series }) => series),
         ...classes.map((name) => ({
           name, type: "scatter", z: 3, itemStyle: { color: draw.classColor(name), opacity: 0.8, borderColor: draw.colors.card },
-          labelLayout: { hideOverlap: true },
-          label: { show: true, color: draw.colors.ink, textBorderColor: draw.colors.card, textBorderWidth: 2, fontSize: 11, lineHeight: 17, formatter: ({ data }) => (data.rank < labelled ? format.cut(data.dot.name, 28) : "") },
-          data: list.flatMap((dot, rank) => dot.class !== name ? [] : ({
-            rank, label: { position: place(dot) > (width < 500 ? 0.55 : 0.8) ? "left" : "right" }, value: [dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9], symbolSize: 6 + 34 * Math.sqrt(dot.ns / longest), dot,
-          })),
+          data: list.flatMap((dot) => dot.class !== name ? [] : ({ value: [dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9], symbolSize: dot.size, dot })),
         })),
       ],
     };
@@ -140,7 +158,7 @@ const roofline = (() => {
     if (data.dot.dir) state.set("dir", state.value(group.value) ? data.dot.dir : undefined, `direction: ${data.dot.dir}`);
   }
 
-  const made = draw.chart("roofline", option, picked);
+  const made = draw.chart("roofline", option, picked, texts);
   group.onchange = choice.onchange = () => made.update();
-  return Object.assign(made, { shown: () => shown });
+  return Object.assign(made, { shown: () => shown, labels: () => written });
 })();

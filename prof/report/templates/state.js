@@ -9,6 +9,9 @@ const state = (() => {
 
   const ofCall = {
     path: (value) => (call) => model.texts.path[call] === value || model.texts.path[call].startsWith(`${value}\x1f`),
+    // The lines of a stack from the outermost on; no line: operations without a stack.
+    stack: (value) => (call) => (value === "\n" ? !model.texts.trace[call] : `${model.texts.trace[call]}\n`.startsWith(`${value}\n`)),
+    line: (value) => (call) => model.texts.trace[call].split("\n").pop() === (value === "\n" ? "" : value),
     search: (value) => (call) => model.texts.search[call].includes(value),
   };
   const ofRow = {

@@ -181,7 +181,7 @@ const timeline = (() => {
     if (each.kind === "gap") return whys[rows.why[each.next[i]]] ?? draw.colors.other;
     if (each.kind !== "range") return draw.classColor(model.text("class", row));
     const [kind, text] = parts[rows.call[row]][each.level];
-    return kind === "phase" ? draw.phaseColor(text) : kind === "op" ? draw.classColor(model.text("class", row)) : draw.colors.idle;
+    return kind === "phase" ? draw.phaseColor(text) : kind === "op" ? draw.opColor(text, rows.call[row]) : draw.colors.idle;
   }
   let whys = []; // colours of the causes of gaps
 
@@ -194,23 +194,21 @@ const timeline = (() => {
     context.fillRect(left, each.y, right - left, each.height);
     if ((each.kind === "row" || each.kind === "range") && right - left > 34) {
       context.fillStyle = passes ? draw.inkOn(color) : draw.colors.ink;
-      context.fillText(fitted(titleOf(each, row), right - left - 6), left + 3, each.y + each.height / 2);
+      context.fillText(labels.fit(titleOf(each, row), right - left - 6), left + 3, each.y + each.height / 2);
     }
     context.globalAlpha = 1;
     drawn++;
   }
 
-  const fitted = (text, width) => format.cut(text, Math.max(3, Math.floor(width / 6)));
-
   function ruler(context, width, height, scale) {
-    const wanted = (view.high - view.low) / Math.max(2, width / 110);
+    const wanted = (view.high - view.low) / Math.max(2, width / (width < 500 ? 65 : 110));
     const size = 10 ** Math.floor(Math.log10(wanted)), step = size * ([1, 2, 5, 10].find((n) => n * size >= wanted) ?? 10);
     for (let k = Math.ceil((view.low - bounds[0]) / step); k * step + bounds[0] < view.high; k++) {
       const x = (k * step + bounds[0] - view.low) * scale;
       context.fillStyle = draw.colors.line;
       context.fillRect(x, 0, 1, height);
       context.fillStyle = draw.colors.dim;
-      context.fillText(format.ns(k * step), x + 3, 10);
+      if (x + 3 + labels.width(format.ns(k * step)) <= width) context.fillText(format.ns(k * step), x + 3, 10);
     }
   }
 
@@ -349,14 +347,20 @@ const timeline = (() => {
       if (rows.why[row] >= 0) sums[rows.why[row]] += rows.idle[row]; else unknown += rows.idle[row];
     }
     const found = sums.map((ns, i) => ({ ns, i })).filter(({ ns }) => ns > 0).sort((a, b) => b.ns - a.ns);
-    const swatch = (name) => { const made = element("i"); made.style.background = draw.whyColor(name); return made; };
-    const buttons = found.map(({ ns, i }) => element("button", { type: "button", onclick: () => chooseWhy(i), title: "filter by the operations that ended these gaps" }, swatch(data.why[i].name), `${data.why[i].words} ${format.ns(ns)}`));
+    const buttons = found.map(({ ns, i }) => element("button", { type: "button", onclick: () => chooseWhy(i), title: "filter by the operations that ended these gaps" }, legend.swatch(draw.whyColor(data.why[i].name)), `${data.why[i].words} ${format.ns(ns)}`));
     document.getElementById("timeline-idle").replaceChildren(...(found.length ? [element("span", { className: "dim", textContent: "idle time before these operations:" })] : []),
       ...buttons, ...(found.length && unknown ? [element("span", { className: "dim", textContent: `cause unknown: ${format.ns(unknown)}` })] : []));
   }
 
+  function key() {
+    const classes = new Set(model.texts.class), phases = new Set(model.texts.phase);
+    legend.fill("timeline-legend", [["ops, kernels, launches", legend.classes(classes)],
+      ["phases", wanted.checked ? data.phases.filter((name) => phases.has(name)).map((name) => [name, draw.phaseColor(name)]) : []],
+      ["", wanted.checked && model.texts.layer.some(Boolean) ? [["layers", draw.colors.idle]] : []]]);
+  }
+
   function controls() {
-    wanted.onchange = () => { build(); later(); };
+    wanted.onchange = () => { build(); key(); later(); };
     for (const button of document.querySelectorAll("#timeline-tools button")) button.onclick = actions[button.dataset.do];
     const select = document.getElementById("timeline-step"), steps = data.steps.filter((step) => step.step !== null);
     document.getElementById("timeline-step-label").hidden = steps.length < 2;
@@ -374,11 +378,12 @@ const timeline = (() => {
     }
     show(...bounds);
     controls();
+    key();
     new ResizeObserver(later).observe(canvas);
     state.subscribe(later);
     state.subscribe(causes);
     causes();
   }
 
-  return { start, paint: () => model.timed && paint(), tracks: () => tracks, drawn: () => drawn, show, view, bounds: () => bounds };
+  return { start, paint: () => { if (model.timed) { key(); causes(); paint(); } }, tracks: () => tracks, drawn: () => drawn, show, view, bounds: () => bounds };
 })();

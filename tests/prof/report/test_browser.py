@@ -240,7 +240,7 @@ def test_search_sort_and_copy_of_the_table(opened):
     names = opened.run("return pyprof.kernels.lines().map((at) => pyprof.model.texts.name[at.call])")
     assert names and all("nvjet" in name for name in names)
     head, *lines = opened.run("return pyprof.kernels.csv()").splitlines()
-    assert head.startswith('"name","count","dur"') and len(lines) == len(names)
+    assert head.startswith('"name","dur","share","count"') and len(lines) == len(names)
     opened.run("document.querySelector('#kernels .head .cell').click()")  # by name, upwards
     assert opened.run("return pyprof.kernels.lines().map((at) => pyprof.model.texts.name[at.call])") == sorted(names)
 

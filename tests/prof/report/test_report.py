@@ -7,8 +7,10 @@ import json
 import re
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
+from pyprof.prof import cli as prof_cli
 from pyprof.prof.page import ROOM
 from pyprof.prof.report import cli
 from pyprof.prof.report.page_model import page_model
@@ -55,6 +57,21 @@ def test_the_page_has_the_summary_of_the_capture():
     page = page_of(small())
     assert all(html.escape(sentence) in page for sentence in summary["sentences"])
     assert '<th scope="row">optimizer</th><td>1</td>' in page
+
+
+@pytest.mark.parametrize("name", ["h200_gpt2_init", "h200x4_collectives"])
+def test_the_page_says_every_sentence_that_the_terminal_says(name, root, tmp_path, capfdbinary):
+    """Communication, causes of idle time and late launches among them; each on the page as text, in the same order."""
+    file = str(root / "tests" / "golden" / f"{name}.sqlite.gz")
+    assert prof_cli.main(["--summary", "-q", "-w", "100", file]) == 0
+    said = " ".join(capfdbinary.readouterr().out.decode().partition("\n\n")[0].split()).split(" • ")[1:]
+    assert cli.main([file, "-q", "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    part = page[page.index('class="sentences"') : page.index('<section id="advice"')]
+    shown = [html.unescape(re.sub(r"<[^>]*>", "", item)) for item in re.findall(r"<li>(.*?)</li>", part)]
+    assert shown == said
+    words = "Idle time by the cause of each gap" if name == "h200_gpt2_init" else "Communication takes"
+    assert any(words in sentence for sentence in shown)
 
 
 def test_equal_rows_are_one_call():
@@ -145,6 +162,15 @@ def test_ranks_and_devices_are_told_apart():
     model = model_of(small(rank=np.array([0, 0, 0, 0, 1])))
     assert model["owners"] == ["device, rank 0", "device, rank 1"]
     assert [step["owner"] for step in model["steps"]] == [0, 1]
+
+
+def test_a_page_has_the_suffix_of_a_page(tmp_path, capsys):
+    with pytest.raises(SystemExit) as done:
+        cli.main(["-o", str(tmp_path / "page.csv"), "net.dict"])
+    assert done.value.code == 2
+    known = ".html, .htm or none (each also with .gz)"
+    error = f"argument -o: {tmp_path}/page.csv: .csv is no known suffix; there are {known}"
+    assert capsys.readouterr().err == f"pyprof report: error: {error}\n"
 
 
 # What is hostile

@@ -162,7 +162,7 @@ def test_json_lines_have_numbers_and_null(netdict, capfdbinary):
         ("a.csv", b'"Idx",'),
         ("a.jsonl", b'{"idx":1'),
         ("a.json", b'{"schema": "pyprof/kernels/1"'),
-        ("a.txt", b"Idx "),
+        ("a.txt", b"idx "),
     ],
 )
 def test_the_outputs_name_chooses_the_form(netdict, tmp_path, name, begin):

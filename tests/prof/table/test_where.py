@@ -88,7 +88,7 @@ def test_rows_that_are_chosen(text, rows):
         ("", "an empty condition"),
         ("op", "character 3: the end: expected one of == != < <= > >= in like"),
         ("1", "character 2: the end: expected one of =="),
-        ("sil > 1 and oops == 2", "character 13: 'oops': no column; there are op, tc, sil, flops, sol"),
+        ("sil > 1 and oops == 2", "character 13: 'oops': no column; there are: op, tc, sil, flops, sol"),
         ("op = 'linear'", "character"),
         ("op == 'linear", 'character 7: "\'linear": a quote that is not closed'),
         ("sil >", "character 6: the end: expected a name, a number or a text in quotes"),

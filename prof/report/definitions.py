@@ -1,0 +1,185 @@
+"""The terms of the page and their definitions: one table, which docs/reference/terms.md shows too.
+
+A term is marked where it first stands in a list of sentences or as the name of a figure. The page's columns take their
+meaning from the columns of prof.py where they are the same.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from markupsafe import Markup, escape
+
+from pyprof.prof.table.columns import COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term: its name, the other texts that stand for it, and its definition, in full sentences."""
+
+    name: str
+    also: tuple[str, ...]
+    text: str
+
+    @property
+    def key(self) -> str:
+        """The end of its id in the page."""
+        return re.sub(r"\W+", "-", self.name.lower())
+
+
+TERMS = (
+    Term(
+        "attributed",
+        (),
+        "An operation is attributed if the PyTorch op that launched it is known; the share is one of time. The rest is "
+        "listed with its reason.",
+    ),
+    Term("GPU time", (), "The sum of the durations of all operations: time in which two of them run counts twice."),
+    Term("CPU time", (), "The sum of the durations of all CPU ops that call no other op."),
+    Term(
+        "step time",
+        ("A step takes",),
+        "From the first operation of a step to the first one of the next step; the median of several steps.",
+    ),
+    Term("capture", (), "From the first operation to the end of the last one."),
+    Term(
+        "GPU busy",
+        ("GPU is busy", "GPUs are busy"),
+        "The share of the time, from the first operation to the last, in which at least one operation runs on the GPU: "
+        "a kernel, a copy, a memset or a graph.",
+    ),
+    Term(
+        "idle time",
+        ("Idle time",),
+        "Time in which no operation runs on the GPU. The cause of each gap is taken from what the CPU did meanwhile.",
+    ),
+    Term(
+        "late launches",
+        ("not yet launched",),
+        "Gaps in which the GPU had finished, and the CPU was still on its way to launch the next operation.",
+    ),
+    Term("GPU's queue", (), "Operations that were launched wait there until those before them have ended."),
+    Term(
+        "FLOP rate",
+        ("FLOPs are known",),
+        "The floating-point operations that the algorithm needs, divided by the time including idle time. A "
+        "multiply-add counts as 2.",
+    ),
+    Term(
+        "MFU",
+        ("Model FLOPs utilisation (MFU)",),
+        "Model FLOPs utilisation: the FLOPs of the matrix products that ran, divided by the time and by the dense peak "
+        "of the unit that did most of them.",
+    ),
+    Term(
+        "% of limit",
+        ("hardware's limits",),
+        "The time that the hardware's limit allows, as a share of the time taken. The limit is the longer of FLOPs / "
+        "peak of the unit and bytes / memory bandwidth. It may exceed 100% where data comes from a cache.",
+    ),
+    Term("compute-bound", (), "The limit is that of the FLOPs: FLOPs / peak is longer than bytes / bandwidth."),
+    Term("memory-bound", (), "The limit is that of the memory: bytes / bandwidth is longer than FLOPs / peak."),
+    Term(
+        "latency-bound",
+        (),
+        "Neither limit explains the time: the kernel is below 25% of its limit, and takes at most 5 µs or has fewer "
+        "blocks than the GPU has multiprocessors (SMs).",
+    ),
+    Term(
+        "tensor cores",
+        ("Matrix math",),
+        "Units for products of small matrices. Whether a kernel uses them is read from its name.",
+    ),
+    Term(
+        "GPU utilisation",
+        (),
+        "The share of the time, from the first operation to the last, in which a kernel runs, however small.",
+    ),
+    Term(
+        "SM efficiency",
+        (),
+        "Estimated share of the GPU's multiprocessors (SMs) that have a block to run, as torch.profiler defines it.",
+    ),
+    Term(
+        "achieved occupancy",
+        (),
+        "Estimated share of the threads that an SM can hold at once, as torch.profiler defines it.",
+    ),
+    Term(
+        "communication",
+        ("Communication takes",),
+        "Collectives and other transfers between GPUs. It is exposed while nothing else runs on its GPU.",
+    ),
+    Term(
+        "bus bandwidth",
+        (),
+        "The bytes that a rank must send for a collective, divided by its time; it compares with the speed of a link.",
+    ),
+    Term("op", (), "What the user called, such as torch.nn.functional.linear; one op may launch several kernels."),
+    Term("aten op", (), "What PyTorch's dispatcher ran for an op, such as aten::addmm; the innermost did the work."),
+    Term("layer", (), "The names of the modules around an op, the outermost first."),
+    Term("roofline", (), "The highest rate at a number of FLOPs per byte: bandwidth × FLOP/byte, or the unit's peak."),
+    Term("own time", (), "Of a line of code: of the operations whose innermost line of the stack it is."),
+    Term("time with callees", (), "Of a line of code: of the operations in whose stack it is, at any depth."),
+)
+PARTS = {text: term for term in TERMS for text in (term.name, *term.also)}
+# Columns of the page that are columns of prof.py, whose meaning they have: key on the page -> name.
+SAME = {
+    key: key for key in "op dir layer trace phase aten sizes dtypes params flops bytes bound tc tcprec unit".split()
+}
+SAME |= {key: key for key in "idle step".split()} | {"name": "kernel"}
+OWN = {
+    "sol": PARTS["% of limit"].text,
+    "dur": "how long the operations ran, together",
+    "count": "operations that the line stands for",
+    "share": "of the time of all operations in the capture",
+    "start": "since the first operation began",
+    "flop_s": "flops / time",
+    "byte_s": "bytes / time",
+    "wait": "from the start of the launching call to the start on the GPU",
+    "why": "the cause of the idle time before it",
+    "lane": "the stream on which it ran, or the CPU thread",
+    "work": "kind of work: GEMM, element-wise, copies and casts, ...",
+    "calls": "calls of an aten op, each of which may launch several kernels",
+}
+
+
+def column_meanings() -> dict[str, str]:
+    """What the page's columns mean, by their keys."""
+    return {**{key: COLUMN[name].meaning for key, name in SAME.items()}, **OWN}
+
+
+@lru_cache(maxsize=1)
+def _pattern() -> re.Pattern[str]:
+    longest = sorted(PARTS.keys() - {"capture"}, key=len, reverse=True)  # in sentences it is the file
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])")
+
+
+def marked(texts: Sequence[str]) -> list[Markup]:
+    """The texts as HTML: escaped, each term a button that opens its definition where it first stands in them."""
+    seen: set[str] = set()
+    return [Markup("").join(_pieces(text, seen)) for text in texts]
+
+
+def _pieces(text: str, seen: set[str]) -> Iterator[Markup]:
+    at = 0
+    for found in _pattern().finditer(text):
+        term = PARTS[found[0]]
+        if term.key not in seen:
+            seen.add(term.key)
+            yield escape(text[at : found.start()])
+            yield button(found[0], term)
+            at = found.end()
+    yield escape(text[at:])
+
+
+def button(text: str, term: Term) -> Markup:
+    """A button that looks like the text and opens the term's definition; it needs no JavaScript."""
+    opens = Markup('<button type="button" class="term" popovertarget="term-{}" title="{}">{}</button>')
+    return opens.format(term.key, term.text, text)
+
+
+def named(text: str) -> Markup:
+    """A figure's or a heading's name, with its definition if it has one."""
+    return button(text, PARTS[text]) if text in PARTS else escape(text)
