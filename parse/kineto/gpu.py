@@ -92,8 +92,9 @@ def unrecorded_launches(calls: list[Event]) -> list[str]:
     launching = sum(_LAUNCHING.match(event.name) is not None for event in calls)
     if not launching:
         return []
-    lost = f"{launching:,} calls gave a GPU work that the trace does not have: the rows are CPU ops, and their times"
-    return [f"{lost} are those of the calls (profile with ProfilerActivity.CUDA or .XPU, too)"]
+    calls_gave = f"{launching:,} call{'s' if launching > 1 else ''} gave"
+    lost = f"{calls_gave} a GPU work that the trace does not have: the rows are CPU ops, and their times"
+    return [f"{lost} are those of launching (profile with ProfilerActivity.CUDA or .XPU, too)"]
 
 
 def _calls(events: list[Event], clock: Clock, threads: Threads) -> _Calls:

@@ -129,8 +129,8 @@ def test_work_that_was_launched_but_not_recorded_is_warned_of(tmp_path, category
     got = read(write(tmp_path / "net.json", *events))
     assert got.rows == 1
     assert got.warnings == [
-        "1 calls gave a GPU work that the trace does not have: the rows are CPU ops, and their times are those of the "
-        "calls (profile with ProfilerActivity.CUDA or .XPU, too)"
+        "1 call gave a GPU work that the trace does not have: the rows are CPU ops, and their times are those of "
+        "launching (profile with ProfilerActivity.CUDA or .XPU, too)"
     ]
 
 
