@@ -63,5 +63,6 @@ def _blocking(table: Table) -> Bools:
     half = start + np.maximum(table.ints("kDuration"), 0) // 2
     lasts = ~named_rows(table, "Pinned") & (start != NULL) & (called >= half)
     is_async = table.coded("api").where(lambda name: "Async" in name)
-    waits: Bools = named_rows(table, "Pageable") | ~is_async | lasts | (_of(table, "apiSync") != NULL)
-    return to_device & waits
+    waits = named_rows(table, "Pageable") | ~is_async | lasts | (_of(table, "apiSync") != NULL)
+    found: Bools = to_device & waits
+    return found
