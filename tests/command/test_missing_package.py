@@ -22,7 +22,7 @@ WITHOUT = "import sys; sys.modules['{package}'] = None; from {module} import mai
     ],
 )
 def test_one_line_and_nothing_written(module, command, package, tmp_path):
-    out = tmp_path / "net.csv"
+    out = tmp_path / ("net.html" if command == "pyprof report" else "net.csv")
     run = [sys.executable, "-c", WITHOUT.format(module=module, package=package), str(LENET), "-o", str(out)]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
     expected = f"the package {package} is not installed for this Python (install pyprof: pip install .)"
