@@ -17,11 +17,14 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import _pop_mode as _pop_dispatch_mode
+from torch.utils._python_dispatch import _push_mode as _push_dispatch_mode
 
 from pyprof.capture import describe
 from pyprof.capture.call_stack import Tracer
 from pyprof.capture.describe import PLAIN, key_of
+from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop, pop, push
 from pyprof.capture.special import Special, autograd_backward, specials
 from pyprof.capture.targets import Target, Targets
@@ -50,6 +53,7 @@ class MarkerMode(TorchFunctionMode):
         self._tracer = tracer
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
+        self.dispatch_mode: DispatchMode | None = None  # in the exact mode
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
 
     def __torch_function__(
@@ -63,6 +67,8 @@ class MarkerMode(TorchFunctionMode):
         except KeyError:
             target = self._targets.add(func)
         if target is None or sink is None or _tracing():
+            if self.dispatch_mode is not None and _tracing():
+                return self.dispatch_mode.run_without(func, args, kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
         if type(target) is Special:
             return target.run(self, args, kwargs or {})
@@ -91,7 +97,9 @@ class MarkerMode(TorchFunctionMode):
                 entry = self._new_entry(target, key, args, kwargs or {})
         except describe.StepAside:
             return func(*args, **kwargs) if kwargs else func(*args)
-        except Exception:  # noqa: BLE001  (sparse CSR has no strides, and the user's classes may raise anything)
+        except Exception as error:  # noqa: BLE001  (sparse CSR has no strides, the user's classes may raise anything)
+            if is_from_outside(error):
+                raise
             entry = self._slow_entry(target, args, kwargs or {})
         if entry is None:
             return func(*args, **kwargs) if kwargs else func(*args)
@@ -140,6 +148,8 @@ class MarkerMode(TorchFunctionMode):
         except describe.StepAside:
             return None
         except Exception as error:  # noqa: BLE001  (as above: a description must not break the user's program)
+            if is_from_outside(error):
+                raise
             if len(self.failures) < _FAILURES_MOST:
                 self.failures.append(f"{target.mod}.{target.op}: {error!r}")
             return target.bare_entry()
@@ -237,6 +247,19 @@ class DispatchMode(TorchDispatchMode):
         super().__init__()
         self._markers = markers
         self._targets: dict[Any, Target] = {}
+
+    def run_without(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the call with this mode off, if it is this thread's innermost dispatch mode: torch.jit.trace needs that.
+
+        Under a dispatch mode the tracer does not know the weight of a convolution, and refuses it (seen in 2.13).
+        """
+        if _get_current_dispatch_mode() is not self:
+            return func(*args, **kwargs)
+        _pop_dispatch_mode()
+        try:
+            return func(*args, **kwargs)
+        finally:
+            _push_dispatch_mode(self)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

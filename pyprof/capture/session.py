@@ -62,7 +62,7 @@ class Session:
             raise
         mode.enter(self.mode)
         if options.dispatch:
-            self._dispatch_mode = mode.DispatchMode(self.mode)
+            self._dispatch_mode = self.mode.dispatch_mode = mode.DispatchMode(self.mode)
             self._dispatch_mode.__enter__()
         if self.autograd is not None:
             self.autograd.begin()
