@@ -3,6 +3,7 @@
 All of them act on the process's one collector, or, if there is none, on an attached tool (nsys, nvprof, ncu).
 """
 
+import functools
 import os
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from typing import Any
 
 from pyprof.capture import session
 from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler
-from pyprof.capture.sinks import Entry, pop, push
+from pyprof.capture.sinks import Entry, Nvtx, pop, push
 from pyprof.capture.trace_file import check_output
 from pyprof.errors import PyprofError
+from pyprof.files import tell
 
 _collector: Collector | None = None
 _lock = threading.Lock()
@@ -102,7 +104,10 @@ def start() -> None:
 
 
 def stop() -> None:
-    """End the range that start() began, after the GPU has finished all work launched in it."""
+    """End the range that start() began, after the GPU has finished all work launched in it.
+
+    If neither a collector nor a tool listened, it says so on standard error.
+    """
     _mark_range("stop")
 
 
@@ -118,6 +123,17 @@ def _mark_range(action: str) -> None:
         collector.start() if action == "start" else collector.stop()
     else:
         cuda_profiler(action)
+        if action == "stop" and not Nvtx.listening():
+            _say_that_nothing_listened()
+
+
+@functools.cache
+def _say_that_nothing_listened() -> None:
+    """Once per process."""
+    tell(
+        "pyprof: nothing listened between start() and stop(): no tool (nsys, nvprof, ncu) asked for ranges when this "
+        "process started, and no pyprof.profile block runs; start the script with `pyprof run` or under a tool"
+    )
 
 
 class _Step(threading.local):

@@ -53,7 +53,8 @@ class MarkerMode(TorchFunctionMode):
         self._tracer = tracer
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
-        self.dispatch_mode: DispatchMode | None = None  # in the exact mode
+        # Runs the calls that are not marked, if not None: in the exact mode, and after the session's end.
+        self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
 
     def __torch_function__(
@@ -67,8 +68,9 @@ class MarkerMode(TorchFunctionMode):
         except KeyError:
             target = self._targets.add(func)
         if target is None or sink is None or _tracing():
-            if self.dispatch_mode is not None and _tracing():
-                return self.dispatch_mode.run_without(func, args, kwargs or {})
+            divert = self.divert
+            if divert is not None:
+                return divert(func, args, kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
         if type(target) is Special:
             return target.run(self, args, kwargs or {})
@@ -186,12 +188,13 @@ def enter(mode: MarkerMode) -> None:
         _push_mode(other)
 
 
-def leave(mode: MarkerMode) -> None:
-    """Remove the mode from this thread's stack of modes, at whatever depth it is."""
+def leave(mode: MarkerMode) -> bool:
+    """Remove the mode from this thread's stack of modes, at whatever depth it is. Return whether it was there."""
     others = [_pop_mode() for _ in range(_mode_count())]
     for other in reversed(others):
         if other is not mode:
             _push_mode(other)
+    return any(other is mode for other in others)
 
 
 def fast_handler(mode: MarkerMode, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -248,12 +251,23 @@ class DispatchMode(TorchDispatchMode):
         self._markers = markers
         self._targets: dict[Any, Target] = {}
 
-    def run_without(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the call with this mode off, if it is this thread's innermost dispatch mode: torch.jit.trace needs that.
+    def leave(self) -> None:
+        """Remove this mode from this thread's stack of dispatch modes, if it is there, at whatever depth it is."""
+        above = []
+        while (innermost := _get_current_dispatch_mode()) not in (None, self):
+            _pop_dispatch_mode()
+            above.append(innermost)
+        if innermost is self:
+            self.__exit__(None, None, None)
+        for mode in reversed(above):
+            _push_dispatch_mode(mode)
+
+    def run_untraced(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call; under torch.jit.trace, with this mode off, if it is this thread's innermost dispatch mode.
 
         Under a dispatch mode the tracer does not know the weight of a convolution, and refuses it (seen in 2.13).
         """
-        if _get_current_dispatch_mode() is not self:
+        if not _tracing() or _get_current_dispatch_mode() is not self:
             return func(*args, **kwargs)
         _pop_dispatch_mode()
         try:
