@@ -256,9 +256,7 @@ class TraceFile(Collector):
         iterations, since = self._since
         in_window = self._started or iterations >= self._begin_after
         self._ranges += 1
-        found = Range(
-            in_window, self._iterations - iterations, time.monotonic() - since, self._ranges, self._profiler
-        )
+        found = Range(in_window, self._iterations - iterations, time.monotonic() - since, self._ranges, self._profiler)
         self._profiler = None
         if self._best is None or found > self._best:
             self._best = found

@@ -159,6 +159,9 @@ def _traceback_of_script(error: BaseException) -> TracebackType | None:
     """The traceback, beginning at the script's own first frame."""
     not_the_script = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
     tb = error.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename in (*not_the_script, "<frozen importlib._bootstrap_external>"):
+    while tb is not None and tb.tb_frame.f_code.co_filename in (
+        *not_the_script,
+        "<frozen importlib._bootstrap_external>",
+    ):
         tb = tb.tb_next
     return tb

@@ -31,7 +31,9 @@ class Framework(NamedTuple):
 
 
 FRAMEWORKS = (  # read in transformers 5.23, pytorch-lightning 2.6 and lightning 2.6
-    Framework("transformers.trainer", "transformers", "TrainerCallback", "on_step_end", ("callback_handler", "callbacks")),
+    Framework(
+        "transformers.trainer", "transformers", "TrainerCallback", "on_step_end", ("callback_handler", "callbacks")
+    ),
     Framework("pytorch_lightning.trainer", "pytorch_lightning", "Callback", "on_train_batch_end", ("callbacks",)),
     Framework("lightning.pytorch.trainer", "lightning.pytorch", "Callback", "on_train_batch_end", ("callbacks",)),
 )

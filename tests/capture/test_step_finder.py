@@ -28,7 +28,9 @@ for i in range(1, 6):
         net(torch.ones(i, 2)).sum().backward()
     optimizer.step(); optimizer.zero_grad()
 """
-ACCUMULATED_TOLD = ACCUMULATED.replace("net(torch", "pyprof.step(); net(torch").replace("import torch", "import torch, pyprof")
+ACCUMULATED_TOLD = ACCUMULATED.replace("net(torch", "pyprof.step(); net(torch").replace(
+    "import torch", "import torch, pyprof"
+)
 TWO_OPTIMIZERS = """
 import torch
 d, g = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
