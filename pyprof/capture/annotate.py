@@ -46,8 +46,8 @@ def wrap(owner: Any, name: str) -> None:
 
     This replaces the attribute with a function that opens a range, calls the original and closes the range. The op is
     called `name`; its `mod` is the owner's name. The `forward` and `backward` of an autograd Function are two
-    directions of one op, which has the Function's own name. PyTorch calls inside it are marked as usual. Wrapping twice is the
-    same as wrapping once, and `pyprof.deinit()` restores the original.
+    directions of one op, which has the Function's own name. PyTorch calls inside it are marked as usual. Wrapping twice
+    is the same as wrapping once, and `pyprof.deinit()` restores the original.
     Raises RuntimeError before init(), AttributeError if there is no such attribute, TypeError if it cannot be called.
     """
     active = session.current()

@@ -306,8 +306,8 @@ class TraceFile(Collector):
         told = super().warnings()
         if self._made_way:
             told.append(
-                f"the program uses PyTorch's profiler itself, and meanwhile pyprof collected nothing: {self.file} holds "
-                "the longest range without it; `pyprof prof` reads the program's own traces, too"
+                f"the program uses PyTorch's profiler itself, and meanwhile pyprof collected nothing: {self.file} "
+                "holds the longest range without it; `pyprof prof` reads the program's own traces, too"
             )
         return told
 

@@ -1,8 +1,8 @@
 """PyTorch's profiler is one per process: the program's own has precedence over pyprof's collector.
 
-While a collector is open, the three functions with which any of PyTorch's profilers begins and ends are replaced. Before
-the program's profiler begins, ours ends and keeps its records; when the program's has ended, ours may begin again. Two
-at once end in a segmentation fault (2.13).
+While a collector is open, the three functions with which any of PyTorch's profilers begins and ends are replaced.
+Before the program's profiler begins, ours ends and keeps its records; when the program's has ended, ours may begin
+again. Two at once end in a segmentation fault (2.13).
 
 Kineto also writes lines that begin with `USDT:` to standard error each time that it begins and ends, which are not for
 the user; here they are left out.

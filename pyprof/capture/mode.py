@@ -99,7 +99,7 @@ class MarkerMode(TorchFunctionMode):
                 entry = self._new_entry(target, key, args, kwargs or {})
         except describe.StepAside:
             return func(*args, **kwargs) if kwargs else func(*args)
-        except Exception as error:  # noqa: BLE001  (sparse CSR has no strides, the user's classes may raise anything)
+        except Exception as error:  # sparse CSR has no strides, and the user's classes may raise anything
             if is_from_outside(error):
                 raise
             entry = self._slow_entry(target, args, kwargs or {})
@@ -149,7 +149,7 @@ class MarkerMode(TorchFunctionMode):
             return target.cache.get(key) or self._entry(target, key, args, kwargs)
         except describe.StepAside:
             return None
-        except Exception as error:  # noqa: BLE001  (as above: a description must not break the user's program)
+        except Exception as error:  # as above: a description must not break the user's program
             if is_from_outside(error):
                 raise
             if len(self.failures) < _FAILURES_MOST:

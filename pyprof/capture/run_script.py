@@ -152,16 +152,14 @@ def _run_as_main(script: Script) -> None:
         __annotations__={}, __builtins__=builtins, __cached__=None, __file__=path, __loader__=loader, __spec__=None
     )
     sys.modules["__main__"] = main
-    exec(loader.source_to_code(loader.get_data(path), path), vars(main))
+    exec(loader.source_to_code(loader.get_data(path), path), vars(main))  # noqa: S102  (the script the user named)
 
 
 def _traceback_of_script(error: BaseException) -> TracebackType | None:
     """The traceback, beginning at the script's own first frame."""
-    not_the_script = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
+    frozen = ("<frozen runpy>", "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+    not_the_script = (__file__, runpy.__file__, *frozen)
     tb = error.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename in (
-        *not_the_script,
-        "<frozen importlib._bootstrap_external>",
-    ):
+    while tb is not None and tb.tb_frame.f_code.co_filename in not_the_script:
         tb = tb.tb_next
     return tb

@@ -24,7 +24,6 @@ from pyprof.capture.removal import after_this_call, on_every_thread
 from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Nvtx, Sink
 
-
 if TYPE_CHECKING:
     from pyprof.capture.mode import DispatchMode
 

@@ -28,9 +28,6 @@ for i in range(1, 6):
         net(torch.ones(i, 2)).sum().backward()
     optimizer.step(); optimizer.zero_grad()
 """
-ACCUMULATED_TOLD = ACCUMULATED.replace("net(torch", "pyprof.step(); net(torch").replace(
-    "import torch", "import torch, pyprof"
-)
 TWO_OPTIMIZERS = """
 import torch
 d, g = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
@@ -126,7 +123,7 @@ class Trainer:
                 for callback in list(self.found()): getattr(callback, EVENT)(self, None)
 """
         vars(trainer)["EVENT"] = "on_step_end" if hugging_face else "on_train_batch_end"
-        exec(code, vars(trainer))
+        exec(code, vars(trainer))  # noqa: S102  (this test's own text)
         package.Callback = package.TrainerCallback = trainer.Callback  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, name, package)
         made: Any = trainer.Trainer()
