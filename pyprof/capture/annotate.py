@@ -13,6 +13,8 @@ from typing import Any
 from pyprof.capture import session
 from pyprof.capture.sinks import Entry, pop, push
 
+_DIRECTIONS = ("forward", "backward", "vjp")  # methods of an autograd Function; vjp is another name of backward
+
 
 class annotate(ContextDecorator):
     """Name a part of the program as the layer `x`: `with pyprof.annotate("x"):` or `@pyprof.annotate("x")`.
@@ -43,8 +45,9 @@ def wrap(owner: Any, name: str) -> None:
     """Mark the calls of `owner.name`: a module's function, a method, an autograd Function's forward, a launcher.
 
     This replaces the attribute with a function that opens a range, calls the original and closes the range. The op is
-    called `name`; its `mod` is the owner's name. PyTorch calls inside it are marked as usual. Wrapping twice is the
-    same as wrapping once, and `pyprof.deinit()` restores the original.
+    called `name`; its `mod` is the owner's name. The `forward` and `backward` of an autograd Function are two
+    directions of one op, which has the Function's own name. PyTorch calls inside it are marked as usual. Wrapping twice
+    is the same as wrapping once, and `pyprof.deinit()` restores the original.
     Raises RuntimeError before init(), AttributeError if there is no such attribute, TypeError if it cannot be called.
     """
     active = session.current()
@@ -57,14 +60,19 @@ def wrap(owner: Any, name: str) -> None:
         raise TypeError(f"pyprof.wrap: {name!r} of {owner!r} cannot be called")
     if getattr(func, "__pyprof__", False):
         return
-    wrapper = marked(func, _mod_of(owner), name)
+    wrapper = marked(func, *_name_of(owner, name))
     active.patches.set(owner, name, type(static)(wrapper) if unbound else wrapper)
 
 
-def _mod_of(owner: Any) -> str:
-    if isinstance(owner, type):
-        return f"{owner.__module__}.{owner.__qualname__}"
-    return str(getattr(owner, "__name__", None) or type(owner).__name__)
+def _name_of(owner: Any, name: str) -> tuple[str, str]:
+    """The `mod` and the op of a wrapped attribute."""
+    from torch.autograd import Function
+
+    if not isinstance(owner, type):
+        return str(getattr(owner, "__name__", None) or type(owner).__name__), name
+    if issubclass(owner, Function) and name in _DIRECTIONS:
+        return owner.__module__, owner.__qualname__
+    return f"{owner.__module__}.{owner.__qualname__}", name
 
 
 def marked(func: Callable[..., Any], mod: str, op: str) -> Callable[..., Any]:

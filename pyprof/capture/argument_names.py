@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.targets import Parameters, Target
 
 _SCALARS = (int, float, bool, complex, type(None))  # accepted where a Tensor is expected
@@ -35,7 +36,9 @@ def _python_parameters(func: Any) -> Parameters:
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(func).parameters.values()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        if is_from_outside(error):
+            raise
         return []
     return [(parameter.name, True) for parameter in parameters if parameter.kind in named]
 

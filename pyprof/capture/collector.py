@@ -6,21 +6,28 @@ records by itself; pyprof only calls cudaProfilerStart and cudaProfilerStop.
 """
 
 import inspect
+import os
 import sys
+import threading
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyprof.capture import session
+from pyprof.capture.kineto_turns import Turns
 from pyprof.capture.sinks import Profiler
+from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import write_trace
 from pyprof.errors import PyprofError
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which part of the run to collect. pyprof.step() counts the iterations."""
+    """Which part of the run to collect. step_finder.py says what ends an iteration."""
 
     warmup: int = 0  # iterations to skip first
     steps: int | None = None  # iterations to collect after the warmup; None: all
@@ -36,7 +43,11 @@ class Collector(ABC):
         self._window = window
         self._started = False  # whether the program has called start(); from then on the window is ignored
         self._running = False
-        self._iterations = 0
+        self._iterations = 0  # that have ended
+        self._begin_after = window.warmup  # iterations
+        self._until: int | None = None  # the number of ended iterations at which to stop
+        self._told_steps = False  # whether the program calls pyprof.step(), which then alone ends iterations
+        self._finder: StepFinder | None = None
 
     @abstractmethod
     def begin(self) -> None:
@@ -48,8 +59,16 @@ class Collector(ABC):
 
     def open(self) -> None:
         """Called before the program's first line."""
+        if self._window.steps is not None or self._window.warmup:
+            self._finder = StepFinder(self._found_step)
         if not (self._window.wait or self._window.warmup):
-            self.begin()
+            self._begin_window()
+
+    def close(self) -> None:
+        """Called after the program's last line."""
+        self.end()
+        if self._finder is not None:
+            self._finder.close()
 
     def start(self) -> None:
         """Called by pyprof.start()."""
@@ -63,14 +82,56 @@ class Collector(ABC):
 
     def step(self) -> None:
         """Called by pyprof.step(), at the end of each iteration."""
+        if not self._told_steps:
+            self._told_steps = True
+            if self._iterations:
+                self._count_again()
+        self._count()
+
+    def _found_step(self) -> None:
+        if not self._told_steps:
+            self._count()
+
+    def _count_again(self) -> None:
+        """Forget the iterations that the optimizer ended, which were other ones than those of pyprof.step()."""
+        self._iterations = 0
+        if self._started or self._window.wait:
+            return
+        if self._window.warmup:
+            self.end()
+        elif not self._running:  # the first iteration is over: collect the ones after it
+            self._begin_after = 1
+
+    def _count(self) -> None:
         self._iterations += 1
-        window = self._window
         if self._started:
             return
-        if self._iterations == window.warmup:
-            self.begin()
-        if window.steps is not None and self._iterations == window.warmup + window.steps:
+        if self._iterations == self._begin_after:
+            self._begin_window()
+        if self._until is not None and self._iterations >= self._until:
+            self._until = None
             self.end()
+
+    def _begin_window(self) -> None:
+        self.begin()
+        self._until = None if self._window.steps is None else self._iterations + self._window.steps
+
+    def warnings(self) -> list[str]:
+        """What the user should know of the collected range, after close()."""
+        window, ended = self._window, self._iterations
+        if self._started or window.wait or ended >= self._begin_after + (window.steps or 0):
+            return []
+        asked = f"--warmup {window.warmup}" if window.warmup else ""
+        asked += f"{' ' if asked else ''}--steps {window.steps}" if window.steps is not None else ""
+        if ended == 0:
+            found = "no iteration was found: the program called neither optimizer.step() nor pyprof.step()"
+        else:
+            found = f"the program ended after {ended} iteration{'s' if ended > 1 else ''}"
+        return [f"{asked} was not reached: {found}; {self._holds()}"]
+
+    def _holds(self) -> str:
+        """The end of a warning that too few iterations ran: what has been collected."""
+        return "the tool has what ran until then" if self._iterations >= self._begin_after else "nothing was collected"
 
 
 class Attached(Collector):
@@ -80,7 +141,7 @@ class Attached(Collector):
 
     def open(self) -> None:
         """Start only if the window limits the steps, since cudaProfilerStart creates a context on the GPU."""
-        if self._window.steps is not None:
+        if self._window.steps is not None or self._window.warmup:
             super().open()
 
     def begin(self) -> None:
@@ -93,18 +154,80 @@ class Attached(Collector):
             cuda_profiler("stop")
 
 
+class Range(NamedTuple):
+    """Records of PyTorch's profiler, from one moment to another. The greatest one is written."""
+
+    in_window: bool  # False for what ran before the window
+    iterations: int
+    seconds: float
+    number: int  # makes comparing two of them end before the profilers
+    profiler: Any
+
+
 class TraceFile(Collector):
-    """The embedded collector: runs PyTorch's profiler, and writes one range to one file."""
+    """The embedded collector: runs PyTorch's profiler, and writes one range to one file.
+
+    If the program uses PyTorch's profiler itself, there are several ranges, and the longest one is written. With a
+    warmup, what runs before the end of the first iteration is collected too, and written if the warmup is not reached.
+    """
 
     def __init__(self, file: Path, force: bool, window: Window) -> None:
         super().__init__(window)
         self.name = str(file)
         self.file = file
+        self.switching = False
+        self._path = file.absolute()  # the program may change the working directory
         self._force = force
         self._sink = Profiler()
         self._profiler: Any = None
+        self._wanted = False  # whether to collect whenever the program's own profiler is off
+        self._made_way = False
+        self._theirs = False
+        self._thread = threading.get_ident()
+        self._best: Range | None = None
+        self._ranges = 0
+        self._since = (0, 0.0)  # iterations and time at the range's beginning
+        self._turns: Turns | None = None
+        self._pid = os.getpid()
+
+    def open(self) -> None:
+        self._turns = Turns(self)
+        super().open()
+        if self._window.warmup and not self._window.wait:
+            self.begin()
+
+    def close(self) -> None:
+        super().close()
+        if self._turns is not None:
+            self._turns.close()
 
     def begin(self) -> None:
+        self._close_range()
+        self._wanted = True
+        if not self._theirs:
+            self._open_range()
+
+    def end(self) -> None:
+        """Stop collecting, and keep the records until `write`."""
+        self._wanted = False
+        self._close_range()
+
+    def pause(self) -> None:
+        """Make way: the program's own profiler is about to begin."""
+        if threading.get_ident() == self._thread:
+            self._theirs = self._made_way = True
+            self._close_range()
+
+    def resume(self) -> None:
+        """The program's own profiler has ended."""
+        if threading.get_ident() == self._thread:
+            self._theirs = False
+            if self._wanted:
+                self._open_range()
+                if self._until is not None:
+                    self._until = self._iterations + (self._window.steps or 0)
+
+    def _open_range(self) -> None:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -112,21 +235,39 @@ class TraceFile(Collector):
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
-        self._profiler = profile(activities=activities, record_shapes=True, **since_2_5)
-        self._profiler.__enter__()
+        with self._switch():
+            self._profiler = profile(activities=activities, record_shapes=True, **since_2_5)
+            self._profiler.__enter__()
         self._running = True
+        self._since = self._iterations, time.monotonic()
         active = session.current()
         if active is not None:
             active.set_profiler(self._sink)
 
-    def end(self) -> None:
-        """Stop collecting, and keep the records until `write`."""
+    def _close_range(self) -> None:
         active = session.current()
         if active is not None:
             active.set_profiler(None)
-        if self._running:
-            self._running = False
+        if not self._running:
+            return
+        self._running = False
+        with self._switch():
             self._profiler.__exit__(None, None, None)
+        iterations, since = self._since
+        in_window = self._started or iterations >= self._begin_after
+        self._ranges += 1
+        found = Range(in_window, self._iterations - iterations, time.monotonic() - since, self._ranges, self._profiler)
+        self._profiler = None
+        if self._best is None or found > self._best:
+            self._best = found
+
+    @contextmanager
+    def _switch(self) -> Iterator[None]:
+        self.switching = True
+        try:
+            yield
+        finally:
+            self.switching = False
 
     def start(self) -> None:
         """Start again, dropping everything collected before the first start(). A second range is not collected."""
@@ -134,15 +275,45 @@ class TraceFile(Collector):
             sys.stderr.write(f"pyprof: {self.file} holds the first range of start() to stop(), this one is left out\n")
             return
         self.end()
+        self._best = None
         super().start()
 
+    def _count(self) -> None:
+        before_window = self._running and self._iterations < self._begin_after
+        super()._count()
+        if before_window and self._iterations < self._begin_after:
+            self.end()
+
+    def _count_again(self) -> None:
+        super()._count_again()
+        if self._window.warmup and self._best is not None:
+            self._best = self._best._replace(in_window=False)
+
     def write(self) -> None:
-        """Write the trace. Raises PyprofError if nothing was collected or the file cannot be written."""
-        self.end()
-        if self._profiler is None:
-            cause = "called start()" if self._window.wait else f"came to its {self._window.warmup}th pyprof.step()"
-            raise PyprofError(f"{self.file}: not written, for the program never {cause}")
-        write_trace(self._profiler, self._sink.texts, self.file, self._force)
+        """Write the trace. Raises PyprofError if nothing was collected or the file cannot be written.
+
+        Does nothing in a forked child: the file is its parent's.
+        """
+        if os.getpid() != self._pid:
+            return
+        self.close()
+        if self._best is None:
+            cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
+            raise PyprofError(f"{self.file}: not written, for {cause}")
+        write_trace(self._best.profiler, self._sink.texts, self._path, self._force)
+
+    def warnings(self) -> list[str]:
+        told = super().warnings()
+        if self._made_way:
+            told.append(
+                f"the program uses PyTorch's profiler itself, and meanwhile pyprof collected nothing: {self.file} "
+                "holds the longest range without it; `pyprof prof` reads the program's own traces, too"
+            )
+        return told
+
+    def _holds(self) -> str:
+        before = self._best is not None and not self._best.in_window
+        return f"{self.file} holds {'what ran before the end of the first one' if before else 'what ran'}"
 
 
 def cuda_profiler(action: str) -> None:

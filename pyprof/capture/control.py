@@ -3,7 +3,9 @@
 All of them act on the process's one collector, or, if there is none, on an attached tool (nsys, nvprof, ncu).
 """
 
+import functools
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,9 +14,10 @@ from typing import Any
 
 from pyprof.capture import session
 from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler
-from pyprof.capture.sinks import Entry, pop, push
+from pyprof.capture.sinks import Entry, Nvtx, pop, push
 from pyprof.capture.trace_file import check_output
 from pyprof.errors import PyprofError
+from pyprof.files import tell
 
 _collector: Collector | None = None
 _lock = threading.Lock()
@@ -37,8 +40,8 @@ def profile(
     pyprof.init(), this calls it with `trace` and `dispatch`, and calls deinit() at the end.
     docs/explanation/marking.md has the costs.
 
-    warmup, steps: the number of iterations to skip, and the number to collect after them (None: all). pyprof.step()
-        counts the iterations.
+    warmup, steps: the number of iterations to skip, and the number to collect after them (None: all). An iteration ends
+        with the step() of the first optimizer, or with pyprof.step() if the program calls it.
     wait: collect nothing before start(). If the block calls start() and stop(), the file has only the range between.
     force: overwrite an existing file.
 
@@ -46,29 +49,33 @@ def profile(
     Raises PyprofError before anything runs if the file exists, cannot be written, or another `profile` is running; and
     at the end if nothing was collected.
     """
-    with collect(Path(file), Window(warmup, steps, wait), force=force, trace=trace, dispatch=dispatch):
+    window = Window(warmup, steps, wait)
+    with collect(Path(file), window, force=force, trace=trace, dispatch=dispatch) as collector:
         yield
+    for warning in collector.warnings():
+        tell(f"pyprof: warning: {warning}")
 
 
 @contextmanager
 def collect(
     file: Path, window: Window, *, force: bool = False, trace: bool | str = False, dispatch: bool = False
-) -> Iterator[None]:
-    """The same as `profile`, but with the window as one argument."""
+) -> Iterator[Collector]:
+    """The same as `profile`, but with the window as one argument, and without printing the collector's warnings."""
     check_output(file, force)
     collector = TraceFile(file, force, window)
     with _collecting(collector, trace, dispatch) as done:
         done.callback(collector.write)
-        yield
+        with _writing_on_sigterm(collector):
+            yield collector
 
 
 @contextmanager
-def attach(window: Window, *, trace: bool | str = False, dispatch: bool = False) -> Iterator[None]:
+def attach(window: Window, *, trace: bool | str = False, dispatch: bool = False) -> Iterator[Collector]:
     """Mark what runs in this block for the attached tool, and call cudaProfilerStart and Stop around `window`."""
     collector = Attached(window)
     with _collecting(collector, trace, dispatch) as done:
-        done.callback(collector.end)
-        yield
+        done.callback(collector.close)
+        yield collector
 
 
 @contextmanager
@@ -93,6 +100,46 @@ def _collecting(collector: Collector, trace: bool | str, dispatch: bool) -> Iter
             _collector = None
 
 
+@contextmanager
+def _writing_on_sigterm(collector: TraceFile) -> Iterator[None]:
+    """On SIGTERM (Slurm, `timeout`) write what has been collected, then end by that signal, as without pyprof.
+
+    A handler of the program's own has precedence. Children that fork inherit this one, which in them only ends them.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def write_and_end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        try:
+            if os.getpid() == pid:
+                collector.write()
+                tell(f"pyprof: SIGTERM: wrote {collector.file}")
+        except PyprofError as error:
+            tell(f"pyprof: SIGTERM: {error}")
+        finally:
+            os.kill(os.getpid(), number)
+
+    pid = os.getpid()
+    signal.signal(signal.SIGTERM, write_and_end)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is write_and_end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _forget() -> None:
+    """In a forked child nothing is collected: the file is the parent's."""
+    global _collector, _lock
+    _collector, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
 def start() -> None:
     """Begin the range to collect, in the embedded collector if it runs, otherwise in nsys or ncu (cudaProfilerStart).
 
@@ -102,7 +149,10 @@ def start() -> None:
 
 
 def stop() -> None:
-    """End the range that start() began, after the GPU has finished all work launched in it."""
+    """End the range that start() began, after the GPU has finished all work launched in it.
+
+    If neither a collector nor a tool listened, it says so on standard error.
+    """
     _mark_range("stop")
 
 
@@ -118,6 +168,17 @@ def _mark_range(action: str) -> None:
         collector.start() if action == "start" else collector.stop()
     else:
         cuda_profiler(action)
+        if action == "stop" and not Nvtx.listening():
+            _say_that_nothing_listened()
+
+
+@functools.cache
+def _say_that_nothing_listened() -> None:
+    """Once per process."""
+    tell(
+        "pyprof: nothing listened between start() and stop(): no tool (nsys, nvprof, ncu) asked for ranges when this "
+        "process started, and no pyprof.profile block runs; start the script with `pyprof run` or under a tool"
+    )
 
 
 class _Step(threading.local):

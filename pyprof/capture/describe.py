@@ -13,6 +13,7 @@ import torch
 from torch.nn import Parameter
 
 from pyprof.capture import argument_names as argnames
+from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.targets import Target
 from pyprof.marker import LONG_LIST, MAX_TEXT, Marker, format_marker
 
@@ -85,7 +86,9 @@ def _item_keys(items: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
             else key_of(item)
             for item in items
         ]
-    except RuntimeError:  # sparse CSR and nested tensors have no strides
+    except RuntimeError as error:  # sparse CSR and nested tensors have no strides
+        if is_from_outside(error):
+            raise
         return map(key_of, items)
 
 

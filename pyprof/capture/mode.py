@@ -17,11 +17,14 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import _pop_mode as _pop_dispatch_mode
+from torch.utils._python_dispatch import _push_mode as _push_dispatch_mode
 
 from pyprof.capture import describe
 from pyprof.capture.call_stack import Tracer
 from pyprof.capture.describe import PLAIN, key_of
+from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop, pop, push
 from pyprof.capture.special import Special, autograd_backward, specials
 from pyprof.capture.targets import Target, Targets
@@ -50,6 +53,8 @@ class MarkerMode(TorchFunctionMode):
         self._tracer = tracer
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
+        # Runs the calls that are not marked, if not None: in the exact mode, and after the session's end.
+        self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
 
     def __torch_function__(
@@ -63,6 +68,9 @@ class MarkerMode(TorchFunctionMode):
         except KeyError:
             target = self._targets.add(func)
         if target is None or sink is None or _tracing():
+            divert = self.divert
+            if divert is not None:
+                return divert(func, args, kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
         if type(target) is Special:
             return target.run(self, args, kwargs or {})
@@ -91,7 +99,9 @@ class MarkerMode(TorchFunctionMode):
                 entry = self._new_entry(target, key, args, kwargs or {})
         except describe.StepAside:
             return func(*args, **kwargs) if kwargs else func(*args)
-        except Exception:  # noqa: BLE001  (sparse CSR has no strides, and the user's classes may raise anything)
+        except Exception as error:  # sparse CSR has no strides, and the user's classes may raise anything
+            if is_from_outside(error):
+                raise
             entry = self._slow_entry(target, args, kwargs or {})
         if entry is None:
             return func(*args, **kwargs) if kwargs else func(*args)
@@ -139,7 +149,9 @@ class MarkerMode(TorchFunctionMode):
             return target.cache.get(key) or self._entry(target, key, args, kwargs)
         except describe.StepAside:
             return None
-        except Exception as error:  # noqa: BLE001  (as above: a description must not break the user's program)
+        except Exception as error:  # as above: a description must not break the user's program
+            if is_from_outside(error):
+                raise
             if len(self.failures) < _FAILURES_MOST:
                 self.failures.append(f"{target.mod}.{target.op}: {error!r}")
             return target.bare_entry()
@@ -176,12 +188,13 @@ def enter(mode: MarkerMode) -> None:
         _push_mode(other)
 
 
-def leave(mode: MarkerMode) -> None:
-    """Remove the mode from this thread's stack of modes, at whatever depth it is."""
+def leave(mode: MarkerMode) -> bool:
+    """Remove the mode from this thread's stack of modes, at whatever depth it is. Return whether it was there."""
     others = [_pop_mode() for _ in range(_mode_count())]
     for other in reversed(others):
         if other is not mode:
             _push_mode(other)
+    return any(other is mode for other in others)
 
 
 def fast_handler(mode: MarkerMode, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -237,6 +250,30 @@ class DispatchMode(TorchDispatchMode):
         super().__init__()
         self._markers = markers
         self._targets: dict[Any, Target] = {}
+
+    def leave(self) -> None:
+        """Remove this mode from this thread's stack of dispatch modes, if it is there, at whatever depth it is."""
+        above = []
+        while (innermost := _get_current_dispatch_mode()) not in (None, self):
+            _pop_dispatch_mode()
+            above.append(innermost)
+        if innermost is self:
+            self.__exit__(None, None, None)
+        for mode in reversed(above):
+            _push_dispatch_mode(mode)
+
+    def run_untraced(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call; under torch.jit.trace, with this mode off, if it is this thread's innermost dispatch mode.
+
+        Under a dispatch mode the tracer does not know the weight of a convolution, and refuses it (seen in 2.13).
+        """
+        if not _tracing() or _get_current_dispatch_mode() is not self:
+            return func(*args, **kwargs)
+        _pop_dispatch_mode()
+        try:
+            return func(*args, **kwargs)
+        finally:
+            _push_dispatch_mode(self)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

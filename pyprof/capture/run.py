@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 
 from pyprof.capture.run_report import PAGE_SUFFIXES, Report, default_page, make_report
-from pyprof.capture.run_script import DEFAULT_OUTPUT, Script, output_file, rank_file, run
+from pyprof.capture.run_script import DEFAULT_OUTPUT, Ran, Script, output_file, rank_file, run
 from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
@@ -68,7 +68,7 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         type=iterations,
         default=0,
         metavar="N",
-        help="pass over the first N iterations (pyprof.step() ends one)",
+        help="pass over the first N iterations: one ends with the first optimizer's step(), or with pyprof.step()",
     )
     parser.add_argument("--steps", type=iterations, metavar="M", help="collect M iterations and no more")
     parser.add_argument(
@@ -98,8 +98,10 @@ def _run(options: argparse.Namespace) -> Done:
     if page is not None:
         check_output(page, options.force)  # checked now, before the script runs
     with _script_output_on_standard_error() if options.json else nullcontext():
-        code = run(script, trace, window, force=options.force, trace=TRACES[options.trace], dispatch=options.dispatch)
-    return _finish(options, code, trace, page)
+        ran = run(script, trace, window, force=options.force, trace=TRACES[options.trace], dispatch=options.dispatch)
+    if ran.forked:
+        return Done(code=ran.code)
+    return _finish(options, ran, trace if ran.written else None, page)
 
 
 def _with_report_joined(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
@@ -164,9 +166,9 @@ def _script_output_on_standard_error() -> Iterator[None]:
 # After the script
 
 
-def _finish(options: argparse.Namespace, code: int, trace: Path | None, page: Path | None) -> Done:
+def _finish(options: argparse.Namespace, ran: Ran, trace: Path | None, page: Path | None) -> Done:
     """Make the report if the user asked for one, and list the files written."""
-    report, failure = None, ""
+    report, failure, code = None, "", ran.code
     if trace is not None and page is not None:
         try:
             report = make_report(trace, page, force=options.force, quiet=options.quiet or options.json)
@@ -175,21 +177,23 @@ def _finish(options: argparse.Namespace, code: int, trace: Path | None, page: Pa
         except KeyboardInterrupt:
             failure, code = "interrupted: no report was made", 130
     if options.json:
-        _answer(options.script, code, trace, report, failure)
+        _answer(options.script, code, trace, report, [*ran.warnings, *([failure] if failure else ())])
         return Done(code=code)
     is_first_rank = os.environ.get("RANK", "0") in ("", "0")  # the summaries of eight ranks would hide each other
     if report is not None and not options.quiet and is_first_rank:
         sys.stderr.write(f"\n{report.summary}\n")
     if failure:
         tell(f"pyprof run: {failure}")
-    return Done(list(_lines(trace, report)), code)
+    return Done([*warned(ran.warnings), *(_lines(trace, report) if ran.written else ())], code)
 
 
 def _lines(trace: Path | None, report: Report | None) -> Iterator[str]:
     if trace is None:
         yield "the tool that is attached collected"
+        yield "next: pyprof prof --summary FILE, with the tool's file (of nsys: nsys export --type sqlite)"
     elif report is None:
         yield f"wrote {trace}"
+        yield f"next: {shlex.join(('pyprof', 'prof', '--summary', str(trace)))}"
     else:
         yield from warned(report.warnings)
         yield f"wrote {trace}, the trace"
@@ -197,7 +201,7 @@ def _lines(trace: Path | None, report: Report | None) -> Iterator[str]:
         yield f"next: {shlex.join(report.next_command)}"
 
 
-def _answer(script: str, code: int, trace: Path | None, report: Report | None, failure: str) -> None:
+def _answer(script: str, code: int, trace: Path | None, report: Report | None, warnings: list[str]) -> None:
     from pyprof.capture.json_document import ScriptRun
     from pyprof.command.json_schema import FileWritten
 
@@ -207,4 +211,4 @@ def _answer(script: str, code: int, trace: Path | None, report: Report | None, f
         output=None if trace is None else FileWritten.of(trace),
         report=None if report is None else report.page,
     )
-    write_answer("run", document, warnings=[failure] if failure else list(report.warnings if report else ()))
+    write_answer("run", document, warnings=[*warnings, *(report.warnings if report else ())])

@@ -6,12 +6,16 @@ change. While it runs, `pyprof.init()` is in effect (session.py says what it rep
 
 from __future__ import annotations
 
+import builtins
 import os
 import runpy
 import sys
-import traceback
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.errors import PyprofError, require
@@ -28,6 +32,15 @@ class Script(NamedTuple):
     module: bool = False
 
 
+class Ran(NamedTuple):
+    """How a script ended."""
+
+    code: int
+    written: bool  # whether its trace was written, if one was asked for
+    warnings: tuple[str, ...]
+    forked: bool  # whether this is a child that the script forked: the trace is its parent's
+
+
 def run(
     script: Script,
     file: Path | None,
@@ -36,13 +49,13 @@ def run(
     force: bool = False,
     trace: bool | str = True,
     dispatch: bool = False,
-) -> int:
-    """Run the script and collect it into `file`. Return the exit code that the script would have had.
+) -> Ran:
+    """Run the script and collect it into `file`. The result has the exit code that the script would have had.
 
     The file is also written when the script fails, exits or is interrupted. Without `file`, the attached tool
     (nsys, nvprof, ncu) collects, and this function only marks the calls.
     Raises PyprofError before anything runs if there is no such script or the file cannot be written, and afterwards if
-    nothing was collected.
+    nothing was collected, unless the script itself failed.
     """
     if not script.module and not Path(script.name).is_file():
         raise PyprofError(f"{script.name}: no such file (a script to run was expected)")
@@ -53,15 +66,35 @@ def run(
         collecting = attach(window, trace=trace, dispatch=dispatch)
     else:
         collecting = collect(file, window, force=force, trace=trace, dispatch=dispatch)
-    argv, path, folder = sys.argv[:], sys.path[:], os.getcwd()
-    with collecting:
-        sys.argv[:] = [script.name, *script.args]
-        sys.path.insert(0, "" if script.module else str(Path(script.name).resolve().parent))
+    code, pid = 0, os.getpid()
+    with _everything_restored():
         try:
-            return _exit_code(script)
-        finally:
-            sys.argv[:], sys.path[:] = argv, path
-            os.chdir(folder)  # back to the first folder, since `file` may be relative
+            with collecting as collector:
+                code = _exit_code(script)
+                _wait_for_threads()
+        except PyprofError as error:
+            if not code:
+                raise
+            return Ran(code, False, (str(error),), os.getpid() != pid)
+        return Ran(code, True, tuple(collector.warnings()), os.getpid() != pid)
+
+
+@contextmanager
+def _everything_restored() -> Iterator[None]:
+    """Restore what a script changes, for a caller in this process that runs on."""
+    main, argv, path, folder = sys.modules["__main__"], sys.argv[:], sys.path[:], os.getcwd()
+    try:
+        yield
+    finally:
+        sys.modules["__main__"], sys.argv[:], sys.path[:] = main, argv, path
+        os.chdir(folder)
+
+
+def _wait_for_threads() -> None:
+    """Wait for the threads that Python waits for before it exits."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
 
 
 def output_file(out: str | None) -> Path | None:
@@ -91,25 +124,42 @@ def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
 def _exit_code(script: Script) -> int:
     """Run the script; return the interpreter's exit code: 0, SystemExit's, 1 after a traceback, or 130 after ^C."""
     try:
-        if script.module:
-            runpy.run_module(script.name, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(script.name, run_name="__main__")
+        _run_as_main(script)
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
             return stop.code or 0
         print(stop.code, file=sys.stderr)
         return 1
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  (the script's failure, reported as Python reports it)
-        _print_script_error(error)
+        sys.excepthook(type(error), error, _traceback_of_script(error))
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 
-def _print_script_error(error: BaseException) -> None:
-    """Print the traceback, beginning at the script's own first frame."""
-    not_the_script = (__file__, runpy.__file__, "<frozen runpy>")
+def _run_as_main(script: Script) -> None:
+    """Run the script as the module `__main__`, whose variables are those that Python gives it."""
+    sys.argv[:] = [script.name, *script.args]
+    first = os.getcwd() if script.module else str(Path(script.name).resolve().parent)
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):  # otherwise Python puts no folder before the others
+        sys.path[:1] = [first]
+    if script.module:
+        runpy.run_module(script.name, run_name="__main__", alter_sys=True)
+        return
+    path = os.path.join(os.getcwd(), script.name)  # not normalised, as in Python
+    loader = SourceFileLoader("__main__", path)
+    main = ModuleType("__main__")
+    vars(main).update(
+        __annotations__={}, __builtins__=builtins, __cached__=None, __file__=path, __loader__=loader, __spec__=None
+    )
+    sys.modules["__main__"] = main
+    exec(loader.source_to_code(loader.get_data(path), path), vars(main))  # noqa: S102  (the script the user named)
+
+
+def _traceback_of_script(error: BaseException) -> TracebackType | None:
+    """The traceback, beginning at the script's own first frame."""
+    frozen = ("<frozen runpy>", "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+    not_the_script = (__file__, runpy.__file__, *frozen)
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename in not_the_script:
         tb = tb.tb_next
-    traceback.print_exception(type(error), error, tb)
+    return tb

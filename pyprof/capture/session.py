@@ -14,11 +14,13 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyprof.capture.autograd_ranges import AutogradRanges
 from pyprof.capture.patch import Patches
+from pyprof.capture.removal import after_this_call, on_every_thread
 from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Nvtx, Sink
 
@@ -64,6 +66,7 @@ class Session:
         if options.dispatch:
             self._dispatch_mode = mode.DispatchMode(self.mode)
             self._dispatch_mode.__enter__()
+            self.mode.divert = self._dispatch_mode.run_untraced
         if self.autograd is not None:
             self.autograd.begin()
 
@@ -75,15 +78,27 @@ class Session:
         self.mode.sink = self.sink
 
     def close(self) -> None:
-        from pyprof.capture import mode
-
         if self.autograd is not None:
             self.autograd.close()
         restore_names(self.patches)
+        self.mode.sink = None
+        self.mode.divert = self._run_after_close
+        on_every_thread(self._leave)
+
+    def _leave(self) -> bool:
+        """Remove what this session has put on this thread. Return whether the marker mode was among it."""
+        from pyprof.capture import mode
+
         if self._dispatch_mode is not None:
-            self._dispatch_mode.__exit__(None, None, None)
-        self.mode.sink = None  # some threads may still have the mode
-        mode.leave(self.mode)
+            self._dispatch_mode.leave()
+        if self.autograd is not None:
+            self.autograd.end()
+        return mode.leave(self.mode)
+
+    def _run_after_close(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call on a thread that still has the mode."""
+        after_this_call(self._leave)
+        return func(*args, **kwargs)
 
 
 _session: Session | None = None

@@ -69,15 +69,15 @@ def test_a_trace_without_an_operation_has_no_report(
 ) -> None:
     assert command.main(["--report", script(tmp_path, NO_TORCH + ending)]) == code
     assert names(tmp_path) == ["net.json.gz", "script.py"]
-    first, second = capsys.readouterr().err.splitlines()[-2:]
+    first, *rest = capsys.readouterr().err.splitlines()[-3:]
     assert first.startswith("pyprof run: no report was made: net.json.gz: ")
-    assert second == "pyprof run: wrote net.json.gz"
+    assert rest == ["pyprof run: wrote net.json.gz", "pyprof run: next: pyprof prof --summary net.json.gz"]
 
 
 def test_nothing_collected_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--report", "--warmup", "9", script(tmp_path, RELU)]) == 1
+    assert command.main(["--report", "--capture-range", "cudaProfilerApi", script(tmp_path, RELU)]) == 1
     assert names(tmp_path) == ["script.py"]
-    assert capsys.readouterr().err.endswith("the program never came to its 9th pyprof.step()\n")
+    assert capsys.readouterr().err.endswith("not written, for the program never called start()\n")
 
 
 def test_control_c_while_the_report_is_made_keeps_the_trace(
@@ -89,9 +89,10 @@ def test_control_c_while_the_report_is_made_keeps_the_trace(
     monkeypatch.setattr(command, "make_report", interrupted)
     assert command.main(["--report", script(tmp_path, RELU)]) == 130
     assert names(tmp_path) == ["net.json.gz", "script.py"]
-    assert capsys.readouterr().err.splitlines()[-2:] == [
+    assert capsys.readouterr().err.splitlines()[-3:] == [
         "pyprof run: interrupted: no report was made",
         "pyprof run: wrote net.json.gz",
+        "pyprof run: next: pyprof prof --summary net.json.gz",
     ]
 
 

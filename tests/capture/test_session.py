@@ -148,6 +148,74 @@ def test_a_collector_that_starts_inside_a_module_closes_what_it_opened() -> None
     assert recorder.ops == ["torch.relu", "torch.relu"]
 
 
+def test_deinit_on_another_thread_takes_the_modes_off_the_main_thread() -> None:
+    for _ in range(3):
+        pyprof.init(sink="nvtx", dispatch=True)
+        other = threading.Thread(target=pyprof.deinit)
+        other.start()
+        other.join()
+        assert torch._C._len_torch_function_stack() == 0
+        assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+
+
+def test_deinit_takes_the_mode_off_a_thread_that_goes_on() -> None:
+    pyprof.init()
+    marked, undone = threading.Event(), threading.Event()
+    left: list[int] = []
+
+    def work() -> None:
+        torch.relu(torch.ones(1))
+        marked.set()
+        undone.wait()
+        torch.relu(torch.ones(1))
+        torch.relu(torch.ones(1))
+        left.append(torch._C._len_torch_function_stack())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    marked.wait()
+    pyprof.deinit()
+    undone.set()
+    thread.join()
+    assert left == [0]
+
+
+def test_deinit_leaves_what_another_tool_has_put_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nn.Module, "__call__", nn.Module.__call__)  # put back after the test
+    pyprof.init()
+    ours = nn.Module.__call__
+
+    def theirs(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return ours(module, *args, **kwargs)
+
+    nn.Module.__call__ = theirs  # type: ignore[method-assign, assignment]
+    pyprof.deinit()
+    assert nn.Module.__call__ is theirs
+    assert nn.Linear(2, 1)(torch.ones(3, 2)).shape == (3, 1)
+
+
+def test_stop_says_once_that_nothing_listened(capsys: pytest.CaptureFixture[str]) -> None:
+    from pyprof.capture import control
+
+    control._say_that_nothing_listened.cache_clear()
+    pyprof.init()
+    for _ in range(2):
+        pyprof.start()
+        pyprof.stop()
+    assert capsys.readouterr().err.count("nothing listened between start() and stop()") == 1
+
+
+def test_the_exact_mode_lets_a_convolution_be_traced() -> None:
+    net, x = nn.Conv2d(3, 8, 3).eval(), torch.ones(1, 3, 8, 8)
+    alone = str(torch.jit.trace(net, x).graph)
+    for sink in ("none", "nvtx"):
+        pyprof.init(dispatch=True, sink=sink)
+        traced = torch.jit.trace(net, x)
+        pyprof.deinit()
+        assert str(traced.graph).count("aten::") == alone.count("aten::")
+        assert torch.equal(traced(x), net(x))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
 def test_a_forked_child_has_no_pyprof() -> None:

@@ -1,0 +1,120 @@
+"""PyTorch's profiler is one per process: the program's own has precedence over pyprof's collector.
+
+While a collector is open, the three functions with which any of PyTorch's profilers begins and ends are replaced.
+Before the program's profiler begins, ours ends and keeps its records; when the program's has ended, ours may begin
+again. Two at once end in a segmentation fault (2.13).
+
+Kineto also writes lines that begin with `USDT:` to standard error each time that it begins and ends, which are not for
+the user; here they are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from pyprof.capture.patch import Patches
+
+
+class Ours(Protocol):
+    """The collector that makes way."""
+
+    switching: bool  # whether the collector itself is turning its own profiler on or off
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class Turns:
+    """Replaces PyTorch's functions from its making to close()."""
+
+    def __init__(self, ours: Ours) -> None:
+        from torch.autograd import profiler
+
+        self._ours = ours
+        self._theirs = 0  # the program's profilers that are on; NVTX ranges and a Kineto session may be nested
+        self._patches = Patches()
+        if torch_profiler_is_on():
+            self._theirs = 1
+            ours.pause()
+        for name, replacement in (
+            ("_prepare_profiler", self._prepare),
+            ("_enable_profiler", self._enable),
+            ("_disable_profiler", self._disable),
+        ):
+            if hasattr(profiler, name):
+                self._patches.set(profiler, name, replacement(getattr(profiler, name)))
+
+    def close(self) -> None:
+        self._patches.undo()
+
+    def _prepare(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def _prepare_profiler(*args: Any, **kwargs: Any) -> Any:
+            if not self._ours.switching:
+                self._ours.pause()
+            with without_usdt_lines():
+                return original(*args, **kwargs)
+
+        return _prepare_profiler
+
+    def _enable(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def _enable_profiler(*args: Any, **kwargs: Any) -> Any:
+            theirs = not self._ours.switching
+            if theirs:
+                self._ours.pause()
+            with without_usdt_lines():
+                result = original(*args, **kwargs)
+            self._theirs += theirs
+            return result
+
+        return _enable_profiler
+
+    def _disable(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def _disable_profiler(*args: Any, **kwargs: Any) -> Any:
+            with without_usdt_lines():
+                result = original(*args, **kwargs)
+            if not self._ours.switching:
+                self._theirs = max(self._theirs - 1, 0)
+                if self._theirs == 0:
+                    self._ours.resume()
+            return result
+
+        return _disable_profiler
+
+
+def torch_profiler_is_on() -> bool:
+    """Whether one of PyTorch's profilers is on, on this thread."""
+    import torch
+
+    return bool(torch._C._autograd._profiler_enabled())
+
+
+@contextmanager
+def without_usdt_lines() -> Iterator[None]:
+    """Hold back what is written to standard error, then write it without Kineto's `USDT:` lines.
+
+    Kineto's own option, KINETO_LOG_LEVEL, would leave out its errors as well.
+    """
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+        standard_error = os.dup(2)
+    except (OSError, ValueError):  # it is closed
+        yield
+        return
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+            held.seek(0)
+            lines = [line for line in held if not line.startswith(b"USDT:")]
+            if lines:
+                os.write(2, b"".join(lines))
