@@ -169,7 +169,7 @@ def _script_output_on_standard_error() -> Iterator[None]:
 
 
 def _end_forked_child(code: int) -> NoReturn:
-    """End a child that the script forked, without C++'s end: Kineto's threads are the parent's, and it waits for them."""
+    """End a forked child without C++ destructors: they would wait for Kineto's threads, which only the parent has."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
