@@ -1,12 +1,14 @@
 """The command pyprof run: it runs an unchanged script under the embedded collector or an attached tool."""
 
 import argparse
+import atexit
 import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
+from typing import NoReturn
 
 from pyprof.capture.run_report import PAGE_SUFFIXES, Report, default_page, make_report
 from pyprof.capture.run_script import DEFAULT_OUTPUT, Ran, Script, output_file, rank_file, run
@@ -100,7 +102,7 @@ def _run(options: argparse.Namespace) -> Done:
     with _script_output_on_standard_error() if options.json else nullcontext():
         ran = run(script, trace, window, force=options.force, trace=TRACES[options.trace], dispatch=options.dispatch)
     if ran.forked:
-        return Done(code=ran.code)
+        _end_forked_child(ran.code)
     return _finish(options, ran, trace if ran.written else None, page)
 
 
@@ -164,6 +166,15 @@ def _script_output_on_standard_error() -> Iterator[None]:
 
 
 # After the script
+
+
+def _end_forked_child(code: int) -> NoReturn:
+    """End a forked child without C++ destructors: they would wait for Kineto's threads, which only the parent has."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 def _finish(options: argparse.Namespace, ran: Ran, trace: Path | None, page: Path | None) -> Done:

@@ -131,7 +131,8 @@ def _exit_code(script: Script) -> int:
         print(stop.code, file=sys.stderr)
         return 1
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  (the script's failure, reported as Python reports it)
-        sys.excepthook(type(error), error, _traceback_of_script(error))
+        tb = _traceback_of_script(error)
+        sys.excepthook(type(error), error.with_traceback(tb), tb)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 

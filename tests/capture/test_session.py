@@ -205,6 +205,7 @@ def test_stop_says_once_that_nothing_listened(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.count("nothing listened between start() and stop()") == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*:DeprecationWarning")
 def test_the_exact_mode_lets_a_convolution_be_traced() -> None:
     net, x = nn.Conv2d(3, 8, 3).eval(), torch.ones(1, 3, 8, 8)
     alone = str(torch.jit.trace(net, x).graph)
