@@ -85,7 +85,8 @@ def open_input(name: Name) -> Iterator[io.BufferedReader]:
     try:
         with _opened(name) as raw:
             is_packed = raw.peek(2)[:2] == GZIP
-            source = io.BufferedReader(_Chunks(inflated(raw, shown)), BUFFER) if is_packed else raw
+            unpacked: Any = io.BufferedReader(_Chunks(inflated(raw, shown)), BUFFER)
+            source: io.BufferedReader = unpacked if is_packed else raw
             if source.peek(4).startswith(MARKS):  # PowerShell's `>` writes UTF-16
                 yield io.BufferedReader(cast(io.RawIOBase, io.BytesIO(as_utf8(source.read()))))
             else:

@@ -225,7 +225,9 @@ class Database:
 
     def _beyond(self, cursor: sqlite3.Cursor, most: int) -> Iterator[tuple[Any, ...]]:
         """No rows; raises sqlite3.DataError if there is one more than ``most``."""
-        yield from (self._guard.count_rows(most + 1) or row for row in cursor)
+        for row in cursor:
+            self._guard.count_rows(most + 1)
+            yield row
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return list(self.execute(query, *values))
@@ -283,8 +285,8 @@ def database(file: Path) -> Iterator[Database]:
         try:
             yield Database(file, connection, guard)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # some of SQLite's messages quote the file's bytes
-            damage = "names that are not UTF-8" if isinstance(error, UnicodeDecodeError) else f"an error: {error}"
-            found = guard.broken or damage
+            damage = f"an error: {' '.join(str(error).split())}"
+            found = guard.broken or ("names that are not UTF-8" if isinstance(error, UnicodeDecodeError) else damage)
             raise InputError(file, f"expected a whole SQLite database, found {found} (export it again)") from None
         finally:
             connection.close()

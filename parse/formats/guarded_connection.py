@@ -13,7 +13,7 @@ from pathlib import Path
 STEPS = 20_000_000  # instructions of SQLite's virtual machine, which take less than a second
 # 28 real captures of 2019 to 2026 needed at most 1.6 for each byte, also where their rows were repeated 100 times.
 STEPS_PER_BYTE = 64
-STEPS_PER_CHECK = 1_000
+STEPS_PER_CHECK = 5_000
 # Processor time of the thread, because one instruction can work on a long text: reading takes 0.1 to 0.3 s for 1 MB.
 SECONDS, SECONDS_PER_BYTE = 10.0, 4e-6
 # A row takes at least 6 bytes: two of its page's index, its length, its number, and a record of two bytes.

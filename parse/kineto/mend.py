@@ -40,7 +40,7 @@ def piecewise(file: Path, text: bytes) -> Trace:
         try:
             events.append(decoder.decode(piece))
         except (DecodeError, UnicodeDecodeError, RecursionError):
-            event = _decoded(decoder, piece := _mend(piece))
+            event: Event | None = _decoded(decoder, piece := _mend(piece))
             mended += event is not None
             event = event or salvaged(piece, wrong)
             lost += event is None
@@ -141,7 +141,8 @@ def _mend(piece: bytes) -> bytes:
 def _mend_names(piece: bytes) -> bytes:
     """Escape the quotes within names. A name ends at the first quote that another key or a brace follows."""
     ends = (match.start() for match in _NAME_END.finditer(piece))
-    parts, done, end = [], 0, -1
+    parts: list[bytes] = []
+    done, end = 0, next(ends, None)
     for name in _NAME.finditer(piece):
         if name.start() < done:  # it is part of a name
             continue
