@@ -106,8 +106,9 @@ def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, mar
     first, low, mark = (least(values, group, count) for values in (start, begin, mark))
     last, high, mark_end = (greatest(values, group, count) for values in (end[inside], until, mark_end))
     following = np.append(np.where(np.diff(numbers) == 1, first[1:], NULL), NULL)[:count]
-    low = np.where(low == NULL, first, low)
-    high = np.where(high != NULL, high, np.where(following > low, following, last))
+    told = (low != NULL) & (high >= low)  # not so in a damaged table
+    low = np.where(told, low, first)
+    high = np.where(told, high, np.where(following > low, following, last))
     reach = np.maximum.accumulate(end)
     before, after = np.searchsorted(reach, low, "right"), np.searchsorted(columns["start"], high)
     for i, number in enumerate(numbers.tolist()):

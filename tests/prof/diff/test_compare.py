@@ -94,7 +94,7 @@ def test_any_tables_are_compared_and_written(a, b):
 
 def _sane(table: Table) -> Table:
     """Times within a quarter of an hour: numbers are printed whole, and longer ones take more than a line."""
-    for key in ("start", "kDuration", "apiStart", "step"):
+    for key in ("start", "kDuration", "apiStart", "step", "markStart", "markEnd", "stepStart", "stepEnd"):
         table = table.with_column(key, np.abs(table.ints(key)) % (1 << 40))
     for key in ("dtypes", "strides", "args", "outs", "marker", "nodes", "grads", "gpuInfo"):  # the models' to read
         table = table.with_column(key, Coded.empty(len(table)))
