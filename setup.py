@@ -25,6 +25,7 @@ BASE = [
     "nvtx>=0.2.10",
     "rich>=13",
     "jinja2>=3.1.4",
+    "markupsafe>=2.0",  # of jinja2, which asks for the same: HTML made in Python is escaped by it
     "pandas>=2.2",  # the DataFrames of `pyprof.load` and `pyprof.count`; imported where one is asked for
 ]
 PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
