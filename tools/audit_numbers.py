@@ -13,7 +13,8 @@ from tools.audit_raw import Capture, Operation
 Interval = tuple[int, int]
 # NCCL and RCCL; the all-reduce of vLLM and TensorRT-LLM over NVLink; DeepEP and NVSHMEM
 COMMUNICATION = re.compile(
-    r"^(?:nccl|rccl)|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|deep_ep::|nvshmem", re.IGNORECASE
+    r"^(?:nccl|rccl)|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|internode::|intranode::|nvshmem",
+    re.IGNORECASE,
 )
 # Ranges of PyTorch: an op of the dispatcher or of emit_nvtx, and a marker of pyprof. No user range is an op.
 NVTX_OP = r"^(?:aten|autograd|c10d|torch|prims|quantized)::\w|, (?:seq|op_id) = |^\{\""
@@ -75,6 +76,7 @@ def expected(capture: Capture, printed: str) -> dict[str, Any]:
         "exposed_ns": sum(exposed(rows) for rows in devices.values()),
         "phases": phase_rows(capture),
         "attributed_ns": attributed(capture),
+        "marks_ns": {name: ns for name, ns in marks(capture).items() if name in _marked(numbers)},
     }
 
 
@@ -83,6 +85,16 @@ def phase_rows(capture: Capture) -> dict[str, int]:
     updates = {id(row) for row in capture.launched_in(UPDATE)}
     backward = [row for row in capture.launched_in(BACKWARD) if id(row) not in updates]
     return {"backward": len(backward), "optimizer": len(updates)}
+
+
+def marks(capture: Capture) -> dict[str, int]:
+    """From the mark of each step to the next one; of a step that none follows, to the end of its own range."""
+    spans = {number: (begin, end) for number, begin, end in sorted(capture.steps, reverse=True)}
+    return {str(n): spans[n + 1][0] - begin if n + 1 in spans else end - begin for n, (begin, end) in spans.items()}
+
+
+def _marked(numbers: dict[str, Any]) -> dict[str, int]:
+    return {step["name"]: step["mark_ns"] for step in numbers["steps"] if step["mark_ns"] is not None}
 
 
 def attributed(capture: Capture) -> Interval:
@@ -171,6 +183,7 @@ def compare(wanted: dict[str, Any], printed: str) -> tuple[int, list[Difference]
         shown["copies"] = [numbers["copies"][key] for key in ("rows", "ns", "nbytes")]
     phases = {part["name"]: part["rows"] for part in numbers["phases"]}
     shown["phases"] = {name: phases.get(name, 0) for name in wanted["phases"]}
+    shown["marks_ns"] = {name: ns for name, ns in _marked(numbers).items() if name in wanted["marks_ns"]}
     shown |= {key: numbers[key] for key in wanted if key not in shown}
     differences = [
         Difference(key, value, shown[key]) for key, value in wanted.items() if not _agrees(key, value, shown[key])

@@ -72,10 +72,16 @@ class Database:
         )
         self._views = {name: str(sql) for name, kind, sql in found if kind == "view"}
         guard.check_views(self._views)
-        self.columns: dict[str, frozenset[str]] = {
-            name: frozenset(column for (column,) in self.execute("SELECT name FROM pragma_table_info(?)", name))
-            for name, _, _ in found
-        }
+        self.columns: dict[str, frozenset[str]] = {name: self._columns_of(name) for name, _, _ in found}
+
+    def _columns_of(self, name: str) -> frozenset[str]:
+        """The columns of a table or view; none of a view with functions that are refused, as some of rocprofv3's are."""
+        try:
+            return frozenset(column for (column,) in self.execute("SELECT name FROM pragma_table_info(?)", name))
+        except sqlite3.OperationalError:
+            if self._guard.broken or name not in self._views:
+                raise
+            return frozenset()
 
     def has(self, table: str, column: str = "") -> bool:
         return table in self.columns and (not column or column in self.columns[table])

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import InputError
 from pyprof.parse.formats.database import Database, Source, database
+from pyprof.parse.formats.guarded_connection import Guard
+from pyprof.table.parquet import check_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +40,8 @@ def opened(file: Path, sources: Sequence[Source]) -> Iterator[Database]:
             columns = [column for source in sources if source.table == table for _, column in source.columns]
             if (part := file / f"{table}{SUFFIX}").is_file():
                 _copy(part, table, list(dict.fromkeys(columns)), connection)
-        yield Database(file, connection)
+        pages, page = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        yield Database(file, connection, Guard(pages * page))
     except sqlite3.Error as error:  # a value of a type that no database has
         raise InputError(file, f"expected the tables of an nsys export, found an error: {error}") from None
     finally:
@@ -52,6 +55,7 @@ def _copy(part: Path, table: str, wanted: list[str], connection: sqlite3.Connect
 
     try:
         with parquet.ParquetFile(part) as source:
+            check_size(source.metadata, part)
             columns = [column for column in wanted if column in source.schema_arrow.names]
             if not columns:
                 return

@@ -257,7 +257,7 @@ norm
 rnn  selective_scan|selective_state_update|chunk_cumsum_\w*kernel|state_passing_\w*kernel
     state-spaces/mamba csrc/selective_scan, mamba_ssm/ops/triton
 rnn  gated_delta_rule  ROCm/aiter csrc/kernels/chunk_gated_delta_rule_fwd_h.cu; flash-linear-attention
-copy  multi_tensor_apply.{0,400}[, ]Copy\w{0,20}<  SGLang on MI300: ATen ForeachBinaryOpList.cu, _foreach_copy_
+copy  multi_tensor_apply.{0,400}\bCopy(?:Functor)?<  SGLang on MI300: ATen ForeachBinaryOpList.cu, _foreach_copy_
 optimizer  multi_tensor_apply|adam|lamb_  H200: ATen, NVIDIA/apex csrc/multi_tensor_*.cu
 # Rotary positions before tables: their kernels have "embedding" in their names, and multiply.
 pointwise  rotary|(?<![a-z])rope(?![a-z])|kn_entry_\w*(?:sbhd|thd|bshd)

@@ -40,7 +40,8 @@ TERMS = (
     Term(
         "step time",
         ("A step takes",),
-        "From the first operation of a step to the first one of the next step; the median of several steps.",
+        "From a step's mark to the next one, as the GPU reaches the marks; without marks, from the first operation to "
+        "that of the next step. The median of several steps.",
     ),
     Term("capture", (), "From the first operation to the end of the last one."),
     Term(

@@ -54,7 +54,7 @@ def read_parquet(path: Path) -> Table:
     try:
         with pq.ParquetFile(path) as file:
             _check(file.schema_arrow, path)
-            _check_size(file.metadata, path)
+            check_size(file.metadata, path)
             arrow_table = file.read([name for name in file.schema_arrow.names if name in COLUMN])
             arrow_table.validate(full=True)  # reading does not check the codes of texts and the offsets of lists
     except (pa.ArrowException, OSError) as error:
@@ -118,15 +118,18 @@ def _check(schema: Any, path: Path) -> None:
         raise SchemaError(path, message)
 
 
-def _check_size(metadata: Any, path: Path) -> None:
-    """Raise InputError if the file would fill the memory: a few bytes may repeat one value a billion times."""
+def check_size(metadata: Any, path: Path) -> None:
+    """Raise InputError if a Parquet file would fill the memory: a few bytes may repeat one value a billion times.
+
+    ``metadata``: pyarrow's, of the file ``path``.
+    """
     size = path.stat().st_size
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     chunks = [group.column(number) for group in groups for number in range(metadata.num_columns)]
     values, unpacked = (sum(getattr(chunk, of) for chunk in chunks) for of in ("num_values", "total_uncompressed_size"))
     if values > FREE_VALUES + VALUES_PER_BYTE * size or unpacked > FREE + MOST_TIMES * size:
         found = f"{values:,} values in {unpacked:,} bytes, packed into {size:,}"
-        raise InputError(path, f"expected a kernel table, found one that takes too much memory: {found}; {ADVICE}")
+        raise InputError(path, f"expected a table that fits the memory, found {found} ({ADVICE})")
 
 
 def _data(pa: Any, column: Column, found: Any) -> Data:

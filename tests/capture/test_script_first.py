@@ -87,10 +87,10 @@ raise ValueError("no")
     "fork": """
 import os, sys, torch
 child = os.fork()
-print("child" if child == 0 else "parent", torch.relu(torch.ones(2)).sum().item(), flush=True)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 3
+print("parent of" if child else "child", code, torch.relu(torch.ones(2)).sum().item(), flush=True)
 if child == 0:
-    sys.exit(3)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    sys.exit(code)
 """,
     "processes": """
 import multiprocessing, sys, torch

@@ -32,8 +32,9 @@ def test_a_wrong_number_is_a_difference() -> None:
     parts = {key: [{"name": "a", "rows": 1, "ns": 10, "idle_ns": 1}] for key in ("kinds", "components", "phases")}
     parts["phases"][0]["ns"] = 9
     more = {"kinds_of_rows": [], "devices": [], "waits": {"launches": 1, "queued_ns": 0}, "copies": None, "reasons": []}
+    more["steps"] = [{"name": "1", "mark_ns": 7}]
     document = {"numbers": numbers | parts | more, "advice": []}
-    wanted = {"busy_ns": 9, "attributed_ns": (8, 10), "phases": {"backward": 0}}
+    wanted = {"busy_ns": 9, "attributed_ns": (8, 10), "phases": {"backward": 0}, "marks_ns": {"1": 7}}
     assert compare(wanted, json.dumps(document))[1] == []
     document["numbers"]["busy_ns"] = 8
     document["advice"] = [{"rule": "amp", "saved_ms": 3.0, "step_ms": 2.0}]

@@ -199,5 +199,7 @@ def test_every_trace_is_among_these(data: Path) -> None:
     """Each file that has a row without an op is tested above."""
     files = {*(data / "kineto").iterdir(), *(data / "round2").glob("*.json.gz")} - {data / name for name in KINETO}
     for file in sorted(files):
+        if "rocprofv3" in file.name:  # recorded without HIP's calls, and said so: test_rocprof_json.py
+            continue
         with suppress(PyprofError):  # not a capture of GPU work
             assert without_op(file) == Counter(), file

@@ -66,7 +66,10 @@ def test_a_named_pipe_is_read_once(tmp_path):
         (b"<?xml version='1.0'?>", "found XML: an .nvvp project"),
         (b"NVR\0rest", "found an Nsight Compute report"),
         (b'{"traceEvents": []}', "found one without events"),
-        (gzip.compress(ROW * 99, mtime=0)[:40], "broken gzip file"),
+        (
+            gzip.compress(ROW * 99, mtime=0)[:40],
+            "expected whole gzip data, found its end is missing; copy the file again",
+        ),
     ],
 )
 def test_what_is_neither_is_told_with_what_it_is(content, words, tmp_path):

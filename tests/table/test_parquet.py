@@ -170,7 +170,5 @@ def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     assert path.stat().st_size < 20_000  # one value, two million times
     assert read_parquet(path).rows == 2_000_000
     monkeypatch.setattr(parquet, "FREE_VALUES", 1_000_000)
-    with pytest.raises(
-        InputError, match=r"x\.parquet: expected .*, found one that takes too much memory: 4,000,000 val"
-    ):
+    with pytest.raises(InputError, match=r"x\.parquet: expected a table that fits the memory, found 4,000,000 val"):
         read_parquet(path)

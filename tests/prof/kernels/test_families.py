@@ -202,6 +202,7 @@ REST = [
     ("void bounds_check_indices_kernel<long>(at::GenericPackedTensorAccessor<long, 1ul>)", "indexing and sorting"),
     ("void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp_per_row_1<float>(T1)", "embedding"),
     ("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>(T1)", "optimizer"),
+    ("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<2>, at::native::Copy<long, long>>(T1)", "copies and casts"),
     ("void at::native::index_elementwise_kernel<128, 4>(T1)", "indexing and sorting"),
     ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(T1)", "reductions"),
     ("void at::native::(anonymous namespace)::max_pool_forward_nchw<float>(int)", "pooling"),

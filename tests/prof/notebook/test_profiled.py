@@ -414,7 +414,9 @@ def test_times_are_those_of_the_database(name, captures):
     by_name = dict(
         database.execute(
             "SELECT value, sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL"
-            " JOIN StringIds ON id = CASE WHEN shortName IN (SELECT id FROM StringIds WHERE value = 'Kernel2') THEN demangledName ELSE shortName END GROUP BY value"
+            " JOIN StringIds ON id = CASE WHEN shortName IN"
+            " (SELECT id FROM StringIds WHERE value IN ('Kernel', 'Kernel2', 'device_kernel', 'kentry'))"
+            " THEN demangledName ELSE shortName END GROUP BY value"
         ).fetchall()
     )
     mine = kernels[kernels["kind"] == "kernel"].groupby("kernel", observed=True)["sil"].sum()

@@ -52,6 +52,8 @@ class PageReader(HTMLParser):
             return
         given = dict(attrs)
         self.path.append((tag, given.get("id") or given.get("class") or ""))
+        if tag == "li" and "headline" in {mark for _, mark in self.path}:
+            self.shown.sentences.append("")
         if tag == "tr" and self.title:
             self.shown.tables.setdefault(self.title, []).append([])
 
@@ -62,7 +64,10 @@ class PageReader(HTMLParser):
             self.title = ""
 
     def handle_data(self, data: str) -> None:
-        marks, tag = {mark for _, mark in self.path}, self.path[-1][0] if self.path else ""
+        marks = {mark for _, mark in self.path}
+        tag = next(
+            (tag for tag, _ in reversed(self.path) if tag != "button"), ""
+        )  # a term's button shows its definition
         if self.path and self.path[-1] == ("script", "data"):
             self.island += data
         elif "headline" in marks:
@@ -81,7 +86,7 @@ class PageReader(HTMLParser):
         elif tag == "b":
             self.shown.headline += data
         elif tag == "li":
-            self.shown.sentences.append(data)
+            self.shown.sentences[-1] += data
 
 
 def read_page(page: str) -> Shown:

@@ -48,7 +48,7 @@ def test_gpus_without_a_count_have_no_rate() -> None:
     assert (first.flop, second.flop) == (None, 8)
     summary = summarise(table, notes)
     rows = next(part for part in summary_tables(summary) if part.key == "devices").rows
-    assert [row[-1] for row in rows] == ["unknown", "8e-06"]  # 8 FLOP in 1 us
+    assert [row[-1] for row in rows] == ["unknown", "≥ 8e-06"]  # 8 FLOP in 1 us
     document = summary_of(summary).numbers
     assert [device["flop"] for device in document["devices"]] == [None, 8]
     assert document["flop"] == 8
