@@ -75,7 +75,7 @@ class Database:
         self.columns: dict[str, frozenset[str]] = {name: self._columns_of(name) for name, _, _ in found}
 
     def _columns_of(self, name: str) -> frozenset[str]:
-        """The columns of a table or view; none of a view with functions that are refused, as some of rocprofv3's are."""
+        """The columns of a table or view; none of a view that calls a refused function, as some of rocprofv3's do."""
         try:
             return frozenset(column for (column,) in self.execute("SELECT name FROM pragma_table_info(?)", name))
         except sqlite3.OperationalError:

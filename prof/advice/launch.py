@@ -89,7 +89,7 @@ def data_loader(run: Run) -> Iterator[Finding]:
     copies = (run.texts("kind") == "memcpy") & (run.phase == "data") & (run.table.ints("bytes") >= BATCH)
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
     rows = np.flatnonzero(copies & run.mentions("kShortName", *TO_DEVICE) & (run.gaps > LONG_NS) & trains)
-    waited = float(run.gaps[rows].sum())
+    waited = float(run.recurring_gaps[rows].sum())
     # A share of the GPU's work, not of the step, since the first step may take seconds.
     if waited > WAITED * run.busy_ns * run.steps * run.lanes:
         why = (

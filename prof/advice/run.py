@@ -180,6 +180,15 @@ class Run(Rows):
         """The idle time of its GPU before each row in ns; 0 for the first row of a GPU."""
         return self._gaps[0]
 
+    @cached_property
+    def recurring_gaps(self) -> Floats:
+        """``gaps``, with those between two steps extended so that there is one for each: a capture ends in the last."""
+        gaps = self.gaps.copy()
+        for rows in self.lane_rows:
+            later = rows[1:][np.diff(self.table.ints("step")[rows]) != 0]
+            gaps[later] *= (len(later) + 1) / max(len(later), 1)
+        return gaps
+
     def most_ns(self, rows: Ints) -> float:
         """The most ns of all steps that a change to these rows can save: their time, and the gaps at either end.
 
@@ -188,7 +197,7 @@ class Run(Rows):
         chosen = np.zeros(self.rows + 1, bool)  # the last item is for a gap that no row began
         chosen[rows] = True
         around = chosen[:-1] | chosen[self._gaps[1]]
-        whole = float(self.dur[chosen[:-1]].sum() + self.gaps[around].sum())
+        whole = float(self.dur[chosen[:-1]].sum() + self.recurring_gaps[around].sum())
         return min(whole, self.step_ns * self.steps * self.lanes)
 
     def ms(self, ns: float) -> float:
