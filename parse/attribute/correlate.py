@@ -86,7 +86,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         contexts.of(inner),
         contexts.of(forward),
         recomputed,
-        np.where(inner < 0, reason, -1),  # why the launch is in no range
+        np.where((inner < 0) | capture.is_host, reason, -1),  # why the launch is in no range, or what a CPU op is not
         transfers(capture),
         updating(capture, tree, inner),
         replayed(capture) & ~captured,
@@ -116,6 +116,6 @@ def _facts_of(capture: Capture, contexts: Contexts, key: tuple[int, ...]) -> Fac
     context, forward_context, recomputed, reason, transfer, updating, replayed = key
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
-    if reason >= 0 and not found.op:  # a row without an op keeps its reader's reason
+    if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason
         return replace(found, reason=capture.reason[reason])
     return replace(found, reason=GRAPH_LAUNCH) if replayed and found.op else found

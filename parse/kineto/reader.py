@@ -20,6 +20,7 @@ from pyprof.parse.kineto.gpu import REASONS, gpu_rows, unrecorded_launches
 from pyprof.parse.kineto.json_text import load
 from pyprof.parse.kineto.ranges import TraceRanges, trace_ranges
 from pyprof.parse.kineto.wrong_fields import wrong_fields
+from pyprof.table.attribution import LAUNCH_ALONE
 from pyprof.table.columns import NULL
 
 
@@ -52,7 +53,10 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     )
     if not gpu.rows:
         host_rows(capture, named.is_op)
-        capture.warnings += unrecorded_launches(events.calls) if capture.rows else []
+        lost = unrecorded_launches(events.calls) if capture.rows else []
+        if lost:
+            capture.warnings += lost
+            capture.reason, capture.reason_code = [LAUNCH_ALONE], np.zeros(capture.rows, np.int64)
     capture.columns["rank"] = np.full(capture.rows, _rank(trace), np.int64)
     capture.warnings += [*wrong_fields(trace.wrong), *_missing(capture, named)]
     return capture

@@ -26,6 +26,7 @@ from pyprof.prof.limits.occupancy import Geometry, by_device, floats, geometry, 
 from pyprof.prof.limits.peaks_file import Peaks, with_peaks
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
+from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, distinct, distinct_texts
 
 # A kernel is bound by latency where both limits are below the share FAR of its time and it is either SHORT (starting
@@ -73,7 +74,7 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
     """Compare every row with its device. ``peaks`` replaces the table's figures (``devices.load_peaks``)."""
     number, devices = _devices(table, peaks)
     duration = table.ints("kDuration").astype(np.float64)
-    duration[duration <= 0] = np.nan
+    duration[(duration <= 0) | launched_alone(table.coded("reason"))] = np.nan
     flop, nbytes = floats(annotation.flops), floats(annotation.bytes)
     unit = _units(table, annotation)
     unit.codes[flop == 0] = -1  # no arithmetic, no unit

@@ -28,7 +28,7 @@ from pyprof.prof.timing.waiting import Waits, waits
 from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
-from pyprof.table.attribution import AttributedTime, attributed_rows
+from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
 from pyprof.table.columns import NULL, Table
 
 
@@ -39,6 +39,9 @@ class Summary:
         WarmUp | None, doc("the first steps, where they take long, and what was before: left out of all figures")
     ]
     kinds_of_rows: Annotated[tuple[Part, ...], doc("rows by kind: kernel, memcpy, memset, graph or cpu")]
+    launches_alone: Annotated[
+        bool, doc("whether CPU ops launched GPU work that the capture does not have: their time gives no rates")
+    ]
     total_ns: Annotated[int, doc("time of all rows except warm-up and loading; overlaps count twice")]
     attributed_ns: Annotated[int, doc("time of the rows that have an op")]
     reasons: Annotated[tuple[Part, ...], doc("rows without an op, by the reason")]
@@ -133,6 +136,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
     return Summary(
         **left_out,
         **asdict(attributed),
+        launches_alone=bool(launched_alone(table.coded("reason")).any()),
         reasons=parts_of(table.coded("reason"), duration, np.flatnonzero(~has_op), empty=UNKNOWN),
         devices=tuple(usage(table, annotation, limits)),
         span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),

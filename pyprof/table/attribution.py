@@ -10,6 +10,14 @@ from numpy.typing import NDArray
 from pyprof.quantities import ms, share
 from pyprof.table.columns import Coded, Ints, Table
 
+# The reason of a CPU op that gave a GPU work, where the capture does not have that work. The op itself is known.
+LAUNCH_ALONE = "the GPU work that it launched is not recorded"
+
+
+def launched_alone(reason: Coded) -> NDArray[np.bool_]:
+    """A mask of the CPU ops whose time is that of launching: no rate follows from it."""
+    return reason.among(LAUNCH_ALONE)
+
 
 def attributed_rows(op: Coded) -> NDArray[np.bool_]:
     """A mask of the attributed rows: those whose ``op`` is not empty."""

@@ -10,6 +10,11 @@ from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto import cpu_rows
 from pyprof.parse.kineto.cpu_rows import Role, op_roles
 from pyprof.parse.kineto.reader import read
+from pyprof.prof.limits.roofline import roofline
+from pyprof.prof.load import load_table
+from pyprof.prof.summary.capture_numbers import summarise
+from pyprof.prof.summary.work_sentences import rate_sentences
+from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import Table
 from tests.parse.kineto.kineto_file import AUTOGRAD, MAIN, PID, Event, begin, op, write, x
 
@@ -183,3 +188,20 @@ def test_what_torch_writes_here(tmp_path):
     ops = [event for event in events if event.get("cat") == "cpu_op"]
     span = max(event["ts"] + event["dur"] for event in ops) - min(event["ts"] for event in ops)
     assert 0 < int(np.sum(found.ints("kDuration"))) <= span * 1000
+
+
+def test_no_rate_follows_from_the_time_of_launching(tmp_path):
+    """2·64³ FLOP in 20 us would be 26 GFLOP/s, but the CPU only launched the product."""
+    mm = op("aten::mm", 1010, 20, Input_Dims=[[64, 64], [64, 64]], Input_type=["float", "float"])
+    launch = x("cuda_runtime", "cudaLaunchKernel", 1012, 2)
+    texts, rates = {}, {}
+    for name, events in (("computed", [begin(1000), mm]), ("launched", [begin(1000), mm, launch])):
+        loaded = load_table(write(tmp_path / f"{name}.json", *events))
+        notes = annotate(loaded.table)
+        texts[name] = " ".join(rate_sentences(summarise(loaded.table, notes)))
+        rates[name] = float(roofline(loaded.table, notes).tflops[0])
+    assert "524.3 kFLOP, 26.21 GFLOP/s." in texts["computed"]
+    assert rates["computed"] == pytest.approx(2 * 64**3 / 20e-6 / 1e12)
+    assert "524.3 kFLOP. Bytes" in texts["launched"] and "FLOP/s" not in texts["launched"]
+    assert "launched GPU work that the capture does not have" in texts["launched"]
+    assert np.isnan(rates["launched"])
