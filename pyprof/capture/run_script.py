@@ -7,11 +7,12 @@ change. While it runs, `pyprof.init()` is in effect (session.py says what it rep
 from __future__ import annotations
 
 import builtins
+import concurrent.futures.thread
 import os
 import runpy
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -66,12 +67,12 @@ def run(
         collecting = attach(window, trace=trace, dispatch=dispatch)
     else:
         collecting = collect(file, window, force=force, trace=trace, dispatch=dispatch)
-    code, pid = 0, os.getpid()
+    code, pid, threads = 0, os.getpid(), threading.enumerate()
     with _everything_restored():
         try:
             with collecting as collector:
                 code = _exit_code(script)
-                _wait_for_threads()
+                _wait_for_threads(threads)
         except PyprofError as error:
             if not code:
                 raise
@@ -90,10 +91,15 @@ def _everything_restored() -> Iterator[None]:
         os.chdir(folder)
 
 
-def _wait_for_threads() -> None:
-    """Wait for the threads that Python waits for before it exits."""
+def _wait_for_threads(before: Container[threading.Thread]) -> None:
+    """Wait for the script's own threads, as Python does before it exits. ``before``: those of whoever called.
+
+    Workers of a ThreadPoolExecutor end only when the interpreter tells them to, after this; they have done what the
+    script waited for.
+    """
+    workers = getattr(concurrent.futures.thread, "_threads_queues", {})
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
+        if thread not in before and thread not in workers and not thread.daemon:
             thread.join()
 
 

@@ -92,6 +92,13 @@ print("parent of" if child else "child", code, torch.relu(torch.ones(2)).sum().i
 if child == 0:
     sys.exit(code)
 """,
+    "a pool left open": """
+from concurrent.futures import ThreadPoolExecutor
+import torch
+pool = ThreadPoolExecutor(2)
+print(pool.submit(lambda: torch.relu(torch.ones(3)).sum().item()).result())
+later = pool.submit(print, "the last task", flush=True)
+""",
     "processes": """
 import multiprocessing, sys, torch
 def work(x):
