@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import ROOT
+from tests.paths import GOLDEN, ROOT
 
 DATA = os.environ.get("PYPROF_DATA", "")
-pytestmark = pytest.mark.skipif(not DATA, reason="PYPROF_DATA does not name the folder of captures")
 SECONDS, KIB = 20, 1 << 20  # processor time, and 1 GiB
 COMMANDS = (
     "parse FILE -o OUT.dict", "parse FILE --summary", "parse FILE --json", "prof FILE", "prof FILE --summary",
@@ -25,6 +24,7 @@ MEASURED = (
 FILES = sorted((Path(DATA) / "round2" / "hostile").glob("*.gz")) if DATA else []
 
 
+@pytest.mark.skipif(not DATA, reason="PYPROF_DATA does not name the folder of captures")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_a_hostile_file_ends(file, command, tmp_path, tmp_path_factory):
@@ -43,3 +43,31 @@ def test_a_hostile_file_ends(file, command, tmp_path, tmp_path_factory):
     if code == "1":
         assert done.stderr.count("\n") == 1, done.stderr
         assert not list(tmp_path.iterdir())
+
+
+FULL = (  # a file system without room, as far as a process can tell: no file of its own exceeds 64 KiB
+    "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536));"
+    " from pyprof.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+LENET = GOLDEN / "h200_lenet_init.sqlite.gz"
+
+
+@pytest.mark.parametrize("command", ["parse FILE --summary", "prof FILE", "stats FILE", "report FILE -o OUT.html"])
+def test_a_full_temporary_folder_is_one_line(command, tmp_path):
+    words = [{"FILE": str(LENET)}.get(word, word.replace("OUT", str(tmp_path / "out"))) for word in command.split()]
+    done = subprocess.run([sys.executable, "-c", FULL, *words, "-q"], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{LENET}: cannot be unpacked to a temporary file: File too large (set TMPDIR" in done.stderr
+    assert done.stderr.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_is_not_utf8_is_a_name(command, tmp_path):
+    name = os.fsencode(tmp_path) + b"/net\xff\xfe.json.gz"
+    Path(os.fsdecode(name)).write_bytes((GOLDEN / "h200_lenet_fp32.json.gz").read_bytes())
+    words = [
+        {"FILE": name}.get(word, os.fsencode(word.replace("OUT", str(tmp_path / "out")))) for word in command.split()
+    ]
+    done = subprocess.run([sys.executable, "-m", "pyprof", *words], capture_output=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
