@@ -27,7 +27,7 @@ from pyprof.table.gather import EMPTY_IS_NONE, WrongValue, gatherer, literal, sh
 from pyprof.table.schema import COLUMN, KERNELS, REQUIRED, Column
 from pyprof.text import clean
 
-CHUNK = 8192  # rows processed at a time, about 20 MB of text
+CHUNK = 4096  # rows processed at a time, about 10 MB of text
 HEAD = 4096
 LONGEST = 4 << 20  # longest line in bytes for the slow parser, which takes 100 times as much memory
 FIRST_KEY = re.compile(rb"""\s*\{\s*(["'])(?P<key>\w{1,60})\1\s*:""")
