@@ -11,20 +11,11 @@ from pyprof.prof.load import load_table
 from pyprof.prof.report import cli
 from pyprof.prof.timing.waiting import WORDS, waits
 from pyprof.table.columns import NULL, Coded
-from tests.prof.report.browser import Browser, browser, missing
+from tests.prof.report.browser import Browser
 from tests.prof.report.report_rows import HOSTILE, page_of, small
 
 READY = "const wait = () => document.documentElement.dataset.ready ? done(true) : setTimeout(wait, 10); wait();"
 FRAMES = "requestAnimationFrame(() => requestAnimationFrame(() => done(true)));"  # the shared filter acts on the next
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    if reason := missing():
-        pytest.skip(reason)
-    with browser(tmp_path_factory.mktemp("profile")) as found:
-        found.resize(1280, 900)
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -16,21 +16,12 @@ from pyprof.prof.report.definitions import TERMS
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.table.columns import Coded
-from tests.prof.report.browser import Browser, browser, missing
+from tests.prof.report.browser import Browser
 from tests.prof.report.report_rows import HOSTILE, page_of, small
 from tests.prof.report.test_browser import FRAMES, READY
 
 GOLDEN = "tests/golden/h200_gpt2_init.sqlite.gz"
 WIDTHS = (390, 800, 1400)
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    if reason := missing():
-        pytest.skip(reason)
-    with browser(tmp_path_factory.mktemp("profile")) as found:
-        found.resize(1280, 900)
-        yield found
 
 
 @pytest.fixture(scope="module")
