@@ -1,9 +1,9 @@
 """When each marked step begins and ends on its GPU.
 
-A mark is made on the host, and the GPU works through what the host launches later, often much later. So a step begins
-on the GPU as a CUDA event would tell that the host records at the mark: at the mark, or when the work launched before
-it is done, if that is later. This work is that of the device's main stream, the one whose kernels take most time:
-copies on another stream may run through several steps.
+A mark is made on the host, and the GPU does what the host launches later, often much later. So a step begins on the
+GPU when a CUDA event recorded at the mark would be reached: at the mark, or when the work launched before it is done,
+if that is later. Only work of the device's main stream counts, the one whose kernels take most time, because copies on
+another stream may run through several steps.
 
 A step ends where the next one begins: what comes between its last operation and the next mark, idle time included, is
 its own. A step that no mark follows ends with its own range, or with its last operation, if that is later. So the

@@ -211,7 +211,7 @@ def _message(data: Any) -> str:
 
 
 def _extra(data: Any) -> dict[str, Any]:
-    """A row's extra data in JSON; empty if it is none."""
+    """A row's extra data in JSON; empty if there is none."""
     try:
         extra = json.loads(data) if data else None
     except (ValueError, TypeError, RecursionError):
