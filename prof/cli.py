@@ -116,7 +116,8 @@ def _run(args: argparse.Namespace) -> Done:
 
     print_table.check_output_name(args)
     no_form = not given and args.output is None and args.width is None and not args.json
-    if args.summary or (not answer and no_form and sys.stdout is not None and sys.stdout.isatty()):
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    if args.summary or (not answer and no_form and on_terminal):
         return print_answers.print_summary(args)
     if args.advise:
         return print_answers.print_advice(args)

@@ -90,7 +90,8 @@ def _writer(args: argparse.Namespace) -> Callable[[Cells, BinaryIO], None]:
 def _that_fit(args: argparse.Namespace, cells: Cells) -> tuple[Cells, list[str]]:
     """Without the last columns of --group that the width has no room for, unless -c names them; and a line for that."""
     width, terminal = output_width(args.output, args.width)
-    if not args.group or args.columns or not (args.width or terminal) or args.csv or args.jsonl:
+    is_aligned = bool(args.width or terminal) and not (args.csv or args.jsonl)
+    if not is_aligned or not args.group or args.columns:
         return cells, []
     count = len(cells.columns)
     while count > len(args.group) + 1 and write_plain.least_width(cells.first(count)) > width:
@@ -107,7 +108,8 @@ def _fitted(cells: Cells, out: BinaryIO, width: int) -> None:
 def check_output_name(args: argparse.Namespace) -> None:
     """Raise UsageError if the name for -o has a suffix that names no form, and no option does."""
     table = not (args.summary or args.advise or args.explain)
-    if not args.output or (table and (args.csv or args.jsonl or args.width is not None)) or args.json:
+    form_is_given = args.json or (table and (args.csv or args.jsonl or args.width is not None))
+    if form_is_given or not args.output:
         return
     known = SUFFIXES if table else (".json",)
     check_suffix(args.output, (*known, TEXT), f"{', '.join(known)} and, for text, {TEXT} or none (each also with .gz)")
