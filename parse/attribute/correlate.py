@@ -27,12 +27,13 @@ from pyprof.table.kernel_names import name_wrappers
 
 
 @uncollected()
-def correlate(capture: Capture, brief: bool = False) -> Table:
+def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = None) -> Table:
     """The kernel table of a capture: one row per GPU operation, in the capture's order; no row is ever dropped.
 
     ``brief``: leave out columns that only op models and PyProf's readers need (opId, outs, grads, sequence numbers).
+    ``tree``: the capture's ranges, where they have been nested already.
     """
-    tree = RangeTree(capture)
+    tree = RangeTree(capture) if tree is None else tree
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
