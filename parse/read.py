@@ -32,7 +32,7 @@ def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lea
     capture = (lean_reader if lean else reader)(file)(file)
     say(f"attributing {capture.rows:,} rows")
     tree = RangeTree(capture)
-    table = correlate(capture, brief, tree)
+    table = correlate(capture, brief, tree) if capture.rows else Table(0, {})
     memory = None if brief or capture.memory is None else memory_table(capture, tree)
     return Parsed(capture, CaptureNotes.of(capture), table, memory)
 

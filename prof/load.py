@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyprof.parse.attribute.capture import Capture
     from pyprof.prof.limits.peaks_file import Peaks
     from pyprof.prof.work.annotate import Annotation
-    from pyprof.table.columns import Table
+    from pyprof.table.columns import MemoryTable, Table
 
 
 class LoadedFile(NamedTuple):
@@ -32,6 +32,7 @@ class LoadedFile(NamedTuple):
     profiler: str | None = None  # "nsys 2025.3.1"; None for a table, which does not record it
     warnings: tuple[str, ...] = ()
     capture: Capture | None = None  # a profiler's file as read, with its ranges
+    memory: MemoryTable | None = None  # its allocations; None if it has none
 
     @property
     def input(self) -> Input:
@@ -49,10 +50,17 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
     from pyprof.prof.table.check_cells import check_cells
     from pyprof.prof.table.pyprof_links import link_backward_rows
+    from pyprof.table.container import is_container, read_container
     from pyprof.table.kernel_names import name_wrappers
-    from pyprof.table.read_table import read_table
+    from pyprof.table.read_table import kernels_of, read_table
 
     file = Path(str(name))
+    if not is_standard(name) and is_container(file):
+        say(f"reading {file.name}")
+        container = read_container(file)
+        table = name_wrappers(kernels_of(container, str(name)))
+        check_cells(table, str(name))
+        return LoadedFile(str(name), table, container.profiler, container.warnings, memory=container.memory)
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         shown = "standard input" if is_standard(name) else str(name)
         say(f"reading {shown if is_standard(name) else file.name}")
@@ -61,17 +69,18 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
         return LoadedFile("-" if is_standard(name) else shown, table)
     from pyprof.parse.read import read_profile
 
-    capture, notes, table = read_profile(file, say)
+    capture, notes, table, memory = read_profile(file, say)
     if not len(table):
-        raise InputError(file, notes.why_empty)
+        why = "expected GPU operations or CPU ops, found allocations alone: pyprof memory reads them"
+        raise InputError(file, notes.why_empty if memory is None else why)
     check_cells(table, str(name))
-    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture)
+    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture, memory)
 
 
 def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """The argument ``file`` and the options that decide how it is annotated."""
     file = (
-        "net.dict (or .gz) or net.parquet from pyprof parse, or a profiler's file that it reads (net.sqlite, "
+        "net.dict (or .gz), net.parquet or net.pyprof from pyprof parse, or a profiler's file that it reads (net.sqlite, "
         f"net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input"
     )
     parser.add_argument("file", nargs=nargs, help=file)
