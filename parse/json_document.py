@@ -67,7 +67,9 @@ class ParsedFile(NamedContents, kw_only=True):
 
 class TableWritten(Record):
     name: Annotated[str, doc("of the file")]
-    form: Annotated[Literal["dict", "csv", "parquet", "container"], doc("of the table; container: the folder net.pyprof")]
+    form: Annotated[
+        Literal["dict", "csv", "parquet", "container"], doc("of the table; container: the folder net.pyprof")
+    ]
     rows: Annotated[int, doc("written")]
 
 

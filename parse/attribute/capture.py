@@ -51,6 +51,7 @@ class MemoryEvents:
     level: Coded  # allocator, driver or before; see pyprof.table.schema.MEMORY
     allocated: Ints | None = None  # in use after the event; None: the format does not record it
     reserved: Ints | None = None
+    pid: Ints | None = None  # None: those of the threads
     trace: Coded | None = None  # the call stack as a JSON list, where the format has one for each event
     name: Coded | None = None
     category: Coded | None = None

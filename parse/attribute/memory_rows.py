@@ -38,7 +38,8 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
     )
     rows = attribute(launches, tree)
     pairs = np.append(np.array(capture.threads or [(NULL, NULL)], np.int64), [(NULL, NULL)], axis=0)
-    peer = peers(events, pairs[events.thread, 0])
+    pid = pairs[events.thread, 0] if events.pid is None else events.pid
+    peer = peers(events, pid)
     columns: dict[str, Data] = {
         "time": events.time,
         "bytes": events.bytes,
@@ -51,7 +52,7 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
         **{key: rows.columns[key] for key in ("op", "layer", "trace", "dir", "phase", "aten")},
         "seq": _sequence_numbers(tree, rows),
         "step": steps(launches, tree).number,
-        "pid": pairs[events.thread, 0],
+        "pid": pid,
         "tid": pairs[events.thread, 1],
         "rank": _rank(capture, len(events)),
     }
@@ -110,7 +111,9 @@ def with_storages(table: MemoryTable, storages: list[RecordedStorage]) -> Memory
     if not storages or not len(table):
         return table
     known = {_place(storage.kind, storage.device, storage.address): storage for storage in storages[::-1]}
-    alive = np.flatnonzero((table.ints("bytes") > 0) & (table.ints("peer") == NULL) & ~table.coded("level").among("driver"))
+    alive = np.flatnonzero(
+        (table.ints("bytes") > 0) & (table.ints("peer") == NULL) & ~table.coded("level").among("driver")
+    )
     kinds = table.coded("kind").take(alive).texts()
     places = map(_place, kinds, table.ints("device")[alive].tolist(), table.ints("address")[alive].tolist())
     rows = {place: row for place, row in zip(places, alive.tolist(), strict=True) if place in known}

@@ -20,9 +20,7 @@ _GPU = frozenset(CATEGORIES["gpu"].split())
 _decoder = cache(Decoder)
 
 
-def salvaged(
-    piece: bytes, wrong: list[tuple[Event, str]], form: type[FloatEvent] = FloatEvent
-) -> Event | None:
+def salvaged(piece: bytes, wrong: list[tuple[Event, str]], form: type[FloatEvent] = FloatEvent) -> Event | None:
     """The event of a JSON object some of whose values have wrong types; their keys are added to ``wrong``.
 
     A time that is unknown is nan. None if the text is not an object, or does not say what kind of event it is.

@@ -42,4 +42,5 @@ def memory_events(db: Database, calls: ApiCalls, tids: dict[int, int]) -> Memory
         kind=Coded(kind.astype(np.int32), list(KINDS)),
         device=data["device"],
         level=Coded(np.zeros(rows, np.int32), ["driver"]),
+        pid=pid,
     )
