@@ -102,6 +102,19 @@ def _rates(arch: str, sms: float | None, clock_hz: float | None, tensor: str) ->
     }
 
 
+def peak_at(device: Device, unit: str, clock_hz: float, limit_hz: float) -> float:
+    """FLOP/s of a unit at a clock: rate × SMs × clock; NaN where the unit's rate on this part is not known.
+
+    ``limit_hz``: the highest clock that the GPU allows. A listed peak that implies a clock far from it is of a unit
+    that is cut (an H20's tensor cores), or was measured.
+    """
+    rate = RATES.get(device.arch, {}).get(unit, 0) * (0.5 if device.tensor == "half" and unit in HALVED else 1)
+    if not rate or device.sms is None or not limit_hz > 0:
+        return math.nan
+    implied = device.peak(unit) / (rate * device.sms)
+    return rate * device.sms * clock_hz if 0.8 < implied / limit_hz < 1.1 else math.nan
+
+
 def parsed(text: str) -> Any:
     """The value of a JSON text; None for other texts, since a table may come from anywhere."""
     try:
