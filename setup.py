@@ -30,6 +30,7 @@ BASE = [
 ]
 PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
 CLUSTER = ["dask[distributed]>=2024.5"]
+NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
 DEV = [
     "coverage[toml]>=7.5",
     "hypothesis>=6.100",
@@ -79,8 +80,9 @@ setup(
         "plot": PLOT,
         "notebook": PLOT,
         "cluster": CLUSTER,
+        "nvml": NVML,
         "dev": [*PLOT, *DEV],
-        "all": [*PLOT, *CLUSTER, *DEV],
+        "all": [*PLOT, *CLUSTER, *NVML, *DEV],
     },
     entry_points={
         "console_scripts": [

@@ -8,6 +8,7 @@ import numpy as np
 
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Coded, Data, Ints
+from pyprof.table.gpu_samples import GpuSamples
 
 OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
 
@@ -97,6 +98,7 @@ class Capture:
     warnings: list[str] = field(default_factory=list)
     memory: MemoryEvents | None = None
     storages: list[RecordedStorage] = field(default_factory=list)
+    samples: list[GpuSamples] = field(default_factory=list)  # clocks and power of the GPUs, where they were read
     is_host: bool = False  # whether the rows are CPU ops; launch_range is then each op's own range
 
     def pids(self) -> Ints:

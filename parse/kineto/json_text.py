@@ -99,7 +99,7 @@ def _decode(text: bytes, bare: bool, form: type[FloatEvent]) -> Trace | None:
         whole = Decoder(_Whole[form]).decode(text)  # type: ignore[valid-type]
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Trace(whole.traceEvents, whole.deviceProperties, whole.distributedInfo, bytes(whole.pyprof))
+    return Trace(whole.traceEvents).with_header(whole)
 
 
 def _exact(text: bytes, bare: bool, form: type[ExactEvent]) -> list[Event]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.table.schema import KERNELS, MEMORY, Column, Kind
+
+if TYPE_CHECKING:
+    from pyprof.table.gpu_samples import GpuSamples
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -235,15 +238,19 @@ Columns = TypeVar("Columns", bound="Table")
 
 
 class Table:
-    """The kernel table. It has every column of ``schema``; columns that a reader did not provide are blank."""
+    """The kernel table. It has every column of ``schema``; columns that a reader did not provide are blank.
+
+    ``samples``: the clocks and power of its GPUs over time, where the capture has them.
+    """
 
     schema: ClassVar[tuple[Column, ...]] = KERNELS
 
-    def __init__(self, rows: int, columns: Mapping[str, Data]) -> None:
+    def __init__(self, rows: int, columns: Mapping[str, Data], samples: Sequence[GpuSamples] = ()) -> None:
         unknown = columns.keys() - {column.key for column in self.schema}
         wrong = {key: len(data) for key, data in columns.items() if len(data) != rows}
         assert not unknown and not wrong, (unknown, rows, wrong)
         self.rows = rows
+        self.samples = tuple(samples)
         self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
 
     def __len__(self) -> int:
@@ -266,12 +273,12 @@ class Table:
 
     def with_column(self: Columns, key: str, data: Data) -> Columns:
         """The same table with another column."""
-        return type(self)(self.rows, {**self.columns, key: data})
+        return type(self)(self.rows, {**self.columns, key: data}, self.samples)
 
     def take(self: Columns, rows: Any) -> Columns:
         """The rows that an index array, a mask or a slice selects, in its order."""
         columns = {key: c[rows] if isinstance(c, np.ndarray) else c.take(rows) for key, c in self.columns.items()}
-        return type(self)(len(np.arange(self.rows)[rows]), columns)
+        return type(self)(len(np.arange(self.rows)[rows]), columns, self.samples)
 
     @classmethod
     def concat(cls: type[Columns], tables: Sequence[Columns]) -> Columns:
@@ -284,7 +291,8 @@ class Table:
                 columns[column.key] = Ragged.concat([table.ragged(column.key) for table in tables])
             else:
                 columns[column.key] = Coded.concat([table.coded(column.key) for table in tables])
-        return cls(sum(len(table) for table in tables), columns)
+        samples = [gpu for table in tables for gpu in table.samples]
+        return cls(sum(len(table) for table in tables), columns, samples)
 
 
 class MemoryTable(Table):
