@@ -87,10 +87,10 @@ def _unsigned(values: list[Number]) -> Ints:
 
 
 class _Storage(msgspec.Struct):
-    address: Annotated[int, Meta(ge=0, lt=1 << 63)]
-    bytes: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    address: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    bytes: Annotated[int, Meta(ge=0, le=1 << 53)]
     kind: str
-    device: Annotated[int, Meta(ge=0, lt=1 << 31)]
+    device: Annotated[int, Meta(ge=0, le=1 << 31)]
     category: str
     name: str = ""
     layer: list[str] = []

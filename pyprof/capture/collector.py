@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from pyprof.capture import session
 from pyprof.capture.kineto_turns import Turns
+from pyprof.capture.memory_record import memory_record
 from pyprof.capture.sinks import Profiler
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import write_trace
@@ -164,6 +165,7 @@ class Range(NamedTuple):
     number: int  # makes comparing two of them end before the profilers
     profiler: Any
     clocks: dict[str, Any] | None  # what --nvml read meanwhile
+    tensors: dict[str, Any] | None = None  # with memory=True: the tensors of modules and optimizers
 
 
 class TraceFile(Collector):
@@ -174,12 +176,19 @@ class TraceFile(Collector):
     """
 
     def __init__(
-        self, file: Path, force: bool, window: Window, sampler: ClockSampler | None = None, note: str = ""
+        self,
+        file: Path,
+        force: bool,
+        window: Window,
+        sampler: ClockSampler | None = None,
+        note: str = "",
+        memory: bool = False,
     ) -> None:
         super().__init__(window)
         self.name = str(file)
         self._sampler = sampler
         self._note = note  # a warning
+        self._memory = memory  # whether to record allocations
         self.file = file
         self.switching = False
         self._path = file.absolute()  # the program may change the working directory
@@ -242,7 +251,9 @@ class TraceFile(Collector):
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            self._profiler = profile(activities=activities, record_shapes=True, **since_2_5)
+            self._profiler = profile(
+                activities=activities, record_shapes=True, profile_memory=self._memory, **since_2_5
+            )
             self._profiler.__enter__()
         if self._sampler is not None:
             self._sampler.begin()
@@ -262,11 +273,12 @@ class TraceFile(Collector):
         with self._switch():
             self._profiler.__exit__(None, None, None)
         clocks = None if self._sampler is None else self._sampler.end()
+        tensors = memory_record() if self._memory else None
         iterations, since = self._since
         in_window = self._started or iterations >= self._begin_after
         self._ranges += 1
         lasted = time.monotonic() - since
-        found = Range(in_window, self._iterations - iterations, lasted, self._ranges, self._profiler, clocks)
+        found = Range(in_window, self._iterations - iterations, lasted, self._ranges, self._profiler, clocks, tensors)
         self._profiler = None
         if self._best is None or found > self._best:
             self._best = found
@@ -310,7 +322,8 @@ class TraceFile(Collector):
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
             raise PyprofError(f"{self.file}: not written, for {cause}")
-        own = {} if self._best.clocks is None else {"nvml": self._best.clocks}
+        parts = {"nvml": self._best.clocks, "memory": self._best.tensors}
+        own = {name: part for name, part in parts.items() if part is not None}
         write_trace(self._best.profiler, self._sink.texts, self._path, self._force, own)
 
     def warnings(self) -> list[str]:

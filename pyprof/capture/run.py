@@ -80,6 +80,9 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         help="cudaProfilerApi: collect nothing before pyprof.start() (default: %(default)s)",
     )
     parser.add_argument(
+        "--memory", action="store_true", help="record allocations and frees, too, for `pyprof memory` (1 us for each)"
+    )
+    parser.add_argument(
         "--nvml",
         action="store_true",
         help="read the GPUs' clocks, power, temperature and energy meanwhile, into the trace (needs nvidia-ml-py)",
@@ -106,12 +109,18 @@ def _run(options: argparse.Namespace) -> Done:
             "argument --nvml: the tool that is attached (nsys, nvprof or ncu) collects this run; add -o net.json.gz to "
             "collect it with PyTorch's profiler, or let the tool sample (nsys profile --gpu-metrics-devices=all)"
         )
+    if options.memory and trace is None:
+        raise UsageError(
+            "argument --memory: the tool that is attached (nsys, nvprof or ncu) collects this run; add -o net.json.gz "
+            "to collect it with PyTorch's profiler, or let the tool record it (nsys profile --cuda-memory-usage=true)"
+        )
     page = _page(options, trace)
     if page is not None:
         check_output(page, options.force)  # checked now, before the script runs
     with _script_output_on_standard_error() if options.json else nullcontext():
         marks = TRACES[options.trace]
-        ran = run(script, trace, window, force=options.force, trace=marks, dispatch=options.dispatch, nvml=options.nvml)
+        more = {"dispatch": options.dispatch, "nvml": options.nvml, "memory": options.memory}
+        ran = run(script, trace, window, force=options.force, trace=marks, **more)
     if ran.forked:
         _end_forked_child(ran.code)
     return _finish(options, ran, trace if ran.written else None, page)
