@@ -78,7 +78,10 @@ def brief_reader(file: Path) -> BriefReader | None:
 
 
 def is_table(file: Path) -> bool:
-    """Whether a file is a kernel table or a container (True), or a profiler's (False). Raises InputError if it is neither."""
+    """Whether a file is a kernel table or a container (True), or a profiler's (False).
+
+    Raises InputError if it is neither.
+    """
     head = _head(file)
     if _is_table(head) or is_container(file):
         return True

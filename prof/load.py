@@ -58,7 +58,7 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
     if not is_standard(name) and is_container(file):
         say(f"reading {file.name}")
         container = read_container(file)
-        table = name_wrappers(kernels_of(container, str(name)))
+        table = name_wrappers(link_backward_rows(kernels_of(container, str(name))))
         check_cells(table, str(name))
         return LoadedFile(str(name), table, container.profiler, container.warnings, memory=container.memory)
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
@@ -77,11 +77,62 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
     return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture, memory)
 
 
+class LoadedMemory(NamedTuple):
+    """The allocations of a file, and its kernel table if it has one."""
+
+    name: str
+    memory: MemoryTable
+    kernels: Table | None
+    profiler: str | None
+    warnings: tuple[str, ...]
+
+    @property
+    def input(self) -> Input:
+        """The description of the file in the header of --json."""
+        return Input(self.name, self.profiler)
+
+
+def load_memory(file: Path, say: Say = lambda _: None) -> LoadedMemory:
+    """Read the allocations of a container, a profiler's file or a memory snapshot.
+
+    Raises InputError for a file without allocations, with what would record them.
+    """
+    from pyprof.parse.detect import is_table
+    from pyprof.table.container import is_container, read_container
+
+    if is_container(file):
+        say(f"reading {file.name}")
+        container = read_container(file)
+        found = container.memory, container.kernels, container.profiler, container.warnings
+    elif is_table(file):
+        message = f"expected allocations, found a kernel table, which has none; {RECORD_MEMORY['']}"
+        raise InputError(file, message)
+    else:
+        from pyprof.parse.read import read_profile
+
+        parsed = read_profile(file, say)
+        notes = parsed.notes
+        found = parsed.memory, parsed.table if len(parsed.table) else None, notes.profiler, tuple(notes.warnings)
+    memory, kernels, profiler, warnings = found
+    if memory is None or not len(memory):
+        advice = RECORD_MEMORY.get((profiler or "").partition(" ")[0], RECORD_MEMORY[""])
+        raise InputError(file, f"expected allocations, found none; {advice}")
+    return LoadedMemory(str(file), memory, kernels, profiler, warnings)
+
+
+# By profiler: how to record allocations.
+RECORD_MEMORY = {
+    "": "record them with pyprof run --memory, and keep them with parse.py -o net.pyprof",
+    "kineto": "record them with pyprof run --memory, or torch.profiler.profile(profile_memory=True)",
+    "nsys": "record them with nsys profile --cuda-memory-usage=true",
+}
+
+
 def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """The argument ``file`` and the options that decide how it is annotated."""
     file = (
-        "net.dict (or .gz), net.parquet or net.pyprof from pyprof parse, or a profiler's file that it reads (net.sqlite, "
-        f"net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input"
+        "net.dict (or .gz), net.parquet or net.pyprof from pyprof parse, or a profiler's file that it reads "
+        f"(net.sqlite, net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input"
     )
     parser.add_argument("file", nargs=nargs, help=file)
     add_peaks(parser)

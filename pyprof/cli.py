@@ -19,6 +19,9 @@ COMMANDS = (
     Command("run", "pyprof.capture.run", "run a script under the embedded collector (torch.profiler)"),
     Command("parse", "pyprof.parse.cli", "profiler file to kernel table: the command parse.py"),
     Command("prof", "pyprof.prof.cli", "kernel table to FLOPs, bytes and limits: the command prof.py"),
+    Command(
+        "memory", "pyprof.prof.print_memory", "memory: the peak, what is in use then, what checkpointing would change"
+    ),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),

@@ -12,7 +12,9 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # Every module stands in the room that its folder names. The top of pyprof/ has two: the ground, on which all others
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
-GROUND = frozenset("_version clock_sampler dtypes errors files gc_pause marker nvml quantities text".split())
+GROUND = frozenset(
+    "_version clock_sampler dtypes errors files gc_pause marker memory_record nvml quantities text".split()
+)
 ALLOWED = {
     "ground": "",
     "pyprof/command": "ground",
@@ -30,15 +32,16 @@ ALLOWED = {
     "prof/kernels": "ground prof/ops",
     "prof/work/helpers": "ground prof/ops prof/kernels",
     "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
+    "prof/memory": "pyprof/command pyprof/table ground prof/work",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
     "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/kernels prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
-    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
-    "prof/timing prof/advice",
+    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
+    "prof/limits prof/timing prof/advice",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/limits prof/timing prof/advice",
     # the outputs, and the commands at the top of prof/
-    "prof": "ground pyprof/command pyprof/table parse prof/ops prof/kernels prof/work/helpers prof/work prof/limits "
-    "prof/timing prof/advice prof/summary prof/table",
+    "prof": "ground pyprof/command pyprof/table parse prof/memory prof/ops prof/kernels prof/work/helpers prof/work "
+    "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/work prof/limits "
     "prof/timing prof/table",

@@ -5,8 +5,8 @@ history of the last events, each with its call stack. The history counts the byt
 rounds them up, to multiples of 512 bytes and more (c10/cuda/CUDACachingAllocator.cpp, ``record_trace``). So totals here
 are of requested bytes, counted back from the segments at the end.
 
-Python's frames become the call stack. If the snapshot has C++'s frames, too (``stacks="all"``), they tell the op and the
-backward node; the snapshot's annotations tell the optimizer. Each event has one such context, which becomes ranges.
+Python's frames become the call stack. If the snapshot has C++'s frames, too (``stacks="all"``), they tell the op and
+the backward node; the snapshot's annotations tell the optimizer. Such contexts of neighbouring events become ranges.
 """
 
 from __future__ import annotations

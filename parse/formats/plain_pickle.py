@@ -54,7 +54,7 @@ def load_plain(data: bytes, shown: object, wanted: str) -> Any:
         raise InputError(shown, f"{wanted}, found a damaged pickle ({error}); save it again") from None
 
 
-class _Plain(pickle.Unpickler):  # noqa: S301  (its program has been checked, opcode by opcode)
+class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"{module}.{name} is refused")
 

@@ -24,7 +24,7 @@ DEVICES = (
     "cpu cuda mkldnn opengl opencl ideep hip fpga maia xla vulkan metal xpu mps meta hpu ve lazy ipu mtia privateuse1"
 ).split()
 NO_ARGS = MemoryArgs()
-RECORD_VERSION = 1  # of what pyprof's collector records under pyprof.memory (pyprof/capture/memory_record.py)
+RECORD_VERSION = 1  # of what pyprof's collector records under pyprof.memory (pyprof/memory_record.py)
 WITHOUT_ADDRESS = (
     "the trace's memory events have no addresses, as before PyTorch 1.13: which block a free belongs to is unknown"
 )

@@ -69,25 +69,31 @@ class Pattern(NamedTuple):
 
 
 def patterns(paths: Sequence[str]) -> dict[str, Pattern]:
-    """All patterns of several layers at any depth, such as `GPT:h.*:mlp`, and the layers of the two outermost depths.
+    """All patterns of several layers at any depth, such as `GPT:h.*:mlp`, and single layers below the model itself.
 
-    >>> list(patterns(["GPT:h.0:mlp", "GPT:h.1:mlp"]))
-    ['GPT', 'GPT:h.*', 'GPT:h.*:mlp']
+    >>> list(patterns(["GPT:h.0:mlp", "GPT:h.1:mlp", "GPT:head"]))
+    ['GPT:h.*', 'GPT:h.*:mlp', 'GPT:head']
     """
     members: defaultdict[str, dict[str, None]] = defaultdict(dict)
     below: defaultdict[str, list[str]] = defaultdict(list)
+    least = min(2, max((path.count(":") + 1 for path in paths), default=1))  # 2: nobody checkpoints a model as a whole
     for path in paths:
         parts = path.split(":")
         starred = [_starred(part) if _NUMBERED.fullmatch(part) else part for part in parts]
-        for depth in range(1, len(parts) + 1):
+        for depth in range(least, len(parts) + 1):
             pattern = ":".join(starred[:depth])
             members[pattern][":".join(parts[:depth])] = None
             below[pattern].append(path)
-    found = {}
-    for pattern, names in members.items():
-        if len(names) > 1:
-            found[pattern] = Pattern(list(names), below[pattern])
-        elif pattern.count(":") < 2:
-            (name,) = names
-            found[name] = Pattern([name], below[pattern])
-    return found
+    several = {pattern for pattern, names in members.items() if len(names) > 1}
+    chosen = [pattern for pattern in members if pattern in several or pattern.count(":") < 2]
+    return {_named(list(members[pattern])): Pattern(list(members[pattern]), below[pattern]) for pattern in chosen}
+
+
+def _named(names: Sequence[str]) -> str:
+    """The names as one pattern, with a star only where their numbers differ.
+
+    >>> _named(["GPT_0:h.1", "GPT_0:h.2"])
+    'GPT_0:h.*'
+    """
+    parts = zip(*(name.split(":") for name in names), strict=True)
+    return ":".join(same[0] if len(set(same)) == 1 else _starred(same[0]) for same in parts)

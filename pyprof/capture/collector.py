@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 from pyprof.capture import session
 from pyprof.capture.kineto_turns import Turns
-from pyprof.capture.memory_record import memory_record
 from pyprof.capture.sinks import Profiler
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import write_trace
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
+from pyprof.memory_record import memory_record
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,9 @@ def profile(
     at the end if nothing was collected.
     """
     window = Window(warmup, steps, wait)
-    with collect(Path(file), window, force=force, trace=trace, dispatch=dispatch, nvml=nvml, memory=memory) as collector:
+    with collect(
+        Path(file), window, force=force, trace=trace, dispatch=dispatch, nvml=nvml, memory=memory
+    ) as collector:
         yield
     for warning in collector.warnings():
         tell(f"pyprof: warning: {warning}")

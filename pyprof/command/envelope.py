@@ -46,6 +46,7 @@ ANSWERS = (
     Answer("summary", 1, "prof", "pyprof.prof.summary.json_document", "SummaryDocument"),
     Answer("advice", 1, "prof", "pyprof.prof.advice.json_document", "AdviceDocument"),
     Answer("explain", 1, "prof", "pyprof.prof.table.json_document", "Explanation"),
+    Answer("memory", 1, "memory", "pyprof.prof.summary.memory_document", "MemoryDocument"),
     Answer("report", 1, "report", "pyprof.prof.report.json_document", "Page"),
     Answer("perfetto", 1, "perfetto", "pyprof.prof.perfetto.json_document", "TraceWritten"),
     Answer("plot", 1, "plot", "pyprof.prof.plot.json_document", "Plot"),
