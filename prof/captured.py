@@ -19,7 +19,7 @@ from pyprof.prof.table.limit_columns import limit_cells
 from pyprof.prof.table.where import parse_where, rows_where
 from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
 from pyprof.prof.work.calls import call_numbers
-from pyprof.table.columns import Coded, Ints, Table
+from pyprof.table.columns import Coded, Ints, MemoryTable, Table
 
 # Conditions that use only these columns select rows by time or device. The result is still a run, with its idle time.
 CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
@@ -34,6 +34,7 @@ class Captured:
     table: Table
     annotation: Annotation
     peaks: Peaks | None
+    memory: MemoryTable | None = None  # of a single file
     _columns: dict[str, Data] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -97,6 +98,7 @@ def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None =
             table=table,
             annotation=annotate(table),
             peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
+            memory=None if several else read[0].memory,
         )
 
 

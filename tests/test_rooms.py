@@ -43,12 +43,12 @@ ALLOWED = {
     "prof": "ground pyprof/command pyprof/table parse prof/memory prof/ops prof/kernels prof/work/helpers prof/work "
     "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
-    "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/work prof/limits "
-    "prof/timing prof/table",
+    "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
+    "prof/limits prof/timing prof/table",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
     "prof/table",
-    "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/kernels prof/work prof/limits "
-    "prof/timing prof/advice prof/summary prof/table",
+    "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
+    "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
     "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",

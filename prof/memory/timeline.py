@@ -1,7 +1,7 @@
 """How many bytes are in use and in reserve on each device over time, and when they are the most.
 
-A timeline is that of one device of one process. The totals are the profiler's own where it records them. Otherwise they
-count from the first event on, and what was in use before is unknown.
+A timeline is that of one device of one process. The totals are the profiler's own where it records them. Otherwise, and
+on a CPU, they count from the first event on, and what was in use before is unknown and left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Timeline:
     rank: int | None
     level: str  # allocator: blocks of PyTorch's allocator; driver: memory from cudaMalloc and the like
     rows: Ints  # of the memory table
-    before_rows: Ints  # of blocks that were there when the capture began
+    before_rows: Ints  # of blocks that were there when the capture began, where the total includes them
     time: Ints
     change: Ints
     total: Ints
@@ -102,14 +102,26 @@ def _timeline(
     change = memory.ints("bytes")[of_events]
     total, reserved = memory.ints("allocated")[of_events], memory.ints("reserved")[of_events]
     recorded = len(total) > 0 and bool((total != NULL).all()) and level == "allocator"
-    initial = int(total[0] - change[0]) if recorded else None
+    # PyTorch counts a CPU's bytes from the profiler's start on (c10/core/CPUAllocator.cpp).
+    initial = int(total[0] - change[0]) if recorded and kind != "cpu" else None
     missing = int((np.diff(total) != change[1:]).sum()) if recorded else 0
     held = reserved if recorded and bool((reserved != NULL).all()) and bool(reserved.any()) else None
     totals = total if recorded else np.cumsum(change)
     return Timeline(
-        kind, device, pid, rank, level, of_events, before_rows, memory.ints("time")[of_events], change, totals, held,
-        initial, missing,
-    )  # fmt: skip
+        kind=kind,
+        device=device,
+        pid=pid,
+        rank=rank,
+        level=level,
+        rows=of_events,
+        before_rows=before_rows if initial is not None else before_rows[:0],
+        time=memory.ints("time")[of_events],
+        change=change,
+        total=totals,
+        reserved=held,
+        initial=initial,
+        missing=missing,
+    )
 
 
 def step_peaks(memory: MemoryTable, line: Timeline) -> list[StepPeak]:

@@ -227,7 +227,8 @@ class Profile(CapturedRows):
     @cached_property
     def _summary(self) -> SummaryText:
         whole = self._rows is None
-        numbers = summarise(self.table, self.annotation, self._capture.peaks, self._capture.limits if whole else None)
+        of_all = (self._capture.limits, self._capture.memory) if whole else (None, None)
+        numbers = summarise(self.table, self.annotation, self._capture.peaks, *of_all)
         if numbers.on_cpu:
             return SummaryText(numbers, self.conditions)
         run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)
@@ -265,7 +266,9 @@ class Profile(CapturedRows):
             from pyprof.prof.report.render import render
 
             check_output(path, force)
-            model = page_model(self.table, self.annotation, self._capture.peaks, self.cards, title or self.name)
+            memory = self._capture.memory if self._rows is None else None
+            run = self.table, self.annotation, self._capture.peaks, self.cards
+            model = page_model(*run, title or self.name, memory=memory)
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)

@@ -43,7 +43,8 @@ def _run(args: argparse.Namespace) -> Done:
     if not len(loaded.table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
     cards = advise(Run(loaded.table, annotation, peaks))
-    model = page_model(loaded.table, annotation, peaks, cards, args.title or Path(args.file).name)
+    title = args.title or Path(args.file).name
+    model = page_model(loaded.table, annotation, peaks, cards, title, memory=loaded.memory)
     with open_output(args.output, args.force) as out:
         render(model, out)
     if args.json:

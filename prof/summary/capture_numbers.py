@@ -15,6 +15,7 @@ from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
 from pyprof.prof.timing.clocks import Clocks, clocks
@@ -30,7 +31,7 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
-from pyprof.table.columns import NULL, Table
+from pyprof.table.columns import NULL, MemoryTable, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,9 @@ class Summary:
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
     bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
+    memory: Annotated[
+        tuple[DeviceMemory, ...], doc("the memory of each device over the whole capture, where it records allocations")
+    ]
     clocks: Annotated[tuple[Clocks, ...], doc("clocks, power and energy of each GPU, where --nvml read them")]
     clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
 
@@ -109,12 +113,18 @@ class Summary:
 
 
 def summarise(
-    table: Table, annotation: Annotation, peaks: Peaks | None = None, limits: Roofline | None = None
+    table: Table,
+    annotation: Annotation,
+    peaks: Peaks | None = None,
+    limits: Roofline | None = None,
+    memory: MemoryTable | None = None,
 ) -> Summary:
     """The summary of a capture. Warm-up and long loading are reported but left out of all other numbers.
 
-    ``limits``: the limits of all rows with ``peaks``, if they have already been computed.
+    ``limits``: the limits of all rows with ``peaks``, if they have already been computed. ``memory``: the capture's
+    allocations, of which nothing is left out.
     """
+    devices = () if memory is None else tuple(memory_numbers(memory, table))
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
     warm, before = warm_up(table, steps)
@@ -135,6 +145,7 @@ def summarise(
         kinds_of_rows=kinds_of_rows,
         copies=copies,
         warm_up=warm,
+        memory=devices,
         clocks=clocks(table, counting),
     )
 

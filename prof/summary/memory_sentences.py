@@ -33,8 +33,8 @@ def further_sentences(device: DeviceMemory) -> Iterator[str]:
     """What `pyprof memory` says besides."""
     if device.missing:
         yield (
-            f"{device.missing:,} of the recorded totals do not follow from the event before: the profiler lost events "
-            "there, and the blocks of these count as allocated before the capture."
+            f"{device.missing:,} of the recorded totals do not follow from the event before: events are missing there, "
+            "or their times do not have their order. What no event accounts for counts as from before the capture."
         )
     if not device.exact and device.level == "allocator":
         yield "The capture does not record the total: amounts count from its first event on."

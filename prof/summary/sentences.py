@@ -10,6 +10,7 @@ from pyprof.prof.summary import clock_sentences as clock
 from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.memory_sentences import memory_sentences
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
@@ -36,6 +37,7 @@ MAKERS = (
     clock.fall_sentences,
     clock.peak_sentences,
     clock.power_sentences,
+    lambda summary: memory_sentences(summary.memory),
     time.communication_sentences,
     time.layer_sentences,
     work.graph_sentences,
