@@ -2,13 +2,15 @@
 
     python tests/device/checkpointing.py OUT
 
-Writes for each program OUT/NAME.json.gz, two steps without checkpointing as ``pyprof.profile(memory=True)`` collects
-them, and OUT/measured.json: torch.cuda.max_memory_allocated() and the time of a step, unprofiled, without and with
-torch.utils.checkpoint (use_reentrant=False) of the layers that it names. tests/prof/memory/test_checkpointing.py compares.
+Writes for each program OUT/NAME.json.gz, a step without checkpointing as ``pyprof.profile(memory=True)`` collects it,
+and OUT/measured.json: torch.cuda.max_memory_allocated() and the time of a step, unprofiled, without and with
+torch.utils.checkpoint (use_reentrant=False) of the layers that it names, and what recording memory costs.
+tests/prof/memory/test_measured.py compares.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import statistics
 import sys
@@ -110,7 +112,19 @@ def lstm(batch: int = 64, length: int = 256) -> tuple[Step, list[nn.Module], str
     return step, [model[1]], "Sequential:1"
 
 
+def tiny() -> tuple[Step, list[nn.Module], str]:
+    """A small model, whose capture is small enough for the repository."""
+    from gpt2 import Config, Gpt2
+
+    model = Gpt2(Config(layers=3, width=128, heads=4, context=64, vocabulary=1000)).cuda()
+    ids = torch.randint(1000, (4, 64), device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    step = trained(model, optimizer, lambda: F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()))
+    return step, list(model.blocks), "Gpt2:blocks.*"
+
+
 PROGRAMS = {
+    "tiny": tiny,
     "gpt2": gpt2, "resnet_stage": resnet_stage, "resnet_blocks": resnet_blocks, "encoder": encoder, "lstm": lstm,
 }  # fmt: skip
 
@@ -130,29 +144,45 @@ def measure(step: Step) -> dict[str, float]:
     return {"peak_bytes": torch.cuda.max_memory_allocated(), "step_ms": statistics.median(times)}
 
 
+def collect(step: Step, file: Path, memory: bool, steps: int = 1) -> dict[str, float]:
+    """The peak while a step is collected, and its time."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    with pyprof.profile(file, force=True, trace=True, memory=memory):
+        begin = time.perf_counter()
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+        took = 1e3 * (time.perf_counter() - begin) / steps
+    return {"peak_bytes": torch.cuda.max_memory_allocated(), "step_ms": took}
+
+
+def program(name: str, make: Any, out: Path) -> dict[str, Any]:
+    torch.manual_seed(0)
+    step, modules, layers = make()
+    found: dict[str, Any] = {"layers": layers, "plain": measure(step)}
+    found["collected"] = collect(step, out / f"{name}.json.gz", True)
+    scratch = Path("/tmp") / f"{name}.json"
+    found["collected_without_memory"] = collect(step, scratch, False, steps=3)
+    found["collected_with_memory"] = collect(step, scratch, True, steps=3)
+    checkpointed(modules)
+    found["checkpointed"] = measure(step)
+    return found
+
+
 def main(out: Path) -> None:
     found = {}
     for name, make in PROGRAMS.items():
-        torch.manual_seed(0)
-        step, modules, layers = make()
-        plain = measure(step)
-        torch.cuda.reset_peak_memory_stats()
-        file = out / f"{name}.json.gz"
-        with pyprof.profile(file, force=True, trace=True, memory=True):
-            for _ in range(2):
-                step()
-                pyprof.step()
-            torch.cuda.synchronize()
-        profiled = torch.cuda.max_memory_allocated()
-        checkpointed(modules)
-        found[name] = {"layers": layers, "plain": plain, "checkpointed": measure(step), "profiled_peak": profiled}
-        print(name, json.dumps(found[name]), flush=True)
-        del step, modules
-        import gc
-
+        try:
+            found[name] = program(name, make, out)
+        except Exception as error:  # noqa: BLE001  (the other programs are measured all the same)
+            found[name] = {"error": repr(error)}
+        sys.stdout.write(f"{name} {json.dumps(found[name])}\n")
+        sys.stdout.flush()
+        text = json.dumps({"torch": torch.__version__, "programs": found}, indent=1)
+        (out / "measured.json").write_text(text + "\n")
         gc.collect()
         torch.cuda.empty_cache()
-    (out / "measured.json").write_text(json.dumps({"torch": torch.__version__, "programs": found}, indent=1))
 
 
 if __name__ == "__main__":
