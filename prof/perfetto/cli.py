@@ -16,8 +16,8 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof perfetto",
         description="Write a run as a trace for ui.perfetto.dev: every GPU operation with its op, layer, FLOPs, bytes "
-        "and limits as arguments, the layers over them, counters of TFLOP/s, GB/s and memory, arrows from launch to kernel "
-        "and from forward to backward. A profiler's file gives the CPU's ranges, too.",
+        "and limits as arguments, the layers over them, counters of TFLOP/s, GB/s and memory, arrows from launch to "
+        "kernel and from forward to backward. A profiler's file gives the CPU's ranges, too.",
     )
     add_input(parser)
     add, default = parser.add_argument, "net.perfetto-trace"

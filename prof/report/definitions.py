@@ -125,8 +125,8 @@ TERMS = (
     Term(
         "in use",
         ("memory in use",),
-        "Bytes of the blocks that PyTorch has handed out and not taken back: what torch.cuda.memory_allocated() returns. "
-        "The peak is torch.cuda.max_memory_allocated().",
+        "Bytes of the blocks that PyTorch has handed out and not taken back: what torch.cuda.memory_allocated() "
+        "returns. The peak is torch.cuda.max_memory_allocated().",
     ),
     Term(
         "reserved",
@@ -143,8 +143,8 @@ TERMS = (
         "activation checkpointing",
         ("Checkpointing",),
         "A checkpointed layer keeps its input alone, and its backward pass runs its forward pass again "
-        "(torch.utils.checkpoint). Predicted from this capture: how far the peak falls, and the GPU time of the kernels "
-        "that run again.",
+        "(torch.utils.checkpoint). Predicted from this capture: how far the peak falls, and the GPU time of the "
+        "kernels that run again.",
     ),
     Term("frees", (), "By how much the peak of the step would fall."),
     Term("repeats", (), "The GPU time, in each step, of the kernels that would run again."),
