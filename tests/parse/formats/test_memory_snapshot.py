@@ -108,14 +108,21 @@ def test_annotations_tell_the_optimizer(tmp_path):
         {"stage": "END", "name": "Optimizer.step#Adam.step", "device": 0, "time_us": T + 20},
         {"stage": "END", "name": "never begun", "device": 0, "time_us": T + 20},
     ]
-    trace = [event("alloc", 0x1000, 8, T, BACKWARD), event("alloc", 0x2000, 8, T + 15), event("alloc", 0x3000, 8, T + 30)]
+    trace = [
+        event("alloc", 0x1000, 8, T, BACKWARD),
+        event("alloc", 0x2000, 8, T + 15),
+        event("alloc", 0x3000, 8, T + 30),
+    ]
     found = table(tmp_path, snapshot(trace, external_annotations=step))
     assert found.coded("phase").texts() == ["backward", "optimizer", "other"]
     assert found.coded("op").texts()[1] == '["Adam.step"]'
 
 
 def test_devices_have_their_own_history(tmp_path):
-    found = table(tmp_path, snapshot([event("alloc", 8, 1, T)], [event("alloc", 8, 2, T + 1), event("free_requested", 8, 2, T + 2)]))
+    found = table(
+        tmp_path,
+        snapshot([event("alloc", 8, 1, T)], [event("alloc", 8, 2, T + 1), event("free_requested", 8, 2, T + 2)]),
+    )
     assert found.ints("device").tolist() == [0, 1, 1]
     assert found.ints("peer").tolist() == [NULL, 2, 1]
 
@@ -175,7 +182,9 @@ def test_a_small_file_that_repeats_itself_a_billion_times_is_refused(tmp_path):
 
 def test_names_are_hostile(tmp_path):
     evil = "</script><img src=x>\x1b[31m\n"
-    trace = [event("alloc", 8, 8, T, [py(3, f"/x/{evil}.py"), cpp(f"at::_ops::{evil}::call("), cpp("at::_ops::mm::call(")])]
+    trace = [
+        event("alloc", 8, 8, T, [py(3, f"/x/{evil}.py"), cpp(f"at::_ops::{evil}::call("), cpp("at::_ops::mm::call(")])
+    ]
     found = table(tmp_path, snapshot(trace))
     assert found.coded("op").texts() == ['["mm"]']
 

@@ -52,7 +52,13 @@ def test_shared_values_stay_shared():
 
 @pytest.mark.parametrize(
     "call",
-    [(os.system, ("touch pwned",)), (eval, ("1",)), (exec, ("import os",)), (__import__, ("os",)), (getattr, (1, "real"))],
+    [
+        (os.system, ("touch pwned",)),
+        (eval, ("1",)),
+        (exec, ("import os",)),
+        (__import__, ("os",)),
+        (getattr, (1, "real")),
+    ],
 )
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_nothing_is_called(call, protocol, tmp_path, monkeypatch):

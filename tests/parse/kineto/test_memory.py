@@ -131,7 +131,7 @@ def test_a_trace_of_2021_has_neither_addresses_nor_totals(tmp_path):
 
 
 def test_wrong_values_are_unknown_and_said(tmp_path):
-    file = write(tmp_path / "net.json", begin(0), op("aten::mm", 0, 20), memory(5, 512), memory(6, 1, **{"Bytes": "x"}))
+    file = write(tmp_path / "net.json", begin(0), op("aten::mm", 0, 20), memory(5, 512), memory(6, 1, Bytes="x"))
     parsed = read_profile(file)
     assert parsed.memory.ints("bytes").tolist() == [512]
     assert any("1 memory events have no number of bytes" in text for text in parsed.notes.warnings)
