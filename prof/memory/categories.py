@@ -131,7 +131,7 @@ def _by_evidence(memory: MemoryTable, line: Timeline, row: Ints, peer: Ints) -> 
     ended = passes.current_end(np.where(saved, starts, 0))
     first_activation = time[saved & (freed <= ended)].min(initial=NEVER)
     last_update = line.time[memory.coded("phase").take(line.rows).among("optimizer")].max(initial=NULL)
-    put(PARAMETERS, (time < first_activation) & ~backward & ~optimizer & (freed > passes.end[-1]))
+    put(PARAMETERS, (time < first_activation) & (first_activation < NEVER) & ~backward & ~optimizer & (freed > passes.end[-1]))
     kept = backward & ~recomputed & (freed > ends)
     put(GRADIENTS, kept & ~_outstays(passes, time, freed, kept))
     put(STATE, optimizer & (freed > last_update) & (freed > next_forward))

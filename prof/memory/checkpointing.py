@@ -116,7 +116,7 @@ def layer_of(window: Window, name: str) -> Layer | None:
     made = made[window.category.among(ACTIVATIONS)[made]]
     saved = made[window.end_of[made] > max(last, window.first_backward - 1)]
     output = _output(window, name, saved, int(window.time[last]))
-    dropped = saved[(window.end_of[saved] > begins) & (saved != output)]
+    dropped = saved[(window.end_of[saved] >= begins) & (saved != output)]
     base = int(window.total[first - 1]) if first else window.before
     later = allocating[allocating > window.begin_of[dropped].max(initial=-1)]
     return Layer(
