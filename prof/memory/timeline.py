@@ -101,9 +101,9 @@ def _timeline(
     of_events, before_rows = rows[~before], rows[before]
     change = memory.ints("bytes")[of_events]
     total, reserved = memory.ints("allocated")[of_events], memory.ints("reserved")[of_events]
-    recorded = len(total) > 0 and bool((total != NULL).all()) and level == "allocator"
-    # PyTorch counts a CPU's bytes from the profiler's start on (c10/core/CPUAllocator.cpp).
-    initial = int(total[0] - change[0]) if recorded and kind != "cpu" else None
+    # The total of a CPU counts from the first profiler's start on (c10/core/CPUAllocator.cpp), and of its threads alone.
+    recorded = len(total) > 0 and bool((total != NULL).all()) and level == "allocator" and kind != "cpu"
+    initial = int(total[0] - change[0]) if recorded else None
     missing = int((np.diff(total) != change[1:]).sum()) if recorded else 0
     held = reserved if recorded and bool((reserved != NULL).all()) and bool(reserved.any()) else None
     totals = total if recorded else np.cumsum(change)

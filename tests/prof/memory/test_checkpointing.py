@@ -63,20 +63,30 @@ def test_both_layers():
     # pass needs 100 at most: 60, then 30 beside it, then 40. Then, at the old peak, the 60 of h.0 are gone: 1170.
     assert found.new_peak_bytes == 1000 + 40 + 40 + 20 + 100
     assert found.freed_bytes == 30
-    # Nothing is saved after the blocks of 60 bytes, at 10 and 20; the next allocations follow at 11 and 21.
-    assert found.cost_ns == 500 + 600
+    # Each layer saves its output itself (it frees it in its own backward pass), and so runs to its end.
+    assert found.cost_ns == 500 + 70 + 600 + 80
 
 
 def test_one_layer():
     found = effect(H0, *STEP, rows=KERNELS)
     # 60 are gone at the old peak: 1165. h.0 runs again beside 1000 + 40 + 20 + 10 (h.1's gradient): at most 1170.
-    assert (found.dropped_bytes, found.new_peak_bytes, found.cost_ns) == (60, 1170, 500)
+    assert (found.dropped_bytes, found.new_peak_bytes, found.cost_ns) == (60, 1170, 570)
+
+
+def others_free_the_outputs():
+    events = [each for each in STEP if each["time"] not in (51, 61)]
+    events += [event(45, -40, 6, B, "GPT:head"), event(55, -40, 3, B, H1)]
+    return sorted(events, key=lambda each: each["time"])
+
+
+def test_a_layer_whose_output_only_the_next_one_saves_stops_early():
+    """Nothing is saved after the blocks of 60 bytes, at 10 and 20; the next allocations follow at 11 and 21."""
+    found = effect("GPT:h.*", *others_free_the_outputs(), rows=KERNELS)
+    assert (found.saved_bytes, found.dropped_bytes, found.cost_ns) == (200, 120, 500 + 600)
 
 
 def test_without_kernels_the_output_is_what_another_layer_frees():
-    events = [each for each in STEP if each["time"] not in (51, 61)]
-    events += [event(45, -40, 6, B, "GPT:head"), event(55, -40, 3, B, H1)]
-    found = effect("GPT:h.*", *sorted(events, key=lambda each: each["time"]))
+    found = effect("GPT:h.*", *others_free_the_outputs())
     assert (found.saved_bytes, found.dropped_bytes, found.cost_ns) == (200, 120, None)
 
 
