@@ -127,21 +127,22 @@ def _by_evidence(memory: MemoryTable, line: Timeline, row: Ints, peer: Ints) -> 
     if not len(passes.start):  # nothing shows what stays for a backward pass
         put(TEMPORARIES, freed < NEVER)
         return np.where(memory.ints("address")[row] == NULL, CATEGORIES.index(UNKNOWN), found)
-    saved = forward & (starts < NEVER) & (freed > starts)
+    saved = forward & (starts < NEVER) & (freed >= starts)  # a pass may begin with a free
     ended = passes.current_end(np.where(saved, starts, 0))
     first_activation = time[saved & (freed <= ended)].min(initial=NEVER)
     last_update = line.time[memory.coded("phase").take(line.rows).among("optimizer")].max(initial=NULL)
-    put(PARAMETERS, (time < first_activation) & (first_activation < NEVER) & ~backward & ~optimizer & (freed > passes.end[-1]))
+    at_start = (time < first_activation) & (first_activation < NEVER)
+    put(PARAMETERS, at_start & ~backward & ~optimizer & (freed > passes.end[-1]))
     kept = backward & ~recomputed & (freed > ends)
     put(GRADIENTS, kept & ~_outstays(passes, time, freed, kept))
     put(STATE, optimizer & (freed > last_update) & (freed > next_forward))
     put(STATE, optimizer & (freed == NEVER))
     put(ACTIVATIONS, saved & ((freed < NEVER) | (passes.next_forward(ended) == NEVER)))
     put(ACTIVATIONS, recomputed)
-    put(TEMPORARIES, forward & (freed <= starts) & (freed < NEVER))
+    put(TEMPORARIES, forward & (freed < starts))
     put(TEMPORARIES, backward & (freed <= ends))
-    put(TEMPORARIES, optimizer & (freed < next_forward))
-    put(TEMPORARIES, (freed <= np.minimum(starts, next_forward)) & (freed < NEVER))
+    put(TEMPORARIES, optimizer & (freed < next_forward) & (freed <= last_update))
+    put(TEMPORARIES, ~optimizer & (freed < np.minimum(starts, next_forward)))
     return np.where(memory.ints("address")[row] == NULL, CATEGORIES.index(UNKNOWN), found)
 
 

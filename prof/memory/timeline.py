@@ -101,7 +101,7 @@ def _timeline(
     of_events, before_rows = rows[~before], rows[before]
     change = memory.ints("bytes")[of_events]
     total, reserved = memory.ints("allocated")[of_events], memory.ints("reserved")[of_events]
-    # The total of a CPU counts from the first profiler's start on (c10/core/CPUAllocator.cpp), and of its threads alone.
+    # A CPU's total counts from the first profiler's start on (c10/core/CPUAllocator.cpp), and its threads alone.
     recorded = len(total) > 0 and bool((total != NULL).all()) and level == "allocator" and kind != "cpu"
     initial = int(total[0] - change[0]) if recorded else None
     missing = int((np.diff(total) != change[1:]).sum()) if recorded else 0

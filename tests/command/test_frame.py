@@ -11,7 +11,7 @@ import pytest
 from pyprof import __version__, cli, demo
 from pyprof.errors import PyprofError
 
-NAMES = "run, parse, prof, stats, report, perfetto, plot, diff, peaks, schema, demo"
+NAMES = "run, parse, prof, memory, stats, report, perfetto, plot, diff, peaks, schema, demo"
 
 
 def test_version(capsys):
@@ -27,6 +27,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "run",
         "parse",
         "prof",
+        "memory",
         "stats",
         "report",
         "perfetto",

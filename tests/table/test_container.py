@@ -168,7 +168,7 @@ def test_another_meta_is_refused(changes, words, tmp_path):
 def test_a_table_that_is_not_there(tmp_path):
     folder = damaged(tmp_path)
     (folder / "memory.parquet").unlink()
-    with pytest.raises(InputError, match="expected the table memory.parquet, which meta.json names, found none"):
+    with pytest.raises(InputError, match=r"expected the table memory\.parquet, which meta\.json names, found none"):
         read_container(folder)
 
 
@@ -216,7 +216,7 @@ def test_a_kernel_table_in_place_of_the_memory_table(tmp_path):
 
 def test_other_readers_say_what_it_is(tmp_path):
     write_container(WHOLE, tmp_path / "net.pyprof")
-    with pytest.raises(InputError, match="found a container of pyprof's, parsed already: give it to prof.py"):
+    with pytest.raises(InputError, match=r"found a container of pyprof's, parsed already: give it to prof\.py"):
         reader(tmp_path / "net.pyprof")
 
 

@@ -29,7 +29,8 @@ STEPS = (
     event(25, 5, 22, OPT), event(26, -5, 22, OPT), event(27, 60, 23, OPT),  # the optimizer's first step
     event(28, -30, 20, OPT),  # zero_grad
     event(40, 100, 40, F, "Net:h.0"), event(41, 9, 41, F),
-    event(50, 30, 50, B), event(51, -100, 40, B), event(52, -30, 50, OPT), event(53, 3, 53, OPT), event(54, -3, 53, OPT),
+    event(50, 30, 50, B), event(51, -100, 40, B), event(52, -30, 50, OPT),
+    event(53, 3, 53, OPT), event(54, -3, 53, OPT),
     event(55, 12, 55, ""),
 )  # fmt: skip
 

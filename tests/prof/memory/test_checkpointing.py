@@ -59,8 +59,9 @@ def test_both_layers():
     assert found.names == [H0, H1]
     assert (found.saved_bytes, found.dropped_bytes) == (200, 120)  # the outputs of 40 bytes stay
     assert found.peak_bytes == 1230
-    # When h.1 runs again, 1000 + 40 (h.0's output) + 40 (its own) + 20 (the loss's gradient) are in use, and its forward
-    # pass needs 100 at most: 60, then 30 beside it, then 40. Then, at the old peak, the 60 of h.0 are gone: 1170.
+    # When h.1 runs again, 1000 + 40 (h.0's output) + 40 (its own) + 20 (the loss's gradient) are in use, and its
+    # forward pass needs 100 at most: 60, then 30 beside it, then 40. Then, at the old peak, the 60 of h.0
+    # are gone: 1170.
     assert found.new_peak_bytes == 1000 + 40 + 40 + 20 + 100
     assert found.freed_bytes == 30
     # Each layer saves its output itself (it frees it in its own backward pass), and so runs to its end.

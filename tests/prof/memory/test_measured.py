@@ -28,8 +28,8 @@ def of_gpu(file: Path):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_peaks_of_an_h200_to_the_byte(name):
     """Two steps of GPT-2 (4 layers), ResNet-50 and an LSTM language model with Kineto, PyTorch 2.11."""
-    truth = json.loads((GOLDEN / "h200_memory_truth.json").read_text())[name]
-    found = of_gpu(GOLDEN / f"h200_memory_{name}.json.gz")
+    truth = json.loads((GOLDEN / "memory" / "h200_truth.json").read_text())[name]
+    found = of_gpu(GOLDEN / "memory" / f"h200_{name}.json.gz")
     assert [(step.peak_bytes, step.reserved_bytes) for step in found.steps] == [
         (step["max_allocated"], step["max_reserved"]) for step in truth
     ]
