@@ -5,6 +5,7 @@ backward pass has the layer and the line of its forward op. A free belongs to th
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -66,8 +67,10 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
 def in_order(events: MemoryEvents) -> MemoryEvents:
     """The events in order of time. Events of one time keep the file's order."""
     order = np.argsort(events.time, kind="stable")
-    given = {name: getattr(events, name) for name in MemoryEvents.__dataclass_fields__}
-    taken = {name: c.take(order) if isinstance(c, Coded) else c[order] for name, c in given.items() if c is not None}
+    given: dict[str, Any] = {name: getattr(events, name) for name in MemoryEvents.__dataclass_fields__}
+    taken: dict[str, Any] = {
+        name: c.take(order) if isinstance(c, Coded) else c[order] for name, c in given.items() if c is not None
+    }
     return MemoryEvents(**taken)
 
 

@@ -88,6 +88,14 @@ class _Events:
     level: list[str] = field(default_factory=list)
     context: list[int] = field(default_factory=list)
 
+    def add(self, time: int, nbytes: int, address: int, device: int, level: str, context: int) -> None:
+        self.time.append(time)
+        self.bytes.append(nbytes)
+        self.address.append(address)
+        self.device.append(device)
+        self.level.append(level)
+        self.context.append(context)
+
 
 class _Reader:
     """Reads one snapshot. What it looks at is counted: a value may stand in a million places of a small file."""
@@ -139,13 +147,9 @@ class _Reader:
             size = self._number(event, "size") if sign else 0
             if not size:
                 continue
-            time = event.get("time_us", 0)
-            events.time.append(self._number(event, "time_us", LATEST_US) if time else 0)
-            events.bytes.append(sign * size)
-            events.address.append(event["addr"] if type(event.get("addr")) is int else 0)
-            events.device.append(device)
-            events.level.append(level)
-            events.context.append(self._context(event.get("frames")))
+            time = self._number(event, "time_us", LATEST_US) if event.get("time_us", 0) else 0
+            address = event["addr"] if type(event.get("addr")) is int else 0
+            events.add(time, sign * size, address, device, level, self._context(event.get("frames")))
 
     def _segments(self, events: _Events, segments: list[Any]) -> tuple[dict[int, int], dict[int, int]]:
         """The bytes in use and in reserve at the end, by device. Blocks older than the history become events."""
@@ -168,13 +172,7 @@ class _Reader:
                 size = self._number(block, "requested_size" if "requested_size" in block else "size")
                 in_use[device] = in_use.get(device, 0) + size
                 if size and open_blocks.get((device, address), 0) <= 0:
-                    context = self._context(block.get("frames"))
-                    for column, value in zip(
-                        (events.time, events.bytes, events.address, events.device, events.level, events.context),
-                        (first, size, address, device, "before", context),
-                        strict=True,
-                    ):
-                        column.append(value)  # type: ignore[arg-type]
+                    events.add(first, size, address, device, "before", self._context(block.get("frames")))
         return in_use, reserved
 
     def _annotations(self, given: object) -> list[tuple[str, int, int, int]]:
@@ -300,12 +298,12 @@ def _ranges(
     new = np.append(True, (context[1:] != context[:-1]) | (part[1:] != part[:-1]))
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(time)) - 1
-    for number, start, end in zip(context[first].tolist(), time[first].tolist(), time[last].tolist(), strict=True):
+    for number, begin, last_ns in zip(context[first].tolist(), time[first].tolist(), time[last].tolist(), strict=True):
         found = contexts[number]
         if found.node:
-            rows.append((start, end + 1, texts.setdefault(Scope(Kind.ENGINE, found.node), len(texts))))
+            rows.append((begin, last_ns + 1, texts.setdefault(Scope(Kind.ENGINE, found.node), len(texts))))
         if found.op:
-            rows.append((start, end + 1, texts.setdefault(classify(f"aten::{found.op}", True), len(texts))))
-    start, end, scope = np.array(rows or np.zeros((0, 3)), np.int64).reshape(-1, 3).T
-    unknown = np.full(len(start), NULL, np.int64)
-    return list(texts), Ranges(np.zeros(len(start), np.int64), start, end, scope, unknown, unknown.copy())
+            rows.append((begin, last_ns + 1, texts.setdefault(classify(f"aten::{found.op}", True), len(texts))))
+    starts, ends, codes = np.array(rows, np.int64).reshape(-1, 3).T
+    unknown = np.full(len(rows), NULL, np.int64)
+    return list(texts), Ranges(np.zeros(len(rows), np.int64), starts, ends, codes, unknown, unknown.copy())

@@ -54,8 +54,8 @@ def _run(args: argparse.Namespace) -> Done:
 
     loaded, annotation, peaks = load_annotated(args)
     columns, ranges = args.columns or ARGUMENTS, not args.no_ranges
-    shown = {"columns": columns, "ranges": ranges, "memory": loaded.memory}
-    trace = collect(loaded.name, loaded.table, annotation, peaks, loaded.capture, **shown)
+    run = loaded.name, loaded.table, annotation, peaks, loaded.capture
+    trace = collect(*run, columns=columns, ranges=ranges, memory=loaded.memory)
     as_json = args.output.removesuffix(".gz").endswith(".json")
     with open_output(args.output, args.force) as out:
         (write_json if as_json else write_proto)(trace, out)

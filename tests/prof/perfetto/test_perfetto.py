@@ -28,6 +28,8 @@ from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.netdict import write_netdict
 from tests.prof.advice.advice_rows import mm, table
+from tests.prof.memory.memory_rows import event
+from tests.prof.memory.memory_rows import table as memory_table
 from tests.prof.perfetto.trace_processor import ask, missing
 from tests.tables import HOSTILE, readable_tables
 
@@ -432,3 +434,28 @@ def test_the_options_are_these():
     options = {o for action in cli.build_parser()._actions for o in action.option_strings}
     assert options == {"-h", "--help", "-o", "--output", "-c", "--no-ranges", "--force", "--peaks", "--models",
                        "--json", "-q", "--quiet", "--version"}  # fmt: skip
+
+
+@with_processor
+@pytest.mark.parametrize("form", FORMS)
+def test_memory_has_counters_per_device(tmp_path, form):
+    """Two blocks of 8 and 16 bytes beside the 100 that were there; of events at one time the last counts."""
+    memory = memory_table(
+        event(5000, 8, 1, reserved=2048),
+        event(5000, 16, 2, reserved=4096),
+        event(7000, -8, 1, reserved=4096),
+        event(7000, 32, 3, device=1, reserved=64),
+        start=100,
+    )
+    trace = collect("net", small(), annotate(small()), memory=memory)
+    with open(tmp_path / form, "wb") as out:
+        FORMS[form](trace, out)
+    counters = read(tmp_path, tmp_path / form)["counters"]
+    found = {name.removesuffix(" value"): values for name, values in counters.items()}  # as JSON's counters are named
+    assert found["cuda 0: memory in use"] == [(5000, 124.0), (7000, 116.0)]
+    assert found["cuda 0: memory reserved"] == [(5000, 4096.0), (7000, 4096.0)]
+    assert [value for _, value in found["cuda 1: memory reserved"]] == [64.0]
+
+
+def test_without_allocations_there_is_no_counter_of_memory():
+    assert not any("memory" in track.name for track in collect("net", small(), annotate(small())).tracks)
