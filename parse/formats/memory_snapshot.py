@@ -106,6 +106,7 @@ class _Reader:
         self._frames: dict[int, _Frame] = {}  # by id
         self._stacks: dict[int, int] = {}  # id of a stack -> context
         self.contexts: dict[_Context, int] = {}
+        self._block_bytes = 0  # of the blocks in use at the end
 
     def capture(self, snapshot: Mapping[str, Any]) -> Capture:
         events = _Events()
@@ -115,7 +116,14 @@ class _Reader:
         if not events.time:
             raise InputError(self.file, f"{WANTED} with its history, found one without events; {ADVICE}")
         annotations = self._annotations(snapshot.get("external_annotations"))
-        return _capture(self.file, events, list(self.contexts), annotations, in_use, reserved)
+        capture = _capture(self.file, events, list(self.contexts), annotations, in_use, reserved)
+        requested = sum(in_use.values())
+        if self._block_bytes > requested:
+            larger = f"{self._block_bytes:,} bytes hold {requested:,} at the end"
+            capture.warnings.append(
+                f"a snapshot's history counts the bytes requested, not those of the blocks: {larger}"
+            )
+        return capture
 
     def _list(self, value: object, what: str) -> list[Any]:
         if not isinstance(value, (list, tuple)):
@@ -171,6 +179,7 @@ class _Reader:
                     continue
                 size = self._number(block, "requested_size" if "requested_size" in block else "size")
                 in_use[device] = in_use.get(device, 0) + size
+                self._block_bytes += self._number(block, "size")
                 if size and open_blocks.get((device, address), 0) <= 0:
                     events.add(first, size, address, device, "before", self._context(block.get("frames")))
         return in_use, reserved

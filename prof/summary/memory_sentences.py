@@ -20,11 +20,12 @@ def memory_sentences(devices: Sequence[DeviceMemory]) -> Iterator[str]:
         return
     if main.level == "driver":
         yield (
-            f"{_named(main)} memory from cudaMalloc, which PyTorch's allocator keeps in reserve, reaches "
-            f"{amount(main.peak_bytes, 'B')}; the capture does not have the blocks in use."
+            f"{_named(main)} memory from cudaMalloc and the like reaches {amount(main.peak_bytes, 'B')}. With PyTorch it is "
+            "what the caching allocator reserves; the capture does not have the blocks in use."
         )
         return
-    yield from _peak(main, several=len([each for each in devices if each.kind == main.kind]) > 1)
+    alike = [each for each in devices if (each.kind, each.level) == (main.kind, main.level)]
+    yield from _peak(main, several=len(alike) > 1)
     if main.exact:
         yield from _content(main)
 

@@ -27,9 +27,18 @@ def _steps(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
     if len(device.steps) < 2:
         return
     shown = sorted(device.steps, key=lambda each: -each.peak_bytes)[:top] if len(device.steps) > top else device.steps
-    rows = [(f"step {each.step}", size(each.peak_bytes), _or_unknown(each.reserved_bytes)) for each in shown]
     title = "Peak of each step" + _of(len(shown), len(device.steps), "highest")
-    yield SummaryTable("memory-steps", title, ("", "in use", "reserved"), tuple(rows))
+    if all(each.reserved_bytes is None for each in shown):
+        few = tuple((f"step {each.step}", size(each.peak_bytes)) for each in shown)
+        yield SummaryTable("memory-steps", title, ("", _word(device)), few)
+        return
+    rows = tuple((f"step {each.step}", size(each.peak_bytes), _or_unknown(each.reserved_bytes)) for each in shown)
+    yield SummaryTable("memory-steps", title, ("", _word(device), "reserved"), rows)
+
+
+def _word(device: DeviceMemory) -> str:
+    """What the total counts: blocks in use, or what the driver has given."""
+    return "allocated" if device.level == "driver" else "in use"
 
 
 def _categories(device: DeviceMemory) -> Iterator[SummaryTable]:
@@ -50,7 +59,7 @@ def _shares(key: str, title: str, shares: Sequence[Share], whole: int, unknown: 
 
 def _layers(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
     if any(each.name for each in device.content.layers):
-        title = "In use at the peak, by layer" + _of(top, len(device.content.layers), "largest")
+        title = f"{_word(device).capitalize()} at the peak, by layer" + _of(top, len(device.content.layers), "largest")
         yield _by_layer("memory-layers", title, device.content.layers[:top], device.peak_bytes)
 
 
@@ -70,7 +79,8 @@ def _by_layer(key: str, title: str, shares: Sequence[LayerShare], whole: int) ->
 
 def _lines(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
     if any(each.name for each in device.content.lines):
-        title = "In use at the peak, by the line that allocated it" + _of(top, len(device.content.lines), "largest")
+        what = f"{_word(device).capitalize()} at the peak, by the line that allocated it"
+        title = what + _of(top, len(device.content.lines), "largest")
         shares = device.content.lines[:top]
         yield _shares("memory-lines", title, shares, device.peak_bytes, "(no line)")
 

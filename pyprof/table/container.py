@@ -24,6 +24,7 @@ from msgspec import Meta
 from pyprof._version import __version__
 from pyprof.errors import InputError, PyprofError, SchemaError
 from pyprof.table.columns import NULL, MemoryTable, Table
+from pyprof.text import clean
 
 SUFFIX = ".pyprof"
 META, FORMAT, VERSION = "meta.json", "pyprof/container", 1
@@ -112,13 +113,12 @@ def _fill(container: Container, folder: Path) -> None:
         "format": FORMAT,
         "version": VERSION,
         "pyprof": __version__,
-        "profiler": container.profiler,
-        "files": list(container.files),
-        "warnings": list(container.warnings),
+        "profiler": None if container.profiler is None else clean(container.profiler),
+        "files": [clean(file) for file in container.files],
+        "warnings": [clean(text) for text in container.warnings],
         "tables": rows,
     }
-    text = json.dumps(meta, indent=1, ensure_ascii=True)  # a file's name may hold bytes that are not UTF-8
-    (folder / META).write_text(text + "\n", encoding="ascii")
+    (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="ascii")
 
 
 def read_container(folder: Path) -> Container:

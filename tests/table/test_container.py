@@ -62,6 +62,11 @@ def test_any_text_and_number_comes_back(text, number, tmp_path):
     assert (found.profiler, found.files, found.kernels) == (text, (text,), None)
 
 
+def test_a_name_that_is_not_utf8_is_kept_as_far_as_text_can(tmp_path):
+    write_container(Container(KERNELS, None, None, ("net\udcff.json",)), tmp_path / "net.pyprof")
+    assert read_container(tmp_path / "net.pyprof").files == ("net\ufffd.json",)
+
+
 def test_every_command_reads_it(trace, tmp_path, capfdbinary):
     folder = str(tmp_path / "net.pyprof")
     assert parse([str(trace), "-o", folder, "-q"]) == 0

@@ -93,6 +93,12 @@ def test_the_history_is_a_timeline_of_requested_bytes(tmp_path):
     assert set(found.coded("kind").texts()) == {"cuda"}
 
 
+def test_it_says_that_the_bytes_are_those_requested(tmp_path):
+    found = read(write(tmp_path / "s.pickle", snapshot(STEP, segments=END)))
+    text = "counts the bytes requested, not those of the blocks: 1,536 bytes hold 414 at the end"  # three of 512
+    assert found.warnings == [f"a snapshot's history {text}"]
+
+
 def test_stacks_tell_the_line_the_op_and_the_backward_node(tmp_path):
     found = table(tmp_path, snapshot(STEP, segments=END))
     assert found.coded("trace").texts()[2] == '["nets/net.py:40", "nets/net.py:12"]'  # outermost first, without torch's
