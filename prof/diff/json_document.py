@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pyprof.command.json_schema import Record, doc, extended
+from pyprof.command.json_schema import Record, doc, extended, nan_doc
 
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Change, Comparison
@@ -42,6 +42,7 @@ class CaptureSide(Record):
     on_cpu: Annotated[bool, doc("the rows are CPU ops")]
     attributed_percent: Annotated[float, doc("share of the time that has an op", "%")]
     counted_percent: Annotated[float, doc("share of the time whose FLOPs are known", "%")]
+    sm_mhz: Annotated[float, nan_doc("mean SM clock while the GPUs worked, where --nvml read it", "MHz")]
 
 
 class Times(Record, kw_only=True):
@@ -127,7 +128,7 @@ class Difference(Record):
     """The difference of two captures, and why."""
 
     headline: Annotated[str, doc("the difference in a sentence")]
-    sentences: Annotated[list[str], doc("where it comes from")]
+    sentences: Annotated[list[str], doc("where it comes from; first, if the clocks differed")]
     a: Annotated[CaptureSide, doc("the first capture")]
     b: Annotated[CaptureSide, doc("the second capture")]
     step: Annotated[Times, doc("the step's time")]
@@ -147,14 +148,14 @@ class Difference(Record):
 
 
 def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
-    from pyprof.prof.diff.sentences import headline, sentences
+    from pyprof.prof.diff.sentences import clock_words, headline, sentences
     from pyprof.prof.diff.table_rows import every_entry
 
     *rows, total = every_entry(found, 1.0)
     amounts = _amount(found.rows), _known(found, found.flop), _known(found, found.nbytes)
     return Difference(
         headline=headline(found),
-        sentences=sentences(found),
+        sentences=[*filter(None, [clock_words(found)]), *sentences(found)],
         a=_side(found.a),
         b=_side(found.b),
         step=Times(**_row(total)),
@@ -185,6 +186,7 @@ def _side(side: Side) -> CaptureSide:
         on_cpu=side.on_cpu,
         attributed_percent=100 * side.attributed,
         counted_percent=100 * side.counted,
+        sm_mhz=side.sm_mhz,
     )
 
 

@@ -82,7 +82,9 @@ class Clocks:
 
 def clocks(table: Table, steps: Sequence[Step] = ()) -> tuple[Clocks, ...]:
     """One record per GPU that has readings during its operations. ``steps``: those whose energy is asked for."""
-    found = []
+    found: list[Clocks] = []
+    if not table.samples:
+        return ()
     rows = dict(device_rows(table, ~table.coded("kind").among("cpu")))
     for gpu in table.samples:
         of_gpu = rows.get((gpu.rank, gpu.pid, gpu.device))

@@ -1,0 +1,197 @@
+"""``--nvml``: NVML's readings by a fake NVML, the sampler, and what travels in the trace of a real run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyprof import clock_sampler
+from pyprof.clock_sampler import ClockSampler
+from pyprof.errors import PyprofError
+from pyprof.nvml import INSTANT, MEAN, Nvml, Reading, reason_names
+
+from .fake_nvml import DRIVER_NOT_LOADED, GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, UUID, FakeNvml, NVMLError
+from .test_run import pyprof_run, script
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    fake = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+def test_readings_have_nvmls_units(nvml: FakeNvml) -> None:
+    gpu = Nvml().gpu(UUID)
+    assert gpu.read() == Reading(1980, 3201, 400_000, 45, 0x1, 5_000_000)
+    assert (gpu.power, gpu.sm_limit_mhz, gpu.memory_limit_mhz, gpu.power_limit_mw) == (INSTANT, 1980, 3201, 700_000)
+
+
+def test_an_older_driver_gives_the_mean_power_and_throttle_reasons(nvml: FakeNvml) -> None:
+    nvml.readings.update(instant=NVMLError(NOT_SUPPORTED), reasons=NVMLError(13))
+    gpu = Nvml().gpu(UUID)
+    assert gpu.power == MEAN
+    assert (gpu.read().power_mw, gpu.read().reasons) == (300_000, 0x4)
+
+
+def test_a_sensor_without_permission_is_unknown_and_not_asked_again(nvml: FakeNvml) -> None:
+    nvml.readings.update(energy=NVMLError(NO_PERMISSION), limit=NVMLError(NOT_SUPPORTED))
+    gpu = Nvml().gpu(UUID)
+    nvml.asked.clear()
+    assert gpu.read() == Reading(1980, 3201, 400_000, 45, 0x1, None)
+    assert "energy" not in nvml.asked and gpu.power_limit_mw is None
+
+
+def test_a_reading_that_fails_once_is_unknown_once(nvml: FakeNvml) -> None:
+    gpu = Nvml().gpu(UUID)
+    nvml.readings["sm"] = NVMLError(GPU_IS_LOST)
+    assert gpu.read().sm_mhz is None
+    nvml.readings["sm"] = 1410
+    assert gpu.read().sm_mhz == 1410
+
+
+def test_why_there_is_no_nvml_is_one_line(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml.readings["init"] = NVMLError(DRIVER_NOT_LOADED)
+    with pytest.raises(PyprofError, match=r"^NVML cannot be used here: Driver Not Loaded$"):
+        Nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(PyprofError, match=r"^the package nvidia-ml-py is not installed for this Python"):
+        Nvml()
+
+
+def test_a_mig_slice_and_a_hidden_gpu_are_refused(nvml: FakeNvml) -> None:
+    opened = Nvml()
+    with pytest.raises(PyprofError, match="does not show it: Not Found"):
+        opened.gpu("another")
+    for slice_of in ({"uuids": (f"MIG-{UUID}",)}, {"mig": True}):
+        nvml.readings.update(slice_of)
+        with pytest.raises(PyprofError, match="it is a MIG slice"):
+            opened.gpu(UUID)
+
+
+def test_reasons_have_nvmls_names() -> None:
+    assert reason_names(0x1) == []  # idle is no throttling
+    assert reason_names(0x4 | 0x40 | 0x80) == [
+        "power cap (software)",
+        "thermal slowdown (hardware)",
+        "power brake (hardware)",
+    ]
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The devices on which the program has memory, as the sampler sees them."""
+    devices = [0]
+    monkeypatch.setattr(clock_sampler, "_used_devices", lambda: devices)
+    monkeypatch.setattr(clock_sampler, "_uuid", lambda device: UUID)
+    return devices
+
+
+def test_the_sampler_reads_in_its_own_thread_until_the_end(nvml: FakeNvml, used: list[int]) -> None:
+    threads = set()
+    nvml.readings["sm"] = lambda: threads.add(threading.current_thread().name) or 1755
+    sampler = ClockSampler(period=0.005)
+    sampler.begin()
+    before = time.time_ns()
+    while "pyprof --nvml" not in threads:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    record = sampler.end()
+    assert record is not None
+    (gpu,) = record["gpus"]
+    assert (record["version"], record["period_ns"], gpu["device"]) == (1, 5_000_000, 0)
+    assert set(gpu["sm_mhz"]) == {1755} and len(gpu["sm_mhz"]) == len(gpu["time_us"]) > 3
+    assert abs(gpu["begin_unix_ns"] - before) < 1e9 and gpu["time_us"][0] == 0
+    assert gpu["time_us"] == sorted(gpu["time_us"])
+    assert not any(thread.name == "pyprof --nvml" for thread in threading.enumerate())
+    sampler.close()
+    assert nvml.open == 0
+
+
+def test_a_gpu_is_read_from_when_the_program_uses_it(nvml: FakeNvml, used: list[int]) -> None:
+    used.clear()
+    sampler = ClockSampler(period=0.002)
+    sampler.begin()
+    time.sleep(0.02)
+    assert sampler.end() is None
+    sampler.begin()
+    used.append(0)
+    time.sleep(0.05)
+    record = sampler.end()
+    assert record is not None and len(record["gpus"]) == 1
+
+
+def test_memory_is_bounded(nvml: FakeNvml, used: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_sampler, "MOST", 8)
+    sampler = ClockSampler(period=0.001)
+    sampler.begin()
+    time.sleep(0.2)
+    record = sampler.end()
+    assert record is not None
+    assert len(record["gpus"][0]["sm_mhz"]) <= 9 and record["period_ns"] >= 2_000_000
+
+
+def test_why_a_gpu_is_not_read_is_a_warning(nvml: FakeNvml, used: list[int]) -> None:
+    nvml.readings["mig"] = True
+    sampler = ClockSampler(period=0.001)
+    sampler.begin()
+    assert sampler.end() is None
+    assert sampler.warnings() == [
+        "--nvml: GPU 0 is not read: it is a MIG slice, and NVML gives the clocks and the power of whole GPUs only"
+    ]
+
+
+def own(file: Path) -> Any:
+    return json.loads(gzip.decompress(file.read_bytes())).get("pyprof")
+
+
+def test_readings_travel_in_the_trace_on_its_clock(tmp_path: Path, nvml: FakeNvml, used: list[int]) -> None:
+    import pyprof
+    from pyprof.parse.kineto.reader import read
+
+    file = tmp_path / "net.json.gz"
+    with pyprof.profile(file, nvml=True):
+        for _ in range(5):
+            torch.relu(torch.ones(300, 300))
+            time.sleep(0.06)
+    assert set(own(file)) == {"nvml"}
+    capture = read(file)
+    (samples,) = capture.samples
+    assert not any("--nvml" in warning for warning in capture.warnings)
+    assert samples.sm_mhz.tolist() == [1980] * len(samples) and len(samples) >= 5
+    first, last = int(capture.columns["start"].min()), int(capture.columns["start"].max())
+    assert last - first > 200e6  # four pauses of 60 ms
+    # The readings begin when the profiler runs, and go on until it has stopped: both clocks are Unix time.
+    assert samples.time_ns[0] < first + 50_000_000 and last < samples.time_ns[-1]
+    assert samples.time_ns[-1] - samples.time_ns[0] < 30e9
+
+
+def test_without_the_package_the_run_goes_on(tmp_path: Path) -> None:
+    name = script(
+        tmp_path, "import sys, torch\nsys.modules['pynvml'] = None\ntorch.relu(torch.ones(3))\nprint('done')\n"
+    )
+    done = pyprof_run(tmp_path, "--nvml", "-o", "net.json.gz", name)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert len([line for line in done.stderr.splitlines() if "--nvml" in line]) == 1
+    assert own(tmp_path / "net.json.gz") is None
+
+
+def test_under_an_attached_tool_it_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyprof.capture import run
+    from pyprof.capture.sinks import Nvtx
+
+    monkeypatch.setattr(Nvtx, "listening", staticmethod(lambda: True))
+    with pytest.raises(SystemExit, match="2"):
+        run.main(["--nvml", script(tmp_path, "")])
+    assert "argument --nvml: the tool that is attached" in capsys.readouterr().err
