@@ -16,9 +16,10 @@ from pyprof.errors import PyprofError
 from pyprof.nvml import Gpu, Nvml, Reading
 
 VERSION = 1
-# Seconds between two readings. On an H200, NVML's instant power and its energy counter change every 0.1 s, its clocks
-# with each reading, and a reading takes CPU time (docs/explanation/performance.md).
+# Seconds between two readings. On an H200 (driver 580), NVML's clocks, instant power, temperature and energy counter
+# change every 0.1 s (docs/explanation/performance.md): this is twice as often, so that no value is missed.
 PERIOD = 0.05
+ENERGY_EACH = 2  # the counter, which takes longest to read, is read with every second reading
 MOST = 1 << 16  # readings of one GPU that are kept, 4 MiB; then every second one is dropped, and the period doubles
 FIND_AGAIN = 20  # periods after which GPUs that the program did not use before are looked for again
 UNKNOWN = -1  # in an array
@@ -32,9 +33,9 @@ class _Track:
         self.time_ns = array("q")
         self.values = {name: array("q") for name in Reading._fields}
 
-    def read(self) -> None:
+    def read(self, last: bool = False) -> None:
         before = time.time_ns()
-        reading = self.gpu.read()
+        reading = self.gpu.read(energy=last or len(self.time_ns) % ENERGY_EACH == 0)
         self.time_ns.append((before + time.time_ns()) // 2)
         for name, value in zip(Reading._fields, reading, strict=True):
             self.values[name].append(UNKNOWN if value is None else value)
@@ -83,7 +84,7 @@ class ClockSampler:
             return None
         self._stop.set()
         thread.join()
-        self._tick(find=not self._tracks)
+        self._tick(find=not self._tracks, last=True)
         if not self._tracks:
             return None
         gpus = [track.record() for _, track in sorted(self._tracks.items())]
@@ -98,11 +99,11 @@ class ClockSampler:
             count += 1
             self._tick(find=not self._tracks or count % FIND_AGAIN == 0)
 
-    def _tick(self, find: bool) -> None:
+    def _tick(self, find: bool, last: bool = False) -> None:
         if find:
             self._find()
         for track in self._tracks.values():
-            track.read()
+            track.read(last)
         if any(len(track.time_ns) >= MOST for track in self._tracks.values()):
             for track in self._tracks.values():
                 track.thin()

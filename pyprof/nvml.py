@@ -127,8 +127,9 @@ class Gpu:
         )
         self.power_limit_mw: int | None = given(lib, lambda: lib.nvmlDeviceGetEnforcedPowerLimit(handle))
 
-    def read(self) -> Reading:
-        return Reading(*map(self._value, Reading._fields))
+    def read(self, energy: bool = True) -> Reading:
+        """``energy``: whether to read the counter, too, which takes 2.5 ms on an H200; the rest takes 14 µs."""
+        return Reading(*(self._value(name) if energy or name != "energy_mj" else None for name in Reading._fields))
 
     def _value(self, name: str) -> int | None:
         call = self._sensors[name]

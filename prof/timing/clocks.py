@@ -71,6 +71,7 @@ class Clocks:
     energy_ns: Annotated[int, doc("the time that the energies are of: that of the steps, or else of all operations")]
     energy_j: Annotated[float, nan_doc("by NVML's energy counter", "J")]
     integrated_j: Annotated[float, nan_doc("by integrated power", "J")]
+    updates: Annotated[int, doc("how often NVML's counter, or else its power reading, changed in that time")]
     steps: Annotated[int, doc("steps in that time; 0 where the capture marks none")]
 
     @property
@@ -123,6 +124,7 @@ def _clocks(gpu: GpuSamples, work: Spans, steps: Sequence[Step]) -> Clocks:
         energy_ns=max(int((window[1] - window[0]).sum()), 0),
         energy_j=counted_joule(gpu, window),
         integrated_j=integrated_joule(gpu, window),
+        updates=_updates(gpu, window),
         steps=count,
     )
 
@@ -251,6 +253,14 @@ def integrated_joule(gpu: GpuSamples, window: Spans) -> float:
         return grew
 
     return float((until(window[1]) - until(window[0])).sum() / 1e12)
+
+
+def _updates(gpu: GpuSamples, window: Spans) -> int:
+    """How often the counter changed, or power where there is no counter: the energies are as fine as that."""
+    values = gpu.energy_mj if bool((gpu.energy_mj != NULL).any()) else gpu.power_mw
+    told = values != NULL
+    inside = _covered(window, gpu.time_ns[told][:-1], gpu.time_ns[told][1:]) > 0 if len(window[0]) else False
+    return int(((np.diff(values[told]) != 0) & inside).sum())
 
 
 def _covers(time: Ints, window: Spans) -> bool:

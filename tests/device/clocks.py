@@ -111,61 +111,52 @@ def joules(gpu: dict[str, Any], begin: int, end: int) -> tuple[float, float]:
     return float(power.mean() * (end - begin) / 1e12), float(high - low) / 1e3
 
 
-def cost(folder: Path) -> None:
+def cost(_: Path) -> None:
+    """Blocks of steps without and with the sampler, in pairs of alternating order: a clock that drifts hits both."""
+    from torch.profiler import ProfilerActivity, profile
+
     large = gpt2.training("cuda", gpt2.Config(), 4)
     small = gpt2.training("cuda", gpt2.Config(layers=12, width=64, heads=2, context=32, vocabulary=101), 1)
-    for name, step, steps, rounds in (
-        ("GPT-2 small, batch 4", large, 40, 4),
-        ("tiny: Python sets the pace", small, 150, 6),
-    ):
-        for _ in range(10):
+    cases = (("GPT-2 small, batch 4", large, 12, 16), ("tiny: Python sets the pace", small, 30, 16))
+    for name, step, steps, pairs in cases:
+        for _ in range(40):
             step()
-        times: dict[bool, list[float]] = {False: [], True: []}
-        for number in range(2 * rounds):
-            with_nvml = number % 2 == (number // 2) % 2  # off, on, on, off, ...
-            times[with_nvml] += alone(step, steps, with_nvml)
-        report_cost(f"{name}, no profiler", times)
-        times = {False: [], True: []}
-        for number in range(4):
-            with_nvml = number % 2 == (number // 2) % 2
-            times[with_nvml] += profiled(step, steps // 2, with_nvml, folder)
-        report_cost(f"{name}, pyprof.profile", times)
+        report_cost(name, [pair(step, steps, number) for number in range(pairs)])
+    pyprof.init()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True, acc_events=False):
+        for name, step, steps, pairs in (("GPT-2 small, batch 4", large, 5, 8), ("tiny", small, 8, 8)):
+            report_cost(f"{name}, under PyTorch's profiler", [pair(step, steps, number) for number in range(pairs)])
 
 
-def report_cost(name: str, times: dict[bool, list[float]]) -> None:
-    texts = []
-    for what, of in (("median", median), ("mean", mean)):
-        off, on = of(times[False]), of(times[True])
-        texts.append(f"{what} step {off:.3f} -> {on:.3f} ms ({100 * (on / off - 1):+.2f}%)")
-    say(f"{name}: {', '.join(texts)}, {len(times[True])} steps each")
+def report_cost(name: str, pairs: list[tuple[list[float], list[float]]]) -> None:
+    off, on = (median(time for times in side for time in times) for side in zip(*pairs, strict=True))
+    ratios = sorted(mean(with_it) / mean(without) - 1 for without, with_it in pairs)
+    low, middle, high = (100 * ratios[round(place * (len(ratios) - 1))] for place in (0.25, 0.5, 0.75))
+    say(
+        f"{name}: median step {off:.3f} -> {on:.3f} ms ({100 * (on / off - 1):+.2f}%); of {len(pairs)} pairs of "
+        f"{len(pairs[0][0])} steps: mean {middle:+.2f}%, quartiles {low:+.2f}% and {high:+.2f}%"
+    )
 
 
-def alone(step: Step, steps: int, with_nvml: bool) -> list[float]:
-    """The steps' times in ms, from end to end on the host, each with the loss read, as in a training loop."""
+def pair(step: Step, steps: int, number: int) -> tuple[list[float], list[float]]:
+    """The times of a block of steps without and with the sampler, in ms."""
+    times = {with_nvml: block(step, steps, with_nvml) for with_nvml in (number % 2 == 1, number % 2 == 0)}
+    return times[False], times[True]
+
+
+def block(step: Step, steps: int, with_nvml: bool) -> list[float]:
     sampler = ClockSampler() if with_nvml else None
     if sampler is not None:
         sampler.begin()
-    times = timed(step, steps)
-    if sampler is not None:
-        sampler.end()
-        sampler.close()
-    return times
-
-
-def timed(step: Step, steps: int) -> list[float]:
     step().item()
     times = []
     for _ in range(steps):
         begin = time.perf_counter()
         step().item()
         times.append(1e3 * (time.perf_counter() - begin))
-    return times
-
-
-def profiled(step: Step, steps: int, with_nvml: bool, folder: Path) -> list[float]:
-    with pyprof.profile(folder / "cost.json.gz", force=True, nvml=with_nvml):
-        times = timed(step, steps)
-    (folder / "cost.json.gz").unlink()
+    if sampler is not None:
+        sampler.end()
+        sampler.close()
     return times
 
 
