@@ -75,8 +75,9 @@ def test_clocks_falls_peaks_power_and_energy_have_a_sentence_each(table):
     )
     assert power.endswith("on average while it worked, of at most 700 W, and was at most 61 °C hot.")
     assert energy == (
-        f"A step takes {gpu.energy_j / gpu.steps:.3g} J by NVML's energy counter, {gpu.integrated_j / gpu.steps:.3g} J "
-        f"by integrated power (mean of {gpu.steps} steps, idle time included)."
+        f"A step takes about {gpu.energy_j / gpu.steps:.3g} J by NVML's energy counter, "
+        f"{gpu.integrated_j / gpu.steps:.3g} J by integrated power (mean of {gpu.steps} steps, idle time included; an "
+        f"estimate, for NVML's values changed {gpu.updates} times meanwhile)."
     )
     assert gpu.steps == len(found.steps) > 0
     assert 1410 < gpu.sm_mhz < 1980 and 400 < gpu.power_w < 700
