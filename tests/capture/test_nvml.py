@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import math
+import os
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pyprof import clock_sampler
+from pyprof import clock_reader, clock_sampler
+from pyprof.clock_reader import Reader, serve
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
 from pyprof.nvml import INSTANT, MEAN, Nvml, Reading, reason_names
+from tests.paths import ROOT
 
 from .fake_nvml import DRIVER_NOT_LOADED, GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, UUID, FakeNvml, NVMLError
 from .test_run import pyprof_run, script
@@ -87,6 +94,67 @@ def test_reasons_have_nvmls_names() -> None:
     ]
 
 
+# The process that reads
+
+
+def test_a_reader_has_its_readings_until_the_end(nvml: FakeNvml) -> None:
+    clocks = iter([1980, 1980, 1755, 1410])  # opening a GPU asks once whether it gives a sensor
+    nvml.readings["sm"] = lambda: next(clocks)
+    reader = Reader(Nvml())
+    reader.add(0, UUID)
+    reader.begin(0.005)
+    before = time.time_ns()
+    reader.tick()
+    record = reader.end()
+    (gpu,) = record["gpus"]
+    assert (record["period_ns"], record["problems"], gpu["device"]) == (5_000_000, [], 0)
+    assert gpu["sm_mhz"] == [1980, 1755, 1410]
+    assert gpu["energy_mj"] == [5_000_000, None, 5_000_000]  # read with every second reading, and with the last
+    assert abs(gpu["begin_unix_ns"] - before) < 1e9 and gpu["time_us"] == sorted(gpu["time_us"])
+    assert (gpu["sm_limit_mhz"], gpu["power_limit_mw"], gpu["power"]) == (1980, 700_000, INSTANT)
+
+
+def test_memory_is_bounded(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_reader, "MOST", 8)
+    nvml.readings["sm"] = lambda: len(nvml.asked)
+    reader = Reader(Nvml())
+    reader.add(0, UUID)
+    reader.begin(0.05)
+    for _ in range(100):
+        reader.tick()
+    record = reader.end()
+    readings = record["gpus"][0]["sm_mhz"]
+    assert len(readings) <= 9 and readings == sorted(readings)
+    assert record["period_ns"] == 50_000_000 * 2 ** round(math.log2(record["period_ns"] / 5e7)) > 50_000_000
+    assert None not in record["gpus"][0]["energy_mj"][:-1]  # what is dropped are the readings without energy
+
+
+def test_a_second_range_begins_anew(nvml: FakeNvml) -> None:
+    reader = Reader(Nvml())
+    reader.add(0, UUID)
+    for _ in range(2):
+        reader.begin(0.05)
+        assert len(reader.end()["gpus"][0]["time_us"]) == 2
+
+
+def test_orders_are_answered_until_their_end(nvml: FakeNvml) -> None:
+    orders = ({"begin": 0.002}, {"read": [0, UUID]}, {"read": [1, "another"]}, {"end": None})
+    out = io.StringIO()
+    serve((json.dumps(order) + "\n" for order in orders), out)
+    first, read = map(json.loads, out.getvalue().splitlines())
+    assert first == {}
+    assert [gpu["device"] for gpu in read["gpus"]] == [0]
+    assert read["problems"] == [[1, "NVML does not show it: Not Found"]]
+    assert nvml.open == 0
+    nvml.readings["init"] = NVMLError(DRIVER_NOT_LOADED)
+    refused = io.StringIO()
+    serve(iter(()), refused)
+    assert json.loads(refused.getvalue()) == {"error": "NVML cannot be used here: Driver Not Loaded"}
+
+
+# The program's side of it
+
+
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The devices on which the program has memory, as the sampler sees them."""
@@ -96,28 +164,40 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return devices
 
 
-def test_the_sampler_reads_in_its_own_thread_until_the_end(nvml: FakeNvml, used: list[int]) -> None:
-    threads = set()
-    nvml.readings["sm"] = lambda: threads.add(threading.current_thread().name) or 1755
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a fake nvidia-ml-py where the program and the process that reads find it."""
+
+    def install(readings: str = "") -> None:
+        folder = tmp_path / "site"
+        folder.mkdir(exist_ok=True)
+        made = f"from tests.capture.fake_nvml import *\nimport sys\nsys.modules[__name__] = FakeNvml({readings})\n"
+        (folder / "pynvml.py").write_text(made)
+        monkeypatch.syspath_prepend(str(folder))
+
+    install()
+    return install
+
+
+def test_the_sampler_reads_from_begin_to_end(installed: Callable[[str], None], used: list[int]) -> None:
     sampler = ClockSampler(period=0.005)
-    sampler.begin()
-    before = time.time_ns()
-    while "pyprof --nvml" not in threads:
-        time.sleep(0.001)
-    time.sleep(0.05)
-    record = sampler.end()
-    assert record is not None
-    (gpu,) = record["gpus"]
-    assert (record["version"], record["period_ns"], gpu["device"]) == (1, 5_000_000, 0)
-    assert set(gpu["sm_mhz"]) == {1755} and len(gpu["sm_mhz"]) == len(gpu["time_us"]) > 3
-    assert abs(gpu["begin_unix_ns"] - before) < 1e9 and gpu["time_us"][0] == 0
-    assert gpu["time_us"] == sorted(gpu["time_us"])
-    assert not any(thread.name == "pyprof --nvml" for thread in threading.enumerate())
+    for _ in range(2):
+        before = time.time_ns()
+        sampler.begin()
+        time.sleep(0.2)
+        record = sampler.end()
+        assert record is not None
+        (gpu,) = record["gpus"]
+        assert (record["version"], record["pid"], record["period_ns"]) == (1, os.getpid(), 5_000_000)
+        assert set(gpu["sm_mhz"]) == {1980} and len(gpu["sm_mhz"]) == len(gpu["time_us"]) > 3
+        assert before <= gpu["begin_unix_ns"] and gpu["begin_unix_ns"] + 1000 * gpu["time_us"][-1] <= time.time_ns()
+    process = sampler._process
     sampler.close()
-    assert nvml.open == 0
+    assert process.returncode == 0
+    assert not any(thread.name == "pyprof --nvml" for thread in threading.enumerate())
 
 
-def test_a_gpu_is_read_from_when_the_program_uses_it(nvml: FakeNvml, used: list[int]) -> None:
+def test_a_gpu_is_read_from_when_the_program_uses_it(installed: Callable[[str], None], used: list[int]) -> None:
     used.clear()
     sampler = ClockSampler(period=0.002)
     sampler.begin()
@@ -125,36 +205,83 @@ def test_a_gpu_is_read_from_when_the_program_uses_it(nvml: FakeNvml, used: list[
     assert sampler.end() is None
     sampler.begin()
     used.append(0)
-    time.sleep(0.05)
+    time.sleep(0.1)
     record = sampler.end()
+    sampler.close()
     assert record is not None and len(record["gpus"]) == 1
 
 
-def test_memory_is_bounded(nvml: FakeNvml, used: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_sampler, "MOST", 8)
-    sampler = ClockSampler(period=0.001)
-    sampler.begin()
-    time.sleep(0.2)
-    record = sampler.end()
-    assert record is not None
-    assert len(record["gpus"][0]["sm_mhz"]) <= 9 and record["period_ns"] >= 2_000_000
-
-
-def test_why_a_gpu_is_not_read_is_a_warning(nvml: FakeNvml, used: list[int]) -> None:
-    nvml.readings["mig"] = True
-    sampler = ClockSampler(period=0.001)
+def test_why_a_gpu_is_not_read_is_a_warning(installed: Callable[[str], None], used: list[int]) -> None:
+    installed("mig=True")
+    sampler = ClockSampler()
     sampler.begin()
     assert sampler.end() is None
+    sampler.close()
     assert sampler.warnings() == [
         "--nvml: GPU 0 is not read: it is a MIG slice, and NVML gives the clocks and the power of whole GPUs only"
     ]
+
+
+def test_a_process_that_ends_costs_the_readings_and_a_warning(
+    installed: Callable[[str], None], used: list[int]
+) -> None:
+    sampler = ClockSampler()
+    sampler.begin()
+    sampler._process.kill()
+    assert sampler.end() is None
+    sampler.close()
+    assert sampler.warnings() == ["--nvml: the process that reads NVML ended with code -9: nothing was read"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_leaves_the_process_alone(installed: Callable[[str], None], used: list[int]) -> None:
+    sampler = ClockSampler(period=0.005)
+    sampler.begin()
+    child = os.fork()
+    if not child:
+        sampler.end()
+        sampler.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    record = sampler.end()
+    sampler.close()
+    assert record is not None and record["gpus"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_it_ends_while_a_forked_child_lives(installed: Callable[[str], None], used: list[int]) -> None:
+    sampler = ClockSampler()
+    child = os.fork()  # a loader's worker, say: it has the pipes too
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    before = time.monotonic()
+    sampler.close()
+    took = time.monotonic() - before
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    assert took < 10
+
+
+def test_the_process_ends_with_the_program(tmp_path: Path, installed: Callable[[str], None]) -> None:
+    code = f"import sys; sys.path[:0] = {[str(ROOT), str(tmp_path / 'site')]}\n"
+    code += "from pyprof.clock_sampler import ClockSampler\nimport os\n"
+    code += "print(ClockSampler()._process.pid, flush=True)\nos._exit(0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    for _ in range(500):
+        if not Path(f"/proc/{int(done.stdout)}").exists():
+            return
+        time.sleep(0.01)
+    pytest.fail("the process is still there")
 
 
 def own(file: Path) -> Any:
     return json.loads(gzip.decompress(file.read_bytes())).get("pyprof")
 
 
-def test_readings_travel_in_the_trace_on_its_clock(tmp_path: Path, nvml: FakeNvml, used: list[int]) -> None:
+def test_readings_travel_in_the_trace_on_its_clock(
+    tmp_path: Path, installed: Callable[[str], None], used: list[int]
+) -> None:
     import pyprof
     from pyprof.parse.kineto.reader import read
 

@@ -4,7 +4,7 @@
 * energy: 100 steps of GPT-2: power integrated from the readings, against NVML's energy counter read before and after
   exactly these steps;
 * cost: the median step of GPT-2 with and without ``--nvml``, alternating, with and without the profiler, and of a
-  model so small that Python sets the pace, whose step a thread could delay most;
+  model so small that Python sets the pace, whose step another thread of the program would delay most;
 * capture: a small trace with readings, for tests/golden.
 """
 
@@ -107,7 +107,9 @@ def joules(gpu: dict[str, Any], begin: int, end: int) -> tuple[float, float]:
     at = gpu["begin_unix_ns"] + 1000 * np.array(gpu["time_us"], np.int64)
     edges = np.linspace(begin, end, 1_000_001)
     power = np.interp((edges[1:] + edges[:-1]) / 2 - begin, at - begin, gpu["power_mw"])
-    low, high = np.interp([0, end - begin], at - begin, gpu["energy_mj"])
+    counted = np.array([np.nan if value is None else value for value in gpu["energy_mj"]])
+    known = ~np.isnan(counted)
+    low, high = np.interp([0, end - begin], at[known] - begin, counted[known])
     return float(power.mean() * (end - begin) / 1e12), float(high - low) / 1e3
 
 
