@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -105,13 +106,12 @@ class ClockSampler:
             self._find()
 
     def _find(self) -> None:
-        for device in _used_devices():
-            if device not in self._found:
-                self._found.add(device)
-                try:
-                    self._order({"read": [device, _uuid(device)]})
-                except PyprofError as error:
-                    self._problems[device] = str(error)
+        for device in _used_devices(self._found):
+            self._found.add(device)
+            try:
+                self._order({"read": [device, _uuid(device)]})
+            except PyprofError as error:
+                self._problems[device] = str(error)
 
     def _order(self, order: dict[str, Any]) -> None:
         pipe = self._process.stdin
@@ -156,13 +156,14 @@ def _folders() -> list[str]:
     return found
 
 
-def _used_devices() -> list[int]:
-    """The CUDA devices on which this process has memory; none before it has initialised CUDA."""
+def _used_devices(known: Set[int]) -> list[int]:
+    """Further CUDA devices on which this process has memory; none before it has initialised CUDA."""
     import torch
 
     if not torch.cuda.is_initialized():
         return []
-    return [device for device in range(torch.cuda.device_count()) if torch.cuda.memory_reserved(device)]
+    others = set(range(torch.cuda.device_count())) - known
+    return [device for device in sorted(others) if torch.cuda.memory_reserved(device)]
 
 
 def _uuid(device: int) -> str:

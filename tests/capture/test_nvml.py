@@ -159,7 +159,9 @@ def test_orders_are_answered_until_their_end(nvml: FakeNvml) -> None:
 def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The devices on which the program has memory, as the sampler sees them."""
     devices = [0]
-    monkeypatch.setattr(clock_sampler, "_used_devices", lambda: devices)
+    monkeypatch.setattr(
+        clock_sampler, "_used_devices", lambda known: [device for device in devices if device not in known]
+    )
     monkeypatch.setattr(clock_sampler, "_uuid", lambda device: UUID)
     return devices
 
