@@ -22,6 +22,7 @@ from pyprof.nvml import Gpu, Nvml, Reading
 
 MOST = 1 << 16  # readings of one GPU that are kept, 4 MiB; then every second one is dropped, and the period doubles
 ENERGY_EACH = 2  # the counter, which takes longest to read, is read with every second reading
+RESOLUTION_NS = 1000  # of the times
 UNKNOWN = -1  # in an array
 
 
@@ -39,7 +40,10 @@ class _Track:
     def read(self, last: bool = False) -> None:
         before = time.time_ns()
         reading = self.gpu.read(energy=last or len(self.time_ns) % ENERGY_EACH == 0)
-        self.time_ns.append((before + time.time_ns()) // 2)
+        at = (before + time.time_ns()) // 2
+        if len(self.time_ns) and at - self.time_ns[-1] < RESOLUTION_NS:
+            return  # the system's clock was set back
+        self.time_ns.append(at)
         for name, value in zip(Reading._fields, reading, strict=True):
             self.values[name].append(UNKNOWN if value is None else value)
 
@@ -57,7 +61,7 @@ class _Track:
             "memory_limit_mhz": self.gpu.memory_limit_mhz,
             "power_limit_mw": self.gpu.power_limit_mw,
             "begin_unix_ns": begin,
-            "time_us": [(at - begin) // 1000 for at in self.time_ns],
+            "time_us": [(at - begin) // RESOLUTION_NS for at in self.time_ns],
             **{name: [None if v == UNKNOWN else v for v in values] for name, values in known.items()},
         }
 

@@ -196,7 +196,7 @@ def _extreme(values: Ints, worked: Bools, pick: Callable[[list[int]], int]) -> f
 def _fallen(gpu: GpuSamples) -> Bools:
     """The readings with an SM clock below the GPU's limit; without a known limit, below the highest one read."""
     limit = gpu.sm_limit_mhz if gpu.sm_limit_mhz != NULL else int(gpu.sm_mhz.max())
-    return (gpu.sm_mhz != NULL) & (gpu.sm_mhz < FELL * limit)
+    return np.asarray((gpu.sm_mhz != NULL) & (gpu.sm_mhz < FELL * limit), bool)
 
 
 def _falls(gpu: GpuSamples, fallen: Bools, worked: Bools, begin: Ints, end: Ints) -> tuple[Fall, ...]:

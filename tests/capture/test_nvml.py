@@ -129,6 +129,17 @@ def test_memory_is_bounded(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> N
     assert None not in record["gpus"][0]["energy_mj"][:-1]  # what is dropped are the readings without energy
 
 
+def test_a_clock_that_is_set_back_costs_readings(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([5_000, 5_000, 9_000, 9_000, 2_000, 2_000, 9_500, 9_500, 10_000, 10_000])
+    reader = Reader(Nvml())
+    reader.add(0, UUID)
+    monkeypatch.setattr(clock_reader.time, "time_ns", lambda: next(times))
+    reader.begin(0.05)
+    for _ in range(3):
+        reader.tick()
+    assert reader.end()["gpus"][0]["time_us"] == [0, 4, 5]
+
+
 def test_a_second_range_begins_anew(nvml: FakeNvml) -> None:
     reader = Reader(Nvml())
     reader.add(0, UUID)
