@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.prof.advice.host_time import host_ns
+from pyprof.prof.advice.host_time import host_ns, launches_timed
 from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
@@ -101,6 +101,20 @@ class Run(Rows):
     @cached_property
     def _host(self) -> tuple[float, float]:
         return host_ns(self)
+
+    @cached_property
+    def launches_timed(self) -> bool:
+        """Whether the capture times the launches of nearly all rows, on which the estimate of the host's time rests."""
+        return launches_timed(self)
+
+    @cached_property
+    def stalled_ns(self) -> float:
+        """The idle time per step in ns in front of work that is already launched, without the usual gaps."""
+        launched = self.table.ints("apiStart")
+        idle_before_launch = np.clip(launched - (self.start - self.gaps), 0, self.gaps)
+        waiting = np.where(launched == NULL, 0.0, self.gaps - idle_before_launch - BETWEEN_NS)
+        each = float(np.maximum(waiting, 0.0).sum()) / self.steps / self.lanes
+        return min(each, self.step_ns - self.busy_ns)  # steps on the GPU may be longer than from mark to mark
 
     @cached_property
     def queued_ns(self) -> float:

@@ -18,10 +18,9 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies
+from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies, call_places
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, ends, named_rows
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
-from pyprof.table.schema import first_text, list_texts
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 _TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
     "launch": ("late launches", "the CPU was launching"),
@@ -163,18 +162,12 @@ def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
     start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
     after = _after(table, of_rows)
     rows = np.flatnonzero(to_host & (api != NULL) & (start != NULL) & (after >= 0))
-    keys, group = distinct_texts(*(table.coded(key).take(rows) for key in ("op", "aten", "trace")))
-    waited, idle = (np.bincount(group, weights=w, minlength=len(keys)) for w in ((end - api)[rows], after[rows]))
-    count = np.bincount(group, minlength=len(keys))
+    places, group = call_places(table, rows)
+    waited, idle = (np.bincount(group, weights=w, minlength=len(places)) for w in ((end - api)[rows], after[rows]))
+    count = np.bincount(group, minlength=len(places))
     points = [
-        SyncPoint(
-            op=first_text(op) if op else aten,
-            trace=list_texts(trace)[-1] if trace else "",
-            rows=int(count[i]),
-            waited_ns=int(waited[i]),
-            idle_ns=int(idle[i]),
-        )
-        for i, (op, aten, trace) in enumerate(keys)
+        SyncPoint(op=op, trace=trace, rows=int(count[i]), waited_ns=int(waited[i]), idle_ns=int(idle[i]))
+        for i, (op, trace) in enumerate(places)
     ]
     return sorted(points, key=lambda point: (-point.waited_ns, point.trace, point.op))
 

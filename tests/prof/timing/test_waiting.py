@@ -71,12 +71,12 @@ def test_cpu_ops_wait_for_nothing():
 
 
 def test_places_where_the_cpu_waits():
-    told = {"op": ["Tensor.item"], "trace": ["train.py:9", "loop.py:41"]}
+    told = {"op": ["Tensor.item"], "trace": ["train.py:9", "loop.py:41"]}  # one place, from two callers
     rows = [
         kernel(10, 90, 0),
         copy(100, 1, 20, ITEM, **told),
         kernel(131, 9, 121),  # from 20 to 101, then idle for 30
-        copy(140, 1, 130, ITEM, **told),
+        copy(140, 1, 130, ITEM, **{**told, "trace": ["eval.py:3", "loop.py:41"]}),
         kernel(151, 9, 145),  # 11, and 10
         copy(160, 2, 155, "Memcpy DtoH (Device -> Pinned)"),
         kernel(170, 9, 156),  # launched before the copy's end
