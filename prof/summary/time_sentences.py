@@ -101,10 +101,10 @@ def sync_sentences(summary: Summary) -> Iterator[str]:
     if waits.syncs:
         rows, waited, idle = (sum(getattr(p, key) for p in waits.syncs) for key in ("rows", "waited_ns", "idle_ns"))
         places = [_place(point) for point in waits.syncs]
-        more = f" and {len(places) - MOST} more places" if len(places) > MOST else ""
+        more = f" and {counted(len(places) - MOST, 'more place')}" if len(places) > MOST else ""
         yield (
             f"The CPU waits {ms(waited)} for {counted(rows, 'copy')} to the host, and the GPU is idle for {ms(idle)} "
-            f"after them: {', '.join(places[:MOST])}{more}."
+            f"after {'it' if rows == 1 else 'them'}: {', '.join(places[:MOST])}{more}."
         )
     if waits.pageable_rows and waits.pageable_ns > LITTLE * summary.total_ns:
         copies = f"{counted(waits.pageable_rows, 'copy')} from or to pageable memory"

@@ -48,12 +48,14 @@ def matrix_sentences(summary: Summary) -> Iterator[str]:
         return
     of_time = f"{share(matrix.ns, summary.total_ns)} of GPU time"
     units = ", ".join(f"{unit_name(part.name)} {share(part.ns, matrix.ns)}" for part in matrix.units[:MOST])
-    on_tensor_cores = share(matrix.tensor_ns, matrix.ns) if matrix.tensor_ns or matrix.unknown_ns else "none"
-    unknown = f", unknown for {share(matrix.unknown_ns, matrix.ns)}" if matrix.unknown_ns else ""
-    yield (
-        f"Matrix math (GEMM, convolution, attention) takes {ms(matrix.ns)} ({of_time}), {on_tensor_cores} of it on "
-        f"tensor cores{unknown}: {units}."
-    )
+    if matrix.unknown_ns == matrix.ns:
+        where = "and the kernels' names do not tell whether on tensor cores"
+    else:
+        on_tensor_cores = share(matrix.tensor_ns, matrix.ns) if matrix.tensor_ns or matrix.unknown_ns else "none"
+        unknown = f", unknown for {share(matrix.unknown_ns, matrix.ns)}" if matrix.unknown_ns else ""
+        where = f"{on_tensor_cores} of it on tensor cores{unknown}: {units}"
+    what = "Matrix math (the main kernels of GEMM, convolution and attention)"
+    yield f"{what} takes {ms(matrix.ns)} ({of_time}), {where}."
     if matrix.better and matrix.units[0].ns > matrix.ns / 2:  # most of it is not on tensor cores, which are faster
         ratios = joined([f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in matrix.better[:2]])
         yield f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
@@ -165,7 +167,7 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
     total, missing = summary.total_ns, summary.total_ns - summary.attributed_ns
     if missing > 0:
         reasons = [f"{p.name} ({share(p.ns, total)}, {counted(p.rows, 'operation')})" for p in summary.reasons]
-        more = f" and {len(reasons) - MOST} more reasons" if len(reasons) > MOST else ""
+        more = f" and {counted(len(reasons) - MOST, 'more reason')}" if len(reasons) > MOST else ""
         time = f"{share(missing, total)} of {summary.worker} time"
         yield f"{time} has no op: {'; '.join(reasons[:MOST])}{more}."
     if missing and not summary.attributed_ns:
@@ -181,7 +183,8 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
 
 def uncounted_sentences(summary: Summary) -> Iterator[str]:
     """The ops whose FLOPs are not counted, and those whose FLOPs are, but not their bytes."""
-    why = "ops without a FLOP model" if summary.has_sizes else "ops whose shapes the capture does not record"
+    lacking = "ops without a FLOP model, or without the arguments that it needs"
+    why = lacking if summary.has_sizes else "ops whose shapes the capture does not record"
     yield from _uncounted(summary, summary.uncounted, why)
     if summary.bytes_counted_ns < NEARLY * summary.total_ns:
         yield from _uncounted(summary, summary.bytes_uncounted, "ops whose FLOPs are counted, and not their bytes")

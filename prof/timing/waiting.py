@@ -8,8 +8,8 @@ A gap belongs to the row that ends it. Its cause is one of these:
   gap began;
 * ``launch``: the row had not been launched, but was soon after: launching is slower than the GPU;
 * ``host``: the same, but for longer than a launch takes: Python did something else, or the process had no work;
-* ``queued``: the row was launched before the gap began: the GPU needs 1 to 2 µs between kernels, or it waited for
-  another stream.
+* ``queued``: the row was launched before the gap began, or in the first half of a long gap: the GPU needs 1 to 2 µs
+  between kernels, or it waited for another stream or for memory.
 """
 
 from dataclasses import dataclass
@@ -108,7 +108,8 @@ def waiting(table: Table) -> Waiting:
         at, before, since = rows[1:], rows[last[:-1]], reach[:-1]
         idle[rows[0]] = 0
         idle[at] = np.maximum(start[at] - since, 0)
-        late = known[at] & (api[at] > since)
+        launched_late = (idle[at] < DENSE_NS) | (2 * (api[at] - since) >= idle[at])
+        late = known[at] & (api[at] > since) & launched_late
         inside = _in_copy(table, copies & known, called, at, since)
         tests = {  # the first that holds, in the order of the module's text
             "sync": late & to_host[before],

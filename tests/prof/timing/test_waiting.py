@@ -28,6 +28,7 @@ GAPS = {  # what comes before and what ends the gap -> its length in µs and its
     "queued": ([kernel(10, 40, 0), kernel(52, 10, 1)], 2, "queued"),
     "a launch that was late": ([kernel(10, 40, 0), kernel(90, 10, 80)], 40, "launch"),
     "nothing was launched for long": ([kernel(10, 40, 0), kernel(300, 10, 290)], 250, "host"),
+    "launched early in a long gap": ([kernel(10, 40, 0), kernel(300, 10, 60)], 250, "queued"),
     "item() and what the CPU does then": ([copy(10, 40, 0, ITEM), kernel(90, 10, 80)], 40, "sync"),
     "a copy to the host that nobody waits for": ([copy(10, 40, 0, ITEM), kernel(90, 10, 1)], 40, "queued"),
     "a batch": ([kernel(10, 40, 0), copy(900, 10, 890, PINNED, phase="data")], 850, "data"),
