@@ -21,6 +21,7 @@ from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import Launches, launches, launching_threads, read_calls
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
+from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
 from pyprof.table.columns import NULL, Ints, distinct
 
@@ -134,7 +135,8 @@ def _ranks_of_nccl(messages: list[Payload]) -> dict[int, int]:
 
 def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> list[str]:
     """Warnings about data that the capture lacks, and nsys's own warnings."""
-    warnings = [*operations.warnings, *db.wrong_types(but=[source.table for source in SOURCES])]
+    warnings = [*operations.warnings, *db.wrong_types(but=[source.table for source in (*SOURCES, tables.NVTX)])]
+    warnings += left_out(db)
     if not operations.rows:
         warnings.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
     if np.any(operations.kind == KINDS.index("graph")):
