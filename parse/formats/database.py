@@ -124,7 +124,7 @@ class Database:
         for place, name in enumerate(wanted):
             if name in source.numbers:
                 rows, odd = without_others(rows, place)
-                self._note(source.table, source.column(name), odd)
+                self.note(source.table, source.column(name), odd)
         return rows
 
     def has_all(self, source: Source) -> bool:
@@ -152,7 +152,7 @@ class Database:
         condition = f'"{column}" IN ({", ".join(map(str, values))})'
         unknown = f"CASE WHEN {condition} THEN 0 ELSE typeof(\"{column}\") <> 'integer' END"
         query = f'SELECT count(*) FROM "{source.table}" WHERE {unknown}'  # noqa: S608 (our own text)
-        self._note(source.table, column, -1 - np.arange(self.rows(query)[0][0]))  # rows that are not read: no numbers
+        self.note(source.table, column, -1 - np.arange(self.rows(query)[0][0]))  # rows that are not read: no numbers
         return condition
 
     def ints(self, table: str, *columns: str, where: str = "1") -> list[Ints]:
@@ -179,7 +179,7 @@ class Database:
         query = f'SELECT {", ".join(pairs)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
         found = self.query_ints(query, 2 * len(columns))
         for column, is_odd in zip(columns, found[1::2], strict=True):
-            self._note(table, column, np.flatnonzero(is_odd))
+            self.note(table, column, np.flatnonzero(is_odd))
         return found[::2]
 
     def note_wrong(self, source: Source) -> None:
@@ -188,7 +188,8 @@ class Database:
         columns = [column for column in map(source.column, source.numbers) if self.has(source.table, column)]
         self._mixed_ints(source.table, columns, "1")
 
-    def _note(self, table: str, column: str, rows: Ints) -> None:
+    def note(self, table: str, column: str, rows: Ints) -> None:
+        """Note in ``wrong`` the rows of a column with values of a wrong type, if there are any."""
         if len(rows):
             self.wrong.setdefault(table, {})[column] = rows
 
@@ -282,12 +283,12 @@ class Database:
         return {id_: value or "" for id_, value in self.execute(query) if numbers is None or id_ in numbers}
 
 
-def _integers(text: bytes | str, count: int) -> Ints:
+def _integers(text: bytes | str | None, count: int) -> Ints:
     """Parse numbers separated by commas. Raises ValueError if their number is not ``count``."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # numpy warns thus about anything that is not a number
         try:
-            numbers: Ints = np.fromstring(text, np.int64, sep=",")
+            numbers: Ints = np.fromstring(text or "", np.int64, sep=",")  # no text: no value is known
         except DeprecationWarning:
             numbers = _NONE
     if len(numbers) != count:

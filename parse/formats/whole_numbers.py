@@ -10,6 +10,7 @@ from pyprof.table.columns import NULL, Ints
 
 # The SQL of an expression's whole number; NULL for any other value. A text of digits is a number, and so is 5.0.
 WHOLE = "CASE WHEN CAST({0} AS INTEGER) = {0} THEN CAST({0} AS INTEGER) END"
+LEFT_OUT = "{:,} ranges without a time or a thread are left out"
 _DIGITS = re.compile(r"\s*[+-]?[0-9]{1,25}\s*")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.attribute.scope import ENGINE, STEP_TEXTS
 from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.whole_numbers import LEFT_OUT
 from pyprof.parse.nsys.tables import NVTX, STRINGS, process_sql
 from pyprof.table.columns import Ints
 
@@ -72,7 +73,7 @@ def left_out(db: Database) -> list[str]:
     sql = RangeSql(db)
     query = f"SELECT count(*) FROM {sql.rows} WHERE {sql.is_range} AND NOT ({sql.is_timed})"  # noqa: S608 (our own text)
     lost = int(db.rows(query)[0][0])
-    return [f"{found[0]}; {lost:,} ranges without a time or a thread are left out"]
+    return [f"{found[0]}; {LEFT_OUT.format(lost)}"]
 
 
 def count_ranges(db: Database) -> int:

@@ -51,11 +51,12 @@ def _operations(db: Database, data: dict[str, Ints], warnings: list[str]) -> Ope
 
 
 def process_numbers(global_pid: Ints, db: Database) -> Ints:
-    """The process number of each globalPid; if all are missing, that of the only process that called the API."""
-    if np.any(global_pid != NULL):  # exports cut by hand lack globalPid
-        return np.where(global_pid == NULL, NULL, process_of(global_pid))
-    pids = np.unique(process_of(db.read(API, "thread")["thread"]))
-    return np.full(len(global_pid), pids[0] if len(pids) == 1 else NULL, np.int64)
+    """The process number of each globalPid; where it is missing, that of the only process that called the API."""
+    if np.all(global_pid != NULL):
+        return process_of(global_pid)
+    threads = db.read(API, "thread")["thread"]  # exports cut by hand lack globalPid
+    pids = np.unique(process_of(threads[threads != NULL]))
+    return np.where(global_pid == NULL, pids[0] if len(pids) == 1 else NULL, process_of(global_pid))
 
 
 def _kernel_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
