@@ -175,7 +175,7 @@ class Database:
 
     def _mixed_ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         """Columns with values that are not whole numbers, which become ``NULL`` and are noted in ``wrong``."""
-        pairs = (f'coalesce({WHOLE}, {NULL}), {{0}} IS NOT NULL AND {WHOLE} IS NULL'.format(f'"{c}"') for c in columns)
+        pairs = (f"coalesce({WHOLE}, {NULL}), {{0}} IS NOT NULL AND {WHOLE} IS NULL".format(f'"{c}"') for c in columns)
         query = f'SELECT {", ".join(pairs)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
         found = self.query_ints(query, 2 * len(columns))
         for column, is_odd in zip(columns, found[1::2], strict=True):

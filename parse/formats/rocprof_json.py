@@ -32,34 +32,36 @@ from pyprof.table.columns import NULL
 from pyprof.text import as_utf8
 
 KEY = "rocprofiler-sdk-tool"
+Number = Annotated[int, Meta(ge=NULL + 1, le=(1 << 63) - 1)]  # of a wrong type: None (see ``salvage``)
 
 
 class _Handle(Struct, gc=False):
-    handle: int = 0
+    handle: Number = 0
 
 
 class _Correlation(Struct, gc=False):
-    internal: int = 0
+    internal: Number = 0
 
 
 class _Extent(Struct, gc=False):
-    x: int = 1
-    y: int = 1
-    z: int = 1
+    x: Number = 1
+    y: Number = 1
+    z: Number = 1
 
 
-class _Record(Struct, kw_only=True, gc=False):
-    start_timestamp: int  # ns
-    end_timestamp: int
-    kind: int = 0
-    operation: int = 0
-    thread_id: int = 0
+class _Record(Struct, kw_only=True):
+    start_timestamp: Number  # ns
+    end_timestamp: Number
+    kind: Number = 0
+    operation: Number = 0
+    thread_id: Number = 0
     correlation_id: _Correlation = field(default_factory=_Correlation)
+    wrong: tuple[str, ...] = field(default=(), name="\0")  # fields with values of wrong types; no key of the file
 
 
 class _DispatchInfo(Struct, kw_only=True, gc=False):
     agent_id: _Handle
-    kernel_id: int
+    kernel_id: Number
     workgroup_size: _Extent = field(default_factory=_Extent)
     grid_size: _Extent = field(default_factory=_Extent)
 

@@ -14,18 +14,16 @@ LEFT_OUT = "{:,} ranges without a time or a thread are left out"
 _DIGITS = re.compile(r"\s*[+-]?[0-9]{1,25}\s*")
 
 
-def whole(value: object) -> int | None:
+def whole(value: Any) -> int | None:
     """The same for a Python value.
 
     >>> whole(7), whole(7.0), whole("7"), whole(7.5), whole("soon"), whole(b"7"), whole(1e30)
     (7, 7, 7, None, None, None, None)
     """
-    if type(value) is int or (isinstance(value, float) and value.is_integer()):
-        number = int(value)
-    elif isinstance(value, str) and _DIGITS.fullmatch(value):
-        number = int(value)
-    else:
+    is_text = isinstance(value, str) and _DIGITS.fullmatch(value) is not None
+    if not (is_text or type(value) is int or (isinstance(value, float) and value.is_integer())):
         return None
+    number = int(value)
     return number if NULL < number < 1 << 63 else None
 
 
