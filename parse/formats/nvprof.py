@@ -171,7 +171,7 @@ def read_markers(db: Database) -> list[TextRange]:
 
 
 def _thread(owner: object) -> tuple[int, int] | None:
-    """(process, thread) of a marker's object: 32 bits each, little-endian, as SQLite text or blob. None if it is not."""
+    """(process, thread) of a marker's object: 32 bits each, little-endian, text or blob; None if it is not."""
     data = owner.encode("latin-1", "replace") if isinstance(owner, str) else owner
     if not isinstance(data, bytes) or not data:
         return None
