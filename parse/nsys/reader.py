@@ -133,10 +133,14 @@ def _ranks_of_nccl(messages: list[Payload]) -> dict[int, int]:
     return _agreed((process << 24, rank) for process, _, size, rank in joined if size == largest[process] < MOST_RANKS)
 
 
+def other_types(db: Database) -> list[str]:
+    """Warnings about values of wrong types, in all tables that were read except those of GPU operations."""
+    return [*db.wrong_types(but=[source.table for source in (*SOURCES, tables.NVTX)]), *left_out(db)]
+
+
 def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> list[str]:
     """Warnings about data that the capture lacks, and nsys's own warnings."""
-    warnings = [*operations.warnings, *db.wrong_types(but=[source.table for source in (*SOURCES, tables.NVTX)])]
-    warnings += left_out(db)
+    warnings = [*operations.warnings, *other_types(db)]
     if not operations.rows:
         warnings.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
     if np.any(operations.kind == KINDS.index("graph")):
