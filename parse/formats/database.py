@@ -280,7 +280,10 @@ class Database:
         key, text = source.column("id"), source.column("text")
         query = f'SELECT "{key}", CAST("{text}" AS TEXT) FROM "{source.table}" ORDER BY "{key}"'  # noqa: S608
         numbers = None if wanted is None else set(np.unique(wanted).tolist())
-        return {id_: value or "" for id_, value in self.execute(query) if numbers is None or id_ in numbers}
+        rows = self.rows(query)
+        odd = [number for number, (id_, _) in enumerate(rows) if type(id_) is not int and id_ is not None]
+        self.note(source.table, key, np.array(odd, np.int64))
+        return {id_: value or "" for id_, value in rows if numbers is None or id_ in numbers}
 
 
 def _integers(text: bytes | str | None, count: int) -> Ints:

@@ -73,7 +73,7 @@ def left_out(db: Database) -> list[str]:
     sql = RangeSql(db)
     query = f"SELECT count(*) FROM {sql.rows} WHERE {sql.is_range} AND NOT ({sql.is_timed})"  # noqa: S608 (our own text)
     lost = int(db.rows(query)[0][0])
-    return [f"{found[0]}; {LEFT_OUT.format(lost)}"]
+    return [f"{found[0]}; {LEFT_OUT.format(lost)}" if lost else found[0]]
 
 
 def count_ranges(db: Database) -> int:

@@ -140,13 +140,13 @@ def other_types(db: Database) -> list[str]:
 
 def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> list[str]:
     """Warnings about data that the capture lacks, and nsys's own warnings."""
+    messages_of_nsys = db.records(tables.DIAGNOSTICS, "severity", "text")
     warnings = [*operations.warnings, *other_types(db)]
     if not operations.rows:
         warnings.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
     if np.any(operations.kind == KINDS.index("graph")):
         advice = "profile with --cuda-graph-trace=node to see their kernels"
         warnings.append(f"CUDA graphs are opaque in this capture: {advice}")
-    messages_of_nsys = db.records(tables.DIAGNOSTICS, "severity", "text")
-    severe = (text for severity, text in messages_of_nsys if isinstance(severity, int) and severity >= SEVERE)
+    severe = (text for severity, text in messages_of_nsys if severity is not None and severity >= SEVERE)
     warnings += [f"nsys: {text}" for text in list(dict.fromkeys(severe))[:MOST_MESSAGES]]
     return warnings + missing_sizes(db, messages)
