@@ -38,7 +38,8 @@ def salvaged(piece: bytes, wrong: list[tuple[Event, str]]) -> Event | None:
         event.args = _filled(Args(), _OBJECT.decode(values["args"]), keys) if "args" in values else None
     except (DecodeError, RecursionError):
         keys.append("args")
-    if "cat" in keys and not (event.cat := _gpu_category(event)):
+    event.cat = _gpu_category(event) if "cat" in keys else event.cat
+    if "cat" in keys and not event.cat:
         return None
     event.ph = "X" if "ph" in keys else event.ph  # only complete events have a duration
     event.ts, event.dur = (math.nan if key in keys else getattr(event, key) for key in ("ts", "dur"))
