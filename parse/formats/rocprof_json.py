@@ -6,6 +6,8 @@ copy and the call that launched it have the same internal correlation id, and so
 Only the parts that are used are decoded.
 """
 
+import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +35,7 @@ from pyprof.table.columns import NULL
 from pyprof.text import as_utf8
 
 KEY = "rocprofiler-sdk-tool"
+MOST_DIGITS = 40  # more are no number of 64 bits, and take Python long to read
 Number = Annotated[int, Meta(ge=NULL + 1, le=(1 << 63) - 1)] | None  # None: unknown
 
 
@@ -140,7 +143,7 @@ def read(file: Path) -> Capture:
         document = _decoded(text, salvage)
     except msgspec.ValidationError as error:
         raise SchemaError(file, f"expected rocprofv3's JSON of ROCm 6.2 to 7, found another form: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         found = f"expected rocprofv3's whole JSON, found broken text: {error} (rocprofv3 writes it when the run ends)"
         raise InputError(file, found) from None
     events = Events(ROCPROFV3, [], [], [], salvage.warnings)
@@ -157,7 +160,8 @@ def _decoded(text: bytes, salvage: Salvage) -> _Document:
     try:
         return msgspec.json.decode(text, type=_Document)
     except msgspec.ValidationError:
-        document: _Document = salvage.record(msgspec.json.decode(text), _Document, (KEY,))
+        values = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < MOST_DIGITS else math.inf)
+        document: _Document = salvage.record(values, _Document, (KEY,))
         return document
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -9,6 +10,9 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 WRONG = "wrong"  # the field of a record that lists the keys of its wrong values
+
+
+_fields = cache(fields)
 
 
 class Salvage:
@@ -31,12 +35,12 @@ class Salvage:
         """
         wrong: list[str] = []
         found: dict[str, Any] = {}
-        for field in fields(kind):
+        for field in _fields(kind):
             if field.encode_name in value:
                 found[field.name] = self._value(value[field.encode_name], field.type, field.encode_name, wrong, whole)
             elif field.required:
                 raise msgspec.ValidationError(f"Object missing required field `{field.encode_name}`")
-        if any(field.name == WRONG for field in fields(kind)):
+        if any(field.name == WRONG for field in _fields(kind)):
             return kind(**{**found, WRONG: tuple(wrong)})
         self._others.update(wrong)
         return kind(**found)
@@ -62,5 +66,5 @@ def _is_record(kind: Any) -> bool:
 def unknown(kind: Any) -> Any:
     """A value of a type of which nothing is known: no number, an empty text or list, a record of such values."""
     if _is_record(kind):
-        return kind(**{field.name: unknown(field.type) for field in fields(kind) if field.name != WRONG})
+        return kind(**{field.name: unknown(field.type) for field in _fields(kind) if field.name != WRONG})
     return kind() if kind in (str, dict) else [] if get_origin(kind) is list else None

@@ -26,6 +26,8 @@ class RangeSql:
         e = db.expressions(NVTX)
         registered, self.join = registered_text(db, e["text_id"])
         self.rows = f'"{NVTX.table}" e{self.join}'  # the table as ``e``, joined with the registered texts
+        key = db.key(NVTX.table)
+        self.order = f"e.{key}" if key else "NULL"  # a view, or a table without row numbers: its own order
         self.start, self.end, self.thread = e["start_ns"], e["end_ns"], e["thread"]
         self.domain = f"coalesce({e['domain']}, 0)"  # 0: the default domain
         self.text = f"coalesce({e['text']}, {registered})"
@@ -93,7 +95,8 @@ def domain_names(db: Database) -> dict[tuple[int, int], str]:
     domain, event = (db.expressions(NVTX)[name] for name in ("domain", "event_type"))
     found = db.rows(
         f"SELECT {sql.thread} >> 24, {domain}, coalesce({sql.text}, '') FROM {sql.rows}"  # noqa: S608 (our own text)
-        f" WHERE {event} = ? AND typeof({sql.thread}) = 'integer' AND typeof({domain}) = 'integer' ORDER BY e.rowid",
+        f" WHERE {event} = ? AND typeof({sql.thread}) = 'integer' AND typeof({domain}) = 'integer'"
+        f" ORDER BY {sql.order}",
         DOMAIN_NAME,  # which a sliced file may have lost
     )
     return {(process, domain): str(name) for process, domain, name in found}

@@ -7,7 +7,7 @@ import numpy as np
 from pyprof.parse.formats.cupti import gpu_operations, name_operations, table_columns
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.gpu_info import database_infos
-from pyprof.parse.formats.kernel_names import demangle, short_name
+from pyprof.parse.formats.kernel_names import demangle, kept, short_name
 from pyprof.parse.nsys.tables import API, CUDA_DEVICES, GPUS, GRAPH, KERNEL, MEMCPY, MEMSET, STRINGS, process_of
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
 
@@ -64,7 +64,7 @@ def _kernel_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
     ids = [data[key] for key in ("short_name", "long_name", "mangled_name")]
     strings = db.texts(STRINGS, np.concatenate(ids))
     used, codes = distinct(*ids)
-    names = [tuple(strings.get(id_, "") for id_ in row) for row in used]
+    names = [tuple(kept(strings.get(id_, "")) for id_ in row) for row in used]
     longs = [long or demangle(mangled) or short for short, long, mangled in names]
     shorts = [short or short_name(long) for (short, _, _), long in zip(names, longs, strict=True)]
     return Coded(codes.astype(np.int32), shorts), Coded(codes.astype(np.int32), longs)

@@ -72,8 +72,9 @@ def _spans(db: Database) -> Spans:
     check_types(db)
     sql, e = RangeSql(db), db.expressions(NVTX)
     names = ("start_ns", "end_ns", "thread", "end_thread", "event_type", "domain")
-    columns = ", ".join([*(f"coalesce({e[name]}, {NULL})" for name in names), "e.rowid"])
-    query = f'SELECT {columns} FROM "{NVTX.table}" e WHERE {sql.is_timed} ORDER BY e.rowid'  # noqa: S608 (our own text)
+    number = "row_number() OVER ()" if sql.order == "NULL" else sql.order
+    columns = ", ".join([*(f"coalesce({e[name]}, {NULL})" for name in names), number])
+    query = f'SELECT {columns} FROM "{NVTX.table}" e WHERE {sql.is_timed} ORDER BY {sql.order}'  # noqa: S608 (our own text)
     start, end, thread, end_thread, event_type, domain, row = db.query_ints(query, len(names) + 1)
     return Spans(
         start=start,
@@ -91,7 +92,7 @@ def _range_names(db: Database, process: Ints, domain: Ints) -> Coded:
     """`domain:text` of every range; the default domain has no name. ``process``: globalTids without their threads."""
     sql = RangeSql(db)
     seen: dict[str, int] = {}
-    query = f"SELECT coalesce({sql.text}, '') FROM {sql.rows} WHERE {sql.is_timed} ORDER BY e.rowid"  # noqa: S608
+    query = f"SELECT coalesce({sql.text}, '') FROM {sql.rows} WHERE {sql.is_timed} ORDER BY {sql.order}"  # noqa: S608
     code = np.fromiter((seen.setdefault(str(row[0]), len(seen)) for row in db.execute(query)), np.int64)
     texts, names = list(seen), domain_names(db)
     used, codes = distinct(process, domain, code)
