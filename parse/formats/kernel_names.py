@@ -13,12 +13,12 @@ _CLONE = re.compile(r"(?: \[clone [^\]]*\])+$|\.kd$")
 LONGEST = 1 << 16  # characters; names of kernels with many templates reach 20,000
 
 
-def kept(name: str) -> str:
+def kept(name: str, longest: int = LONGEST) -> str:
     """The name, without its middle if it is far longer than the name of any kernel."""
-    if len(name) <= LONGEST:
+    if len(name) <= longest:
         return name
-    half = LONGEST // 2
-    return f"{name[:half]}..({len(name) - LONGEST:,} characters are left out)..{name[-half:]}"
+    half = longest // 2
+    return f"{name[:half]}..({len(name) - longest:,} characters are left out)..{name[-half:]}"
 
 
 def demangle(name: str) -> str:
