@@ -9,11 +9,15 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.correlate import correlate
@@ -32,6 +36,7 @@ from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, process, push, starten
 from tests.parse.nsys.nsys_file import write as nsys_file
 from tests.parse.nsys.test_parquet_folder import as_parquet
 from tests.parse.stats.stats_rows import nvprof_file
+from tests.paths import GOLDEN
 
 NSYS = TABLES | {
     "CUPTI_ACTIVITY_KIND_MEMSET": [(320, 330, 0, 7, 9, process(7), 64, 0)],
@@ -196,6 +201,21 @@ def test_a_parquet_column_of_texts_is_unknown_and_the_rows_stay(tmp_path):
         capture = reader(folder)(folder)
         assert correlate(capture).ints("kDuration").tolist() == whole.ints("kDuration").tolist()
         assert sum(f"which are unknown ({column})" in text for text in capture.warnings) == 1, column
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}, Decimal("1.5"), datetime(2026, 1, 1), "soon", b"\xff", 1.5], ids=str)
+def test_a_parquet_column_of_any_type_is_unknown_and_the_rows_stay(value, tmp_path):
+    folder = tmp_path / "tiny"
+    shutil.copytree(GOLDEN / "h200_tiny_pqtdir", folder)
+    file = folder / f"{KERNEL}.parquet"
+    whole, rows = parquet.read_table(file), correlate(reader(folder)(folder))
+    file.unlink()
+    place, column = whole.schema.get_field_index("streamId"), pa.array([value] * whole.num_rows)
+    parquet.write_table(whole.set_column(place, "streamId", column), file)
+    capture = reader(folder)(folder)
+    assert correlate(capture).ints("kDuration").tolist() == rows.ints("kDuration").tolist()
+    said = f"{whole.num_rows:,} GPU operations, which take "
+    assert sum(text.startswith(said) and text.endswith("(streamId)") for text in capture.warnings) == 1
 
 
 def test_the_command_prints_the_warning(tmp_path, capsys):
