@@ -1,6 +1,6 @@
 """Code shared by the readers of nsys and nvprof databases, both of which come from CUPTI's activity records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,9 +65,13 @@ def _wrong_types(db: Database, sources: Sequence[Source], counts: Sequence[int],
     if not found:
         return []
     rows = np.unique(np.concatenate([rows for _, rows in found]))
-    columns = ", ".join(dict.fromkeys(column for column, _ in found))
-    what = f"{len(rows):,} GPU operations, which take {int(took[rows].sum()):,} ns,"
-    return [f"{what} have values that are not whole numbers, which are unknown ({columns})"]
+    return [wrong_operations(len(rows), int(took[rows].sum()), [column for column, _ in found])]
+
+
+def wrong_operations(rows: int, took: int, columns: Iterable[str]) -> str:
+    """The warning about ``rows`` GPU operations of ``took`` ns with values of wrong types in these columns."""
+    what = f"{rows:,} GPU operations, which take {took:,} ns,"
+    return f"{what} have values that are not whole numbers, which are unknown ({', '.join(dict.fromkeys(columns))})"
 
 
 def table_columns(data: Mapping[str, Ints], kinds: Sequence[str]) -> dict[str, Data]:
@@ -138,11 +142,11 @@ def sizes(data: Mapping[str, Ints], name: str) -> Coded:
 
 
 def triples(x: Ints, y: Ints, z: Ints) -> Coded:
-    """A grid or block column as texts `[x, y, z]`, made once per distinct size; empty for rows without a size."""
+    """A grid or block column as texts `[x, y, z]`, made once per distinct size; empty where a number is unknown."""
     distinct_sizes, codes = distinct(x, y, z)
-    values = ["" if size[0] == NULL else f"[{size[0]}, {size[1]}, {size[2]}]" for size in distinct_sizes]
+    values = ["" if NULL in size else f"[{size[0]}, {size[1]}, {size[2]}]" for size in distinct_sizes]
     coded = Coded(codes.astype(np.int32), values)
-    coded.codes[x == NULL] = -1
+    coded.codes[(x == NULL) | (y == NULL) | (z == NULL)] = -1
     return coded
 
 
