@@ -8,6 +8,7 @@ kinds gives all of them, and one that says nothing gives none: its time is compa
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 
 from tools.audit_raw import Operation
 
@@ -98,7 +99,12 @@ def kinds_of(row: Operation) -> frozenset[str]:
         return frozenset([COPY if re.search("HtoD|DtoH|Host", row.name) else MOVE])
     if COLLECTIVE.search(row.name):
         return frozenset([COMMUNICATION])
-    return _first(OPS, innermost(row)) or _first(NAMES, row.full or row.name)
+    return _of_names(innermost(row), row.full or row.name)
+
+
+@cache
+def _of_names(op: str, kernel: str) -> frozenset[str]:
+    return _first(OPS, op) or _first(NAMES, kernel)
 
 
 def innermost(row: Operation) -> str:
@@ -106,13 +112,18 @@ def innermost(row: Operation) -> str:
 
     Of a capture by PyProf or pyprof that has no ops of PyTorch: the call that the innermost marker records.
     """
-    names = [range_.name for range_ in row.around if not LIBRARY.match(range_.name)]
-    if not names:
-        return ""
-    named = NAMED_OP.match(names[-1])
-    if named:
-        return named[1] or named[2]
-    marker = re.search(r"""['"]op['"]: ?['"](\w+)['"]""", names[-1]) if names[-1].startswith("{") else None
+    for range_ in reversed(row.around):
+        if not LIBRARY.match(range_.name):
+            return _op(range_.name)
+    return ""
+
+
+@cache
+def _op(text: str) -> str:
+    """The op that a range's text names; empty if it is none."""
+    if named := NAMED_OP.match(text):
+        return str(named[1] or named[2])
+    marker = re.search(r"""['"]op['"]: ?['"](\w+)['"]""", text) if text.startswith("{") else None
     return marker[1].strip("_") if marker else ""
 
 

@@ -3,13 +3,15 @@
 import csv
 from collections.abc import Sequence
 from io import StringIO
+from typing import Any
 
 from tools.audit_raw import Operation
 
+Check = tuple[str, Any, Any]
 COLUMNS = "start,sil,step,flops,bytes,tc,advice"
 
 
-def join(operations: Sequence[Operation], text: str) -> list[tuple[str, object, object]]:
+def join(operations: Sequence[Operation], text: str) -> list[Check]:
     """Fill ``printed`` of the operations. Returns what differs: the number of rows, a row's start or its duration.
 
     Both are in order of time. pyprof's times begin with the capture, so that the first row gives the offset.
@@ -20,7 +22,7 @@ def join(operations: Sequence[Operation], text: str) -> list[tuple[str, object, 
     rows.sort(key=lambda row: (int(row["Start(ns)"]), int(row["Sil(ns)"])))
     ordered = sorted(operations, key=lambda operation: (operation.start, operation.duration))
     offset = int(rows[0]["Start(ns)"]) - ordered[0].start
-    differences: list[tuple[str, object, object]] = []
+    differences: list[Check] = []
     for operation, row in zip(ordered, rows, strict=True):
         operation.printed = row
         wanted, shown = (operation.start + offset, operation.duration), (int(row["Start(ns)"]), int(row["Sil(ns)"]))

@@ -1,8 +1,8 @@
 """FLOPs, bytes and tensor cores of operations, from the raw file's shapes, types and names; for ``audit.py``.
 
 Only work that follows from the recorded call without doubt: matrix products and convolutions (2 for each multiply-add),
-simple element-wise ops (each operand is read once, the result is written once), copies and fills (no FLOPs; the bytes of
-the copy's own record). Each is compared with the sum over the rows that pyprof prints for the call.
+simple element-wise ops (each operand is read once, the result is written once), copies and fills (no FLOPs; the bytes
+of the copy's own record). Each is compared with the sum over the rows that pyprof prints for the call.
 """
 
 import json
@@ -16,6 +16,7 @@ from tools.audit_kinds import FILL, MOVE, innermost, kinds_of
 from tools.audit_raw import Operation, Range
 
 Shape = list[int]
+Check = tuple[str, Any, Any]
 ITEM = {"float": 4, "float32": 4, "double": 8, "half": 2, "c10::half": 2, "c10::bfloat16": 2, "long int": 8, "int": 4}
 ITEM |= {"long": 8, "bool": 1, "unsigned char": 1, "signed char": 1}
 SAME_TYPE = (  # element-wise ops whose result has the type of their operands
@@ -132,31 +133,51 @@ def tensor_core(name: str) -> str:
     return "1" if ON_TENSOR_CORES.search(name) else ""
 
 
+def work_sums(operations: Sequence[Operation]) -> dict[str, int | None]:
+    """The summary's sums of the rows: FLOPs and bytes, and the time of the rows for which they are known."""
+    known = {name: [row for row in operations if row.printed[name]] for name in ("FLOPs", "Bytes")}
+    return {
+        "flop": _known_sum(operations, "FLOPs"),
+        "nbytes": _known_sum(operations, "Bytes"),
+        "counted_ns": sum(row.duration for row in known["FLOPs"]),
+        "bytes_counted_ns": sum(row.duration for row in known["Bytes"]),
+        "tensor_ns": sum(row.duration for row in operations if row.printed["TC"] == "1"),
+    }
+
+
+def _known_sum(operations: Sequence[Operation], column: str) -> int | None:
+    """The sum; None if it is 0 and some are unknown, because that is not zero work."""
+    whole = _sum(operations, column) or 0
+    return whole if whole or all(row.printed[column] for row in operations) else None
+
+
 # --- comparison with the rows that pyprof prints ------------------------------------------------------------------
 
 
-def work_differences(operations: Iterable[Operation]) -> tuple[int, list[tuple[str, Any, Any]]]:
-    """How many numbers were compared, and those that differ: (name, expected, printed)."""
+def work_checks(operations: Iterable[Operation]) -> tuple[int, list[Check], int]:
+    """How many numbers of the rows were compared, those that differ: (name, expected, printed), and FLOPs compared."""
     calls: dict[int, list[Operation]] = defaultdict(list)
     ranges: dict[int, Range] = {}
-    checks: list[tuple[str, Any, Any]] = []
+    checks: list[Check] = []
     for row in operations:
         checks += [(f"{what} of {row.name[:60]}", *pair) for what, *pair in _of_row(row)]
         if row.around and innermost(row):
             ranges[id(row.around[-1])] = row.around[-1]
             calls[id(row.around[-1])].append(row)
+    products = 0
     for call, rows in calls.items():
         op = innermost(rows[0])
         arguments = ranges[call].arguments
         flop, nbytes = product_flop(op, arguments), element_bytes(op, arguments)
         if flop is not None:
+            products += flop
             checks.append((f"FLOPs of {op} {arguments['sizes'][:3]}", flop, _sum(rows, "FLOPs")))
         if nbytes is not None:
             checks.append((f"bytes of {op} {arguments['sizes'][:3]}", nbytes, _sum(rows, "Bytes")))
-    return len(checks), [check for check in checks if check[1] != check[2]]
+    return len(checks), [check for check in checks if check[1] != check[2]], products
 
 
-def _of_row(row: Operation) -> Iterable[tuple[str, Any, Any]]:
+def _of_row(row: Operation) -> Iterable[Check]:
     kinds = kinds_of(row)
     if row.kind == "kernel" and kinds and kinds <= {MOVE, FILL} and row.printed["FLOPs"]:
         yield "FLOPs", 0, int(row.printed["FLOPs"])
