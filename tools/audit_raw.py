@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 GPU_CATEGORIES = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 GPU_CATEGORIES |= {"memcpy": "memcpy", "memset": "memset"}  # before 2022
 WORDS = {"Input Dims": "sizes", "Input dims": "sizes", "Input type": "types"}
-WORDS |= {"Concrete Inputs": "values", "Input Strides": "strides"}
+WORDS |= {"Sequence number": "seq", "Concrete Inputs": "values", "Input Strides": "strides"}
 LAUNCHING = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "runtime")
 
 
@@ -177,11 +177,12 @@ def _kineto(file: Path) -> Capture:
 
 def _arguments(text: str) -> dict[str, Any]:
     """``sizes`` of an NVTX text of emit_nvtx or nsys' --pytorch: ``aten::mm, seq = 1, sizes = [[2, 3], [3, 4]]``."""
-    found = re.search(r", sizes = (\[.*?\])(?:, input_op_ids|$)", text)
+    found, number = re.search(r", sizes = (\[.*?\])(?:, input_op_ids|$)", text), re.search(r", seq = (\d+)", text)
+    seq = {"seq": number[1]} if number else {}
     try:
-        return {"sizes": json.loads(found[1])} if found else {}
+        return seq | ({"sizes": json.loads(found[1])} if found else {})
     except ValueError:  # nsys cuts long texts
-        return {}
+        return seq
 
 
 def _span(event: dict[str, Any]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.audit_kinds import FILL, MOVE, innermost, kinds_of
 from tools.audit_raw import Operation, Range
@@ -25,56 +25,78 @@ SAME_TYPE = (  # element-wise ops whose result has the type of their operands
 )
 
 
-def product_flop(op: str, arguments: Mapping[str, Any]) -> int | None:
-    """The FLOPs of a matrix product or convolution; None if it is neither, or its shapes are not recorded."""
-    sizes = arguments.get("sizes") or []
+class Call(NamedTuple):
+    """An op's call: shapes of its inputs, its other arguments as texts, and the shape of its result if it is known."""
+
+    sizes: Sequence[Shape]
+    values: Sequence[str]
+    result: Shape
+
+
+def product_flop(op: str, call: Call) -> tuple[int, ...]:
+    """The FLOPs of a matrix product or convolution; several where the file leaves open which gradients were computed.
+
+    Empty if it is neither, or if its shapes are not recorded.
+    """
     try:
-        return PRODUCTS[op](sizes, arguments) if op in PRODUCTS else None
-    except (IndexError, TypeError, ValueError, KeyError):  # a shape or option is missing
-        return None
+        return PRODUCTS[op](call) if op in PRODUCTS else ()
+    except (IndexError, TypeError, ValueError):  # a shape or option is missing
+        return ()
 
 
-def _matrices(first: int) -> Callable[[Sequence[Shape], Mapping[str, Any]], int]:
+def _matrices(first: int) -> Callable[[Call], tuple[int, ...]]:
     """Of A [.., M, K] and B [.., K, N], the arguments from ``first`` on."""
 
-    def flop(sizes: Sequence[Shape], _: Mapping[str, Any]) -> int:
-        a, b = sizes[first], sizes[first + 1]
+    def flop(call: Call) -> tuple[int, ...]:
+        a, b = call.sizes[first], call.sizes[first + 1]
         if len(a) < 2 or len(a) != len(b) or a[-1] != b[-2]:
             raise ValueError("not two matrices")
-        return 2 * math.prod(a) * b[-1]
+        return (2 * math.prod(a) * b[-1],)
 
     return flop
 
 
-def _convolution(order: tuple[int, int, int]) -> Callable[[Sequence[Shape], Mapping[str, Any]], int]:
+def _convolution(order: tuple[int, int, int]) -> Callable[[Call], tuple[int, ...]]:
     """Of an input [N, C, ...] and a weight [O, C / groups, ...]; ``order``: where padding, stride and dilation are."""
 
-    def flop(sizes: Sequence[Shape], arguments: Mapping[str, Any]) -> int:
-        padding, stride, dilation = (_numbers(arguments["values"][place]) for place in order)
-        x, weight = sizes[:2]
-        out = [
-            (x[2 + i] + 2 * padding[i] - dilation[i] * (weight[2 + i] - 1) - 1) // stride[i] + 1
-            for i in range(len(x) - 2)
-        ]
-        return 2 * x[0] * math.prod(out) * math.prod(weight)
+    def flop(call: Call) -> tuple[int, ...]:
+        x, weight = call.sizes[:2]
+        result = call.result
+        if call.values:
+            padding, stride, dilation = (json.loads(call.values[place]) for place in order)
+            reach = [dilation[i] * (weight[2 + i] - 1) + 1 for i in range(len(x) - 2)]
+            spatial = [(x[2 + i] + 2 * padding[i] - reach[i]) // stride[i] + 1 for i in range(len(x) - 2)]
+            result = [x[0], weight[0], *spatial]
+        if len(result) != len(weight):
+            raise ValueError("the result's shape is not known")
+        return (2 * math.prod(result) * math.prod(weight[1:]),)
 
     return flop
 
 
-def _convolution_backward(sizes: Sequence[Shape], arguments: Mapping[str, Any]) -> int:
-    """For each gradient (of the input, of the weight), as many as forward: result elements x weight[1:]."""
-    values = arguments["values"]
-    gradients = [word.strip() == "true" for word in values[10].lower().strip("[]").split(",")]
-    if values[7].lower() != "false" or gradients[2]:
-        raise ValueError("transposed, or with a bias, whose sum another op may do")
-    return 2 * math.prod(sizes[0]) * math.prod(sizes[2][1:]) * sum(gradients[:2])
+def _convolution_backward(call: Call) -> tuple[int, ...]:
+    """For each gradient, of the input and of the weight, as many as forward; for the bias' one a sum over the rest."""
+    gradient, x, weight = call.sizes[:3]
+    if gradient[1] != weight[0] or x[0] != gradient[0]:
+        raise ValueError("transposed")
+    one = 2 * math.prod(gradient) * math.prod(weight[1:])
+    if not call.values:
+        return (one, 2 * one)  # NVTX does not have the mask
+    mask = [word.strip() == "true" for word in call.values[10].lower().strip("[]").split(",")]
+    products = one * sum(mask[:2])
+    bias = math.prod(gradient) - weight[0]
+    return (products, products + bias) if mask[2] else (products,)  # another op within may do the bias' sum
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in json.loads(text)]
+def _old_backward(call: Call) -> tuple[int, ...]:
+    """PyTorch before 1.11: an op for each gradient, [sizes as numbers], dy, and the weight or the input."""
+    gradient, weight = call.sizes[1], call.sizes[2]
+    if gradient[1] != weight[0]:
+        raise ValueError("the input, not the weight")
+    return (2 * math.prod(gradient) * math.prod(weight[1:]),)
 
 
-PRODUCTS: dict[str, Callable[[Sequence[Shape], Mapping[str, Any]], int]] = {
+PRODUCTS: dict[str, Callable[[Call], tuple[int, ...]]] = {
     "mm": _matrices(0),
     "bmm": _matrices(0),
     "_int_mm": _matrices(0),
@@ -84,7 +106,26 @@ PRODUCTS: dict[str, Callable[[Sequence[Shape], Mapping[str, Any]], int]] = {
     "cudnn_convolution": _convolution((2, 3, 4)),
     "miopen_convolution": _convolution((3, 4, 5)),
     "convolution_backward": _convolution_backward,
+    "cudnn_convolution_backward_input": _old_backward,
 }
+
+
+def results(operations: Iterable[Operation]) -> dict[str, Shape]:
+    """The shape of a forward op's result, by sequence number: its backward node takes a gradient of that shape."""
+    found: dict[str, Shape] = {}
+    for range_ in {id(range_): range_ for row in operations for range_ in row.around}.values():
+        sizes = range_.arguments.get("sizes")
+        if sizes and re.match(r"\w+Backward\d*(?:, |$)", range_.name):
+            found.setdefault(range_.arguments.get("seq", ""), sizes[0])
+    return found
+
+
+def _call(row: Operation, shapes: Mapping[str, Shape]) -> Call:
+    """The call of the innermost range; its result, if an op of the same kind around it has a sequence number."""
+    arguments = row.around[-1].arguments
+    numbers = [around.arguments.get("seq", "") for around in reversed(row.around) if "conv" in around.name]
+    result = next((shapes[number] for number in numbers if number in shapes), [])
+    return Call(arguments.get("sizes") or [], arguments.get("values") or [], result)
 
 
 def element_bytes(op: str, arguments: Mapping[str, Any]) -> int | None:
@@ -154,7 +195,7 @@ def _known_sum(operations: Sequence[Operation], column: str) -> int | None:
 # --- comparison with the rows that pyprof prints ------------------------------------------------------------------
 
 
-def work_checks(operations: Iterable[Operation]) -> tuple[int, list[Check], int]:
+def work_checks(operations: Sequence[Operation]) -> tuple[int, list[Check], int]:
     """How many numbers of the rows were compared, those that differ: (name, expected, printed), and FLOPs compared."""
     calls: dict[int, list[Operation]] = defaultdict(list)
     ranges: dict[int, Range] = {}
@@ -164,14 +205,15 @@ def work_checks(operations: Iterable[Operation]) -> tuple[int, list[Check], int]
         if row.around and innermost(row):
             ranges[id(row.around[-1])] = row.around[-1]
             calls[id(row.around[-1])].append(row)
-    products = 0
+    shapes, products = results(operations), 0
     for call, rows in calls.items():
         op = innermost(rows[0])
         arguments = ranges[call].arguments
-        flop, nbytes = product_flop(op, arguments), element_bytes(op, arguments)
-        if flop is not None:
-            products += flop
-            checks.append((f"FLOPs of {op} {arguments['sizes'][:3]}", flop, _sum(rows, "FLOPs")))
+        flop, nbytes = product_flop(op, _call(rows[0], shapes)), element_bytes(op, arguments)
+        if flop:
+            printed = _sum(rows, "FLOPs")
+            products += printed if printed in flop else 0
+            checks.append((f"FLOPs of {op} {arguments['sizes'][:3]}", printed if printed in flop else flop, printed))
         if nbytes is not None:
             checks.append((f"bytes of {op} {arguments['sizes'][:3]}", nbytes, _sum(rows, "Bytes")))
     return len(checks), [check for check in checks if check[1] != check[2]], products

@@ -3,9 +3,10 @@
 * An NVTX range names the ops that produced its inputs, so an output's shape is found at its consumer (``Capture.outs``,
   see ``dataflow``).
 * A backward node receives the gradient of its forward op's output, which has the same shape. This is used if an op's
-  own arguments do not suffice: for ops of C++ Functions (``cpp_functions``), and for cat, stack and index, whose list
-  of tensors may be cut or missing. (A Kineto trace has no lists of more than 30 tensors, a trace of 2022 has no
-  lists at all, and no trace has lists of indices, since an index may be None.)
+  own arguments do not suffice: for ops of C++ Functions (``cpp_functions``), for cat, stack and index, whose list
+  of tensors may be cut or missing, and for convolutions without their stride and padding. (A Kineto trace has no lists
+  of more than 30 tensors, a trace of 2022 has no lists at all, a trace before 2023 no values that are not tensors, and
+  no trace has lists of indices, since an index may be None.)
 * The backward of split and unbind joins the gradients of the pieces, so its result has the shape of the split tensor.
 * The output of the last op in a Python Function is the Function's output.
 """
@@ -24,6 +25,7 @@ from pyprof.table.columns import Coded, Ints, distinct, value_at
 
 _CUT = re.compile(r"[\[,]\[\]")  # in an op's dtypes: an empty list of tensors
 _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are a list of tensors or None
+_CONVOLUTIONS = frozenset(f"aten::{library}_convolution" for library in ("cudnn", "miopen"))
 _NODE = re.compile(r"Backward\d*$")
 _SPLITS = "split split_with_sizes unsafe_split unsafe_split_with_sizes unbind chunk"
 SPLITS = frozenset(f"aten::{name}" for name in _SPLITS.split())
@@ -38,7 +40,7 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
         return Coded.empty(capture.rows)
     returned = _of_cpp_functions(tree, node, forward)
     shapes = {
-        **_of_lists(tree, op, forward),
+        **_of_incomplete(tree, op, forward),
         **{int(tree.place[given]): text for given, text in capture.outs.items()},
         **returned,
     }
@@ -93,9 +95,9 @@ def _of_cpp_functions(tree: RangeTree, node: Ints, forward: Ints) -> dict[int, s
     return {op: text for op, text in shapes.items() if text}
 
 
-def _of_lists(tree: RangeTree, op: Ints, forward: Ints) -> dict[int, str]:
-    """Op -> its outputs' shapes, for the rows' ops whose tensor lists are missing or cut. ``op``: -1 for none."""
-    cut = tree.scopes_where(Kind.OP, _lacks_a_list)[value_at(tree.scope, op, -1)]
+def _of_incomplete(tree: RangeTree, op: Ints, forward: Ints) -> dict[int, str]:
+    """Op -> its outputs' shapes, for the rows' ops whose arguments are missing or cut. ``op``: -1 for none."""
+    cut = tree.scopes_where(Kind.OP, _lacks_arguments)[value_at(tree.scope, op, -1)]
     pairs, _ = distinct(op[cut], forward[cut])
     if not pairs:
         return {}
@@ -108,7 +110,10 @@ def _of_lists(tree: RangeTree, op: Ints, forward: Ints) -> dict[int, str]:
     return found
 
 
-def _lacks_a_list(scope: Scope) -> bool:
+def _lacks_arguments(scope: Scope) -> bool:
+    """Whether a tensor list is missing or cut, or the options of a convolution that a Kineto trace has in ``args``."""
+    if scope.name in _CONVOLUTIONS:
+        return bool(scope.dtypes) and not scope.args
     return bool(_CUT.search(scope.dtypes)) or (scope.name in _INDEX and bool(scope.dtypes))
 
 
