@@ -113,8 +113,8 @@ def main() -> int:
             for difference in done.differences:
                 print(f"{done.file}: {difference}")
     print(
-        f"{totals['captures']} captures: {totals['summary']:,} numbers of the summary and {totals['rows']:,} of the rows "
-        f"compared, {totals['differences']} differ; {totals['left_out']} captures left out. {shares(totals)}"
+        f"{totals['captures']} captures: {totals['summary']:,} numbers of the summary and {totals['rows']:,} of the "
+        f"rows compared, {totals['differences']} differ; {totals['left_out']} captures left out. {shares(totals)}"
     )
     return int(totals["differences"] > 0 or not totals["summary"])
 

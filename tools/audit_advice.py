@@ -31,7 +31,8 @@ def advice_checks(operations: Sequence[Operation], document: Mapping[str, Any]) 
     for card in document["advice"]:
         cards[card["rule"]].append(card)
     scope = scope_of(operations)
-    found = [check for rule, of_rule in cards.items() for check in _of_rule(rule, of_rule, scope)]
+    steps = [step["ns"] for step in document["numbers"]["steps"]]
+    found = [check for rule, of_rule in cards.items() for check in _of_rule(rule, of_rule, scope, steps)]
     return len(found), [(name, right, printed) for name, right, printed, holds in found if not holds]
 
 
@@ -44,7 +45,7 @@ def scope_of(operations: Sequence[Operation]) -> Scope:
 
 
 def _of_rule(
-    rule: str, cards: Sequence[Mapping[str, Any]], scope: Scope
+    rule: str, cards: Sequence[Mapping[str, Any]], scope: Scope, steps: Sequence[int]
 ) -> Iterator[tuple[str, Any, Any, bool]]:
     """For each number: its name, what is right, what is printed, and whether that holds."""
     rows = [row for row in scope.operations if rule in row.printed["Advice"].split(",")]
@@ -59,18 +60,24 @@ def _of_rule(
         together = sum(card["time_ms"] for card in cards)
         yield f"{rule}: time_ms of all", f"at least {took:.6f}", together, together > took - ROUNDING * len(cards)
     for card in cards:
+        yield f"{rule}: kernels", f"at most {count:.3f}", card["kernels"], card["kernels"] < count + 1e-3
         yield f"{rule}: time_ms", f"at most {took:.6f}", card["time_ms"], card["time_ms"] < took + ROUNDING
         most = min(card["time_ms"] + gaps, card["step_ms"])
         savings = {key: card[key] for key in card if re.fullmatch(r"saved\w*_ms", key) and card[key] is not None}
         for key, saved in savings.items():
             yield f"{rule}: {key}", f"at most {most:.6f}", saved, saved < most + ROUNDING
-    if not scope.marked:
-        step = step_ms(scope)
-        yield f"{rule}: step_ms", round(step, 6), cards[0]["step_ms"], abs(cards[0]["step_ms"] - step) < ROUNDING
+        step = step_ms(scope, steps)
+        if step is not None:
+            yield f"{rule}: step_ms", round(step, 6), card["step_ms"], abs(card["step_ms"] - step) < ROUNDING
 
 
-def step_ms(scope: Scope) -> float:
-    """The mean over the GPUs of the time from the first operation to the last."""
+def step_ms(scope: Scope, steps: Sequence[int]) -> float | None:
+    """The mean of the summary's steps; without marked steps, of each GPU's time from its first operation to its last.
+
+    None for marked steps on several GPUs, because the summary shows one time for all of them.
+    """
+    if scope.marked:
+        return sum(steps) / len(steps) / 1e6 if len(_devices(scope)) == 1 else None
     spans = [max(row.end for row in rows) - min(row.start for row in rows) for rows in _devices(scope)]
     return sum(spans) / len(spans) / 1e6
 

@@ -8,7 +8,7 @@ from typing import Any
 from tools.audit_raw import Operation
 
 Check = tuple[str, Any, Any]
-COLUMNS = "start,sil,step,flops,bytes,tc,advice"
+COLUMNS = "idx,start,sil,step,flops,bytes,tc,aten,advice"
 
 
 def join(operations: Sequence[Operation], text: str) -> list[Check]:
