@@ -8,6 +8,7 @@ import io
 import json
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ def test_every_number_follows_from_the_raw_file(file: Path) -> None:
 
 
 # --- a wrong number is found --------------------------------------------------------------------------------------
+
+
+raw = cache(read)  # each comparison joins the rows anew
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +86,7 @@ SUMMARY: dict[str, tuple[Callable[[Document], Any], str]] = {  # what is changed
 
 
 def differences(file: Path, summary: str, rows: str) -> list[str]:
-    return [difference.name for difference in compared(file, read(file), summary, rows).differences]
+    return [difference.name for difference in compared(file, raw(file), summary, rows).differences]
 
 
 def test_what_is_printed_agrees(printed: tuple[Path, str, str]) -> None:
