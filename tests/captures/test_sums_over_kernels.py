@@ -42,8 +42,9 @@ def check_sums(table: Table) -> int:
         possible = possible_sums(op, sums_at.get(within, set()))
         if op.flop is not None:
             assert sum(notes.flops[rows].tolist()) in {flop for flop, _ in possible}, (op.name, op.parts)
-        # A copy to or from the host touches the GPU's memory once for each byte; its op's model counts both ends.
-        moved = any(kind[row] == "memcpy" and ("HtoD" in name[row] or "DtoH" in name[row]) for row in mains)
+        # A copy has the bytes of its own record: its op's model may know none (``item()``), or count the host's, too.
+        to_host = [row for row in mains if kind[row] == "memcpy" and ("HtoD" in name[row] or "DtoH" in name[row])]
+        moved = to_host or (op.nbytes == 0 and "memcpy" in {kind[row] for row in mains})
         if op.nbytes is not None and NULL not in notes.bytes[mains] and not moved:
             assert sum(notes.bytes[mains].tolist()) in {nbytes for _, nbytes in possible}, (op.name, op.parts)
         assert (op.flop is None) == bool(NULL in notes.flops[mains]), (op.name, op.parts)
