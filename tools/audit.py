@@ -1,12 +1,12 @@
-"""Recompute the numbers of the summary from the raw files, with code that shares nothing with pyprof.
+"""Recompute the numbers of the summary and of the rows from the raw files, with code that shares nothing with pyprof.
 
     python tools/audit.py [FILE or FOLDER ...]      (default: tests/golden, and $PYPROF_DATA if it is set)
 
-For each capture, ``prof.py --summary --json`` is run as a user runs it. Then plain SQL and JSON code (no pyprof, no
-numpy) reads the same file and computes each number again: operations and their time by kind and device, busy and idle
-time, late launches, time in the queue, steps, phases, the attributed share, copies, communication and its exposed part,
-and the bound of every piece of advice. Prints each difference, and one line per capture that cannot be compared, with
-the reason. Exit code 1 if anything differs.
+For each capture, ``prof.py --summary --json`` and ``prof.py --csv`` are run as a user runs them. Then plain SQL and
+JSON code (no pyprof, no numpy) reads the same file and computes each number again: operations and their time by kind
+and device, kinds of work, busy and idle time, late launches, time in the queue, steps, phases, the attributed share,
+FLOPs, bytes, tensor cores, copies, communication and its exposed part, and the bound of every piece of advice. Prints
+each difference, and one line per capture that cannot be compared, with the reason. Exit code 1 if anything differs.
 """
 
 import argparse
