@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
 from tests.prof.advice.advice_rows import table
 
@@ -20,6 +21,13 @@ COPY = {"sizes": [[1024], [1024], []], "dtypes": ["float32", "float32", "bool"]}
 def test_each_byte_counts_once_at_each_end_on_the_gpu(op: dict[str, object], direction: str, touched: int) -> None:
     made = table({"kLongName": direction, "kShortName": direction, "kind": "memcpy", "bytes": 4096, "ns": 900, **op})
     assert annotate(made).bytes.tolist() == [touched]
+
+
+def test_explain_names_the_record() -> None:
+    name = {"kLongName": "Memcpy HtoD", "kShortName": "Memcpy HtoD", "kind": "memcpy", "bytes": 4096, "ns": 900}
+    made = table(name | {"aten": "aten::copy_", **COPY})
+    lines = dict(explain(made, annotate(made), 0))
+    assert lines["this row"].startswith("0 FLOP, 4,096 bytes: by the profiler's record")
 
 
 def test_a_result_that_is_copied_to_the_host_has_bytes() -> None:
